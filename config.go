@@ -1,0 +1,150 @@
+package fencelock
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Config is what a Locker does for all its locks. The zero Config is useful.
+type Config struct {
+	// TTL is how long after the last renewal the engine lets others in, which
+	// is how long a holder that vanished blocks them. Locks are renewed at a
+	// third of it. At least 100 ms; 0 means the default, 30 s.
+	TTL time.Duration
+
+	// Margin is how long before the end of the TTL a hold ends, for clocks that
+	// drift and timers that fire late. 0 means the default, 2 % of the TTL and
+	// 10 ms more.
+	Margin time.Duration
+
+	// Grace is how long before the deadline a lock's context ends, so that work
+	// can stop in time. 0, the default, means at the deadline.
+	Grace time.Duration
+
+	// ReleaseTimeout bounds a release, which runs on a context of its own. An
+	// engine that stays silent for longer frees the name when the lease ends.
+	// 0 means the default, 5 s.
+	ReleaseTimeout time.Duration
+
+	// Note is shown to people who list the holders, such as a job's number.
+	// Empty, the default, shows nothing.
+	Note string
+
+	// Tracer is told about acquisitions, holds, renewals and releases. nil, the
+	// default, tells nobody.
+	Tracer *Tracer
+
+	// Logger gets what cannot be returned, failed renewals and lost locks, and
+	// at debug level every attempt. nil, the default, is silent.
+	Logger *slog.Logger
+}
+
+// Options are what one use of a Locker asks for; see [Locker.With]. A zero field
+// keeps what the Locker had.
+type Options struct {
+	// Shared lets other shared holders in and keeps exclusive ones out. The
+	// default is exclusive.
+	Shared bool
+
+	// Limit, with Shared, is how many holders there may be at once: a
+	// semaphore. All users of the name must ask for the same limit, or get
+	// ErrInvalid. 0, the default, is no limit.
+	Limit int
+
+	// TTL replaces Config.TTL.
+	TTL time.Duration
+
+	// Grace replaces Config.Grace.
+	Grace time.Duration
+
+	// Wait bounds how long Do and Acquire wait for their turn. 0, the default,
+	// is as long as the context allows.
+	Wait time.Duration
+
+	// AtLeast keeps everybody from the name until it is over, counted from the
+	// acquisition, whether the lock is released or the holder dies. 0, the
+	// default, is no such time.
+	AtLeast time.Duration
+
+	// Note replaces Config.Note.
+	Note string
+
+	// OnWait is called while an acquisition waits: when it joins the queue and
+	// when its place changes. It must not block. nil, the default, is no call.
+	OnWait func(driver.WaitInfo)
+}
+
+const (
+	defaultTTL            = 30 * time.Second
+	defaultReleaseTimeout = 5 * time.Second
+	driftPart             = 50 // the margin's share of the TTL is 1/50
+	lateness              = 10 * time.Millisecond
+)
+
+// withDefaults returns c with its zero fields filled in; c may be nil.
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	out.TTL = cmp.Or(out.TTL, defaultTTL)
+	out.ReleaseTimeout = cmp.Or(out.ReleaseTimeout, defaultReleaseTimeout)
+	if out.Logger == nil {
+		out.Logger = slog.New(slog.DiscardHandler)
+	}
+	if out.Tracer == nil {
+		out.Tracer = &Tracer{}
+	}
+	return out
+}
+
+// or returns o with its zero fields taken from base.
+func (o Options) or(base Options) Options {
+	if o.OnWait == nil {
+		o.OnWait = base.OnWait
+	}
+	return Options{
+		Shared:  o.Shared || base.Shared,
+		Limit:   cmp.Or(o.Limit, base.Limit),
+		TTL:     cmp.Or(o.TTL, base.TTL),
+		Grace:   cmp.Or(o.Grace, base.Grace),
+		Wait:    cmp.Or(o.Wait, base.Wait),
+		AtLeast: cmp.Or(o.AtLeast, base.AtLeast),
+		Note:    cmp.Or(o.Note, base.Note),
+		OnWait:  o.OnWait,
+	}
+}
+
+// margin returns the configured margin, or the default one for ttl.
+func (c *Config) margin(ttl time.Duration) time.Duration {
+	return cmp.Or(c.Margin, ttl/driftPart+lateness)
+}
+
+// check returns an ErrInvalid for times that contradict one another.
+func (l *Locker) check(o Options) error {
+	switch margin := l.cfg.margin(o.TTL); {
+	case o.Wait < 0:
+		return fmt.Errorf("%w: the wait limit %v is negative", ErrInvalid, o.Wait)
+	case margin < 0 || o.Grace < 0 || l.cfg.ReleaseTimeout < 0:
+		return fmt.Errorf("%w: margin %v, grace %v and release timeout %v must not be negative",
+			ErrInvalid, margin, o.Grace, l.cfg.ReleaseTimeout)
+	case o.TTL > 0 && l.traits.Leased && margin+o.Grace > o.TTL-o.TTL*5/12:
+		return fmt.Errorf("%w: margin %v and grace %v leave too little of the TTL %v to renew it at a third",
+			ErrInvalid, margin, o.Grace, o.TTL)
+	}
+	return nil
+}
+
+// self is this process, for people who ask who holds a lock.
+func self(note string) driver.Identity {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return driver.Identity{Host: host, PID: os.Getpid(), Note: note}
+}

@@ -1,0 +1,27 @@
+package fencelock
+
+import "context"
+
+// lockKey is the context key of the lock that a context was made for.
+type lockKey struct{}
+
+// TokenFrom returns the fencing token of the innermost lock that ctx was made
+// for, by Do or by Lock.Context, and 0 if there is none. It says nothing about
+// whether the lock still stands.
+func TokenFrom(ctx context.Context) int64 {
+	if l, ok := ctx.Value(lockKey{}).(*Lock); ok {
+		return l.Token()
+	}
+	return 0
+}
+
+// FloorFrom returns the floor that belongs to TokenFrom's token: the smallest
+// token among those who held the name when it was granted. A guard refuses
+// tokens below the greatest floor it has seen, so that shared holders do not
+// shut one another out. It is 0 if ctx was made for no lock.
+func FloorFrom(ctx context.Context) int64 {
+	if l, ok := ctx.Value(lockKey{}).(*Lock); ok {
+		return l.Floor()
+	}
+	return 0
+}

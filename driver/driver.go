@@ -1,0 +1,184 @@
+// Package driver is the back door of fencelock: the contract an engine
+// fulfils. Programs that use locks never need it; programs that bring an engine
+// of their own implement [Engine], pass the exam in package drivertest, and hand
+// the engine to fencelock.New.
+//
+// The words mean the same on every engine. An acquisition is one successful
+// acquire: an owner nobody else has, a fencing token greater than every earlier
+// token of that name, and a TTL. Renew and Release are scoped to the acquisition
+// and never to the name, so a late or repeated release cannot free a successor.
+package driver
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// Engine grants, renews and releases acquisitions. All methods may be called
+// from many goroutines at once. No acquisition is re-entrant: two requests for
+// one name exclude each other even when one process makes both.
+type Engine interface {
+	// Traits says what the engine promises. It does no I/O.
+	Traits() Traits
+
+	// Acquire makes one acquisition.
+	//
+	// Without req.Wait it answers at once: a grant, or a *HeldError. It never
+	// barges past a live waiter. With req.Wait it blocks until granted or until
+	// ctx ends; it then leaves no trace behind (a grant in the same instant is
+	// given back) and returns an error that satisfies both
+	// errors.Is(err, ErrHeld) and errors.Is(err, ctx.Err()); see [WaitError].
+	//
+	// The engine retries its own passing errors, with exponential backoff and
+	// jitter, under the same owner, until ctx ends. What it cannot ride out is
+	// ErrUnavailable, wrapped around the engine's own words.
+	Acquire(ctx context.Context, req Request) (Grant, error)
+
+	// Renew extends acquisitions by their TTL and answers for each: nil,
+	// ErrNotHeld (gone for good), or another error (worth another try). An
+	// engine without leases verifies that the acquisition still stands. It never
+	// revives an acquisition that expired or was broken, and changes no token.
+	Renew(ctx context.Context, leases []Lease) []error
+
+	// Release ends an acquisition. An acquisition that no longer stands is
+	// ErrNotHeld, and whoever holds the name by then is left alone.
+	Release(ctx context.Context, lease Lease) error
+}
+
+// Lister shows who holds and who waits.
+type Lister interface {
+	// List returns the names with the given prefix that are held, waited for or
+	// closed by a minimum hold, ordered by name. Exact wants that one name only.
+	List(ctx context.Context, q Query) ([]Status, error)
+}
+
+// Query chooses names for List and Watch.
+type Query struct {
+	Prefix string // a prefix of the names; empty means all
+	Exact  bool   // Prefix is a whole name
+}
+
+// Matches reports whether q chooses name.
+func (q Query) Matches(name string) bool {
+	if q.Exact {
+		return name == q.Prefix
+	}
+	return len(name) >= len(q.Prefix) && name[:len(q.Prefix)] == q.Prefix
+}
+
+// Breaker takes a name away from its holders.
+type Breaker interface {
+	// Break ends every current acquisition of name and returns a fresh token,
+	// greater than theirs, that shuts them out of guarded resources. Holders
+	// that can be reached learn at once. ErrNotHeld when nobody holds the name.
+	Break(ctx context.Context, name, reason string) (token int64, err error)
+}
+
+// Watcher follows what happens to names.
+type Watcher interface {
+	// Watch calls fn for every event, from one goroutine, until ctx ends or fn
+	// returns an error, which it returns. It starts with an EventAcquired or
+	// EventWaiting for what stands already.
+	Watch(ctx context.Context, q Query, fn func(Event) error) error
+}
+
+// Inheritor is an engine whose acquisitions live in descriptors: a child process
+// that inherits them keeps the lock alive for as long as it lives itself.
+type Inheritor interface {
+	Inherit(lease Lease) ([]*os.File, error)
+}
+
+// Order is what an engine promises about the order of waiters.
+type Order int
+
+// The orders.
+const (
+	OrderNone    Order = iota // no promise
+	OrderProcess              // first come, first served between processes, one turn each
+	OrderAll                  // first come, first served between all waiters
+)
+
+// Traits are an engine's promises. The exam chooses its cases by them.
+type Traits struct {
+	Engine string        // the engine in one word, such as "memory"
+	Leased bool          // an acquisition that is not renewed ends after its TTL
+	Order  Order         // the order of waiters
+	Limits bool          // shared acquisitions with a limit
+	MinTTL time.Duration // the shortest TTL; 0 means 100 ms
+	MaxTTL time.Duration // the longest TTL; 0 means no bound
+}
+
+// Mode says whom an acquisition excludes.
+type Mode int
+
+// The modes.
+const (
+	Exclusive Mode = iota // excludes every other acquisition
+	Shared                // excludes exclusive ones
+)
+
+// String returns "exclusive" or "shared".
+func (m Mode) String() string {
+	if m == Shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// Request asks for one acquisition.
+type Request struct {
+	Name    string        // UTF-8, 1 to 512 bytes, no NUL; see CheckName
+	Mode    Mode          // exclusive or shared
+	Limit   int           // with Shared: at most so many holders; 0 means no limit
+	TTL     time.Duration // the lease
+	AtLeast time.Duration // nobody else gets the name before this is over, even if the holder dies
+	Wait    bool          // wait for a turn
+	Identity
+
+	// Lost, when set, is called at most once, and must not block, as soon as the
+	// engine learns by itself that a granted acquisition is gone: broken,
+	// deleted, taken. It may be called before Acquire has returned.
+	Lost func(cause error)
+
+	// Waiting, when set, is called while the request waits, and must not block:
+	// once when it joins the queue and again when its place changes, as far as
+	// the engine knows.
+	Waiting func(WaitInfo)
+}
+
+// WaitInfo is what an engine knows about a waiting request.
+type WaitInfo struct {
+	Position int        // 1 is next; 0 means unknown
+	Held     *HeldError // who is in the way; nil means unknown
+}
+
+// Identity tells people who holds or waits. No lock decision depends on it.
+type Identity struct {
+	Host string
+	PID  int
+	Note string
+}
+
+// Lease names one acquisition to Renew and Release.
+type Lease struct {
+	Name  string
+	Owner string
+	Token int64
+	Mode  Mode
+	TTL   time.Duration
+}
+
+// Grant is a successful acquire.
+type Grant struct {
+	Owner string // unique to this acquisition (a UUIDv7)
+	Token int64  // the fencing token, > 0
+	Floor int64  // the smallest token among the current holders; Token if exclusive
+
+	// Sent is the local time (time.Now, with its monotonic reading) before the
+	// request whose answer proves that the lease runs for TTL was sent. Zero
+	// means the engine cannot tell (a grant that ended a wait), and the caller
+	// must confirm with Renew before it believes in any deadline.
+	Sent time.Time
+	TTL  time.Duration // how long the lease runs from Sent; ignored unless leased
+}

@@ -1,0 +1,122 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The errors every engine speaks in. Test for them with errors.Is; the text
+// around them keeps the engine's own words.
+var (
+	// ErrHeld: somebody else holds the name, or is before us in the queue.
+	ErrHeld = errors.New("lock is held")
+	// ErrLost: the acquisition ended before its holder released it.
+	ErrLost = errors.New("lock was lost")
+	// ErrNotHeld: the acquisition does not stand (any more).
+	ErrNotHeld = errors.New("lock is not held")
+	// ErrUnavailable: the engine could not be asked, or refuses to answer now.
+	ErrUnavailable = errors.New("engine is unavailable")
+	// ErrInvalid: the request makes no sense; nothing was sent.
+	ErrInvalid = errors.New("invalid request")
+	// ErrUnsupported: this engine cannot do that.
+	ErrUnsupported = errors.New("not supported by this engine")
+)
+
+// HeldError says who is in the way. It satisfies errors.Is(err, ErrHeld).
+// Fields the engine does not know are zero.
+type HeldError struct {
+	Name  string
+	Owner string
+	Identity
+	Since time.Time // when the holder acquired
+	Until time.Time // when the lease, or the minimum hold, ends unless renewed
+}
+
+// Error tells who holds the name, since when and until when.
+func (e *HeldError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q is held", e.Name)
+	if e.PID != 0 {
+		fmt.Fprintf(&b, " by pid %d on %s", e.PID, e.Host)
+	} else if e.Owner != "" {
+		fmt.Fprintf(&b, " by %s", e.Owner)
+	}
+	if e.Note != "" {
+		fmt.Fprintf(&b, " (%s)", e.Note)
+	}
+	if !e.Since.IsZero() {
+		fmt.Fprintf(&b, " since %s", e.Since.Format(time.RFC3339))
+	}
+	if !e.Until.IsZero() {
+		fmt.Fprintf(&b, " until %s", e.Until.Format(time.RFC3339))
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// WaitError joins what a request waited for with why it stopped waiting. An
+// engine returns WaitError(held, ctx.Err()) when a wait ends without a grant.
+func WaitError(held *HeldError, cause error) error {
+	return &waitError{held: held, cause: cause}
+}
+
+type waitError struct {
+	held  *HeldError
+	cause error
+}
+
+func (e *waitError) Error() string   { return fmt.Sprintf("%v: gave up waiting: %v", e.held, e.cause) }
+func (e *waitError) Unwrap() []error { return []error{e.held, e.cause} }
+
+// maxName is the longest name in bytes.
+const maxName = 512
+
+// CheckName returns an ErrInvalid that says what is wrong with a name, or nil.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the name is empty", ErrInvalid)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: the name has %d bytes, more than %d", ErrInvalid, len(name), maxName)
+	case strings.ContainsRune(name, 0):
+		return fmt.Errorf("%w: the name contains a NUL byte", ErrInvalid)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: the name is not valid UTF-8", ErrInvalid)
+	}
+	return nil
+}
+
+// minTTL is the shortest TTL of an engine that names none.
+const minTTL = 100 * time.Millisecond
+
+// Check returns an ErrInvalid or ErrUnsupported that says what is wrong with the
+// request for an engine of traits t, or nil. Engines call it before any I/O.
+func (r Request) Check(t Traits) error {
+	if err := CheckName(r.Name); err != nil {
+		return err
+	}
+	shortest := t.MinTTL
+	if shortest == 0 {
+		shortest = minTTL
+	}
+	switch {
+	case r.TTL < shortest:
+		return fmt.Errorf("%w: the TTL %v is shorter than %v", ErrInvalid, r.TTL, shortest)
+	case t.MaxTTL > 0 && r.TTL > t.MaxTTL:
+		return fmt.Errorf("%w: the TTL %v is longer than %v", ErrInvalid, r.TTL, t.MaxTTL)
+	case r.AtLeast < 0:
+		return fmt.Errorf("%w: the minimum hold %v is negative", ErrInvalid, r.AtLeast)
+	case r.Limit < 0:
+		return fmt.Errorf("%w: the limit %d is negative", ErrInvalid, r.Limit)
+	case r.Limit > 0 && r.Mode != Shared:
+		return fmt.Errorf("%w: a limit needs the shared mode", ErrInvalid)
+	case r.Limit > 0 && !t.Limits:
+		return fmt.Errorf("%w: %s has no shared mode with a limit", ErrUnsupported, t.Engine)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package driver
+
+import "time"
+
+// Status describes one name.
+type Status struct {
+	Name      string
+	Mode      Mode
+	Limit     int       // the limit of a shared name; 0 means none
+	Holders   []Holder  // oldest first
+	Waiters   []Waiter  // next first
+	NotBefore time.Time // end of a minimum hold; zero means none
+}
+
+// Holder is one standing acquisition.
+type Holder struct {
+	Identity
+	Owner   string
+	Token   int64
+	Since   time.Time
+	TTL     time.Duration // what is left of the lease; 0 means it has none
+	Foreign bool          // held by something that is not fencelock
+}
+
+// Waiter is one waiting request.
+type Waiter struct {
+	Identity
+	Owner    string
+	Since    time.Time
+	Position int // 1 is next
+}
+
+// EventKind is what happened to a name.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventWaiting  EventKind = "waiting"  // a request joined the queue
+	EventAcquired EventKind = "acquired" // a request was granted
+	EventReleased EventKind = "released" // a holder let go
+	EventLost     EventKind = "lost"     // a holder died, expired or was broken
+	EventLeft     EventKind = "left"     // a waiter gave up or died
+)
+
+// Event is one thing that happened to a name.
+type Event struct {
+	Identity
+	Kind  EventKind
+	Name  string
+	Owner string
+	Token int64 // 0 for a waiter
+	Time  time.Time
+}

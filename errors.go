@@ -1,0 +1,48 @@
+package fencelock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// The errors of every engine. Test for them with errors.Is.
+var (
+	// ErrHeld: somebody else holds the name or is before us in the queue. The
+	// error is a *HeldError, joined with the context's error when a wait ended.
+	ErrHeld = driver.ErrHeld
+	// ErrLost: the lock ended before it was released. The error is a *LostError.
+	ErrLost = driver.ErrLost
+	// ErrNotHeld: the lock was released, or does not stand any more.
+	ErrNotHeld = driver.ErrNotHeld
+	// ErrUnavailable: the engine could not be asked; it wraps the engine's words.
+	ErrUnavailable = driver.ErrUnavailable
+	// ErrInvalid: the request makes no sense; nothing was sent.
+	ErrInvalid = driver.ErrInvalid
+	// ErrUnsupported: this engine cannot do that.
+	ErrUnsupported = driver.ErrUnsupported
+)
+
+// HeldError says who is in the way, as far as the engine knows.
+type HeldError = driver.HeldError
+
+// LostError says which acquisition was lost and why. It satisfies
+// errors.Is(err, ErrLost), and errors.Is of its reason.
+type LostError struct {
+	Name     string
+	Token    int64
+	Deadline time.Time // when the lease would have ended; zero without a lease
+	Reason   error     // what the engine said, or that the deadline came
+}
+
+// Error names the lock, its token and the reason.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("lock %q with token %d was lost: %v", e.Name, e.Token, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrLost) true.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the reason.
+func (e *LostError) Unwrap() error { return e.Reason }

@@ -1,0 +1,238 @@
+package fencelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// scripted is an engine whose answers a test chooses.
+type scripted struct {
+	driver.Engine
+	acquire func(context.Context, driver.Request) (driver.Grant, error)
+	renew   func([]driver.Lease) []error
+	release func() error
+
+	mu      sync.Mutex // guards batches
+	batches []int      // the size of each call of Renew
+}
+
+func (s *scripted) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if s.acquire != nil {
+		return s.acquire(ctx, req)
+	}
+	return s.Engine.Acquire(ctx, req)
+}
+
+func (s *scripted) Renew(ctx context.Context, leases []driver.Lease) []error {
+	s.mu.Lock()
+	s.batches = append(s.batches, len(leases))
+	s.mu.Unlock()
+	if s.renew != nil {
+		return s.renew(leases)
+	}
+	return s.Engine.Renew(ctx, leases)
+}
+
+func (s *scripted) Release(ctx context.Context, lease driver.Lease) error {
+	err := s.Engine.Release(ctx, lease)
+	if s.release != nil {
+		return s.release()
+	}
+	return err
+}
+
+func TestRenewalsGoInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scripted{Engine: memlock.New(nil)}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		var held []*fencelock.Lock
+		for i := range 2500 {
+			held = append(held, acquire(t, locks, fmt.Sprint("lock-", i)))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(hour / 2)
+		synctest.Wait()
+		engine.mu.Lock()
+		batches := engine.batches
+		engine.mu.Unlock()
+		total := 0
+		for _, n := range batches {
+			total += n
+			if n > 1000 {
+				t.Errorf("a batch of %d", n)
+			}
+		}
+		if total != 2500 || len(batches) > 5 {
+			t.Errorf("%d renewals in %d batches: %v", total, len(batches), batches)
+		}
+		for _, l := range held {
+			if err := l.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A grant that lay unread while its lease ran must not be believed.
+func TestAStaleGrantIsConfirmedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: inner}
+		stale := 0
+		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			grant, err := inner.Acquire(ctx, req)
+			if stale++; stale == 1 {
+				time.Sleep(2 * hour) // frozen with the answer in its socket
+			}
+			return grant, err
+		}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		lock := acquire(t, locks, "a")
+		if stale != 2 {
+			t.Errorf("%d acquires, want a second one after the first had lapsed", stale)
+		}
+		if err := lock.Err(); err != nil {
+			t.Error(err)
+		}
+		_ = lock.Release()
+	})
+}
+
+func TestAGrantWithoutASendTimeIsConfirmedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: inner}
+		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			grant, err := inner.Acquire(ctx, req)
+			grant.Sent = time.Time{}
+			return grant, err
+		}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		lock := acquire(t, locks, "a")
+		if len(engine.batches) != 1 || time.Until(lock.Deadline()) <= 0 {
+			t.Errorf("%d confirmations, deadline in %v", len(engine.batches), time.Until(lock.Deadline()))
+		}
+		_ = lock.Release()
+
+		engine.renew = func([]driver.Lease) []error { return []error{errors.New("timed out")} }
+		if _, err := locks.Acquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrUnavailable) {
+			t.Errorf("an unconfirmed grant: %v", err)
+		}
+		engine.acquire, engine.renew = nil, nil
+		lock, err := locks.TryAcquire(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("the unconfirmed grant was not given back: %v", err)
+		}
+		_ = lock.Release()
+	})
+}
+
+func TestALossReportedBeforeTheGrantIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: inner}
+		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			grant, err := inner.Acquire(ctx, req)
+			inner.Lose(req.Name)
+			return grant, err
+		}
+		lock := acquire(t, fencelock.New(engine, nil), "a")
+		if err := lock.Err(); !errors.Is(err, fencelock.ErrLost) {
+			t.Fatalf("%v, want lost", err)
+		}
+		_ = lock.Release()
+	})
+}
+
+func TestReleaseIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: inner}
+		calls := 0
+		engine.release = func() error {
+			if calls++; calls < 3 {
+				return errors.New("the reply was lost")
+			}
+			return driver.ErrNotHeld
+		}
+		locks := fencelock.New(engine, nil)
+		if err := acquire(t, locks, "a").Release(); err != nil || calls != 3 {
+			t.Errorf("after %d calls: %v; not held after an unknown outcome is success", calls, err)
+		}
+		engine.release = func() error { return errors.New("connection refused") }
+		begun := time.Now()
+		err := acquire(t, locks, "a").Release()
+		if !errors.Is(err, fencelock.ErrUnavailable) || time.Since(begun) > 6*time.Second {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+	})
+}
+
+func TestRenewalsEndWithTheLastLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scripted{Engine: memlock.New(nil)}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		lock := acquire(t, locks, "a")
+		time.Sleep(30 * time.Minute)
+		_ = lock.Release()
+		time.Sleep(10 * hour)
+		if len(engine.batches) != 1 {
+			t.Errorf("%d renewals, want the one while the lock was held", len(engine.batches))
+		}
+	})
+}
+
+func TestTracerSeesStartsAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards seen
+		seen := map[string]int{}
+		saw := func(what string) { mu.Lock(); seen[what]++; mu.Unlock() }
+		type key struct{}
+		tracer := &fencelock.Tracer{
+			AcquireStart: func(ctx context.Context, _ fencelock.TraceAcquireStart) context.Context {
+				return context.WithValue(ctx, key{}, "span")
+			},
+			AcquireEnd: func(ctx context.Context, d fencelock.TraceAcquireEnd) {
+				if ctx.Value(key{}) != "span" {
+					t.Error("the end does not belong to its start")
+				}
+				saw(fmt.Sprint("acquire ", d.Err == nil, d.Position))
+			},
+			RenewEnd:   func(_ context.Context, d fencelock.TraceRenewEnd) { saw(fmt.Sprint("renew ", d.Locks, d.Failed)) },
+			HoldEnd:    func(_ context.Context, d fencelock.TraceHoldEnd) { saw(fmt.Sprint("hold ", d.Held, d.Lost != nil)) },
+			ReleaseEnd: func(_ context.Context, d fencelock.TraceReleaseEnd) { saw(fmt.Sprint("release ", d.Err == nil)) },
+		}
+		engine := memlock.New(nil)
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: tracer})
+		lock := acquire(t, locks, "a")
+		_, err := locks.With(fencelock.Options{Wait: time.Minute}).Acquire(t.Context(), "a")
+		if err == nil {
+			t.Fatal("two holders")
+		}
+		time.Sleep(29 * time.Minute)
+		_ = lock.Release()
+		engine.Lose("b")
+		lost := acquire(t, locks, "b")
+		engine.Lose("b")
+		_ = lost.Release()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range []string{"acquire true 0", "acquire false 1", "renew 1 0", "hold 30m0s false", "hold 0s true", "release true", "release false"} {
+			if seen[want] == 0 {
+				t.Errorf("no %q among %v", want, seen)
+			}
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package fencelock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hold"
+)
+
+// Lock is one acquisition: held from the moment it is returned until it is
+// released or lost. It is safe for concurrent use.
+type Lock struct {
+	keeper *keeper
+	lease  driver.Lease
+	floor  int64
+	terms  hold.Terms
+	values context.Context // the parent's values, without its end
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex // guards hold, began, reported, released
+	hold     hold.Hold
+	began    time.Time // when the hold began; zero before
+	reported error     // a loss that the engine reported before the hold began
+	released bool      // Release was called
+
+	wake wake // guarded by keeper.mu
+}
+
+// newLock returns a lock that does not stand yet, for a request about to be
+// sent: the engine may report its loss before it returns the grant.
+func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
+	lock := &Lock{
+		keeper: l.keeper,
+		lease:  driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
+		values: context.WithoutCancel(parent),
+		terms: hold.Terms{
+			TTL:    req.TTL,
+			Margin: l.cfg.margin(req.TTL),
+			Grace:  l.opts.Grace,
+			Leased: l.traits.Leased,
+		},
+	}
+	lock.ctx, lock.cancel = context.WithCancelCause(context.WithValue(parent, lockKey{}, lock))
+	return lock
+}
+
+// granted notes what the engine granted, and returns the hold that would follow.
+func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
+	l.lease.Owner, l.lease.Token, l.floor = g.Owner, g.Token, g.Floor
+	return hold.New(l.terms, sent, min(cmp.Or(g.TTL, l.terms.TTL), l.terms.TTL))
+}
+
+// begin starts the hold and its keep-alive.
+func (l *Lock) begin(h hold.Hold) {
+	l.mu.Lock()
+	l.began, l.hold = time.Now(), h
+	reported := l.reported
+	l.mu.Unlock()
+	if reported != nil {
+		l.gone(reported)
+		return
+	}
+	l.keeper.advance(l, hold.Event{Kind: hold.Tick})
+}
+
+// Name returns the name of the lock.
+func (l *Lock) Name() string { return l.lease.Name }
+
+// Owner returns what distinguishes this acquisition from every other one.
+func (l *Lock) Owner() string { return l.lease.Owner }
+
+// Token returns the fencing token: greater than that of every earlier
+// acquisition of this name, and constant while the lock is held.
+func (l *Lock) Token() int64 { return l.lease.Token }
+
+// Floor returns the smallest token among those who held the name when this lock
+// was granted: Token itself, unless the lock is shared.
+func (l *Lock) Floor() int64 { return l.floor }
+
+// Lease returns what identifies the acquisition to the engine.
+func (l *Lock) Lease() driver.Lease { return l.lease }
+
+// Context returns a context that ends with the hold: with a cause that is
+// ErrLost when the lock is lost, at the deadline less the grace at the latest,
+// and with the cause context.Canceled when it is released.
+func (l *Lock) Context() context.Context { return l.ctx }
+
+// Err returns nil while the lock is held, a *LostError after a loss, and
+// ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
+// step that must not happen without the lock.
+func (l *Lock) Err() error {
+	l.step(hold.Event{Kind: hold.Tick})
+	if err := l.lost(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold.Ended() {
+		return fmt.Errorf("%w: %q was released", ErrNotHeld, l.lease.Name)
+	}
+	return nil
+}
+
+// Deadline returns when the lock will be lost unless it is renewed before. It
+// moves with every renewal, and is zero on an engine without leases.
+func (l *Lock) Deadline() time.Time {
+	if !l.terms.Leased {
+		return time.Time{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Add(l.hold.Left(instant()))
+}
+
+// Release ends the hold at once, then tells the engine, on a context of its own
+// and no longer than Config.ReleaseTimeout. Passing failures are tried again. A
+// lock that was lost is ErrNotHeld. Another call does nothing and returns nil.
+func (l *Lock) Release() error {
+	l.mu.Lock()
+	again := l.released
+	l.released = true
+	l.mu.Unlock()
+	if again {
+		return nil
+	}
+	l.step(hold.Event{Kind: hold.Tick}) // a deadline that has passed is a loss
+	l.step(hold.Event{Kind: hold.Released})
+	err := l.releaseEngine()
+	if lost := l.lost(); lost != nil {
+		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
+	}
+	return err
+}
+
+// releaseEngine asks the engine until it answers or the release timeout is over.
+func (l *Lock) releaseEngine() error {
+	cfg := &l.keeper.cfg
+	ctx, cancel := context.WithTimeout(l.values, cfg.ReleaseTimeout)
+	defer cancel()
+	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
+	ctx = start(ctx, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
+	begun := time.Now()
+	data.Err = l.keeper.release(ctx, l.lease)
+	data.Took = time.Since(begun)
+	end(ctx, cfg.Tracer.ReleaseEnd, data)
+	return data.Err
+}
+
+// lost returns the *LostError of a lock that was lost, and nil otherwise.
+func (l *Lock) lost() error {
+	l.mu.Lock()
+	cause := l.hold.Cause()
+	l.mu.Unlock()
+	if cause == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[*LostError](context.Cause(l.ctx)); ok {
+		return known // the same error, with the deadline as it was then
+	}
+	return l.lostError(cause)
+}
+
+func (l *Lock) lostError(reason error) error {
+	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.Deadline(), Reason: reason}
+}
+
+// gone is called by the engine when it learns by itself that the lock is lost.
+func (l *Lock) gone(cause error) {
+	if cause == nil {
+		cause = ErrNotHeld
+	}
+	l.mu.Lock()
+	if l.began.IsZero() {
+		l.reported = cause
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.step(hold.Event{Kind: hold.Gone, Cause: cause})
+}
+
+// step feeds the state machine and carries out an end. It returns what is left
+// to do for the keeper.
+func (l *Lock) step(ev hold.Event) hold.Action {
+	if ev.Kind == hold.Failed {
+		ev.Jitter = rand.Float64()
+	}
+	l.mu.Lock()
+	was := l.hold.Ended()
+	act := l.hold.Step(ev, instant())
+	is := l.hold.Ended()
+	cause := l.hold.Cause()
+	l.mu.Unlock()
+	if is && !was {
+		l.ended(cause)
+	}
+	return act
+}
+
+// ended carries out the end of the hold, once: cause is nil for a release.
+func (l *Lock) ended(cause error) {
+	cfg := &l.keeper.cfg
+	data := TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: time.Since(l.began)}
+	if cause == nil {
+		l.cancel(context.Canceled)
+	} else {
+		data.Lost = l.lostError(cause)
+		l.cancel(data.Lost)
+		cfg.Logger.Warn("lock lost", "name", l.lease.Name, "token", l.lease.Token, "held", data.Held, "error", cause)
+	}
+	l.keeper.remove(l)
+	end(l.values, cfg.Tracer.HoldEnd, data)
+}

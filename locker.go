@@ -1,0 +1,190 @@
+package fencelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hold"
+)
+
+// Locker makes locks on one engine and keeps them renewed. It is safe for
+// concurrent use, needs no closing, and runs a goroutine only while it holds
+// locks. Make one per engine and share it.
+type Locker struct {
+	engine driver.Engine
+	traits driver.Traits
+	cfg    Config
+	opts   Options
+	keeper *keeper
+}
+
+// New returns a Locker on engine. It does no I/O; cfg may be nil.
+func New(engine driver.Engine, cfg *Config) *Locker {
+	full := cfg.withDefaults()
+	return &Locker{
+		engine: engine,
+		traits: engine.Traits(),
+		cfg:    full,
+		opts:   Options{TTL: full.TTL, Grace: full.Grace, Note: full.Note},
+		keeper: newKeeper(engine, full),
+	}
+}
+
+// With returns a Locker like l, on the same engine and the same keep-alive, for
+// acquisitions with other options.
+//
+//	seats := locks.With(fencelock.Options{Shared: true, Limit: 3})
+func (l *Locker) With(o Options) *Locker {
+	out := *l
+	out.opts = o.or(l.opts)
+	return &out
+}
+
+// Do runs fn while holding name. It waits for its turn first, no longer than
+// Options.Wait and ctx allow.
+//
+// The context given to fn is ctx with the fencing token ([TokenFrom]). If the
+// lock is lost it ends with a cause that is ErrLost. The lock is renewed until
+// fn has returned, even after ctx has ended, and is then released.
+//
+// Do returns fn's error; if the lock was lost while fn ran, the *LostError
+// joined with it, even when fn returned nil. If the lock was not acquired, fn
+// does not run, and the error is one of the package's. A release that fails is
+// logged, not returned: the work was done under the lock, which ends by itself.
+func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
+	lock, err := l.acquire(ctx, ctx, name, true)
+	if err != nil {
+		return err
+	}
+	defer lock.Release() // for a panic in fn; otherwise the second, and harmless
+	err = fn(lock.Context())
+	released := lock.Release()
+	if lost := lock.lost(); lost != nil {
+		return errors.Join(lost, err)
+	}
+	if errors.Is(released, ErrNotHeld) {
+		return errors.Join(lock.lostError(released), err)
+	}
+	if released != nil {
+		l.cfg.Logger.Warn("release failed", "name", name, "token", lock.Token(), "error", released)
+	}
+	return err
+}
+
+// Acquire waits until it holds name, no longer than Options.Wait and ctx allow,
+// and returns the lock, which the caller must Release. ctx bounds the wait and
+// never the hold; the lock's context keeps its values only. A wait that ends
+// without a lock returns an error that is both ErrHeld and the context's error.
+func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
+	return l.acquire(ctx, context.WithoutCancel(ctx), name, true)
+}
+
+// TryAcquire is Acquire without waiting: if name is held, or others wait for it,
+// it returns a *HeldError at once.
+func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
+	return l.acquire(ctx, context.WithoutCancel(ctx), name, false)
+}
+
+// acquire gets a lock whose context is made from parent.
+func (l *Locker) acquire(ctx, parent context.Context, name string, wait bool) (*Lock, error) {
+	if err := l.check(l.opts); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	req := l.request(name, wait)
+	ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: name, Mode: req.Mode, Wait: wait})
+	position := 0
+	req.Waiting = func(info driver.WaitInfo) {
+		if position == 0 {
+			position = info.Position
+		}
+		if l.opts.OnWait != nil {
+			l.opts.OnWait(info)
+		}
+	}
+	lock, err := l.attempt(ctx, parent, req)
+	data := TraceAcquireEnd{Name: name, Mode: req.Mode, Waited: time.Since(begun), Position: position, Err: err}
+	if err == nil {
+		data.Token = lock.Token()
+	}
+	end(ctx, l.cfg.Tracer.AcquireEnd, data)
+	l.cfg.Logger.Debug("acquire", "name", name, "mode", req.Mode.String(), "waited", data.Waited, "token", data.Token, "error", err)
+	return lock, err
+}
+
+func (l *Locker) request(name string, wait bool) driver.Request {
+	req := driver.Request{
+		Name:     name,
+		Limit:    l.opts.Limit,
+		TTL:      l.opts.TTL,
+		AtLeast:  l.opts.AtLeast,
+		Wait:     wait,
+		Identity: self(l.opts.Note),
+	}
+	if l.opts.Shared {
+		req.Mode = driver.Shared
+	}
+	return req
+}
+
+// attempt asks the engine until a grant is confirmed or the wait is over.
+func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock, error) {
+	limit := l.opts.Wait
+	if !req.Wait {
+		limit = req.TTL // an engine that cannot answer a try in that time is no use
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	for {
+		lock := newLock(l, parent, req)
+		req.Lost = lock.gone
+		// Read before the engine stamps its request: less suspended time makes
+		// the stamp older, never younger.
+		asleep := suspended()
+		grant, err := l.engine.Acquire(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		h := lock.granted(grant, instantAt(grant.Sent, asleep))
+		if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(instant()) {
+			h, err = l.confirm(lock)
+		}
+		if err == nil {
+			lock.begin(h)
+			return lock, nil
+		}
+		if !req.Wait || !errors.Is(err, ErrNotHeld) {
+			return nil, err
+		}
+	}
+}
+
+// confirm renews a grant that is too old, or of unknown age, before anybody
+// relies on it: the message may have lain unread while its lease ran.
+func (l *Locker) confirm(lock *Lock) (hold.Hold, error) {
+	ctx, cancel := context.WithTimeout(lock.values, lock.lease.TTL/6)
+	defer cancel()
+	sent := instant()
+	err := renewOne(ctx, l.engine, lock.lease)
+	if err != nil && !errors.Is(err, ErrNotHeld) {
+		// Unknown: whatever stands is given back rather than held unseen.
+		_ = lock.releaseEngine()
+		err = fmt.Errorf("%w: a grant of %q could not be confirmed: %w", ErrUnavailable, lock.lease.Name, err)
+	}
+	return hold.New(lock.terms, sent, lock.terms.TTL), err
+}
+
+func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
+	if errs := engine.Renew(ctx, []driver.Lease{lease}); len(errs) == 1 {
+		return errs[0]
+	}
+	return errShortAnswer
+}
+
+var errShortAnswer = errors.New("the engine did not answer for every lease")

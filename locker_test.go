@@ -1,0 +1,305 @@
+package fencelock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+const hour = time.Hour
+
+// newLocks returns a Locker with one-hour leases and the engine below it.
+func newLocks(cfg fencelock.Config) (*fencelock.Locker, *memlock.Engine) {
+	engine := memlock.New(nil)
+	cfg.TTL = hour
+	return fencelock.New(engine, &cfg), engine
+}
+
+func acquire(t *testing.T, locks *fencelock.Locker, name string) *fencelock.Lock {
+	t.Helper()
+	lock, err := locks.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func TestDoHoldsRenewsAndReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		other := fencelock.New(engine.Client(), nil)
+		err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
+			if fencelock.TokenFrom(ctx) <= 0 || fencelock.FloorFrom(ctx) != fencelock.TokenFrom(ctx) {
+				t.Errorf("token %d, floor %d", fencelock.TokenFrom(ctx), fencelock.FloorFrom(ctx))
+			}
+			time.Sleep(100 * hour)
+			if _, err := other.TryAcquire(ctx, "a"); !errors.Is(err, fencelock.ErrHeld) {
+				t.Errorf("after a hundred leases: %v, want held", err)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := other.TryAcquire(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("not released: %v", err)
+		}
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestDoReturnsTheLossEvenIfTheWorkWentWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		mine := errors.New("half done")
+		for _, result := range []error{nil, mine} {
+			err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
+				engine.Lose("a")
+				<-ctx.Done()
+				if cause := context.Cause(ctx); !errors.Is(cause, fencelock.ErrLost) {
+					t.Errorf("cause %v, want lost", cause)
+				}
+				return result
+			})
+			if !errors.Is(err, fencelock.ErrLost) || result != nil && !errors.Is(err, result) {
+				t.Errorf("Do returned %v, want the loss and %v", err, result)
+			}
+		}
+	})
+}
+
+func TestDoRenewsUntilTheFunctionReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		err := locks.Do(ctx, "a", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			if errors.Is(context.Cause(ctx), fencelock.ErrLost) {
+				t.Error("the caller's cancel looks like a loss")
+			}
+			time.Sleep(10 * hour) // slow to stop
+			if _, err := engine.Client().Acquire(context.Background(), driver.Request{Name: "a", TTL: hour}); !errors.Is(err, driver.ErrHeld) {
+				t.Errorf("the lock was not kept while the function was still running: %v", err)
+			}
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, fencelock.ErrLost) {
+			t.Fatalf("Do returned %v", err)
+		}
+	})
+}
+
+func TestDoReleasesAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		func() {
+			defer func() { _ = recover() }()
+			_ = locks.Do(t.Context(), "a", func(context.Context) error { panic("boom") })
+		}()
+		lock, err := locks.TryAcquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = lock.Release()
+	})
+}
+
+func TestWaitLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		held := acquire(t, locks, "a")
+		defer held.Release()
+
+		begun := time.Now()
+		_, err := locks.With(fencelock.Options{Wait: time.Minute}).Acquire(t.Context(), "a")
+		if !errors.Is(err, fencelock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		_, err = locks.Acquire(ctx, "a")
+		if !errors.Is(err, fencelock.ErrHeld) || !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		var facts *fencelock.HeldError
+		if _, err = locks.TryAcquire(t.Context(), "a"); !errors.As(err, &facts) || facts.PID == 0 || facts.Owner != held.Owner() {
+			t.Errorf("%v has no facts", err)
+		}
+	})
+}
+
+func TestAcquiresContextDoesNotBoundTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+		lock, err := locks.Acquire(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(10 * hour)
+		if err := lock.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if lock.Context().Value(key{}) != "kept" || fencelock.TokenFrom(lock.Context()) != lock.Token() {
+			t.Error("the lock's context lost its values")
+		}
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestReleaseTwiceAndAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		lock := acquire(t, locks, "a")
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Err(); !errors.Is(err, fencelock.ErrNotHeld) || errors.Is(err, fencelock.ErrLost) {
+			t.Errorf("after a release: %v", err)
+		}
+		if err := lock.Release(); err != nil {
+			t.Errorf("a second release: %v", err)
+		}
+		lost := acquire(t, locks, "a")
+		engine.Lose("a")
+		next := acquire(t, locks, "a")
+		if err := lost.Release(); !errors.Is(err, fencelock.ErrNotHeld) || !errors.Is(err, fencelock.ErrLost) {
+			t.Errorf("releasing a lost lock: %v", err)
+		}
+		if err := next.Err(); err != nil {
+			t.Errorf("the late release ended its successor: %v", err)
+		}
+		_ = next.Release()
+	})
+}
+
+// A silent partition: the context must end before the engine lets anyone in.
+func TestLossIsSignalledBeforeAnyoneElseGetsIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		lock := acquire(t, locks, "a")
+		engine.Freeze()
+		deadline := lock.Deadline()
+		next := make(chan time.Time)
+		go func() {
+			other := fencelock.New(engine.Client(), nil)
+			l, err := other.Acquire(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			next <- time.Now()
+			_ = l.Release()
+		}()
+		<-lock.Context().Done()
+		ended := time.Now()
+		granted := <-next
+		engine.Thaw()
+		if !ended.Before(granted) || ended.After(deadline) {
+			t.Fatalf("ended %v before the grant and %v after the deadline", granted.Sub(ended), ended.Sub(deadline))
+		}
+		if want := hour/50 + 10*time.Millisecond; granted.Sub(ended) != want {
+			t.Errorf("margin %v, want %v", granted.Sub(ended), want)
+		}
+		if cause := context.Cause(lock.Context()); !errors.Is(cause, fencelock.ErrLost) || !strings.Contains(cause.Error(), "deadline") {
+			t.Errorf("cause %v", cause)
+		}
+		_ = lock.Release()
+	})
+}
+
+func TestPassingFailuresAreRiddenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		lock := acquire(t, locks, "a")
+		engine.Refuse(errors.New("connection reset"))
+		time.Sleep(50 * time.Minute)
+		if err := lock.Err(); err != nil {
+			t.Fatalf("lost before the deadline: %v", err)
+		}
+		engine.Refuse(nil)
+		time.Sleep(10 * hour)
+		if err := lock.Err(); err != nil {
+			t.Fatalf("not renewed after the failure was over: %v", err)
+		}
+		engine.Refuse(errors.New("connection reset"))
+		<-lock.Context().Done()
+		if cause := context.Cause(lock.Context()); !strings.Contains(cause.Error(), "connection reset") {
+			t.Errorf("the engine's words are hidden: %v", cause)
+		}
+		engine.Refuse(nil)
+		_ = lock.Release()
+	})
+}
+
+func TestGraceEndsTheContextBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{Grace: 10 * time.Minute})
+		lock := acquire(t, locks, "a")
+		engine.Freeze()
+		<-lock.Context().Done()
+		if left := time.Until(lock.Deadline()); left != 10*time.Minute {
+			t.Errorf("%v were left, want the grace", left)
+		}
+		engine.Thaw()
+		_ = lock.Release()
+	})
+}
+
+func TestSharedAndLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		seats := locks.With(fencelock.Options{Shared: true, Limit: 2})
+		first, second := acquire(t, seats, "a"), acquire(t, seats, "a")
+		if _, err := seats.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrHeld) {
+			t.Errorf("a third of two: %v", err)
+		}
+		if second.Floor() != first.Token() || second.Token() <= first.Token() {
+			t.Errorf("tokens %d, %d, floor %d", first.Token(), second.Token(), second.Floor())
+		}
+		_, _ = first.Release(), second.Release()
+	})
+}
+
+func TestBadInputIsRefusedBeforeAnything(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), nil)
+	for what, bad := range map[string]*fencelock.Locker{
+		"negative wait":   locks.With(fencelock.Options{Wait: -1}),
+		"negative TTL":    locks.With(fencelock.Options{TTL: -1}),
+		"short TTL":       locks.With(fencelock.Options{TTL: time.Millisecond}),
+		"grace too long":  locks.With(fencelock.Options{TTL: time.Second, Grace: time.Second}),
+		"negative grace":  locks.With(fencelock.Options{Grace: -1}),
+		"limit alone":     locks.With(fencelock.Options{Limit: 2}),
+		"negative limit":  locks.With(fencelock.Options{Shared: true, Limit: -1}),
+		"negative hold":   locks.With(fencelock.Options{AtLeast: -1}),
+		"negative margin": fencelock.New(memlock.New(nil), &fencelock.Config{Margin: -1}),
+	} {
+		if _, err := bad.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		}
+	}
+	for _, name := range []string{"", strings.Repeat("x", 513), "a\x00b", "\xff"} {
+		if _, err := locks.Acquire(t.Context(), name); !errors.Is(err, fencelock.ErrInvalid) {
+			t.Errorf("name %.10q: %v, want ErrInvalid", name, err)
+		}
+	}
+	lock, err := locks.TryAcquire(t.Context(), "a")
+	if err != nil {
+		t.Fatalf("something was left locked: %v", err)
+	}
+	_ = lock.Release()
+}
