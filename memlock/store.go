@@ -156,12 +156,13 @@ func (s *store) seat(l *lock, c *claim, now time.Time, ttl time.Duration) {
 	s.emit(driver.EventAcquired, c, now)
 }
 
-// confirm gives a seated claim its full lease, now that its client knows.
+// confirm gives a seated claim its full lease, now that its client knows. Its
+// minimum hold outlasts every earlier one: nothing is seated while one runs.
 func (s *store) confirm(l *lock, c *claim, now time.Time) {
 	c.pending = false
 	c.until = now.Add(c.req.TTL)
-	if stamp := now.Add(c.req.AtLeast); c.req.AtLeast > 0 && stamp.After(l.notBefore) {
-		l.notBefore = stamp
+	if c.req.AtLeast > 0 {
+		l.notBefore = now.Add(c.req.AtLeast)
 	}
 	c.grant = driver.Grant{Owner: c.owner, Token: c.token, Floor: l.floor(), Sent: now, TTL: c.req.TTL}
 }

@@ -66,13 +66,12 @@ func (e *Engine) Freeze() {
 	})
 }
 
-// Thaw lets a frozen client go on.
+// Thaw lets a frozen client go on, and calls the callbacks that fell due meanwhile.
 func (e *Engine) Thaw() {
-	e.store.do(func(now time.Time) {
+	e.store.do(func(time.Time) {
 		e.store.after = append(e.store.after, e.backlog...)
 		e.backlog = nil
 		e.thaw()
-		e.store.heard(e, now)
 	})
 }
 

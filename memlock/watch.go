@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,10 +27,10 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 	defer e.store.do(func(time.Time) { delete(e.store.watchers, w) })
 	for {
 		ev, ok, err := w.next()
-		switch {
-		case err != nil:
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
-		case ok && ctx.Err() == nil:
+		}
+		if ok {
 			if err := fn(ev); err != nil {
 				return err
 			}
@@ -38,7 +39,6 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

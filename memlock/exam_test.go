@@ -1,0 +1,27 @@
+package memlock_test
+
+import (
+	"testing"
+
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// TestExam sits the exam every engine passes.
+func TestExam(t *testing.T) {
+	drivertest.Run(t, drivertest.Exam{
+		World:  func(testing.TB) drivertest.World { return world{memlock.New(nil)} },
+		Bubble: true,
+	})
+}
+
+type world struct{ store *memlock.Engine }
+
+func (w world) Client(testing.TB) drivertest.Client { return process{w.store.Client()} }
+func (w world) Restart(testing.TB)                  { w.store.Restart() }
+
+type process struct{ *memlock.Engine }
+
+func (p process) Kill(testing.TB)   { p.Engine.Kill() }
+func (p process) Freeze(testing.TB) { p.Engine.Freeze() }
+func (p process) Thaw(testing.TB)   { p.Engine.Thaw() }

@@ -1,0 +1,219 @@
+package memlock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGrantLapse(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		held, other := take(t, a, request("x")), take(t, a, request("y"))
+		frozen, behind := wait(b, request("x")), wait(c, request("x"))
+		elsewhere, next := wait(b, request("y")), wait(c, request("y"))
+		b.Freeze()
+		start := time.Now()
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		<-behind.done
+		if took := behind.at.Sub(start); took != 2*time.Second {
+			t.Errorf("a frozen waiter cost %v", took)
+		}
+		if s, _ := a.List(t.Context(), driver.Query{Prefix: "x", Exact: true}); s[0].Waiters[0].Position != 0 {
+			t.Errorf("a silent waiter is listed at place %d", s[0].Waiters[0].Position)
+		}
+		if err := a.Release(t.Context(), other); err != nil || !next.answered() {
+			t.Fatalf("a silent client's other waiter was not passed over: %v", err)
+		}
+		b.Thaw()
+		last := wait(a, request("x"))
+		if frozen.answered() || elsewhere.answered() {
+			t.Fatal("a thawed waiter holds what another holds")
+		}
+		if err := c.Release(t.Context(), leaseOf("x", behind.grant)); err != nil || !frozen.answered() || last.answered() {
+			t.Errorf("the thawed waiter is not first in line: %v", err)
+		}
+		if frozen.grant.Token <= behind.grant.Token {
+			t.Errorf("token %d after %d", frozen.grant.Token, behind.grant.Token)
+		}
+		elsewhere.cancel()
+		last.cancel()
+	})
+}
+
+func TestGrantAfterAWaitHasAFullLease(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
+		held := take(t, a, request("x"))
+		w := wait(b, request("x"))
+		time.Sleep(time.Minute)
+		if err := a.Release(t.Context(), held); err != nil || !w.answered() {
+			t.Fatal(err)
+		}
+		if !w.grant.Sent.Equal(time.Now()) || w.grant.TTL != ttl || w.grant.Floor != w.grant.Token {
+			t.Errorf("got %+v", w.grant)
+		}
+		if s := only(t, a); s.Holders[0].TTL != ttl {
+			t.Errorf("the lease runs for %v", s.Holders[0].TTL)
+		}
+		time.Sleep(ttl)
+		want(t, renew(b, leaseOf("x", w.grant)), driver.ErrNotHeld)
+	})
+}
+
+func TestCancelInTheInstantOfTheGrant(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		held := take(t, a, request("x"))
+		w, next := wait(b, request("x")), wait(c, request("x"))
+		b.Freeze() // so that both happen before it looks
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		w.cancel()
+		synctest.Wait()
+		b.Thaw()
+		if !w.answered() || !errors.Is(w.err, driver.ErrHeld) {
+			t.Errorf("got %v", w.err)
+		}
+		if !next.answered() || next.err != nil {
+			t.Errorf("the next waiter got %v", next.err)
+		}
+	})
+}
+
+func TestWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		first := request("x")
+		first.Identity = driver.Identity{Host: "one", PID: 1}
+		held := take(t, a, first)
+		ahead := wait(b, request("x"))
+		req := request("x")
+		var places []int
+		var hosts []string
+		req.Waiting = func(i driver.WaitInfo) {
+			places, hosts = append(places, i.Position), append(hosts, i.Held.Host)
+		}
+		w := wait(c, req)
+		wait(a, request("x")).cancel() // behind: no news
+		synctest.Wait()
+		ahead.cancel()
+		synctest.Wait()
+		if err := a.Release(t.Context(), held); err != nil || !w.answered() {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]int{2, 1}, places) + cmp.Diff([]string{"one", "one"}, hosts); d != "" {
+			t.Errorf("told (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestSharedWaitersAreGrantedTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		held := take(t, a, request("x"))
+		shared := request("x")
+		shared.Mode, shared.Limit = driver.Shared, 2
+		one, two, three := wait(b, shared), wait(c, shared), wait(c, shared)
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		if !one.answered() || !two.answered() || three.answered() {
+			t.Fatal("want two of three granted")
+		}
+		if one.grant.Floor != min(one.grant.Token, two.grant.Token) {
+			t.Errorf("floor %d of tokens %d and %d", one.grant.Floor, one.grant.Token, two.grant.Token)
+		}
+		three.cancel()
+	})
+}
+
+func TestLimitMismatch(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
+		shared := request("x")
+		shared.Mode, shared.Limit = driver.Shared, 3
+		held := take(t, a, shared)
+		other := shared
+		other.Limit = 5
+		_, err := b.Acquire(t.Context(), other)
+		want(t, err, driver.ErrInvalid)
+		if err == nil || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "5") {
+			t.Errorf("%v does not name both limits", err)
+		}
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		take(t, b, other) // nobody holds it: a new limit is fine
+	})
+}
+
+func TestAtLeast(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
+		req := request("x")
+		req.AtLeast = 2 * ttl
+		end := time.Now().Add(2 * ttl)
+		held := take(t, a, req)
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		w := wait(b, request("x"))
+		a.Restart()
+		_, err := a.Acquire(t.Context(), request("x"))
+		var e *driver.HeldError
+		if !errors.As(err, &e) || !e.Until.Equal(end) {
+			t.Errorf("got %v, want held until %v", err, end)
+		}
+		if s := only(t, a); !s.NotBefore.Equal(end) {
+			t.Errorf("listed: %+v", s)
+		}
+		<-w.done
+		if w.err != nil || !w.at.Equal(end) {
+			t.Errorf("granted at %v, want %v: %v", w.at, end, w.err)
+		}
+	})
+}
+
+// A minimum hold shuts out even those who could share the name.
+func TestAtLeastShutsOutSharedWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
+		req := request("x")
+		req.Mode, req.AtLeast = driver.Shared, 2*ttl
+		held := take(t, a, request("x"))
+		first, second := wait(b, req), wait(b, req)
+		if err := a.Release(t.Context(), held); err != nil || !first.answered() || second.answered() {
+			t.Fatal("a minimum hold let another one in")
+		}
+		<-second.done
+		if got := second.at.Sub(first.at); got != 2*ttl {
+			t.Errorf("the second got in after %v, want %v", got, 2*ttl)
+		}
+	})
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
+		first := take(t, a, request("x"))
+		wait(b, request("x")).cancel()
+		synctest.Wait()
+		time.Sleep(ttl)
+		if s := only(t, a); s != nil {
+			t.Errorf("left: %+v", s)
+		}
+		if second := take(t, b, request("x")); second.Token <= first.Token {
+			t.Errorf("token %d after %d", second.Token, first.Token)
+		}
+	})
+}
+
+func TestMaxTTL(t *testing.T) {
+	e := memlock.New(&memlock.Config{MaxTTL: time.Minute})
+	_, err := e.Acquire(t.Context(), request("x"))
+	want(t, err, driver.ErrInvalid)
+	if got := e.Client().Traits().MaxTTL; got != time.Minute {
+		t.Errorf("MaxTTL is %v", got)
+	}
+}
