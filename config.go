@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -142,9 +143,14 @@ func (l *Locker) check(o Options) error {
 
 // self is this process, for people who ask who holds a lock.
 func self(note string) driver.Identity {
+	return driver.Identity{Host: hostname(), PID: os.Getpid(), Note: note}
+}
+
+// hostname is asked for once: it costs system calls, and every request tells it.
+var hostname = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown"
+		return "unknown"
 	}
-	return driver.Identity{Host: host, PID: os.Getpid(), Note: note}
-}
+	return host
+})

@@ -1,0 +1,98 @@
+package drivertest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// watched counts the calls of a request's Lost.
+type watched struct {
+	calls atomic.Int64
+	told  chan error // holds the cause of the first call
+}
+
+func watch(req *driver.Request) *watched {
+	w := &watched{told: make(chan error, 1)}
+	req.Lost = func(cause error) {
+		if w.calls.Add(1) == 1 {
+			w.told <- cause
+		}
+	}
+	return w
+}
+
+// heard fails the case unless Lost is called in time, with a cause.
+func (w *watched) heard(t *sitting) {
+	t.Helper()
+	select {
+	case cause := <-w.told:
+		if cause == nil {
+			t.Errorf("Lost was called without a cause")
+		}
+	case <-time.After(t.patience):
+		t.Fatalf("Lost was not called within %v of the break", t.patience)
+	}
+}
+
+// breaks: a break ends the acquisition, mints a token between the old holder's
+// and the next one's, and lets a waiter in. A free name cannot be broken.
+func breaks(t *sitting) {
+	c, next := t.client(), t.client()
+	b, ok := next.(driver.Breaker)
+	if !ok {
+		return
+	}
+	err := within(t, "Break", func(ctx context.Context) error {
+		_, err := b.Break(ctx, "free", "the exam")
+		return err
+	})
+	t.notHeld(err, "breaking a free name")
+	h := t.hold(c, t.request("stuck"))
+	w := t.queue(next, t.request("stuck"))
+	token := t.breakName(b, "stuck")
+	g := w.granted(t.patience, "the waiter behind a broken holder")
+	if token <= h.Token || g.Token <= token {
+		t.Errorf("want rising tokens: holder %d, break %d, next %d", h.Token, token, g.Token)
+	}
+	t.notHeld(h.renew(), "renewing a broken acquisition")
+	t.notHeld(h.release(), "releasing a broken acquisition")
+	g.stands("after its broken predecessor's release")
+	g.free()
+
+	h = t.hold(c, t.request("stuck"))
+	t.breakName(b, "stuck")
+	t.notHeld(h.renew(), "renewing a broken acquisition without a successor")
+	for range 2 {
+		t.hold(c, t.shared("stuck together"))
+	}
+	t.breakName(b, "stuck together")
+	t.take(t.patience, next, t.request("stuck together")).free()
+}
+
+// lostCallback: a holder that can be reached learns of a break by itself, once,
+// and hears nothing when it released.
+func lostCallback(t *sitting) {
+	c, other := t.client(), t.client()
+	req := t.request("released")
+	quiet := watch(&req)
+	t.hold(c, req).free()
+	if b, ok := other.(driver.Breaker); ok {
+		req = t.request("broken")
+		loud := watch(&req)
+		h := t.hold(c, req)
+		t.breakName(b, "broken")
+		loud.heard(t)
+		t.notHeld(h.release(), "releasing after the loss")
+		t.settle()
+		if n := loud.calls.Load(); n != 1 {
+			t.Errorf("Lost was called %d times for one loss", n)
+		}
+	}
+	t.settle()
+	if n := quiet.calls.Load(); n != 0 {
+		t.Errorf("Lost was called %d times for a released acquisition", n)
+	}
+}

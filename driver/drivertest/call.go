@@ -1,0 +1,217 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// held is an acquisition that the case believes to have.
+type held struct {
+	driver.Grant
+	t      *sitting
+	client Client
+	req    driver.Request
+	sent   time.Time // before the request was sent
+}
+
+// lease names the acquisition.
+func (h *held) lease() driver.Lease {
+	return driver.Lease{Name: h.req.Name, Owner: h.Owner, Token: h.Token, Mode: h.req.Mode, TTL: h.req.TTL}
+}
+
+// renew renews and returns the engine's answer.
+func (h *held) renew() error {
+	h.t.Helper()
+	errs := within(h.t, "Renew", func(ctx context.Context) []error {
+		return h.client.Renew(ctx, []driver.Lease{h.lease()})
+	})
+	if len(errs) != 1 {
+		h.t.Fatalf("Renew of 1 lease gave %d answers", len(errs))
+	}
+	return errs[0]
+}
+
+// release releases and returns the engine's answer.
+func (h *held) release() error {
+	h.t.Helper()
+	return h.t.release(h.client, h.lease())
+}
+
+// release asks c to release a lease that need not be its own.
+func (t *sitting) release(c Client, l driver.Lease) error {
+	t.Helper()
+	return within(t, "Release", func(ctx context.Context) error { return c.Release(ctx, l) })
+}
+
+// stands fails the case unless the acquisition still stands.
+func (h *held) stands(when string) {
+	h.t.Helper()
+	if err := h.renew(); err != nil {
+		h.t.Fatalf("renewing the holder of %q %s: %v", h.req.Name, when, err)
+	}
+}
+
+// free releases and fails the case if that fails.
+func (h *held) free() {
+	h.t.Helper()
+	if err := h.release(); err != nil {
+		h.t.Fatalf("releasing %q: %v", h.req.Name, err)
+	}
+}
+
+// attempt makes one request and returns the engine's answer.
+func (t *sitting) attempt(c Client, req driver.Request) (*held, error) {
+	t.Helper()
+	type answer struct {
+		held *held
+		err  error
+	}
+	a := within(t, "Acquire", func(ctx context.Context) answer {
+		h, err := t.ask(ctx, c, req)
+		return answer{h, err}
+	})
+	return a.held, a.err
+}
+
+// ask sends a request and looks at the grant. Any goroutine may call it.
+func (t *sitting) ask(ctx context.Context, c Client, req driver.Request) (*held, error) {
+	h := &held{t: t, client: c, req: req, sent: time.Now()}
+	g, err := c.Acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	h.Grant = g
+	t.mu.Lock()
+	again := t.owners[g.Owner]
+	t.owners[g.Owner] = true
+	t.mu.Unlock()
+	switch {
+	case g.Owner == "" || again:
+		t.Errorf("acquiring %q: the owner %q is not new", req.Name, g.Owner)
+	case g.Token <= 0 || g.Floor <= 0 || g.Floor > g.Token:
+		t.Errorf("acquiring %q: want 0 < floor %d <= token %d", req.Name, g.Floor, g.Token)
+	case !g.Sent.IsZero() && (g.Sent.Before(h.sent) || g.Sent.After(time.Now())):
+		t.Errorf("acquiring %q: the grant says sent at %v, asked at %v", req.Name, g.Sent, h.sent)
+	}
+	return h, nil
+}
+
+// hold acquires a free name and fails the case if that fails.
+func (t *sitting) hold(c Client, req driver.Request) *held {
+	t.Helper()
+	h, err := t.attempt(c, req)
+	if err != nil {
+		t.Fatalf("acquiring the free name %q: %v", req.Name, err)
+	}
+	return h
+}
+
+// take acquires a name that must become free within d.
+func (t *sitting) take(d time.Duration, c Client, req driver.Request) (h *held) {
+	t.Helper()
+	t.eventually(d, "the name is free", func() bool {
+		var err error
+		h, err = t.attempt(c, req)
+		return err == nil
+	})
+	return h
+}
+
+// refused fails the case unless a try is answered with a *HeldError.
+func (t *sitting) refused(c Client, req driver.Request, when string) *driver.HeldError {
+	t.Helper()
+	h, err := t.attempt(c, req)
+	if err == nil {
+		t.Fatalf("a try for %q %s got in with token %d", req.Name, when, h.Token)
+	}
+	var facts *driver.HeldError
+	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &facts) {
+		t.Fatalf("a try for %q %s: got %v, want a *HeldError", req.Name, when, err)
+	}
+	return facts
+}
+
+// call is a request that waits in a goroutine of its own.
+type call struct {
+	t      *sitting
+	name   string
+	cancel context.CancelFunc // gives the wait up
+	done   chan struct{}      // closed when the engine has answered
+	held   *held              // the answer; valid after done, as are the others
+	err    error
+	at     time.Time // when the answer came
+}
+
+// wait starts a waiting request.
+func (t *sitting) wait(c Client, req driver.Request) *call {
+	ctx, cancel := context.WithCancel(t.ctx)
+	w := &call{t: t, name: req.Name, cancel: cancel, done: make(chan struct{})}
+	req.Wait = true
+	t.calls.Go(func() { // ends when the engine answers, at the latest after the case
+		w.held, w.err = t.ask(ctx, c, req)
+		w.at = time.Now()
+		cancel()
+		close(w.done)
+	})
+	return w
+}
+
+// queue starts a waiting request and returns when it has joined the queue.
+func (t *sitting) queue(c Client, req driver.Request) *call {
+	t.Helper()
+	joined := make(chan struct{})
+	var once sync.Once
+	req.Waiting = func(driver.WaitInfo) { once.Do(func() { close(joined) }) }
+	w := t.wait(c, req)
+	select {
+	case <-joined:
+	case <-w.done:
+		t.Fatalf("a waiter for the held name %q did not wait: %v", req.Name, w.err)
+	case <-time.After(t.patience):
+		t.Fatalf("a waiter for %q was not told that it waits (Request.Waiting) within %v", req.Name, t.patience)
+	}
+	return w
+}
+
+// finished fails the case unless the engine answers within d.
+func (w *call) finished(d time.Duration, what string) {
+	w.t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(d):
+		w.t.Fatalf("%s for %q: no answer within %v", what, w.name, d)
+	}
+}
+
+// granted fails the case unless the waiter gets in within d.
+func (w *call) granted(d time.Duration, what string) *held {
+	w.t.Helper()
+	w.finished(d, what)
+	if w.err != nil {
+		w.t.Fatalf("%s for %q: %v", what, w.name, w.err)
+	}
+	return w.held
+}
+
+// answered reports whether the engine has answered.
+func (w *call) answered() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// pending fails the case if the engine has answered.
+func (w *call) pending(when string) {
+	w.t.Helper()
+	w.t.settle()
+	if w.answered() {
+		w.t.Fatalf("a waiter for %q did not wait %s: %v", w.name, when, w.err)
+	}
+}

@@ -1,0 +1,90 @@
+// Package drivertest is the exam every engine passes: the contract of package
+// driver, as tests. An engine's author writes the two small adapters [World] and
+// [Client] and one test:
+//
+//	func TestExam(t *testing.T) {
+//		drivertest.Run(t, drivertest.Exam{World: newWorld})
+//	}
+//
+// Each case gets a World of its own, and only the cases that fit the engine's
+// traits run. An engine that lives inside the test process sets Exam.Bubble: its
+// cases then take hours of virtual time and no real time.
+package drivertest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// World is one deployment of an engine: what a server, or a directory, is.
+type World interface {
+	// Client returns another process, as the engine sees it. What it opens is
+	// closed by t.Cleanup.
+	Client(t testing.TB) Client
+	// Restart stops and starts the engine itself, which keeps what it promises
+	// to keep. For files and the like it does nothing.
+	Restart(t testing.TB)
+}
+
+// Client is one process that uses the engine. It may also implement
+// driver.Lister and driver.Breaker, whose cases then run.
+type Client interface {
+	driver.Engine
+	// Kill ends the process as kill -9 does: nothing is released and later
+	// calls fail.
+	Kill(t testing.TB)
+	// Freeze stops the process as SIGSTOP does: it does nothing until Thaw, and
+	// calls made on it block until then.
+	Freeze(t testing.TB)
+	// Thaw ends a Freeze.
+	Thaw(t testing.TB)
+}
+
+// Exam describes the engine under test.
+type Exam struct {
+	// World makes a deployment that holds no locks.
+	World func(t testing.TB) World
+	// Bubble runs each case in a testing/synctest bubble with TTLs of one hour.
+	// It is for engines that live inside the test process.
+	Bubble bool
+	// TTL is the lease of the cases that wait for its end. It is ignored in a
+	// bubble. 0 means 2 s.
+	TTL time.Duration
+	// Patience is how long something that must happen may take. It is ignored
+	// in a bubble. 0 means 10 s.
+	Patience time.Duration
+}
+
+// Case is one question of the exam.
+type Case struct {
+	// Name is the name of the subtest, in kebab-case.
+	Name string
+	// Needs reports whether an engine of these traits has to pass.
+	Needs func(driver.Traits) bool
+	// Run puts the question. It fails t, and returns in bounded time, if the
+	// engine does not answer well. With Exam.Bubble the caller has opened the
+	// bubble.
+	Run func(t testing.TB, e Exam)
+}
+
+// Run puts the engine to every case that fits its traits, each as a subtest.
+func Run(t *testing.T, e Exam) {
+	traits := e.World(t).Client(t).Traits()
+	for _, c := range Cases() {
+		if c.Needs(traits) {
+			t.Run(c.Name, func(t *testing.T) { e.run(t, c) })
+		}
+	}
+}
+
+// run puts one case, in a bubble if the exam wants one.
+func (e Exam) run(t *testing.T, c Case) {
+	if !e.Bubble {
+		c.Run(t, e)
+		return
+	}
+	synctest.Test(t, func(t *testing.T) { c.Run(t, e) })
+}

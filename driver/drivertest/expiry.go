@@ -1,0 +1,51 @@
+package drivertest
+
+import (
+	"time"
+)
+
+// expiry: a lease whose holder vanished ends after its TTL, not before, for a
+// waiter and for a try.
+func expiry(t *sitting) {
+	c, next := t.client(), t.client()
+	h := t.hold(c, t.brief("waited-for"))
+	tried := t.hold(c, t.brief("tried"))
+	w := t.queue(next, t.brief("waited-for"))
+	c.Kill(t.TB)
+	t.refused(next, t.brief("tried"), "of a dead client, before its lease ended")
+	g := w.granted(t.ttl+t.patience, "a waiter behind a dead holder")
+	if early := h.sent.Add(t.ttl).Sub(time.Now()); early > t.slack() {
+		t.Errorf("the waiter got in %v before the end of the lease", early)
+	}
+	g.free()
+	late := t.take(t.ttl+t.patience, next, t.brief("tried"))
+	if late.Token <= tried.Token {
+		t.Errorf("token %d came after token %d", late.Token, tried.Token)
+	}
+	late.free()
+}
+
+// crashFrees: without leases the locks of a client that died are free at once.
+func crashFrees(t *sitting) {
+	c, next := t.client(), t.client()
+	t.hold(c, t.request("waited-for"))
+	t.hold(c, t.request("tried"))
+	w := t.queue(next, t.request("waited-for"))
+	c.Kill(t.TB)
+	w.granted(t.patience, "a waiter behind a dead holder").free()
+	t.take(t.patience, next, t.request("tried")).free()
+}
+
+// renewExpired: a lapsed lease is not revived, whether or not it has a successor.
+func renewExpired(t *sitting) {
+	c, next := t.client(), t.client()
+	h := t.hold(c, t.brief("lapsed"))
+	t.lapse()
+	t.notHeld(h.renew(), "renewing a lapsed lease")
+	successor := t.take(t.patience, next, t.request("lapsed"))
+	t.notHeld(h.renew(), "renewing a lapsed lease that has a successor")
+	successor.stands("after the renewal of its lapsed predecessor")
+	t.refused(c, t.request("lapsed"), "that the successor holds")
+	successor.free()
+	t.notHeld(h.renew(), "renewing a lapsed lease whose successor is gone")
+}

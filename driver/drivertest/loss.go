@@ -1,0 +1,58 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// lossBeforeGrant: a holder that is cut off, and so cannot renew, knows that it
+// lost the lock before the engine grants it to the next waiter. This case looks
+// through the front door, whose deadlines rest on the engine's Sent and TTL.
+func lossBeforeGrant(t *sitting) {
+	c, next := t.client(), t.client()
+	lock := t.lock(fencelock.New(c, &fencelock.Config{TTL: t.ttl}), "cut-off")
+	w := t.queue(next, t.brief("cut-off"))
+	lost := make(chan time.Time, 1)
+	context.AfterFunc(lock.Context(), func() { lost <- time.Now() })
+	time.Sleep(t.ttl * 3 / 2) // renewals outlast the first lease
+	if err := lock.Err(); err != nil {
+		t.Fatalf("the lock did not outlast its first lease: %v", err)
+	}
+	t.freeze(c)
+	w.granted(2*t.ttl+t.patience, "the waiter behind a holder that was cut off")
+	select {
+	case at := <-lost:
+		if overlap := at.Sub(w.at); overlap > 0 {
+			t.Errorf("the holder believed in its lock until %v after the next grant", overlap)
+		}
+	case <-time.After(t.ttl):
+		t.Fatalf("the holder still believes in its lock, which somebody else was granted")
+	}
+	if cause := context.Cause(lock.Context()); !errors.Is(cause, driver.ErrLost) {
+		t.Errorf("the lock's context ended with cause %v, want ErrLost", cause)
+	}
+	t.thaw(c)
+	t.notHeld(within(t, "Release", func(context.Context) error { return lock.Release() }), "releasing a lost lock")
+	w.held.free()
+}
+
+// lock acquires a free name through the front door.
+func (t *sitting) lock(locks *fencelock.Locker, name string) *fencelock.Lock {
+	t.Helper()
+	type answer struct {
+		lock *fencelock.Lock
+		err  error
+	}
+	a := within(t, "Acquire", func(ctx context.Context) answer {
+		lock, err := locks.Acquire(ctx, name)
+		return answer{lock, err}
+	})
+	if a.err != nil {
+		t.Fatalf("acquiring %q: %v", name, a.err)
+	}
+	return a.lock
+}

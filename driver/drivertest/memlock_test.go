@@ -1,0 +1,28 @@
+package drivertest_test
+
+import (
+	"testing"
+
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// store is a memlock as a drivertest.World.
+type store struct{ *memlock.Engine }
+
+func (s store) Client(testing.TB) drivertest.Client { return process{s.Engine.Client()} }
+func (s store) Restart(testing.TB)                  { s.Engine.Restart() }
+
+// process is a client of a memlock as a drivertest.Client.
+type process struct{ *memlock.Engine }
+
+func (p process) Kill(testing.TB)   { p.Engine.Kill() }
+func (p process) Freeze(testing.TB) { p.Engine.Freeze() }
+func (p process) Thaw(testing.TB)   { p.Engine.Thaw() }
+
+func newStore(testing.TB) drivertest.World { return store{memlock.New(nil)} }
+
+// TestExam puts the reference implementation to the exam, in bubbles.
+func TestExam(t *testing.T) {
+	drivertest.Run(t, drivertest.Exam{World: newStore, Bubble: true})
+}

@@ -1,0 +1,44 @@
+package drivertest_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// asking are engines that are wrong about names, requests and answers.
+var asking = []mutant{
+	{"names without case", "names", func(b *broken) {
+		b.rename(func(name string, _ driver.Mode) string { return strings.ToLower(name) })
+	}},
+	{"names cut short", "names", func(b *broken) {
+		b.rename(func(name string, _ driver.Mode) string { return name[:min(len(name), 511)] })
+	}},
+	{"repairs the request", "bad-input", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.TTL = max(req.TTL, time.Second) })
+	}},
+	{"renews the first hundred", "thousand", func(b *broken) {
+		b.renew = func(ctx context.Context, ls []driver.Lease) []error {
+			return b.process.Renew(ctx, ls[:min(len(ls), 100)])
+		}
+	}},
+	{"lists free prefixes", "list", func(b *broken) {
+		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+			q.Exact = false
+			return b.process.List(ctx, q)
+		}
+	}},
+	{"places count from zero", "list", func(b *broken) {
+		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+			list, err := b.process.List(ctx, q)
+			for _, s := range list {
+				for i := range s.Waiters {
+					s.Waiters[i].Position--
+				}
+			}
+			return list, err
+		}
+	}},
+}

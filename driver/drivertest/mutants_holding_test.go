@@ -1,0 +1,122 @@
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// holding are engines that are wrong about who holds, until when, and who may release.
+var holding = []mutant{
+	{"one lock per client", "exclusion", func(b *broken) {
+		suffix := fmt.Sprint("#", b.world.clients)
+		b.rename(func(name string, _ driver.Mode) string { return name + suffix })
+	}},
+	{"re-entrant in one client", "no-reentrance", func(b *broken) {
+		var mu sync.Mutex // guards mine
+		mine := map[string]driver.Grant{}
+		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if h, ok := b.holder(ctx, req.Name); ok && h.Owner == mine[req.Name].Owner {
+				return mine[req.Name], nil
+			}
+			g, err := b.process.Acquire(ctx, req)
+			if err == nil {
+				mine[req.Name] = g
+			}
+			return g, err
+		}
+	}},
+	{"refusal without facts", "try-held", func(b *broken) {
+		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			g, err := b.process.Acquire(ctx, req)
+			if held, ok := errors.AsType[*driver.HeldError](err); ok && !req.Wait {
+				err = &driver.HeldError{Name: held.Name, Since: held.Since}
+			}
+			return g, err
+		}
+	}},
+	{"half of the lease", "no-steal", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.TTL /= 2 })
+	}},
+	{"believes in twice the lease", "loss-before-grant", func(b *broken) {
+		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			ttl := req.TTL
+			req.TTL /= 2
+			g, err := b.process.Acquire(ctx, req)
+			g.TTL = ttl
+			return g, err
+		}
+	}},
+	{"no expiry", "expiry", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.TTL *= 1000 })
+	}},
+	{"renew revives the dead", "renew-expired", func(b *broken) {
+		b.translate()
+		b.renews(func(ctx context.Context, l driver.Lease) error {
+			err := b.renewOne(ctx, b.real(l))
+			if !errors.Is(err, driver.ErrNotHeld) {
+				return err
+			}
+			g, err := b.process.Acquire(ctx, driver.Request{Name: l.Name, Mode: l.Mode, TTL: l.TTL})
+			if err != nil {
+				return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+			}
+			b.remember(l.Owner, driver.Lease{Name: l.Name, Owner: g.Owner, Token: g.Token, Mode: l.Mode, TTL: l.TTL})
+			return nil
+		})
+	}},
+	{"release by name", "release-owner-checked", func(b *broken) {
+		b.release = func(ctx context.Context, l driver.Lease) error {
+			if h, ok := b.holder(ctx, l.Name); ok {
+				l.Owner, l.Token = h.Owner, h.Token
+			}
+			return b.process.Release(ctx, l)
+		}
+	}},
+	{"release checks the owner only", "release-owner-checked", func(b *broken) {
+		b.release = func(ctx context.Context, l driver.Lease) error {
+			if h, ok := b.holder(ctx, l.Name); ok && h.Owner == l.Owner {
+				l.Token = h.Token
+			}
+			return b.process.Release(ctx, l)
+		}
+	}},
+	{"release twice is fine", "release-twice", func(b *broken) {
+		b.release = func(ctx context.Context, l driver.Lease) error {
+			if err := b.process.Release(ctx, l); !errors.Is(err, driver.ErrNotHeld) {
+				return err
+			}
+			return nil
+		}
+	}},
+	{"late release frees the successor", "late-release", func(b *broken) {
+		b.release = func(ctx context.Context, l driver.Lease) error {
+			err := b.process.Release(ctx, l)
+			if h, ok := b.holder(ctx, l.Name); ok && err != nil && h.Token > l.Token {
+				b.process.Release(ctx, driver.Lease{Name: l.Name, Owner: h.Owner, Token: h.Token})
+			}
+			return err
+		}
+	}},
+	{"shared beside exclusive", "shared", func(b *broken) {
+		b.rename(func(name string, m driver.Mode) string { return fmt.Sprint(name, "#", m) })
+	}},
+	{"limit off by one", "limit", func(b *broken) {
+		b.ask(func(req *driver.Request) {
+			if req.Limit > 0 {
+				req.Limit++
+			}
+		})
+	}},
+	{"no minimum hold", "at-least", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.AtLeast = 0 })
+	}},
+	{"the minimum hold ends with the lease", "at-least", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.AtLeast = min(req.AtLeast, req.TTL) })
+	}},
+}

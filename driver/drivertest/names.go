@@ -1,0 +1,87 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// strange are names that some engine may be tempted to fold, cut or interpret.
+// The long ones have 512 bytes and differ in the last.
+var strange = []string{
+	"a", "A", "ä", "a\u0308", "Ä", "straße", "STRASSE", "日本語", "🔒", "\u202e", "\ufeff",
+	" ", "a ", " a", "a b", "a\tb", "a\nb", "a\n", "a\r\nb", "\x01", "\x7f",
+	".", "..", "...", "/", "a/", "/a", "a/b", "a//b", "../a", "a/../b", `a\b`, "~", "-a", "a.lock",
+	"%", "%41", "a%2Fb", "%2e%2e", "{a}", "{a}b", "{b}a", "{}", "}{", "a:b", "lock:a", "fence:{lock:a}",
+	"*", "?", "[a]", "a*", "'", `"`, "';--", "$1", "${a}", "CON", "nul", "0", "-1", "true",
+	strings.Repeat("n", 511) + "a", strings.Repeat("n", 511) + "A", strings.Repeat("n", 511),
+	strings.Repeat("ü", 256), strings.Repeat("/", 512), strings.Repeat("\n", 512),
+}
+
+// names: every valid name is a lock of its own, and is shown back exactly.
+func names(t *sitting) {
+	c, other := t.client(), t.client()
+	held := make([]*held, len(strange))
+	for i, name := range strange {
+		held[i] = t.hold(c, t.request(name))
+	}
+	for _, name := range strange {
+		if facts := t.refused(other, t.request(name), "that is held"); facts.Name != name {
+			t.Errorf("HeldError.Name is %q, want %q", facts.Name, name)
+		}
+		if s := t.look(other, name); s != nil && (s.Name != name || len(s.Holders) != 1) {
+			t.Errorf("%q is listed as %+v", name, s)
+		}
+	}
+	for _, h := range held {
+		h.free()
+		t.notHeld(h.release(), fmt.Sprintf("releasing %q twice", h.req.Name))
+	}
+	for _, name := range strange {
+		t.hold(other, t.request(name)).free()
+	}
+}
+
+// badInput: a request that makes no sense is ErrInvalid, also with Wait, and
+// nothing is held afterwards.
+func badInput(t *sitting) {
+	c, other := t.client(), t.client()
+	for what, req := range t.senseless() {
+		for _, req.Wait = range []bool{false, true} {
+			if _, err := t.attempt(c, req); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%s (wait %v): got %v, want ErrInvalid", what, req.Wait, err)
+			}
+		}
+	}
+	t.hold(other, t.request("valid")).free()
+}
+
+// senseless returns requests that every engine must refuse.
+func (t *sitting) senseless() map[string]driver.Request {
+	bad := map[string]driver.Request{
+		"an empty name":        t.request(""),
+		"a name of 513 bytes":  t.request(strings.Repeat("n", 513)),
+		"a name of 10 kB":      t.request(strings.Repeat("n", 10_000)),
+		"a name with NUL":      t.request("a\x00b"),
+		"a name in no UTF-8":   t.request("a\xff"),
+		"half a rune":          t.request("日"[:2]),
+		"a surrogate in UTF-8": t.request("\xed\xa0\x80"),
+	}
+	with := func(what string, change func(*driver.Request)) {
+		req := t.request("valid")
+		change(&req)
+		bad[what] = req
+	}
+	with("no TTL", func(r *driver.Request) { r.TTL = 0 })
+	with("a negative TTL", func(r *driver.Request) { r.TTL = -t.long })
+	with("a TTL too short", func(r *driver.Request) { r.TTL = 1 })
+	with("a negative limit", func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, -1 })
+	with("a limit without the shared mode", func(r *driver.Request) { r.Limit = 2 })
+	with("a negative minimum hold", func(r *driver.Request) { r.AtLeast = -1 })
+	if most := t.traits.MaxTTL; most > 0 {
+		with("a TTL too long", func(r *driver.Request) { r.TTL = most + 1 })
+	}
+	return bad
+}

@@ -1,0 +1,138 @@
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// forever is the lease of an engine that has none.
+const forever = 100 * 365 * 24 * time.Hour
+
+// faults are what can be wrong with a plain engine.
+type faults struct {
+	ghosts  bool // locks outlive their client
+	crowded bool // all waiters of a client queue at once
+	lax     bool // limits are ignored
+}
+
+// plain is a client of a memlock that promises less: no leases, no limits, and
+// an order between processes only.
+type plain struct {
+	process
+	faults
+	mu     sync.Mutex // guards turns, leases
+	turns  map[string]chan struct{}
+	leases map[string]driver.Lease // by owner
+}
+
+func (p *plain) Traits() driver.Traits {
+	return driver.Traits{Engine: "plain", Order: driver.OrderProcess}
+}
+
+func (p *plain) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := req.Check(p.Traits()); err != nil && !(p.lax && errors.Is(err, driver.ErrUnsupported)) {
+		return driver.Grant{}, err
+	}
+	if req.Wait && !p.crowded {
+		leave, err := p.turn(ctx, req)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		defer leave()
+	}
+	req.TTL, req.Limit = forever, 0
+	g, err := p.process.Acquire(ctx, req)
+	if err == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.leases[g.Owner] = driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode}
+	}
+	return g, err
+}
+
+// turn waits until no other request of this client waits for the name.
+func (p *plain) turn(ctx context.Context, req driver.Request) (leave func(), err error) {
+	p.mu.Lock()
+	turn := p.turns[req.Name]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		p.turns[req.Name] = turn
+	}
+	p.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	default:
+	}
+	if req.Waiting != nil {
+		req.Waiting(driver.WaitInfo{})
+	}
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+	}
+}
+
+func (p *plain) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	list, err := p.process.List(ctx, q)
+	for _, s := range list {
+		for i := range s.Holders {
+			s.Holders[i].TTL = 0
+		}
+	}
+	return list, err
+}
+
+func (p *plain) Kill(t testing.TB) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.leases {
+		if !p.ghosts {
+			p.process.Release(context.Background(), l)
+		}
+	}
+	p.process.Kill(t)
+}
+
+// plainStore is a world of plain clients.
+type plainStore struct {
+	store
+	faults
+}
+
+func (s plainStore) Client(testing.TB) drivertest.Client {
+	return &plain{process: process{s.Engine.Client()}, faults: s.faults,
+		turns: map[string]chan struct{}{}, leases: map[string]driver.Lease{}}
+}
+
+func plainExam(f faults) drivertest.Exam {
+	return drivertest.Exam{Bubble: true, World: func(testing.TB) drivertest.World {
+		return plainStore{store{memlock.New(nil)}, f}
+	}}
+}
+
+// TestPlain puts an engine without leases and limits to the exam.
+func TestPlain(t *testing.T) { drivertest.Run(t, plainExam(faults{})) }
+
+// TestPlainMutants is TestMutants for what only a plain engine can do wrong.
+func TestPlainMutants(t *testing.T) {
+	for _, m := range []struct {
+		name, fails string
+		faults      faults
+	}{
+		{"locks outlive their client", "crash-frees", faults{ghosts: true}},
+		{"a client has many turns", "order-process", faults{crowded: true}},
+		{"limits are ignored", "limit-unsupported", faults{lax: true}},
+	} {
+		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, plainExam(m.faults)) })
+	}
+}

@@ -1,0 +1,94 @@
+package drivertest
+
+import (
+	"context"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// releaseOwnerChecked: a release with the wrong owner or token is ErrNotHeld and
+// leaves the holder alone, whichever client sends it.
+func releaseOwnerChecked(t *sitting) {
+	c, other := t.client(), t.client()
+	h := t.hold(c, t.request("owned"))
+	elsewhere := t.hold(c, t.request("elsewhere"))
+	wrong := map[string]driver.Lease{}
+	l := h.lease()
+	l.Owner = elsewhere.Owner
+	wrong["another owner"] = l
+	l = h.lease()
+	l.Owner = ""
+	wrong["no owner"] = l
+	l = h.lease()
+	l.Token++
+	wrong["another token"] = l
+	l = elsewhere.lease()
+	l.Name = h.req.Name
+	wrong["another acquisition"] = l
+	for what, l := range wrong {
+		for _, sender := range []Client{c, other} {
+			t.notHeld(t.release(sender, l), "releasing with "+what)
+		}
+	}
+	h.stands("after releases that were not its own")
+	t.refused(other, t.request("owned"), "after releases that were not the holder's")
+	h.free()
+}
+
+// releaseTwice: the second release is ErrNotHeld and frees nobody else.
+func releaseTwice(t *sitting) {
+	c, next := t.client(), t.client()
+	h := t.hold(c, t.request("twice"))
+	h.free()
+	t.notHeld(h.release(), "releasing twice")
+	t.notHeld(h.renew(), "renewing after a release")
+	successor := t.hold(next, t.request("twice"))
+	t.notHeld(h.release(), "releasing a third time, under a successor")
+	successor.stands("after its predecessor's third release")
+	successor.free()
+}
+
+// lateRelease: the release of an acquisition that expired, or was broken, leaves
+// the successor alone.
+func lateRelease(t *sitting) {
+	c, next := t.client(), t.client()
+	if t.traits.Leased {
+		h := t.hold(c, t.brief("expired"))
+		w := t.queue(next, t.request("expired"))
+		successor := w.granted(t.ttl+t.patience, "a waiter behind a lapsed lease")
+		t.notHeld(h.release(), "releasing an expired acquisition")
+		t.untouched(successor)
+	}
+	if b, ok := next.(driver.Breaker); ok {
+		h := t.hold(c, t.request("broken"))
+		t.breakName(b, "broken")
+		successor := t.take(t.patience, next, t.request("broken"))
+		t.notHeld(h.release(), "releasing a broken acquisition")
+		t.untouched(successor)
+	}
+}
+
+// untouched fails the case unless the successor stands and excludes.
+func (t *sitting) untouched(successor *held) {
+	t.Helper()
+	successor.stands("after the late release of its predecessor")
+	t.refused(t.client(), t.request(successor.req.Name), "that the successor holds")
+	successor.free()
+}
+
+// breakName breaks a held name and returns the new token.
+func (t *sitting) breakName(b driver.Breaker, name string) int64 {
+	t.Helper()
+	type answer struct {
+		token int64
+		err   error
+	}
+	a := within(t, "Break", func(ctx context.Context) answer {
+		token, err := b.Break(ctx, name, "the exam")
+		return answer{token, err}
+	})
+	if a.err != nil {
+		t.Fatalf("breaking %q: %v", name, a.err)
+	}
+	return a.token
+}

@@ -1,0 +1,84 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// shared: shared holders are in together, also two of one client, and keep
+// exclusive ones out; an exclusive one keeps them out.
+func shared(t *sitting) {
+	cs := t.clients(3)
+	readers := []*held{
+		t.hold(cs[0], t.shared("read")), t.hold(cs[0], t.shared("read")), t.hold(cs[1], t.shared("read")),
+	}
+	for _, c := range cs {
+		t.refused(c, t.request("read"), "that shared holders have")
+	}
+	writer := t.queue(cs[2], t.request("read"))
+	for _, r := range readers {
+		writer.pending("while a shared holder was in")
+		r.stands("beside others")
+		r.free()
+	}
+	h := writer.granted(t.patience, "an exclusive waiter after the last shared holder")
+	t.refused(cs[0], t.shared("read"), "that an exclusive holder has")
+	w := t.queue(cs[0], t.shared("read"))
+	w.pending("while an exclusive holder was in")
+	h.free()
+	w.granted(t.patience, "a shared waiter after an exclusive holder").free()
+}
+
+// limit: exactly as many shared holders as the limit says are in together, and
+// another limit is refused while they are.
+func limit(t *sitting) {
+	cs := t.clients(3)
+	req := t.shared("seats")
+	req.Limit = 3
+	var in []*held
+	for i := range req.Limit {
+		in = append(in, t.hold(cs[i%2], req))
+	}
+	t.refused(cs[2], req, "whose limit is reached")
+	w := t.queue(cs[2], req)
+	w.pending("while the limit was reached")
+	in[1].free()
+	in[1] = w.granted(t.patience, "a waiter for a free seat")
+	t.refused(cs[0], req, "whose limit is reached again")
+	other := req
+	other.Limit = 4
+	if _, err := t.attempt(cs[0], other); err == nil {
+		t.Errorf("a limit of %d was accepted while %d is in force", other.Limit, req.Limit)
+	}
+	for _, h := range in {
+		h.stands("within the limit")
+		h.free()
+	}
+	h := t.take(t.patience, cs[0], other)
+	h.free()
+}
+
+// limitUnsupported: an engine without limits says so, and nothing is held.
+func limitUnsupported(t *sitting) {
+	c := t.client()
+	req := t.shared("seats")
+	req.Limit = 2
+	if _, err := t.attempt(c, req); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("a limit: got %v, want ErrUnsupported", err)
+	}
+	t.hold(c, t.request("seats")).free()
+}
+
+// writerNotStarved: a shared request that comes after an exclusive waiter gets
+// in after it.
+func writerNotStarved(t *sitting) {
+	cs := t.clients(3)
+	reader := t.hold(cs[0], t.shared("read"))
+	writer := t.queue(cs[1], t.request("read"))
+	t.refused(cs[2], t.shared("read"), "that an exclusive waiter waits for")
+	late := t.queue(cs[2], t.shared("read"))
+	late.pending("behind an exclusive waiter")
+	reader.free()
+	t.inOrder(writer, late)
+}

@@ -1,0 +1,184 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// identity is what every request of the exam says about itself.
+var identity = driver.Identity{Host: "exam.example", PID: 4711, Note: "an exam"}
+
+// sitting is one engine at one case. Its methods that fail the case belong to
+// the goroutine of the case.
+type sitting struct {
+	testing.TB
+	world    World
+	traits   driver.Traits
+	bubble   bool
+	ttl      time.Duration // a lease whose end the case can wait for
+	long     time.Duration // a lease that outlives the case's patience
+	patience time.Duration // how long something that must happen may take
+
+	ctx    context.Context // ends with the case
+	cancel context.CancelFunc
+	calls  sync.WaitGroup // the calls under way
+
+	mu     sync.Mutex // guards owners, frozen
+	owners map[string]bool
+	frozen map[Client]bool
+}
+
+// sit opens a world for one case.
+func sit(t testing.TB, e Exam) *sitting {
+	s := &sitting{TB: t, world: e.World(t), bubble: e.Bubble, ttl: e.TTL, patience: e.Patience,
+		owners: map[string]bool{}, frozen: map[Client]bool{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.traits = s.client().Traits()
+	s.measure()
+	return s
+}
+
+// measure settles the durations of the case.
+func (t *sitting) measure() {
+	if t.ttl == 0 {
+		t.ttl = 2 * time.Second
+	}
+	if t.patience == 0 {
+		t.patience = 10 * time.Second
+	}
+	if t.bubble {
+		t.ttl = time.Hour
+		t.patience = t.ttl / 6
+	}
+	t.ttl = max(t.ttl, t.traits.MinTTL)
+	t.long = max(t.ttl, 3*t.patience)
+	if most := t.traits.MaxTTL; most > 0 {
+		t.ttl, t.long = min(t.ttl, most), min(t.long, most)
+	}
+}
+
+// end gives up what still waits, so that no goroutine outlives the case.
+func (t *sitting) end() {
+	t.Helper()
+	t.mu.Lock()
+	for c := range t.frozen {
+		c.Thaw(t.TB)
+	}
+	t.mu.Unlock()
+	t.cancel()
+	done := make(chan struct{})
+	go func() { // ends when every call has returned
+		t.calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(t.patience):
+		t.Errorf("a call did not return within %v of the end of its context", t.patience)
+	}
+}
+
+// client opens another client.
+func (t *sitting) client() Client { return t.world.Client(t.TB) }
+
+// clients opens n clients.
+func (t *sitting) clients(n int) []Client {
+	cs := make([]Client, n)
+	for i := range cs {
+		cs[i] = t.client()
+	}
+	return cs
+}
+
+// freeze stops a client until thaw, or until the end of the case.
+func (t *sitting) freeze(c Client) {
+	t.mu.Lock()
+	t.frozen[c] = true
+	t.mu.Unlock()
+	c.Freeze(t.TB)
+}
+
+func (t *sitting) thaw(c Client) {
+	t.mu.Lock()
+	delete(t.frozen, c)
+	t.mu.Unlock()
+	c.Thaw(t.TB)
+}
+
+// request asks for a lease that does not end during the case.
+func (t *sitting) request(name string) driver.Request {
+	return driver.Request{Name: name, TTL: t.long, Identity: identity}
+}
+
+// brief asks for a lease whose end the case waits for.
+func (t *sitting) brief(name string) driver.Request {
+	return driver.Request{Name: name, TTL: t.ttl, Identity: identity}
+}
+
+// shared asks for a shared lease that does not end during the case.
+func (t *sitting) shared(name string) driver.Request {
+	return driver.Request{Name: name, TTL: t.long, Identity: identity, Mode: driver.Shared}
+}
+
+// settle gives what must not happen a chance to happen.
+func (t *sitting) settle() {
+	if t.bubble {
+		synctest.Wait()
+		return
+	}
+	time.Sleep(100 * time.Millisecond)
+}
+
+// tick is the pause between two looks at a condition.
+func (t *sitting) tick() time.Duration { return t.patience / 200 }
+
+// lapse lets a brief lease run out.
+func (t *sitting) lapse() { time.Sleep(t.ttl + t.ttl/20) }
+
+// slack is what clocks of different grain may differ by.
+func (t *sitting) slack() time.Duration {
+	if t.bubble {
+		return 0
+	}
+	return 20 * time.Millisecond
+}
+
+// eventually fails the case unless ok becomes true within d.
+func (t *sitting) eventually(d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !ok(); time.Sleep(t.tick()) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v still not: %s", d, what)
+		}
+	}
+}
+
+// notHeld fails the case unless err is ErrNotHeld.
+func (t *sitting) notHeld(err error, what string) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("%s: got %v, want ErrNotHeld", what, err)
+	}
+}
+
+// within runs one engine call and fails the case if it takes too long.
+func within[R any](t *sitting, what string, do func(context.Context) R) R {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx, t.patience)
+	defer cancel()
+	answer := make(chan R, 1)
+	t.calls.Go(func() { answer <- do(ctx) }) // ends when the engine answers
+	select {
+	case r := <-answer:
+		return r
+	case <-time.After(t.patience + t.patience/10):
+		t.Fatalf("%s did not return within %v", what, t.patience)
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,89 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// tokenIncreasing: every later acquisition of a name has a greater token, across
+// release, death, expiry, break and a restart of the engine.
+func tokenIncreasing(t *sitting) {
+	cs := t.clients(4)
+	last := t.hold(cs[0], t.request("counted"))
+	rises := func(c Client, after string) {
+		t.Helper()
+		h := t.take(t.ttl+t.traits.MaxTTL+t.patience, c, t.brief("counted"))
+		if h.Token <= last.Token {
+			t.Fatalf("token %d came after token %d across %s", h.Token, last.Token, after)
+		}
+		last = h
+	}
+	for _, c := range cs {
+		last.free()
+		rises(c, "a release")
+	}
+	if t.traits.Leased {
+		t.lapse()
+		rises(cs[0], "an expiry")
+	}
+	if b, ok := cs[1].(driver.Breaker); ok {
+		t.breakName(b, "counted")
+		rises(cs[2], "a break")
+	}
+	last.free()
+	t.world.Restart(t.TB)
+	rises(cs[3], "a restart of the engine after a release")
+	t.world.Restart(t.TB)
+	last.release() // the acquisition may not have survived
+	rises(cs[3], "a restart of the engine under a holder")
+	cs[3].Kill(t.TB)
+	rises(cs[0], "the death of its holder")
+}
+
+// tokenConstant: renewals change neither the token nor anything else that
+// identifies the acquisition.
+func tokenConstant(t *sitting) {
+	c, other := t.client(), t.client()
+	h := t.hold(c, t.shared("steady"))
+	for range 3 {
+		time.Sleep(t.tick())
+		h.stands("under its first token")
+		if s := t.look(other, "steady"); s != nil && (len(s.Holders) != 1 || s.Holders[0].Token != h.Token) {
+			t.Fatalf("after a renewal of token %d the engine lists %+v", h.Token, s.Holders)
+		}
+		beside := t.hold(other, t.shared("steady"))
+		if beside.Floor != h.Token {
+			t.Fatalf("after a renewal of token %d the floor is %d", h.Token, beside.Floor)
+		}
+		beside.free()
+	}
+	h.free()
+}
+
+// floor: a grant carries the smallest token among the current holders.
+func floor(t *sitting) {
+	c, other := t.client(), t.client()
+	alone := t.hold(c, t.request("alone"))
+	if alone.Floor != alone.Token {
+		t.Errorf("an exclusive grant has token %d and floor %d", alone.Token, alone.Floor)
+	}
+	oldest := t.hold(c, t.shared("together"))
+	expectFloor(oldest, oldest)
+	second := t.hold(other, t.shared("together"))
+	expectFloor(second, oldest)
+	expectFloor(t.hold(c, t.shared("together")), oldest)
+	oldest.free()
+	fourth := t.hold(other, t.shared("together"))
+	expectFloor(fourth, second)
+	if fourth.Token <= second.Token || second.Token <= oldest.Token {
+		t.Errorf("shared tokens do not rise: %d, %d, ..., %d", oldest.Token, second.Token, fourth.Token)
+	}
+}
+
+func expectFloor(h, oldest *held) {
+	h.t.Helper()
+	if h.Floor != oldest.Token {
+		h.t.Errorf("token %d has floor %d, the oldest holder has token %d", h.Token, h.Floor, oldest.Token)
+	}
+}

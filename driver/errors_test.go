@@ -1,0 +1,119 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+func TestCheckName(t *testing.T) {
+	for _, c := range []struct {
+		what, name string
+		says       string // empty if the name is valid
+	}{
+		{"one byte", "a", ""},
+		{"a space", " ", ""},
+		{"512 bytes", strings.Repeat("n", 512), ""},
+		{"512 bytes of runes", strings.Repeat("ü", 256), ""},
+		{"a path", "../../etc", ""},
+		{"a newline", "a\nb", ""},
+		{"the replacement character", "\ufffd", ""},
+		{"nothing", "", "is empty"},
+		{"513 bytes", strings.Repeat("n", 513), "513 bytes, more than 512"},
+		{"513 bytes in few runes", strings.Repeat("ü", 256) + "n", "513 bytes, more than 512"},
+		{"NUL", "a\x00", "NUL"},
+		{"a stray byte", "a\xff", "UTF-8"},
+		{"half a rune", "日"[:2], "UTF-8"},
+		{"a surrogate", "\xed\xa0\x80", "UTF-8"},
+	} {
+		err := driver.CheckName(c.name)
+		if c.says == "" && err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if c.says != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: got %v, want ErrInvalid that says %q", c.what, err, c.says)
+		}
+	}
+}
+
+func TestRequestCheck(t *testing.T) {
+	plain := driver.Traits{Engine: "plain"}
+	strict := driver.Traits{Engine: "strict", Limits: true, MinTTL: time.Second, MaxTTL: time.Minute}
+	for _, c := range []struct {
+		what   string
+		traits driver.Traits
+		change func(*driver.Request)
+		want   error
+	}{
+		{"a plain request", plain, func(*driver.Request) {}, nil},
+		{"a bad name", plain, func(r *driver.Request) { r.Name = "" }, driver.ErrInvalid},
+		{"no TTL", plain, func(r *driver.Request) { r.TTL = 0 }, driver.ErrInvalid},
+		{"a negative TTL", plain, func(r *driver.Request) { r.TTL = -1 }, driver.ErrInvalid},
+		{"just short of 100 ms", plain, func(r *driver.Request) { r.TTL = 100*time.Millisecond - 1 }, driver.ErrInvalid},
+		{"100 ms", plain, func(r *driver.Request) { r.TTL = 100 * time.Millisecond }, nil},
+		{"no longest TTL", plain, func(r *driver.Request) { r.TTL = 1 << 62 }, nil},
+		{"less than the shortest", strict, func(r *driver.Request) { r.TTL = time.Second - 1 }, driver.ErrInvalid},
+		{"the shortest", strict, func(r *driver.Request) { r.TTL = time.Second }, nil},
+		{"the longest", strict, func(r *driver.Request) { r.TTL = time.Minute }, nil},
+		{"more than the longest", strict, func(r *driver.Request) { r.TTL = time.Minute + 1 }, driver.ErrInvalid},
+		{"a minimum hold", plain, func(r *driver.Request) { r.AtLeast = time.Hour }, nil},
+		{"a negative minimum hold", plain, func(r *driver.Request) { r.AtLeast = -1 }, driver.ErrInvalid},
+		{"shared", plain, func(r *driver.Request) { r.Mode = driver.Shared }, nil},
+		{"a limit", strict, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, 3 }, nil},
+		{"a limit on an engine without", plain, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, 3 }, driver.ErrUnsupported},
+		{"a limit without shared", strict, func(r *driver.Request) { r.Limit = 3 }, driver.ErrInvalid},
+		{"a limit without shared or limits", plain, func(r *driver.Request) { r.Limit = 3 }, driver.ErrInvalid},
+		{"a negative limit", strict, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, -1 }, driver.ErrInvalid},
+	} {
+		req := driver.Request{Name: "name", TTL: 2 * time.Second}
+		c.change(&req)
+		if err := req.Check(c.traits); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
+func TestHeldError(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	who := driver.Identity{Host: "a.example", PID: 12, Note: "nightly"}
+	for _, c := range []struct {
+		err  driver.HeldError
+		want string
+	}{
+		{driver.HeldError{Name: "n"}, `"n" is held`},
+		{driver.HeldError{Name: "a\nb"}, `"a\nb" is held`},
+		{driver.HeldError{Name: "n", Owner: "o"}, `"n" is held by o`},
+		{driver.HeldError{Name: "n", Owner: "o", Identity: who}, `"n" is held by pid 12 on a.example (nightly)`},
+		{driver.HeldError{Name: "n", Since: at, Until: at.Add(time.Minute)},
+			`"n" is held since 2026-01-02T03:04:05Z until 2026-01-02T03:05:05Z`},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	err := fmt.Errorf("wrapped: %w", &driver.HeldError{Name: "n"})
+	if !errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("%v is not ErrHeld alone", err)
+	}
+}
+
+func TestWaitError(t *testing.T) {
+	held := &driver.HeldError{Name: "n", Owner: "o"}
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
+		err := driver.WaitError(held, cause)
+		if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, cause) {
+			t.Errorf("%v is not both ErrHeld and %v", err, cause)
+		}
+		if facts, ok := errors.AsType[*driver.HeldError](err); !ok || facts != held {
+			t.Errorf("%v has lost the facts", err)
+		}
+		if want := `"n" is held by o: gave up waiting: ` + cause.Error(); err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+}
