@@ -15,6 +15,10 @@ import (
 func lossBeforeGrant(t *sitting) {
 	c, next := t.client(), t.client()
 	lock := t.lock(fencelock.New(c, &fencelock.Config{TTL: t.ttl}), "cut-off")
+	defer func() { // also when the case fails: the keep-alive ends with the hold
+		t.thaw(c)
+		lock.Release()
+	}()
 	w := t.queue(next, t.brief("cut-off"))
 	lost := make(chan time.Time, 1)
 	context.AfterFunc(lock.Context(), func() { lost <- time.Now() })

@@ -20,12 +20,15 @@ var holding = []mutant{
 		mine := map[string]driver.Grant{}
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			mu.Lock()
-			defer mu.Unlock()
-			if h, ok := b.holder(ctx, req.Name); ok && h.Owner == mine[req.Name].Owner {
-				return mine[req.Name], nil
+			known := mine[req.Name]
+			mu.Unlock()
+			if h, ok := b.holder(ctx, req.Name); ok && h.Owner == known.Owner {
+				return known, nil
 			}
 			g, err := b.process.Acquire(ctx, req)
 			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
 				mine[req.Name] = g
 			}
 			return g, err

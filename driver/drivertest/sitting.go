@@ -104,11 +104,15 @@ func (t *sitting) freeze(c Client) {
 	c.Freeze(t.TB)
 }
 
+// thaw lets a client go on, if it is frozen.
 func (t *sitting) thaw(c Client) {
 	t.mu.Lock()
+	frozen := t.frozen[c]
 	delete(t.frozen, c)
 	t.mu.Unlock()
-	c.Thaw(t.TB)
+	if frozen {
+		c.Thaw(t.TB)
+	}
 }
 
 // request asks for a lease that does not end during the case.

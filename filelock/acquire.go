@@ -1,0 +1,226 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// A request is one Acquire under way. One goroutine uses it.
+type request struct {
+	driver.Request
+	engine *Engine
+	ticket ticket
+	record record
+	file   *os.File // the ticket's; nil while there is none
+	dir    string   // where the ticket is
+	told   int      // the position last told to Waiting
+	held   *driver.HeldError
+}
+
+// Acquire makes one acquisition; see [driver.Engine]. It returns ErrUnavailable
+// for whatever the file system refuses, and leaves nothing behind then.
+func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := req.Check(e.Traits()); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := e.ready(true); err != nil {
+		return driver.Grant{}, err
+	}
+	r, err := e.newRequest(req)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	o, grant, err := r.attempt(ctx)
+	for req.Wait && errors.Is(err, errGate) {
+		o, grant, err = r.attempt(ctx)
+	}
+	if o == nil || err != nil {
+		return r.answer(ctx, grant, err)
+	}
+	if !req.Wait {
+		o.close()
+		return driver.Grant{}, o.held
+	}
+	grant, err = r.wait(ctx, o)
+	return r.answer(ctx, grant, err)
+}
+
+func (e *Engine) newRequest(req driver.Request) (*request, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
+	}
+	r := &request{Request: req, engine: e}
+	r.ticket = ticket{seq: math.MaxInt64, mode: req.Mode, limit: req.Limit, owner: id.String()}
+	r.record = record{
+		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note,
+		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit,
+		Machine: machine(), Process: os.Getpid(),
+	}
+	r.held = &driver.HeldError{Name: req.Name}
+	return r, nil
+}
+
+// answer turns what came out into what the caller reads; unless it is a grant,
+// the request leaves the queue.
+func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (driver.Grant, error) {
+	if err == nil {
+		return grant, nil
+	}
+	r.quit()
+	switch {
+	case ctx.Err() != nil && r.Wait && errors.Is(err, ctx.Err()):
+		return driver.Grant{}, driver.WaitError(r.held, ctx.Err())
+	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrHeld):
+		return driver.Grant{}, err
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return driver.Grant{}, fmt.Errorf("acquire %q: %w", r.Name, err)
+	}
+	return driver.Grant{}, r.engine.unavailable(err)
+}
+
+// attempt goes through the gate once: it ends with a grant, with what is in
+// the way, or with an error. A request that waits has joined the queue then.
+func (r *request) attempt(ctx context.Context) (*obstacle, driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, driver.Grant{}, err
+	}
+	g, err := r.engine.enter(ctx, r.Name, true)
+	if err != nil {
+		return nil, driver.Grant{}, err
+	}
+	o, h, err := r.decide(g)
+	g.leave()
+	if o != nil || err != nil {
+		return o, driver.Grant{}, err
+	}
+	return nil, h.grant, h.confirm(ctx)
+}
+
+// decide is attempt inside the gate.
+func (r *request) decide(g *gate) (*obstacle, *hold, error) {
+	r.rejoin(g)
+	q, err := g.line(r.ticket)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer q.close()
+	if r.file == nil {
+		if err := q.check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	o, err := r.find(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	var h *hold
+	if o == nil {
+		if h, err = r.take(g, q); errors.Is(err, errBusy) {
+			o, err = r.foreign(g, q), nil
+		}
+	}
+	if o != nil && r.Wait && r.file == nil {
+		err = r.join(g)
+	}
+	if err != nil {
+		o.close()
+		return nil, nil, err
+	}
+	return o, h, nil
+}
+
+// find returns what is in the way before the lock itself is tried.
+func (r *request) find(q *queue) (*obstacle, error) {
+	notBefore, err := readNumber(q.gate.path("not-before"))
+	if err != nil {
+		return nil, err
+	}
+	o, err := q.obstacle()
+	if err != nil {
+		return nil, err
+	}
+	until := time.UnixMicro(notBefore)
+	if !until.After(time.Now()) {
+		return o, nil
+	}
+	if o == nil {
+		o = q.behind(&obstacle{until: until}, nil)
+	}
+	o.held.Until = until
+	return o, nil
+}
+
+// foreign is the obstacle of a lock that is held without a ticket: by flock(1),
+// by a child that outlived its parent, or by a broken holder that has not let
+// go yet.
+func (r *request) foreign(g *gate, q *queue) *obstacle {
+	o := q.behind(&obstacle{busy: true}, nil)
+	if f, err := os.Open(g.path("lock")); err == nil {
+		defer f.Close()
+		if pids, _ := flockOwners(f); len(pids) > 0 && !r.Wait {
+			o.held.Identity = driver.Identity{Host: machine(), PID: pids[0], Note: "not by fencelock"}
+		}
+	}
+	return o
+}
+
+// join makes the request's ticket, at the end of the queue.
+func (r *request) join(g *gate) error {
+	t, err := r.place(g)
+	if err != nil {
+		return err
+	}
+	f, err := g.createTicket(t, &r.record)
+	if err != nil {
+		return err
+	}
+	r.ticket, r.file, r.dir = t, f, g.dir
+	r.engine.setOwn(t.owner, true)
+	return nil
+}
+
+// place returns the request's ticket with the next free number.
+func (r *request) place(g *gate) (ticket, error) {
+	all, err := g.tickets()
+	if err != nil {
+		return ticket{}, err
+	}
+	t := r.ticket
+	t.seq = 1
+	if len(all) > 0 {
+		t.seq = all[len(all)-1].seq + 1
+	}
+	return t, nil
+}
+
+// rejoin forgets a ticket that somebody has removed: it will be made again, at
+// the end of the queue.
+func (r *request) rejoin(g *gate) {
+	if r.file != nil && !same(r.file, g.path(r.ticket.base())) {
+		r.quit()
+	}
+}
+
+// quit removes the waiting ticket, if there is one. It needs no gate: only this
+// very goroutine could have turned the ticket into a held one.
+func (r *request) quit() {
+	if r.file == nil {
+		return
+	}
+	_ = os.Remove(filepath.Join(r.dir, r.ticket.base())) // or whoever finds it dead does
+	_ = flock(r.file, unlock)
+	r.file.Close()
+	r.engine.setOwn(r.ticket.owner, false)
+	r.engine.hub.wake(r.dir, r.ticket.base())
+	r.file, r.ticket.seq = nil, math.MaxInt64
+}

@@ -1,0 +1,220 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Break ends every acquisition of name and returns a token that shuts the
+// holders out of guarded resources. It asks first: holders learn at once and let
+// go within a second. After Config.BreakWait it kills the processes that still
+// keep the lock, except its own. If that fails too, the token is returned
+// together with an ErrUnavailable that says who keeps the lock.
+func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	if err := e.ready(false); err != nil {
+		return 0, err
+	}
+	b := &breaking{engine: e, name: name, reason: reason}
+	defer b.close()
+	err := b.begin(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, fmt.Errorf("break %q: %w", name, driver.ErrNotHeld)
+	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrUnavailable):
+		return 0, err
+	case err != nil:
+		return 0, e.unavailable(err)
+	}
+	return b.token, b.finish(ctx)
+}
+
+// A breaking is one Break under way.
+type breaking struct {
+	engine *Engine
+	name   string
+	reason string
+	token  int64
+	broken []*os.File // tickets whose holders have not let go yet
+	pids   []int      // who made them, as they say
+}
+
+func (b *breaking) close() {
+	for _, f := range b.broken {
+		f.Close()
+	}
+	b.broken = nil
+}
+
+// begin mints the token and takes the tickets from the holders.
+func (b *breaking) begin(ctx context.Context) error {
+	g, err := b.engine.enter(ctx, b.name, false)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	q, err := g.line(ticket{})
+	if err != nil {
+		return err
+	}
+	b.broken = q.files
+	if len(q.holders) == 0 && !b.keptBare(g) {
+		return fmt.Errorf("break %q: %w", b.name, driver.ErrNotHeld)
+	}
+	token, f, err := g.mint()
+	if err == nil {
+		err = settle(f)
+	}
+	if err != nil {
+		return err
+	}
+	b.token = token
+	end := ending{End: "broken", By: fmt.Sprintf("pid %d on %s", os.Getpid(), machine()), Reason: b.reason}
+	for i, t := range q.holders {
+		if r, _, err := readRecord(q.files[i]); err == nil && r.Machine == machine() {
+			b.pids = append(b.pids, r.Process)
+		}
+		appendEnding(g.path(t.base()), end)
+		if err := os.Remove(g.path(t.base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		b.engine.hub.wake(g.dir, t.base())
+	}
+	return nil
+}
+
+// keptBare reports whether the lock is held while no ticket says so. Nobody of
+// ours can come in meanwhile, since we are in the gate.
+func (b *breaking) keptBare(g *gate) bool {
+	f, busy := g.busy()
+	if f != nil {
+		f.Close()
+	}
+	return busy
+}
+
+// finish waits until everybody has let go, and kills who does not.
+func (b *breaking) finish(ctx context.Context) error {
+	if b.await(ctx, b.engine.cfg.BreakWait) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %q is broken, but its holder has not let go yet: %w", driver.ErrUnavailable, b.name, err)
+	}
+	err := b.kill(ctx)
+	if err == nil && b.await(ctx, time.Second) {
+		return nil
+	}
+	return fmt.Errorf("%w: %q is broken, but a process keeps the lock%s: %w", driver.ErrUnavailable, b.name, b.who(), errors.Join(err, ctx.Err()))
+}
+
+// await polls until everybody has let go or the time is over.
+func (b *breaking) await(ctx context.Context, limit time.Duration) bool {
+	end := time.After(limit.Abs())
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if b.letGo(ctx) {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// letGo reports whether all broken tickets are unlocked and the lock is free or
+// has a new holder with a ticket.
+func (b *breaking) letGo(ctx context.Context) bool {
+	b.broken = slices.DeleteFunc(b.broken, func(f *os.File) bool {
+		if errors.Is(flock(f, lockShared), errBusy) {
+			return false
+		}
+		f.Close()
+		return true
+	})
+	if len(b.broken) > 0 {
+		return false
+	}
+	bare := false
+	err := b.inGate(ctx, func(g *gate) { bare = b.keptBare(g) })
+	return err == nil && !bare
+}
+
+// inGate calls fn inside the gate, unless somebody holds a ticket by now: such a
+// holder has the lock, so everybody before it has let go.
+func (b *breaking) inGate(ctx context.Context, fn func(*gate)) error {
+	g, err := b.engine.enter(ctx, b.name, false)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	q, err := g.line(ticket{})
+	if err != nil {
+		return err
+	}
+	defer q.close()
+	if len(q.holders) == 0 {
+		fn(g)
+	}
+	return nil
+}
+
+// kill ends the processes that keep broken tickets or a bare lock.
+func (b *breaking) kill(ctx context.Context) error {
+	if b.engine.cfg.BreakWait < 0 {
+		return errors.New("it was not to be killed")
+	}
+	var errs []error
+	for _, f := range b.broken {
+		pids, known := flockOwners(f)
+		if !known {
+			pids = b.pids
+		}
+		errs = append(errs, killAll(pids))
+	}
+	err := b.inGate(ctx, func(g *gate) {
+		if f, busy := g.busy(); f != nil {
+			defer f.Close()
+			if pids, _ := flockOwners(f); busy {
+				errs = append(errs, killAll(pids))
+			}
+		}
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// killAll ends processes, but never this one and never the first of all.
+func killAll(pids []int) error {
+	var errs []error
+	for _, pid := range pids {
+		if pid <= 1 || pid == os.Getpid() { // 0 and below would mean whole groups
+			errs = append(errs, fmt.Errorf("pid %d is spared", pid))
+		} else if err := kill(pid); err != nil {
+			errs = append(errs, fmt.Errorf("pid %d: %w", pid, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// who names a process that keeps a broken ticket, if one is known.
+func (b *breaking) who() string {
+	if len(b.broken) == 0 || len(b.pids) == 0 {
+		return ""
+	}
+	return " (pid " + strconv.Itoa(b.pids[0]) + ")"
+}

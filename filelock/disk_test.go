@@ -1,0 +1,116 @@
+//go:build linux || darwin
+
+package filelock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/enginetest"
+)
+
+// fill makes every write of this process fail, as a full disk does.
+func fill(dir string) string {
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{}); err != nil {
+		panic(err)
+	}
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := tempDir(t)
+	e := filelock.New(dir, nil)
+	release(t, e, hold(t, e, "used"))
+	full := enginetest.Start(t, "full", dir)
+	for _, name := range []string{"used", "new"} {
+		for _, wait := range []bool{false, true} {
+			req := request(name)
+			req.Wait, req.AtLeast = wait, 1
+			_, err := full.Acquire(context.Background(), req)
+			if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "free some space") {
+				t.Errorf("%q, wait %v: %v", name, wait, err)
+			}
+		}
+		idle(t, e, dir)
+	}
+	release(t, e, hold(t, e, "used"))
+	release(t, e, hold(t, e, "new"))
+}
+
+func TestFullDiskWhileWaiting(t *testing.T) {
+	dir := tempDir(t)
+	e := filelock.New(dir, nil)
+	l := hold(t, e, "a")
+	req := request("a")
+	req.Wait = true
+	_, err := enginetest.Start(t, "full", dir).Acquire(context.Background(), req)
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("joining the queue: %v", err)
+	}
+	release(t, e, l)
+	idle(t, e, dir)
+}
+
+func TestDirectoryBelowAFile(t *testing.T) {
+	file := filepath.Join(tempDir(t), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := filelock.New(filepath.Join(file, "locks"), nil).Acquire(context.Background(), request("a"))
+	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, file, "--url") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadOnlyDirectory(t *testing.T) {
+	dir := tempDir(t)
+	p := startAsUser(t, dir)
+	e := filelock.New(dir, nil)
+	release(t, e, hold(t, e, "a"))
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o700)
+	_, err := p.Acquire(context.Background(), request("new"))
+	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "--url") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// startAsUser runs an engine without the powers of root, to whom modes mean
+// nothing. The binary must be where that user can read it.
+func startAsUser(t *testing.T, dir string) *enginetest.Process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() != 0 {
+		return enginetest.StartCommand(t, exec.Command(exe), "user", dir)
+	}
+	b, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(tempDir(t), "test")
+	if err := os.WriteFile(bin, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return enginetest.StartCommand(t, cmd, "user", dir)
+}

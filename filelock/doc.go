@@ -1,0 +1,49 @@
+// Package filelock is the engine of one host: many processes, one directory, no
+// server. It runs on Linux and macOS.
+//
+//	locks := fencelock.New(filelock.New("/var/lib/myapp/locks", nil), nil)
+//
+// # What it promises
+//
+// At most one exclusive holder among all processes of the host, first come first
+// served between all waiters, fencing tokens that rise through crashes and power
+// cuts, and a lock that is free at once when its holder dies: the locks are the
+// kernel's (flock), so they end with the process. There is no TTL and nothing is
+// renewed: a frozen holder keeps its lock until it is thawed, killed or broken.
+//
+// # What it is not
+//
+// It is no lock between hosts: network file systems are refused unless
+// [Config.AllowNetwork] is set. It cannot defend itself against somebody who
+// deletes its files: the holder learns at once and its lock is lost, but who
+// deletes the whole directory may let a second holder in before that. A child
+// process that inherits the descriptors (see [Engine.Inherit]) keeps the lock.
+//
+// # How it works
+//
+//  1. Every name has a directory, which keeps the exact name in the file "name".
+//  2. Whoever changes a name holds the flock of that directory, for well under a
+//     millisecond: the gate.
+//  3. Behind the gate every request makes a ticket: a file whose name says its
+//     place, mode and state, and whose own flock lives as long as its process.
+//     A ticket that is not locked is dead, and whoever sees it removes it.
+//  4. The first living ticket may hold. It then takes the flock of the file
+//     "lock" as well, so that flock(1) on that file and this engine exclude each
+//     other, and either of the two mechanisms would do alone.
+//  5. The file "token" is overwritten in place with max(previous + 1, clock in
+//     microseconds) and synced before anybody sees the token. A minimum hold is
+//     the file "not-before", kept in the same way.
+//  6. The ticket is renamed from waiting (w) to holding (h). Its removal, which
+//     the kernel announces, wakes the next in line.
+//  7. A crash is not announced, so a waiter looks every 20 ms whether the ticket
+//     before its own is still locked. A waiter that is frozen does not stamp its
+//     ticket any more; it is passed over and keeps its place.
+//  8. A holder hears of everything that happens to its ticket and its lock file,
+//     and looks by itself every second. If either was removed or replaced, the
+//     lock is lost.
+//  9. Break removes the holder's ticket, with a note on who did it and why, waits
+//     for the holder to let go, and kills it if it does not.
+//
+// Only tickets are ever deleted. A name that was used once costs one directory
+// with four small files.
+package filelock

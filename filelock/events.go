@@ -1,0 +1,191 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// watchEvery is how often Watch looks by itself; a crash makes no event.
+const watchEvery = 200 * time.Millisecond
+
+// Watch tells what happens to names; see [driver.Watcher]. What begins and ends
+// between two looks, which are a few milliseconds apart while something happens
+// to a name already seen and 200 ms otherwise, is not told.
+func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
+	w := &watch{engine: e, query: q, fn: fn, seen: map[string]*sighting{}, subs: map[string]*sub{}, woken: make(chan struct{}, 1)}
+	defer w.close()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	w.follow(e.dir)
+	for {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.woken:
+		case <-tick.C:
+		}
+	}
+}
+
+// A watch is one Watch under way.
+type watch struct {
+	engine *Engine
+	query  driver.Query
+	fn     func(driver.Event) error
+	seen   map[string]*sighting // by owner
+	subs   map[string]*sub      // by directory
+	woken  chan struct{}
+}
+
+// A sighting is a ticket Watch has told about. Its file stays open, since it
+// says in the end how it ended.
+type sighting struct {
+	name  string
+	held  bool
+	event driver.Event
+	file  *os.File
+}
+
+func (w *watch) close() {
+	for _, s := range w.subs {
+		w.engine.hub.unsubscribe(s)
+	}
+	for _, s := range w.seen {
+		s.file.Close()
+	}
+}
+
+// follow wakes the watch whenever something happens in dir.
+func (w *watch) follow(dir string) {
+	if w.subs[dir] != nil {
+		return
+	}
+	w.subs[dir] = w.engine.hub.subscribe(dir, func(string) {
+		select {
+		case w.woken <- struct{}{}:
+		default: // woken already
+		}
+	})
+}
+
+// look compares what stands with what was told, and tells the difference: ends
+// before beginnings, so that a hand-over reads in order.
+func (w *watch) look(ctx context.Context) error {
+	names, err := w.engine.names(w.query)
+	if err != nil {
+		return err
+	}
+	now := map[string]*sighting{}
+	defer func() {
+		for _, s := range now {
+			s.file.Close()
+		}
+	}()
+	for _, name := range names {
+		switch err := w.sight(ctx, name, now); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return w.engine.unavailable(err)
+		default:
+			w.follow(w.engine.dirOf(name))
+		}
+	}
+	return w.diff(now)
+}
+
+// sight adds the living tickets of a name to now.
+func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting) error {
+	g, err := w.engine.enter(ctx, name, false)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	all, err := g.tickets()
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		f, err := g.open(t)
+		if err != nil {
+			return err
+		}
+		if f == nil {
+			continue
+		}
+		r, _, _ := readRecord(f) // what cannot be read is not told
+		s := &sighting{name: name, held: t.held, file: f}
+		s.event = driver.Event{Identity: r.identity(), Kind: driver.EventWaiting, Name: name, Owner: t.owner, Time: r.Since}
+		if t.held {
+			s.event.Kind, s.event.Token = driver.EventAcquired, r.Token
+		}
+		now[t.owner] = s
+	}
+	return nil
+}
+
+// diff tells what is different now, and takes over what it keeps.
+func (w *watch) diff(now map[string]*sighting) error {
+	for owner, s := range w.seen {
+		if now[owner] != nil {
+			continue
+		}
+		delete(w.seen, owner)
+		ev := s.ended()
+		s.file.Close()
+		if err := w.fn(ev); err != nil {
+			return err
+		}
+	}
+	fresh := make([]*sighting, 0, len(now))
+	for owner, s := range now {
+		if old := w.seen[owner]; old == nil || old.held != s.held {
+			fresh = append(fresh, s)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b *sighting) int {
+		if c := a.event.Time.Compare(b.event.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.event.Owner, b.event.Owner)
+	})
+	for _, s := range fresh {
+		owner := s.event.Owner
+		if old := w.seen[owner]; old != nil {
+			old.file.Close()
+		}
+		w.seen[owner] = s
+		delete(now, owner)
+		if err := w.fn(s.event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended returns the event of a ticket that is gone.
+func (s *sighting) ended() driver.Event {
+	ev := s.event
+	ev.Time = time.Now()
+	_, end, err := readRecord(s.file)
+	switch {
+	case !s.held && end.End == "": // if granted meanwhile, it has an ending of its own
+		ev.Kind = driver.EventLeft
+	case err == nil && end.End == "released":
+		ev.Kind = driver.EventReleased
+	default:
+		ev.Kind = driver.EventLost
+	}
+	return ev
+}

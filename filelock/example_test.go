@@ -1,0 +1,29 @@
+package filelock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/filelock"
+)
+
+func Example() {
+	dir, err := os.MkdirTemp("", "locks")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+
+	locks := fencelock.New(filelock.New(dir, nil), nil)
+	err = locks.Do(context.Background(), "nightly-report", func(ctx context.Context) error {
+		fmt.Println("only one process of this host is here:", fencelock.TokenFrom(ctx) > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// only one process of this host is here: true
+	// <nil>
+}

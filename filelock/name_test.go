@@ -1,0 +1,61 @@
+package filelock_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+)
+
+// safe is what a directory may be called anywhere, ".." and hidden files aside.
+var safe = regexp.MustCompile(`^[a-z0-9_%-][a-z0-9_%.~-]*$`)
+
+func TestEncodedNamesNeverMeet(t *testing.T) {
+	names := rapid.OneOf(
+		rapid.StringMatching(`[aA.%~/-]{1,6}`),
+		rapid.StringN(1, 128, 512),
+		rapid.Map(rapid.StringMatching(`[aA%]{1,4}`), func(s string) string { return strings.Repeat("long", 60) + s }),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := names.Draw(t, "a"), names.Draw(t, "b")
+		ea, eb := filelock.Encode(a), filelock.Encode(b)
+		if (a == b) != strings.EqualFold(ea, eb) {
+			t.Fatalf("%q and %q become %q and %q", a, b, ea, eb)
+		}
+		if !safe.MatchString(ea) || len(ea) > filelock.MaxEncoded {
+			t.Fatalf("%q becomes %q", a, ea)
+		}
+	})
+}
+
+func TestListReturnsTheExactNames(t *testing.T) {
+	e := filelock.New(tempDir(t), nil)
+	want := []string{"../../etc/passwd", "A", "a", strings.Repeat("ä", 200)}
+	for _, name := range want {
+		hold(t, e, name)
+	}
+	got, err := e.List(context.Background(), driver.Query{})
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("List: %d names, %v", len(got), err)
+	}
+	for i, s := range got {
+		if s.Name != want[i] {
+			t.Errorf("name %d is %q, want %q", i, s.Name, want[i])
+		}
+	}
+}
+
+func TestNetworkFileSystemIsRefused(t *testing.T) {
+	defer filelock.SetFileSystem(func(string) (string, bool, error) { return "nfs", true, nil })()
+	_, err := filelock.New(tempDir(t), nil).Acquire(context.Background(), request("a"))
+	if !errors.Is(err, driver.ErrUnsupported) || !oneLineWith(err, "nfs", "AllowNetwork") {
+		t.Errorf("got %v", err)
+	}
+	hold(t, filelock.New(tempDir(t), &filelock.Config{AllowNetwork: true}), "a")
+}

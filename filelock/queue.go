@@ -1,0 +1,217 @@
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// staleAfter is the age at which a waiting ticket that was not stamped again
+// belongs to a frozen process and is passed over.
+const staleAfter = time.Second
+
+// An obstacle is why a request is not granted now, and what to look at until
+// it may be.
+type obstacle struct {
+	held     *driver.HeldError
+	position int
+	until    time.Time // a minimum hold is in the way, until then
+	busy     bool      // the lock itself is held, by somebody without a ticket
+	any      bool      // any ticket that goes may clear the way
+	owner    string    // of the one ticket in the way, unless any
+	files    []*os.File
+	paused   func() bool // the waiter in the way has frozen; nil for a holder
+}
+
+// close ends the watch over the obstacle's tickets. A nil obstacle has none.
+func (o *obstacle) close() {
+	if o == nil {
+		return
+	}
+	for _, f := range o.files {
+		f.Close()
+	}
+	o.files = nil
+}
+
+// gone reports whether a ticket in the way has died, or has frozen.
+func (o *obstacle) gone() bool {
+	for _, f := range o.files {
+		if !errors.Is(flock(f, lockShared), errBusy) {
+			return true
+		}
+	}
+	return o.paused != nil && o.paused()
+}
+
+// A queue is what a request finds behind the gate.
+type queue struct {
+	gate    *gate
+	me      ticket
+	before  []ticket // waiting in front of me, nearest last
+	holders []ticket // alive
+	files   []*os.File
+}
+
+// line sorts the tickets of a name as the one in me sees them. The caller
+// closes files.
+func (g *gate) line(me ticket) (*queue, error) {
+	all, err := g.tickets()
+	if err != nil {
+		return nil, err
+	}
+	q := &queue{gate: g, me: me}
+	for _, t := range all {
+		switch {
+		case t.owner == me.owner:
+		case !t.held:
+			if t.seq < me.seq {
+				q.before = append(q.before, t)
+			}
+		default:
+			f, err := g.open(t)
+			if err != nil {
+				q.close()
+				return nil, err
+			}
+			if f != nil {
+				q.holders, q.files = append(q.holders, t), append(q.files, f)
+			}
+		}
+	}
+	return q, nil
+}
+
+func (q *queue) close() {
+	for _, f := range q.files {
+		f.Close()
+	}
+	q.files = nil
+}
+
+// check refuses a shared request whose limit is not that of the others.
+func (q *queue) check() error {
+	if q.me.mode != driver.Shared {
+		return nil
+	}
+	for _, t := range append(q.holders, q.before...) {
+		if t.mode != driver.Shared || t.limit == q.me.limit {
+			continue
+		}
+		if !t.held {
+			f, err := q.gate.open(t)
+			if err != nil || f == nil {
+				continue
+			}
+			f.Close()
+		}
+		return fmt.Errorf("%w: %q is shared with limit %d, not with limit %d (0 is none)", driver.ErrInvalid, q.gate.name, t.limit, q.me.limit)
+	}
+	return nil
+}
+
+// obstacle returns what keeps me from holding, nil if nothing does. A waiter in
+// front of me counts only while it lives and is not frozen; it keeps its place.
+func (q *queue) obstacle() (*obstacle, error) {
+	shared := q.me.mode == driver.Shared
+	in := len(q.holders) // with me and those before me, who would hold together
+	for i := len(q.before) - 1; i >= 0; i-- {
+		t := q.before[i]
+		if shared && t.mode == driver.Shared && q.me.limit == 0 {
+			continue // goes when I can go
+		}
+		f, paused, err := q.waiter(t)
+		switch {
+		case err != nil:
+			return nil, err
+		case f == nil:
+		case shared && t.mode == driver.Shared:
+			q.files = append(q.files, f)
+			in++
+		default:
+			return q.behind(&obstacle{owner: t.owner, files: []*os.File{f}, paused: paused}, f), nil
+		}
+	}
+	if len(q.holders) > 0 && !(shared && q.holders[0].mode == driver.Shared) {
+		return q.behind(&obstacle{owner: q.holders[0].owner, files: q.take(1)}, nil), nil
+	}
+	if shared && q.me.limit > 0 && in >= q.me.limit {
+		return q.behind(&obstacle{any: true, files: q.take(len(q.files))}, nil), nil
+	}
+	return nil, nil
+}
+
+// take moves the first n open tickets to an obstacle.
+func (q *queue) take(n int) []*os.File {
+	files := q.files[:n:n]
+	q.files = q.files[n:]
+	return files
+}
+
+// waiter opens the ticket of a waiter that is in its turn; nil if it died or
+// has frozen. paused tells whether it froze since.
+func (q *queue) waiter(t ticket) (f *os.File, paused func() bool, err error) {
+	f, err = q.gate.open(t)
+	if f == nil || err != nil || q.gate.engine.isOwn(t.owner) {
+		return f, nil, err // our own is as awake as we are
+	}
+	r, _, _ := readRecord(f) // a strange one counts as long as it is stamped
+	paused = func() bool { return isPaused(f, r) }
+	if paused() {
+		f.Close()
+		return nil, nil, nil
+	}
+	return f, paused, nil
+}
+
+// isPaused reports whether a waiter does not stamp its ticket any more. A stamp
+// in the future is one before the clock was set back.
+func isPaused(f *os.File, r record) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	if time.Since(info.ModTime()).Abs() > staleAfter {
+		return true
+	}
+	return r.Machine == machine() && stopped(r.Process)
+}
+
+// behind completes an obstacle with my place and with who is in the way: the
+// oldest holder, or else the waiter whose ticket is f, which may be nil.
+func (q *queue) behind(o *obstacle, f *os.File) *obstacle {
+	o.position = len(q.before) + 1
+	o.held = &driver.HeldError{Name: q.gate.name}
+	switch {
+	case len(o.files) > 0 && f == nil:
+		f = o.files[0]
+	case len(q.holders) > 0:
+		f = q.files[0]
+	}
+	if f == nil {
+		return o
+	}
+	if r, _, err := readRecord(f); err == nil {
+		o.held.Owner, o.held.Identity, o.held.Since = r.Owner, r.identity(), r.Since
+	}
+	return o
+}
+
+// floor returns the smallest token among the holders and token.
+func (q *queue) floor(token int64) int64 {
+	for _, f := range q.files {
+		if r, _, err := readRecord(f); err == nil && r.Token > 0 {
+			token = min(token, r.Token)
+		}
+	}
+	return token
+}
+
+// machine names this host in tickets.
+func machine() string {
+	host, _ := os.Hostname()
+	return host
+}

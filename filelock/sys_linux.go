@@ -1,0 +1,94 @@
+package filelock
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// network names the file systems whose flock crosses hosts, or pretends to.
+var network = map[uint32]string{
+	0x6969:     "nfs",
+	0x517b:     "smb",
+	0xff534d42: "cifs",
+	0xfe534d42: "smb2",
+	0x01021997: "9p",
+	0x65735546: "fuse",
+	0x00c36400: "ceph",
+	0x0bd00bd0: "lustre",
+	0x47504653: "gpfs",
+	0x5346414f: "afs",
+	0x6b414653: "kafs",
+	0x73757245: "coda",
+	0x7461636f: "ocfs2",
+	0x01161970: "gfs2",
+	0x19830326: "beegfs",
+	0x564c:     "ncp",
+	0x786f4256: "vboxsf",
+}
+
+// statFS names the file system of dir and tells whether it is a network one.
+func statFS(dir string) (name string, isNetwork bool, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return "", false, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if name, ok := network[uint32(st.Type)]; ok {
+		return name, true, nil
+	}
+	return fmt.Sprintf("%#x", uint32(st.Type)), false, nil
+}
+
+// stopped reports whether a process of this host is stopped (SIGSTOP, a
+// debugger). The state follows the command, which is in brackets and may hold
+// brackets itself.
+func stopped(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	i := bytes.LastIndexByte(b, ')')
+	return i >= 0 && len(b) > i+2 && (b[i+2] == 'T' || b[i+2] == 't')
+}
+
+// flockOwners returns the processes that have a descriptor whose open file
+// holds a flock on the file f, as the kernel tells; known is false where it
+// does not. Other descriptors of the same file do not count.
+func flockOwners(f *os.File) (pids []int, known bool) {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return nil, false
+	}
+	id := fmt.Sprintf("%02x:%02x:%d ", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino)
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range procs {
+		if ownsFlock(proc, id) {
+			if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids, true
+}
+
+// ownsFlock looks for a line such as "lock:	1: FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF".
+func ownsFlock(proc, id string) bool {
+	infos, _ := os.ReadDir(proc + "/fdinfo")
+	for _, fd := range infos {
+		b, err := os.ReadFile(proc + "/fdinfo/" + fd.Name())
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "lock:") && strings.Contains(line, "FLOCK") && strings.Contains(line, " "+id) {
+				return true
+			}
+		}
+	}
+	return false
+}

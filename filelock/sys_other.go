@@ -1,0 +1,37 @@
+//go:build !linux && !darwin
+
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// What flock would do.
+const (
+	lockShared = iota
+	lockExclusive
+	unlock
+)
+
+var errBusy = errors.New("busy")
+
+// supported returns ErrUnsupported: no call below is ever reached.
+func supported() error {
+	return fmt.Errorf("%w: locks in files need Linux or macOS, not %s", driver.ErrUnsupported, runtime.GOOS)
+}
+
+func flock(*os.File, int) error            { return supported() }
+func stamp(*os.File)                       {}
+func duplicate(*os.File) (*os.File, error) { return nil, supported() }
+func kill(int) error                       { return supported() }
+func isFull(error) bool                    { return false }
+func isReadOnly(error) bool                { return false }
+func isNotDir(error) bool                  { return false }
+func statFS(string) (string, bool, error)  { return "", false, supported() }
+func stopped(int) bool                     { return false }
+func flockOwners(*os.File) ([]int, bool)   { return nil, false }

@@ -1,0 +1,66 @@
+//go:build linux || darwin
+
+package filelock
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What flock does.
+const (
+	lockShared    = unix.LOCK_SH
+	lockExclusive = unix.LOCK_EX
+	unlock        = unix.LOCK_UN
+)
+
+// errBusy says that somebody else holds a conflicting flock.
+var errBusy = unix.EWOULDBLOCK
+
+// supported returns nil: this system has a flock that ends with its process.
+func supported() error { return nil }
+
+// flock locks or unlocks f without waiting; a conflict is errBusy.
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// stamp sets the modification time of f to now.
+func stamp(f *os.File) {
+	now := unix.NsecToTimeval(time.Now().UnixNano())
+	_ = unix.Futimes(int(f.Fd()), []unix.Timeval{now, now}) // costs a turn at worst
+}
+
+// duplicate returns another descriptor of the same open file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// kill ends a process at once.
+func kill(pid int) error {
+	err := unix.Kill(pid, unix.SIGKILL)
+	if err == unix.ESRCH {
+		return nil
+	}
+	return err
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
+}
+
+func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
+
+func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }

@@ -1,0 +1,141 @@
+// Package enginetest runs engines where tests need them to be: in real child
+// processes that can be killed, frozen and thawed.
+package enginetest
+
+import (
+	"context"
+	"encoding/gob"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// The environment of a child: which engine it runs, and with what argument.
+const (
+	envKind = "FENCELOCK_ENGINETEST"
+	envArg  = "FENCELOCK_ENGINETEST_ARG"
+)
+
+// Main makes a test binary fit for [Start]: a TestMain calls it first. In an
+// ordinary run it returns at once; in a child it serves the engine made by
+// kinds until its parent is gone, and exits.
+func Main(kinds map[string]func(arg string) driver.Engine) {
+	kind, ok := os.LookupEnv(envKind)
+	if !ok {
+		return
+	}
+	open := kinds[kind]
+	if open == nil {
+		fmt.Fprintf(os.Stderr, "enginetest: no engine %q\n", kind)
+		os.Exit(2)
+	}
+	serve(open(os.Getenv(envArg)), os.Stdin, os.Stdout)
+	os.Exit(0)
+}
+
+// A child answers the questions of its parent.
+type child struct {
+	engine driver.Engine
+
+	mu    sync.Mutex // guards out, calls
+	out   *gob.Encoder
+	calls map[int64]context.CancelFunc
+}
+
+// serve answers until in ends. Every question has a goroutine of its own, which
+// ends with its answer or with the process.
+func serve(engine driver.Engine, in io.Reader, out io.Writer) {
+	c := &child{engine: engine, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}}
+	d := gob.NewDecoder(in)
+	for {
+		var q question
+		if d.Decode(&q) != nil {
+			return
+		}
+		if q.Op == opCancel {
+			c.cancel(q.ID)
+			continue
+		}
+		ctx := c.begin(q.ID)
+		go func() {
+			a := c.answer(ctx, q)
+			a.ID, a.Kind = q.ID, kindAnswer
+			c.cancel(q.ID)
+			c.send(a)
+		}()
+	}
+}
+
+func (c *child) begin(id int64) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[id] = cancel
+	return ctx
+}
+
+func (c *child) cancel(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.calls[id]; cancel != nil {
+		cancel()
+		delete(c.calls, id)
+	}
+}
+
+func (c *child) send(a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.Encode(a) != nil {
+		os.Exit(1) // nobody listens any more
+	}
+}
+
+// answer makes the call a question asks for.
+func (c *child) answer(ctx context.Context, q question) (a answer) {
+	var err error
+	switch q.Op {
+	case opTraits:
+		a.Traits = c.engine.Traits()
+	case opAcquire:
+		a.Grant, err = c.engine.Acquire(ctx, c.request(q))
+	case opRenew:
+		for _, err := range c.engine.Renew(ctx, q.Leases) {
+			a.Errs = append(a.Errs, toWire(err))
+		}
+		return a
+	case opRelease:
+		err = c.engine.Release(ctx, q.Leases[0])
+	case opList:
+		if l, ok := c.engine.(driver.Lister); ok {
+			a.List, err = l.List(ctx, q.Query)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opBreak:
+		if b, ok := c.engine.(driver.Breaker); ok {
+			a.Token, err = b.Break(ctx, q.Name, q.Reason)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	}
+	a.Errs = []wireError{toWire(err)}
+	return a
+}
+
+// request gives a request callbacks that tell the parent.
+func (c *child) request(q question) driver.Request {
+	r := q.Request.Request
+	if q.Request.Lost {
+		r.Lost = func(cause error) {
+			go c.send(answer{ID: q.ID, Kind: kindLost, Errs: []wireError{toWire(cause)}})
+		}
+	}
+	if q.Request.Waiting {
+		r.Waiting = func(i driver.WaitInfo) { c.send(answer{ID: q.ID, Kind: kindWaiting, Info: i}) }
+	}
+	return r
+}

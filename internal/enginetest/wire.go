@@ -1,0 +1,129 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// What a parent may ask of its child.
+const (
+	opTraits  = "traits"
+	opAcquire = "acquire"
+	opRenew   = "renew"
+	opRelease = "release"
+	opList    = "list"
+	opBreak   = "break"
+	opCancel  = "cancel" // ends the call of the same ID
+)
+
+// A question is one message from parent to child. The callbacks of a request
+// cannot travel; the child puts its own in their place.
+type question struct {
+	ID      int64
+	Op      string
+	Request wireRequest
+	Leases  []driver.Lease
+	Query   driver.Query
+	Name    string
+	Reason  string
+}
+
+// A wireRequest is a driver.Request with flags for the callbacks it has.
+type wireRequest struct {
+	driver.Request
+	Lost    bool
+	Waiting bool
+}
+
+// What a child may tell.
+const (
+	kindAnswer  = "answer"
+	kindWaiting = "waiting"
+	kindLost    = "lost"
+)
+
+// An answer is one message from child to parent.
+type answer struct {
+	ID     int64
+	Kind   string
+	Traits driver.Traits
+	Grant  driver.Grant
+	Info   driver.WaitInfo
+	List   []driver.Status
+	Token  int64
+	Errs   []wireError // one, or one for each lease
+}
+
+// err returns the only error of an answer.
+func (a answer) err() error {
+	if len(a.Errs) == 0 {
+		return nil
+	}
+	return a.Errs[0].err()
+}
+
+// sentinels are the errors that keep their identity on the way.
+var sentinels = []error{
+	driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrInvalid, driver.ErrUnsupported,
+	context.Canceled, context.DeadlineExceeded,
+}
+
+// A wireError is an error with everything a test may ask of it. The zero one is
+// no error: gob has no nil in lists.
+type wireError struct {
+	Failed bool
+	Text   string
+	Kinds  []int // indexes of sentinels
+	Held   *driver.HeldError
+}
+
+func (e *wireError) Error() string { return e.Text }
+
+func (e *wireError) err() error {
+	if !e.Failed {
+		return nil
+	}
+	return e
+}
+
+// Unwrap makes errors.Is and errors.As answer as in the child.
+func (e *wireError) Unwrap() []error {
+	var all []error
+	if e.Held != nil {
+		all = append(all, e.Held)
+	}
+	for _, i := range e.Kinds {
+		all = append(all, sentinels[i])
+	}
+	return all
+}
+
+// toWire packs an error.
+func toWire(err error) wireError {
+	if err == nil {
+		return wireError{}
+	}
+	w := wireError{Failed: true, Text: err.Error()}
+	for i, s := range sentinels {
+		if errors.Is(err, s) {
+			w.Kinds = append(w.Kinds, i)
+		}
+	}
+	w.Held, _ = errors.AsType[*driver.HeldError](err)
+	return w
+}
+
+// hand makes err the error of a wait ended by the caller's own context, whose
+// cause the child cannot know.
+func hand(ctx context.Context, err error) error {
+	w, ok := err.(*wireError)
+	if !ok || ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if w.Held != nil {
+		return driver.WaitError(w.Held, ctx.Err())
+	}
+	return ctx.Err()
+}
