@@ -1,0 +1,17 @@
+//go:build unix && !linux
+
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootTime reads a clock that is the same in every process of this machine and
+// that nobody sets. On macOS it goes on while the machine sleeps.
+func bootTime() time.Duration {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail with this clock
+	return time.Duration(now.Nano())
+}

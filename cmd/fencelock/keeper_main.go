@@ -1,0 +1,94 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The main thread stays with the main goroutine, since the command's
+// parent-death signal is tied to the thread that forks.
+func init() { runtime.LockOSThread() }
+
+// maybeKeeper is the whole life of a keeper, and nothing in any other process.
+func maybeKeeper() {
+	if os.Getenv(keeperVariable) == "" {
+		return
+	}
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
+	w := watchman{due: math.MaxInt64}
+	if w.watch(orders(os.Stdin)) {
+		w.kill()
+	}
+	os.Exit(0)
+}
+
+// orders sends the lines of r. Its goroutine ends at the end of r.
+func orders(r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return lines
+}
+
+// watchman is what a keeper knows.
+type watchman struct {
+	group int           // 0: no command yet
+	due   time.Duration // on the clock of bootTime
+}
+
+// watch obeys the wrapper. It returns true when the command must be killed: the
+// wrapper is gone without a goodbye, or the deadline has come.
+func (w *watchman) watch(lines <-chan string) bool {
+	for {
+		// Timers stand still while the machine sleeps, so look once a second.
+		left := w.due - bootTime()
+		if left <= 0 {
+			return true
+		}
+		var wake <-chan time.Time
+		if w.due != math.MaxInt64 {
+			wake = time.After(min(left, time.Second))
+		}
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return true
+			}
+			if line == "goodbye" {
+				return false
+			}
+			fmt.Sscanf(line, "group %d", &w.group)
+			fmt.Sscanf(line, "until %d", &w.due)
+		case <-wake:
+		}
+	}
+}
+
+// kill kills the group, and only the group: who else descends from a wrapper that
+// is gone cannot be known, and a guess could hit a stranger. It looks again until
+// nobody is left or a second is over, since a process may be born while its
+// parent dies.
+func (w *watchman) kill() {
+	if w.group <= 1 {
+		return // no command was started; 0 and 1 would mean others
+	}
+	for end := bootTime() + time.Second; bootTime() < end; time.Sleep(10 * time.Millisecond) {
+		if unix.Kill(-w.group, unix.SIGKILL) != nil {
+			return
+		}
+	}
+}

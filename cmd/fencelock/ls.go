@@ -1,0 +1,146 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+type lsCmd struct {
+	Prefix string `arg:"" optional:"" help:"Only names that begin with this."`
+}
+
+// Help is the longer text of "fencelock ls --help".
+func (lsCmd) Help() string {
+	return `A line for each holder; a lock that is only waited for has the holder "-".
+SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that
+ends with its process.
+
+    fencelock ls
+    fencelock ls invoice: --json | jq -r .name`
+}
+
+// Run prints every lock with the prefix.
+func (c lsCmd) Run(a *app) error {
+	list, err := a.list(driver.Query{Prefix: c.Prefix})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		for _, s := range list {
+			if err := printJSON(a.stdout, viewOf(s)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 && a.verbose {
+		fmt.Fprintln(a.stderr, "fencelock: nothing is held or waited for")
+	}
+	return printTable(a.stdout, list)
+}
+
+// list asks the engine who holds and who waits.
+func (a *app) list(q driver.Query) (list []driver.Status, err error) {
+	ctx, stop := a.interruptible()
+	defer stop()
+	err = a.with(func(engine driver.Engine) error {
+		lister, ok := engine.(driver.Lister)
+		if !ok {
+			return unsupported(engine, "list locks")
+		}
+		list, err = lister.List(ctx, q)
+		return err
+	})
+	return list, err
+}
+
+// with opens the engine for as long as fn runs.
+func (a *app) with(fn func(driver.Engine) error) error {
+	engine, closeEngine, err := a.open()
+	if err != nil {
+		return err
+	}
+	err = fn(engine)
+	if closing := closeEngine(); err == nil {
+		err = closing
+	}
+	if errors.Is(err, context.Canceled) {
+		return &exitError{exitSignal + int(syscall.SIGINT), errors.New("interrupted")}
+	}
+	return err
+}
+
+func unsupported(engine driver.Engine, what string) error {
+	return &exitError{exitConfig, fmt.Errorf("%w: %s cannot %s", driver.ErrUnsupported, engine.Traits().Engine, what)}
+}
+
+// printTable writes the aligned table; nothing at all for an empty list.
+func printTable(w io.Writer, list []driver.Status) error {
+	if len(list) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE")
+	for _, s := range list {
+		for _, row := range rows(s) {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", show(s.Name), modeLimit(s), row.columns, len(s.Waiters), row.note)
+		}
+	}
+	return table.Flush()
+}
+
+// row is what the table shows of one holder.
+type row struct{ columns, note string }
+
+func rows(s driver.Status) []row {
+	if len(s.Holders) == 0 {
+		return []row{{"-\t-\t" + closedFor(s.NotBefore) + "\t-", "-"}}
+	}
+	out := make([]row, len(s.Holders))
+	for i, h := range s.Holders {
+		out[i] = row{
+			fmt.Sprintf("%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), h.Token),
+			noteOr(h.Note, "-"),
+		}
+	}
+	return out
+}
+
+func holderPlace(h driver.Holder) string {
+	if h.Foreign {
+		return "foreign"
+	}
+	return place(h.Identity)
+}
+
+func noteOr(note, none string) string {
+	if note == "" {
+		return none
+	}
+	return showText(note)
+}
+
+// modeLimit is the mode with its limit, such as "shared/3".
+func modeLimit(s driver.Status) string {
+	if s.Limit > 0 {
+		return fmt.Sprintf("%s/%d", modeOf(s), s.Limit)
+	}
+	return modeOf(s)
+}
+
+// closedFor is how long a minimum hold still keeps a name closed.
+func closedFor(until time.Time) string {
+	if until.IsZero() {
+		return "-"
+	}
+	return left(max(time.Until(until), time.Millisecond))
+}

@@ -1,0 +1,139 @@
+//go:build unix
+
+// Command fencelock runs commands under locks that many processes share, and
+// shows, follows and breaks those locks.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes the commands choose themselves; those of run are with run.
+const (
+	exitUsage  = 64
+	exitConfig = 78
+)
+
+// cli is the command line as kong parses it.
+type cli struct {
+	URL     string `env:"FENCELOCK_URL" placeholder:"URL" help:"Where the locks are, such as file:///path; by default a directory of your own."`
+	JSON    bool   `name:"json" help:"Print one JSON object a line."`
+	Verbose bool   `short:"v" help:"Say more on stderr."`
+
+	Run        runCmd        `cmd:"" group:"use" help:"Run a command while holding a lock."`
+	Ls         lsCmd         `cmd:"" group:"see" help:"List the locks that are held or waited for."`
+	Status     statusCmd     `cmd:"" group:"see" help:"Show who holds and who waits for one lock."`
+	Watch      watchCmd      `cmd:"" group:"see" help:"Follow what happens to locks, a line for each event."`
+	Break      breakCmd      `cmd:"" group:"see" help:"Take a lock away from its holders and print the new token."`
+	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for bash, zsh or fish."`
+	Version    versionCmd    `cmd:"" group:"more" help:"Print the version."`
+}
+
+const description = `Locks that many processes share, with fencing tokens.
+
+  fencelock run nightly -- ./backup.sh     one backup at a time
+  fencelock run -n nightly -- ./backup.sh  or exit 75 at once
+  fencelock ls                             who holds what
+
+Exit codes: the command's own, 128+n if it died of signal n, 75 busy, 76 lock
+lost, 64 usage, 69 engine unreachable, 78 bad configuration.`
+
+// app is what every command works with.
+type app struct {
+	ctx            context.Context
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	url            string
+	json, verbose  bool
+}
+
+func main() {
+	maybeKeeper()
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the whole command: it parses args, does what they ask and returns the
+// exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c cli
+	helped := false
+	parser := newParser(&c, stdout, stderr, func(int) { helped = true })
+	if len(args) == 0 {
+		shortHelp(stderr, parser)
+		return exitUsage
+	}
+	parsed, err := parser.Parse(args)
+	switch {
+	case helped:
+		return 0
+	case err != nil:
+		complain(stderr, usageError(err))
+		return exitUsage
+	}
+	a := &app{
+		ctx: context.Background(), stdin: stdin, stdout: stdout, stderr: stderr,
+		url: c.URL, json: c.JSON, verbose: c.Verbose,
+	}
+	if err := parsed.Run(a, parser); err != nil {
+		complain(stderr, err)
+		return exitCode(err)
+	}
+	return 0
+}
+
+// newParser builds the parser. exit is called in place of os.Exit, by --help.
+func newParser(c *cli, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
+	return kong.Must(c,
+		kong.Name("fencelock"),
+		kong.Description(description),
+		kong.Writers(stdout, stderr),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "use", Title: "Use locks:"},
+			{Key: "see", Title: "See and manage locks:"},
+			{Key: "more", Title: "More:"},
+		}),
+	)
+}
+
+// shortHelp tells in a few lines what there is, for a bare "fencelock".
+func shortHelp(w io.Writer, parser *kong.Kong) {
+	fmt.Fprintln(w, "usage: fencelock COMMAND [ARGUMENTS]")
+	for _, cmd := range parser.Model.Leaves(true) {
+		fmt.Fprintf(w, "  %-11s %s\n", cmd.Name, cmd.Help)
+	}
+	fmt.Fprintln(w, "try: fencelock run nightly -- ./backup.sh, or fencelock --help")
+}
+
+// usageError turns what the parser says into a refusal that names the help page.
+func usageError(err error) error {
+	page := "fencelock"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil {
+		page = parse.Context.Selected().FullPath()
+	}
+	text := redact(strings.ReplaceAll(err.Error(), "\n", " "))
+	return &exitError{exitUsage, fmt.Errorf("%s\ntry: %s --help", text, page)}
+}
+
+// userinfo is the part of a URL that may hold a password.
+var userinfo = regexp.MustCompile(`(//)\S*@`)
+
+// redact hides the user and password of every URL in s.
+func redact(s string) string { return userinfo.ReplaceAllString(s, "${1}redacted@") }
+
+// interruptible returns a context that INT and TERM end.
+func (a *app) interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(a.ctx, os.Interrupt, syscall.SIGTERM)
+}

@@ -1,0 +1,142 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// opener makes the engine a URL names.
+type opener func(*url.URL) (driver.Engine, error)
+
+// openers is every scheme there is. This table is the only place that knows the
+// engines.
+func openers() map[string]opener {
+	return map[string]opener{
+		"file":           openFile,
+		"mem":            openMemory,
+		"redis":          notBuilt,
+		"rediss":         notBuilt,
+		"redis+sentinel": notBuilt,
+		"redis+cluster":  notBuilt,
+		"redlock":        notBuilt,
+		"postgres":       notBuilt,
+		"postgresql":     notBuilt,
+	}
+}
+
+// open returns the engine of the app's URL and what closes it. Its errors are
+// one line, never show a password, and end the command with exit code 78.
+func (a *app) open() (driver.Engine, func() error, error) {
+	engine, err := openURL(a.url)
+	if err != nil {
+		return nil, nil, &exitError{exitConfig, err}
+	}
+	if c, ok := engine.(io.Closer); ok {
+		return engine, c.Close, nil
+	}
+	return engine, func() error { return nil }, nil
+}
+
+func openURL(raw string) (driver.Engine, error) {
+	if raw == "" {
+		dir, err := defaultDir(os.Geteuid(), os.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		return filelock.New(dir, nil), nil
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		// The parser's own words may show a piece of a password.
+		return nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
+	}
+	if u.Scheme == "" {
+		return nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", redact(show(raw)))
+	}
+	open, ok := openers()[u.Scheme]
+	if !ok {
+		return nil, unknownScheme(u.Scheme)
+	}
+	return open(u)
+}
+
+// defaultDir is where locks live when no URL is given.
+func defaultDir(uid int, env func(string) string) (string, error) {
+	state, home := env("XDG_STATE_HOME"), env("HOME")
+	switch {
+	case uid == 0:
+		return "/var/lib/fencelock", nil
+	case filepath.IsAbs(state):
+		return filepath.Join(state, "fencelock"), nil
+	case filepath.IsAbs(home):
+		return filepath.Join(home, ".local", "state", "fencelock"), nil
+	}
+	return "", errors.New("no home directory to keep locks in; set FENCELOCK_URL=file:///path")
+}
+
+func openFile(u *url.URL) (driver.Engine, error) {
+	switch {
+	case u.Opaque != "" || (u.Host == "" && !strings.HasPrefix(u.Path, "/")):
+		return nil, errors.New("the path of a file URL must be absolute; write file:///path")
+	case u.Host != "" || u.User != nil:
+		return nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", redact(show(u.Host)))
+	case filepath.Clean(u.Path) == "/":
+		return nil, errors.New("the file URL names no directory; write file:///path")
+	case u.Fragment != "":
+		return nil, errors.New("the file URL has a fragment; write # in a path as %23")
+	case strings.ContainsRune(u.Path, 0):
+		return nil, errors.New("the path of the file URL contains a NUL byte")
+	}
+	query, err := parameters(u, "network")
+	if err != nil {
+		return nil, err
+	}
+	if v := query.Get("network"); query.Has("network") && v != "allow" {
+		return nil, fmt.Errorf("network=%s: the only value is network=allow", show(v))
+	}
+	return filelock.New(filepath.Clean(u.Path), &filelock.Config{AllowNetwork: query.Has("network")}), nil
+}
+
+func openMemory(u *url.URL) (driver.Engine, error) {
+	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
+		return nil, errors.New("mem: takes nothing after the colon")
+	}
+	if _, err := parameters(u); err != nil {
+		return nil, err
+	}
+	return memlock.New(nil), nil
+}
+
+func notBuilt(u *url.URL) (driver.Engine, error) {
+	return nil, fmt.Errorf("%s:// is not in this build yet; it has file:///path and mem:", u.Scheme)
+}
+
+// parameters returns the query of u and refuses any parameter that is not known
+// or given twice.
+func parameters(u *url.URL, known ...string) (url.Values, error) {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("the parameters of the URL cannot be parsed; write special characters as %XX")
+	}
+	for name, values := range query {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%s: unknown parameter %s%s", u.Scheme, show(name), suggest(name, known, "; did you mean %s?"))
+		}
+		if len(values) > 1 {
+			return nil, fmt.Errorf("%s: parameter %s is given %d times", u.Scheme, name, len(values))
+		}
+	}
+	return query, nil
+}

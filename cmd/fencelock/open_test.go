@@ -1,0 +1,57 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDefaultDir(t *testing.T) {
+	for _, c := range []struct {
+		uid              int
+		state, home, dir string
+	}{
+		{0, "/state", "/root", "/var/lib/fencelock"},
+		{1, "/state", "/home/u", "/state/fencelock"},
+		{1, "", "/home/u", "/home/u/.local/state/fencelock"},
+		{1, "relative", "/home/u", "/home/u/.local/state/fencelock"},
+		{1, "", "", ""},
+	} {
+		env := map[string]string{"XDG_STATE_HOME": c.state, "HOME": c.home}
+		dir, err := defaultDir(c.uid, func(name string) string { return env[name] })
+		if dir != c.dir || (err == nil) != (c.dir != "") {
+			t.Errorf("%+v: got %q, %v", c, dir, err)
+		}
+	}
+}
+
+func TestSuggest(t *testing.T) {
+	for in, want := range map[string]string{
+		"redsi": "redis", "fiel": "file", "rediss+cluster": "redis+cluster", "postgers": "postgres",
+		"https": "", "m": "", "x": "",
+	} {
+		_, got, _ := strings.Cut(unknownScheme(in).Error(), "did you mean ")
+		got, _, _ = strings.Cut(got, "?")
+		if got != want {
+			t.Errorf("%s: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+// A password never gets out, whatever is wrong with its URL.
+func TestPasswordIsHidden(t *testing.T) {
+	const secret = "s3cr3tw0rd"
+	for _, format := range []string{
+		"redis://u:%s@h", "redsi://u:%s@h/x y", "//u:%s@h", "u:%s@h", "file://u:%s@h/x", "file://u:%s@/x",
+		"redis://:%s/%%zz@h", "redis://:%%zz%s@h", "redis://u:a/%s@h:port", "mem://:%s@x", "x y://u:%s@h",
+	} {
+		raw := strings.NewReplacer("%s", secret, "%%", "%").Replace(format)
+		_, err := openURL(raw)
+		if err == nil {
+			t.Errorf("%q was opened", raw)
+		} else if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, "\n") {
+			t.Errorf("%q: %s", raw, text)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// scriptPatience is how long a script waits for something that must happen.
+const scriptPatience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	maybeKeeper()
+	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock})
+}
+
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("FENCELOCK_URL", "file://"+filepath.Join(env.WorkDir, "locks"))
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode":   scriptExitCode,
+			"signal":     scriptSignal,
+			"waitfile":   scriptWaitFile,
+			"waitheld":   scriptWaitHeld,
+			"waitqueued": scriptWaitQueued,
+			"jsonhas":    scriptJSONHas,
+			"waitmatch":  scriptWaitMatch,
+			"greater":    scriptGreater,
+			"longname":   scriptLongName,
+		},
+	})
+}
+
+// holdLock is a command for scripts, "holdlock NAME [READYFILE [shared]]": it
+// holds NAME until INT or TERM, or until it loses it, and says which.
+func holdLock() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	lost := make(chan error, 1)
+	req := driver.Request{
+		Name: os.Args[1], TTL: 30 * time.Second, Wait: true,
+		Identity: driver.Identity{Host: "host\x1b]0;x\a", PID: os.Getpid(), Note: "a note\x1b[31m"},
+		Lost:     func(err error) { lost <- err },
+	}
+	if len(os.Args) > 3 {
+		req.Mode = driver.Shared
+	}
+	engine, err := openURL(os.Getenv("FENCELOCK_URL"))
+	check(err)
+	grant, err := engine.Acquire(ctx, req)
+	check(err)
+	if len(os.Args) > 2 {
+		check(os.WriteFile(os.Args[2], []byte(strconv.FormatInt(grant.Token, 10)), 0o600))
+	}
+	select {
+	case <-ctx.Done():
+		fmt.Println("released")
+		check(engine.Release(context.Background(), driver.Lease{
+			Name: req.Name, Owner: grant.Owner, Token: grant.Token, Mode: req.Mode, TTL: req.TTL,
+		}))
+	case err := <-lost:
+		fmt.Println("lost:", err)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holdlock:", err)
+		os.Exit(1)
+	}
+}
+
+// scriptExitCode is "exitcode N CMD ARGS...": CMD must exit with code N.
+func scriptExitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode N command [args...]")
+	}
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%s: %v", args[1], err)
+		}
+		code = exit.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%q exited with %d, want %s", args[1:], code, args[0])
+	}
+}
+
+// scriptSignal is "signal NAME PIDFILE", such as "signal TERM child.pid".
+func scriptSignal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: signal NAME pidfile")
+	}
+	sig := unix.SignalNum("SIG" + strings.TrimPrefix(args[0], "SIG"))
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))
+	ts.Check(err)
+	if sig == 0 || pid <= 1 {
+		ts.Fatalf("signal %s to pid %d", args[0], pid)
+	}
+	ts.Check(syscall.Kill(pid, sig))
+}
+
+// scriptWaitFile is "waitfile FILE...": until each exists and is not empty; with
+// "!", until it is gone.
+func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		poll(ts, "file "+file, func() bool {
+			info, err := os.Stat(ts.MkAbs(file))
+			if neg {
+				return errors.Is(err, os.ErrNotExist)
+			}
+			return err == nil && info.Size() > 0
+		})
+	}
+}
+
+// scriptWaitHeld is "waitheld NAME"; with "!", until nobody holds it.
+func scriptWaitHeld(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: waitheld NAME")
+	}
+	poll(ts, "holder of "+args[0], func() bool {
+		return (len(statusOf(ts, args[0]).Holders) > 0) != neg
+	})
+}
+
+// scriptWaitQueued is "waitqueued NAME N": until at least N wait for the name.
+func scriptWaitQueued(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitqueued NAME N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	poll(ts, "queue of "+args[0], func() bool {
+		return len(statusOf(ts, args[0]).Waiters) >= n
+	})
+}
+
+func statusOf(ts *testscript.TestScript, name string) driver.Status {
+	a := &app{ctx: context.Background(), url: ts.Getenv("FENCELOCK_URL")}
+	list, err := a.list(driver.Query{Prefix: name, Exact: true})
+	ts.Check(err)
+	if len(list) == 0 {
+		return driver.Status{Name: name}
+	}
+	return list[0]
+}
+
+// scriptWaitMatch is "waitmatch FILE REGEXP".
+func scriptWaitMatch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitmatch FILE regexp")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	poll(ts, args[1]+" in "+args[0], func() bool {
+		return pattern.MatchString(ts.ReadFile(args[0]))
+	})
+}
+
+// scriptGreater is "greater FILE1 FILE2": the number in the first is greater.
+func scriptGreater(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: greater FILE1 FILE2")
+	}
+	var n [2]int64
+	for i, file := range args {
+		var err error
+		n[i], err = strconv.ParseInt(strings.TrimSpace(ts.ReadFile(file)), 10, 64)
+		ts.Check(err)
+	}
+	if n[0] <= n[1] {
+		ts.Fatalf("%d is not greater than %d", n[0], n[1])
+	}
+}
+
+// scriptLongName is "longname VARIABLE N": a name of N bytes.
+func scriptLongName(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: longname VARIABLE N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Setenv(args[0], strings.Repeat("x", n))
+}
+
+func poll(ts *testscript.TestScript, what string, done func() bool) {
+	for end := time.Now().Add(scriptPatience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("gave up waiting for %s", what)
+		}
+	}
+}
+
+// scriptJSONHas is "jsonhas FILE PATH [VALUE]": every line of FILE is an object
+// and has PATH, such as holders.0.pid; with VALUE (as JSON), one of them has it
+// there.
+func scriptJSONHas(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: jsonhas FILE PATH [VALUE]")
+	}
+	var seen []string
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var v any
+		ts.Check(json.Unmarshal([]byte(line), &v))
+		found, ok := lookUp(v, strings.Split(args[1], "."))
+		if !ok && len(args) == 2 {
+			ts.Fatalf("no %s in %s", args[1], line)
+		}
+		data, err := json.Marshal(found)
+		ts.Check(err)
+		seen = append(seen, string(data))
+	}
+	if len(seen) == 0 || len(args) == 3 && !slices.Contains(seen, args[2]) {
+		ts.Fatalf("%s is %q", args[1], seen)
+	}
+}
+
+func lookUp(v any, path []string) (any, bool) {
+	for _, step := range path {
+		switch at := v.(type) {
+		case map[string]any:
+			next, ok := at[step]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(at) {
+				return nil, false
+			}
+			v = at[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}

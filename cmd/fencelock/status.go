@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+type statusCmd struct {
+	Name string `arg:"" help:"The name of the lock."`
+}
+
+// Help is the longer text of "fencelock status --help".
+func (statusCmd) Help() string {
+	return `A lock that nobody holds is "free", and the exit code is 0 all the same.
+
+    fencelock status nightly
+    fencelock status nightly --json | jq '.holders[].pid'`
+}
+
+// Run prints who holds the name and who waits for it.
+func (c statusCmd) Run(a *app) error {
+	if err := driver.CheckName(c.Name); err != nil {
+		return err
+	}
+	list, err := a.list(driver.Query{Prefix: c.Name, Exact: true})
+	if err != nil {
+		return err
+	}
+	status := driver.Status{Name: c.Name}
+	if len(list) > 0 {
+		status = list[0]
+	}
+	if a.json {
+		return printJSON(a.stdout, viewOf(status))
+	}
+	_, err = io.WriteString(a.stdout, describe(status))
+	return err
+}
+
+// describe is the block that people read.
+func describe(s driver.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", show(s.Name), modeLimit(s))
+	if !s.NotBefore.IsZero() {
+		fmt.Fprintf(&b, "  closed until %s by a minimum hold\n", stamp(s.NotBefore))
+	}
+	for _, h := range s.Holders {
+		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h.TTL))
+		fmt.Fprintf(&b, "    token %d, owner %s\n", h.Token, show(h.Owner))
+		if h.Note != "" {
+			fmt.Fprintf(&b, "    note  %s\n", showText(h.Note))
+		}
+	}
+	for _, w := range s.Waiters {
+		fmt.Fprintf(&b, "  waiting %d. %s since %s\n", w.Position, place(w.Identity), stamp(w.Since))
+	}
+	return b.String()
+}
+
+func lease(ttl time.Duration) string {
+	if ttl == 0 {
+		return ""
+	}
+	return ", " + left(ttl) + " left"
+}

@@ -1,0 +1,51 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+type versionCmd struct{}
+
+// build is what version prints.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+// Run prints the version of the module, of Go, and the platform.
+func (versionCmd) Run(a *app) error {
+	b := thisBuild()
+	if a.json {
+		return printJSON(a.stdout, b)
+	}
+	version := b.Version
+	if b.Revision != "" {
+		version += " " + b.Revision
+	}
+	_, err := fmt.Fprintf(a.stdout, "fencelock %s %s %s/%s\n", version, b.Go, b.OS, b.Arch)
+	return err
+}
+
+func thisBuild() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Revision = s.Value
+		}
+	}
+	return b
+}

@@ -1,0 +1,149 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// patience is how long a wait goes on in silence.
+const patience = time.Second
+
+// waitLine tells people at a terminal what a wait waits for: one line that is
+// written anew every second. Elsewhere, and with -v, it tells once per change.
+type waitLine struct {
+	app  *app
+	name string
+	live bool
+	done chan struct{} // closed by stop
+	over sync.WaitGroup
+
+	mu    sync.Mutex // guards info, began and shown
+	info  driver.WaitInfo
+	began time.Time
+	shown bool
+}
+
+func newWaitLine(a *app, name string) *waitLine {
+	l := &waitLine{app: a, name: name, live: isTerminal(a.stderr), began: time.Now(), done: make(chan struct{})}
+	if l.live {
+		l.over.Go(l.show) // ends at stop
+	}
+	return l
+}
+
+// update is called by the engine while the request waits.
+func (l *waitLine) update(info driver.WaitInfo) {
+	l.mu.Lock()
+	l.info = info
+	l.mu.Unlock()
+	l.app.detail("%s", l.text(info))
+}
+
+// stop ends the line and wipes it. It may be called once.
+func (l *waitLine) stop() {
+	close(l.done)
+	l.over.Wait()
+	if l.shown && !dumb() {
+		fmt.Fprint(l.app.stderr, "\r\x1b[K")
+	}
+}
+
+func (l *waitLine) show() {
+	pulse := time.NewTicker(patience)
+	defer pulse.Stop()
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-pulse.C:
+			l.draw()
+		}
+	}
+}
+
+// draw writes the line over the last one; a dumb terminal gets it once.
+func (l *waitLine) draw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := fmt.Sprintf("fencelock: %s, %v so far", l.text(l.info), time.Since(l.began).Round(time.Second))
+	switch {
+	case !dumb():
+		fmt.Fprintf(l.app.stderr, "\r\x1b[K%s", dim(cut(text, width(l.app.stderr))))
+	case !l.shown:
+		fmt.Fprintln(l.app.stderr, text)
+	}
+	l.shown = true
+}
+
+// text says what is known of the wait.
+func (l *waitLine) text(info driver.WaitInfo) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "waiting for %q", l.name)
+	if info.Position > 0 {
+		fmt.Fprintf(&b, ", position %d", info.Position)
+	}
+	if h := info.Held; h != nil && h.PID != 0 {
+		fmt.Fprintf(&b, ", held by pid %d on %s", h.PID, h.Host)
+		if h.Note != "" {
+			fmt.Fprintf(&b, " (%s)", oneLine(h.Note))
+		}
+		if !h.Since.IsZero() {
+			fmt.Fprintf(&b, " for %v", time.Since(h.Since).Round(time.Second))
+		}
+	}
+	return b.String()
+}
+
+func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
+
+func dim(text string) string {
+	if os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return "\x1b[2m" + text + "\x1b[0m"
+}
+
+// cut keeps text on one row of a terminal, which could not be wiped otherwise.
+func cut(text string, columns int) string {
+	if runes := []rune(text); columns > 1 && len(runes) >= columns {
+		return string(runes[:columns-1])
+	}
+	return text
+}
+
+// width returns the columns of the terminal w, or 0.
+func width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+func isTerminal(w io.Writer) bool { return width(w) > 0 || isTTY(w) }
+
+// say tells people something, in the command's voice.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "fencelock: %s\n", oneLine(fmt.Sprintf(format, args...)))
+}
+
+// detail tells it with -v only.
+func (a *app) detail(format string, args ...any) {
+	if a.verbose {
+		a.say(format, args...)
+	}
+}
