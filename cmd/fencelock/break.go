@@ -49,14 +49,19 @@ func (c breakCmd) Run(a *app) error {
 		return err
 	})
 	switch {
+	case token != 0: // even if a process still keeps the lock, the token shuts it out
+		return errors.Join(c.print(a, token), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{exitNotHeld, fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", show(c.Name))}
-	case err != nil:
-		return err
-	case a.json:
+	}
+	return err
+}
+
+func (c breakCmd) print(a *app, token int64) error {
+	if a.json {
 		return printJSON(a.stdout, broken{c.Name, token})
 	}
-	_, err = fmt.Fprintln(a.stdout, token)
+	_, err := fmt.Fprintln(a.stdout, token)
 	return err
 }
 

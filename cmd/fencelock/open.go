@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
@@ -55,7 +56,7 @@ func openURL(raw string) (driver.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		return filelock.New(dir, nil), nil
+		return filelock.New(dir, &filelock.Config{BreakWait: breakWait}), nil
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -86,6 +87,10 @@ func defaultDir(uid int, env func(string) string) (string, error) {
 	return "", errors.New("no home directory to keep locks in; set FENCELOCK_URL=file:///path")
 }
 
+// breakWait is how long break waits for a holder before it kills it: long enough
+// for a run that gives its command the default time to end.
+const breakWait = 10 * time.Second
+
 func openFile(u *url.URL) (driver.Engine, error) {
 	switch {
 	case u.Opaque != "" || (u.Host == "" && !strings.HasPrefix(u.Path, "/")):
@@ -106,7 +111,10 @@ func openFile(u *url.URL) (driver.Engine, error) {
 	if v := query.Get("network"); query.Has("network") && v != "allow" {
 		return nil, fmt.Errorf("network=%s: the only value is network=allow", show(v))
 	}
-	return filelock.New(filepath.Clean(u.Path), &filelock.Config{AllowNetwork: query.Has("network")}), nil
+	return filelock.New(filepath.Clean(u.Path), &filelock.Config{
+		AllowNetwork: query.Has("network"),
+		BreakWait:    breakWait,
+	}), nil
 }
 
 func openMemory(u *url.URL) (driver.Engine, error) {
