@@ -50,6 +50,24 @@ func (s *scripted) Release(ctx context.Context, lease driver.Lease) error {
 	return err
 }
 
+// deaf is an engine that never answers a renewal.
+type deaf struct {
+	driver.Engine
+	mu      sync.Mutex // guards calls, longest
+	calls   int
+	longest time.Duration
+}
+
+func (d *deaf) Renew(ctx context.Context, leases []driver.Lease) []error {
+	begun := time.Now()
+	<-ctx.Done()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	d.longest = max(d.longest, time.Since(begun))
+	return []error{ctx.Err()}
+}
+
 func TestRenewalsGoInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scripted{Engine: memlock.New(nil)}
@@ -177,6 +195,54 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 		if !errors.Is(err, fencelock.ErrUnavailable) || time.Since(begun) > 6*time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
+	})
+}
+
+// The lease runs from when the engine heard of it, which is after the send; a
+// holder that counts from the answer would believe in it for too long.
+func TestTheDeadlineCountsFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 5 * time.Minute
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: inner}
+		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			grant, err := inner.Acquire(ctx, req)
+			time.Sleep(slow) // the answer is on its way
+			return grant, err
+		}
+		engine.renew = func(leases []driver.Lease) []error {
+			errs := inner.Renew(context.Background(), leases)
+			time.Sleep(slow)
+			return errs
+		}
+		life := hour - hour/50 - 10*time.Millisecond
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		sent := time.Now()
+		lock := acquire(t, locks, "a")
+		if got := lock.Deadline().Sub(sent); got != life {
+			t.Errorf("granted: the deadline is %v after the send, want %v", got, life)
+		}
+		time.Sleep(hour/3 + slow)
+		if got := lock.Deadline().Sub(sent); got < life+hour/3 || got > life+hour/3+hour/16 {
+			t.Errorf("renewed: the deadline is %v after the first send, want a third of the TTL more than %v", got, life)
+		}
+		_ = lock.Release()
+	})
+}
+
+func TestAnAttemptToRenewLeavesTimeForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &deaf{Engine: memlock.New(nil)}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		lock := acquire(t, locks, "a")
+		time.Sleep(50 * time.Minute)
+		engine.mu.Lock()
+		if engine.calls < 2 || engine.longest != hour/6 {
+			t.Errorf("%d attempts, the longest %v, want several of a sixth of the TTL", engine.calls, engine.longest)
+		}
+		engine.mu.Unlock()
+		_ = lock.Release()
+		time.Sleep(hour) // until the last attempt is over
 	})
 }
 

@@ -141,7 +141,7 @@ func (h *hold) confirm(ctx context.Context) error {
 	}
 	if err != nil {
 		h.engine.drop(h.grant.Owner)
-		h.release()
+		_ = h.release()
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer closeEngine()
+	defer func() { _ = closeEngine() }() // the lock was released before, and that was checked
 	if engine.Traits().Engine == "memory" {
 		a.say("mem: excludes nobody outside this process; use file:///path to exclude others")
 	}

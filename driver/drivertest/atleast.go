@@ -24,7 +24,7 @@ func atLeast(t *sitting) {
 			t.Errorf("a minimum hold is not listed: %+v", s)
 		}
 		g := t.queue(next, t.brief("rationed")).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
-		if early := h.sent.Add(least).Sub(time.Now()); early > t.slack() {
+		if early := time.Until(h.sent.Add(least)); early > t.slack() {
 			t.Fatalf("a waiter got in %v before a minimum hold of %v was over", early, least)
 		}
 		g.free()

@@ -14,7 +14,7 @@ func expiry(t *sitting) {
 	c.Kill(t.TB)
 	t.refused(next, t.brief("tried"), "of a dead client, before its lease ended")
 	g := w.granted(t.ttl+t.patience, "a waiter behind a dead holder")
-	if early := h.sent.Add(t.ttl).Sub(time.Now()); early > t.slack() {
+	if early := time.Until(h.sent.Add(t.ttl)); early > t.slack() {
 		t.Errorf("the waiter got in %v before the end of the lease", early)
 	}
 	g.free()

@@ -118,7 +118,7 @@ func toWire(err error) wireError {
 // hand makes err the error of a wait ended by the caller's own context, whose
 // cause the child cannot know.
 func hand(ctx context.Context, err error) error {
-	w, ok := err.(*wireError)
+	w, ok := errors.AsType[*wireError](err)
 	if !ok || ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -107,7 +107,7 @@ func TestHandOverLeaseIsRenewedAtOnce(t *testing.T) {
 func TestGoneAndReleasedEndIt(t *testing.T) {
 	h := hold.New(terms, at(0), terms.TTL)
 	broken := errors.New("broken")
-	if act := h.Step(hold.Event{Kind: hold.Gone, Cause: broken}, at(1)); !act.Lost || h.Cause() != broken {
+	if act := h.Step(hold.Event{Kind: hold.Gone, Cause: broken}, at(1)); !act.Lost || !errors.Is(h.Cause(), broken) {
 		t.Fatalf("gone: %+v, %v", act, h.Cause())
 	}
 	h = hold.New(terms, at(0), terms.TTL)

@@ -1,0 +1,40 @@
+# Everything here needs Go and a C compiler (for the race detector), no server.
+
+GO ?= go
+LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: quick
+quick: check lint cc ## while working: checks, lint, the core, the exam with its mutants, one engine
+	$(GO) test -race . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
+
+.PHONY: test
+test: check cc ## everything, with the race detector; what CI runs
+	$(GO) test -race -timeout 25m ./...
+
+.PHONY: check
+check: ## gofmt and go vet, also for macOS
+	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
+	$(GO) vet ./...
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint; compiles it first, which takes minutes once
+	$(LINT) run
+
+.PHONY: mutants
+mutants: cc ## show each broken engine and the case of the exam that catches it
+	$(GO) test -race -count=1 -v -run 'Mutant' ./driver/drivertest/
+
+.PHONY: slow
+slow: cc ## the file engine twenty times over, to find what happens rarely
+	$(GO) test -race -count=20 -timeout 60m ./filelock/...
+
+.PHONY: cc
+cc:
+	@.ci/need cc

@@ -1,0 +1,247 @@
+package fencelock_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The rules of the house as tests: who may import whom, how long a file and a
+// function may be, and that every package says what it is.
+
+const modulePath = "github.com/fencelock/fencelock"
+
+// room says what the code of one folder may import beside the standard library.
+type room struct {
+	folder  string   // the folder; with a trailing slash, all folders below it
+	imports []string // module paths, or folders of ours
+	tests   []string // what its tests may import as well; nil means anything
+}
+
+// rooms is the plan: a folder obeys the first entry that matches it.
+var rooms = []room{
+	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
+	{folder: "driver/drivertest", imports: []string{"driver", "."}},
+	{folder: "internal/hold", imports: []string{}},
+	{folder: "memlock", imports: []string{"driver", "engine libraries"}},
+	{folder: "filelock", imports: []string{"driver", "engine libraries", "github.com/fsnotify/fsnotify"}},
+	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
+	{folder: "cmd/", imports: []string{"anything"}},
+	{folder: ".", imports: []string{"driver", "internal/hold", "golang.org/x/sync", "golang.org/x/sys"}},
+}
+
+// sets are the names the plan uses for several modules at once.
+var sets = map[string][]string{
+	"engine libraries": {
+		"github.com/google/uuid", "github.com/cenkalti/backoff/v5", "golang.org/x/sync", "golang.org/x/sys",
+	},
+	"testing libraries": {"github.com/google/go-cmp", "pgregory.net/rapid"},
+}
+
+// mayTest are the folders whose shipped code may import package testing.
+var mayTest = []string{"driver/drivertest", "internal/enginetest"}
+
+// sourceFile is one parsed file and the folder it lies in.
+type sourceFile struct {
+	path, folder string
+	test         bool
+	fset         *token.FileSet
+	file         *ast.File
+}
+
+func (s sourceFile) lines() int { return s.fset.File(s.file.Pos()).LineCount() }
+
+// sources parses every Go file of this module.
+func sources(t *testing.T) []sourceFile {
+	t.Helper()
+	var all []sourceFile
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return skipFolder(name)
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		s := sourceFile{path: filepath.ToSlash(name), fset: token.NewFileSet()}
+		s.folder = path.Dir(s.path)
+		s.test = strings.HasSuffix(name, "_test.go")
+		s.file, err = parser.ParseFile(s.fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		all = append(all, s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// skipFolder leaves out what is not code of this module: hidden folders, test
+// data and modules of their own.
+func skipFolder(name string) error {
+	base := filepath.Base(name)
+	if name == "." {
+		return nil
+	}
+	if base[0] == '.' || base[0] == '_' || base == "testdata" {
+		return filepath.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+// checkArrow says why a file of folder must not import imported, or nil.
+func checkArrow(folder string, test bool, imported string) error {
+	i := slices.IndexFunc(rooms, func(r room) bool { return r.matches(folder) })
+	if i < 0 {
+		return fmt.Errorf("%s: the folder has no place in the plan: add it to rooms in arch_test.go", folder)
+	}
+	allowed := rooms[i].imports
+	if test {
+		if rooms[i].tests == nil {
+			return nil
+		}
+		allowed = append(slices.Clone(allowed), rooms[i].tests...)
+	}
+	if imported == "testing" || strings.HasPrefix(imported, "testing/") {
+		if test || slices.Contains(mayTest, folder) {
+			return nil
+		}
+		return fmt.Errorf("%s: %q belongs into tests", folder, imported)
+	}
+	if standard(imported) || slices.ContainsFunc(allowed, func(a string) bool { return covers(a, imported) }) {
+		return nil
+	}
+	return fmt.Errorf("%s must not import %s", folder, imported)
+}
+
+func (r room) matches(folder string) bool {
+	if below, ok := strings.CutSuffix(r.folder, "/"); ok {
+		return folder == below || strings.HasPrefix(folder, r.folder)
+	}
+	return folder == r.folder
+}
+
+// covers reports whether one entry of the plan allows an import.
+func covers(entry, imported string) bool {
+	if set, ok := sets[entry]; ok {
+		return slices.ContainsFunc(set, func(e string) bool { return covers(e, imported) })
+	}
+	switch {
+	case entry == "anything":
+		return true
+	case entry == ".":
+		return imported == modulePath
+	case strings.Contains(strings.SplitN(entry, "/", 2)[0], "."):
+		return imported == entry || strings.HasPrefix(imported, entry+"/")
+	}
+	return imported == modulePath+"/"+entry
+}
+
+// standard reports whether an import path belongs to the standard library: those
+// have no dot in their first element.
+func standard(imported string) bool {
+	return !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".")
+}
+
+func TestArrows(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			if err := checkArrow(s.folder, s.test, strings.Trim(spec.Path.Value, `"`)); err != nil {
+				t.Errorf("%s: %v", s.path, err)
+			}
+		}
+	}
+}
+
+// TestArrowsRefuse proves that the check sees wrong arrows at all.
+func TestArrowsRefuse(t *testing.T) {
+	for _, c := range []struct {
+		folder, imported string
+		test, want       bool
+	}{
+		{folder: "driver", imported: "os", want: true},
+		{folder: "driver", imported: modulePath, want: false},
+		{folder: "driver", imported: modulePath + "/memlock", test: true, want: false},
+		{folder: "driver", imported: "github.com/google/uuid", want: false},
+		{folder: ".", imported: modulePath + "/driver", want: true},
+		{folder: ".", imported: modulePath + "/filelock", want: false},
+		{folder: ".", imported: modulePath + "/filelock", test: true, want: true},
+		{folder: ".", imported: "github.com/google/uuid", want: false},
+		{folder: ".", imported: "testing", want: false},
+		{folder: "filelock", imported: modulePath, want: false},
+		{folder: "filelock", imported: modulePath + "/memlock", want: false},
+		{folder: "filelock", imported: "golang.org/x/sys/unix", want: true},
+		{folder: "filelock", imported: "golang.org/x/system", want: false},
+		{folder: "memlock", imported: "testing/synctest", want: false},
+		{folder: "memlock", imported: "testing/synctest", test: true, want: true},
+		{folder: "internal/hold", imported: modulePath + "/driver", want: false},
+		{folder: "internal/enginetest", imported: "testing", want: true},
+		{folder: "driver/drivertest", imported: "testing", want: true},
+		{folder: "driver/drivertest", imported: modulePath, want: true},
+		{folder: "driver/drivertest", imported: modulePath + "/memlock", want: false},
+		{folder: "cmd/fencelock", imported: "github.com/alecthomas/kong", want: true},
+		{folder: "cmd/fencelock", imported: "testing", want: false},
+		{folder: "elsewhere", imported: "os", want: false},
+	} {
+		err := checkArrow(c.folder, c.test, c.imported)
+		if got := err == nil; got != c.want {
+			t.Errorf("%s (test: %v) imports %s: allowed = %v, want %v", c.folder, c.test, c.imported, got, c.want)
+		}
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		if !s.test {
+			documented[s.folder] = documented[s.folder] || s.file.Doc.Text() != ""
+		}
+	}
+	for folder, ok := range documented {
+		if !ok {
+			t.Errorf("%s: no file has a package comment", folder)
+		}
+	}
+}
+
+// The sizes that keep a file readable in one go.
+const (
+	maxFile     = 500
+	maxFunc     = 70
+	maxContract = 200 // driver/driver.go is read whole by everybody who writes an engine
+)
+
+func TestSizes(t *testing.T) {
+	for _, s := range sources(t) {
+		limit := maxFile
+		if s.path == "driver/driver.go" {
+			limit = maxContract
+		}
+		if n := s.lines(); n > limit && !s.test {
+			t.Errorf("%s has %d lines, more than %d", s.path, n, limit)
+		}
+		for _, decl := range s.file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			first, last := s.fset.Position(f.Pos()), s.fset.Position(f.End())
+			if n := last.Line - first.Line + 1; n > maxFunc && !s.test {
+				t.Errorf("%s:%d: %s has %d lines, more than %d", s.path, first.Line, f.Name.Name, n, maxFunc)
+			}
+		}
+	}
+}
