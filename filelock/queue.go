@@ -37,10 +37,10 @@ func (o *obstacle) close() {
 	o.files = nil
 }
 
-// gone reports whether a ticket in the way has died, or has frozen.
+// gone reports whether a ticket in the way has died, was removed, or has frozen.
 func (o *obstacle) gone() bool {
 	for _, f := range o.files {
-		if !errors.Is(flock(f, lockShared), errBusy) {
+		if unlinked(f) || !errors.Is(flock(f, lockShared), errBusy) {
 			return true
 		}
 	}

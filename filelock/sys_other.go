@@ -27,6 +27,7 @@ func supported() error {
 
 func flock(*os.File, int) error            { return supported() }
 func stamp(*os.File)                       {}
+func unlinked(*os.File) bool               { return false }
 func duplicate(*os.File) (*os.File, error) { return nil, supported() }
 func kill(int) error                       { return supported() }
 func isFull(error) bool                    { return false }

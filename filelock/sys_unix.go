@@ -39,6 +39,12 @@ func stamp(f *os.File) {
 	_ = unix.Futimes(int(f.Fd()), []unix.Timeval{now, now}) // costs a turn at worst
 }
 
+// unlinked reports whether the open file f has lost its name.
+func unlinked(f *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0
+}
+
 // duplicate returns another descriptor of the same open file.
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)

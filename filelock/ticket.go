@@ -118,19 +118,27 @@ func appendEnding(path string, end ending) {
 // tickets returns the tickets of the name in order. What a crashed process left
 // half made is removed: nobody makes a ticket while we are in the gate.
 func (g *gate) tickets() ([]ticket, error) {
-	entries, err := os.ReadDir(g.dir)
-	if err != nil {
-		return nil, err
+	all, others, err := listTickets(g.dir)
+	for _, base := range others {
+		if strings.HasPrefix(base, "new.") {
+			os.Remove(g.path(base))
+		}
 	}
-	var all []ticket
+	return all, err
+}
+
+// listTickets reads a name's directory: its tickets in order, and what else is
+// there.
+func listTickets(dir string) (all []ticket, others []string, err error) {
+	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
 		if t, ok := parseTicket(entry.Name()); ok {
 			all = append(all, t)
-		} else if strings.HasPrefix(entry.Name(), "new.") {
-			os.Remove(g.path(entry.Name()))
+		} else {
+			others = append(others, entry.Name())
 		}
 	}
-	return all, nil
+	return all, others, err
 }
 
 // open opens a live ticket. A dead one is removed and, like a missing one, nil.

@@ -9,11 +9,13 @@ import (
 )
 
 // How often a waiter looks by itself. The first bounds how long the lock of a
-// crashed holder stays unused: a crash makes no event.
+// crashed holder stays unused: a crash makes no event. The last is rare because
+// a process that is stopped inside the gate stops everybody else.
 const (
-	probeEvery = 20 * time.Millisecond
+	probeEvery = 20 * time.Millisecond // at the tickets in the way
 	stampEvery = 250 * time.Millisecond
-	lookEvery  = 400 * time.Millisecond
+	countEvery = 400 * time.Millisecond // its place in the queue
+	enterEvery = 10 * time.Second       // through the gate, without a reason
 )
 
 // wait blocks until the request is granted or ctx ends. It consumes o.
@@ -29,8 +31,8 @@ func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
 	defer r.engine.hub.unsubscribe(sub)
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
-	var stamped time.Time
-	looked, look := time.Now(), r.mayGo(o) // the way may be clear since before we subscribed
+	var stamped, counted time.Time
+	entered, look := time.Now(), r.mayGo(o) // the way may be clear since before we subscribed
 	for {
 		r.tell(o)
 		if !look {
@@ -44,7 +46,11 @@ func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
 					stamp(r.file)
 					stamped = time.Now()
 				}
-				look = time.Since(looked) > lookEvery || r.mayGo(o)
+				if time.Since(counted) > countEvery {
+					r.count(o)
+					counted = time.Now()
+				}
+				look = time.Since(entered) > enterEvery || r.mayGo(o)
 			}
 		}
 		if !look {
@@ -58,13 +64,28 @@ func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
 			return grant, err
 		}
 		o.close()
-		o, looked, look = next, time.Now(), false
+		o, entered, look = next, time.Now(), false
+	}
+}
+
+// count brings the position up to date. It stays outside the gate, so it may
+// count a ticket that is about to go; nothing but what people see depends on it.
+func (r *request) count(o *obstacle) {
+	all, _, err := listTickets(r.dir)
+	if err != nil {
+		return
+	}
+	o.position = 1
+	for _, t := range all {
+		if !t.held && t.seq < r.ticket.seq {
+			o.position++
+		}
 	}
 }
 
 // mayGo reports whether it is worth going through the gate.
 func (r *request) mayGo(o *obstacle) bool {
-	return o.busy || !o.until.IsZero() && !time.Now().Before(o.until) || o.gone()
+	return o.busy || unlinked(r.file) || !o.until.IsZero() && !time.Now().Before(o.until) || o.gone()
 }
 
 // clearedBy reports whether the removal of a file may have cleared the way.
