@@ -130,8 +130,7 @@ func (c *child) onSignal(sig os.Signal) {
 func (c *child) onStop(sig unix.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
-		c.tty.wants = true
-		if c.tty.give(c.pid) {
+		if c.tty.lend(c.pid) {
 			c.send(unix.SIGCONT)
 			return
 		}
@@ -156,8 +155,6 @@ func (c *child) resume() {
 		c.strike()
 		return
 	}
-	if c.tty.wants {
-		c.tty.give(c.pid)
-	}
+	c.tty.giveAgain(c.pid)
 	c.send(unix.SIGCONT)
 }

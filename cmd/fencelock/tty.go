@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one that controls us; nil means that none does.
+// terminal is the one that controls us; nil means that none does, and its
+// methods then do nothing.
 type terminal struct {
 	fd    int
 	own   int  // our process group
@@ -53,6 +54,22 @@ func (t *terminal) give(group int) bool {
 		unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 	}
 	return t.belongsTo(group)
+}
+
+// lend is give to a command that turned out to need the terminal: from now on it
+// gets it back after a stop.
+func (t *terminal) lend(group int) bool {
+	if t != nil {
+		t.wants = true
+	}
+	return t.give(group)
+}
+
+// giveAgain gives the terminal back to a command that had it before a stop.
+func (t *terminal) giveAgain(group int) {
+	if t != nil && t.wants {
+		t.give(group)
+	}
 }
 
 // takeBack takes the terminal from the command, unless a shell has it by now.

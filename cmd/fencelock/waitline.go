@@ -34,7 +34,7 @@ type waitLine struct {
 }
 
 func newWaitLine(a *app, name string) *waitLine {
-	l := &waitLine{app: a, name: name, live: isTerminal(a.stderr), began: time.Now(), done: make(chan struct{})}
+	l := &waitLine{app: a, name: name, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
 	if l.live {
 		l.over.Go(l.show) // ends at stop
 	}
@@ -133,8 +133,6 @@ func width(w io.Writer) int {
 	}
 	return int(size.Col)
 }
-
-func isTerminal(w io.Writer) bool { return width(w) > 0 || isTTY(w) }
 
 // say tells people something, in the command's voice.
 func (a *app) say(format string, args ...any) {
