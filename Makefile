@@ -1,4 +1,6 @@
-# Everything here needs Go and a C compiler (for the race detector), no server.
+# Everything here needs Go and a C compiler (for the race detector). The tests of
+# engines start servers of their own: Redis and PostgreSQL must be installed, not
+# running. What is missing is installed, or you are told how: see .ci/need.
 
 GO ?= go
 LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
@@ -14,7 +16,7 @@ quick: check lint cc ## while working: checks, lint, the core, the exam with its
 	$(GO) test -race . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
 
 .PHONY: test
-test: check cc ## everything, with the race detector; what CI runs
+test: check cc redis postgres ## everything, with the race detector; what CI runs
 	$(GO) test -race -timeout 25m ./...
 
 .PHONY: check
@@ -32,9 +34,14 @@ mutants: cc ## show each broken engine and the case of the exam that catches it
 	$(GO) test -race -count=1 -v -run 'Mutant' ./driver/drivertest/
 
 .PHONY: slow
-slow: cc ## the file engine twenty times over, to find what happens rarely
-	$(GO) test -race -count=20 -timeout 60m ./filelock/...
+slow: cc redis postgres ## engines and faults many times over, to find what happens rarely
+	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
+	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/enginetest/...
 
-.PHONY: cc
-cc:
-	@.ci/need cc
+.PHONY: bench
+bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md
+	$(GO) run -C bench .
+
+.PHONY: cc redis postgres
+cc redis postgres:
+	@.ci/need $@

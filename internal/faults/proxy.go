@@ -1,0 +1,192 @@
+// Package faults makes the network faults a lock must survive: a TCP proxy that
+// loses, delays, cuts and refuses at the moment it is told to.
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A Direction is one way through a proxy, or both.
+type Direction uint8
+
+// The directions.
+const (
+	ToServer Direction = 1 << iota
+	ToClient
+	Both = ToServer | ToClient
+)
+
+// index is the place of a single direction in an array of both.
+func (d Direction) index() int { return int(d) - 1 }
+
+// A Proxy stands between clients and one server, and passes everything on until
+// it is told otherwise. All methods are safe for concurrent use, and from hooks.
+type Proxy struct {
+	target, addr string
+
+	ctx  context.Context // ends with Close
+	stop func()
+	work sync.WaitGroup // every goroutine of the proxy
+
+	mu    sync.Mutex   // guards all below, and a part of each link
+	ln    net.Listener // nil while new connections are refused
+	links map[*link]struct{}
+	drop  Direction
+	delay [2]time.Duration
+	rules []*rule
+}
+
+// NewProxy starts a proxy for the server at target, "host:port", which need not
+// run yet. Close ends it.
+func NewProxy(target string) (*Proxy, error) {
+	ln, err := listen()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{target: target, addr: ln.Addr().String(), links: map[*link]struct{}{}}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.serve(ln)
+	return p, nil
+}
+
+// listen takes a free port below those that systems give to outgoing
+// connections: while it is refused, a client that tries again and again would
+// now and then be given the very port and be connected to himself.
+func listen() (ln net.Listener, err error) {
+	for range 100 {
+		port := strconv.Itoa(10000 + rand.IntN(22000))
+		if ln, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			return ln, nil
+		}
+	}
+	return nil, fmt.Errorf("no free port on 127.0.0.1 between 10000 and 32000: %w", err)
+}
+
+// serve accepts connections on ln. The caller holds mu, or is alone.
+func (p *Proxy) serve(ln net.Listener) {
+	p.ln = ln
+	p.work.Go(func() { // ends when ln is closed
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			p.work.Go(func() { p.connect(c.(*net.TCPConn)) })
+		}
+	})
+}
+
+// Addr returns the address clients connect to, "127.0.0.1:port".
+func (p *Proxy) Addr() string { return p.addr }
+
+// Close cuts every connection and frees the port. It returns when nothing of
+// the proxy runs any more, so a hook must not call it.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.stop()
+	p.refuse()
+	p.reset(everyLink)
+	p.mu.Unlock()
+	p.work.Wait()
+	return nil
+}
+
+// Drop lets nothing through in the given directions and closes nothing: a
+// silent partition. What is sent meanwhile is lost for ever, the end of a
+// connection included, so a connection that lost something stays silent in that
+// direction, and is reset when the partition ends; it never delivers half of
+// what was sent. Connections made meanwhile are accepted, never reach the
+// server, and end the same way. Drop(0) ends a partition, as Heal does, and
+// leaves all else as it is. What the proxy is just passing on when Drop is called
+// may still arrive.
+func (p *Proxy) Drop(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ended := p.drop &^ d
+	p.drop = d
+	p.reset(func(l *link) bool { return l.lost&ended != 0 })
+}
+
+// Lost returns how many connections have lost something, or were made, in the
+// partition that goes on: those that its end will reset.
+func (p *Proxy) Lost() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.lost != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Delay makes bytes take so long in the given directions, in order and without
+// limit on how many are on their way. Those under way keep their delay.
+func (p *Proxy) Delay(d Direction, by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, way := range []Direction{ToServer, ToClient} {
+		if d&way != 0 {
+			p.delay[way.index()] = by
+		}
+	}
+}
+
+// Reset cuts every connection, as a firewall that sends RST to both sides.
+// Requests the server has not read yet are lost. New connections are served.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reset(everyLink)
+}
+
+func everyLink(*link) bool { return true }
+
+// reset cuts the connections that which picks. The caller holds mu.
+func (p *Proxy) reset(which func(*link) bool) {
+	for l := range p.links {
+		if which(l) {
+			l.cut()
+		}
+	}
+}
+
+// Refuse makes new connections fail as if nothing listened, until Heal. Those
+// there are stay.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse()
+}
+
+func (p *Proxy) refuse() {
+	if p.ln != nil {
+		_ = p.ln.Close()
+		p.ln = nil
+	}
+}
+
+// Heal ends Drop, Delay and Refuse: new connections are served, and those that
+// lost nothing go on. It fails if another program has taken the port meanwhile.
+// Hooks and SwallowReply stay.
+func (p *Proxy) Heal() error {
+	p.Drop(0)
+	p.Delay(Both, 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ln != nil || p.ctx.Err() != nil {
+		return nil
+	}
+	ln, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("heal: %w", err)
+	}
+	p.serve(ln)
+	return nil
+}
