@@ -1,6 +1,7 @@
 package fencelock
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/hold"
@@ -9,8 +10,15 @@ import (
 // origin is what the monotonic readings of instants count from.
 var origin = time.Now()
 
+// sleep knows how long this machine has been suspended.
+var sleep = sleepClock{read: suspended}
+
 // instant reads the three clocks of a hold.
-func instant() hold.Instant { return instantAt(time.Now(), suspended()) }
+func instant() hold.Instant {
+	now := instantAt(time.Now(), 0)
+	now.Boot += sleep.at(now)
+	return now
+}
 
 // instantAt makes an instant of a time that an engine stamped. asleep is the
 // time the machine had spent suspended by then, or earlier: less is safe, since
@@ -18,4 +26,39 @@ func instant() hold.Instant { return instantAt(time.Now(), suspended()) }
 func instantAt(t time.Time, asleep time.Duration) hold.Instant {
 	mono := t.Sub(origin)
 	return hold.Instant{Mono: mono, Boot: mono + asleep, Wall: time.Duration(t.UnixNano())}
+}
+
+const (
+	keepFor  = 100 * time.Millisecond // how long a reading of the suspended time serves
+	keepSkew = time.Millisecond       // as long as the wall clock moved no further from the monotonic one
+)
+
+// sleepClock tells how long the machine has been suspended without a system
+// call each time. A suspension shows in time.Now, which costs none: the kernel
+// adds the same time to the wall clock and to the boot-time clock on resume,
+// and nothing to the monotonic one, so the wall clock gets ahead of it. The
+// reading is taken again whenever that happens, and after keepFor in any case.
+//
+// What escapes for keepFor is a suspension of which somebody stepped the wall
+// clock back to the millisecond, right after the resume.
+type sleepClock struct {
+	read func() time.Duration
+	last atomic.Pointer[sleepReading]
+}
+
+type sleepReading struct {
+	mono, skew time.Duration // when it was taken, and how far the wall clock was ahead then
+	asleep     time.Duration
+}
+
+// at returns the time spent suspended by now, whose monotonic and wall clocks
+// the caller has just read.
+func (c *sleepClock) at(now hold.Instant) time.Duration {
+	skew := now.Wall - now.Mono
+	if r := c.last.Load(); r != nil && now.Mono >= r.mono && now.Mono-r.mono < keepFor && (skew-r.skew).Abs() < keepSkew {
+		return r.asleep
+	}
+	r := &sleepReading{mono: now.Mono, skew: skew, asleep: c.read()}
+	c.last.Store(r)
+	return r.asleep
 }

@@ -1,9 +1,27 @@
 package fencelock
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // lockKey is the context key of the lock that a context was made for.
 type lockKey struct{}
+
+// lockValues is a lock as a context: it never ends, and knows the lock and the
+// values of the context that the lock was asked for with.
+type lockValues Lock
+
+func (*lockValues) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (*lockValues) Done() <-chan struct{}                   { return nil }
+func (*lockValues) Err() error                              { return nil }
+
+func (v *lockValues) Value(key any) any {
+	if key == (lockKey{}) {
+		return (*Lock)(v)
+	}
+	return v.parent.Value(key)
+}
 
 // TokenFrom returns the fencing token of the innermost lock that ctx was made
 // for, by Do or by Lock.Context, and 0 if there is none. It says nothing about

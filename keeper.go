@@ -19,28 +19,29 @@ const (
 	maxBatch   = 1000        // leases in one call of Engine.Renew
 	maxFlights = 8           // such calls under way at once
 	maxSleep   = time.Second // how late a jump of another clock is noticed
+	minSleep   = time.Millisecond
 )
 
 // keeper keeps all locks of a Locker alive: it drives their state machines when
 // their time comes and sends the renewals that fall due together as one batch.
+// One timer stands for all locks. A lock that is released leaves it running: a
+// timer that fires early is harmless, and most locks are held for less long
+// than it takes to stop one.
 type keeper struct {
 	engine  driver.Engine
 	cfg     Config
-	nudge   chan struct{} // an earlier wake-up was scheduled, or the last lock went
 	flights chan struct{} // counts calls of Renew
 
-	mu      sync.Mutex // guards queue, running, and wake of each lock
-	queue   wakes
-	running bool
+	mu    sync.Mutex // guards queue, timer, fires, awake, last, and wake of each lock
+	queue wakes
+	timer *time.Timer
+	fires time.Duration // when timer fires, since origin
+	awake bool          // tick is at work, and will set the timer
+	last  hold.Instant  // when the locks were last looked at
 }
 
 func newKeeper(engine driver.Engine, cfg Config) *keeper {
-	return &keeper{
-		engine:  engine,
-		cfg:     cfg,
-		nudge:   make(chan struct{}, 1),
-		flights: make(chan struct{}, maxFlights),
-	}
+	return &keeper{engine: engine, cfg: cfg, flights: make(chan struct{}, maxFlights)}
 }
 
 // advance feeds a lock an event, carries out what follows and schedules the
@@ -58,7 +59,8 @@ func (k *keeper) schedule(l *Lock, act hold.Action) {
 	if act.Wait <= 0 {
 		return
 	}
-	at := time.Since(origin) + act.Wait
+	now := instant()
+	at := now.Mono + act.Wait
 	if act.Slack > 0 {
 		at = (at + act.Slack).Truncate(act.Slack) // locks that come due together share a batch
 	}
@@ -68,11 +70,20 @@ func (k *keeper) schedule(l *Lock, act hold.Action) {
 		return
 	}
 	k.queue.set(l, at)
-	if !k.running {
-		k.running = true
-		go k.run() // ends when no lock is left
-	} else if l.wake.index == 0 {
-		k.poke()
+	k.arm(now)
+}
+
+// arm sees to it that the timer fires when the first lock is due, or earlier.
+// The caller holds mu.
+func (k *keeper) arm(now hold.Instant) {
+	first := max(now.Mono+minSleep, min(k.queue[0].wake.at, now.Mono+maxSleep))
+	switch {
+	case k.awake:
+	case k.fires <= now.Mono || k.fires > now.Mono+maxSleep: // fired, or set by the clock of a test that is over
+		k.fires, k.timer = first, time.AfterFunc(first-now.Mono, k.tick)
+	case first < k.fires:
+		k.fires = first
+		k.timer.Reset(first - now.Mono)
 	}
 }
 
@@ -84,59 +95,36 @@ func (k *keeper) remove(l *Lock) {
 	if l.wake.queued {
 		heap.Remove(&k.queue, l.wake.index)
 	}
-	if len(k.queue) == 0 {
-		k.poke()
-	}
 }
 
-func (k *keeper) poke() {
-	select {
-	case k.nudge <- struct{}{}:
-	default:
-	}
-}
-
-// run looks at locks when their time comes, until none is left.
-func (k *keeper) run() {
-	timer := time.NewTimer(maxSleep)
-	defer timer.Stop()
-	last := instant()
-	for {
-		now := instant()
-		due, sleep := k.due(now, now.Jumped(last, lateness))
-		last = now
-		switch {
-		case len(due) > 0:
-			k.serve(due)
-		case sleep == 0:
-			return
-		default:
-			timer.Reset(min(sleep, maxSleep))
-			select {
-			case <-timer.C:
-			case <-k.nudge:
-			}
-		}
+// tick, called by a timer, looks at the locks whose time has come. Two at once
+// do no harm.
+func (k *keeper) tick() {
+	for due := k.due(); len(due) > 0; due = k.due() {
+		k.serve(due)
 	}
 }
 
 // due takes the locks whose time has come off the queue; all of them if a clock
 // jumped, since their times were reckoned by the monotonic one. If there are
-// none it returns how long to sleep, and 0 if no lock is left: run must return.
-func (k *keeper) due(now hold.Instant, jumped bool) (due []*Lock, sleep time.Duration) {
+// none it sets the timer, unless no lock is left.
+func (k *keeper) due() (due []*Lock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := instant()
+	jumped := now.Jumped(k.last, lateness)
+	k.last, k.awake = now, true
 	for len(k.queue) > 0 && (jumped || k.queue[0].wake.at <= now.Mono) {
 		due = append(due, heap.Pop(&k.queue).(*Lock))
 	}
 	if len(due) > 0 {
-		return due, 0
+		return due
 	}
-	if len(k.queue) == 0 {
-		k.running = false
-		return nil, 0
+	k.awake = false
+	if len(k.queue) > 0 {
+		k.arm(now)
 	}
-	return nil, k.queue[0].wake.at - now.Mono
+	return nil
 }
 
 // serve drives the locks that are due, and sends their renewals: those that

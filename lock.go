@@ -3,7 +3,6 @@ package fencelock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,26 +19,29 @@ type Lock struct {
 	lease  driver.Lease
 	floor  int64
 	terms  hold.Terms
-	values context.Context // the parent's values, without its end
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	parent context.Context // the caller's
+	bound  bool            // the lock's context ends with parent
 
-	mu       sync.Mutex // guards hold, began, reported, released
+	mu       sync.Mutex // guards hold, began, loss, reported, released, ctx, cancel
 	hold     hold.Hold
-	began    time.Time // when the hold began; zero before
-	reported error     // a loss that the engine reported before the hold began
-	released bool      // Release was called
+	began    time.Time       // when the hold began; zero before
+	loss     *LostError      // not nil after a loss
+	reported error           // a loss that the engine reported before the hold began
+	released bool            // Release was called
+	ctx      context.Context // made when somebody asks for it
+	cancel   context.CancelCauseFunc
 
 	wake wake // guarded by keeper.mu
 }
 
 // newLock returns a lock that does not stand yet, for a request about to be
 // sent: the engine may report its loss before it returns the grant.
-func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
-	lock := &Lock{
+func newLock(l *Locker, parent context.Context, req driver.Request, how manner) *Lock {
+	return &Lock{
 		keeper: l.keeper,
 		lease:  driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
-		values: context.WithoutCancel(parent),
+		parent: parent,
+		bound:  how == bound,
 		terms: hold.Terms{
 			TTL:    req.TTL,
 			Margin: l.cfg.margin(req.TTL),
@@ -47,9 +49,10 @@ func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 			Leased: l.traits.Leased,
 		},
 	}
-	lock.ctx, lock.cancel = context.WithCancelCause(context.WithValue(parent, lockKey{}, lock))
-	return lock
 }
+
+// values returns a context for what is done about the lock: it never ends.
+func (l *Lock) values() context.Context { return (*lockValues)(l) }
 
 // granted notes what the engine granted, and returns the hold that would follow.
 func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
@@ -90,7 +93,30 @@ func (l *Lock) Lease() driver.Lease { return l.lease }
 // Context returns a context that ends with the hold: with a cause that is
 // ErrLost when the lock is lost, at the deadline less the grace at the latest,
 // and with the cause context.Canceled when it is released.
-func (l *Lock) Context() context.Context { return l.ctx }
+func (l *Lock) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx != nil {
+		return l.ctx
+	}
+	below := l.values()
+	if l.bound {
+		below = context.WithValue(l.parent, lockKey{}, l)
+	}
+	l.ctx, l.cancel = context.WithCancelCause(below)
+	if l.hold.Ended() {
+		l.cancel(l.cause())
+	}
+	return l.ctx
+}
+
+// cause is what the lock's context ends with. The caller holds mu.
+func (l *Lock) cause() error {
+	if l.loss != nil {
+		return l.loss
+	}
+	return context.Canceled
+}
 
 // Err returns nil while the lock is held, a *LostError after a loss, and
 // ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
@@ -111,12 +137,17 @@ func (l *Lock) Err() error {
 // Deadline returns when the lock will be lost unless it is renewed before. It
 // moves with every renewal, and is zero on an engine without leases.
 func (l *Lock) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline(instant())
+}
+
+// deadline is when the lease ends, reckoned from now. The caller holds mu.
+func (l *Lock) deadline(now hold.Instant) time.Time {
 	if !l.terms.Leased {
 		return time.Time{}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Now().Add(l.hold.Left(instant()))
+	return time.Now().Add(l.hold.Left(now))
 }
 
 // Release ends the hold at once, then tells the engine, on a context of its own
@@ -142,7 +173,7 @@ func (l *Lock) Release() error {
 // releaseEngine asks the engine until it answers or the release timeout is over.
 func (l *Lock) releaseEngine() error {
 	cfg := &l.keeper.cfg
-	ctx, cancel := context.WithTimeout(l.values, cfg.ReleaseTimeout)
+	ctx, cancel := context.WithTimeout(l.values(), cfg.ReleaseTimeout)
 	defer cancel()
 	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
 	ctx = start(ctx, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
@@ -156,19 +187,16 @@ func (l *Lock) releaseEngine() error {
 // lost returns the *LostError of a lock that was lost, and nil otherwise.
 func (l *Lock) lost() error {
 	l.mu.Lock()
-	cause := l.hold.Cause()
-	l.mu.Unlock()
-	if cause == nil {
+	defer l.mu.Unlock()
+	if l.loss == nil {
 		return nil
 	}
-	if known, ok := errors.AsType[*LostError](context.Cause(l.ctx)); ok {
-		return known // the same error, with the deadline as it was then
-	}
-	return l.lostError(cause)
+	return l.loss
 }
 
-func (l *Lock) lostError(reason error) error {
-	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.Deadline(), Reason: reason}
+// lostError describes a loss. The caller holds mu.
+func (l *Lock) lostError(reason error, now hold.Instant) *LostError {
+	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.deadline(now), Reason: reason}
 }
 
 // gone is called by the engine when it learns by itself that the lock is lost.
@@ -192,29 +220,35 @@ func (l *Lock) step(ev hold.Event) hold.Action {
 	if ev.Kind == hold.Failed {
 		ev.Jitter = rand.Float64()
 	}
+	now := instant()
 	l.mu.Lock()
 	was := l.hold.Ended()
-	act := l.hold.Step(ev, instant())
-	is := l.hold.Ended()
-	cause := l.hold.Cause()
+	act := l.hold.Step(ev, now)
+	over := l.hold.Ended() && !was
+	if cause := l.hold.Cause(); over && cause != nil {
+		l.loss = l.lostError(cause, now)
+	}
 	l.mu.Unlock()
-	if is && !was {
-		l.ended(cause)
+	if over {
+		l.ended()
 	}
 	return act
 }
 
-// ended carries out the end of the hold, once: cause is nil for a release.
-func (l *Lock) ended(cause error) {
+// ended carries out the end of the hold, once.
+func (l *Lock) ended() {
 	cfg := &l.keeper.cfg
 	data := TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: time.Since(l.began)}
-	if cause == nil {
-		l.cancel(context.Canceled)
-	} else {
-		data.Lost = l.lostError(cause)
-		l.cancel(data.Lost)
-		cfg.Logger.Warn("lock lost", "name", l.lease.Name, "token", l.lease.Token, "held", data.Held, "error", cause)
+	l.mu.Lock()
+	cancel, cause, loss := l.cancel, l.cause(), l.loss
+	l.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
+	if loss != nil {
+		data.Lost = loss
+		cfg.Logger.Warn("lock lost", "name", data.Name, "token", data.Token, "held", data.Held, "error", loss.Reason)
 	}
 	l.keeper.remove(l)
-	end(l.values, cfg.Tracer.HoldEnd, data)
+	end(l.values(), cfg.Tracer.HoldEnd, data)
 }

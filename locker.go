@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -11,13 +12,14 @@ import (
 )
 
 // Locker makes locks on one engine and keeps them renewed. It is safe for
-// concurrent use, needs no closing, and runs a goroutine only while it holds
-// locks. Make one per engine and share it.
+// concurrent use, needs no closing, and runs no goroutine except to renew. Make
+// one per engine and share it.
 type Locker struct {
 	engine driver.Engine
 	traits driver.Traits
 	cfg    Config
 	opts   Options
+	self   driver.Identity
 	keeper *keeper
 }
 
@@ -29,6 +31,7 @@ func New(engine driver.Engine, cfg *Config) *Locker {
 		traits: engine.Traits(),
 		cfg:    full,
 		opts:   Options{TTL: full.TTL, Grace: full.Grace, Note: full.Note},
+		self:   self(full.Note),
 		keeper: newKeeper(engine, full),
 	}
 }
@@ -40,6 +43,7 @@ func New(engine driver.Engine, cfg *Config) *Locker {
 func (l *Locker) With(o Options) *Locker {
 	out := *l
 	out.opts = o.or(l.opts)
+	out.self.Note = out.opts.Note
 	return &out
 }
 
@@ -55,7 +59,7 @@ func (l *Locker) With(o Options) *Locker {
 // does not run, and the error is one of the package's. A release that fails is
 // logged, not returned: the work was done under the lock, which ends by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
-	lock, err := l.acquire(ctx, ctx, name, true)
+	lock, err := l.acquire(ctx, name, bound)
 	if err != nil {
 		return err
 	}
@@ -66,7 +70,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 		return errors.Join(lost, err)
 	}
 	if errors.Is(released, ErrNotHeld) {
-		return errors.Join(lock.lostError(released), err)
+		return errors.Join(&LostError{Name: name, Token: lock.Token(), Deadline: lock.Deadline(), Reason: released}, err)
 	}
 	if released != nil {
 		l.cfg.Logger.Warn("release failed", "name", name, "token", lock.Token(), "error", released)
@@ -79,23 +83,37 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // never the hold; the lock's context keeps its values only. A wait that ends
 // without a lock returns an error that is both ErrHeld and the context's error.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, context.WithoutCancel(ctx), name, true)
+	return l.acquire(ctx, name, waiting)
 }
 
 // TryAcquire is Acquire without waiting: if name is held, or others wait for it,
 // it returns a *HeldError at once.
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, context.WithoutCancel(ctx), name, false)
+	return l.acquire(ctx, name, trying)
 }
 
-// acquire gets a lock whose context is made from parent.
-func (l *Locker) acquire(ctx, parent context.Context, name string, wait bool) (*Lock, error) {
+// manner is how a caller wants a lock.
+type manner int
+
+const (
+	trying  manner = iota // without waiting
+	waiting               // for its turn
+	bound                 // for its turn, and the lock's context ends with the caller's
+)
+
+// acquire gets a lock, and tells the tracer and the logger.
+func (l *Locker) acquire(ctx context.Context, name string, how manner) (*Lock, error) {
 	if err := l.check(l.opts); err != nil {
 		return nil, err
 	}
+	req := l.request(name, how != trying)
+	req.Waiting = l.opts.OnWait
+	debug := l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
+	if l.cfg.Tracer.AcquireStart == nil && l.cfg.Tracer.AcquireEnd == nil && !debug {
+		return l.attempt(ctx, ctx, req, how) // nobody is to be told
+	}
 	begun := time.Now()
-	req := l.request(name, wait)
-	ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: name, Mode: req.Mode, Wait: wait})
+	traced := start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: name, Mode: req.Mode, Wait: req.Wait})
 	position := 0
 	req.Waiting = func(info driver.WaitInfo) {
 		if position == 0 {
@@ -105,13 +123,15 @@ func (l *Locker) acquire(ctx, parent context.Context, name string, wait bool) (*
 			l.opts.OnWait(info)
 		}
 	}
-	lock, err := l.attempt(ctx, parent, req)
+	lock, err := l.attempt(traced, ctx, req, how)
 	data := TraceAcquireEnd{Name: name, Mode: req.Mode, Waited: time.Since(begun), Position: position, Err: err}
 	if err == nil {
 		data.Token = lock.Token()
 	}
-	end(ctx, l.cfg.Tracer.AcquireEnd, data)
-	l.cfg.Logger.Debug("acquire", "name", name, "mode", req.Mode.String(), "waited", data.Waited, "token", data.Token, "error", err)
+	end(traced, l.cfg.Tracer.AcquireEnd, data)
+	if debug {
+		l.cfg.Logger.Debug("acquire", "name", name, "mode", req.Mode.String(), "waited", data.Waited, "token", data.Token, "error", err)
+	}
 	return lock, err
 }
 
@@ -122,7 +142,7 @@ func (l *Locker) request(name string, wait bool) driver.Request {
 		TTL:      l.opts.TTL,
 		AtLeast:  l.opts.AtLeast,
 		Wait:     wait,
-		Identity: self(l.opts.Note),
+		Identity: l.self,
 	}
 	if l.opts.Shared {
 		req.Mode = driver.Shared
@@ -130,8 +150,9 @@ func (l *Locker) request(name string, wait bool) driver.Request {
 	return req
 }
 
-// attempt asks the engine until a grant is confirmed or the wait is over.
-func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock, error) {
+// attempt asks the engine until a grant is confirmed or the wait is over. The
+// lock's context is made from parent.
+func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how manner) (*Lock, error) {
 	limit := l.opts.Wait
 	if !req.Wait {
 		limit = req.TTL // an engine that cannot answer a try in that time is no use
@@ -142,16 +163,16 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock
 		defer cancel()
 	}
 	for {
-		lock := newLock(l, parent, req)
+		lock := newLock(l, parent, req, how)
 		req.Lost = lock.gone
 		// Read before the engine stamps its request: less suspended time makes
 		// the stamp older, never younger.
-		asleep := suspended()
+		before := instant()
 		grant, err := l.engine.Acquire(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		h := lock.granted(grant, instantAt(grant.Sent, asleep))
+		h := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono))
 		if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(instant()) {
 			h, err = l.confirm(lock)
 		}
@@ -168,7 +189,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock
 // confirm renews a grant that is too old, or of unknown age, before anybody
 // relies on it: the message may have lain unread while its lease ran.
 func (l *Locker) confirm(lock *Lock) (hold.Hold, error) {
-	ctx, cancel := context.WithTimeout(lock.values, lock.lease.TTL/6)
+	ctx, cancel := context.WithTimeout(lock.values(), lock.lease.TTL/6)
 	defer cancel()
 	sent := instant()
 	err := renewOne(ctx, l.engine, lock.lease)

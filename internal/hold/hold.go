@@ -9,6 +9,7 @@ package hold
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -95,9 +96,17 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 	case Tick:
 	}
 	if h.terms.Leased && h.life(now) <= 0 {
-		return h.end(errors.Join(ErrDeadline, h.lastErr))
+		return h.end(h.late())
 	}
 	return h.plan(now)
+}
+
+// late is why a hold whose lease ran out is lost.
+func (h *Hold) late() error {
+	if h.lastErr == nil {
+		return ErrDeadline
+	}
+	return fmt.Errorf("%w: %w", ErrDeadline, h.lastErr)
 }
 
 func (h *Hold) end(cause error) Action {
