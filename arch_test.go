@@ -35,15 +35,23 @@ var rooms = []room{
 	{folder: "filelock", imports: []string{"driver", "engine libraries", "github.com/fsnotify/fsnotify"}},
 	{folder: "redislock", imports: []string{"driver", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "redislock/goredis", imports: []string{"driver", "redislock", "engine libraries", "github.com/redis/go-redis/v9"}},
-	{folder: "redislock/", imports: []string{"driver", "redislock", "engine libraries"}},
+	{folder: "redislock/internal/conntest", imports: []string{"redislock", "internal/enginetest", "internal/faults"}},
 	{folder: "pglock", imports: []string{"driver", "engine libraries", "github.com/jackc/pgx/v5"}},
-	{folder: "redlock", imports: []string{"driver", "redislock", "internal/quorum", "engine libraries", "github.com/redis/rueidis"}},
+	{folder: "redlock", imports: []string{"driver", "redislock", "internal/quorum", "internal/hold", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "internal/quorum", imports: []string{"internal/hold"}},
+	{folder: "internal/sim", imports: []string{"internal/hold", "internal/quorum", "internal/check"}},
+	{folder: "internal/sim/", imports: []string{"internal/sim"}},
+	{folder: "internal/check", imports: []string{"github.com/anishathalye/porcupine"}},
+	{folder: "election", imports: []string{".", "driver"}},
+	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
+	{folder: "cron", imports: []string{".", "driver", "election"}},
+	{folder: "cron/", imports: []string{".", "driver", "cron", "election", "github.com/go-co-op/gocron/v2", "github.com/robfig/cron/v3"}},
 	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/watch", imports: []string{"driver"}},
+	{folder: "internal/enginetest", imports: []string{"driver", "github.com/jackc/pgx/v5"}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/", imports: []string{"anything"}},
-	{folder: ".", imports: []string{"driver", "internal/hold", "golang.org/x/sync", "golang.org/x/sys"}},
+	{folder: ".", imports: []string{"driver", "internal/hold", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
 }
 
 // sets are the names the plan uses for several modules at once.
@@ -55,7 +63,7 @@ var sets = map[string][]string{
 }
 
 // mayTest are the folders whose shipped code may import package testing.
-var mayTest = []string{"driver/drivertest", "internal/enginetest"}
+var mayTest = []string{"driver/drivertest", "internal/enginetest", "redislock/internal/conntest"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
