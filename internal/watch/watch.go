@@ -1,0 +1,76 @@
+// Package watch follows what happens to locks on engines that can list them but
+// do not push: it compares one listing with the next.
+package watch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+const (
+	share    = 10               // a watch spends at most 1/share of its time listing
+	patience = 30 * time.Second // how long the engine may be out of reach
+)
+
+// Poll is [driver.Watcher.Watch] for an engine that is only a lister. It lists
+// the names q chooses about once every interval, less often when a listing takes
+// long, and tells fn what changed, names in order, from the calling goroutine.
+// It starts with what stands, and returns when ctx ends, when fn returns an
+// error, or when the engine cannot list: at the first look at once, later on
+// after it has been unavailable for 30 s.
+//
+// What begins and ends between two looks is not told. A holder that is gone is
+// lost if its lease would have run out since the last look, and released
+// otherwise, so one that was broken counts as released. A waiter that is gone
+// has left, unless it holds.
+func Poll(ctx context.Context, lister driver.Lister, q driver.Query, every time.Duration, fn func(driver.Event) error) error {
+	p := poller{lister: lister, query: q, fn: fn}
+	for {
+		begun := time.Now()
+		if err := p.look(ctx); err != nil {
+			return err
+		}
+		pause := time.NewTimer(max(every, share*time.Since(begun)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// poller is one Poll and what it saw last.
+type poller struct {
+	lister driver.Lister
+	query  driver.Query
+	fn     func(driver.Event) error
+
+	last   []driver.Status
+	looked time.Time // when last was taken; zero before the first look
+}
+
+// look lists once and tells the changes.
+func (p *poller) look(ctx context.Context) error {
+	asked := time.Now()
+	list, err := p.lister.List(ctx, p.query)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, driver.ErrUnavailable) && !p.looked.IsZero() && asked.Sub(p.looked) < patience:
+		return nil
+	case err != nil:
+		return err
+	}
+	now := time.Now()
+	for _, ev := range changes(p.last, list, now.Sub(p.looked), now) {
+		if err := p.fn(ev); err != nil {
+			return err
+		}
+	}
+	p.last, p.looked = list, asked
+	return nil
+}

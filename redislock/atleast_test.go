@@ -1,0 +1,78 @@
+package redislock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+func atLeast(r driver.Request, d time.Duration) driver.Request {
+	r.AtLeast = d
+	return r
+}
+
+// TestMinimumHoldAfterHandOver: it begins when the waiter knows of its grant, and
+// is not there when the waiter never took it.
+func TestMinimumHoldAfterHandOver(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	w := s.queue(b, atLeast(request("n"), time.Hour))
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.ConfirmScript {
+			w.cancel()
+			return redislock.Reply{Err: errLost}
+		}
+		return do()
+	})
+	h.free()
+	if _, err := w.ended(); err == nil {
+		t.Fatal("granted")
+	}
+	s.hold(c, request("n")).free()
+
+	tap.calls(nil)
+	h = s.hold(a, request("n"))
+	w = s.queue(b, atLeast(request("n"), time.Hour))
+	h.free()
+	g := w.granted()
+	g.free()
+	held := s.refused(c, request("n"))
+	if left := time.Until(held.Until); left < 59*time.Minute || left > time.Hour || !strings.Contains(held.Error(), "minimum hold") {
+		t.Errorf("refused as %v", held)
+	}
+	if st := s.status("n"); time.Until(st.NotBefore) < 59*time.Minute {
+		t.Errorf("listed as %+v", st)
+	}
+}
+
+// TestMinimumHoldOutlives: neither a break nor the death of the holder shortens it,
+// and a waiter gets in when it is over.
+func TestMinimumHoldOutlives(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	for _, end := range []func(hold){
+		func(h hold) {
+			if _, err := a.Break(context.Background(), "n", "test"); err != nil {
+				t.Error(err)
+			}
+		},
+		func(hold) { s.server.Do(t, "DEL", "lock:n") },
+		func(h hold) { h.free() },
+	} {
+		h := s.hold(a, atLeast(request("n"), time.Second))
+		w := s.queue(b, request("n"))
+		end(h)
+		s.refused(a, request("n"))
+		g := w.granted()
+		if early := h.Sent.Add(time.Second).Sub(g.Sent); early > time.Second/2 {
+			t.Errorf("a waiter got in %v early", early)
+		}
+		g.free()
+	}
+}

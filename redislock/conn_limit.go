@@ -1,0 +1,47 @@
+package redislock
+
+import (
+	"context"
+	"time"
+)
+
+// within returns ctx with a deadline after d, for one call of a [Conn]. It costs
+// no timer, which would be a tenth of a call: Err and Deadline know the deadline,
+// but Done is that of ctx. A Conn honours both.
+func within(ctx context.Context, d time.Duration) context.Context {
+	deadline := time.Now().Add(d)
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
+		return ctx
+	}
+	return limited{ctx, deadline}
+}
+
+// limited is a context with a deadline that nothing but Err tells.
+type limited struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l limited) Deadline() (deadline time.Time, ok bool) { return l.deadline, true }
+
+func (l limited) Err() error {
+	if err := l.Context.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(l.deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Untimed marks the context for connections in other packages: who waits for Done
+// adds a timer.
+func (limited) Untimed() {}
+
+// timed returns ctx with a Done that knows its deadline, even if ctx is limited.
+func timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l, ok := ctx.(limited); ok {
+		return context.WithDeadline(l.Context, l.deadline)
+	}
+	return ctx, func() {}
+}

@@ -1,0 +1,153 @@
+package redislock_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// commands counts what the server has run since the statistics were reset: calls
+// of clients, and all commands, those of scripts included.
+func (s scene) commands() (calls, all int) {
+	s.Helper()
+	for line := range strings.Lines(s.server.Do(s, "INFO", "everything")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		_, n, _ := strings.Cut(value, "calls=")
+		n, _, _ = strings.Cut(n, ",")
+		switch name {
+		case "total_commands_processed":
+			all, _ = strconv.Atoi(value)
+		case "cmdstat_evalsha", "cmdstat_eval", "cmdstat_ping":
+			count, _ := strconv.Atoi(n)
+			calls += count
+		}
+	}
+	return calls, all
+}
+
+// crowd makes so many engines with so many waiters each for one name.
+func (s scene) crowd(engines, each int, ttl time.Duration) (ws []*call) {
+	s.Helper()
+	req := request("n")
+	req.TTL = ttl
+	for range engines {
+		e := s.engine(nil)
+		s.ask(e, try(req)) // opens its subscription
+		s.ready(e)
+		for range each {
+			ws = append(ws, s.ask(e, req))
+		}
+	}
+	s.until("all stand in the queue", func() bool { return s.queued("n") == engines*each })
+	return ws
+}
+
+// TestQuietCrowd: while nothing happens a waiting process sends one command a TTL,
+// however many waiters it has.
+func TestQuietCrowd(t *testing.T) {
+	s := newScene(t)
+	s.hold(s.engine(nil), request("n"))
+	s.crowd(5, 200, time.Second)
+	s.server.Do(t, "CONFIG", "RESETSTAT")
+	const seconds = 5
+	time.Sleep(seconds * time.Second)
+	calls, all := s.commands()
+	if calls > 5*seconds*2 {
+		t.Errorf("%d calls in %d s of 5 processes with 1,000 waiters, want 1 per process and second", calls, seconds)
+	}
+	t.Logf("5 processes with 1,000 waiters: %d calls, %d commands in %d s", calls, all, seconds)
+}
+
+// TestHandOverCostIsConstant: the commands that a hand-over costs the server do not
+// depend on how many wait.
+func TestHandOverCostIsConstant(t *testing.T) {
+	cost := map[int]float64{}
+	for _, waiters := range []int{10, 1000} {
+		s := newScene(t)
+		h := s.hold(s.engine(nil), request("n"))
+		ws := s.crowd(5, waiters/5, time.Minute)
+		s.server.Do(t, "CONFIG", "RESETSTAT")
+		const turns = 9
+		for range turns {
+			h.free()
+			h = s.winner(ws)
+		}
+		calls, all := s.commands()
+		cost[waiters] = float64(all) / turns
+		if calls > 2*turns+5 {
+			t.Errorf("%d waiters: %d calls for %d hand-overs", waiters, calls, turns)
+		}
+		t.Logf("%d waiters: %.1f calls and %.1f commands a hand-over", waiters, float64(calls)/turns, cost[waiters])
+	}
+	if cost[1000] > 1.3*cost[10]+2 {
+		t.Errorf("a hand-over costs %.1f commands with 10 waiters, and %.1f with 1,000", cost[10], cost[1000])
+	}
+}
+
+// winner waits for the one of the calls that holds the lock, and takes it out.
+func (s scene) winner(ws []*call) (h hold) {
+	s.Helper()
+	s.until("one gets in", func() bool {
+		for i, w := range ws {
+			if w != nil && w.answered() {
+				h, ws[i] = w.granted(), nil
+				return true
+			}
+		}
+		return false
+	})
+	return h
+}
+
+// TestEqualTurns: contenders that come back at once take turns.
+func TestEqualTurns(t *testing.T) {
+	s := newScene(t)
+	const processes, workers, rounds = 8, 8, 10
+	turns := make(chan int, processes*workers*rounds)
+	stop := make(chan struct{})
+	for p := range processes {
+		e := s.engine(nil)
+		s.ask(e, request("warm"+strconv.Itoa(p)))
+		s.ready(e)
+		for w := range workers {
+			go s.worker(e, p*workers+w, turns, stop)
+		}
+	}
+	count := make([]int, processes*workers)
+	for range processes * workers * 2 { // until all have come
+		<-turns
+	}
+	for range processes * workers * rounds {
+		count[<-turns]++
+	}
+	close(stop)
+	for i, n := range count {
+		if n < rounds-1 || n > rounds+1 {
+			t.Errorf("contender %d had %d turns, want %d", i, n, rounds)
+		}
+	}
+}
+
+// worker takes turns until stop.
+func (s scene) worker(e *redislock.Engine, me int, turns chan<- int, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		g, err := e.Acquire(s.Context(), request("n"))
+		if err != nil {
+			return
+		}
+		select {
+		case turns <- me:
+		case <-stop:
+		}
+		h := hold{s, e, request("n"), g}
+		_ = h.release()
+	}
+}

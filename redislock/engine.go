@@ -1,0 +1,189 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/redis/rueidis"
+)
+
+var (
+	_ driver.Engine    = (*Engine)(nil)
+	_ driver.Lister    = (*Engine)(nil)
+	_ driver.Breaker   = (*Engine)(nil)
+	_ driver.Inspector = (*Engine)(nil)
+)
+
+// Config tunes an engine. The zero value is useful.
+type Config struct {
+	// Prefix begins every key, so that several deployments can share a server.
+	// Clients with different prefixes do not see each other. Empty, which is the
+	// default, makes lock:<name> the key of a name.
+	Prefix string
+
+	// MinReplicas is how many replicas must have acknowledged an acquisition
+	// before it is granted (WAIT). It narrows the hole that a failover leaves,
+	// and never closes it. 0, the default, waits for none.
+	MinReplicas int
+
+	// Quarantine makes a server that may have forgotten who holds what (after a
+	// restart, a failover or a FLUSHALL) grant nothing until MaxTTL has passed.
+	// Every client of a deployment must agree. It costs an INFO in each acquire,
+	// and the first use of a new server waits too, unless Init was called. It is
+	// not available on a Cluster. The default is false.
+	Quarantine bool
+
+	// MaxTTL is the longest TTL that a request may ask for with Quarantine,
+	// where every client must agree on it; 0 means 30 s. It is ignored without.
+	MaxTTL time.Duration
+
+	// AllowEviction accepts a server that evicts keys when its memory is full,
+	// and locks with them. The default refuses it.
+	AllowEviction bool
+
+	// GiveUp is how long an acquire that has not reached the server yet keeps
+	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request
+	// that waits in the queue rides out any failure until its context ends.
+	GiveUp time.Duration
+
+	// Retention is for how long after its last use the last fencing token of a
+	// name is kept; 0 means 7 days. Later the server's clock alone makes tokens
+	// grow.
+	Retention time.Duration
+}
+
+func (cfg *Config) withDefaults() Config {
+	var full Config
+	if cfg != nil {
+		full = *cfg
+	}
+	or := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	or(&full.MaxTTL, 30*time.Second)
+	or(&full.GiveUp, 4*time.Second)
+	or(&full.Retention, 7*24*time.Hour)
+	return full
+}
+
+// Engine is a client of one Redis: a server, a master and its replicas, or a
+// Cluster. All methods may be called from many goroutines at once.
+type Engine struct {
+	conn   Conn
+	cfg    Config
+	id     string // of this client; its channel is named after it
+	common []string
+
+	closed context.Context // ends with Close
+	close  context.CancelFunc
+	tasks  sync.WaitGroup // goroutines that end after Close; Add under mu
+
+	mu       sync.Mutex         // guards all below
+	done     bool               // no more tasks
+	waiters  map[string]*waiter // by owner
+	groups   map[string]*group  // waiters by name
+	holds    map[string]hold    // by owner
+	listener *listener
+	checked  bool // the server keeps what it is told
+}
+
+// New returns an engine on a rueidis client, which stays the caller's to close.
+// It does no I/O; cfg may be nil.
+func New(client rueidis.Client, cfg *Config) *Engine { return NewConn(newRueidis(client), cfg) }
+
+// NewConn returns an engine on a connection of another kind.
+func NewConn(conn Conn, cfg *Config) *Engine {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	e := &Engine{
+		conn:    conn,
+		cfg:     cfg.withDefaults(),
+		id:      hex.EncodeToString(id[:]),
+		waiters: map[string]*waiter{},
+		groups:  map[string]*group{},
+		holds:   map[string]hold{},
+	}
+	e.closed, e.close = context.WithCancel(context.Background())
+	e.common = e.commonArgs()
+	return e
+}
+
+// Close ends the engine's subscription and its waits, which return
+// driver.ErrUnavailable. Locks it holds stay until they expire; release them
+// first. It waits for the engine's goroutines and does not close the client.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.done = true
+	e.mu.Unlock()
+	e.close()
+	e.tasks.Wait()
+	return nil
+}
+
+// spawn runs a task that Close waits for, unless Close was called. The caller
+// holds mu.
+func (e *Engine) spawn(task func()) bool {
+	if e.done {
+		return false
+	}
+	e.tasks.Go(task)
+	return true
+}
+
+// errClosed is what calls on a closed engine wrap.
+var errClosed = errors.New("the engine was closed")
+
+// Traits returns what one Redis promises.
+func (e *Engine) Traits() driver.Traits {
+	t := driver.Traits{Engine: "redis", Leased: true, Order: driver.OrderAll, Limits: true}
+	if e.cfg.Quarantine {
+		t.MaxTTL = e.cfg.MaxTTL
+	}
+	return t
+}
+
+// commonArgs are the arguments that every script which may grant begins with.
+func (e *Engine) commonArgs() []string {
+	counts, quarantine := "1", int64(0)
+	if e.conn.Cluster() {
+		counts = "0" // subscribers on other nodes are not counted
+	}
+	if e.cfg.Quarantine {
+		quarantine = ceilMillis(e.cfg.MaxTTL)
+	}
+	return []string{
+		strconv.FormatInt(ceilMillis(e.cfg.Retention), 10), counts, e.channel(), strconv.FormatInt(quarantine, 10),
+	}
+}
+
+// call makes a call of a script that begins with the common arguments.
+func (e *Engine) call(s *Script, ks keys, args ...string) Call {
+	all := make([]string, 0, len(e.common)+len(args))
+	return Call{Script: s, Keys: ks, Args: append(append(all, e.common...), args...)}
+}
+
+// eval runs one script.
+func (e *Engine) eval(ctx context.Context, c Call) (string, error) {
+	r := e.conn.Eval(ctx, []Call{c})[0]
+	return r.Text, r.Err
+}
+
+// Init declares a server new, so that an engine with Quarantine grants on it at
+// once. Call it when nobody can hold a lock on it.
+func (e *Engine) Init(ctx context.Context) error {
+	life := max(ceilMillis(e.cfg.Retention), 2*ceilMillis(e.cfg.MaxTTL))
+	_, err := e.eval(ctx, Call{
+		Script: initScript,
+		Keys:   []string{e.marker()},
+		Args:   []string{strconv.FormatInt(ceilMillis(e.cfg.MaxTTL), 10), strconv.FormatInt(life, 10)},
+	})
+	return unavailable(err)
+}

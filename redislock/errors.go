@@ -1,0 +1,70 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// unavailable wraps the words of a server or a client; nil stays nil.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// passing reports whether another try may succeed: the server did not answer, or
+// it says that it is starting, failing over or moving keys.
+func passing(err error) bool {
+	text, ok := serverError(err)
+	if !ok {
+		return true
+	}
+	for _, code := range [...]string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED"} {
+		if strings.HasPrefix(text, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// newBackoff spreads retries exponentially, from 10 ms to 1 s, with jitter.
+func newBackoff() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval:     10 * time.Millisecond,
+		RandomizationFactor: 0.5,
+		Multiplier:          2,
+		MaxInterval:         time.Second,
+	}
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// jitter returns a random part of d.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}
+
+// attemptLimit bounds one call for a lock of this TTL: short enough to try again
+// within it, long enough for a busy network.
+func attemptLimit(ttl time.Duration) time.Duration {
+	return min(max(ttl/3, 500*time.Millisecond), 2*time.Second)
+}

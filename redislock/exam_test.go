@@ -1,0 +1,47 @@
+package redislock_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/redis/rueidis"
+)
+
+func TestMain(m *testing.M) {
+	enginetest.Main(map[string]func(string) driver.Engine{
+		"redis": func(addr string) driver.Engine { return redislock.New(dial(addr), nil) },
+	})
+	os.Exit(m.Run())
+}
+
+// dial connects to a server, in a child of the test as well.
+func dial(addr string) rueidis.Client {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	return client
+}
+
+// TestExam runs every client of the exam in a process of its own.
+func TestExam(t *testing.T) {
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
+}
+
+// world is a server that keeps its data over a restart.
+type world struct{ *enginetest.Redis }
+
+func newWorld(t testing.TB) drivertest.World {
+	return world{enginetest.StartRedis(t, "--appendonly", "yes")}
+}
+
+func (w world) Client(t testing.TB) drivertest.Client {
+	return enginetest.Start(t, "redis", w.Addr())
+}
+
+func (w world) Restart(t testing.TB) { w.Redis.Restart(t) }

@@ -1,0 +1,34 @@
+package redislock
+
+import "time"
+
+// The scripts, for tests that hold back a certain call.
+var (
+	AcquireScript = acquireScript
+	TouchScript   = touchScript
+	ReleaseScript = releaseScript
+	LeaveScript   = leaveScript
+	ConfirmScript = confirmScript
+	RenewScript   = renewScript
+)
+
+// ID returns what the engine's channel is named after.
+func (e *Engine) ID() string { return e.id }
+
+// Traces returns how many requests, groups of waiters and holds the engine
+// remembers.
+func (e *Engine) Traces() (requests, groups, holds int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.waiters), len(e.groups), len(e.holds)
+}
+
+// KeysOf returns the keys of a name.
+func (e *Engine) KeysOf(name string) ([]string, error) { return e.keysOf(name) }
+
+// Begin is a lower bound for the local time of a grant that the server made d
+// after it answered a request sent at sent.
+func Begin(sent time.Time, d time.Duration) time.Time {
+	const server = 1_700_000_000_000_000
+	return sample{sent: sent, server: server}.begin(server + d.Microseconds())
+}

@@ -1,0 +1,134 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// TestForeignHolder: whatever another program keeps at lock:<name> excludes us,
+// and is told on one line.
+func TestForeignHolder(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	for _, c := range []struct {
+		set   []string
+		owner string
+		until bool
+	}{
+		{[]string{"SET", "lock:n", "someone", "NX", "PX", "60000"}, "someone", true},
+		{[]string{"SET", "lock:n", "some\none"}, "some.one", false},
+		{[]string{"HSET", "lock:n", "uuid:1", "1"}, "WRONGTYPE", false},
+		{[]string{"RPUSH", "lock:n", "x"}, "WRONGTYPE", false},
+	} {
+		s.server.Do(t, "DEL", "lock:n")
+		s.server.Do(t, c.set...)
+		for _, req := range []driver.Request{request("n"), shared(request("n"), 0), shared(request("n"), 2)} {
+			held := s.refused(e, req)
+			if !strings.HasPrefix(held.Owner, c.owner) || held.Until.IsZero() == c.until || strings.Contains(held.Error(), "\n") {
+				t.Errorf("%v, mode %v: %+v", c.set, req.Mode, held)
+			}
+		}
+		w := s.queue(e, request("n"))
+		time.Sleep(100 * time.Millisecond)
+		if w.answered() {
+			t.Errorf("%v: a waiter got in", c.set)
+		}
+		w.cancel()
+		if _, err := w.ended(); !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.owner) {
+			t.Errorf("%v: the wait ended with %v", c.set, err)
+		}
+		if got := s.server.Do(t, "TYPE", "lock:n"); got == "none" {
+			t.Errorf("%v: it is gone", c.set)
+		}
+	}
+}
+
+// TestForeignRelease: nobody tells us when another program lets go, by its
+// compare-and-delete or by its expiry, and yet the waiter gets in soon.
+func TestForeignRelease(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000")
+	w := s.queue(e, request("n"))
+	begun := time.Now()
+	s.server.Do(t, "EVAL", compareAndDelete, "1", "lock:n", "someone")
+	w.granted().free()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("a foreign release was noticed after %v", took)
+	} else {
+		t.Logf("a foreign release was noticed after %v", took)
+	}
+	s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "300")
+	s.queue(e, request("n")).granted().free()
+	s.clean("n")
+}
+
+// TestForeignDelete: another program deletes our lock. The holder learns of it at
+// its next renewal, frees nobody else's lock, and the next waiter gets in.
+func TestForeignDelete(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	for _, req := range []driver.Request{brief("n"), shared(brief("n"), 0)} {
+		h := s.hold(a, req)
+		w := s.queue(b, brief("n"))
+		s.server.Do(t, "DEL", "lock:n")
+		s.gone(h.renew())
+		g := w.granted()
+		s.gone(h.release())
+		if err := g.renew(); err != nil || g.Token <= h.Token {
+			t.Errorf("the next one has token %d after %d: %v", g.Token, h.Token, err)
+		}
+		g.free()
+		s.clean("n")
+	}
+}
+
+// TestExcludesForeign: SET NX of another program is refused for as long as anybody
+// of ours holds the lock, or is being handed it.
+func TestExcludesForeign(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	refused := func(when string) {
+		t.Helper()
+		if got := s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000"); got != "" {
+			t.Fatalf("SET NX %s: %q", when, got)
+		}
+	}
+	h := s.hold(a, request("n"))
+	refused("while it is held")
+	w := s.queue(b, request("n"))
+	tap.texts(func(text string, pass func(string)) {
+		refused("while it is handed over")
+		pass(text)
+	})
+	h.free()
+	refused("after the hand-over")
+	w.granted().free()
+	tap.texts(nil)
+
+	short := s.hold(a, shared(brief("n"), 0))
+	long := s.hold(b, shared(request("n"), 0))
+	third := s.hold(b, shared(brief("n"), 0))
+	short.free()
+	refused("while some of the shared holders stay")
+	s.until("a shared lease is over", func() bool { return len(s.status("n").Holders) == 1 })
+	s.gone(third.renew())
+	refused("while a shared holder with a long lease lives")
+	if err := long.renew(); err != nil {
+		t.Error(err)
+	}
+	long.free()
+	if got := s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000"); got != "OK" {
+		t.Errorf("SET NX of a free lock: %q", got)
+	}
+	s.gone(h.release())
+	if got := s.server.Do(t, "GET", "lock:n"); got != "someone" {
+		t.Errorf("our late release left %q", got)
+	}
+}

@@ -1,0 +1,28 @@
+// Package goredis makes a lock engine of an application's go-redis client, so
+// that it needs no second client of another kind.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	engine := goredis.New(client, nil)
+//	defer engine.Close()
+//	locker := fencelock.New(engine, nil)
+//
+// The client may be a *redis.Client, also one of redis.NewFailoverClient, or a
+// *redis.ClusterClient. A *redis.Ring is refused: when one of its servers fails it
+// moves that server's keys to another, and locks would be granted twice. The
+// client stays the caller's, who closes it after the engine.
+//
+// go-redis sends a command again when the connection fails; for the scripts of a
+// lock this is switched off, whatever MaxRetries says, since one that was sent may
+// have run. Redirections of a Cluster are followed. go-redis hands a context to
+// the network only with Options.ContextTimeoutEnabled; calls return when their
+// context ends without it too, and leave a goroutine behind that ends at
+// ReadTimeout, so that must not be switched off.
+//
+// Each engine that waits keeps one connection for its subscription, and asks it
+// every 10 s whether the server is there. Behind Sentinel, set ReadTimeout below
+// half of the shortest TTL, so that a dead master is noticed in time.
+//
+// The engine of package redislock itself, on rueidis, shares a connection between
+// calls and does more with many goroutines at once; a single caller sees no
+// difference.
+package goredis

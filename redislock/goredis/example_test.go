@@ -1,0 +1,28 @@
+package goredis_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/redislock/goredis"
+	"github.com/redis/go-redis/v9"
+)
+
+func Example() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer func() { _ = client.Close() }()
+
+	engine := goredis.New(client, nil)
+	defer func() { _ = engine.Close() }()
+	locker := fencelock.New(engine, nil)
+
+	err := locker.Do(context.Background(), "invoices", func(ctx context.Context) error {
+		fmt.Println("token", fencelock.TokenFrom(ctx))
+		return nil
+	})
+	if err != nil {
+		log.Print(err)
+	}
+}

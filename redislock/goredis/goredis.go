@@ -1,0 +1,83 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/redis/go-redis/v9"
+)
+
+var errRing = errors.New("goredis: a redis.Ring moves keys between servers, so it cannot keep locks: use a redis.Client or a redis.ClusterClient")
+
+// New returns an engine on an application's client. It does no I/O. The cfg may be
+// nil.
+func New(client redis.UniversalClient, cfg *redislock.Config) *redislock.Engine {
+	return redislock.NewConn(newConn(client), cfg)
+}
+
+// conn is a redislock.Conn on a go-redis client.
+type conn struct {
+	client  redis.UniversalClient
+	refused error // why the client does not serve
+}
+
+func newConn(client redis.UniversalClient) *conn {
+	c := &conn{client: client}
+	switch client.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	case *redis.Ring:
+		c.refused = errRing
+	default:
+		c.refused = fmt.Errorf("goredis: cannot use a %T: pass the redis.Client or redis.ClusterClient itself", client)
+	}
+	return c
+}
+
+// Cluster reports whether the client talks to a Redis Cluster.
+func (c *conn) Cluster() bool {
+	_, ok := c.client.(*redis.ClusterClient)
+	return ok
+}
+
+// check says why a call cannot even begin.
+func (c *conn) check(ctx context.Context) error {
+	if c.refused != nil {
+		return c.refused
+	}
+	return ctx.Err()
+}
+
+// errorOf makes an error of the client's one that redislock knows.
+func errorOf(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		return redislock.ServerError{Text: reply.Error()}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("redis connection: %w", err)
+}
+
+// prompt returns what f returns, or what failed returns as soon as ctx ends. The
+// goroutine of an abandoned f ends when the client gives up, after its dial or
+// read timeout.
+func prompt[T any](ctx context.Context, f func() T, failed func(error) T) T {
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	if ctx.Done() == nil {
+		return f()
+	}
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case v := <-done:
+		return v
+	case <-ctx.Done():
+		return failed(ctx.Err())
+	}
+}

@@ -1,0 +1,45 @@
+package goredis_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redislock/goredis"
+	"github.com/fencelock/fencelock/redislock/internal/conntest"
+	"github.com/redis/go-redis/v9"
+)
+
+func connOf(t testing.TB, client redis.UniversalClient) redislock.Conn {
+	t.Cleanup(func() { _ = client.Close() })
+	return goredis.NewConn(client)
+}
+
+func TestConn(t *testing.T) {
+	conntest.Run(t, conntest.Maker{
+		Single: func(t testing.TB, addr string) redislock.Conn {
+			return connOf(t, redis.NewClient(&redis.Options{Addr: addr}))
+		},
+		Cluster: func(t testing.TB, addrs []string) redislock.Conn {
+			return connOf(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
+		},
+		Sentinel: func(t testing.TB, addrs []string, master string) redislock.Conn {
+			return connOf(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}))
+		},
+	})
+}
+
+func TestRingIsRefused(t *testing.T) {
+	conn := connOf(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
+	replies := conn.Eval(t.Context(), make([]redislock.Call, 2))
+	_, err := conn.Each(t.Context(), "PING")
+	for _, err := range []error{
+		replies[0].Err, replies[1].Err, err,
+		conn.Subscribe(t.Context(), "c", func() {}, func(string) {}),
+		conn.Scan(t.Context(), "*", func([]string) error { return nil }),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "redis.Ring") {
+			t.Errorf("error %v", err)
+		}
+	}
+}

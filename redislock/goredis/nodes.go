@@ -1,0 +1,159 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/redis/go-redis/v9"
+)
+
+// scanCount is how many keys one SCAN looks at.
+const scanCount = 1000
+
+// master returns the server that has the keys of a call.
+func (c *conn) master(ctx context.Context, keys []string) (*redis.Client, error) {
+	switch client := c.client.(type) {
+	case *redis.Client:
+		return client, nil
+	case *redis.ClusterClient:
+		if len(keys) > 0 {
+			return client.MasterForKey(ctx, keys[0])
+		}
+	}
+	return nil, errors.New("goredis: a call without keys has no server")
+}
+
+// masters lists the servers that take writes, in the order of their addresses.
+func (c *conn) masters(ctx context.Context) ([]*redis.Client, error) {
+	if client, ok := c.client.(*redis.Client); ok {
+		return []*redis.Client{client}, nil
+	}
+	cluster, ok := c.client.(*redis.ClusterClient)
+	if !ok {
+		return nil, c.refused
+	}
+	var mu sync.Mutex // guards nodes
+	var nodes []*redis.Client
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, node)
+		return nil
+	})
+	slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
+	return nodes, err
+}
+
+// listing is the outcome of masters.
+type listing struct {
+	nodes []*redis.Client
+	err   error
+}
+
+func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	l := prompt(ctx, func() listing {
+		nodes, err := c.masters(ctx)
+		return listing{nodes, errorOf(ctx, err)}
+	}, func(err error) listing { return listing{err: err} })
+	return l.nodes, l.err
+}
+
+// page is the outcome of one SCAN.
+type page struct {
+	keys []string
+	next uint64
+	err  error
+}
+
+// Scan scans as redislock.Conn says.
+func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
+	nodes, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		for cursor := uint64(0); ; {
+			p := prompt(ctx, func() page {
+				keys, next, err := node.Scan(ctx, cursor, match, scanCount).Result()
+				return page{keys, next, errorOf(ctx, err)}
+			}, func(err error) page { return page{err: err} })
+			if p.err != nil {
+				return p.err
+			}
+			if len(p.keys) > 0 {
+				if err := fn(p.keys); err != nil {
+					return err
+				}
+			}
+			if cursor = p.next; cursor == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// Each asks every master as redislock.Conn says.
+func (c *conn) Each(ctx context.Context, args ...string) ([]redislock.Answer, error) {
+	nodes, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]redislock.Answer, len(nodes))
+	for i, node := range nodes {
+		answers[i] = prompt(ctx,
+			func() redislock.Answer { return answer(ctx, node, args) },
+			func(err error) redislock.Answer { return redislock.Answer{Err: err} })
+		answers[i].Node = node.Options().Addr
+	}
+	return answers, nil
+}
+
+// answer asks one server. The command is not sent again if it fails.
+func answer(ctx context.Context, node *redis.Client, args []string) redislock.Answer {
+	words := make([]any, len(args))
+	for i, arg := range args {
+		words[i] = arg
+	}
+	cmd := once{redis.NewCmd(ctx, words...)}
+	if err := node.Process(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
+		return redislock.Answer{Err: errorOf(ctx, err)}
+	}
+	return redislock.Answer{Text: strings.Join(flatten(nil, cmd.Val()), "\n")}
+}
+
+// flatten appends the elements of an answer, those of maps in the order of their
+// keys.
+func flatten(lines []string, v any) []string {
+	switch v := v.(type) {
+	case nil:
+		return append(lines, "")
+	case []any:
+		for _, e := range v {
+			lines = flatten(lines, e)
+		}
+		return lines
+	case map[any]any:
+		texts := map[string]any{}
+		var keys []string
+		for key, e := range v {
+			text := fmt.Sprint(key)
+			texts[text] = e
+			keys = append(keys, text)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			lines = flatten(append(lines, key), texts[key])
+		}
+		return lines
+	}
+	return append(lines, fmt.Sprint(v))
+}

@@ -1,0 +1,99 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// pingEvery is how often a silent subscription is probed.
+	pingEvery = 10 * time.Second
+
+	// pingLimit is how long the server may take to answer a probe or a SUBSCRIBE.
+	pingLimit = 5 * time.Second
+)
+
+// Subscribe subscribes as redislock.Conn says.
+func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	var g gate
+	defer g.close()
+	return prompt(ctx, func() error {
+		return listen(ctx, c.client, channel,
+			func() { g.pass(ready) },
+			func(text string) { g.pass(func() { message(text) }) })
+	}, func(err error) error { return err })
+}
+
+// A gate lets callbacks through until it is closed: none runs after that.
+type gate struct {
+	mu     sync.Mutex // held during a callback; guards closed
+	closed bool
+}
+
+func (g *gate) pass(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		f()
+	}
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// listen listens until ctx ends or the connection breaks. The client would then
+// subscribe again by itself, unheard; so the first error ends it.
+func listen(ctx context.Context, client redis.UniversalClient, channel string, ready func(), message func(text string)) error {
+	sub := client.Subscribe(ctx, channel)
+	defer func() { _ = sub.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	defer stop()
+	probing := true // SUBSCRIBE is the first probe
+	for {
+		limit := pingEvery
+		if probing {
+			limit = pingLimit
+		}
+		event, err := sub.ReceiveTimeout(ctx, limit)
+		switch {
+		case err == nil:
+		case !isTimeout(err) || ctx.Err() != nil:
+			return errorOf(ctx, err)
+		case probing:
+			return fmt.Errorf("redis connection: no answer within %v", pingLimit)
+		default:
+			if err := sub.Ping(ctx); err != nil {
+				return errorOf(ctx, err)
+			}
+			probing = true
+			continue
+		}
+		probing = false
+		switch e := event.(type) {
+		case *redis.Message:
+			message(e.Payload)
+		case *redis.Subscription:
+			if e.Kind != "subscribe" {
+				return errors.New("redis connection: the server ended the subscription")
+			}
+			ready()
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}

@@ -1,0 +1,188 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// TestGrantBeforeEnqueueReply: the lock is handed over before the waiter has read
+// that it was queued.
+func TestGrantBeforeEnqueueReply(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	s.hold(b, request("warm")) // its subscription stands
+	s.ready(b)
+	told := make(chan struct{}, 9)
+	tap.texts(func(text string, pass func(string)) { pass(text); told <- struct{}{} })
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		r := do()
+		if c.Script == redislock.AcquireScript && strings.HasPrefix(r.Text, "queued") {
+			h.free()
+			<-told
+		}
+		return r
+	})
+	g := s.hold(b, request("n"))
+	if g.Token <= h.Token || g.TTL != 2*time.Second {
+		t.Errorf("got %+v, want a grant of 2 s after token %d", g.Grant, h.Token)
+	}
+	g.free()
+	s.clean("n")
+}
+
+// ready waits until an engine's subscription stands.
+func (s scene) ready(e *redislock.Engine) {
+	s.Helper()
+	s.until("a subscription", func() bool {
+		return !strings.HasSuffix(s.server.Do(s, "PUBSUB", "NUMSUB", "fencelock:"+e.ID()), "\n0")
+	})
+}
+
+// TestLostPublish: a waiter whose grant was never announced learns of it by its
+// own next look.
+func TestLostPublish(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	for _, req := range []driver.Request{brief("x"), shared(brief("s"), 0)} {
+		h := s.hold(a, brief(req.Name))
+		w := s.queue(b, req)
+		tap.texts(func(string, func(string)) {})
+		h.free()
+		g := w.granted()
+		if g.TTL != time.Second {
+			t.Errorf("%s: an unannounced grant runs for %v, want a confirmed second", req.Name, g.TTL)
+		}
+		g.free()
+		tap.texts(nil)
+		s.clean(req.Name)
+	}
+}
+
+// TestCancelledInTheSameInstant: a waiter gives up while its grant is on its way.
+// Nothing leaks, and the next one gets in.
+func TestCancelledInTheSameInstant(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, tap := s.tapped(nil)
+	for _, read := range []bool{false, true} {
+		h := s.hold(a, request("n"))
+		w := s.queue(b, request("n"))
+		next := s.queue(c, request("n"))
+		granted := make(chan struct{})
+		tap.texts(func(text string, pass func(string)) {
+			if strings.HasPrefix(text, "grant ") {
+				w.cancel()
+				if !read {
+					<-w.done
+				}
+				pass(text)
+				close(granted)
+			}
+		})
+		h.free()
+		<-granted
+		if g, err := w.ended(); err == nil {
+			g.free()
+		} else if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("a cancelled wait: %v", err)
+		}
+		next.granted().free()
+		s.clean("n")
+		tap.texts(nil)
+	}
+	if requests, groups, holds := b.Traces(); requests+groups+holds > 0 {
+		s.until("groups end", func() bool { r, g, h := b.Traces(); return r+g+h == 0 })
+	}
+}
+
+// TestUnknownGrantIsReleased: a grant for an owner that nobody waits for goes back
+// at once.
+func TestUnknownGrantIsReleased(t *testing.T) {
+	s := newScene(t)
+	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
+	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
+		req := request("n")
+		req.Mode = mode
+		h := s.hold(a, request("n"))
+		w := s.queue(b, req)
+		entry := s.server.Do(t, "ZRANGE", "queue:{lock:n}", "0", "0")
+		ghost := strings.Replace(entry, entry[:36], "00000000-0000-7000-8000-000000000000", 1)
+		s.server.Do(t, "ZADD", "queue:{lock:n}", "1", ghost)
+		next := s.queue(c, request("n"))
+		before := time.Now()
+		h.free()
+		w.granted().free()
+		next.granted().free()
+		if took := time.Since(before); took > 1500*time.Millisecond {
+			t.Errorf("a ghost held the lock up for %v", took)
+		}
+		s.clean("n")
+	}
+}
+
+// TestLateMessageAfterTaking: the announcement of a grant that the waiter found by
+// itself comes when it holds the lock, and does no harm.
+func TestLateMessageAfterTaking(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, brief("n"))
+	w := s.queue(b, brief("n"))
+	late := make(chan string, 1)
+	tap.texts(func(text string, pass func(string)) {
+		if strings.HasPrefix(text, "grant ") {
+			late <- text
+		}
+	})
+	h.free()
+	g := w.granted()
+	tap.say(<-late)
+	time.Sleep(50 * time.Millisecond) // a release, were there one, is over by now
+	if err := g.renew(); err != nil {
+		t.Errorf("after a late message: %v", err)
+	}
+}
+
+// TestGrantThatLayUnread: the message of a grant was read when most of the grant
+// was over. The lease is counted from a request of the waiter's own.
+func TestGrantThatLayUnread(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	w := s.queue(b, request("n"))
+	tap.texts(func(text string, pass func(string)) {
+		time.Sleep(1200 * time.Millisecond)
+		pass(text)
+	})
+	freed := time.Now()
+	h.free()
+	g := w.granted()
+	if g.Sent.Before(freed.Add(1200*time.Millisecond)) || g.TTL != time.Minute {
+		t.Errorf("a lease of %v from %v after the release, want a confirmed one", g.TTL, g.Sent.Sub(freed))
+	}
+	g.free()
+
+	h = s.hold(a, request("n"))
+	w = s.queue(b, request("n"))
+	tap.texts(func(text string, pass func(string)) {
+		if strings.HasPrefix(text, "grant ") {
+			s.hold(c, request("n")) // others look, and take over
+			pass(text)
+		}
+	})
+	h.free()
+	time.Sleep(2500 * time.Millisecond)
+	if w.answered() {
+		t.Error("a waiter believed in a grant that had run out")
+	}
+}

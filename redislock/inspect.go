@@ -1,0 +1,185 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/google/uuid"
+)
+
+// Inspect looks for what in the servers, or in the rights of the user, weakens
+// the promises of locks with the given TTL. It changes nothing but a probe name,
+// whose keys it removes and which expire within a second otherwise. What the
+// user may not look at is a finding; a server that cannot be asked is the error.
+func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("%w: no name to probe: %w", driver.ErrUnavailable, err)
+	}
+	probe, err := e.keysOf("fencelock-doctor-" + id.String())
+	if err != nil {
+		return nil, err
+	}
+	in := &inspection{
+		conn: e.conn, ttl: ttl, keys: probe, prefix: e.cfg.Prefix, channel: e.channel() + "doctor-" + id.String(),
+		quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas,
+	}
+	findings, err := in.run(ctx)
+	return findings, unavailable(err)
+}
+
+// inspection is one Inspect and what it has learned.
+type inspection struct {
+	conn        Conn
+	ttl         time.Duration
+	keys        []string // of the probe name, as the scripts get them
+	prefix      string   // what the name of every key begins with
+	channel     string   // one like those the waiters listen on
+	quarantine  bool
+	minReplicas int
+
+	nodes []node
+}
+
+// node is what one master says of itself.
+type node struct {
+	addr   string
+	info   map[string]string // nil without the right to ask
+	denied error             // why info is nil
+	config map[string]setting
+}
+
+// setting is one value of CONFIG GET, or why it could not be read.
+type setting struct {
+	value string
+	err   error
+}
+
+// settings are the values an inspection reads.
+var settings = []string{
+	"save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag", "timeout", "port", "tls-port", "bind",
+}
+
+// run makes all the checks. A master that cannot be asked at all is the error.
+func (in *inspection) run(ctx context.Context) ([]driver.Finding, error) {
+	latency, err := in.latency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.ask(ctx); err != nil {
+		return nil, err
+	}
+	rights, err := in.rights(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := in.clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	findings := []driver.Finding{in.worst(version), in.worst(in.role)}
+	findings = append(findings, in.cluster(ctx)...)
+	findings = append(findings, rights...)
+	return append(findings, in.worst(eviction), in.worst(in.persistence), in.worst(in.replicas),
+		in.worst(in.idle), in.worst(encryption), clock, latency), nil
+}
+
+// ask reads INFO and the settings of every master.
+func (in *inspection) ask(ctx context.Context) error {
+	answers, err := in.conn.Each(ctx, "INFO")
+	if err != nil {
+		return err
+	}
+	for _, a := range answers {
+		n := node{addr: a.Node, config: map[string]setting{}}
+		if a.Err != nil {
+			if !refusal(a.Err) {
+				return a.Err
+			}
+			n.denied = a.Err
+		} else {
+			n.info = parseInfo(a.Text)
+		}
+		in.nodes = append(in.nodes, n)
+	}
+	for _, name := range settings {
+		answers, err := in.conn.Each(ctx, "CONFIG", "GET", name)
+		if err != nil {
+			return err
+		}
+		if len(answers) != len(in.nodes) {
+			return fmt.Errorf("%w: the masters changed during the inspection; try again", driver.ErrUnavailable)
+		}
+		for i, a := range answers {
+			in.nodes[i].config[name] = parseSetting(a)
+		}
+	}
+	return nil
+}
+
+// parseInfo reads lines of "name:value". Under RESP3 the text may say first that
+// it is text.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// errNoSetting: some servers lack some settings, and managed ones hide them.
+var errNoSetting = errors.New("the server has no such setting")
+
+func parseSetting(a Answer) setting {
+	_, value, ok := strings.Cut(a.Text, "\n")
+	switch {
+	case a.Err != nil:
+		return setting{err: a.Err}
+	case !ok:
+		return setting{err: errNoSetting}
+	}
+	return setting{value: strings.TrimRight(value, "\r\n")}
+}
+
+// refusal reports whether err is the server's own answer, such as "NOPERM this
+// user has no ...", and not a failure to reach it.
+func refusal(err error) bool {
+	_, ok := serverError(err)
+	return ok
+}
+
+// noRight is the finding about what the user may not look at.
+func noRight(check string, err error, grant string) driver.Finding {
+	words, ok := serverError(err)
+	if !ok {
+		words = err.Error()
+	}
+	return driver.Finding{
+		Check: check, Severity: driver.Unknown, Saw: words,
+		Means: "this could not be checked",
+		Do:    "let the user run it for an inspection: ACL SETUSER name " + grant,
+	}
+}
+
+// worst makes one check on every master and returns the worst finding.
+func (in *inspection) worst(check func(node) driver.Finding) driver.Finding {
+	findings := make([]driver.Finding, len(in.nodes))
+	for i, n := range in.nodes {
+		findings[i] = check(n)
+		if len(in.nodes) > 1 && findings[i].Severity != driver.Good {
+			findings[i].Saw += " on " + n.addr
+		}
+	}
+	worst := slices.MaxFunc(findings, func(a, b driver.Finding) int { return int(a.Severity) - int(b.Severity) })
+	if len(in.nodes) > 1 && worst.Severity == driver.Good {
+		worst.Saw += fmt.Sprintf(", on %d masters", len(in.nodes))
+	}
+	return worst
+}

@@ -1,0 +1,227 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+//go:embed lua/inspect.lua
+var inspectSource string
+
+var inspectScript = NewScript(inspectSource)
+
+// What a script is told when the user lacks a right.
+const (
+	noCommand = "can't run this command"
+	noKey     = "can't access at least one of the keys"
+	noChannel = "the channel"
+)
+
+// lacks is what the user is not allowed.
+type lacks struct {
+	commands []string // lock commands
+	keys     bool
+	channel  bool
+	looking  []string // commands without which ls, watch or waiting suffer
+	write    string   // the server refuses writes, whoever asks
+	words    []string // the server's own words
+}
+
+// rights tries every command of the lock scripts, and the commands around them.
+func (in *inspection) rights(ctx context.Context) ([]driver.Finding, error) {
+	var l lacks
+	info := "0"
+	if in.quarantine {
+		info = "1"
+	}
+	reply := in.conn.Eval(ctx, []Call{{Script: inspectScript, Keys: in.keys, Args: []string{in.channel, info}}})[0]
+	text, refused := serverError(reply.Err)
+	switch {
+	case reply.Err == nil:
+		for line := range strings.Lines(reply.Text) {
+			command, words, _ := strings.Cut(strings.TrimSpace(line), " ")
+			l.add(command, words)
+		}
+	case refused:
+		l.add("EVAL", text)
+	default:
+		return nil, reply.Err
+	}
+	if err := in.around(ctx, &l); err != nil {
+		return nil, err
+	}
+	return []driver.Finding{l.rights(in.keyPatterns()), l.notices("&" + in.prefix + "fencelock:*"), l.writes()}, nil
+}
+
+// keyPatterns are the ACL rules for all keys of all locks.
+func (in *inspection) keyPatterns() string {
+	patterns := "~" + in.prefix + "lock:*"
+	for _, c := range companions {
+		patterns += " ~" + c + "*"
+	}
+	if in.quarantine {
+		patterns += " ~" + in.prefix + "fencelock:incarnation"
+	}
+	return patterns
+}
+
+// around tries what the client sends outside of scripts.
+func (in *inspection) around(ctx context.Context, l *lacks) error {
+	commands := [][]string{{"SCAN", "0", "COUNT", "1"}}
+	if in.minReplicas > 0 {
+		commands = append(commands, []string{"WAIT", "0", "1"})
+	}
+	for _, args := range commands {
+		answers, err := in.conn.Each(ctx, args...)
+		for _, a := range answers {
+			err = cmp.Or(err, a.Err)
+		}
+		text, refused := serverError(err)
+		switch {
+		case err == nil:
+		case !refused:
+			return err
+		case args[0] == "SCAN":
+			l.looking = append(l.looking, "SCAN")
+		default:
+			l.add(args[0], text)
+		}
+	}
+	return in.listen(ctx, l)
+}
+
+// listen subscribes for a moment to a channel like those of the waiters.
+func (in *inspection) listen(parent context.Context, l *lacks) error {
+	ctx, cancel := context.WithTimeout(parent, 5*time.Second)
+	defer cancel()
+	heard := false
+	err := in.conn.Subscribe(ctx, in.channel, func() { heard = true; cancel() }, func(string) {})
+	switch {
+	case heard || parent.Err() != nil:
+		return parent.Err()
+	case err != nil && !refusal(err):
+		return err
+	case err != nil && strings.Contains(err.Error(), "command"):
+		l.looking = append(l.looking, "SUBSCRIBE")
+	default:
+		l.channel = true
+	}
+	return nil
+}
+
+// add sorts one refusal.
+func (l *lacks) add(command, words string) {
+	switch {
+	case strings.Contains(words, noCommand) || strings.HasPrefix(words, "NOPERM") && !strings.Contains(words, "key"):
+		list := &l.commands
+		if command == "PUBLISH" {
+			list = &l.looking
+		}
+		*list = append(*list, named(command, words))
+	case strings.Contains(words, noKey) || strings.HasPrefix(words, "NOPERM"):
+		l.keys = true
+	case command == "PUBLISH" && strings.Contains(words, noChannel):
+		l.channel = true
+	default:
+		l.write = cmp.Or(l.write, words)
+	}
+	if !slices.Contains(l.words, words) {
+		l.words = append(l.words, words)
+	}
+}
+
+// named is the command that the server's words name in quotes, or else command.
+func named(command, words string) string {
+	_, rest, _ := strings.Cut(words, "the '")
+	name, _, ok := strings.Cut(rest, "' command")
+	if !ok {
+		return command
+	}
+	return strings.ToUpper(strings.ReplaceAll(name, "|", " "))
+}
+
+// rights is the finding about commands and keys.
+func (l *lacks) rights(patterns string) driver.Finding {
+	f := driver.Finding{Check: "rights", Saw: "every command of the lock scripts is allowed"}
+	slices.Sort(l.commands)
+	l.commands = slices.Compact(l.commands)
+	var missing, grants []string
+	if len(l.commands) > 0 {
+		missing = append(missing, "no right to run "+strings.Join(l.commands, ", "))
+		for _, c := range l.commands {
+			grants = append(grants, "+"+strings.ToLower(strings.ReplaceAll(c, " ", "|")))
+		}
+	}
+	if l.keys {
+		missing = append(missing, "no right to some of the keys")
+		grants = append(grants, patterns)
+	}
+	if len(missing) == 0 {
+		return f
+	}
+	f.Severity = driver.Broken
+	f.Saw = strings.Join(missing, "; ")
+	f.Means = fmt.Sprintf("locks fail with %q", strings.Join(l.words, "; "))
+	f.Do = "ACL SETUSER name " + strings.Join(grants, " ")
+	return f
+}
+
+// notices is the finding about what waiters and listings need.
+func (l *lacks) notices(channels string) driver.Finding {
+	f := driver.Finding{Check: "notices", Saw: "waiters are told, and names can be listed"}
+	var missing, grants, means []string
+	slices.Sort(l.looking)
+	for _, c := range slices.Compact(l.looking) {
+		missing = append(missing, "no right to run "+c)
+		grants = append(grants, "+"+strings.ToLower(c))
+		if c == "SCAN" {
+			means = append(means, "ls and watch fail")
+		}
+	}
+	if l.channel {
+		missing = append(missing, "no right to the channels")
+		grants = append(grants, channels)
+	}
+	if l.channel || len(means) < len(missing) {
+		means = append(means, "waiters are not told when it is their turn, and get in late")
+	}
+	if len(missing) == 0 {
+		return f
+	}
+	f.Severity = driver.Warning
+	f.Saw = strings.Join(missing, "; ")
+	f.Means = strings.Join(means, "; ")
+	f.Do = "ACL SETUSER name " + strings.Join(grants, " ")
+	return f
+}
+
+// writes is the finding about a server that takes no writes from anybody.
+func (l *lacks) writes() driver.Finding {
+	f := driver.Finding{Check: "writes", Saw: "accepted"}
+	if l.write == "" {
+		return f
+	}
+	f.Severity, f.Saw = driver.Broken, l.write
+	f.Means = "no lock can be taken now"
+	f.Do = "see what the server's error asks for"
+	for prefix, do := range map[string]string{
+		"OOM":        "raise maxmemory, or remove data",
+		"READONLY":   "connect to the master",
+		"NOREPLICAS": "bring the replicas back, or lower min-replicas-to-write",
+		"MISCONF":    "give the server's disk some space and the right to write",
+		"LOADING":    "wait until the server has read its data",
+		"BUSY":       "SCRIPT KILL, and find the script that blocks the server",
+	} {
+		if strings.HasPrefix(l.write, prefix) {
+			f.Do = do
+		}
+	}
+	return f
+}

@@ -1,0 +1,121 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+const (
+	pings       = 20
+	clockBound  = 500 * time.Millisecond
+	attemptPart = 6 // one attempt to renew may take TTL/6
+)
+
+// latency measures a few round trips, and is the first to learn that a server
+// cannot be reached.
+func (in *inspection) latency(ctx context.Context) (driver.Finding, error) {
+	f := driver.Finding{Check: "latency"}
+	var took []time.Duration
+	for range pings {
+		begun := time.Now()
+		answers, err := in.conn.Each(ctx, "PING")
+		took = append(took, time.Since(begun))
+		for _, a := range answers {
+			if err == nil {
+				err = a.Err
+			}
+		}
+		if err != nil && !refusal(err) {
+			return f, err
+		}
+		if err != nil && len(took) == 1 {
+			f = noRight(f.Check, err, "+ping") // the refusal took as long as an answer
+		}
+	}
+	slices.Sort(took)
+	return in.judgeLatency(f, took[len(took)/2], took[len(took)-1]), nil
+}
+
+func (in *inspection) judgeLatency(f driver.Finding, middle, longest time.Duration) driver.Finding {
+	if f.Severity == driver.Unknown {
+		return f
+	}
+	f.Saw = fmt.Sprintf("p50 %v, longest %v, of %d pings", short(middle), short(longest), pings)
+	limit := in.ttl / attemptPart
+	switch {
+	case middle > limit:
+		f.Severity = driver.Broken
+		f.Means = fmt.Sprintf("an attempt to renew a TTL of %v has %v, so locks are lost", in.ttl, limit)
+		f.Do = "a longer TTL, or a server that is nearer"
+	case longest > limit/2:
+		f.Severity = driver.Warning
+		f.Means = fmt.Sprintf("an attempt to renew a TTL of %v has %v, and is sometimes repeated", in.ttl, limit)
+		f.Do = "a longer TTL"
+	}
+	return f
+}
+
+func short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+
+// clock compares the clocks of the masters with ours. The answer was made
+// somewhere between question and answer, so half the round trip is the doubt.
+func (in *inspection) clock(ctx context.Context) (driver.Finding, error) {
+	f := driver.Finding{Check: "clock"}
+	begun := time.Now()
+	answers, err := in.conn.Each(ctx, "TIME")
+	ended := time.Now()
+	if err != nil {
+		return f, err
+	}
+	doubt := ended.Sub(begun) / 2
+	var worst time.Duration
+	for _, a := range answers {
+		if a.Err != nil && refusal(a.Err) {
+			return noRight(f.Check, a.Err, "+time"), nil
+		}
+		theirs, err := parseTime(a)
+		if err != nil {
+			return f, err
+		}
+		if off := theirs.Sub(begun.Add(doubt)); off.Abs() >= worst.Abs() {
+			worst = off
+		}
+	}
+	f.Saw = fmt.Sprintf("the server is %s by %v, give or take %v", direction(worst), short(worst.Abs()), short(doubt))
+	if worst.Abs()-doubt > clockBound {
+		f.Severity = driver.Warning
+		f.Means = "leases count on the server's clock alone and stay right, but times shown here are off, and tokens " +
+			"go back if the server loses its data and its clock is then set back"
+		f.Do = "keep both clocks with NTP, and let them be slewed rather than stepped"
+	}
+	return f, nil
+}
+
+func direction(off time.Duration) string {
+	if off < 0 {
+		return "behind"
+	}
+	return "ahead"
+}
+
+func parseTime(a Answer) (time.Time, error) {
+	if a.Err != nil {
+		return time.Time{}, a.Err
+	}
+	seconds, micros, _ := strings.Cut(a.Text, "\n")
+	s, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%w: the server tells the time as %q", driver.ErrUnavailable, a.Text)
+	}
+	us, err := strconv.ParseInt(strings.TrimSpace(micros), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%w: the server tells the time as %q", driver.ErrUnavailable, a.Text)
+	}
+	return time.UnixMicro(s*1e6 + us), nil
+}

@@ -1,0 +1,201 @@
+package conntest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+func testContexts(t *testing.T, _ *enginetest.Redis, conn redislock.Conn) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, r := range conn.Eval(ctx, make3(2)) {
+		if !errors.Is(r.Err, context.Canceled) {
+			t.Errorf("Eval: %v", r.Err)
+		}
+	}
+	if err := conn.Subscribe(ctx, "c", func() {}, func(string) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Subscribe: %v", err)
+	}
+	if err := conn.Scan(ctx, "*", func([]string) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("Scan: %v", err)
+	}
+}
+
+// testFrozen proves that every method returns when its context ends, though the
+// server does not answer.
+func testFrozen(t *testing.T, server *enginetest.Redis, conn redislock.Conn) {
+	canceled := func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		return ctx, cancel
+	}
+	expired := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 100*time.Millisecond)
+	}
+	both := func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		time.AfterFunc(100*time.Millisecond, cancel)
+		return ctx, cancel
+	}
+	for _, limit := range []func() (context.Context, context.CancelFunc){both, canceled, expired, both, both} {
+		for _, n := range []int{1, 3} {
+			evalUntil(t, conn, echoCall("k", "v"))
+			server.Freeze(t)
+			frozenEval(t, conn, limit, n)
+			server.Thaw(t)
+		}
+	}
+	server.Freeze(t)
+	defer func() {
+		server.Thaw(t)
+		evalAllUntil(t, conn)
+	}()
+	for range 3 { // the third time all connections are known to be bad
+		frozenEval(t, conn, both, 1)
+		frozenEval(t, conn, both, 2)
+	}
+	frozenOthers(t, conn, both)
+}
+
+// evalAllUntil waits until no connection that the client keeps is bad.
+func evalAllUntil(t *testing.T, conn redislock.Conn) {
+	t.Helper()
+	for good := 0; good < 10; {
+		evalUntil(t, conn, echoCall("k", "v"))
+		good++
+		for _, r := range conn.Eval(t.Context(), make3(3)) {
+			if r.Err != nil {
+				good = 0
+			}
+		}
+	}
+}
+
+func frozenEval(t *testing.T, conn redislock.Conn, limit func() (context.Context, context.CancelFunc), n int) {
+	t.Helper()
+	ctx, cancel := limit()
+	defer cancel()
+	start := time.Now()
+	replies := conn.Eval(ctx, make3(n))
+	if took := time.Since(start); took > late {
+		t.Errorf("Eval of %d returned after %v", n, took)
+	}
+	for _, r := range replies {
+		if ctx.Err() == nil || !errors.Is(r.Err, ctx.Err()) {
+			t.Errorf("Eval of %d: %v", n, r.Err)
+		}
+	}
+}
+
+func frozenOthers(t *testing.T, conn redislock.Conn, limit func() (context.Context, context.CancelFunc)) {
+	t.Helper()
+	for name, f := range map[string]func(context.Context) error{
+		"Subscribe": func(ctx context.Context) error { return conn.Subscribe(ctx, "c", func() {}, func(string) {}) },
+		"Scan":      func(ctx context.Context) error { return conn.Scan(ctx, "*", func([]string) error { return nil }) },
+		"Each": func(ctx context.Context) error {
+			answers, err := conn.Each(ctx, "PING")
+			if err == nil {
+				err = answers[0].Err
+			}
+			return err
+		},
+	} {
+		ctx, cancel := limit()
+		start := time.Now()
+		err := f(ctx)
+		if took := time.Since(start); took > late || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+			t.Errorf("%s returned %v after %v", name, err, took)
+		}
+		cancel()
+	}
+}
+
+// testConcurrent runs calls of which some are given up, and counts.
+func testConcurrent(t *testing.T, server *enginetest.Redis, conn redislock.Conn) {
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for i := range 50 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				r := conn.Eval(ctx, []redislock.Call{incrCall("together")})[0]
+				cancel()
+				if r.Err != nil {
+					t.Errorf("call %d: %v", i, r.Err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := server.Do(t, "GET", "together"); got != "3200" {
+		t.Errorf("%s runs of 3200 calls", got)
+	}
+}
+
+// testNothingIsLeft counts goroutines and connections around everything that has
+// its own.
+func testNothingIsLeft(t *testing.T, server *enginetest.Redis, conn redislock.Conn) {
+	eval(t, conn, echoCall("k", "v"))
+	conn.Eval(t.Context(), make3(3))
+	goroutines, connections := runtime.NumGoroutine(), connectionsOf(t, server)
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		_ = conn.Subscribe(ctx, "left", cancel, func(string) {})
+		short, stop := context.WithTimeout(t.Context(), time.Microsecond)
+		conn.Eval(short, make3(1))
+		conn.Eval(short, make3(3))
+		stop()
+	}
+	var g, c int
+	for range 200 {
+		g, c = runtime.NumGoroutine(), connectionsOf(t, server)
+		if g <= goroutines+10 && c <= connections+5 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines and %d connections became %d and %d", goroutines, connections, g, c)
+}
+
+func connectionsOf(t *testing.T, server *enginetest.Redis) int {
+	t.Helper()
+	return strings.Count(server.Do(t, "CLIENT", "LIST"), "id=")
+}
+
+// testUnreachable proves that a server that takes connections and says nothing
+// costs no more than the context, and that the error tells no password.
+func testUnreachable(t *testing.T, m Maker) {
+	server := enginetest.StartRedis(t)
+	conn := m.Single(t, server.Addr())
+	eval(t, conn, echoCall("k", "v"))
+	server.Stop(t)
+	for range 3 {
+		for _, r := range conn.Eval(t.Context(), make3(2)) {
+			if r.Err == nil || strings.Contains(r.Err.Error(), "\n") {
+				t.Errorf("stopped server: %v", r.Err)
+			}
+		}
+	}
+	ln, err := net.Listen("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for _, n := range []int{1, 2} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(200*time.Millisecond, cancel)
+		start := time.Now()
+		r := conn.Eval(ctx, make3(n))[0]
+		if took := time.Since(start); took > late || r.Err == nil {
+			t.Errorf("silent server: %v after %v", r.Err, took)
+		}
+	}
+}

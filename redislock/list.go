@@ -1,0 +1,174 @@
+package redislock
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// List returns the names that are held, waited for or closed by a minimum hold.
+// It looks through all keys of the server (SCAN) unless the name is exact, and
+// shows at most 1,000 waiters of a name.
+func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	names := map[string]bool{}
+	if q.Exact {
+		if err := driver.CheckName(q.Prefix); err != nil {
+			return nil, err
+		}
+		names[q.Prefix] = true
+	} else if err := e.scan(ctx, q, names); err != nil {
+		return nil, unavailable(err)
+	}
+	all := make([]string, 0, len(names))
+	for name := range names {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	var list []driver.Status
+	for part := range slices.Chunk(all, 500) {
+		some, err := e.statuses(ctx, part)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		list = append(list, some...)
+	}
+	return list, nil
+}
+
+// scan collects the names that may have something to show.
+func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
+	literal := escapeGlob(e.cfg.Prefix + "lock:" + q.Prefix)
+	for _, prefix := range [...]string{"", "queue:", "fence:"} {
+		for _, brace := range [...]string{"", "{"} {
+			if prefix == "" && brace != "" {
+				continue
+			}
+			err := e.conn.Scan(ctx, prefix+brace+literal+"*", func(found []string) error {
+				for _, key := range found {
+					if name, ok := e.nameOf(key); ok && q.Matches(name) {
+						names[name] = true
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// escapeGlob makes a text match itself only.
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}
+
+// statuses asks for many names at once and leaves out those that are free.
+func (e *Engine) statuses(ctx context.Context, names []string) ([]driver.Status, error) {
+	calls := make([]Call, 0, len(names))
+	asked := make([]string, 0, len(names))
+	for _, name := range names {
+		ks, err := e.keysOf(name)
+		if err != nil {
+			continue // a key of some other program
+		}
+		calls = append(calls, Call{Script: statusScript, Keys: ks[:metaKey+1]})
+		asked = append(asked, name)
+	}
+	var list []driver.Status
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	for i, r := range e.conn.Eval(ctx, calls) {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		var raw rawStatus
+		if err := json.Unmarshal([]byte(r.Text), &raw); err != nil {
+			return nil, malformed(r.Text)
+		}
+		s := raw.status(asked[i])
+		if len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// rawStatus is what the status script returns. An empty list comes as {}.
+type rawStatus struct {
+	Now       string          `json:"now"`
+	Limit     string          `json:"limit"`
+	NotBefore string          `json:"notbefore"`
+	Holders   json.RawMessage `json:"holders"` // text, end in milliseconds, foreign text
+	Waiters   json.RawMessage `json:"waiters"` // text, ticket, last heard of
+}
+
+func rows(raw json.RawMessage) (list [][]string) {
+	_ = json.Unmarshal(raw, &list) // {} leaves it empty
+	return list
+}
+
+func (r rawStatus) status(name string) driver.Status {
+	now := number(r.Now)
+	s := driver.Status{Name: name}
+	if r.Limit != "" {
+		s.Mode, s.Limit = driver.Shared, int(number(r.Limit))
+	}
+	if nb := number(r.NotBefore); nb > now {
+		s.NotBefore = time.Now().Add(time.Duration(nb-now) * time.Microsecond)
+	}
+	for _, row := range rows(r.Holders) {
+		if h, ok := holder(row, now); ok {
+			s.Holders = append(s.Holders, h)
+		}
+	}
+	for _, row := range rows(r.Waiters) {
+		if w, ok := parseWaiter(row, now); ok {
+			w.Position = len(s.Waiters) + 1
+			s.Waiters = append(s.Waiters, w)
+		}
+	}
+	return s
+}
+
+func number(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+func holder(row []string, now int64) (h driver.Holder, ok bool) {
+	if len(row) < 2 {
+		return h, false
+	}
+	if row[0] == "" && len(row) > 2 {
+		h, ok = driver.Holder{Owner: printable(row[2]), Foreign: true}, true
+	} else {
+		h, ok = parseHolder(row[0])
+	}
+	end := number(row[1])
+	if end >= 0 {
+		h.TTL = time.Duration(end-now/1000) * time.Millisecond
+		ok = ok && h.TTL > 0
+	}
+	return h, ok
+}
+
+// parseWaiter reads a waiter and leaves out one whose client is dead.
+func parseWaiter(row []string, now int64) (w driver.Waiter, ok bool) {
+	if len(row) < 3 {
+		return w, false
+	}
+	in := words{rest: row[0]}
+	w.Owner = in.next()
+	req, id := in.desc()
+	w.Identity, w.Since = id, time.UnixMicro(number(row[1]))
+	heard := number(row[2])
+	return w, !in.bad && heard+3*req.TTL.Microseconds() > now
+}

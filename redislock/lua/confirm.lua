@@ -1,0 +1,17 @@
+-- confirm: extends an exclusive or shared acquisition that ended a wait and
+-- begins its minimum hold. ARGV: 5 owner, 6 token, 7 mode, 8 ttl, 9 atleast.
+local owner, token, mode, ttl, atleast = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local own = owner .. ' ' .. token .. ' '
+local state, _, text = look()
+if state == 'x' then
+  if mode ~= 'x' or not starts(text, 'fencelock ' .. own) then return 'gone' end
+  redis.call('PEXPIRE', lock, int(ttl))
+else
+  local who = state == 's' and mode == 's' and redis.call('ZRANGEBYSCORE', meta, token, token)[1]
+  if not who or not starts(who, own) then return 'gone' end
+  prolong(token, ttl)
+end
+recall(redis.call('GET', fence))
+notbefore = math.max(notbefore, now + atleast * 1000)
+remember()
+return 'ok'

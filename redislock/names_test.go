@@ -1,0 +1,102 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+func number64(t testing.TB, s string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+var oddNames = []string{
+	"a b", "a\nb", "\r\n", "a*", "?", "[a]", `\`, "{tag}a", "a{tag}", "a}", "{", "}", "{}", "{}a", "a}{b}", "{a", "lock:n",
+	"queue:{lock:n}", "{lock:n}", "fence:", "日本", "%d%s", "'\"", "-1", " ", strings.Repeat("n", 512), strings.Repeat("{", 512),
+}
+
+// TestOddNames: every name is held, waited for, handed over, listed and broken
+// under its own keys.
+func TestOddNames(t *testing.T) {
+	s := newScene(t)
+	for _, prefix := range []string{"", "app*:", "{app}:"} {
+		cfg := &redislock.Config{Prefix: prefix}
+		a, b := s.engine(cfg), s.engine(cfg)
+		seen := map[string]bool{}
+		for _, name := range oddNames {
+			h := s.hold(a, request(name))
+			if s.server.Do(t, "EXISTS", prefix+"lock:"+name) != "1" {
+				t.Errorf("%q is not held at %slock:%s", name, prefix, name)
+			}
+			w := s.ask(b, request(name))
+			s.until("it waits", func() bool {
+				list, err := a.List(context.Background(), driver.Query{Prefix: name})
+				for _, st := range list {
+					if st.Name == name && len(st.Waiters) == 1 && len(st.Holders) == 1 {
+						return true
+					}
+				}
+				return err != nil
+			})
+			h.free()
+			w.granted()
+			if _, err := a.Break(context.Background(), name, "a\ntest"); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+			ks, err := a.KeysOf(name)
+			if err != nil || seen[fmt.Sprint(ks)] {
+				t.Errorf("%q: keys %v, %v", name, ks, err)
+			}
+			seen[fmt.Sprint(ks)] = true
+		}
+	}
+}
+
+// TestClusterNames: on a Cluster all keys of a name are in one slot, and a name for
+// which that cannot be is refused.
+func TestClusterNames(t *testing.T) {
+	c := enginetest.StartRedisCluster(t, 3)
+	e := clusterEngine(t, c)
+	for _, name := range oddNames {
+		ks, err := e.KeysOf(name)
+		for _, k := range ks {
+			if c.Slot(k) != c.Slot("lock:"+name) {
+				t.Errorf("%q: %q is in another slot than the lock", name, k)
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		g, acquired := e.Acquire(ctx, request(name))
+		cancel()
+		if err != nil {
+			if !strings.Contains(name, "}") || !errors.Is(acquired, driver.ErrInvalid) {
+				t.Errorf("%q: %v, %v", name, err, acquired)
+			}
+			continue
+		}
+		if acquired != nil {
+			t.Errorf("%q: %v", name, acquired)
+			continue
+		}
+		if err := e.Release(context.Background(), driver.Lease{Name: name, Owner: g.Owner, Token: g.Token}); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func clusterEngine(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
+	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), nil)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}

@@ -1,0 +1,113 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// TestWaitingTellsPlaces: every request that asks for it hears of its place when it
+// joins and when that changes, also behind others of its process.
+func TestWaitingTellsPlaces(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, brief("n"))
+	stop := keep(h)
+	var ws []*call
+	places := make([][]int, 3)
+	told := make(chan struct{}, 100)
+	for i := range places {
+		req := brief("n")
+		req.Waiting = func(info driver.WaitInfo) {
+			places[i] = append(places[i], info.Position)
+			if info.Held == nil || info.Held.Owner == "" {
+				t.Errorf("told of no holder: %+v", info)
+			}
+			told <- struct{}{}
+		}
+		ws = append(ws, s.queue(b, req))
+		<-told
+	}
+	ws[0].cancel()
+	_, _ = ws[0].ended()
+	<-told
+	<-told
+	stop()
+	h.free()
+	for _, w := range ws[1:] {
+		w.granted().free()
+	}
+	for i, want := range [][]int{{1}, {2, 1}, {3, 2}} {
+		if got := places[i]; len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("request %d was told the places %v, want %v first", i, got, want)
+		}
+	}
+}
+
+// TestClose ends waits with ErrUnavailable, takes them out of the queue, and leaves
+// nothing behind in the process. A closed engine refuses.
+func TestClose(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	ws := s.lineUp(3, request("n"), b)
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := s.queued("n"); n != 0 {
+		t.Errorf("%d requests of a closed engine stand in the queue", n)
+	}
+	for _, w := range ws {
+		if _, err := w.ended(); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("a wait: %v", err)
+		}
+	}
+	if requests, _, holds := b.Traces(); requests+holds != 0 {
+		t.Errorf("%d requests and %d holds are left", requests, holds)
+	}
+	if _, err := b.Acquire(context.Background(), request("n")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a closed engine: %v", err)
+	}
+	h.free()
+}
+
+// TestCloseUnderLoad: closing races with acquires, and ends.
+func TestCloseUnderLoad(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	var ws []*call
+	for range 50 {
+		ws = append(ws, s.ask(e, brief("n")))
+	}
+	time.Sleep(10 * time.Millisecond)
+	_ = e.Close()
+	for _, w := range ws {
+		if h, err := w.ended(); err == nil {
+			h.free()
+		} else if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	s.hold(s.engine(nil), request("n")).free()
+}
+
+// TestCloseOfASilentServer does not wait for it.
+func TestCloseOfASilentServer(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	s.hold(a, request("n"))
+	s.queue(b, request("n"))
+	s.server.Freeze(t)
+	begun := time.Now()
+	_ = b.Close()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	} else {
+		t.Logf("it took %v", took)
+	}
+	s.server.Thaw(t)
+}

@@ -1,0 +1,133 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// careful is a client that does not trust a server which may have forgotten.
+func (s scene) careful() *redislock.Engine {
+	return s.engine(&redislock.Config{Quarantine: true, MaxTTL: 2 * time.Second})
+}
+
+// quarantined fails the test unless a try is refused, and a wait gets in once
+// MaxTTL has passed since begun.
+func (s scene) quarantined(e *redislock.Engine, begun time.Time) hold {
+	s.Helper()
+	_, err := s.ask(e, try(brief("n"))).ended()
+	s.unavailable(err, "may have forgotten its locks and grants nothing until")
+	h := s.hold(e, brief("n"))
+	if early := begun.Add(2 * time.Second).Sub(h.Sent); early > 1100*time.Millisecond {
+		s.Errorf("granted %v before the quarantine was over", early)
+	}
+	if end := s.server.Do(s, "TIME"); end != "" && number64(s, s.server.Do(s, "PTTL", "fencelock:incarnation")) < 0 {
+		s.Error("the marker never expires")
+	}
+	return h
+}
+
+// TestQuarantineOfANewServer: nobody can tell a new server from one that forgot
+// everything, unless it was declared new.
+func TestQuarantineOfANewServer(t *testing.T) {
+	s := newScene(t)
+	e := s.careful()
+	begun := time.Now()
+	w := s.ask(e, brief("other")) // its subscription may not stand yet
+	s.quarantined(e, begun).free()
+	w.granted().free()
+	s.hold(s.careful(), try(brief("n"))).free()
+
+	s = newScene(t)
+	e = s.careful()
+	if err := e.Init(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.hold(e, try(brief("n"))).free()
+}
+
+// TestQuarantineAfterForgetting: FLUSHALL and restarts, with data and without. What
+// stands can be renewed and released meanwhile, and nothing is handed over.
+func TestQuarantineAfterForgetting(t *testing.T) {
+	for _, forget := range []func(s scene){
+		func(s scene) { s.server.Do(s, "FLUSHALL") },
+		func(s scene) { s.server.Kill(s); s.server.Restart(s) },
+	} {
+		s := newScene(t, "--appendonly", "yes", "--appendfsync", "always")
+		a, b := s.careful(), s.careful()
+		if err := a.Init(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		h := s.hold(a, brief("kept"))
+		w := s.queue(b, brief("kept"))
+		begun := time.Now()
+		forget(s)
+		s.until("a renewal", func() bool { err := h.renew(); return err == nil || errors.Is(err, driver.ErrNotHeld) })
+		s.until("a release", func() bool { err := h.release(); return err == nil || errors.Is(err, driver.ErrNotHeld) })
+		held := s.refusal(a, "kept")
+		if !strings.Contains(held.Error(), "quarantine") && !strings.Contains(held.Error(), "forgotten") {
+			t.Errorf("refused as %v", held)
+		}
+		if w.answered() {
+			t.Error("handed over in quarantine")
+		}
+		s.quarantined(a, begun).free()
+		if g := w.granted(); g.Sent.Before(begun.Add(900 * time.Millisecond)) {
+			t.Errorf("a waiter was let in %v after", g.Sent.Sub(begun))
+		}
+	}
+}
+
+// refusal tries a name until the server answers.
+func (s scene) refusal(e *redislock.Engine, name string) (err error) {
+	s.Helper()
+	s.until("an answer", func() bool {
+		_, err = e.Acquire(context.Background(), try(brief(name)))
+		return err != nil && !strings.Contains(err.Error(), "connection")
+	})
+	return err
+}
+
+// TestQuarantineOfAPromotedReplica: A, then B, then A again: each time the server
+// may lack what the other granted last.
+func TestQuarantineOfAPromotedReplica(t *testing.T) {
+	s := newScene(t)
+	first := s.server
+	second := enginetest.StartRedisReplica(t, first)
+	if err := s.careful().Init(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.hold(s.careful(), try(brief("n"))).free()
+	s.until("the replica has it", func() bool { return second.Do(t, "EXISTS", "fencelock:incarnation", "lock:n") == "1" })
+	for _, master := range []*enginetest.Redis{second, first} {
+		other := first
+		if master == first {
+			other = second
+		}
+		master.Replicaof(t, "no", "one")
+		other.Replicaof(t, "127.0.0.1", number(int64(master.Port())))
+		other.WaitLink(t)
+		s.server = master
+		s.quarantined(s.careful(), time.Now()).free()
+		s.until("the replica has it", func() bool {
+			return other.Do(t, "GET", "fencelock:incarnation") == master.Do(t, "GET", "fencelock:incarnation")
+		})
+	}
+}
+
+// TestQuarantineNeedsInfo: without the right to INFO nothing can be told.
+func TestQuarantineNeedsInfo(t *testing.T) {
+	s := newScene(t)
+	s.server.Do(t, "ACL", "SETUSER", "default", "-info")
+	_, err := s.ask(s.careful(), try(brief("n"))).ended()
+	s.unavailable(err, "needs the right to INFO")
+	if _, err := s.ask(s.careful(), request("n")).ended(); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a TTL of a minute: %v", err)
+	}
+}

@@ -1,0 +1,193 @@
+package redislock_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// TestQueueOfTheDead: a thousand requests of processes that died stand in front.
+// They cost nobody anything.
+func TestQueueOfTheDead(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	args, now := []string{"ZADD", "queue:{lock:n}"}, time.Now().UnixMicro()-1e6
+	alive := []string{"ZADD", "alive:{lock:n}"}
+	for i := range 1000 {
+		client := fmt.Sprintf("dead%012d", i)
+		args = append(args, number(now+int64(i)), fmt.Sprintf("00000000-0000-7000-8000-%012d %s x 0 60000 0 1 host ", i, client))
+		alive = append(alive, number(now+int64(i)), client)
+	}
+	s.server.Do(t, args...)
+	s.server.Do(t, alive...)
+	w := s.queue(b, request("n"))
+	begun := time.Now()
+	h.free()
+	w.granted().free()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v to pass a thousand dead", took)
+	} else {
+		t.Logf("it took %v to pass a thousand dead", took)
+	}
+	s.clean("n")
+}
+
+// TestFrozenProcess: a process with many waiters is frozen. It costs one grant TTL
+// once, and gets its places back when it is thawed.
+func TestFrozenProcess(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	frozen := enginetest.Start(t, "redis", s.server.Addr())
+	h := s.hold(a, request("n"))
+	var lost []*call
+	for range 5 {
+		lost = append(lost, s.queue(frozen, request("n")))
+	}
+	others := s.lineUp(4, request("n"), c)
+	frozen.Freeze(t)
+	begun := time.Now()
+	h.free()
+	for _, w := range others[:3] {
+		w.granted().free()
+	}
+	last := others[3].granted()
+	took := time.Since(begun)
+	if took < 1900*time.Millisecond || took > 10*time.Second {
+		t.Errorf("a frozen process cost %v, want one grant of 2 s", took)
+	}
+	t.Logf("a frozen process with five waiters cost %v", took)
+	late := s.queue(a, request("n"))
+	frozen.Thaw(t)
+	s.until("the thawed process is back in front", func() bool {
+		entries := strings.Split(s.server.Do(t, "ZRANGE", "queue:{lock:n}", "0", "-1"), "\n")
+		return len(entries) == 6 && strings.Contains(entries[5], a.ID())
+	})
+	last.free()
+	s.inOrder(append(lost, late)...)
+}
+
+// TestTwoFrozenProcesses: the one that gets the lock and the next in line are
+// frozen, and a third one is asked to look.
+func TestTwoFrozenProcesses(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, first := s.tapped(nil)
+	d, second := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	s.queue(b, request("n"))
+	s.queue(d, request("n"))
+	w := s.queue(c, request("n"))
+	deaf := func(string, func(string)) {}
+	first.texts(deaf)
+	second.texts(deaf)
+	dead := func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} }
+	first.calls(dead)
+	second.calls(dead)
+	begun := time.Now()
+	h.free()
+	w.granted().free()
+	took := time.Since(begun)
+	if took > 12*time.Second {
+		t.Errorf("two frozen processes cost %v, want two grants of 2 s", took)
+	}
+	t.Logf("two frozen processes cost %v", took)
+}
+
+// TestHailsDoNotSilenceAClient: a client that is asked again and again to look
+// later says in time that it lives.
+func TestHailsDoNotSilenceAClient(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	w := s.queue(b, brief("n"))
+	touches := make(chan struct{}, 100)
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.TouchScript {
+			touches <- struct{}{}
+		}
+		return do()
+	})
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		tap.say("advance 2000 lock:n")
+	}
+	if n := len(touches); n < 2 {
+		t.Errorf("it looked %d times in 4 s, with a TTL of 1 s", n)
+	}
+	h.free()
+	w.granted().free()
+}
+
+// TestTakeover: a holder dies. When its lease is over exactly one of many waiters
+// in many clients gets in.
+func TestTakeover(t *testing.T) {
+	s := newScene(t)
+	s.hold(s.engine(nil), brief("n")) // never renewed
+	begun := time.Now()
+	var ws []*call
+	for range 8 {
+		ws = append(ws, s.queue(s.engine(nil), request("n")))
+	}
+	first := ws[0].granted()
+	if took := time.Since(begun); took > 8*time.Second {
+		t.Errorf("the takeover took %v", took)
+	}
+	time.Sleep(300 * time.Millisecond)
+	for i, w := range ws[1:] {
+		if w.answered() {
+			t.Errorf("waiter %d got in as well", i+2)
+		}
+	}
+	first.free()
+	s.inOrder(ws[1:]...)
+	s.clean("n")
+}
+
+// TestTryNeverBarges: the lock is free and its waiter has not looked yet, whether
+// the server still remembers the last grant or not. A try lets the waiter in, and
+// is refused.
+func TestTryNeverBarges(t *testing.T) {
+	s := newScene(t)
+	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
+	for _, lost := range [][]string{{"lock:n"}, {"lock:n", "fence:{lock:n}"}} {
+		s.hold(a, request("n"))
+		w := s.queue(b, request("n"))
+		s.server.Do(t, append([]string{"DEL"}, lost...)...)
+		s.refused(c, request("n"))
+		w.granted().free()
+	}
+}
+
+// TestProcessThatSpokeIsNotSuspended: a grant runs out, but its process was heard
+// of since. Its other waiters keep their places.
+func TestProcessThatSpokeIsNotSuspended(t *testing.T) {
+	s := newScene(t)
+	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	w := s.queue(b, request("n"))
+	second, third := s.queue(b, request("n")), s.queue(c, request("n"))
+	h.free()
+	w.granted() // and never renewed
+	fourth := s.queue(b, request("n"))
+	s.inOrder(second, third, fourth)
+}
+
+// TestMinimumHoldKeepsTheOrder: a client whose holder let go before its minimum
+// hold was over has lost nothing for its other waiters.
+func TestMinimumHoldKeepsTheOrder(t *testing.T) {
+	s := newScene(t)
+	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	least := request("n")
+	least.AtLeast = 500 * time.Millisecond
+	w := s.queue(b, least)
+	second, third := s.queue(b, request("n")), s.queue(c, request("n"))
+	h.free()
+	w.granted().free()
+	s.inOrder(second, third)
+}

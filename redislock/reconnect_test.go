@@ -1,0 +1,185 @@
+package redislock_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// lineUp queues n waiters of the engines in turn.
+func (s scene) lineUp(n int, req driver.Request, engines ...*redislock.Engine) (ws []*call) {
+	s.Helper()
+	for i := range n {
+		ws = append(ws, s.queue(engines[i%len(engines)], req))
+	}
+	return ws
+}
+
+// inOrder fails the test unless the waiters get in one after the other.
+func (s scene) inOrder(ws ...*call) {
+	s.Helper()
+	for i, w := range ws {
+		h := w.granted()
+		for _, later := range ws[i+1:] {
+			if later.answered() {
+				s.Fatalf("a later waiter got in before waiter %d of %d was done: %v", i+1, len(ws), later.err)
+			}
+		}
+		h.free()
+	}
+}
+
+// inOwnOrder fails the test unless all waiters get in, one after the other, those
+// of one client in their order.
+func (s scene) inOwnOrder(clients ...[]*call) {
+	s.Helper()
+	for left := slices.Concat(clients...); len(left) > 0; {
+		s.until("another waiter gets in", func() bool { return slices.ContainsFunc(left, (*call).answered) })
+		h := left[slices.IndexFunc(left, (*call).answered)].granted()
+		left = slices.DeleteFunc(left, (*call).answered)
+		for i, ws := range clients {
+			if slices.ContainsFunc(ws, (*call).answered) {
+				if !ws[0].answered() {
+					s.Fatalf("of client %d, a later waiter got in first", i)
+				}
+				clients[i] = ws[1:]
+			}
+		}
+		s.until("released", func() bool { return h.release() == nil })
+	}
+}
+
+// TestConnectionsAreKilled: the server closes every subscription, or every other
+// connection, under a queue. Whoever cannot be told is passed over and keeps its
+// place; nobody is forgotten.
+func TestConnectionsAreKilled(t *testing.T) {
+	for _, kind := range []string{"pubsub", "normal"} {
+		s := newScene(t)
+		a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
+		h := s.hold(a, request("n"))
+		first, second := s.lineUp(3, request("n"), b), s.lineUp(3, request("n"), c)
+		s.server.Do(t, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+		s.until("released", func() bool { return h.release() == nil })
+		s.inOwnOrder(first, second)
+		s.clean("n")
+	}
+}
+
+// TestGrantWhileSubscriptionIsDown: what was published meanwhile is lost; the
+// waiter that was passed over comes back to its place.
+func TestGrantWhileSubscriptionIsDown(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	first, second := s.queue(b, request("n")), s.queue(c, request("n"))
+	third := s.queue(b, request("n"))
+	reconnect := tap.disconnect()
+	s.until("nobody listens for b", func() bool {
+		return strings.HasSuffix(s.server.Do(t, "PUBSUB", "NUMSUB", "fencelock:"+b.ID()), "\n0")
+	})
+	h.free()
+	g := second.granted()
+	reconnect()
+	g.free()
+	s.inOwnOrder([]*call{first, third})
+}
+
+// TestPartitionEnds: all traffic of the waiters is lost in silence for a while, as
+// the lock is handed over.
+func TestPartitionEnds(t *testing.T) {
+	s := newScene(t)
+	proxy, err := faults.NewProxy(s.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	a, c := s.engine(nil), s.engine(nil)
+	b := redislock.New(rueidisClient(t, rueidisOption(proxy.Addr())), nil)
+	t.Cleanup(func() { _ = b.Close() })
+	h := s.hold(a, request("n"))
+	first, second := s.queue(b, brief("n")), s.queue(c, request("n"))
+	proxy.Drop(faults.Both)
+	h.free()
+	g := second.granted()
+	if first.answered() {
+		t.Error("a waiter got in through a partition")
+	}
+	if err := proxy.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Reset()
+	g.free()
+	first.granted().free()
+	s.clean("n")
+}
+
+// TestScriptFlush: the server forgets the scripts while locks are held and waited
+// for.
+func TestScriptFlush(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	ws := s.lineUp(3, request("n"), a, b)
+	s.server.Do(t, "SCRIPT", "FLUSH")
+	if err := h.renew(); err != nil {
+		t.Error(err)
+	}
+	s.server.Do(t, "SCRIPT", "FLUSH")
+	h.free()
+	s.server.Do(t, "SCRIPT", "FLUSH")
+	s.inOrder(ws...)
+}
+
+// TestFlushAll: the server forgets everything. The holder learns of it, waiters
+// come back in their old order, and tokens go on growing.
+func TestFlushAll(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, brief("n"))
+	ws := s.lineUp(3, brief("n"), b)
+	s.server.Do(t, "FLUSHALL")
+	s.gone(h.renew())
+	s.gone(h.release())
+	if g := ws[0].granted(); g.Token <= h.Token {
+		t.Errorf("token %d after %d", g.Token, h.Token)
+	}
+	s.inOrder(ws...)
+	s.clean("n")
+}
+
+// TestRestart: a server that keeps its data keeps holders and the queue; one that
+// does not tells the holder so.
+func TestRestart(t *testing.T) {
+	for _, keeps := range []bool{true, false} {
+		appendonly := map[bool]string{true: "yes", false: "no"}[keeps]
+		s := newScene(t, "--appendonly", appendonly, "--appendfsync", "always")
+		a, b := s.engine(nil), s.engine(nil)
+		h := s.hold(a, request("n"))
+		ws := s.lineUp(3, brief("n"), b)
+		s.server.Kill(t)
+		s.server.Restart(t)
+		err := h.renew()
+		for end := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "connection") && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+			err = h.renew()
+		}
+		if keeps {
+			if err != nil {
+				t.Errorf("a holder after a restart that kept it: %v", err)
+			}
+			h.free()
+		} else {
+			s.gone(err)
+		}
+		if g := ws[0].granted(); g.Token <= h.Token {
+			t.Errorf("token %d after %d", g.Token, h.Token)
+		}
+		s.inOrder(ws...)
+	}
+}

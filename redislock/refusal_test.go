@@ -1,0 +1,208 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// unavailable fails the test unless err is ErrUnavailable on one line with the
+// server's own words.
+func (s scene) unavailable(err error, words string) {
+	s.Helper()
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+		s.Fatalf("got %v, want ErrUnavailable with %q on one line", err, words)
+	}
+}
+
+// TestMissingRight: one command after the other is forbidden. Whatever is refused is
+// refused at once, in the server's words, and nothing stays locked.
+func TestMissingRight(t *testing.T) {
+	s := newScene(t)
+	admin := s.engine(nil)
+	s.server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
+	o := rueidisOption(s.server.Addr())
+	o.Username, o.Password = "app", "secret"
+	for _, command := range []string{
+		"evalsha", "eval", "time", "mget", "get", "set", "exists", "del", "pexpire", "pttl", "zadd", "zrem", "zrank", "zscore",
+		"zcard", "zrange", "zrevrange", "zrangebyscore", "zremrangebyscore", "publish", "subscribe", "pexpireat", "info",
+	} {
+		s.server.Do(t, "FLUSHALL")
+		s.server.Do(t, "SCRIPT", "FLUSH")
+		s.server.Do(t, "ACL", "SETUSER", "app", "+@all", "-"+command)
+		client := rueidisClient(t, o)
+		e := redislock.New(client, nil)
+		short := brief("n")
+		short.TTL = 200 * time.Millisecond
+		for _, req := range []driver.Request{try(short), shared(try(short), 2), short, shared(short, 2)} {
+			s.lacking(admin, e, command, req)
+		}
+		_ = e.Close()
+		client.Close()
+	}
+}
+
+// lacking takes, renews and frees a lock, alone and after a wait, without a right.
+func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Request) {
+	s.Helper()
+	denied := func(err error) bool {
+		s.Helper()
+		if err == nil {
+			return false
+		}
+		if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld) {
+			return false
+		}
+		if !errors.Is(err, driver.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command") {
+			s.Errorf("without %s: %v", command, err)
+		}
+		return true
+	}
+	begun := time.Now()
+	h, err := s.ask(e, req).ended()
+	if !denied(err) {
+		denied(h.renew())
+		denied(h.release())
+	}
+	blocker := s.hold(admin, brief("n"))
+	stop := keep(blocker)
+	w := s.ask(e, req)
+	time.Sleep(30 * time.Millisecond)
+	stop()
+	if err := blocker.release(); err != nil {
+		s.Errorf("without %s for another: %v", command, err)
+	}
+	if h, err := w.ended(); !denied(err) && err == nil {
+		denied(h.renew())
+		denied(h.release())
+	}
+	g := s.hold(admin, request("n"))
+	g.free()
+	if took := time.Since(begun); took > 15*time.Second {
+		s.Errorf("without %s it took %v", command, took)
+	}
+}
+
+// TestReadOnlyReplica: a server that takes no writes is asked again for as long as
+// it may be failing over, and then named.
+func TestReadOnlyReplica(t *testing.T) {
+	s := newScene(t)
+	replica := enginetest.StartRedisReplica(t, s.server)
+	e := redislock.New(rueidisClient(t, rueidisOption(replica.Addr())), &redislock.Config{GiveUp: time.Second})
+	t.Cleanup(func() { _ = e.Close() })
+	for _, req := range []driver.Request{try(brief("n")), brief("n")} {
+		begun := time.Now()
+		_, err := e.Acquire(context.Background(), req)
+		s.unavailable(err, "READONLY")
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}
+}
+
+// TestFullMemory: with no memory left nothing new is locked. What is held can be
+// renewed and released, and is handed on to those that wait.
+func TestFullMemory(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	modes := []driver.Request{brief("x"), shared(brief("s"), 0), shared(brief("l"), 2)}
+	var hs []hold
+	var ws []*call
+	for _, req := range modes {
+		hs = append(hs, s.hold(a, req))
+		ws = append(ws, s.queue(b, brief(req.Name)))
+	}
+	orphan := s.hold(a, brief("orphan"))
+	heir := s.queue(b, brief("orphan"))
+	s.server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	for _, req := range []driver.Request{brief("new"), try(brief("new")), shared(brief("new"), 0), brief("x")} {
+		if _, err := s.ask(a, req).ended(); err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+	for i, h := range hs {
+		if err := h.renew(); err != nil {
+			t.Errorf("renewing %s: %v", h.req.Name, err)
+		}
+		h.free()
+		g := ws[i].granted()
+		if err := g.renew(); err != nil {
+			t.Errorf("renewing %s after a hand-over: %v", h.req.Name, err)
+		}
+		if g.Token <= h.Token {
+			t.Errorf("%s: token %d after %d", h.req.Name, g.Token, h.Token)
+		}
+		g.free()
+	}
+	g := heir.granted()
+	if g.Token <= orphan.Token {
+		t.Errorf("token %d after %d", g.Token, orphan.Token)
+	}
+	g.free()
+	s.server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	for _, name := range []string{"new", "x", "s", "l", "orphan"} {
+		s.clean(name)
+	}
+}
+
+// TestEviction: a server that evicts keys is refused, unless the caller accepts it
+// or memory has no bound.
+func TestEviction(t *testing.T) {
+	s := newScene(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
+	_, err := s.ask(s.engine(nil), request("n")).ended()
+	s.unavailable(err, "maxmemory-policy volatile-ttl")
+	s.hold(s.engine(&redislock.Config{AllowEviction: true}), request("n")).free()
+	s.server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	s.hold(s.engine(nil), request("n")).free()
+	s.server.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
+	s.server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	s.hold(s.engine(nil), request("n")).free()
+}
+
+// TestEveryKeyExpires: after a little of everything, no key is without a TTL.
+func TestEveryKeyExpires(t *testing.T) {
+	s := newScene(t)
+	cfg := &redislock.Config{Quarantine: true, MaxTTL: 2 * time.Minute}
+	a, b := s.engine(cfg), s.engine(cfg)
+	if err := a.Init(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i, req := range []driver.Request{request("x"), shared(request("s"), 0), shared(request("l"), 2), atLeast(request("m"), time.Second)} {
+		h := s.hold(a, req)
+		ws := s.lineUp(3, request(req.Name), a, b)
+		s.expiring()
+		h.free()
+		ws[0].granted()
+		ws[1].cancel()
+		s.expiring()
+		if i%2 == 0 {
+			if _, err := a.Break(context.Background(), req.Name, "test"); err != nil {
+				t.Error(err)
+			}
+			ws[2].granted()
+		}
+		s.expiring()
+	}
+	if _, err := a.Inspect(context.Background(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	s.expiring()
+}
+
+// expiring fails the test if a key has no TTL.
+func (s scene) expiring() {
+	s.Helper()
+	for _, key := range s.keys() {
+		if s.server.Do(s, "PTTL", key) == "-1" {
+			s.Errorf("%s never expires: %s", key, fmt.Sprint(s.server.Do(s, "TYPE", key)))
+		}
+	}
+}

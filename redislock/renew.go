@@ -1,0 +1,91 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Renew extends acquisitions, all in one pipeline. One that expired, was broken
+// or deleted, or whose key somebody else took is driver.ErrNotHeld.
+func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	errs := make([]error, len(leases))
+	calls := make([]Call, 0, len(leases))
+	where := make([]int, 0, len(leases))
+	for i, l := range leases {
+		ks, err := e.keysOf(l.Name)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		touched := []string{ks[lockKey], ks[sharedKey], ks[metaKey]}
+		if l.Mode == driver.Exclusive {
+			touched = touched[:1]
+		}
+		calls = append(calls, Call{
+			Script: renewScript,
+			Keys:   touched,
+			Args:   []string{l.Owner, strconv.FormatInt(l.Token, 10), letter(l.Mode), millis(l.TTL)},
+		})
+		where = append(where, i)
+	}
+	if len(calls) == 0 {
+		return errs
+	}
+	for i, r := range e.conn.Eval(ctx, calls) {
+		errs[where[i]] = e.standing(leases[where[i]], r)
+	}
+	return errs
+}
+
+// standing turns the answer for one acquisition into an error.
+func (e *Engine) standing(l driver.Lease, r Reply) error {
+	switch {
+	case r.Err != nil:
+		return unavailable(r.Err)
+	case r.Text == "gone":
+		e.forget(l.Owner)
+		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
+	}
+	return nil
+}
+
+// Release ends an acquisition and hands the name to the next waiter. It may be
+// called again if it failed.
+func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
+	ks, err := e.keysOf(l.Name)
+	if err != nil {
+		return err
+	}
+	text, err := e.eval(ctx, e.call(releaseScript, ks, l.Owner, strconv.FormatInt(l.Token, 10), letter(l.Mode)))
+	e.forget(l.Owner)
+	return e.standing(l, Reply{Text: text, Err: err})
+}
+
+// Break ends every acquisition of name, tells the holders that can be reached,
+// and lets in whoever is next. A lock that another program took is deleted.
+func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	ks, err := e.keysOf(name)
+	if err != nil {
+		return 0, err
+	}
+	text, err := e.eval(ctx, e.call(breakScript, ks, reason))
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	in := words{rest: text}
+	switch in.next() {
+	case "gone":
+		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
+	case "broken":
+		if token := in.int(); !in.bad {
+			return token, nil
+		}
+	}
+	return 0, malformed(text)
+}

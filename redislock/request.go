@@ -1,0 +1,135 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// answer is what the acquire script said.
+type answer struct {
+	status   string // granted, queued, held or quarantine; empty if err is set
+	grant    driver.Grant
+	replicas int
+	outlook  outlook
+	position int
+	sample   sample
+	err      error
+}
+
+func (a answer) held(w *waiter) *driver.HeldError {
+	if a.status == "" {
+		return nil
+	}
+	return a.outlook.held(w.req.Name)
+}
+
+// request runs the acquire script until it answers. Passing errors are tried
+// again, for no longer than GiveUp, under the same owner: a try that worked
+// though its answer was lost is found. Without success it leaves no trace.
+func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
+	if join {
+		e.register(w)
+	}
+	limited := within(ctx, e.cfg.GiveUp)
+	pause, again := newBackoff(), false
+	for {
+		sent := time.Now()
+		r := e.attempt(limited, w, e.acquireCall(w, join, again))
+		if r.Err == nil {
+			a := e.parseAcquire(w, r, sent)
+			e.settleRequest(w, a, again)
+			return a
+		}
+		again = true
+		if limited.Err() == nil && e.closed.Err() == nil && passing(r.Err) {
+			end, _ := limited.Deadline()
+			if sleep(ctx, min(pause.NextBackOff(), time.Until(end))); limited.Err() == nil {
+				continue
+			}
+		}
+		// The script may have begun, or may still be on its way.
+		patience := withdrawPatience
+		if ctx.Err() == nil {
+			patience = 0 // the caller was kept waiting long enough
+		}
+		e.withdraw(w, patience, true)
+		return answer{err: unavailable(r.Err)}
+	}
+}
+
+// acquireCall runs the acquire script. Most requests may take its fast way.
+func (e *Engine) acquireCall(w *waiter, join, again bool) Call {
+	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 {
+		return e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(again))
+	}
+	return e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(again), millis(w.req.TTL))
+}
+
+// settleRequest forgets a request that was refused. Where an earlier try of its
+// own may still be on its way, it makes sure that nothing becomes of it.
+func (e *Engine) settleRequest(w *waiter, a answer, again bool) {
+	switch {
+	case a.err == nil && (a.status == "granted" || a.status == "queued"):
+	case again || a.status == "":
+		e.withdraw(w, 0, again)
+	default:
+		e.unregister(w)
+	}
+}
+
+// attempt makes one call under an attempt limit.
+func (e *Engine) attempt(ctx context.Context, w *waiter, c Call) Reply {
+	c.Replicas = e.cfg.MinReplicas
+	return e.conn.Eval(within(ctx, attemptLimit(w.req.TTL)), []Call{c})[0]
+}
+
+func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
+	in := words{rest: r.Text}
+	a := answer{status: in.next(), replicas: r.Replicas}
+	a.sample = sample{sent: sent, server: in.int()}
+	switch a.status {
+	case "taken":
+		token := a.sample.server
+		a.status, a.grant = "granted", driver.Grant{Owner: w.owner, Token: token, Floor: token, Sent: sent, TTL: w.req.TTL}
+	case "granted":
+		a.grant = driver.Grant{Owner: w.owner, Token: in.int(), Floor: in.int(), Sent: sent, TTL: w.req.TTL}
+	case "queued":
+		w.ticket = in.next()
+		a.position = int(in.int())
+		a.outlook = in.outlook()
+	case "held":
+		a.outlook = in.outlook()
+	case "limit":
+		a.err = fmt.Errorf("%w: %q is shared with limit %s, not %d; use the same limit everywhere", driver.ErrInvalid, w.req.Name, in.next(), w.req.Limit)
+	case "quarantine":
+		a.outlook = outlook{next: time.Duration(in.int()) * time.Millisecond, why: whyQuarantine}
+		if !w.req.Wait {
+			a.err = quarantined(a.outlook.next)
+		}
+	default:
+		in.bad = true
+	}
+	if in.bad {
+		return answer{err: malformed(r.Text)}
+	}
+	return a
+}
+
+func quarantined(left time.Duration) error {
+	return fmt.Errorf("%w: the server may have forgotten its locks and grants nothing until %s",
+		driver.ErrUnavailable, time.Now().Add(left).Format(time.RFC3339))
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// millis formats a time for a script.
+func millis(d time.Duration) string { return strconv.FormatInt(ceilMillis(d), 10) }

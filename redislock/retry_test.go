@@ -1,0 +1,241 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// fencingToken is the token that the server remembers.
+func (s scene) fencingToken(name string) string {
+	token, _, _ := strings.Cut(s.server.Do(s, "GET", "fence:{lock:"+name+"}"), " ")
+	return token
+}
+
+// TestAcquireRetriedFindsItsOwn: the answer of an acquire was lost. The next try
+// finds what it took, with the token it had, and the lease begins anew.
+func TestAcquireRetriedFindsItsOwn(t *testing.T) {
+	s := newScene(t)
+	for _, req := range []driver.Request{request("x"), shared(request("s"), 0), shared(request("limited"), 3)} {
+		a, tap := s.tapped(nil)
+		if req.Mode == driver.Shared {
+			s.hold(s.engine(nil), req) // not the first holder
+		}
+		key, token := "lock:"+req.Name, ""
+		tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {
+			token = s.fencingToken(req.Name)
+			s.server.Do(t, "PEXPIRE", key, "2000")
+			s.server.Do(t, "PEXPIRE", "meta:{"+key+"}", "2000")
+			s.server.Do(t, "PEXPIRE", "shared:{"+key+"}", "2000")
+		})
+		h := s.hold(a, req)
+		if number(h.Token) != token {
+			t.Errorf("%s: token %d, the first try got %s", req.Name, h.Token, token)
+		}
+		for _, k := range []string{key, "meta:{" + key + "}", "shared:{" + key + "}"} {
+			if left := s.server.Do(t, "PTTL", k); left != "-2" && len(left) < 5 {
+				t.Errorf("%s ends in %s ms, want a minute", k, left)
+			}
+		}
+		h.free()
+		if req.Mode == driver.Exclusive {
+			s.clean(req.Name)
+		}
+	}
+}
+
+// TestAcquireRetriedKeepsItsPlace: the answer to a request that joined the queue
+// was lost, and others joined behind it.
+func TestAcquireRetriedKeepsItsPlace(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	c, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	s.hold(c, request("warm"))
+	s.ready(c)
+	second, again := make(chan *call, 1), make(chan struct{})
+	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {
+		second <- s.queue(b, request("n"))
+		tap.calls(func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+			defer sync.OnceFunc(func() { tap.calls(nil); close(again) })()
+			return do()
+		})
+	})
+	first := s.ask(c, request("n"))
+	<-again
+	if n := s.queued("n"); n != 2 {
+		t.Errorf("%d stand in the queue, want 2", n)
+	}
+	h.free()
+	g := first.granted()
+	next := <-second
+	if next.answered() {
+		t.Error("the second got in first")
+	}
+	g.free()
+	next.granted().free()
+}
+
+// TestAcquireRetriedIsHandedTheLock: while the answer of a request that joined the
+// queue was lost, it was granted; its minimum hold begins all the same.
+func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	s.hold(b, request("warm"))
+	s.ready(b)
+	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) { h.free() })
+	req := request("n")
+	req.AtLeast = time.Hour
+	g := s.hold(b, req)
+	if number(g.Token) != s.fencingToken("n") || g.TTL != time.Minute || s.queued("n") != 0 {
+		t.Errorf("got %+v, and %d stand in the queue", g.Grant, s.queued("n"))
+	}
+	g.free()
+	if held := s.refused(c, request("n")); time.Until(held.Until) < 50*time.Minute || !strings.Contains(held.Error(), "minimum hold") {
+		t.Errorf("a minimum hold is told as: %v", held)
+	}
+}
+
+// TestAcquireGivesUp: a server that does not answer costs a try no more than
+// GiveUp, and nothing stays behind when it comes back.
+func TestAcquireGivesUp(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(&redislock.Config{GiveUp: time.Second}), s.engine(nil)
+	s.hold(a, request("warm")).free()
+	s.server.Freeze(t)
+	for _, req := range []driver.Request{try(request("n")), request("n")} {
+		begun := time.Now()
+		_, err := s.ask(a, req).ended()
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("a frozen server cost %v", took)
+		}
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("a frozen server: %v", err)
+		}
+	}
+	s.server.Thaw(t)
+	s.clean("n")
+	s.hold(b, request("n")).free()
+}
+
+// TestAcquireIsCancelledUnanswered: the caller ends its context while the server
+// is silent, and need not wait for it.
+func TestAcquireIsCancelledUnanswered(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	s.hold(a, request("warm")).free()
+	s.server.Freeze(t)
+	w := s.ask(a, request("n"))
+	time.Sleep(50 * time.Millisecond)
+	w.cancel()
+	begun := time.Now()
+	_, err := w.ended()
+	if took := time.Since(begun); took > 3*time.Second || !errors.Is(err, context.Canceled) {
+		t.Errorf("after %v: %v", took, err)
+	}
+	s.server.Thaw(t)
+	s.clean("n")
+}
+
+// TestLateTryIsWithdrawn: a try that was given up reaches the server after its
+// withdrawal.
+func TestLateTryIsWithdrawn(t *testing.T) {
+	s := newScene(t)
+	a, tap := s.tapped(&redislock.Config{GiveUp: 200 * time.Millisecond})
+	var late []func() redislock.Reply
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.AcquireScript {
+			late = append(late, func() redislock.Reply { return tap.Conn.Eval(context.Background(), []redislock.Call{c})[0] })
+			return redislock.Reply{Err: errLost}
+		}
+		r := do()
+		for _, f := range late {
+			f()
+		}
+		late = nil
+		return r
+	})
+	if _, err := s.ask(a, try(request("n"))).ended(); !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	s.clean("n")
+}
+
+// TestReleaseRetried: the answer of a release was lost, and the lock went on. The
+// second release says so and takes nothing from the successor.
+func TestReleaseRetried(t *testing.T) {
+	s := newScene(t)
+	a, tap := s.tapped(nil)
+	b := s.engine(nil)
+	h := s.hold(a, request("n"))
+	w := s.queue(b, request("n"))
+	tap.loseReply(redislock.ReleaseScript, func(redislock.Reply) {})
+	if err := h.release(); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a release without an answer: %v", err)
+	}
+	g := w.granted()
+	s.gone(h.release())
+	if err := g.renew(); err != nil {
+		t.Errorf("the successor: %v", err)
+	}
+	g.free()
+}
+
+// TestWaitThatFailsLeavesNoTrace: a wait whose grant cannot be confirmed.
+func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	req := request("n")
+	req.AtLeast = time.Millisecond
+	h := s.hold(a, request("n"))
+	w := s.queue(b, req)
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.ConfirmScript {
+			return redislock.Reply{Err: redislock.ServerError{Text: "NOPERM no"}}
+		}
+		return do()
+	})
+	h.free()
+	if _, err := w.ended(); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM no") {
+		t.Errorf("got %v", err)
+	}
+	s.clean("n")
+	s.until("no trace in the client", func() bool { r, g, h := b.Traces(); return r+g+h == 0 })
+}
+
+// TestWithdrawalIsOfOneOwner: the first try of a waiter was of unknown outcome and
+// is withdrawn, twice. What it does next is not.
+func TestWithdrawalIsOfOneOwner(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	leaves := make(chan struct{}, 9)
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		r := do()
+		if c.Script == redislock.LeaveScript {
+			leaves <- struct{}{}
+		}
+		if c.Script == redislock.AcquireScript && c.Args[7] == "0" && c.Args[6] == "0" {
+			return redislock.Reply{Err: errLost}
+		}
+		return r
+	})
+	w := s.queue(b, request("n"))
+	<-leaves
+	h.free()
+	g := w.granted()
+	<-leaves
+	if err := g.renew(); err != nil {
+		t.Errorf("a withdrawal took the lock away: %v", err)
+	}
+}

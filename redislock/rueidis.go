@@ -1,0 +1,163 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// callLimit bounds a call whose context has no deadline.
+	callLimit = 10 * time.Second
+
+	// fresh is for how long an answer of the server is taken as a sign that a
+	// call made on the caller's own goroutine will not hang in a dial, which no
+	// context can interrupt. It is less than the client needs to give up a
+	// connection by itself.
+	fresh = time.Second
+)
+
+// rueidisConn is a Conn on a rueidis client, which stays the caller's: it is not
+// closed here.
+//
+// A call that is alone takes a connection of its own and reads the answer on the
+// caller's goroutine, which takes half as long as a pipeline's two extra
+// switches of goroutine. Calls that overlap are pipelined.
+type rueidisConn struct {
+	client  rueidis.Client
+	lane    lane
+	sharing atomic.Int32 // calls under way in the pipelines
+	heard   sign         // the pipelines answer
+	parked  sign         // a sound connection lies in the client's pool
+}
+
+// A sign is when something was last known to be well.
+type sign struct{ at atomic.Int64 } // in ns since epoch; 0: not known
+
+var epoch = time.Now()
+
+// fresh reports whether it is well enough known.
+func (s *sign) fresh() bool {
+	at := s.at.Load()
+	return at > 0 && int64(time.Since(epoch))-at < int64(fresh)
+}
+
+// note notes that it is well now.
+func (s *sign) note() { s.at.Store(int64(time.Since(epoch))) }
+
+// doubt forgets all signs: a connection of any kind has failed, and others may be
+// known to be bad, so that the next call dials.
+func (c *rueidisConn) doubt() {
+	c.heard.at.Store(0)
+	c.parked.at.Store(0)
+}
+
+func newRueidis(client rueidis.Client) *rueidisConn {
+	return &rueidisConn{client: client}
+}
+
+// Cluster reports whether the client talks to a Redis Cluster.
+func (c *rueidisConn) Cluster() bool { return c.client.Mode() == rueidis.ClientModeCluster }
+
+// Eval runs scripts as [Conn] says.
+func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
+	replies := make([]Reply, len(calls))
+	if err := ctx.Err(); err != nil {
+		for i := range replies {
+			replies[i].Err = err
+		}
+		return replies
+	}
+	if len(calls) == 1 {
+		replies[0] = c.single(ctx, &calls[0])
+		return replies
+	}
+	var many []int
+	for i := range calls {
+		if calls[i].Replicas > 0 {
+			replies[i] = c.single(ctx, &calls[i])
+		} else {
+			many = append(many, i)
+		}
+	}
+	c.batch(ctx, calls, many, replies)
+	return replies
+}
+
+// evalCommand builds one run of a script, by its SHA1 or by its source, for a
+// pipeline or for a connection of its own. The latter counts as blocking, or
+// closing the connection would let it finish first.
+func evalCommand(b rueidis.Builder, call *Call, source, apart bool) rueidis.Completed {
+	name, script := "EVALSHA", call.Script.SHA1
+	if source {
+		name, script = "EVAL", call.Script.Source
+	}
+	cmd := b.Arbitrary(name, script, strconv.Itoa(len(call.Keys))).Keys(call.Keys...).Args(call.Args...)
+	if apart {
+		return cmd.Blocking()
+	}
+	return cmd.Build().ToPipe()
+}
+
+// replyOf reads what a script returned.
+func replyOf(ctx context.Context, result rueidis.RedisResult) Reply {
+	text, err := result.ToString()
+	if err == nil || rueidis.IsRedisNil(err) {
+		return Reply{Text: text}
+	}
+	return Reply{Err: errorOf(ctx, err)}
+}
+
+// errorOf makes an error of the client's one of ours.
+func errorOf(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := rueidis.IsRedisErr(err); ok {
+		return ServerError{Text: e.Error()}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if isContextError(err) && past(ctx) {
+		return context.DeadlineExceeded
+	}
+	return networkError(err)
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// past reports whether ctx's deadline has come, which a connection may notice
+// before the context does.
+func past(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+func isNoScript(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && e.IsNoScript()
+}
+
+// prompt returns what f returns, or what failed returns as soon as ctx ends. The
+// goroutine of an abandoned f ends when the client gives up: at the deadline of
+// ctx, or after its dial or write timeout.
+func prompt[T any](ctx context.Context, f func() T, failed func(error) T) T {
+	if ctx.Done() == nil {
+		return f()
+	}
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case v := <-done:
+		return v
+	case <-ctx.Done():
+		return failed(ctx.Err())
+	}
+}

@@ -1,0 +1,87 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redislock/internal/conntest"
+	"github.com/redis/rueidis"
+)
+
+// rueidisOption are the settings that doc.go recommends.
+func rueidisOption(addrs ...string) rueidis.ClientOption {
+	o := rueidis.ClientOption{InitAddress: addrs, DisableCache: true, ConnWriteTimeout: 5 * time.Second}
+	o.Dialer.KeepAlive = 10 * time.Second
+	return o
+}
+
+func rueidisClient(t testing.TB, o rueidis.ClientOption) rueidis.Client {
+	t.Helper()
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func rueidisMaker(change func(*rueidis.ClientOption)) conntest.Maker {
+	dial := func(t testing.TB, o rueidis.ClientOption) redislock.Conn {
+		change(&o)
+		return redislock.NewRueidisConn(rueidisClient(t, o))
+	}
+	return conntest.Maker{
+		Single:  func(t testing.TB, addr string) redislock.Conn { return dial(t, rueidisOption(addr)) },
+		Cluster: func(t testing.TB, addrs []string) redislock.Conn { return dial(t, rueidisOption(addrs...)) },
+		Sentinel: func(t testing.TB, addrs []string, master string) redislock.Conn {
+			o := rueidisOption(addrs...)
+			o.Sentinel.MasterSet = master
+			o.Sentinel.TopologyRefreshInterval = 5 * time.Second
+			return dial(t, o)
+		},
+	}
+}
+
+func TestRueidisConn(t *testing.T) {
+	conntest.Run(t, rueidisMaker(func(*rueidis.ClientOption) {}))
+}
+
+// TestLimitedContexts proves that a deadline which Done does not tell is honoured,
+// also on connections that the client pipelines.
+func TestLimitedContexts(t *testing.T) {
+	server := enginetest.StartRedis(t)
+	script := redislock.NewScript(`return ARGV[1]`)
+	call := redislock.Call{Script: script, Keys: []string{"k"}, Args: []string{"v"}}
+	for _, always := range []bool{false, true} {
+		o := rueidisOption(server.Addr())
+		o.AlwaysPipelining = always
+		conn := redislock.NewRueidisConn(rueidisClient(t, o))
+		for range 20 { // enough for the lane to close where it does not pay
+			if r := conn.Eval(t.Context(), []redislock.Call{call})[0]; r.Err != nil || r.Text != "v" {
+				t.Fatalf("%q, %v", r.Text, r.Err)
+			}
+		}
+		for _, n := range []int{1, 2} {
+			warm := conn.Eval(t.Context(), []redislock.Call{call, call})
+			server.Freeze(t)
+			start := time.Now()
+			r := conn.Eval(redislock.Within(context.Background(), 200*time.Millisecond), repeat(call, n))
+			took := time.Since(start)
+			server.Thaw(t)
+			if warm[0].Err != nil || !errors.Is(r[0].Err, context.DeadlineExceeded) || took > 4*time.Second {
+				t.Errorf("pipelining %v, %d calls: %v, %v after %v", always, n, warm[0].Err, r[0].Err, took)
+			}
+		}
+	}
+}
+
+func repeat(call redislock.Call, n int) (calls []redislock.Call) {
+	for range n {
+		calls = append(calls, call)
+	}
+	return calls
+}

@@ -1,0 +1,233 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// patience is how long something that must happen may take.
+const patience = 20 * time.Second
+
+// scene is a server, and what a test asks of it.
+type scene struct {
+	testing.TB
+	server *enginetest.Redis
+	looks  *observer
+}
+
+type observer struct{ *redislock.Engine }
+
+func newScene(t testing.TB, args ...string) scene {
+	return scene{t, enginetest.StartRedis(t, args...), &observer{}}
+}
+
+// engine returns another client of the server; cfg may be nil.
+func (s scene) engine(cfg *redislock.Config) *redislock.Engine {
+	e, _ := s.tapped(cfg)
+	return e
+}
+
+// tapped returns another client, and a tap on its calls and messages.
+func (s scene) tapped(cfg *redislock.Config) (*redislock.Engine, *tap) {
+	s.Helper()
+	t := &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(s.server.Addr())))}
+	e := redislock.NewConn(t, cfg)
+	s.Cleanup(func() { _ = e.Close() })
+	return e, t
+}
+
+// request waits for name, for a lease that outlives the test.
+func request(name string) driver.Request {
+	return driver.Request{Name: name, TTL: time.Minute, Wait: true}
+}
+
+// brief waits for name, for a lease whose end the test can wait for.
+func brief(name string) driver.Request {
+	return driver.Request{Name: name, TTL: time.Second, Wait: true}
+}
+
+// shared makes a request a shared one, with a limit unless it is 0.
+func shared(r driver.Request, limit int) driver.Request {
+	r.Mode, r.Limit = driver.Shared, limit
+	return r
+}
+
+func try(r driver.Request) driver.Request {
+	r.Wait = false
+	return r
+}
+
+// hold is an acquisition.
+type hold struct {
+	scene
+	engine driver.Engine
+	req    driver.Request
+	driver.Grant
+}
+
+func (h hold) lease() driver.Lease {
+	return driver.Lease{Name: h.req.Name, Owner: h.Owner, Token: h.Token, Mode: h.req.Mode, TTL: h.req.TTL}
+}
+
+func (h hold) renew() error {
+	return h.engine.Renew(context.Background(), []driver.Lease{h.lease()})[0]
+}
+
+func (h hold) release() error { return h.engine.Release(context.Background(), h.lease()) }
+
+// free releases and fails the test if that fails.
+func (h hold) free() {
+	h.Helper()
+	if err := h.release(); err != nil {
+		h.Fatalf("releasing %q: %v", h.req.Name, err)
+	}
+}
+
+// call is an acquire under way.
+type call struct {
+	scene
+	hold   hold
+	err    error
+	done   chan struct{}
+	cancel context.CancelFunc
+}
+
+// ask begins an acquire.
+func (s scene) ask(e driver.Engine, req driver.Request) *call {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &call{scene: s, done: make(chan struct{}), cancel: cancel}
+	s.Cleanup(func() { cancel(); <-c.done })
+	go func() { // ends when the engine answers
+		defer close(c.done)
+		g, err := e.Acquire(ctx, req)
+		c.hold, c.err = hold{s, e, req, g}, err
+	}()
+	return c
+}
+
+// queue begins an acquire and returns when it stands in the queue.
+func (s scene) queue(e driver.Engine, req driver.Request) *call {
+	s.Helper()
+	before := s.queued(req.Name)
+	c := s.ask(e, req)
+	s.until("queued", func() bool { return s.queued(req.Name) > before })
+	return c
+}
+
+func (s scene) queued(name string) int {
+	n, _ := strconv.Atoi(s.server.Do(s, "ZCARD", "queue:{lock:"+name+"}"))
+	return n
+}
+
+func (c *call) answered() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ended waits for the answer.
+func (c *call) ended() (hold, error) {
+	c.Helper()
+	select {
+	case <-c.done:
+		return c.hold, c.err
+	case <-time.After(patience):
+		c.Fatal("an acquire has no answer")
+		panic("unreachable")
+	}
+}
+
+// granted waits for a grant, whose lease must have begun in the past.
+func (c *call) granted() hold {
+	c.Helper()
+	h, err := c.ended()
+	if err != nil {
+		c.Fatalf("acquire: %v", err)
+	}
+	if h.Sent.IsZero() || h.Sent.After(time.Now()) || h.TTL <= 0 {
+		c.Fatalf("a grant from %v for %v", h.Sent, h.TTL)
+	}
+	return h
+}
+
+// hold acquires.
+func (s scene) hold(e driver.Engine, req driver.Request) hold {
+	s.Helper()
+	return s.ask(e, req).granted()
+}
+
+// refused fails the test unless a try is refused as held.
+func (s scene) refused(e driver.Engine, req driver.Request) *driver.HeldError {
+	s.Helper()
+	_, err := s.ask(e, try(req)).ended()
+	held, ok := errors.AsType[*driver.HeldError](err)
+	if !ok {
+		s.Fatalf("a try of %q: got %v, want a HeldError", req.Name, err)
+	}
+	return held
+}
+
+// until waits for a condition.
+func (s scene) until(what string, ok func() bool) {
+	s.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+// gone fails the test unless err is ErrNotHeld.
+func (s scene) gone(err error) {
+	s.Helper()
+	if !errors.Is(err, driver.ErrNotHeld) {
+		s.Fatalf("got %v, want ErrNotHeld", err)
+	}
+}
+
+// status is what a client sees of a name.
+func (s scene) status(name string) driver.Status {
+	s.Helper()
+	list, err := s.observer().List(context.Background(), driver.Query{Prefix: name, Exact: true})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if len(list) == 0 {
+		return driver.Status{Name: name}
+	}
+	return list[0]
+}
+
+// observer is a client that only looks.
+func (s scene) observer() *redislock.Engine {
+	if s.looks.Engine == nil {
+		s.looks.Engine = s.engine(nil)
+	}
+	return s.looks.Engine
+}
+
+// clean waits until nobody holds name or waits for it.
+func (s scene) clean(name string) {
+	s.Helper()
+	s.until("no trace of "+name, func() bool {
+		keys := []string{"lock:" + name, "queue:{lock:" + name + "}", "shared:{lock:" + name + "}", "meta:{lock:" + name + "}"}
+		return s.server.Do(s, slices.Insert(keys, 0, "EXISTS")...) == "0"
+	})
+}
+
+// keys lists all keys of the server.
+func (s scene) keys() []string { return strings.Fields(s.server.Do(s, "KEYS", "*")) }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }

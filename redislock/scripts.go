@@ -1,0 +1,41 @@
+package redislock
+
+import _ "embed"
+
+// The protocol is in these scripts; docs/design.md says why it is as it is.
+var (
+	//go:embed lua/common.lua
+	commonLua string
+	//go:embed lua/acquire_fast.lua
+	acquireFastLua string
+	//go:embed lua/release_fast.lua
+	releaseFastLua string
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/touch.lua
+	touchLua string
+	//go:embed lua/release.lua
+	releaseLua string
+	//go:embed lua/leave.lua
+	leaveLua string
+	//go:embed lua/break.lua
+	breakLua string
+	//go:embed lua/confirm.lua
+	confirmLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/status.lua
+	statusLua string
+	//go:embed lua/init.lua
+	initLua string
+
+	acquireScript = NewScript(acquireFastLua, commonLua, acquireLua)
+	touchScript   = NewScript(commonLua, touchLua)
+	releaseScript = NewScript(releaseFastLua, commonLua, releaseLua)
+	leaveScript   = NewScript(commonLua, leaveLua)
+	breakScript   = NewScript(commonLua, breakLua)
+	confirmScript = NewScript(commonLua, confirmLua)
+	renewScript   = NewScript(renewLua)
+	statusScript  = NewScript(statusLua)
+	initScript    = NewScript(initLua)
+)

@@ -1,0 +1,95 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+func sentinelEngine(t testing.TB, w *enginetest.Sentinel, cfg *redislock.Config) *redislock.Engine {
+	o := rueidisOption(w.Addrs()...)
+	o.Sentinel.MasterSet = w.MasterName()
+	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
+	e := redislock.New(rueidisClient(t, o), cfg)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// TestSentinelFailover: a failover keeps what the replica had heard of, with the
+// queue, and waiters come along.
+func TestSentinelFailover(t *testing.T) {
+	w := enginetest.StartSentinel(t, 3)
+	s := scene{t, w.Master(), nil}
+	a, b := sentinelEngine(t, w, &redislock.Config{MinReplicas: 1}), sentinelEngine(t, w, nil)
+	h := s.hold(a, request("n"))
+	first, second := s.queue(b, request("n")), s.queue(b, request("n"))
+	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "ZCARD", "queue:{lock:n}") == "2" })
+	w.Master().Kill(t)
+	w.WaitMaster(t, w.Master().Addr())
+	s.until("renewed", func() bool { return h.renew() == nil })
+	s.until("released", func() bool { return h.release() == nil })
+	g := first.granted()
+	if g.Token <= h.Token {
+		t.Errorf("token %d after %d", g.Token, h.Token)
+	}
+	s.until("released", func() bool { return g.release() == nil })
+	s.until("released", func() bool { return second.granted().release() == nil })
+}
+
+// TestSentinelFailoverForgets is documented as unsafe: the replica had not heard of
+// the lock, and a second holder gets in. Its token is greater, so what a guard
+// protects is right; the first one learns by its next renewal.
+func TestSentinelFailoverForgets(t *testing.T) {
+	w := enginetest.StartSentinel(t, 3)
+	s := scene{t, w.Master(), nil}
+	a, b := sentinelEngine(t, w, nil), sentinelEngine(t, w, nil)
+	s.hold(a, request("n")).free()
+	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "EXISTS", "fence:{lock:n}", "lock:n") == "1" })
+	w.Replica().Replicaof(t, "127.0.0.1", "1")
+	h := s.hold(a, request("n"))
+	w.Master().Kill(t)
+	w.Replica().Replicaof(t, "no", "one")
+	w.WaitMaster(t, w.Master().Addr())
+	g := s.hold(b, request("n"))
+	if g.Token <= h.Token {
+		t.Errorf("token %d after %d: a guard would let the first holder write", g.Token, h.Token)
+	}
+	s.until("the first holder learns", func() bool { return errors.Is(h.renew(), driver.ErrNotHeld) })
+}
+
+// TestMinReplicas: a grant that no replica acknowledges is given back, whether a
+// try or a hand-over brought it.
+func TestMinReplicas(t *testing.T) {
+	s := newScene(t)
+	replica := enginetest.StartRedisReplica(t, s.server)
+	cfg := &redislock.Config{MinReplicas: 1}
+	a, b := s.engine(cfg), s.engine(nil)
+	s.hold(a, request("n")).free()
+	h := s.hold(b, request("n"))
+	w := s.queue(a, request("n"))
+	h.free()
+	w.granted().free()
+
+	h = s.hold(b, request("n"))
+	w = s.queue(a, request("n"))
+	replica.Freeze(t)
+	h.free()
+	refused := func(err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("without its replica: %v", err)
+		}
+	}
+	_, err := w.ended()
+	refused(err)
+	_, err = a.Acquire(context.Background(), try(request("n")))
+	refused(err)
+	s.clean("n")
+	s.hold(b, request("n")).free()
+}

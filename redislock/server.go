@@ -1,0 +1,78 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// check returns what is wrong with the engine, the request or the server.
+func (e *Engine) check(ctx context.Context, req driver.Request) (keys, error) {
+	if err := req.Check(e.Traits()); err != nil {
+		return nil, err
+	}
+	if e.cfg.Quarantine && e.conn.Cluster() {
+		return nil, fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
+	}
+	if e.closed.Err() != nil {
+		return nil, unavailable(errClosed)
+	}
+	ks, err := e.keysOf(req.Name)
+	if err != nil || e.cfg.AllowEviction {
+		return ks, err
+	}
+	return ks, e.checkServer(ctx)
+}
+
+// checkServer refuses a server that evicts keys. It asks once.
+func (e *Engine) checkServer(ctx context.Context) error {
+	e.mu.Lock()
+	checked := e.checked
+	e.mu.Unlock()
+	if checked {
+		return nil
+	}
+	answers, err := e.ask(ctx, "INFO", "memory")
+	if err != nil {
+		return unavailable(err)
+	}
+	for _, a := range answers {
+		// Whoever may not ask is served all the same.
+		if policy := evicts(a.Text); a.Err == nil && policy != "" {
+			return fmt.Errorf("%w: the server evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrUnavailable, policy)
+		}
+	}
+	e.mu.Lock()
+	e.checked = true
+	e.mu.Unlock()
+	return nil
+}
+
+// ask sends a command to every master until each has answered, for no longer than
+// GiveUp.
+func (e *Engine) ask(ctx context.Context, args ...string) ([]Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.GiveUp)
+	defer cancel()
+	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
+		answers, err := e.conn.Each(ctx, args...)
+		for _, a := range answers {
+			if err == nil && a.Err != nil && passing(a.Err) {
+				err = a.Err
+			}
+		}
+		if err == nil || !passing(err) || ctx.Err() != nil {
+			return answers, err
+		}
+	}
+}
+
+// evicts returns the eviction policy of INFO memory, empty if nothing is evicted.
+func evicts(info string) string {
+	fields := parseInfo(info)
+	policy := fields["maxmemory_policy"]
+	if policy == "noeviction" || fields["maxmemory"] == "0" {
+		return ""
+	}
+	return policy
+}

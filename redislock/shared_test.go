@@ -1,0 +1,148 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// TestManySharedWaiters: more shared waiters than one script lets in all get in at
+// once, with tokens of their own and one floor.
+func TestManySharedWaiters(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	crowd := []*redislock.Engine{s.engine(nil), s.engine(nil), s.engine(nil)}
+	h := s.hold(a, request("n"))
+	var ws []*call
+	for i := range 200 {
+		ws = append(ws, s.ask(crowd[i%3], shared(request("n"), 0)))
+	}
+	s.until("all stand in the queue", func() bool { return s.queued("n") == 200 })
+	begun := time.Now()
+	h.free()
+	tokens := map[int64]bool{}
+	for _, w := range ws {
+		g := w.granted()
+		if tokens[g.Token] = true; g.Floor > g.Token || g.Floor <= h.Token {
+			t.Errorf("token %d with floor %d after %d", g.Token, g.Floor, h.Token)
+		}
+	}
+	t.Logf("200 shared waiters got in within %v", time.Since(begun))
+	if len(tokens) != 200 {
+		t.Errorf("%d tokens for 200 holders", len(tokens))
+	}
+	for _, w := range ws {
+		w.hold.free()
+	}
+	s.clean("n")
+}
+
+// TestWriterIsNotStarved: readers come all the time, and do not pass a writer.
+func TestWriterIsNotStarved(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	reader := s.hold(a, shared(request("n"), 0))
+	writer := s.queue(b, request("n"))
+	late := s.queue(a, shared(request("n"), 0))
+	s.refused(a, shared(request("n"), 0))
+	reader.free()
+	w := writer.granted()
+	if late.answered() {
+		t.Error("a reader passed a writer")
+	}
+	w.free()
+	late.granted().free()
+}
+
+// TestLimitMismatch: a request with another limit is refused, whether it comes
+// while the lock is shared or waits since before.
+func TestLimitMismatch(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	two, three := s.queue(a, shared(request("n"), 2)), s.queue(b, shared(request("n"), 3))
+	again := s.queue(b, shared(request("n"), 2))
+	h.free()
+	g, g2 := two.granted(), again.granted()
+	mismatched := func(err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "limit 2") {
+			t.Errorf("another limit: %v", err)
+		}
+	}
+	_, err := three.ended()
+	mismatched(err)
+	for _, wait := range []bool{true, false} {
+		req := shared(request("n"), 0)
+		req.Wait = wait
+		_, err = s.ask(b, req).ended()
+		mismatched(err)
+	}
+	s.refused(b, shared(request("n"), 2))
+	w := s.queue(b, shared(request("n"), 2))
+	g.free()
+	third := w.granted()
+	g2.free()
+	third.free()
+	s.clean("n")
+	s.until("no trace in the client", func() bool { r, g, h := b.Traces(); return r+g+h == 0 })
+}
+
+// TestSharedHolderDies: of several shared holders one dies; its place is free when
+// its lease is over, and the floor rises.
+func TestSharedHolderDies(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	dead := s.hold(a, shared(brief("n"), 2))
+	alive := s.hold(a, shared(request("n"), 2))
+	g := s.queue(b, shared(request("n"), 2)).granted()
+	if g.Floor != alive.Token {
+		t.Errorf("floor %d, want %d", g.Floor, alive.Token)
+	}
+	s.gone(dead.renew())
+	s.gone(dead.release())
+	g.free()
+	alive.free()
+	s.clean("n")
+}
+
+// TestLostSharedAnnouncement: the announcement of a shared grant that is not the
+// first one is lost, and the waiter gets in all the same, once.
+func TestLostSharedAnnouncement(t *testing.T) {
+	s := newScene(t)
+	a, c := s.engine(nil), s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, brief("n"))
+	first, second := s.queue(c, shared(brief("n"), 2)), s.queue(b, shared(brief("n"), 2))
+	tap.texts(func(string, func(string)) { tap.texts(nil) })
+	h.free()
+	g := first.granted()
+	stop := keep(g)
+	g2 := second.granted()
+	if n := len(s.status("n").Holders); n != 2 {
+		t.Errorf("%d holders, want 2", n)
+	}
+	g2.free()
+	stop()
+	g.free()
+	s.clean("n")
+}
+
+// keep renews an acquisition until stop.
+func keep(h hold) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // ends with stop
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = h.renew()
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	return func() { cancel(); <-done }
+}

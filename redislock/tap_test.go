@@ -1,0 +1,112 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// tap is a Conn that shows a test what passes, and loses what it is told to.
+type tap struct {
+	redislock.Conn
+
+	mu      sync.Mutex // guards all below
+	onCall  func(redislock.Call, func() redislock.Reply) redislock.Reply
+	onText  func(text string, pass func(string))
+	passing func(string) // to the engine
+	stop    context.CancelFunc
+	count   int           // of subscriptions
+	down    chan struct{} // closed when it may subscribe again; nil means it may
+}
+
+// errLost is what a client says whose answer did not come.
+var errLost = errors.New("i/o timeout")
+
+// calls makes f decide about every single call: do runs it on the server.
+func (t *tap) calls(f func(c redislock.Call, do func() redislock.Reply) redislock.Reply) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.onCall = f
+}
+
+// texts makes f decide about every message.
+func (t *tap) texts(f func(text string, pass func(string))) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.onText = f
+}
+
+// loseReply lets the next run of a script reach the server, but not its answer.
+// What happens in between is up to then.
+func (t *tap) loseReply(s *redislock.Script, then func(redislock.Reply)) {
+	t.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script != s {
+			return do()
+		}
+		t.calls(nil)
+		r := do()
+		then(r)
+		return redislock.Reply{Err: errLost}
+	})
+}
+
+// disconnect breaks the subscription until reconnect.
+func (t *tap) disconnect() (reconnect func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down = make(chan struct{})
+	t.stop()
+	return sync.OnceFunc(func() { close(t.down) })
+}
+
+func (t *tap) subscriptions() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count
+}
+
+// say gives the engine a message.
+func (t *tap) say(text string) {
+	t.mu.Lock()
+	pass := t.passing
+	t.mu.Unlock()
+	pass(text)
+}
+
+func (t *tap) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
+	t.mu.Lock()
+	f := t.onCall
+	t.mu.Unlock()
+	if f == nil || len(calls) != 1 {
+		return t.Conn.Eval(ctx, calls)
+	}
+	return []redislock.Reply{f(calls[0], func() redislock.Reply { return t.Conn.Eval(ctx, calls)[0] })}
+}
+
+func (t *tap) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.mu.Lock()
+	t.passing, t.stop, t.count = message, cancel, t.count+1
+	down := t.down
+	t.mu.Unlock()
+	if down != nil {
+		select {
+		case <-down:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return t.Conn.Subscribe(ctx, channel, ready, func(text string) {
+		t.mu.Lock()
+		f := t.onText
+		t.mu.Unlock()
+		if f == nil {
+			message(text)
+		} else {
+			f(text, message)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package redislock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// rising fails the test unless every acquisition has a greater token than the one
+// before it, whichever way it comes about.
+type rising struct {
+	scene
+	last int64
+}
+
+func (r *rising) next(h hold) hold {
+	r.Helper()
+	if h.Token <= r.last || h.Floor != h.Token {
+		r.Fatalf("token %d with floor %d after %d", h.Token, h.Floor, r.last)
+	}
+	r.last = h.Token
+	return h
+}
+
+// TestTokensRise: over releases, hand-overs, expiry, breaks, FLUSHALL and the loss
+// of the remembered token.
+func TestTokensRise(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	r := rising{scene: s}
+	for range 50 {
+		r.next(s.hold(a, request("n"))).free()
+	}
+	h := r.next(s.hold(a, request("n")))
+	w := s.queue(b, request("n"))
+	h.free()
+	r.next(w.granted())
+	token, err := a.Break(t.Context(), "n", "a test")
+	if err != nil || token <= r.last {
+		t.Fatalf("break: token %d after %d: %v", token, r.last, err)
+	}
+	r.last = token
+	r.next(s.hold(b, brief("n")))
+	r.next(s.hold(a, brief("n")))
+	s.server.Do(t, "FLUSHALL")
+	r.next(s.hold(a, request("n"))).free()
+	s.server.Do(t, "DEL", "fence:{lock:n}")
+	r.next(s.hold(a, request("n"))).free()
+}
+
+// TestTokensAfterAClockStep: the remembered token is ahead of the server's clock,
+// as after a step back. Tokens go on from there, digit by digit, and the memory
+// outlives the step.
+func TestTokensAfterAClockStep(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	ahead := time.Now().Add(100 * 24 * time.Hour).UnixMicro()
+	s.server.Do(t, "SET", "fence:{lock:n}", number(ahead)+" "+number(ahead)+" - 0", "PX", "60000")
+	first := s.hold(a, request("n"))
+	if first.Token != ahead+1 {
+		t.Errorf("token %d, want %d", first.Token, ahead+1)
+	}
+	w := s.queue(b, request("n"))
+	first.free()
+	second := w.granted()
+	if second.Token != ahead+2 {
+		t.Errorf("token %d after a hand-over, want %d", second.Token, ahead+2)
+	}
+	second.free()
+	for i := range int64(3) {
+		if g := s.hold(a, shared(request("n"), 0)); g.Token != ahead+3+i || g.Floor != ahead+3 {
+			t.Errorf("shared token %d with floor %d, want %d and %d", g.Token, g.Floor, ahead+3+i, ahead+3)
+		}
+	}
+	days := 24 * time.Hour.Milliseconds()
+	if left := number64(t, s.server.Do(t, "PTTL", "fence:{lock:n}")); left < 106*days || left > 108*days {
+		t.Errorf("the last token is kept for %d ms, want 107 days", left)
+	}
+}
+
+// TestTokenOfASharedHolder: the floor is the token of the oldest holder that still
+// stands.
+func TestTokenOfASharedHolder(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	var hs []hold
+	for range 3 {
+		hs = append(hs, s.hold(e, shared(request("n"), 0)))
+	}
+	hs[0].free()
+	if g := s.hold(e, shared(request("n"), 0)); g.Floor != hs[1].Token {
+		t.Errorf("floor %d, want %d", g.Floor, hs[1].Token)
+	}
+}
+
+// TestGrantKeepsItsToken: a lease that ends a wait is renewed and released under
+// the token of the message.
+func TestGrantKeepsItsToken(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	for _, req := range []driver.Request{request("n"), shared(request("n"), 0)} {
+		h := s.hold(a, request("n"))
+		w := s.queue(b, req)
+		h.free()
+		g := w.granted()
+		if err := g.renew(); err != nil {
+			t.Error(err)
+		}
+		if holders := s.status("n").Holders; len(holders) != 1 || holders[0].Token != g.Token || holders[0].TTL < 50*time.Second {
+			t.Errorf("%+v, want token %d for a minute", holders, g.Token)
+		}
+		g.free()
+	}
+}

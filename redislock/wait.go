@@ -1,0 +1,127 @@
+package redislock
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// wait blocks until a queued request is granted or ctx ends.
+func (e *Engine) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
+	if !e.join(w, a) {
+		e.withdraw(w, withdrawPatience, false)
+		return driver.Grant{}, unavailable(errClosed)
+	}
+	defer e.tasks.Done()
+	p := progress{req: w.req}
+	p.see(seen{a.position, a.outlook})
+	for {
+		n, s := e.read(w)
+		if s != nil {
+			p.see(*s)
+		}
+		if n != nil {
+			g, ok, err := e.take(ctx, w, *n)
+			if err != nil {
+				e.withdraw(w, withdrawPatience, false)
+				return driver.Grant{}, e.ended(ctx, w.req, p.held, err)
+			}
+			if ok {
+				return g, nil
+			}
+			e.requeue(w)
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			e.withdraw(w, withdrawPatience, false)
+			return driver.Grant{}, driver.WaitError(p.held, ctx.Err())
+		case <-e.closed.Done():
+			e.withdraw(w, withdrawPatience, false)
+			return driver.Grant{}, unavailable(errClosed)
+		}
+	}
+}
+
+// progress is what a waiting request was last told.
+type progress struct {
+	req      driver.Request
+	position int
+	held     *driver.HeldError
+}
+
+// see tells the caller of a request if its place has changed.
+func (p *progress) see(s seen) {
+	p.held = s.outlook.held(p.req.Name)
+	if s.position == 0 || s.position == p.position {
+		return
+	}
+	p.position = s.position
+	if p.req.Waiting != nil {
+		p.req.Waiting(driver.WaitInfo{Position: p.position, Held: p.held})
+	}
+}
+
+// take accepts a grant. One that may have lain unread, or that has to reach
+// replicas or begin a minimum hold, is confirmed first; ok is false if it turns
+// out to be gone.
+func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, ok bool, err error) {
+	if n.err != nil {
+		return g, false, n.err
+	}
+	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: e.sampleOf(w).begin(n.at), TTL: n.life}
+	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.AtLeast > 0 || e.cfg.MinReplicas > 0 {
+		if ok, err = e.confirm(ctx, w, &g); !ok {
+			return driver.Grant{}, false, err
+		}
+	}
+	e.hold(w, g.Token)
+	return g, true, nil
+}
+
+// hold remembers a granted acquisition. A second seat, which a shared request has
+// that took its place again when it had been let in, is given back.
+func (e *Engine) hold(w *waiter, token int64) {
+	if other := e.keep(w, token); other != 0 {
+		e.giveBack(w.keys, letter(w.req.Mode), w.owner, other)
+	}
+}
+
+// confirm asks the server whether a grant stands, and makes it a full lease.
+func (e *Engine) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
+	args := []string{w.owner, strconv.FormatInt(g.Token, 10), letter(w.req.Mode), millis(w.req.TTL), millis(w.req.AtLeast)}
+	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
+		sent := time.Now()
+		r := e.attempt(ctx, w, e.call(confirmScript, w.keys, args...))
+		switch {
+		case r.Err != nil && (!passing(r.Err) || ctx.Err() != nil || e.closed.Err() != nil):
+			return false, unavailable(r.Err)
+		case r.Err != nil:
+		case r.Text != "ok":
+			return false, nil
+		default:
+			g.Sent, g.TTL = sent, w.req.TTL
+			_, err := e.replicated(ctx, w, *g, r.Replicas)
+			return err == nil, err
+		}
+	}
+}
+
+// giveBack releases a grant whose request was cancelled, without blocking.
+func (e *Engine) giveBack(ks keys, mode, owner string, token int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.spawn(func() { // ends when the server has answered, or with its attempt limit
+		_, _ = e.eval(within(context.Background(), attemptLimit(0)), e.call(releaseScript, ks, owner, strconv.FormatInt(token, 10), mode))
+	})
+}
+
+// letter is the mode as the scripts know it.
+func letter(m driver.Mode) string {
+	if m == driver.Shared {
+		return "s"
+	}
+	return "x"
+}

@@ -1,0 +1,148 @@
+package redislock
+
+import (
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// waiter is a request under way.
+type waiter struct {
+	req   driver.Request
+	keys  keys
+	owner string
+	desc  string
+
+	ticket string        // its place, once it has joined the queue
+	wake   chan struct{} // news or seen changed; nil until it has joined
+
+	// Guarded by Engine.mu.
+	queued bool  // it is in the queue, as far as we know
+	news   *news // its grant, or why there will be none; the newest counts
+	seen   *seen // what was last seen of the queue
+}
+
+func (w *waiter) entry() string { return w.owner + " " + w.desc }
+
+// notify wakes the request. The caller holds Engine.mu.
+func (w *waiter) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has not joined, or is awake
+	}
+}
+
+// news ends a wait.
+type news struct {
+	token, floor int64
+	at           int64         // server time of the grant, in microseconds; 0 means unknown
+	life         time.Duration // how long the grant lasts unless it is renewed
+	err          error
+}
+
+// seen is what a waiting request may tell its caller.
+type seen struct {
+	position int
+	outlook  outlook
+}
+
+// sample ties the server's clock to ours: what happened at or after server
+// happened after sent.
+type sample struct {
+	sent   time.Time
+	server int64 // microseconds
+}
+
+// begin returns a local time before a grant was made on the server, or the zero
+// time if there is no telling. It counts a clock that runs up to 1 % fast.
+func (s sample) begin(at int64) time.Time {
+	passed := time.Duration(at-s.server) * time.Microsecond
+	if at == 0 || s.sent.IsZero() || passed < 0 {
+		return time.Time{}
+	}
+	begin := s.sent.Add(passed / 100 * 99)
+	if begin.After(time.Now()) { // the server's clock was stepped
+		return time.Time{}
+	}
+	return begin
+}
+
+// register makes the engine take messages for a request.
+func (e *Engine) register(w *waiter) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiters[w.owner] = w
+}
+
+// unregister forgets a request. If it was the last of its name it returns the
+// server's time when we last had an answer, else 0.
+func (e *Engine) unregister(w *waiter) (heard int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.drop(w)
+}
+
+// drop is unregister for a caller that holds mu.
+func (e *Engine) drop(w *waiter) (heard int64) {
+	delete(e.waiters, w.owner)
+	g := e.groups[w.req.Name]
+	if g == nil {
+		return 0
+	}
+	g.remove(w)
+	if len(g.waiters) > 0 {
+		return 0
+	}
+	return g.sample.server
+}
+
+// deliver passes news on to the request they are for. It returns false for a
+// grant that nobody waits for and nobody has.
+func (e *Engine) deliver(owner string, n news) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.waiters[owner]
+	if w == nil {
+		h, ok := e.holds[owner]
+		return ok && h.token == n.token
+	}
+	w.queued, w.news = false, &n
+	w.notify()
+	return true
+}
+
+// read returns what has come for a request since it was last asked.
+func (e *Engine) read(w *waiter) (*news, *seen) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, s := w.news, w.seen
+	w.news, w.seen = nil, nil
+	return n, s
+}
+
+// hold is a granted acquisition.
+type hold struct {
+	token int64
+	name  string
+	lost  func(cause error)
+}
+
+// keep remembers a granted acquisition until it is released or known to be gone,
+// and forgets the request in the same step: a message that comes late finds one
+// of the two. Another grant that came for the request is returned.
+func (e *Engine) keep(w *waiter, token int64) (other int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.drop(w)
+	e.holds[w.owner] = hold{token: token, name: w.req.Name, lost: w.req.Lost}
+	if n := w.news; n != nil && n.token != 0 && n.token != token {
+		return n.token
+	}
+	return 0
+}
+
+func (e *Engine) forget(owner string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.holds, owner)
+}
