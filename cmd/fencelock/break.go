@@ -40,7 +40,7 @@ func (c breakCmd) Run(a *app) error {
 	ctx, stop := a.interruptible()
 	defer stop()
 	var token int64
-	err := a.with(func(engine driver.Engine) (err error) {
+	err := a.with(ctx, func(engine driver.Engine) (err error) {
 		breaker, ok := engine.(driver.Breaker)
 		if !ok {
 			return unsupported(engine, "break locks")

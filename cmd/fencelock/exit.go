@@ -96,11 +96,22 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(printable), " ")
 }
 
+// hintedError knows what to do about itself.
+type hintedError struct {
+	error
+	hint string
+}
+
+func (e *hintedError) Unwrap() error { return e.error }
+
 // hintFor says what to do about errors that are the same for every command.
 func hintFor(err error) string {
+	if h, ok := errors.AsType[*hintedError](err); ok {
+		return h.hint
+	}
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
-		return "check --url or FENCELOCK_URL, and that the engine is up"
+		return "fencelock doctor; or check --url or FENCELOCK_URL, and that the engine is up"
 	case errors.Is(err, driver.ErrUnsupported):
 		return "an engine that can, with --url or FENCELOCK_URL"
 	}

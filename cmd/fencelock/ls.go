@@ -52,7 +52,7 @@ func (c lsCmd) Run(a *app) error {
 func (a *app) list(q driver.Query) (list []driver.Status, err error) {
 	ctx, stop := a.interruptible()
 	defer stop()
-	err = a.with(func(engine driver.Engine) error {
+	err = a.with(ctx, func(engine driver.Engine) error {
 		lister, ok := engine.(driver.Lister)
 		if !ok {
 			return unsupported(engine, "list locks")
@@ -64,8 +64,8 @@ func (a *app) list(q driver.Query) (list []driver.Status, err error) {
 }
 
 // with opens the engine for as long as fn runs.
-func (a *app) with(fn func(driver.Engine) error) error {
-	engine, closeEngine, err := a.open()
+func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
+	engine, closeEngine, err := a.open(ctx)
 	if err != nil {
 		return err
 	}

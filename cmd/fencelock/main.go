@@ -35,6 +35,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" group:"see" help:"Show who holds and who waits for one lock."`
 	Watch      watchCmd      `cmd:"" group:"see" help:"Follow what happens to locks, a line for each event."`
 	Break      breakCmd      `cmd:"" group:"see" help:"Take a lock away from its holders and print the new token."`
+	Doctor     doctorCmd     `cmd:"" group:"see" help:"Check an engine's configuration against what locks promise."`
 	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for bash, zsh or fish."`
 	Version    versionCmd    `cmd:"" group:"more" help:"Print the version."`
 }
@@ -46,7 +47,8 @@ const description = `Locks that many processes share, with fencing tokens.
   fencelock ls                             who holds what
 
 Exit codes: the command's own, 128+n if it died of signal n, 75 busy, 76 lock
-lost, 64 usage, 69 engine unreachable, 78 bad configuration.`
+lost, 64 usage, 69 engine unreachable, 70 doctor found something broken, 78 bad
+configuration.`
 
 // app is what every command works with.
 type app struct {

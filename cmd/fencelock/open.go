@@ -3,9 +3,9 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,8 +18,9 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// opener makes the engine a URL names.
-type opener func(*url.URL) (driver.Engine, error)
+// opener makes the engine a URL names, and returns what closes it. Its error is
+// ErrUnavailable if the URL is good but the engine is out of reach.
+type opener func(context.Context, *url.URL) (driver.Engine, func() error, error)
 
 // openers is every scheme there is. This table is the only place that knows the
 // engines.
@@ -27,10 +28,11 @@ func openers() map[string]opener {
 	return map[string]opener{
 		"file":           openFile,
 		"mem":            openMemory,
-		"redis":          notBuilt,
-		"rediss":         notBuilt,
-		"redis+sentinel": notBuilt,
-		"redis+cluster":  notBuilt,
+		"redis":          openRedis,
+		"rediss":         openRedis,
+		"redis+unix":     openRedis,
+		"redis+sentinel": openRedis,
+		"redis+cluster":  openRedis,
 		"redlock":        notBuilt,
 		"postgres":       notBuilt,
 		"postgresql":     notBuilt,
@@ -38,39 +40,63 @@ func openers() map[string]opener {
 }
 
 // open returns the engine of the app's URL and what closes it. Its errors are
-// one line, never show a password, and end the command with exit code 78.
-func (a *app) open() (driver.Engine, func() error, error) {
-	engine, err := openURL(a.url)
-	if err != nil {
+// one line, never show a password, and end the command with exit code 78, or 69
+// if the engine is out of reach.
+func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
+	engine, closeEngine, err := openURL(ctx, a.url)
+	switch {
+	case errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled):
+		return nil, nil, err
+	case err != nil:
 		return nil, nil, &exitError{exitConfig, err}
 	}
-	if c, ok := engine.(io.Closer); ok {
-		return engine, c.Close, nil
-	}
-	return engine, func() error { return nil }, nil
+	return engine, closeEngine, nil
 }
 
-func openURL(raw string) (driver.Engine, error) {
+func openURL(ctx context.Context, raw string) (driver.Engine, func() error, error) {
 	if raw == "" {
 		dir, err := defaultDir(os.Geteuid(), os.Getenv)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return filelock.New(dir, &filelock.Config{BreakWait: breakWait}), nil
+		return filelock.New(dir, &filelock.Config{BreakWait: breakWait}), nothingToClose, nil
 	}
-	u, err := url.Parse(raw)
+	u, err := parseURL(raw)
 	if err != nil {
 		// The parser's own words may show a piece of a password.
-		return nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
+		return nil, nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
 	}
 	if u.Scheme == "" {
-		return nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", redact(show(raw)))
+		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", redact(show(raw)))
 	}
 	open, ok := openers()[u.Scheme]
 	if !ok {
-		return nil, unknownScheme(u.Scheme)
+		return nil, nil, unknownScheme(u.Scheme)
 	}
-	return open(u)
+	return open(ctx, u)
+}
+
+// parseURL is url.Parse that also takes a list of hosts, which it leaves in Host
+// as it is.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if err == nil || !ok {
+		return u, err
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	start := strings.LastIndex(rest[:end], "@") + 1
+	hosts := rest[start:end]
+	if !strings.Contains(hosts, ",") {
+		return nil, err
+	}
+	if u, err = url.Parse(scheme + "://" + rest[:start] + "hosts" + rest[end:]); err == nil {
+		u.Host = hosts
+	}
+	return u, err
 }
 
 // defaultDir is where locks live when no URL is given.
@@ -91,44 +117,46 @@ func defaultDir(uid int, env func(string) string) (string, error) {
 // for a run that gives its command the default time to end.
 const breakWait = 10 * time.Second
 
-func openFile(u *url.URL) (driver.Engine, error) {
+func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	switch {
 	case u.Opaque != "" || (u.Host == "" && !strings.HasPrefix(u.Path, "/")):
-		return nil, errors.New("the path of a file URL must be absolute; write file:///path")
+		return nil, nil, errors.New("the path of a file URL must be absolute; write file:///path")
 	case u.Host != "" || u.User != nil:
-		return nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", redact(show(u.Host)))
+		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", redact(show(u.Host)))
 	case filepath.Clean(u.Path) == "/":
-		return nil, errors.New("the file URL names no directory; write file:///path")
+		return nil, nil, errors.New("the file URL names no directory; write file:///path")
 	case u.Fragment != "":
-		return nil, errors.New("the file URL has a fragment; write # in a path as %23")
+		return nil, nil, errors.New("the file URL has a fragment; write # in a path as %23")
 	case strings.ContainsRune(u.Path, 0):
-		return nil, errors.New("the path of the file URL contains a NUL byte")
+		return nil, nil, errors.New("the path of the file URL contains a NUL byte")
 	}
 	query, err := parameters(u, "network")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if v := query.Get("network"); query.Has("network") && v != "allow" {
-		return nil, fmt.Errorf("network=%s: the only value is network=allow", show(v))
+		return nil, nil, fmt.Errorf("network=%s: the only value is network=allow", show(v))
 	}
 	return filelock.New(filepath.Clean(u.Path), &filelock.Config{
 		AllowNetwork: query.Has("network"),
 		BreakWait:    breakWait,
-	}), nil
+	}), nothingToClose, nil
 }
 
-func openMemory(u *url.URL) (driver.Engine, error) {
+func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
-		return nil, errors.New("mem: takes nothing after the colon")
+		return nil, nil, errors.New("mem: takes nothing after the colon")
 	}
 	if _, err := parameters(u); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return memlock.New(nil), nil
+	return memlock.New(nil), nothingToClose, nil
 }
 
-func notBuilt(u *url.URL) (driver.Engine, error) {
-	return nil, fmt.Errorf("%s:// is not in this build yet; it has file:///path and mem:", u.Scheme)
+func nothingToClose() error { return nil }
+
+func notBuilt(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
+	return nil, nil, fmt.Errorf("%s:// is not in this build yet; it has file:///path, redis://host and mem:", u.Scheme)
 }
 
 // parameters returns the query of u and refuses any parameter that is not known

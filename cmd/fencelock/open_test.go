@@ -43,11 +43,11 @@ func TestSuggest(t *testing.T) {
 func TestPasswordIsHidden(t *testing.T) {
 	const secret = "s3cr3tw0rd"
 	for _, format := range []string{
-		"redis://u:%s@h", "redsi://u:%s@h/x y", "//u:%s@h", "u:%s@h", "file://u:%s@h/x", "file://u:%s@/x",
-		"redis://:%s/%%zz@h", "redis://:%%zz%s@h", "redis://u:a/%s@h:port", "mem://:%s@x", "x y://u:%s@h",
+		"redis://u:%s@127.0.0.1:1", "redsi://u:%s@h/x y", "//u:%s@h", "u:%s@h", "file://u:%s@h/x", "file://u:%s@/x",
+		"redis://:%s/%%zz@h", "redis+sentinel://127.0.0.1:1/m?sentinel-password=%s", "redis://:%%zz%s@h", "redis://u:a/%s@h:port", "redis+cluster://h,u:%s/x@h", "redis+sentinel://h1:1,h2,u:1%s/m@h", "redis+sentinel://u:%s/m@h1,h2", "mem://:%s@x", "x y://u:%s@h",
 	} {
 		raw := strings.NewReplacer("%s", secret, "%%", "%").Replace(format)
-		_, err := openURL(raw)
+		_, _, err := openURL(t.Context(), raw)
 		if err == nil {
 			t.Errorf("%q was opened", raw)
 		} else if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, "\n") {

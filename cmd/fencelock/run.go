@@ -96,7 +96,7 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	engine, closeEngine, err := a.open()
+	engine, closeEngine, err := a.open(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *runCmd) Run(a *app) error {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
 	code, err := c.hold(a, engine, lock, signals, path)
-	if freed := lock.Release(); freed != nil {
+	if freed := giveBack(lock); freed != nil {
 		return c.afterLoss(a, code, err, freed)
 	}
 	a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
@@ -136,6 +136,23 @@ func (c *runCmd) hold(a *app, engine driver.Engine, lock *fencelock.Lock, signal
 		return 0, err
 	}
 	return ch.supervise(), nil
+}
+
+// giveBack releases the lock. One that was lost, perhaps because the engine is
+// silent, is not worth a wait beyond the end of its lease.
+func giveBack(lock *fencelock.Lock) error {
+	deadline := lock.Deadline()
+	if lock.Context().Err() == nil || deadline.IsZero() {
+		return lock.Release()
+	}
+	released := make(chan error, 1)
+	go func() { released <- lock.Release() }() // ends after the release timeout, or with the process
+	select {
+	case err := <-released:
+		return err
+	case <-time.After(time.Until(deadline)):
+		return fmt.Errorf("%w: the lease is over", driver.ErrNotHeld)
+	}
 }
 
 // afterLoss turns a release that failed into the exit code of a lost lock, or a

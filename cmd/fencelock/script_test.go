@@ -38,6 +38,7 @@ func TestScript(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FENCELOCK_URL", "file://"+filepath.Join(env.WorkDir, "locks"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
+			env.Values[serversKey{}] = newScriptServers()
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -50,6 +51,8 @@ func TestScript(t *testing.T) {
 			"waitmatch":  scriptWaitMatch,
 			"greater":    scriptGreater,
 			"longname":   scriptLongName,
+			"redis":      scriptRedis(t),
+			"ended":      scriptEnded,
 		},
 	})
 }
@@ -68,7 +71,7 @@ func holdLock() {
 	if len(os.Args) > 3 {
 		req.Mode = driver.Shared
 	}
-	engine, err := openURL(os.Getenv("FENCELOCK_URL"))
+	engine, _, err := openURL(ctx, os.Getenv("FENCELOCK_URL"))
 	check(err)
 	grant, err := engine.Acquire(ctx, req)
 	check(err)

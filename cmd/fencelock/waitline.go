@@ -92,7 +92,11 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	if info.Position > 0 {
 		fmt.Fprintf(&b, ", position %d", info.Position)
 	}
-	if h := info.Held; h != nil && h.PID != 0 {
+	h := info.Held
+	switch {
+	case h != nil && h.PID == 0 && h.Owner != "":
+		fmt.Fprintf(&b, ", held by %s", show(h.Owner)) // not one of ours
+	case h != nil && h.PID != 0:
 		fmt.Fprintf(&b, ", held by pid %d on %s", h.PID, h.Host)
 		if h.Note != "" {
 			fmt.Fprintf(&b, " (%s)", oneLine(h.Note))

@@ -10,9 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/driver"
-	"golang.org/x/sys/unix"
+	"github.com/fencelock/fencelock/internal/watch"
 )
 
 type watchCmd struct {
@@ -38,18 +41,28 @@ func (c watchCmd) Run(a *app) error {
 	defer signal.Stop(quietPipe())
 	go cancelOnHangup(a.stdout, cancel)
 
-	err := a.with(func(engine driver.Engine) error {
-		watcher, ok := engine.(driver.Watcher)
-		if !ok {
-			return unsupported(engine, "watch locks")
-		}
-		err := watcher.Watch(ctx, driver.Query{Prefix: c.Prefix}, a.printEvent)
+	err := a.with(ctx, func(engine driver.Engine) error {
+		err := follow(ctx, engine, driver.Query{Prefix: c.Prefix}, a.printEvent)
 		if ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
 			return nil
 		}
 		return err
 	})
 	return err
+}
+
+// lookEvery is how often watch asks an engine that does not tell by itself.
+const lookEvery = 500 * time.Millisecond
+
+// follow watches, or compares listings where an engine cannot be watched.
+func follow(ctx context.Context, engine driver.Engine, q driver.Query, fn func(driver.Event) error) error {
+	switch e := engine.(type) {
+	case driver.Watcher:
+		return e.Watch(ctx, q, fn)
+	case driver.Lister:
+		return watch.Poll(ctx, e, q, lookEvery, fn)
+	}
+	return unsupported(engine, "watch locks")
 }
 
 // quietPipe makes a write to a closed pipe an error instead of our death, until

@@ -1,0 +1,183 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// exitBroken says that a verification failed.
+const exitBroken = 70
+
+// doctorPatience is how long the examination of an engine may take.
+const doctorPatience = 30 * time.Second
+
+type doctorCmd struct {
+	TTL time.Duration `name:"ttl" default:"30s" help:"The TTL of the locks you mean to use."`
+}
+
+// Help is the longer text of "fencelock doctor --help".
+func (doctorCmd) Help() string {
+	return `A finding a line: good, unknown (could not be looked at), warning (weakens a
+promise in some failures) or broken, then what was seen. What is not good says
+what it means for locks, and what to do. Nothing but a probe name is locked, and
+it is left free. Exit code 70 if anything is broken.
+
+    fencelock doctor
+    fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`
+}
+
+// Validate checks what the parser cannot.
+func (c doctorCmd) Validate() error {
+	if c.TTL < shortestTTL {
+		return fmt.Errorf("the TTL %v is shorter than %v", c.TTL, shortestTTL)
+	}
+	return nil
+}
+
+// Run examines the engine and prints what it finds.
+func (c doctorCmd) Run(a *app) error {
+	ctx, stop := a.interruptible()
+	defer stop()
+	limited, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	var findings []driver.Finding
+	err := a.with(ctx, func(engine driver.Engine) (err error) {
+		findings, err = examine(limited, engine, c.TTL)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.printFindings(findings); err != nil {
+		return err
+	}
+	return verdict(findings)
+}
+
+// examine takes a probe lock, and asks the engine about itself if it can tell.
+func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
+	round, failed := probe(ctx, engine, ttl)
+	inspector, ok := engine.(driver.Inspector)
+	if !ok {
+		return append(round, ending(engine.Traits())), failed
+	}
+	findings, err := inspector.Inspect(ctx, ttl)
+	if err != nil {
+		return nil, err
+	}
+	if failed != nil {
+		round = []driver.Finding{{
+			Check: "probe lock", Severity: driver.Broken, Saw: failed.Error(),
+			Means: "locks do not work at all",
+			Do:    "see the findings below; they name the cause as far as it shows",
+		}}
+	}
+	return append(round, findings...), nil
+}
+
+// verdict is the error of findings of which one is broken.
+func verdict(findings []driver.Finding) error {
+	broken := 0
+	for _, f := range findings {
+		if f.Severity == driver.Broken {
+			broken++
+		}
+	}
+	if broken == 0 {
+		return nil
+	}
+	return &exitError{exitBroken, fmt.Errorf("%d of %d checks found something broken", broken, len(findings))}
+}
+
+// findingView is driver.Finding as --json prints it; docs/cli-json.md documents
+// it.
+type findingView struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"`
+	Saw      string `json:"saw"`
+	Means    string `json:"means"`
+	Do       string `json:"do"`
+}
+
+func (a *app) printFindings(findings []driver.Finding) error {
+	for _, f := range findings {
+		var err error
+		if a.json {
+			err = printJSON(a.stdout, findingView{f.Check, f.Severity.String(), f.Saw, f.Means, f.Do})
+		} else {
+			err = printFinding(a.stdout, f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printFinding writes one finding: a line, and two more if it is not good.
+func printFinding(w io.Writer, f driver.Finding) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, oneLine(f.Saw))
+	if f.Means != "" {
+		fmt.Fprintf(&b, "%22s means: %s\n", "", oneLine(f.Means))
+	}
+	if f.Do != "" {
+		fmt.Fprintf(&b, "%22s do:    %s\n", "", oneLine(f.Do))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// ending tells what ends a lock whose holder vanished.
+func ending(t driver.Traits) driver.Finding {
+	switch {
+	case t.Engine == "memory":
+		return driver.Finding{
+			Check: "reach", Severity: driver.Warning, Saw: "locks live in this process",
+			Means: "nobody outside this process is excluded",
+			Do:    "an engine that several processes share, such as --url file:///path",
+		}
+	case t.Leased:
+		return driver.Finding{Check: "ending", Saw: "a lock ends with its lease"}
+	}
+	return driver.Finding{Check: "ending", Saw: "a lock ends with the process that holds it, and has no lease"}
+}
+
+// probeName is the name that doctor locks where an engine keeps a trace of every
+// name for good.
+const probeName = "fencelock-doctor"
+
+// probe acquires, renews and releases a probe name. What it finds is about time.
+func probe(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience/3) // another doctor may hold it
+	defer cancel()
+	begun := time.Now()
+	short := min(ttl, 5*time.Second) // what stays if it cannot be released
+	grant, err := engine.Acquire(ctx, driver.Request{Name: probeName, TTL: short, Wait: true})
+	if err != nil {
+		return nil, err
+	}
+	lease := driver.Lease{Name: probeName, Owner: grant.Owner, Token: grant.Token, TTL: short}
+	asked := time.Now()
+	renewed := engine.Renew(ctx, []driver.Lease{lease})[0]
+	took := time.Since(asked)
+	if err := errors.Join(renewed, engine.Release(ctx, lease)); err != nil {
+		return nil, err
+	}
+	f := driver.Finding{Check: "probe lock", Saw: fmt.Sprintf("acquired, renewed and released in %v, token %d",
+		time.Since(begun).Round(10*time.Microsecond), grant.Token)}
+	if engine.Traits().Leased && took > ttl/6 {
+		f.Severity = driver.Warning
+		f.Means = fmt.Sprintf("a renewal took %v, and a TTL of %v leaves an attempt %v", took.Round(time.Millisecond), ttl, ttl/6)
+		f.Do = "a longer TTL, or an engine that is nearer"
+	}
+	return []driver.Finding{f}, nil
+}
