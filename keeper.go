@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	maxBatch   = 1000        // leases in one call of Engine.Renew
-	maxFlights = 8           // such calls under way at once
-	maxSleep   = time.Second // how late a jump of another clock is noticed
-	minSleep   = time.Millisecond
+	maxBatch   = 1000             // leases in one call of Engine.Renew
+	maxFlights = 8                // such calls under way at once
+	maxSleep   = time.Second      // how late a jump of another clock is noticed
+	minSleep   = time.Millisecond // how often a busy machine may set a late timer again
 )
 
 // keeper keeps all locks of a Locker alive: it drives their state machines when

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ttl is everybody's lease: long enough that nobody loses a lock to a busy
+// machine.
+const ttl = 30 * time.Second
+
+// suite is one engine with its peers.
+type suite struct {
+	name, title string
+	notes       string // how the contestants run, for readers of the page
+	contestants []contestant
+	signal      contestant // the least a hand-over can cost: a message from one process to another
+	start       func() (server, error)
+}
+
+// suites are all that is measured; every engine has one.
+var suites = []suite{redisSuite}
+
+// ours is the contestant that the bars are for, and bare the limit: the same
+// commands without a library.
+const (
+	ours = "fencelock"
+	bare = "bare"
+)
+
+// contestant is one way to lock.
+type contestant struct {
+	name   string
+	open   func(*process) (client, error)
+	wait   func(*process) (client, error) // opens the waiter's side of a hand-over; nil means open
+	renews bool                           // it keeps its locks alive by itself
+	sends  []string                       // commands it sends outside of scripts, beside those that all send
+}
+
+// client is a contestant as one process has it. It is safe for concurrent use.
+type client interface {
+	acquire(ctx context.Context, name string) (lock, error) // waits for its turn
+	close()
+}
+
+// lock is a lock that is held.
+type lock interface {
+	release() error
+	err() error // nil while it is held, as far as the contestant can tell
+}
+
+// server is what all contestants of a suite lock on.
+type server interface {
+	addr() string
+	version() string
+	counters() (counters, error)
+	stop()
+}
+
+// counters are a server's own.
+type counters struct {
+	total int64            // every command, those inside of scripts too
+	calls map[string]int64 // by command
+}
+
+// since returns how far the counters went on from an earlier reading.
+func (c counters) since(before counters) counters {
+	out := counters{total: c.total - before.total, calls: map[string]int64{}}
+	for name, n := range c.calls {
+		if n -= before.calls[name]; n > 0 {
+			out.calls[name] = n
+		}
+	}
+	return out
+}
+
+// arena is a suite with its server running.
+type arena struct {
+	suite
+	server
+	home *process // the clients of this process
+}
+
+func newArena(s suite) (*arena, error) {
+	srv, err := s.start()
+	if err != nil {
+		return nil, err
+	}
+	return &arena{suite: s, server: srv, home: &process{addr: srv.addr()}}, nil
+}
+
+func (a *arena) stop() {
+	a.home.close()
+	a.server.stop()
+}
+
+// opened is a contestant with a client open.
+type opened struct {
+	contestant
+	client
+}
+
+// openAll opens every contestant in this process; those on one client library
+// share one connection pool.
+func (a *arena) openAll() ([]opened, func(), error) {
+	var all []opened
+	shut := func() {
+		for _, o := range all {
+			o.close()
+		}
+	}
+	for _, c := range a.contestants {
+		cl, err := c.open(a.home)
+		if err != nil {
+			shut()
+			return nil, nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		all = append(all, opened{c, cl})
+	}
+	return all, shut, nil
+}
+
+// libraries are the contestants that are libraries.
+func (s suite) libraries() []contestant {
+	var out []contestant
+	for _, c := range s.contestants {
+		if c.name != bare {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// only returns the suite with the limit and the named contestants alone.
+func (s suite) only(with string) suite {
+	if with == "" {
+		return s
+	}
+	named := strings.Split(with+","+bare, ",")
+	s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), func(c contestant) bool { return !slices.Contains(named, c.name) })
+	return s
+}
+
+func (s suite) find(name string) (contestant, error) {
+	for _, c := range append(s.contestants, s.signal) {
+		if c.name == name {
+			return c, nil
+		}
+	}
+	return contestant{}, fmt.Errorf("%s has no contestant %q", s.name, name)
+}

@@ -1,0 +1,21 @@
+module github.com/fencelock/fencelock/bench
+
+go 1.26.0
+
+replace github.com/fencelock/fencelock => ../
+
+require (
+	github.com/bsm/redislock v0.10.0
+	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
+	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
+)
+
+require (
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+)
+
+// handover measures how long a lock takes to get from a process that releases
+// it to one that waits for it: from just before the release until the waiter
+// knows that it holds. The limit is a message published to that process.
+func handover(a *arena, s settings) ([]row, error) {
+	var pairs []*pair
+	defer func() {
+		for _, p := range pairs {
+			p.close()
+		}
+	}()
+	for _, c := range append(a.libraries(), a.signal) {
+		p, err := a.pair(c)
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, p)
+	}
+	name := func(p *pair) string { return p.name }
+	if _, err := interleave(2, pairs, name, (*pair).pass); err != nil { // warm up
+		return nil, err
+	}
+	took, err := interleave(or(s, 4, 2)*s.rounds, pairs, name, (*pair).pass)
+	if err != nil {
+		return nil, err
+	}
+	took[bare] = took[a.signal.name] // a column of the table
+	delete(took, a.signal.name)
+	return []row{
+		handoverRow(took, 50, atMost("rueidislock", 1), atLeastTimesFaster("redsync", 100)),
+		handoverRow(took, 99),
+	}, nil
+}
+
+func handoverRow(took map[string][]float64, p int, bars ...bar) row {
+	r := row{what: fmt.Sprintf("hand-over to a waiting process, p%d", p), unit: "s",
+		values: map[string]float64{}, ratios: map[string]float64{}, base: bare, bars: bars}
+	for name, values := range took {
+		r.values[name] = percentile(values, p)
+		r.ratios[name] = r.values[name] / percentile(took[bare], p)
+	}
+	return r
+}
+
+// pair is a holder in this process and a waiter in another.
+type pair struct {
+	name   string
+	holder client
+	waiter *worker
+}
+
+func (a *arena) pair(c contestant) (*pair, error) {
+	holder, err := c.open(a.home)
+	if err != nil {
+		return nil, err
+	}
+	waiter, err := a.hire(order{Contestant: c.name, Job: "wait"})
+	if err != nil {
+		holder.close()
+		return nil, err
+	}
+	return &pair{c.name, holder, waiter}, nil
+}
+
+func (p *pair) close() {
+	p.waiter.dismiss()
+	p.holder.close()
+}
+
+// pass hands the lock over once and returns how many seconds it took. The hold
+// has a random length, so that a poller's period does not beat with it.
+func (p *pair) pass() (float64, error) {
+	l, err := p.holder.acquire(context.Background(), "handover")
+	if err != nil {
+		return 0, err
+	}
+	if err := p.waiter.tell("handover"); err != nil {
+		return 0, err
+	}
+	time.Sleep(30*time.Millisecond + rand.N(150*time.Millisecond))
+	sent := time.Now()
+	if err := l.release(); err != nil {
+		return 0, err
+	}
+	var granted time.Time
+	err = p.waiter.hear(&granted)
+	return granted.Sub(sent).Seconds(), err // by the wall clock, which both processes read
+}
+
+// waitJob waits for each name it reads, says when it held it, and releases.
+func waitJob(c contestant, o order, in io.Reader) error {
+	open := c.open
+	if c.wait != nil {
+		open = c.wait
+	}
+	p := &process{addr: o.Addr}
+	defer p.close()
+	cl, err := open(p)
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	if err := say("ready"); err != nil {
+		return err
+	}
+	for names := json.NewDecoder(in); ; {
+		var name string
+		if names.Decode(&name) != nil {
+			return nil // the end of the input
+		}
+		l, err := cl.acquire(context.Background(), name)
+		granted := time.Now()
+		if err != nil {
+			return err
+		}
+		if err := l.release(); err != nil {
+			return err
+		}
+		if err := say(granted); err != nil {
+			return err
+		}
+	}
+}

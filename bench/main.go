@@ -1,0 +1,168 @@
+// Command bench measures fencelock side by side with its peers: all of them in
+// one run, on one private server that it starts and stops itself, in rounds in
+// which every contestant has its turn. It prints one table of ratios and writes
+// docs/benchmarks.md.
+//
+//	go run -C bench . [-only alone,handover] [-with redsync] [-rounds 25] [-quick] [-check]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"time"
+)
+
+// settings are how much of everything is measured.
+type settings struct {
+	rounds int  // interleaved rounds, of which the median counts
+	quick  bool // a look in a minute, for nobody to quote
+	log    func(format string, args ...any)
+}
+
+// or returns full, or less of it for a quick look.
+func or[T any](s settings, full, quick T) T {
+	if s.quick {
+		return quick
+	}
+	return full
+}
+
+// measure is one thing to measure of every contestant of a suite.
+type measure struct {
+	name string
+	run  func(*arena, settings) ([]row, error)
+}
+
+var measures = []measure{
+	{"alone", alone},
+	{"parallel", parallel},
+	{"handover", handover},
+	{"crowd", crowd},
+	{"idle", idle},
+	{"held", held},
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		exit(work(os.Args[2:]))
+	}
+	only := flag.String("only", "", "measure these only, separated by commas: "+names(measures))
+	rounds := flag.Int("rounds", 25, "interleaved rounds")
+	quick := flag.Bool("quick", false, "measure little of everything, and write no page")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
+	with := flag.String("with", "", "let these contestants alone take part, separated by commas, and the limit")
+	check := flag.Bool("check", false, "exit with 1 when a bar is missed")
+	file := flag.String("o", filepath.Join("..", "docs", "benchmarks.md"), "the page to write")
+	flag.Parse()
+	s := settings{rounds: *rounds, quick: *quick, log: logger(time.Now())}
+	if s.quick {
+		s.rounds = min(s.rounds, 5)
+	}
+	exit(profiled(*profile, func() error { return run(s, *only, *with, *file, *check) }))
+}
+
+// run measures what only names, or everything, and reports.
+func run(s settings, only, with, file string, check bool) error {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	var reports []*report
+	var missed []string
+	for _, suite := range suites {
+		r, err := compare(suite.only(with), chosen, s)
+		if err != nil {
+			return err
+		}
+		fmt.Println(r.text())
+		reports, missed = append(reports, r), append(missed, r.missed()...)
+	}
+	if !s.quick && only == "" && with == "" {
+		if err := os.WriteFile(file, []byte(page(reports, s)), 0o644); err != nil {
+			return err
+		}
+	}
+	if check && len(missed) > 0 {
+		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
+	}
+	return nil
+}
+
+// profiled calls fn and writes a CPU profile of it, unless file is empty.
+func profiled(file string, fn func() error) error {
+	if file == "" {
+		return fn()
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	defer f.Close()
+	defer pprof.StopCPUProfile()
+	return fn()
+}
+
+// compare runs the measures of one suite on a server of their own.
+func compare(s suite, chosen []measure, set settings) (*report, error) {
+	a, err := newArena(s)
+	if err != nil {
+		return nil, err
+	}
+	defer a.stop()
+	r := newReport(a)
+	for _, m := range chosen {
+		set.log("%s: %s", s.name, m.name)
+		rows, err := m.run(a, set)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", s.name, m.name, err)
+		}
+		r.rows = append(r.rows, rows...)
+	}
+	r.load = append(r.load, load())
+	return r, nil
+}
+
+func choose(only string) ([]measure, error) {
+	if only == "" {
+		return measures, nil
+	}
+	var chosen []measure
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(measures, func(m measure) bool { return m.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("nothing to measure is called %q: choose from %s", name, names(measures))
+		}
+		chosen = append(chosen, measures[i])
+	}
+	return chosen, nil
+}
+
+func names(all []measure) string {
+	var out []string
+	for _, m := range all {
+		out = append(out, m.name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func logger(begun time.Time) func(string, ...any) {
+	return func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%5.0fs  %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

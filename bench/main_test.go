@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be a worker process too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// Every measure runs on a real server, little of it, with every contestant.
+func TestEveryMeasure(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("install redis: ", err)
+	}
+	s := settings{rounds: 1, quick: true, log: t.Logf}
+	for _, suite := range suites {
+		r, err := compare(suite, measures, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range r.rows {
+			if _, ok := line.values[ours]; !ok {
+				t.Errorf("%s: no value of ours", line.what)
+			}
+		}
+		page := page([]*report{r}, s)
+		for _, c := range suite.contestants {
+			if !strings.Contains(page, " "+c.name+" |") {
+				t.Errorf("%s is not on the page", c.name)
+			}
+		}
+		t.Log(page)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	if got, err := choose(""); err != nil || len(got) != len(measures) {
+		t.Errorf("everything: %d, %v", len(got), err)
+	}
+	if got, err := choose("crowd,alone"); err != nil || names(got) != "crowd, alone" {
+		t.Errorf("two: %s, %v", names(got), err)
+	}
+	if _, err := choose("alone,other"); err == nil || !strings.Contains(err.Error(), "handover") {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	var got []string
+	for _, c := range redisSuite.only("redsync,fencelock").contestants {
+		got = append(got, c.name)
+	}
+	if text := strings.Join(got, " "); text != "bare fencelock redsync" {
+		t.Error(text)
+	}
+	if n := len(redisSuite.only("").contestants); n != 5 {
+		t.Errorf("everybody: %d", n)
+	}
+}
+
+// A server that is gone must not hang the program.
+func TestAWorkerThatCannotStartIsAnError(t *testing.T) {
+	srv, err := startRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &arena{suite: redisSuite, server: srv, home: &process{addr: srv.addr()}}
+	srv.stop()
+	begun := time.Now()
+	if _, err := a.hire(order{Contestant: ours, Job: "wait"}); err == nil {
+		t.Error("a worker without a server got ready")
+	}
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("after %v", took)
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// report is what came of a suite.
+type report struct {
+	suite   suite
+	version string
+	load    []string // average, at the start and at the end
+	rows    []row
+}
+
+func newReport(a *arena) *report {
+	return &report{suite: a.suite, version: a.server.version(), load: []string{load()}}
+}
+
+// missed says which bars our column did not reach.
+func (r *report) missed() []string {
+	var out []string
+	for _, line := range r.rows {
+		for _, b := range line.judge() {
+			if !b.met {
+				out = append(out, line.what+": "+b.says)
+			}
+		}
+	}
+	return out
+}
+
+// table is the rows in Markdown.
+func (r *report) table() string {
+	var b strings.Builder
+	fmt.Fprint(&b, "| |")
+	for _, c := range r.suite.contestants {
+		fmt.Fprintf(&b, " %s |", c.name)
+	}
+	fmt.Fprintf(&b, " bar for %s |\n|---|%s---|\n", ours, strings.Repeat("---:|", len(r.suite.contestants)))
+	for _, line := range r.rows {
+		fmt.Fprintf(&b, "| %s |", line.what)
+		for _, c := range r.suite.contestants {
+			fmt.Fprintf(&b, " %s |", line.cell(c.name))
+		}
+		var bars []string
+		for _, bar := range line.judge() {
+			verdict := "missed"
+			if bar.met {
+				verdict = "met"
+			}
+			bars = append(bars, bar.says+": "+verdict)
+		}
+		fmt.Fprintf(&b, " %s |\n", strings.Join(bars, "; "))
+	}
+	return b.String()
+}
+
+// text is the report for a terminal.
+func (r *report) text() string {
+	return fmt.Sprintf("%s\n%s, load average %s\n", r.table(), r.version, strings.Join(r.load, " to "))
+}
+
+// section is the report as a section of the page.
+func (r *report) section() string {
+	return fmt.Sprintf("## %s\n\n%s\n%s\n%s, load average %s.\n", r.suite.title, r.suite.notes, r.table(), r.version,
+		strings.Join(r.load, " at the start, ")+" at the end")
+}
+
+// page is the documentation that the reports make.
+func page(reports []*report, s settings) string {
+	var sections strings.Builder
+	for _, r := range reports {
+		sections.WriteString("\n" + r.section())
+	}
+	return fmt.Sprintf(`# Benchmarks
+
+Written by `+"`make bench`"+` (`+"`go run -C bench .`"+`): change the program in `+"`bench/`"+`, not this page.
+
+The contestants of an engine run against one private server, in one run, in %d interleaved rounds whose order rotates; medians count, and
+ratios are taken within each round. Read the ratios: the times in brackets are those of one machine on one day. `+"`bare`"+` is the limit, what
+the engine itself takes without a library. Every lease is %v. Rows about 64 contenders are medians of %d rounds of several seconds; those
+about idle waiters and locks held by one process are one run each. Commands come from the server's own counters. Holding many locks needs a
+library that renews them.
+%s
+## Machine and versions
+
+%s`, s.rounds, ttl, (s.rounds+4)/5, sections.String(), versions())
+}
+
+// versions lists what was measured, on what and when.
+func versions() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- %s, %d cores, %s/%s, %s\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
+	fmt.Fprintf(&b, "- %s\n", runtime.Version())
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b.String()
+	}
+	for _, m := range info.Deps {
+		for _, peer := range []string{"go-redsync/redsync", "bsm/redislock", "redis/rueidis", "redis/go-redis"} {
+			if strings.Contains(m.Path, peer) {
+				fmt.Fprintf(&b, "- %s %s\n", m.Path, m.Version)
+			}
+		}
+	}
+	return b.String()
+}
+
+// processor is the name of this machine's processor, where it can be had.
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimLeft(strings.TrimSpace(name), ": ")
+		}
+	}
+	return "unknown processor"
+}
+
+// load is the load average of the last minute, where it can be had.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	if first == "" {
+		return "unknown"
+	}
+	return first
+}
