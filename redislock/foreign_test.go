@@ -25,7 +25,7 @@ func TestForeignHolder(t *testing.T) {
 		{[]string{"HSET", "lock:n", "uuid:1", "1"}, "WRONGTYPE", false},
 		{[]string{"RPUSH", "lock:n", "x"}, "WRONGTYPE", false},
 	} {
-		s.server.Do(t, "DEL", "lock:n")
+		s.server.Do(t, "FLUSHALL")
 		s.server.Do(t, c.set...)
 		for _, req := range []driver.Request{request("n"), shared(request("n"), 0), shared(request("n"), 2)} {
 			held := s.refused(e, req)

@@ -127,12 +127,13 @@ func TestHailsDoNotSilenceAClient(t *testing.T) {
 // in many clients gets in.
 func TestTakeover(t *testing.T) {
 	s := newScene(t)
-	s.hold(s.engine(nil), brief("n")) // never renewed
-	begun := time.Now()
+	stop := keep(s.hold(s.engine(nil), brief("n")))
 	var ws []*call
 	for range 8 {
 		ws = append(ws, s.queue(s.engine(nil), request("n")))
 	}
+	stop() // and it is never released
+	begun := time.Now()
 	first := ws[0].granted()
 	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("the takeover took %v", took)
@@ -190,4 +191,25 @@ func TestMinimumHoldKeepsTheOrder(t *testing.T) {
 	h.free()
 	w.granted().free()
 	s.inOrder(second, third)
+}
+
+// TestRejoinedQueueIsNotPassed: a client takes its place again while the lock is
+// held, and nothing else told the server of a queue. The release sees it.
+func TestRejoinedQueueIsNotPassed(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, request("n"))
+	fence := s.server.Do(t, "GET", "fence:{lock:n}")
+	w := s.queue(b, request("n"))
+	s.server.Do(t, "DEL", "queue:{lock:n}")
+	s.server.Do(t, "SET", "fence:{lock:n}", fence, "PX", "60000")
+	tap.disconnect()()
+	s.until("it is back", func() bool { return s.queued("n") == 1 })
+	begun := time.Now()
+	h.free()
+	w.granted()
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it was told after %v", took)
+	}
 }

@@ -1,4 +1,5 @@
--- The way of most releases: an exclusive lock that nobody waits for.
+-- The way of most releases: an exclusive lock that nobody waits for. Whether it
+-- stands is looked at here for the others, too.
 if ARGV[7] == 'x' then
   local both = redis.call('MGET', KEYS[1], KEYS[2])
   local text, last, own = both[1], both[2], 'fencelock ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' '
