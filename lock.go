@@ -122,7 +122,7 @@ func (l *Lock) cause() error {
 // ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
 // step that must not happen without the lock.
 func (l *Lock) Err() error {
-	l.step(hold.Event{Kind: hold.Tick})
+	l.step(hold.Event{Kind: hold.Look})
 	if err := l.lost(); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
-	l.step(hold.Event{Kind: hold.Tick}) // a deadline that has passed is a loss
+	l.step(hold.Event{Kind: hold.Look}) // a deadline that has passed is a loss
 	l.step(hold.Event{Kind: hold.Released})
 	err := l.releaseEngine()
 	if lost := l.lost(); lost != nil {

@@ -308,3 +308,19 @@ func TestBadInputIsRefusedBeforeAnything(t *testing.T) {
 	}
 	_ = lock.Release()
 }
+
+func TestErrIsNotInTheWayOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: 10 * time.Second})
+		lock := acquire(t, locks, "a")
+		for range 10_000 {
+			time.Sleep(10 * time.Millisecond)
+			if err := lock.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -26,7 +26,8 @@ type Kind int
 
 // The kinds of events.
 const (
-	Tick     Kind = iota // time has passed
+	Tick     Kind = iota // time has passed, and what is due is to be done
+	Look                 // is the hold over? Nothing else is asked for
 	Renewed              // the engine acknowledged a renewal
 	Failed               // a renewal failed for a passing reason
 	Gone                 // the engine says that the acquisition does not stand
@@ -93,10 +94,13 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 	case Released:
 		h.ended = true
 		return Action{}
-	case Tick:
+	case Tick, Look:
 	}
 	if h.terms.Leased && h.life(now) <= 0 {
 		return h.end(h.late())
+	}
+	if ev.Kind == Look {
+		return Action{} // whoever looks would not send the renewal that a plan may ask for
 	}
 	return h.plan(now)
 }
