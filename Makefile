@@ -38,6 +38,13 @@ mutants: cc ## show each broken engine and the case of the exam that catches it
 slow: cc redis postgres ## engines and faults many times over, to find what happens rarely
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/enginetest/...
+	FENCELOCK_SLOW=1 $(GO) test -race -timeout 120m ./redlock/... ./cron/... ./election/...
+
+.PHONY: sim soak
+sim: ## two minutes of simulated faults on the code that decides, with a table
+	$(GO) run ./internal/sim/cmd/sim
+soak: ## the same, five times as long
+	$(GO) run ./internal/sim/cmd/sim -events 1000000000
 
 .PHONY: bench
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md

@@ -1,0 +1,235 @@
+package quorum
+
+import "github.com/fencelock/fencelock/internal/hold"
+
+// Vote is a node's answer to a request for the lock.
+type Vote struct {
+	Granted bool
+	Token   int64 // the token the node stored, if it granted
+	Floor   int64 // the smallest token among its holders, this one included
+}
+
+// Orders are the requests that follow from an answer. The slices are to be read
+// only: they are shared.
+type Orders struct {
+	Raise []int // raise the stored token to Take.Token on these nodes
+	Free  []int // give the lock back on these nodes, whatever they answered
+}
+
+// State is how far a take is.
+type State int
+
+// The states.
+const (
+	Asking  State = iota // the first round is under way
+	Raising              // the second round is under way
+	Won                  // the lock is held
+	Lost                 // it is not, and nodes that granted are being freed
+)
+
+// Take is one attempt to get the lock. It is not safe for concurrent use.
+type Take struct {
+	terms    Terms
+	proposed int64
+	sent     hold.Instant
+	state    State
+	token    int64
+	floor    int64
+	votes    []vote
+}
+
+// vote is what one node has said.
+type vote struct {
+	asked bool // it answered the first round, or was given up
+	Vote
+	told   bool // it was asked to raise
+	raised bool // it answered the second round, or was given up
+	stored bool // it has the token
+}
+
+// NewTake begins an attempt. The caller has read the time and then asks every
+// node, proposing a token.
+//
+// Every attempt needs an owner of its own: its clean-up may still be on the way
+// when the next attempt begins, and would free what that one was granted.
+func NewTake(terms Terms, proposed int64, now hold.Instant) *Take {
+	t := &Take{}
+	t.Reset(terms, proposed, now)
+	return t
+}
+
+// Reset begins another attempt in the memory of an old one.
+func (t *Take) Reset(terms Terms, proposed int64, now hold.Instant) {
+	votes := t.votes[:0]
+	if cap(votes) < terms.Nodes {
+		votes = make([]vote, 0, terms.Nodes)
+	}
+	votes = votes[:terms.Nodes]
+	clear(votes)
+	*t = Take{terms: terms, proposed: proposed, sent: now, votes: votes}
+}
+
+// State returns how far the take is.
+func (t *Take) State() State { return t.state }
+
+// Token returns the token: the one to raise to while Raising, that of the
+// acquisition once Won.
+func (t *Take) Token() int64 { return t.token }
+
+// Floor returns a lower bound of the tokens among the current holders, once Won:
+// the token itself unless the lock is shared. One who shares it may have asked a
+// node after this take did, and before that raised its token, so the tokens of
+// the first round count.
+func (t *Take) Floor() int64 {
+	if !t.terms.Shared && t.terms.Without != FloorLine {
+		return t.token
+	}
+	return min(t.floor, t.token)
+}
+
+// Sent returns the time from which the lease counts.
+func (t *Take) Sent() hold.Instant { return t.sent }
+
+// Asked takes a node's vote. A node that did not answer in time is given up by a
+// vote that grants nothing; should it grant after all, that counts.
+func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
+	b := &t.votes[node]
+	if b.asked && (b.Granted || !v.Granted) {
+		return Orders{}
+	}
+	b.asked, b.Vote = true, v
+	switch t.state {
+	case Asking:
+		return t.count(now)
+	case Raising, Won:
+		if v.Granted { // a straggler: it holds the lock as well
+			return t.raise(only(node))
+		}
+		return t.settle(now)
+	case Lost:
+		if v.Granted {
+			return t.free(only(node))
+		}
+	}
+	return Orders{}
+}
+
+// count decides the first round as soon as it can be decided.
+func (t *Take) count(now hold.Instant) Orders {
+	granted, same, open := 0, 0, 0
+	t.token, t.floor = 0, 0
+	for _, b := range t.votes {
+		switch {
+		case !b.asked:
+			open++
+		case b.Granted:
+			granted++
+			t.token = max(t.token, b.Token)
+			if t.floor == 0 || b.Floor < t.floor {
+				t.floor = b.Floor
+			}
+			if b.Token == t.proposed {
+				same++
+			}
+		}
+	}
+	need := t.terms.Majority()
+	switch {
+	case !t.terms.valid(t.sent, now), granted+open < need:
+		return t.lose()
+	case granted < need:
+		return Orders{}
+	case same >= need && !t.terms.TwoRound:
+		t.token = t.proposed
+		return t.win(now)
+	case t.terms.Without == WriteBackLine:
+		return t.win(now)
+	}
+	t.state = Raising
+	var nodes []int
+	for i, b := range t.votes {
+		if b.Granted || t.terms.Without == GrantedLine {
+			nodes = append(nodes, i)
+		}
+	}
+	return t.raise(nodes)
+}
+
+func (t *Take) raise(nodes []int) Orders {
+	for _, n := range nodes {
+		t.votes[n].told = true
+	}
+	return Orders{Raise: nodes}
+}
+
+// Raised takes a node's answer to the second round: whether it has the token. A
+// node that did not answer in time is given up by false; a later true counts.
+func (t *Take) Raised(node int, ok bool, now hold.Instant) Orders {
+	b := &t.votes[node]
+	if !b.told || b.raised && (b.stored || !ok) {
+		return Orders{}
+	}
+	b.raised, b.stored = true, ok
+	return t.settle(now)
+}
+
+// settle decides the second round as soon as it can be decided.
+func (t *Take) settle(now hold.Instant) Orders {
+	if t.state != Raising {
+		return Orders{}
+	}
+	stored, open := 0, 0
+	for _, b := range t.votes {
+		switch {
+		case b.stored:
+			stored++
+		case b.told && !b.raised, !b.asked:
+			open++ // a straggler may still grant, and be told
+		}
+	}
+	switch need := t.terms.Majority(); {
+	case !t.terms.valid(t.sent, now), stored+open < need:
+		return t.lose()
+	case stored >= need:
+		return t.win(now)
+	}
+	return Orders{}
+}
+
+// Expire ends an attempt that has taken too long. The caller does so no later
+// than when the lease would be over.
+func (t *Take) Expire() Orders {
+	if t.state == Won || t.state == Lost {
+		return Orders{}
+	}
+	return t.lose()
+}
+
+// Over tells that an acquisition that was won has ended, by release or by loss: a
+// node that grants from now on is freed, not raised.
+func (t *Take) Over() {
+	if t.state == Won {
+		t.state = Lost
+	}
+}
+
+func (t *Take) win(now hold.Instant) Orders {
+	t.state = Won
+	if t.terms.Without == SentLine {
+		t.sent = now
+	}
+	return Orders{}
+}
+
+// lose frees every node: one that has not answered may have granted.
+func (t *Take) lose() Orders {
+	t.state = Lost
+	return t.free(every(len(t.votes)))
+}
+
+func (t *Take) free(nodes []int) Orders {
+	if t.terms.Without == CleanUpLine {
+		return Orders{}
+	}
+	return Orders{Free: nodes}
+}

@@ -1,0 +1,123 @@
+package sim
+
+import "time"
+
+// The scale of every schedule. What matters is how the times relate.
+const (
+	ttl      = 2 * time.Second
+	maxTTL   = 2 * time.Second // the quarantine
+	margin   = ttl/50 + 10*time.Millisecond
+	ahead    = 500 * time.Millisecond // the cap of proposals
+	limit    = ttl / 10               // how long one node may take to answer
+	horizon  = 10 * ttl               // the length of a schedule
+	ms       = int64(time.Millisecond)
+	micro    = int64(time.Microsecond)
+	hour     = int64(time.Hour / time.Microsecond)
+	term     = int64(ttl)
+	maxNodes = 8
+)
+
+// Class is a family of schedules: what may happen in them, and what must not.
+type Class struct {
+	Name   string
+	About  string
+	Breaks []Violation // what its schedules may show: they leave the model
+
+	Single  bool  // one node and plain renewals, as on a single server
+	Calm    bool  // messages arrive in order and are never lost
+	Loss    int64 // per mille of messages
+	Twice   int64 // per mille of requests
+	Slow    int64 // per mille of messages that take up to two TTLs
+	Pause   int64 // per mille of a client's steps
+	Rate    int64 // clocks run up to so many parts per million fast or slow
+	Skew    int64 // nodes' clocks are wrong by up to so many microseconds
+	Astray  int64 // clients' clocks are wrong by up to so many microseconds
+	Late    int64 // per mille of requests that take a TTL or so
+	Ambush  int64 // per mille of renewals after which the holder pauses past its deadline while they are on their way; and of repairs that are late
+	Stepped int64 // per mille of schedules whose tokens are an hour ahead of all clocks
+	Spread  int   // some clients' lists differ: 1 in a minority of the nodes, 2 in one more
+	Without Line  // what the deployment does without
+	Faults  []fault
+	Every   int64 // the mean time between faults
+}
+
+// breaks reports whether v is expected.
+func (c *Class) breaks(v Violation) bool {
+	for _, b := range c.Breaks {
+		if b == v {
+			return true
+		}
+	}
+	return false
+}
+
+// Inside reports whether the class keeps to the model.
+func (c *Class) Inside() bool { return len(c.Breaks) == 0 }
+
+// The faults that several classes share.
+var (
+	links    = []fault{cutLink, cutLink, isolateClient, isolateNode, stopNode, killClient}
+	pauses   = []fault{pauseHolder, pauseHolder, suspendHolder, isolateClient, stopNode}
+	clocks   = []fault{jumpClient, isolateClient, cutLink, pauseHolder}
+	restarts = []fault{crashKeep, crashLose, crashLose, crashStale, crashLocks, flushNode, failOver, failOver, stopAndKill, isolateNode}
+	all      = join(links, pauses, clocks, restarts)
+)
+
+func join(lists ...[]fault) (all []fault) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// skew is how wrong nodes' clocks may be while a quarantine still covers it.
+const skew = int64(maxTTL-ahead) / 1000 / 2 * 9 / 10
+
+// rate is how fast or slow a clock may run: two of them stay within the margin.
+const rate = 9000
+
+// Classes are all families of schedules, those inside the model first.
+var Classes = []*Class{
+	{Name: "calm", About: "contention only", Calm: true},
+	{Name: "single", About: "one node, plain renewals", Single: true,
+		Loss: 20, Slow: 10, Ambush: 200, Pause: 5, Rate: rate, Astray: hour, Faults: join(links, pauses, clocks), Every: 400 * ms},
+	{Name: "network", About: "loss, delay, reordering, partitions, dead clients",
+		Loss: 30, Twice: 20, Slow: 30, Stepped: 300, Faults: links, Every: 300 * ms},
+	{Name: "pauses", About: "clients pause at every step, for up to three TTLs",
+		Loss: 5, Slow: 20, Pause: 10, Stepped: 300, Faults: pauses, Every: 500 * ms},
+	{Name: "late", About: "requests arrive when nobody wants them any more",
+		Loss: 10, Twice: 20, Late: 60, Ambush: 500, Skew: skew, Faults: join(restarts, links), Every: 2000 * ms},
+	{Name: "clocks", About: "rates within the drift, clients an hour apart and stepped",
+		Loss: 10, Rate: rate, Skew: skew, Astray: hour, Faults: clocks, Every: 400 * ms},
+	{Name: "restarts", About: "nodes crash, forget, fail over and back, FLUSHALL",
+		Loss: 5, Skew: skew, Astray: hour, Faults: restarts, Every: 1000 * ms},
+	{Name: "everything", About: "all of these at once",
+		Loss: 10, Twice: 10, Slow: 20, Pause: 5, Rate: rate, Skew: skew, Astray: hour, Faults: all, Every: 300 * ms},
+	{Name: "node lists", About: "lists differ in a minority of nodes",
+		Loss: 10, Spread: 1, Faults: links, Every: 500 * ms},
+
+	{Name: "fast clocks", About: "clock rates wrong by up to 5 %", Breaks: []Violation{Overlap},
+		Loss: 10, Rate: 50000, Skew: skew, Astray: hour, Faults: clocks, Every: 400 * ms},
+	{Name: "clock jumps", About: "nodes' clocks are stepped", Breaks: []Violation{Overlap},
+		Loss: 10, Slow: 20, Skew: skew, Stepped: 500, Astray: hour, Faults: join(links, []fault{jumpNode, jumpNode, jumpNode}), Every: 300 * ms},
+	{Name: "locks lost", About: "nodes lose locks, not tokens, and there is no quarantine", Breaks: []Violation{Overlap},
+		Loss: 10, Late: 100, Skew: skew, Stepped: 700, Astray: hour, Without: WaitLine, Faults: []fault{crashLocks}, Every: 50 * ms},
+	{Name: "forgetful", About: "nodes forget and there is no quarantine", Breaks: []Violation{Overlap, Disorder, Leak},
+		Loss: 5, Skew: skew, Astray: hour, Without: WaitLine, Faults: restarts, Every: 400 * ms},
+	{Name: "forgetful, astray", About: "nodes forget; clocks wrong by more than the quarantine", Breaks: []Violation{Disorder},
+		Loss: 5, Skew: 10 * int64(maxTTL/1000), Astray: hour, Faults: restarts, Every: 400 * ms},
+	{Name: "lists unchecked", About: "lists differ in a minority of nodes, and nobody checks", Breaks: []Violation{Overlap, Disorder},
+		Loss: 10, Spread: 1, Without: NodesLine, Faults: links, Every: 500 * ms},
+	{Name: "lists apart", About: "lists share less than a majority", Breaks: []Violation{Overlap, Disorder},
+		Loss: 10, Spread: 2, Faults: links, Every: 500 * ms},
+}
+
+// ClassOf returns the class of that name, or nil.
+func ClassOf(name string) *Class {
+	for _, c := range Classes {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

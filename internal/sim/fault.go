@@ -1,0 +1,158 @@
+package sim
+
+// fault is something that goes wrong.
+type fault uint8
+
+// The faults.
+const (
+	cutLink       fault = iota // one client and one node cannot talk, one way or both
+	isolateClient              // one client and all nodes
+	isolateNode                // one node and all clients
+	stopNode                   // a node stands still; what arrives waits
+	killClient                 // a client dies; another one starts
+	pauseHolder                // a client stands still, a holder if there is one
+	suspendHolder              // its machine does
+	jumpClient                 // a client's wall clock is stepped
+	crashKeep                  // a node restarts and remembers
+	crashLose                  // a node restarts and has forgotten everything
+	crashStale                 // a node restarts with what it had a while ago
+	crashLocks                 // a node restarts and has forgotten the locks, not the tokens
+	flushNode                  // FLUSHALL
+	failOver                   // a replica takes over that was behind, and soon fails back
+	stopAndKill                // one node stops, another is killed, the first goes on
+	jumpNode                   // a node's clock is stepped
+)
+
+func (c *Class) has(f fault) bool {
+	for _, g := range c.Faults {
+		if f == g {
+			return true
+		}
+	}
+	return false
+}
+
+// fault lets something go wrong, and schedules the next.
+func (w *World) fault() {
+	w.after(w.rng.below(2*w.class.Every), event{kind: evFault})
+	f := w.class.Faults[w.rng.below(int64(len(w.class.Faults)))]
+	c, n := w.anyClient(), w.anyNode()
+	if w.Trace != nil {
+		w.say("fault %s: client %d, node %d", faultNames[f], c.id, n)
+	}
+	switch f {
+	case cutLink, isolateClient, isolateNode:
+		w.cut(f, c.id, n)
+	case killClient:
+		w.kill(c)
+	case pauseHolder, suspendHolder:
+		now := w.now
+		w.freeze(c)
+		if f == suspendHolder {
+			c.suspended += max(0, c.frozen-now)
+		}
+	case jumpClient:
+		c.wall += w.rng.within(2 * term)
+	case jumpNode:
+		w.servers[n].offset += w.rng.within(2 * term / 1000)
+	default:
+		w.hurt(f, n)
+	}
+}
+
+var faultNames = [...]string{
+	"cut link", "isolate client", "isolate node", "stop node", "kill client", "pause holder", "suspend holder",
+	"jump client", "crash, keep", "crash, lose", "crash, stale", "crash, lose locks", "FLUSHALL", "failover",
+	"stop and kill", "jump node",
+}
+
+// anyClient picks a client, mostly a holder.
+func (w *World) anyClient() *client {
+	pick := w.rng.below(int64(len(w.clients)))
+	if w.rng.chance(700) {
+		for i := range w.clients {
+			if j := (int(pick) + i) % len(w.clients); w.clients[j].state == holding {
+				return &w.clients[j]
+			}
+		}
+	}
+	return &w.clients[pick]
+}
+
+// anyNode picks a node, mostly one that granted the lock.
+func (w *World) anyNode() uint8 {
+	pick := w.rng.below(int64(w.size))
+	if w.rng.chance(700) {
+		for i := range w.size {
+			if j := (int(pick) + i) % w.size; len(w.servers[j].Seats) > 0 {
+				return uint8(j)
+			}
+		}
+	}
+	return uint8(pick)
+}
+
+// cut cuts links for a while, one way or both; what is sent meanwhile is lost,
+// or arrives when the links are mended.
+func (w *World) cut(f fault, client, node uint8) {
+	until := w.now + w.rng.below(term/2)
+	if w.rng.chance(300) {
+		until = w.now + w.rng.below(2*term)
+	}
+	ways, keeps := 1+w.rng.below(3), w.rng.chance(500)
+	for c := range w.clients {
+		for n := range w.servers {
+			if f != isolateNode && c != int(client) || f != isolateClient && n != int(node) {
+				continue
+			}
+			l := &w.links[c][n]
+			l.keeps = keeps
+			for way := range 2 {
+				if ways>>way&1 == 1 {
+					l.cut[way] = until
+				}
+			}
+		}
+	}
+}
+
+// kill ends a client's process, and starts another after a while.
+func (w *World) kill(c *client) {
+	if w.Journal != nil && c.state == holding {
+		w.ends(c)
+	}
+	c.reset(w, c.id)
+	w.after(w.rng.below(term/4), event{kind: evTry, client: c.id, round: c.life})
+}
+
+// hurt does something to a node.
+func (w *World) hurt(f fault, n uint8) {
+	s := &w.servers[n]
+	down := w.rng.below(term / 8)
+	switch f {
+	case stopNode:
+		s.stopped = w.now + w.rng.below(term)
+		return
+	case flushNode:
+		s.flush()
+		return
+	case failOver:
+		s.failOver()
+		if w.rng.chance(200) {
+			s.failOver()
+		}
+		return
+	case stopAndKill:
+		other := &w.servers[(int(n)+1)%w.size]
+		other.stopped = w.now + w.rng.below(term/2)
+		s.flush()
+	case crashLose:
+		s.flush()
+	case crashStale:
+		s.fallBack()
+	case crashLocks:
+		s.Seats = s.Seats[:0]
+	}
+	s.downTil = w.now + down
+	s.restart(s.downTil)
+}

@@ -1,0 +1,109 @@
+package sim
+
+// kind is a kind of event.
+type kind uint8
+
+// The kinds of events.
+const (
+	// Requests, which arrive at a node.
+	evAsk kind = iota
+	evRaise
+	evRenew
+	evRepair
+	evRelease
+	// Answers, which arrive at a client.
+	evVote
+	evRaised
+	evStanding
+	// What a client's timers and its program bring up.
+	evTry
+	evAskLimit
+	evRaiseLimit
+	evExpire
+	evTick
+	evRenewLimit
+	evCheck
+	evDone
+	// A write arrives at the protected resource.
+	evWrite
+	// What happens to the world.
+	evFault
+	evSync
+)
+
+var kindNames = [...]string{
+	"ask", "raise", "renew", "repair", "release", "vote", "raised", "standing",
+	"try", "ask limit", "raise limit", "expire", "tick", "renew limit", "check", "done",
+	"write", "fault", "replica in sync",
+}
+
+// event is something that happens at a moment of simulated time.
+type event struct {
+	at     int64  // nanoseconds
+	seq    uint32 // orders events of one moment
+	round  uint32 // which renewal, which timer, which life of a client
+	owner  Owner
+	kind   kind
+	client uint8
+	node   uint8
+	answer uint8 // a Status, a quorum.Standing, or 1 for yes
+	token  int64
+	floor  int64
+}
+
+// queue is a heap of events, four children to a node: flat, and kind to caches.
+type queue struct {
+	events []event
+	seq    uint32
+}
+
+func (q *queue) reset() { q.events, q.seq = q.events[:0], 0 }
+
+func before(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+
+func (q *queue) push(e event) {
+	q.seq++
+	e.seq = q.seq
+	q.events = append(q.events, e)
+	h := q.events
+	i := len(h) - 1
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !before(&e, &h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		i = parent
+	}
+	h[i] = e
+}
+
+func (q *queue) pop() event {
+	h := q.events
+	top, last := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	q.events = h
+	if len(h) == 0 {
+		return top
+	}
+	i := 0
+	for {
+		first := 4*i + 1
+		if first >= len(h) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, len(h)); c++ {
+			if before(&h[c], &h[least]) {
+				least = c
+			}
+		}
+		if !before(&h[least], &last) {
+			break
+		}
+		h[i] = h[least]
+		i = least
+	}
+	h[i] = last
+	return top
+}
