@@ -1,0 +1,79 @@
+package redlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Acquire makes one acquisition; see [driver.Engine]. It returns as soon as a
+// majority has decided. Waiters of one process take turns in the order in which
+// they came; between processes there is no order. A waiter is woken when a node
+// tells of a release, and looks again by itself when a lease may have ended.
+func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := e.begin(); err != nil {
+		return driver.Grant{}, err
+	}
+	defer e.tasks.Done()
+	if err := req.Check(e.Traits()); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := e.acquaint(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	e.listen()
+	if !req.Wait {
+		return e.once(ctx, req)
+	}
+	t, arrived := e.turnOf(req.Name), time.Now()
+	defer e.leave(req.Name)
+	if req.Mode == driver.Exclusive {
+		if err := e.await(ctx, t, req); err != nil {
+			return driver.Grant{}, err
+		}
+		defer t.next()
+	}
+	return e.wait(ctx, t, req, arrived)
+}
+
+// collisions is how often a request that does not wait tries again when nobody
+// is known to have a majority. The pauses come to about half a second.
+const collisions = 12
+
+// once tries until it is decided: attempts that collided are made again.
+func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	pause, begun, left := newBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
+	for {
+		o := e.try(ctx, req, manner{})
+		switch {
+		case o.won:
+			return o.grant, nil
+		case o.err != nil && (o.final || ctx.Err() != nil || o.next > 0 || time.Since(begun) > e.cfg.GiveUp):
+			return driver.Grant{}, o.err
+		case o.err == nil && (!o.split || left == 0 || ctx.Err() != nil):
+			return driver.Grant{}, o.inWay
+		case o.err == nil:
+			left--
+		}
+		sleep(ctx, pause.NextBackOff())
+	}
+}
+
+// newBackoff spreads attempts from first to last, with jitter.
+func newBackoff(first, last time.Duration) *backoff.ExponentialBackOff {
+	b := &backoff.ExponentialBackOff{InitialInterval: first, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: last}
+	b.Reset()
+	return b
+}
+
+// sleep waits for d or ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

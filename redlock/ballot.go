@@ -1,0 +1,129 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/quorum"
+)
+
+// ballot is what the nodes answered to one attempt.
+type ballot struct {
+	engine *Engine
+	name   string
+	causes causes
+	inWay  *driver.HeldError
+	rivals map[string]int // on how many nodes somebody is in the way
+	open   int            // nodes whom nobody is known to have
+	next   time.Duration
+}
+
+// answer is one to a question that may be too early to tell.
+type answer int
+
+const (
+	no answer = iota
+	perhaps
+	yes
+)
+
+// split tells whether votes are split, so that nobody has a majority.
+func (b *ballot) split() answer {
+	most := 0
+	for _, nodes := range b.rivals {
+		most = max(most, nodes)
+	}
+	switch {
+	case most >= b.engine.need:
+		return no
+	case most+b.open >= b.engine.need:
+		return perhaps
+	}
+	return yes
+}
+
+// vote reads a node's answer to ask.
+func (b *ballot) vote(r reply) quorum.Vote {
+	n := b.engine.nodes[r.node]
+	if r.Err == nil {
+		b.open--
+	}
+	if r.Err != nil {
+		b.causes.add(n, r.Err)
+		return quorum.Vote{}
+	}
+	w := words{rest: r.Text}
+	switch w.next() {
+	case "granted":
+		if v := (quorum.Vote{Granted: true, Token: w.int(), Floor: w.int()}); !w.bad {
+			return v
+		}
+	case "held":
+		if left, foreign := w.millis(), w.int() == 1; !w.bad {
+			b.seen(left, foreign, w.rest)
+			return quorum.Vote{}
+		}
+	case "told": // the name is free, and kept for those who were told so
+		b.wait(w.millis())
+		return quorum.Vote{}
+	case "quarantine":
+		left := w.millis()
+		b.wait(left)
+		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
+		return quorum.Vote{}
+	case "nodes":
+		b.causes.add(n, unfit{fmt.Errorf("%w: %s works with another set of nodes; give every client the same set, and run fencelock init when it has changed", driver.ErrInvalid, n.label)})
+		return quorum.Vote{}
+	}
+	b.causes.add(n, fmt.Errorf("unexpected answer %.100q", r.Text))
+	return quorum.Vote{}
+}
+
+// seen notes who is in the way; of several, the one that stays longest.
+func (b *ballot) seen(left time.Duration, foreign bool, text string) {
+	held := &driver.HeldError{Name: b.name}
+	if left >= 0 {
+		held.Until = time.Now().Add(left)
+		b.wait(left)
+	}
+	if h, ok := parseHolder(text); ok && !foreign {
+		held.Owner, held.Identity, held.Since = h.Owner, h.Identity, h.Since
+	} else {
+		held.Owner = strings.TrimSpace(text)
+	}
+	if b.rivals == nil {
+		b.rivals = map[string]int{}
+	}
+	b.rivals[held.Owner]++
+	if b.inWay == nil || held.Until.After(b.inWay.Until) {
+		b.inWay = held
+	}
+}
+
+func (b *ballot) wait(left time.Duration) {
+	if b.next == 0 || left < b.next {
+		b.next = max(left, time.Millisecond)
+	}
+}
+
+// outcome is that of an attempt which did not win.
+func (b *ballot) outcome(ctx context.Context) outcome {
+	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes}
+	if o.inWay == nil {
+		o.inWay = &driver.HeldError{Name: b.name}
+	}
+	switch {
+	case b.causes.wrong != nil:
+		o.err, o.final = b.causes.wrong, true
+	case ctx.Err() != nil:
+		o.err = unavailable(ctx.Err())
+	case b.engine.closed.Err() != nil:
+		o.err, o.final = unavailable(errClosed), true
+	case len(b.causes.errs) > len(b.engine.nodes)-b.engine.need:
+		o.err, o.final = b.causes.err(), b.causes.forever >= b.engine.need
+	}
+	return o
+}

@@ -1,0 +1,95 @@
+package redlock
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config tunes an engine. The zero value is useful.
+type Config struct {
+	// Prefix begins every key, so that several deployments can share servers.
+	// Clients with different prefixes do not see each other. The default is none.
+	Prefix string
+
+	// Nodes names the masters, in any order, the same in every client of a
+	// deployment (addresses will do). A node refuses a client that works with
+	// another set. Empty, the default, compares only how many there are.
+	Nodes []string
+
+	// MaxTTL is the longest TTL a request may ask for, one number for the whole
+	// deployment: a node that may have forgotten its locks does not vote for so
+	// long. 0 means 30 s.
+	MaxTTL time.Duration
+
+	// NoQuarantine lets nodes vote at once after a restart, a failover or a
+	// FLUSHALL. Two holders are possible then. The default is false.
+	NoQuarantine bool
+
+	// AllowEviction accepts nodes that evict keys when their memory is full, and
+	// locks with them. The default refuses them.
+	AllowEviction bool
+
+	// NodeLimit bounds a request to one node; 0 means a tenth of the TTL, at most
+	// 1 s, and for a short TTL up to a quarter of it. Answers are not waited for
+	// once a majority has decided, so it matters only while a majority is slow. A
+	// node that exceeds it is left out until it answers again.
+	NodeLimit time.Duration
+
+	// GiveUp is how long an acquire that no majority has answered yet keeps
+	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request that
+	// waits for its turn rides out any failure until its context ends.
+	GiveUp time.Duration
+
+	// Retention is for how long after its last use the last fencing token of a
+	// name is kept; 0 means 7 days. Later the nodes' clocks alone make tokens
+	// grow.
+	Retention time.Duration
+}
+
+func (cfg *Config) withDefaults() Config {
+	var full Config
+	if cfg != nil {
+		full = *cfg
+	}
+	or := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	or(&full.MaxTTL, 30*time.Second)
+	or(&full.GiveUp, 4*time.Second)
+	or(&full.Retention, 7*24*time.Hour)
+	return full
+}
+
+// limit bounds one request to one node for a lock of this TTL.
+func (cfg *Config) limit(ttl time.Duration) time.Duration {
+	if cfg.NodeLimit > 0 {
+		return cfg.NodeLimit
+	}
+	return min(max(ttl/10, min(ttl/4, 250*time.Millisecond)), time.Second)
+}
+
+// common are the arguments that every script begins with, for n nodes.
+func (cfg *Config) common(n int) []string {
+	quarantine := "0"
+	if !cfg.NoQuarantine {
+		quarantine = millis(cfg.MaxTTL)
+	}
+	names := slices.Sorted(slices.Values(cfg.Nodes))
+	sum := sha256.Sum256([]byte(strings.Join(names, " ")))
+	set := strconv.Itoa(n) + "-" + hex.EncodeToString(sum[:6])
+	return []string{millis(cfg.Retention), cfg.channel(), quarantine, set}
+}
+
+// channel is where nodes tell what becomes free, and what was broken.
+func (cfg *Config) channel() string { return cfg.Prefix + "fencelock:redlock" }
+
+// millis formats a time for a script, rounded up.
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

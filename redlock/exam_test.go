@@ -1,0 +1,85 @@
+package redlock_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redlock"
+	"github.com/redis/rueidis"
+)
+
+func TestMain(m *testing.M) {
+	enginetest.Main(map[string]func(string) driver.Engine{
+		"redlock": func(addrs string) driver.Engine { return dial(strings.Split(addrs, ",")) },
+	})
+	os.Exit(m.Run())
+}
+
+// dial makes an engine on servers, in a child of the test as well.
+func dial(addrs []string) *redlock.Engine {
+	var conns []redislock.Conn
+	for _, addr := range addrs {
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+		if err != nil {
+			panic(err)
+		}
+		conns = append(conns, redislock.Rueidis(client))
+	}
+	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: time.Minute})
+}
+
+// TestExam runs every client of the exam in a process of its own, on five real
+// servers.
+func TestExam(t *testing.T) {
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
+}
+
+// world is five servers that keep their data over a restart.
+type world []*enginetest.Redis
+
+func newWorld(t testing.TB) drivertest.World { return startNodes(t, 5, "--appendonly", "yes") }
+
+// startNodes starts servers and declares them new.
+func startNodes(t testing.TB, n int, args ...string) world {
+	t.Helper()
+	w := make(world, n)
+	for i := range w {
+		w[i] = enginetest.StartRedis(t, args...)
+	}
+	w.declareNew(t)
+	return w
+}
+
+func (w world) declareNew(t testing.TB) {
+	t.Helper()
+	e := dial(w.addrs())
+	defer e.Close()
+	if err := e.Init(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w world) addrs() (all []string) {
+	for _, r := range w {
+		all = append(all, r.Addr())
+	}
+	return all
+}
+
+func (w world) Client(t testing.TB) drivertest.Client {
+	return enginetest.Start(t, "redlock", strings.Join(w.addrs(), ","))
+}
+
+func (w world) Restart(t testing.TB) {
+	for _, r := range w {
+		r.Restart(t)
+	}
+	w.declareNew(t)
+}

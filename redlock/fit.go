@@ -1,0 +1,113 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// unfit is why a server is not what redlock needs.
+type unfit struct{ error }
+
+func (u unfit) Unwrap() error { return u.error }
+
+// acquaint asks every node that was never asked before who it is, and returns
+// what is wrong with the set. Nodes that do not answer are left out, and asked
+// when they are back.
+func (e *Engine) acquaint(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var met []chan error
+	for _, n := range e.nodes {
+		if !n.fit.Load() && n.out.Load() == nil {
+			done := make(chan error, 1)
+			met = append(met, done)
+			e.tasks.Go(func() { done <- n.meet(ctx) }) // ends with ctx
+		}
+	}
+	for _, done := range met {
+		<-done
+	}
+	for _, n := range e.nodes {
+		if o := n.out.Load(); o != nil && o.unfit {
+			return o.cause
+		}
+	}
+	return nil
+}
+
+// meet finds out whether the node is an independent master that keeps what it is
+// told. One that is not, or does not answer, is left out.
+func (n *node) meet(ctx context.Context) error {
+	err := n.examine(ctx)
+	if err == nil {
+		n.fit.Store(true)
+		return nil
+	}
+	n.leaveOut(err)
+	return err
+}
+
+func (n *node) examine(ctx context.Context) error {
+	answers, err := n.conn.Each(ctx, "INFO")
+	switch {
+	case err != nil:
+		return err
+	case len(answers) != 1:
+		return unfit{fmt.Errorf("%w: %s has %d masters behind it; redlock needs one each", driver.ErrInvalid, n.label, len(answers))}
+	}
+	if err := answers[0].Err; err != nil {
+		switch _, words := errors.AsType[redislock.ServerError](err); {
+		case words && n.engine.cfg.NoQuarantine:
+			return nil // nobody can tell, and nobody wants to know
+		case words:
+			return fmt.Errorf("nobody can tell whether it has forgotten locks: grant this user +info: %w", err)
+		}
+		return err
+	}
+	info := parseInfo(answers[0].Text)
+	if err := n.judge(info); err != nil {
+		return unfit{err}
+	}
+	return n.engine.register(n, info["run_id"])
+}
+
+// judge says what is wrong with a server.
+func (n *node) judge(info map[string]string) error {
+	switch {
+	case info["role"] != "master":
+		return fmt.Errorf("%w: %s is a replica of %s:%s; redlock needs independent masters", driver.ErrInvalid, n.label, info["master_host"], info["master_port"])
+	case info["cluster_enabled"] == "1":
+		return fmt.Errorf("%w: %s is a node of a Redis Cluster; redlock needs independent masters", driver.ErrInvalid, n.label)
+	case !n.engine.cfg.AllowEviction && info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction":
+		return fmt.Errorf("%w: %s evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrUnavailable, n.label, info["maxmemory_policy"])
+	}
+	return nil
+}
+
+// register notes a node's run id, unless another node has the same.
+func (e *Engine) register(n *node, runID string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i, ok := e.servers[runID]; ok && i != n.index {
+		return unfit{fmt.Errorf("%w: %s and %s are the same server", driver.ErrInvalid, e.nodes[i].label, n.label)}
+	}
+	e.servers[runID] = n.index
+	return nil
+}
+
+// parseInfo reads an answer to INFO.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[key] = value
+		}
+	}
+	return info
+}

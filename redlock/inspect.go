@@ -1,0 +1,143 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// Inspect looks for what in the nodes weakens the promises of locks with the
+// given TTL. It changes nothing on them. The error is for a set of nodes of which
+// none answers; one that is down is a finding.
+func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	if err := e.begin(); err != nil {
+		return nil, err
+	}
+	defer e.tasks.Done()
+	in := &inspection{engine: e, ttl: ttl, seen: make([]*sight, len(e.nodes))}
+	var all sync.WaitGroup
+	for i, n := range e.nodes {
+		all.Go(func() { in.seen[i] = n.see(ctx) })
+	}
+	all.Wait()
+	var why causes
+	for _, s := range in.seen {
+		if s.err != nil {
+			why.add(s.node, s.err)
+		}
+	}
+	if len(why.errs) == len(e.nodes) {
+		return nil, why.err()
+	}
+	return []driver.Finding{
+		in.answers(&why), in.independence(), in.votes(), in.worst((*sight).eviction),
+		in.worst(in.persistence), in.clocks(), in.latency(),
+	}, nil
+}
+
+// inspection is one Inspect and what it has learned.
+type inspection struct {
+	engine *Engine
+	ttl    time.Duration
+	seen   []*sight
+}
+
+// sight is what one node shows.
+type sight struct {
+	node   *node
+	err    error // it does not answer
+	info   map[string]string
+	denied error // why info is empty
+	fsync  string
+	save   string
+	ahead  time.Duration // its clock, of ours
+	doubt  time.Duration
+	told   bool // its clock is known
+	trip   time.Duration
+	votes  string
+}
+
+const pings = 10
+
+// see asks the node everything.
+func (n *node) see(ctx context.Context) *sight {
+	s := &sight{node: n}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	s.err = s.ping(ctx)
+	if s.err != nil {
+		return s
+	}
+	if text, err := s.ask(ctx, "INFO"); err != nil {
+		s.denied = err
+	} else {
+		s.info = parseInfo(text)
+	}
+	s.fsync, s.save = s.setting(ctx, "appendfsync"), s.setting(ctx, "save")
+	s.clock(ctx)
+	r := n.conn.Eval(ctx, []redislock.Call{n.engine.call(inspectScript, "fencelock-doctor")})[0]
+	if s.votes = r.Text; r.Err != nil {
+		s.votes = r.Err.Error()
+	}
+	return s
+}
+
+// ask sends one command.
+func (s *sight) ask(ctx context.Context, args ...string) (string, error) {
+	answers, err := s.node.conn.Each(ctx, args...)
+	switch {
+	case err != nil:
+		return "", err
+	case len(answers) != 1:
+		return "", fmt.Errorf("%d masters behind one connection", len(answers))
+	}
+	return answers[0].Text, answers[0].Err
+}
+
+// ping measures a few round trips. A server that refuses to answer is there.
+func (s *sight) ping(ctx context.Context) error {
+	var took []time.Duration
+	for range pings {
+		begun := time.Now()
+		if _, err := s.ask(ctx, "PING"); unknown(err) {
+			return err
+		}
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	s.trip = took[len(took)/2]
+	return nil
+}
+
+// setting reads one setting; a server that hides it says "unknown".
+func (s *sight) setting(ctx context.Context, name string) string {
+	text, err := s.ask(ctx, "CONFIG", "GET", name)
+	_, value, ok := strings.Cut(text, "\n")
+	if err != nil || !ok {
+		return "unknown"
+	}
+	return strings.TrimSpace(value)
+}
+
+// clock compares the node's clock with ours. The answer was made somewhere
+// between question and answer, so half the round trip is the doubt.
+func (s *sight) clock(ctx context.Context) {
+	begun := time.Now()
+	text, err := s.ask(ctx, "TIME")
+	s.doubt = time.Since(begun) / 2
+	seconds, micros, _ := strings.Cut(text, "\n")
+	a, errA := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)
+	b, errB := strconv.ParseInt(strings.TrimSpace(micros), 10, 64)
+	if errors.Join(err, errA, errB) == nil {
+		s.told = true
+		s.ahead = time.UnixMicro(a*1e6 + b).Sub(begun.Add(s.doubt))
+	}
+}

@@ -1,0 +1,76 @@
+package redlock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redlock"
+)
+
+// findings inspects the nodes, by check.
+func findings(t *testing.T, addrs []string, cfg redlock.Config) map[string]driver.Finding {
+	t.Helper()
+	list, err := open(t, addrs, cfg).Inspect(t.Context(), 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]driver.Finding{}
+	for _, f := range list {
+		if f.Saw == "" || (f.Severity == driver.Good) != (f.Means == "" && f.Do == "") {
+			t.Errorf("incomplete finding %+v", f)
+		}
+		found[f.Check] = f
+	}
+	return found
+}
+
+// expect fails the test unless the check was judged so, with a word to say.
+func expect(t *testing.T, found map[string]driver.Finding, check string, want driver.Severity, says string) {
+	t.Helper()
+	if f := found[check]; f.Severity != want || !strings.Contains(f.Saw, says) {
+		t.Errorf("%s: got %v, %q; want %v that says %q", check, f.Severity, f.Saw, want, says)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	w := startNodes(t, 5)
+	found := findings(t, w.addrs(), redlock.Config{})
+	expect(t, found, "nodes", driver.Good, "5 of 5")
+	expect(t, found, "independence", driver.Warning, "5 of 5 nodes are on 127.0.0.1")
+	expect(t, found, "quarantine", driver.Good, "every node votes")
+	expect(t, found, "eviction", driver.Good, "no maxmemory")
+	expect(t, found, "persistence", driver.Good, "none; quarantine")
+	expect(t, found, "clocks", driver.Good, "apart")
+	expect(t, found, "latency", driver.Good, "p50")
+
+	w[0].Kill(t)
+	w[1].Restart(t)
+	w[2].Do(t, "CONFIG", "SET", "maxmemory", "100mb")
+	w[2].Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	found = findings(t, w.addrs(), redlock.Config{})
+	expect(t, found, "nodes", driver.Warning, w[0].Addr())
+	expect(t, found, "quarantine", driver.Warning, w[1].Addr()+" is new")
+	expect(t, found, "eviction", driver.Broken, w[2].Addr()+": maxmemory-policy allkeys-lru")
+	found = findings(t, w.addrs(), redlock.Config{NoQuarantine: true})
+	expect(t, found, "quarantine", driver.Warning, "off")
+	expect(t, found, "persistence", driver.Warning, "none")
+
+	w[3].Do(t, "ACL", "SETUSER", "default", "-info", "-time")
+	w[4].Replicaof(t, "127.0.0.1", "1")
+	found = findings(t, w.addrs(), redlock.Config{})
+	expect(t, found, "independence", driver.Unknown, w[3].Addr())
+	w[3].Do(t, "ACL", "SETUSER", "default", "+info")
+	expect(t, findings(t, w.addrs(), redlock.Config{}), "independence", driver.Broken, "is a replica")
+	for _, r := range w[2:4] {
+		r.Kill(t)
+	}
+	expect(t, findings(t, w.addrs(), redlock.Config{}), "nodes", driver.Broken, "2 of 5")
+	w[1].Kill(t)
+	w[4].Kill(t)
+	if _, err := open(t, w.addrs(), redlock.Config{}).Inspect(t.Context(), time.Second); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("with all nodes down: got %v, want ErrUnavailable", err)
+	}
+}

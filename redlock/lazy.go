@@ -1,0 +1,142 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/redis/rueidis"
+)
+
+// Lazy is a connection that dials when it is first used, and again after a
+// failure: a client of rueidis cannot be made while its server is down, and
+// redlock does without some. All methods may be called from many goroutines at
+// once.
+type Lazy struct {
+	dial func() (rueidis.Client, error)
+
+	mu      sync.Mutex // guards all below
+	client  rueidis.Client
+	conn    redislock.Conn // nil until a dial succeeded
+	dialing chan struct{}  // closed at the end of a dial; nil when there is none
+	err     error          // of the last dial
+	until   time.Time      // before then that error stands
+	pause   time.Duration
+	closed  bool
+}
+
+var _ redislock.Conn = (*Lazy)(nil)
+
+// NewLazy returns a connection that gets its client from dial. It does no I/O.
+func NewLazy(dial func() (rueidis.Client, error)) *Lazy { return &Lazy{dial: dial} }
+
+const (
+	firstDialPause = 20 * time.Millisecond
+	lastDialPause  = time.Second
+)
+
+var errLazyClosed = errors.New("the connection was closed")
+
+// get returns the connection, dialing if need be. Who comes while another dials
+// waits for that one.
+func (l *Lazy) get(ctx context.Context) (redislock.Conn, error) {
+	for {
+		l.mu.Lock()
+		switch {
+		case l.closed:
+			l.mu.Unlock()
+			return nil, errLazyClosed
+		case l.conn != nil:
+			defer l.mu.Unlock()
+			return l.conn, nil
+		case l.dialing == nil && time.Now().Before(l.until):
+			defer l.mu.Unlock()
+			return nil, l.err
+		case l.dialing == nil:
+			l.dialing = make(chan struct{})
+			go l.connect() // ends with the dial, whose limit is the client's
+		}
+		done := l.dialing
+		l.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("dialing: %w", ctx.Err())
+		}
+	}
+}
+
+func (l *Lazy) connect() {
+	client, err := l.dial()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.dialing)
+	l.dialing = nil
+	switch {
+	case err != nil:
+		l.pause = min(max(2*l.pause, firstDialPause), lastDialPause)
+		l.err, l.until = err, time.Now().Add(l.pause)
+	case l.closed:
+		client.Close()
+	default:
+		l.client, l.conn = client, redislock.Rueidis(client)
+	}
+}
+
+// Close closes the client, if there is one. Calls under way, and later ones,
+// fail.
+func (l *Lazy) Close() {
+	l.mu.Lock()
+	client := l.client
+	l.closed, l.client, l.conn = true, nil, nil
+	l.mu.Unlock()
+	if client != nil {
+		client.Close()
+	}
+}
+
+// Eval runs scripts as [redislock.Conn] says.
+func (l *Lazy) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
+	conn, err := l.get(ctx)
+	if err != nil {
+		return failures(len(calls), err)
+	}
+	return conn.Eval(ctx, calls)
+}
+
+// Subscribe subscribes as [redislock.Conn] says.
+func (l *Lazy) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
+	conn, err := l.get(ctx)
+	if err != nil {
+		return err
+	}
+	return conn.Subscribe(ctx, channel, ready, message)
+}
+
+// Scan scans as [redislock.Conn] says.
+func (l *Lazy) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
+	conn, err := l.get(ctx)
+	if err != nil {
+		return err
+	}
+	return conn.Scan(ctx, match, fn)
+}
+
+// Each asks every master as [redislock.Conn] says.
+func (l *Lazy) Each(ctx context.Context, args ...string) ([]redislock.Answer, error) {
+	conn, err := l.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Each(ctx, args...)
+}
+
+// Cluster reports false until the first dial has succeeded: it does no I/O.
+func (l *Lazy) Cluster() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil && l.conn.Cluster()
+}

@@ -1,0 +1,77 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// listen subscribes to every node, once. A node that cannot be heard is tried
+// again with backoff; waiters look by themselves meanwhile.
+func (e *Engine) listen() {
+	e.mu.Lock()
+	first := !e.listened
+	e.listened = true
+	e.mu.Unlock()
+	if !first {
+		return
+	}
+	for _, n := range e.nodes {
+		e.tasks.Go(n.listen) // ends with Close
+	}
+}
+
+func (n *node) listen() {
+	e := n.engine
+	pause := newBackoff(10*time.Millisecond, time.Second)
+	ready := func() {
+		pause.Reset()
+		n.ear.Store(true)
+		if e.leader() == n {
+			e.ringAll()
+		}
+	}
+	for e.closed.Err() == nil {
+		_ = n.conn.Subscribe(e.closed, e.cfg.channel(), ready, n.hear)
+		n.ear.Store(false)
+		sleep(e.closed, pause.NextBackOff())
+	}
+}
+
+// hear takes one message of the node. Two nodes tell of a release: who goes first
+// is what the leader says, and the other is heard lest that message was missed.
+func (n *node) hear(text string) {
+	e := n.engine
+	w := words{rest: text}
+	switch w.next() {
+	case "released":
+		first := w.next()
+		if e.leader() != n {
+			first = somebody
+		}
+		if name, ok := e.nameOf(w.rest); ok {
+			e.ring(name, first)
+		}
+	case "lost":
+		if owner := w.next(); !w.bad && e.keeps(owner) {
+			e.tasks.Go(func() { e.verify(owner, w.rest) }) // ends with the limit of a request
+		}
+	}
+}
+
+// verify finds out whether a lock that one node was told to break still stands
+// on a majority, and tells its holder if it does not.
+func (e *Engine) verify(owner, reason string) {
+	h := e.held(owner)
+	if h == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.closed, callLimit)
+	defer cancel()
+	if err := e.renew(ctx, []driver.Lease{h.lease})[0]; errors.Is(err, driver.ErrNotHeld) {
+		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.lease.Name, reason))
+	}
+}

@@ -1,0 +1,15 @@
+-- raise: the second round of a take. It gives the holder the token on this node,
+-- and stores it. Shared holders stand beside one another, so there a token that
+-- may be another's is refused: no two have the same.
+-- ARGV: 5 owner, 6 token, 7 minimum hold in milliseconds.
+local owner, token, atleast = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+recall()
+local own, state = mine(owner)
+if not own then return 'gone' end
+if own ~= token then
+  if state == 's' and token <= last then return 'low' end
+  retoken(owner, token, state)
+end
+if atleast > 0 then notbefore = math.max(notbefore, now + atleast * 1000) end
+if own ~= token or atleast > 0 then remember(token) end
+return 'ok'

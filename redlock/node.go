@@ -1,0 +1,181 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// node is one master.
+type node struct {
+	engine *Engine
+	index  int
+	conn   redislock.Conn
+	label  string // its name or number, for messages
+
+	fit atomic.Bool            // it was found to be what redlock needs
+	out atomic.Pointer[outage] // why it is left out; nil while it is asked
+	ear atomic.Bool            // the subscription stands
+
+	flights atomic.Int32 // requests under way
+
+	mu      sync.Mutex // guards all below
+	reviver bool       // a goroutine waits for the node's return
+	debts   map[string]debt
+}
+
+// outage is why a node is left out: its requests fail at once, until it is back.
+type outage struct {
+	cause error
+	unfit bool // it is the wrong kind of server
+}
+
+// notAsked is the error of a request that was not sent.
+type notAsked struct{ error }
+
+func (n notAsked) Unwrap() error { return n.error }
+
+// maxFlights bounds what piles up before a node that is slow.
+const maxFlights = 10_000
+
+var errBusy = errors.New("too many requests are unanswered")
+
+// ask makes calls of the node. Errors other than the server's own words mean that
+// nobody knows whether it will run them; it is left out then until it answers.
+func (n *node) ask(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	if o := n.out.Load(); o != nil {
+		return failures(len(calls), notAsked{o.cause})
+	}
+	if !n.fit.Load() {
+		if err := n.meet(ctx); err != nil {
+			return failures(len(calls), notAsked{err})
+		}
+	}
+	defer n.flights.Add(-1)
+	if n.flights.Add(1) > maxFlights {
+		return failures(len(calls), notAsked{errBusy})
+	}
+	replies := n.conn.Eval(ctx, calls)
+	for _, r := range replies {
+		if unknown(r.Err) {
+			n.leaveOut(fmt.Errorf("left out until it answers: %w", r.Err))
+			break
+		}
+	}
+	return replies
+}
+
+// unknown reports whether a call that ended with err may run nevertheless.
+func unknown(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, words := errors.AsType[redislock.ServerError](err)
+	_, unsent := errors.AsType[notAsked](err)
+	return !words && !unsent
+}
+
+func failures(n int, err error) []redislock.Reply {
+	all := make([]redislock.Reply, n)
+	for i := range all {
+		all[i].Err = err
+	}
+	return all
+}
+
+// leaveOut makes requests of the node fail at once, until it has come back.
+func (n *node) leaveOut(cause error) {
+	_, unfit := errors.AsType[unfit](cause)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.out.Store(&outage{cause, unfit})
+	if !n.reviver {
+		n.reviver = true
+		n.engine.tasks.Go(n.revive) // ends with Close, or when the node is back
+	}
+}
+
+// reviveLimit bounds one look at whether a node is back. A frozen node answers
+// it as soon as it is thawed.
+const reviveLimit = 2 * time.Second
+
+// revive waits until the node answers, gives back what it may have granted
+// meanwhile, and lets it vote again.
+func (n *node) revive() {
+	closed := n.engine.closed
+	for pause := newBackoff(20*time.Millisecond, time.Second); closed.Err() == nil; sleep(closed, pause.NextBackOff()) {
+		ctx, cancel := context.WithTimeout(closed, reviveLimit)
+		err := n.look(ctx)
+		if err == nil {
+			err = n.payDebts(ctx)
+		}
+		cancel()
+		if err == nil {
+			n.mu.Lock()
+			n.reviver = false
+			n.out.Store(nil)
+			n.mu.Unlock()
+			return
+		}
+		n.leaveOut(err)
+	}
+}
+
+// look asks the node for any sign of life, and what it is if that is unknown.
+func (n *node) look(ctx context.Context) error {
+	if !n.fit.Load() {
+		return n.meet(ctx)
+	}
+	answers, err := n.conn.Each(ctx, "PING")
+	if err == nil && len(answers) > 0 && unknown(answers[0].Err) {
+		err = answers[0].Err
+	}
+	return err
+}
+
+// reply is what one node said.
+type reply struct {
+	node int
+	redislock.Reply
+}
+
+// spread puts a question to nodes at once, without blocking. The answers go to
+// answers, which has room for them.
+func (e *Engine) spread(nodes []*node, limit time.Duration, answers chan<- reply, ask func(context.Context, *node) redislock.Reply) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	open := new(atomic.Int32)
+	open.Store(int32(len(nodes)))
+	answered := func() {
+		if open.Add(-1) == 0 {
+			cancel()
+		}
+	}
+	for _, n := range nodes {
+		e.tasks.Go(func() { // ends when the node has answered, or with the limit
+			answers <- reply{n.index, ask(ctx, n)}
+			answered()
+		})
+	}
+}
+
+// asking is a call as a question for spread.
+func asking(c redislock.Call) func(context.Context, *node) redislock.Reply {
+	return func(ctx context.Context, n *node) redislock.Reply { return n.ask(ctx, c)[0] }
+}
+
+func (e *Engine) call(s *redislock.Script, name string, args ...string) redislock.Call {
+	all := make([]string, 0, len(e.common)+len(args))
+	return redislock.Call{Script: s, Keys: e.keysOf(name), Args: append(append(all, e.common...), args...)}
+}
+
+// callLimit bounds a request that nobody's lease depends on.
+const callLimit = 2 * time.Second
+
+// unavailable says that there is no answer because of err.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnavailable, err) }

@@ -1,0 +1,245 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redlock"
+	"github.com/redis/rueidis"
+)
+
+// open makes an engine on servers that may be down, and closes it.
+func open(t testing.TB, addrs []string, cfg redlock.Config) *redlock.Engine {
+	t.Helper()
+	var conns []redislock.Conn
+	for _, addr := range addrs {
+		lazy := lazily(addr)
+		t.Cleanup(lazy.Close)
+		conns = append(conns, lazy)
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = addrs
+	}
+	if cfg.GiveUp == 0 {
+		cfg.GiveUp = 30 * time.Second // the machine may be slow
+	}
+	e := redlock.New(conns, &cfg)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func lazily(addr string) *redlock.Lazy {
+	return redlock.NewLazy(func() (rueidis.Client, error) {
+		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
+	})
+}
+
+func try(e *redlock.Engine, name string, ttl time.Duration) (driver.Grant, error) {
+	return e.Acquire(context.Background(), driver.Request{Name: name, TTL: ttl})
+}
+
+func take(t testing.TB, e *redlock.Engine, name string, ttl time.Duration) (driver.Grant, driver.Lease) {
+	t.Helper()
+	g, err := try(e, name, ttl)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", name, err)
+	}
+	return g, driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: ttl}
+}
+
+func release(t testing.TB, e *redlock.Engine, l driver.Lease) {
+	t.Helper()
+	if err := e.Release(context.Background(), l); err != nil {
+		t.Fatalf("release %q: %v", l.Name, err)
+	}
+}
+
+// warmUp makes the engine know its nodes, for tests in which it gives up early.
+func warmUp(t testing.TB, e *redlock.Engine) int64 {
+	t.Helper()
+	var g driver.Grant
+	ttl := min(10*time.Second, e.Traits().MaxTTL)
+	eventually(t, "a first lock", func() bool {
+		var err error
+		g, err = try(e, "warm", ttl)
+		return err == nil
+	})
+	release(t, e, driver.Lease{Name: "warm", Owner: g.Owner, Token: g.Token, TTL: ttl})
+	return g.Token
+}
+
+// eventually fails the test unless yes comes true within a minute.
+func eventually(t testing.TB, what string, yes func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !yes(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not seen within a minute: %s", what)
+		}
+	}
+}
+
+func TestSetsThatAreNoGood(t *testing.T) {
+	w := startNodes(t, 3)
+	addrs := w.addrs()
+	replica := enginetest.StartRedisReplica(t, w[0])
+	cluster := enginetest.StartRedis(t, "--cluster-enabled", "yes")
+	evicting := enginetest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	for _, c := range []struct {
+		what  string
+		addrs []string
+		names []string
+		says  string
+	}{
+		{"none", nil, nil, "not 0"},
+		{"one", addrs[:1], nil, "not 1"},
+		{"an even number", addrs[:2], nil, "not 2"},
+		{"a name twice", []string{addrs[0], addrs[1], addrs[1]}, nil, "named twice"},
+		{"a server twice", []string{addrs[0], addrs[1], addrs[1]}, []string{"a", "b", "c"}, "are the same server"},
+		{"a replica", []string{addrs[0], addrs[1], replica.Addr()}, nil, "is a replica of 127.0.0.1:"},
+		{"a node of a cluster", []string{addrs[0], addrs[1], cluster.Addr()}, nil, "is a node of a Redis Cluster"},
+		{"a server that evicts", []string{addrs[0], addrs[1], evicting.Addr()}, nil, "evicts keys"},
+	} {
+		e := open(t, c.addrs, redlock.Config{Nodes: c.names})
+		_, err := try(e, "x", time.Second)
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", c.what, err, c.says)
+		}
+		if c.what != "a server that evicts" && !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: got %v, want ErrInvalid", c.what, err)
+		}
+	}
+	conn := lazily(addrs[0])
+	defer conn.Close()
+	e := redlock.New([]redislock.Conn{conn, lazily(addrs[1]), conn}, nil)
+	if _, err := try(e, "x", time.Second); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a connection twice: got %v, want ErrInvalid", err)
+	}
+}
+
+func TestTwoOfFiveDown(t *testing.T) {
+	w := startNodes(t, 5)
+	w[1].Kill(t)
+	w[3].Kill(t)
+	e := open(t, w.addrs(), redlock.Config{})
+	for range 20 {
+		g, l := take(t, e, "x", 10*time.Second)
+		if err := e.Renew(context.Background(), []driver.Lease{l})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := try(e, "x", time.Second); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("under holder %+v: got %v, want ErrHeld", g, err)
+		}
+		release(t, e, l)
+	}
+}
+
+// TestThreeOfFiveDown wants an error that names each node, within a bounded time,
+// and that the engine recovers as soon as a node answers again.
+func TestThreeOfFiveDown(t *testing.T) {
+	w := startNodes(t, 5, "--appendonly", "yes")
+	e := open(t, w.addrs(), redlock.Config{GiveUp: 500 * time.Millisecond})
+	last := warmUp(t, e)
+	w[0].Kill(t)
+	w[2].Kill(t)
+	w[4].Freeze(t)
+	begun := time.Now()
+	_, err := try(e, "x", 10*time.Second)
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatalf("with three nodes down: got %v, want ErrUnavailable", err)
+	}
+	if d := time.Since(begun); d > 10*time.Second {
+		t.Errorf("it took %v to say so", d)
+	}
+	for _, i := range []int{0, 2, 4} {
+		if !strings.Contains(err.Error(), w[i].Addr()) {
+			t.Errorf("%v does not name %s", err, w[i].Addr())
+		}
+	}
+	w[4].Thaw(t)
+	var again driver.Grant
+	eventually(t, "a lock once a frozen node is thawed", func() bool {
+		again, err = try(e, "warm", 10*time.Second)
+		return err == nil
+	})
+	if again.Token <= last {
+		t.Errorf("token %d after %d", again.Token, last)
+	}
+}
+
+// TestFrozenNode: a frozen node costs nothing, because the others are a majority;
+// and what is sent to it does not pile up.
+func TestFrozenNode(t *testing.T) {
+	w := startNodes(t, 5)
+	patient := open(t, w.addrs(), redlock.Config{NodeLimit: 20 * time.Second})
+	quick := open(t, w.addrs(), redlock.Config{NodeLimit: 200 * time.Millisecond})
+	before := max(median(t, patient, 10), median(t, quick, 100))
+	w[0].Freeze(t)
+	begun := time.Now()
+	median(t, patient, 10)
+	if d := time.Since(begun); d > 10*time.Second {
+		t.Errorf("ten locks took %v with a node frozen and a limit of 20 s", d)
+	}
+	first := median(t, quick, 1)
+	time.Sleep(300 * time.Millisecond) // the limit
+	goroutines := runtime.NumGoroutine()
+	after := median(t, quick, 300)
+	if n := runtime.NumGoroutine() - goroutines; n > 50 {
+		t.Errorf("300 locks with a frozen node left %d goroutines", n)
+	}
+	t.Logf("acquire, renew and release: %v with five nodes, %v at first with one frozen, then %v", before, first, after)
+	w[0].Thaw(t)
+	for _, e := range []*redlock.Engine{patient, quick} {
+		_, l := take(t, e, "x", 29*time.Second)
+		release(t, e, l)
+	}
+}
+
+// median returns how long n locks took to acquire, renew and release.
+func median(t *testing.T, e *redlock.Engine, n int) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range n {
+		begun := time.Now()
+		_, l := take(t, e, "x", 29*time.Second)
+		if err := e.Renew(context.Background(), []driver.Lease{l})[0]; err != nil {
+			t.Fatal(err)
+		}
+		release(t, e, l)
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	return took[n/2]
+}
+
+// TestGhosts: what a frozen node is asked for in vain does not close the name
+// once it is thawed.
+func TestGhosts(t *testing.T) {
+	w := startNodes(t, 3)
+	e := open(t, w.addrs(), redlock.Config{GiveUp: time.Millisecond, NodeLimit: 100 * time.Millisecond})
+	warmUp(t, e)
+	w[0].Freeze(t)
+	w[1].Freeze(t)
+	for range 3 {
+		if _, err := try(e, "x", 29*time.Second); !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("with two of three nodes frozen: got %v, want ErrUnavailable", err)
+		}
+	}
+	w[0].Thaw(t)
+	w[1].Thaw(t)
+	begun := time.Now()
+	eventually(t, "a lock once the nodes are thawed", func() bool {
+		_, err := try(e, "x", 29*time.Second)
+		return err == nil
+	})
+	if d := time.Since(begun); d > 15*time.Second {
+		t.Errorf("a ghost kept the name for %v", d)
+	}
+}

@@ -1,0 +1,141 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/google/uuid"
+)
+
+// wait is a request that waits and whose turn it is in this process.
+type wait struct {
+	engine *Engine
+	turn   *turn
+	req    driver.Request
+	how    manner
+
+	held     *driver.HeldError // who was in the way
+	answered bool              // by a majority, at least once
+	informed bool              // the caller knows that it waits
+	slow     *backoff.ExponentialBackOff
+	splits   int // collisions in a row
+}
+
+// wait tries until the request is granted or ctx ends.
+func (e *Engine) wait(ctx context.Context, t *turn, req driver.Request, arrived time.Time) (driver.Grant, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return driver.Grant{}, unavailable(err)
+	}
+	w := &wait{
+		engine: e, turn: t, req: req,
+		how:  manner{since: arrived.UnixMicro(), caller: id.String()},
+		slow: newBackoff(30*time.Millisecond, time.Second),
+	}
+	g, err := w.insist(ctx)
+	if err != nil {
+		w.leave()
+	}
+	return g, err
+}
+
+func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
+	e, begun, news := w.engine, time.Now(), w.turn.listen(w.how.caller)
+	defer w.turn.deaf(w.how.caller)
+	for {
+		o := e.try(ctx, w.req, w.how)
+		w.answered = w.answered || o.err == nil
+		switch {
+		case o.won:
+			return o.grant, nil
+		case ctx.Err() != nil:
+			if w.held == nil {
+				w.held = o.inWay
+			}
+			return driver.Grant{}, driver.WaitError(w.held, ctx.Err())
+		case o.final, o.err != nil && !w.answered && o.next == 0 && time.Since(begun) > e.cfg.GiveUp:
+			return driver.Grant{}, o.err
+		}
+		w.inform(o)
+		w.sleep(ctx, w.pause(o), news)
+	}
+}
+
+func (w *wait) inform(o outcome) {
+	if w.held = o.inWay; o.err != nil {
+		w.held = &driver.HeldError{Name: w.req.Name, Identity: driver.Identity{Note: o.err.Error()}}
+	}
+	if w.req.Waiting != nil && !w.informed {
+		w.informed = true
+		w.req.Waiting(driver.WaitInfo{Held: w.held})
+	}
+}
+
+// pause is how long to wait for news before the next attempt. News comes in time
+// unless a subscription is cut or the holder is no fencelock.
+func (w *wait) pause(o outcome) time.Duration {
+	if o.err == nil && o.split && !w.how.woken {
+		w.splits = min(w.splits+1, 5)
+		return time.Millisecond + rand.N(4*time.Millisecond<<w.splits)
+	}
+	w.splits = 0
+	d := w.slow.NextBackOff()
+	if first := w.engine.leader(); first == nil || !first.ear.Load() || o.err != nil || o.inWay.PID == 0 {
+		d = min(d, 100*time.Millisecond+rand.N(50*time.Millisecond))
+	}
+	if o.err == nil && o.next > 0 {
+		d = min(d, o.next+time.Millisecond+rand.N(5*time.Millisecond))
+	}
+	return d
+}
+
+// sleep waits for d, or for news that it is this request's turn. News that it is
+// another's turn puts the next attempt off: that one may be dead.
+func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	w.how.woken = false
+	longest := time.Now().Add(250 * time.Millisecond)
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-w.engine.closed.Done():
+			return
+		case first := <-news:
+			w.how.woken = true
+			w.slow.Reset()
+			if first == everybody || first == w.how.caller || first == letter(w.req.Mode) {
+				return
+			}
+			timer.Reset(min(30*time.Millisecond+rand.N(20*time.Millisecond), time.Until(longest)))
+		}
+	}
+}
+
+// leave takes a request that gave up out of the nodes' queues, and returns when a
+// majority has done so, or has had the time.
+func (w *wait) leave() {
+	heard, limit := w.engine.depart(w.req.Name, w.how.caller, w.engine.nodes), time.After(w.engine.cfg.limit(w.req.TTL))
+	for range w.engine.need {
+		select {
+		case <-heard:
+		case <-limit:
+			return
+		}
+	}
+}
+
+// depart tells nodes that a request waits no more, in the background.
+func (e *Engine) depart(name, caller string, nodes []*node) <-chan reply {
+	answers := make(chan reply, len(nodes))
+	if len(nodes) > 0 {
+		e.spread(nodes, callLimit, answers, asking(e.call(leaveScript, name, caller)))
+	}
+	return answers
+}

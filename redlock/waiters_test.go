@@ -1,0 +1,169 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redlock"
+)
+
+// useEverything leaves a lock of every kind, held and released, and a waiter.
+func useEverything(t *testing.T, e *redlock.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	for i, req := range []driver.Request{
+		{}, {Mode: driver.Shared}, {AtLeast: time.Minute}, {Mode: driver.Shared, AtLeast: time.Minute},
+	} {
+		for _, kept := range []string{"kept", "released"} {
+			req.Name, req.TTL = kept+strconv.Itoa(i), 20*time.Second
+			g, err := e.Acquire(ctx, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL}
+			if err := e.Renew(ctx, []driver.Lease{l})[0]; err != nil {
+				t.Fatal(err)
+			}
+			if kept == "released" {
+				release(t, e, l)
+			}
+		}
+	}
+	waits := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var once sync.Once
+		_, _ = e.Acquire(ctx, driver.Request{Name: "kept0", TTL: time.Second, Wait: true, Waiting: func(driver.WaitInfo) { once.Do(func() { close(waits) }) }})
+	}()
+	<-waits
+	if _, err := e.Break(ctx, "kept2", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+// TestHandOver measures how long a release takes to reach one of n waiting
+// clients. The figures are for reading; what is tested is that all get in.
+func TestHandOver(t *testing.T) {
+	w := startNodes(t, 5)
+	for _, n := range []int{2, 8, 32} {
+		handOver(t, w, n)
+	}
+}
+
+func handOver(t *testing.T, w world, n int) {
+	const turns = 6
+	var mu sync.Mutex // guards released, took, got
+	var released time.Time
+	var took []time.Duration
+	got := make([]int, n)
+	var all sync.WaitGroup
+	for i := range n {
+		e := open(t, w.addrs(), redlock.Config{GiveUp: time.Minute, NodeLimit: 10 * time.Second})
+		all.Go(func() {
+			for range turns {
+				g, err := e.Acquire(context.Background(), driver.Request{Name: "hot", TTL: 10 * time.Second, Wait: true, Identity: driver.Identity{PID: i + 1}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if !released.IsZero() {
+					took = append(took, time.Since(released))
+				}
+				got[i]++
+				mu.Unlock()
+				time.Sleep(2 * time.Millisecond)
+				mu.Lock()
+				released = time.Now()
+				mu.Unlock()
+				if err := e.Release(context.Background(), driver.Lease{Name: "hot", Owner: g.Owner, Token: g.Token, TTL: 10 * time.Second}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	t.Logf("%2d clients: hand-over p50 %v, p99 %v, most %v", n, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+}
+
+// TestDeafWaiter: a waiter whose subscriptions are refused gets in all the same.
+func TestDeafWaiter(t *testing.T) {
+	w := startNodes(t, 3)
+	for _, r := range w {
+		r.Do(t, "ACL", "SETUSER", "default", "resetchannels")
+	}
+	e, other := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
+	_, l := take(t, e, "x", 20*time.Second)
+	waits := make(chan struct{}, 1)
+	got := make(chan error)
+	go func() {
+		_, err := other.Acquire(context.Background(), driver.Request{Name: "x", TTL: time.Second, Wait: true, Waiting: func(driver.WaitInfo) { waits <- struct{}{} }})
+		got <- err
+	}()
+	<-waits
+	release(t, e, l)
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("not within 15 s, with a TTL of 20 s")
+	}
+}
+
+// TestTextbookClients: plain SET NX PX on each node excludes us, and we them.
+func TestTextbookClients(t *testing.T) {
+	w := startNodes(t, 3)
+	e := open(t, w.addrs(), redlock.Config{})
+	_, l := take(t, e, "x", 20*time.Second)
+	for _, r := range w {
+		eventually(t, "our key on every node", func() bool { return r.Do(t, "EXISTS", "lock:x") == "1" })
+		if got := r.Do(t, "SET", "lock:x", "theirs", "NX", "PX", "20000"); got != "" {
+			t.Errorf("a plain client got our lock: %s", got)
+		}
+	}
+	release(t, e, l)
+	for _, r := range w {
+		eventually(t, "their key on every node", func() bool { return r.Do(t, "SET", "lock:x", "theirs", "NX", "PX", "20000") == "OK" })
+	}
+	_, err := try(e, "x", time.Second)
+	if held, ok := errors.AsType[*driver.HeldError](err); !ok || held.Owner != "theirs" {
+		t.Errorf("under a plain client: got %v, want a HeldError with its value", err)
+	}
+	list, err := e.List(context.Background(), driver.Query{Prefix: "x", Exact: true})
+	if err != nil || len(list) != 1 || len(list[0].Holders) != 1 || !list[0].Holders[0].Foreign {
+		t.Errorf("a plain client is listed as %+v, %v", list, err)
+	}
+	for _, r := range w {
+		r.Do(t, "DEL", "lock:x")
+	}
+	_, l = take(t, e, "x", time.Second)
+	release(t, e, l)
+}
+
+// TestBrokenKey: a key of another type is a foreign holder, and can be broken.
+func TestBrokenKey(t *testing.T) {
+	w := startNodes(t, 3)
+	e := open(t, w.addrs(), redlock.Config{})
+	for _, r := range w {
+		r.Do(t, "LPUSH", "lock:x", "a list")
+	}
+	if _, err := try(e, "x", time.Second); !errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("got %v, want ErrHeld that says WRONGTYPE", err)
+	}
+	if _, err := e.Break(context.Background(), "x", "a list is no lock"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a lock after the break", func() bool { _, err := try(e, "x", time.Second); return err == nil })
+}
