@@ -1,0 +1,113 @@
+package cron
+
+import (
+	"sync"
+	"time"
+)
+
+// Schedule says when a job is due. The schedules of robfig/cron are Schedules.
+type Schedule interface {
+	// Next returns the first tick after t, in the zone of t, and the zero time if
+	// there is none.
+	Next(t time.Time) time.Time
+}
+
+// Every is the schedule whose ticks are the multiples of d since the zero time:
+// the same on every host. It panics if d is not positive.
+func Every(d time.Duration) Schedule {
+	if d <= 0 {
+		panic("cron: Every needs a positive duration")
+	}
+	return every(d)
+}
+
+type every time.Duration
+
+func (e every) Next(t time.Time) time.Time {
+	return t.Truncate(time.Duration(e)).Add(time.Duration(e))
+}
+
+// early is how long before its time a tick counts as due: timers run on another
+// clock than the one that says what time it is, and may fire a little early.
+const early = 50 * time.Millisecond
+
+// Due finds for which ticks of its schedule a scheduler woke up. It is safe for
+// concurrent use.
+type Due struct {
+	job      Job
+	schedule Schedule
+
+	mu   sync.Mutex // guards last
+	last time.Time  // no tick up to this one is due again
+}
+
+// Due returns a Due of the job that begins now, or with Job.CatchUp as far back as
+// Job.Late.
+func (j Job) Due(s Schedule) (*Due, error) {
+	full, err := j.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Due{job: full, schedule: s, last: time.Now().Round(0)}
+	if j.CatchUp > 0 {
+		d.last = d.last.Add(-full.Late)
+	}
+	return d, nil
+}
+
+// Take returns the ticks that came due by now since the last call, oldest first.
+// Of several it returns the newest one, or the newest so many as Job.CatchUp
+// allows. Ticks that came due longer than Job.Late ago are past: the first of
+// them is reported to Job.OnTick.
+func (d *Due) Take(now time.Time) []time.Time {
+	due, past := d.take(now)
+	if !past.IsZero() {
+		past = past.UTC()
+		d.job.report(Outcome{Job: d.job.Name, Scheduled: past, Err: d.job.skipped(past, TooLate, nil)})
+	}
+	return due
+}
+
+// take is Take, and also returns the first tick that is past, or the zero time.
+func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if oldest := now.Add(-d.job.Late).Round(0); d.last.Before(oldest) {
+		if first := d.next(d.last, now); !first.After(oldest) {
+			past = first
+		}
+		d.last = oldest
+	}
+	passed := 0
+	for t := d.next(d.last, now); !t.IsZero() && !t.After(now.Add(early)); t = d.next(t, now) {
+		if len(due) == max(1, d.job.CatchUp) {
+			due = due[1:]
+			passed++
+		}
+		due = append(due, t)
+		d.last = t
+	}
+	if passed > 0 {
+		d.job.Logger.Info("ticks passed over", "job", d.job.Name, "ticks", passed, "until", due[0])
+	}
+	return due, past
+}
+
+// Next returns when the next tick comes due; the zero time for never.
+func (d *Due) Next(now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last.After(now) {
+		return d.next(d.last, now)
+	}
+	return d.next(now, now)
+}
+
+// next is the tick after t, in the zone of now; zero also for a schedule that
+// does not advance.
+func (d *Due) next(t, now time.Time) time.Time {
+	if next := d.schedule.Next(t.In(now.Location())); next.After(t) {
+		return next
+	}
+	return time.Time{}
+}

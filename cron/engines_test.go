@@ -1,0 +1,99 @@
+//go:build unix
+
+package cron_test
+
+import (
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/rueidis"
+)
+
+func TestMain(m *testing.M) {
+	enginetest.Main(nil)
+	os.Exit(m.Run())
+}
+
+// engines are clients of real engines: each call of what they return is another
+// client of the same store.
+var engines = map[string]func(t *testing.T) func() driver.Engine{
+	"files": func(t *testing.T) func() driver.Engine {
+		dir, err := os.MkdirTemp("", "fencelock-cron-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return func() driver.Engine { return filelock.New(dir, nil) }
+	},
+	"redis": func(t *testing.T) func() driver.Engine {
+		server := enginetest.StartRedis(t)
+		return func() driver.Engine {
+			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			return redislock.New(client, nil)
+		}
+	},
+	"postgres": func(t *testing.T) func() driver.Engine {
+		server := enginetest.StartPostgres(t)
+		return func() driver.Engine {
+			pool, err := pgxpool.New(t.Context(), server.DSN())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			return pglock.New(pool, &pglock.Config{MaxTTL: ttl})
+		}
+	},
+}
+
+// Eight clocks, and a job that is done long before the next of them has its tick:
+// each tick is run once, on the engines that ship. With FENCELOCK_SLOW set, the
+// clocks are five seconds from one to the next.
+func TestEveryTickRunsOnceOnRealEngines(t *testing.T) {
+	count, gap, apart := 25, 20*time.Millisecond, 300*time.Millisecond
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		count, gap, apart = 100, 200*time.Millisecond, 5*time.Second
+	}
+	for name, connect := range engines {
+		t.Run(name, func(t *testing.T) {
+			client, books := connect(t), newLedger()
+			var all []*instance
+			for i := range 8 {
+				in := &instance{behind: time.Duration(i) * apart, ledger: books}
+				in.job = cron.Job{Name: "job", OnTick: books.note, Overlap: cron.OverlapWait}
+				in.job.Locks = fencelock.New(client(), &fencelock.Config{TTL: ttl})
+				if err := in.job.Tick(t.Context(), time.Now(), nothing); err != nil { // connects
+					t.Fatal(err)
+				}
+				all = append(all, in)
+			}
+			ticks := series(count, gap)
+			var schedulers sync.WaitGroup
+			for _, in := range all {
+				schedulers.Go(func() { in.schedule(t.Context(), ticks, time.Millisecond) })
+			}
+			schedulers.Wait()
+			for i, tick := range ticks {
+				if books.runs[tick] != 1 {
+					t.Errorf("tick %d was run %d times", i, books.runs[tick])
+				}
+			}
+			if len(books.failed) > 0 || books.skipped[cron.Claimed] != 7*len(ticks) {
+				t.Errorf("skipped %v, failed %v", books.skipped, books.failed)
+			}
+		})
+	}
+}

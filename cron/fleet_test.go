@@ -1,0 +1,159 @@
+package cron_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+)
+
+// Eight clocks, five seconds from one to the next, and a job that is long done
+// when the others look: every tick is run once.
+func TestEveryTickRunsOnce(t *testing.T) {
+	for name, overlap := range map[string]cron.Overlap{
+		"skip": cron.OverlapSkip, "wait": cron.OverlapWait, "allow": cron.OverlapAllow,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, books := fleet(8, 5*time.Second, cron.Job{Name: "job", Overlap: overlap})
+				ticks := series(100, 200*time.Millisecond)
+				var schedulers sync.WaitGroup
+				for _, in := range all {
+					schedulers.Go(func() { in.schedule(t.Context(), ticks, time.Millisecond) })
+				}
+				schedulers.Wait()
+				books.wantRuns(t, ticks, 1)
+				if len(books.failed) > 0 || books.skipped[cron.Claimed] != 700 {
+					t.Errorf("skipped %v, failed %v", books.skipped, books.failed)
+				}
+			})
+		})
+	}
+}
+
+// Eight good clocks: all instances ask in the same instant.
+func TestEveryTickRunsOnceInARush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, books := fleet(8, 0, cron.Job{Name: "job"})
+		ticks := series(100, 200*time.Millisecond)
+		var schedulers sync.WaitGroup
+		for _, in := range all {
+			schedulers.Go(func() { in.schedule(t.Context(), ticks, time.Millisecond) })
+		}
+		schedulers.Wait()
+		books.wantRuns(t, ticks, 1)
+	})
+}
+
+// A plain lock under the same clocks runs every tick on every instance: what the
+// claims are for.
+func TestAPlainLockDoesNotDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, books := fleet(3, 5*time.Second, cron.Job{Name: "job"})
+		ticks := series(10, 30*time.Second)
+		var schedulers sync.WaitGroup
+		for _, in := range all {
+			schedulers.Go(func() {
+				for _, tick := range ticks {
+					_ = idle(t.Context(), time.Until(tick.Add(in.behind)))
+					_ = in.job.Locks.Do(t.Context(), "job", books.work(tick, time.Millisecond))
+				}
+			})
+		}
+		schedulers.Wait()
+		books.wantRuns(t, ticks, 3)
+	})
+}
+
+// An instance that dies takes its tick with it. How long it holds up later ticks
+// is its TTL, and what becomes of them is the policy.
+func TestInstanceKilledInItsRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		overlap cron.Overlap
+		lost    int // ticks that are skipped because of the dead
+	}{
+		"skip":  {cron.OverlapSkip, 9},
+		"wait":  {cron.OverlapWait, 0},
+		"allow": {cron.OverlapAllow, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, books := fleet(2, 500*time.Millisecond, cron.Job{Name: "job", Overlap: c.overlap})
+				ticks := series(40, time.Second)
+				dying, die := context.WithCancel(t.Context())
+				var schedulers sync.WaitGroup
+				schedulers.Go(func() { all[0].schedule(dying, ticks, 100*time.Millisecond) })
+				schedulers.Go(func() { all[1].schedule(t.Context(), ticks, 100*time.Millisecond) })
+				time.Sleep(20*time.Second + 50*time.Millisecond) // in the middle of the 20th run
+				all[0].engine.Kill()
+				die()
+				schedulers.Wait()
+				if got := len(books.runs); got != len(ticks)-c.lost {
+					t.Errorf("%d ticks were run", got)
+				}
+				for tick, runs := range books.runs {
+					if runs != 1 {
+						t.Errorf("%v was run %d times", tick, runs)
+					}
+				}
+				if got := books.skipped[cron.Overlapped]; got != c.lost {
+					t.Errorf("%d ticks overlapped the dead, want %d", got, c.lost)
+				}
+			})
+		})
+	}
+}
+
+// An instance that stood still between its decision and its claim comes too late
+// for everybody.
+func TestFrozenInstanceDoesNotRunAnOldTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, books := fleet(2, 0, cron.Job{Name: "job"})
+		tick := time.Now()
+		all[1].engine.Freeze()
+		asked := make(chan error, 1)
+		go func() { asked <- all[1].job.Tick(t.Context(), tick, books.work(tick, 0)) }() // ends after Thaw
+		synctest.Wait()
+		if err := all[0].job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // the claim is over
+		all[1].engine.Thaw()
+		want(t, "Tick", <-asked, fencelock.ErrUnavailable)
+		books.wantRuns(t, []time.Time{tick}, 1)
+	})
+}
+
+// A claim that took too long proves nothing: another one may have come and gone.
+func TestSlowClaimDoesNotRunAnOldTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job", Late: 5 * time.Second})
+		in.engine.Delay(6 * time.Second)
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.TooLate)
+		if books.skipped[cron.TooLate] != 1 {
+			t.Errorf("%v", books.skipped)
+		}
+	})
+}
+
+// Tokens grow from run to run, whichever instance it is.
+func TestTokensGrowAcrossInstances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, books := fleet(3, 0, cron.Job{Name: "job"})
+		for i, tick := range series(12, time.Minute) {
+			time.Sleep(time.Until(tick))
+			if err := all[i%3].job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := 1; i < len(books.tokens); i++ {
+			if books.tokens[i] <= books.tokens[i-1] {
+				t.Errorf("token %d after %d", books.tokens[i], books.tokens[i-1])
+			}
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package cron_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+const ttl = 10 * time.Second
+
+// instance is one process that runs a job; its clock is behind by behind.
+type instance struct {
+	engine *memlock.Engine
+	behind time.Duration
+	job    cron.Job
+	ledger *ledger
+}
+
+// ledger counts the outcomes on all instances.
+type ledger struct {
+	mu      sync.Mutex // guards all below
+	runs    map[time.Time]int
+	tokens  []int64
+	skipped map[cron.Reason]int
+	failed  []error
+}
+
+func newLedger() *ledger {
+	return &ledger{runs: map[time.Time]int{}, skipped: map[cron.Reason]int{}}
+}
+
+func (l *ledger) note(o cron.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reason, skipped := o.Skipped(); skipped {
+		l.skipped[reason]++
+	} else if o.Err != nil {
+		l.failed = append(l.failed, o.Err)
+	}
+}
+
+// work counts a run of the given length.
+func (l *ledger) work(tick time.Time, length time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		l.mu.Lock()
+		l.runs[tick]++
+		l.tokens = append(l.tokens, fencelock.TokenFrom(ctx))
+		l.mu.Unlock()
+		return idle(ctx, length)
+	}
+}
+
+// idle waits for d, or for the end of ctx.
+func idle(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// fleet makes n instances of a job whose clocks are apart from one another.
+func fleet(n int, apart time.Duration, job cron.Job) (all []*instance, books *ledger) {
+	store, books := memlock.New(nil), newLedger()
+	for i := range n {
+		in := &instance{engine: store.Client(), behind: time.Duration(i) * apart, job: job, ledger: books}
+		in.job.Locks = fencelock.New(in.engine, &fencelock.Config{TTL: ttl})
+		in.job.OnTick = books.note
+		all = append(all, in)
+	}
+	return all, books
+}
+
+// schedule calls Tick for every tick when the instance's clock says so, as a
+// scheduler does, until ctx ends.
+func (in *instance) schedule(ctx context.Context, ticks []time.Time, length time.Duration) {
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	for _, tick := range ticks {
+		if idle(ctx, time.Until(tick.Add(in.behind))) != nil {
+			return
+		}
+		runs.Go(func() { _ = in.job.Tick(ctx, tick, in.ledger.work(tick, length)) }) // ends with the run
+	}
+}
+
+// series is n ticks, gap apart, beginning a gap from now.
+func series(n int, gap time.Duration) (ticks []time.Time) {
+	for i := range n {
+		ticks = append(ticks, time.Now().Add(time.Duration(i+1)*gap).Round(0))
+	}
+	return ticks
+}
+
+// wantRuns fails the test unless each tick was run so often.
+func (l *ledger) wantRuns(t *testing.T, ticks []time.Time, each int) {
+	t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, tick := range ticks {
+		if l.runs[tick] != each {
+			t.Errorf("tick %d was run %d times, want %d", i, l.runs[tick], each)
+		}
+	}
+}
+
+// alone is one instance on a store of its own.
+func alone(job cron.Job) (*instance, *ledger) {
+	all, books := fleet(1, 0, job)
+	return all[0], books
+}
+
+func want(t *testing.T, what string, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("%s: got %v, want %v", what, err, target)
+		}
+	}
+}
+
+// wantSkipped fails the test unless err is a skipped tick for that reason.
+func wantSkipped(t *testing.T, err error, why cron.Reason) {
+	t.Helper()
+	skipped, ok := errors.AsType[*cron.SkippedError](err)
+	if !ok || skipped.Reason != why || !errors.Is(err, cron.ErrSkipped) {
+		t.Errorf("got %v, want a tick skipped: %s", err, why)
+	}
+}
+
+func nothing(context.Context) error { return nil }

@@ -1,0 +1,89 @@
+// Package robfigcron runs the entries of a robfig/cron scheduler on exactly one
+// of many instances: every instance adds the same entries, and each tick is run
+// by the first that claims it.
+//
+//	c := cron.New()
+//	_, err := robfigcron.Add(ctx, c, "0 3 * * *", job, bill)
+//
+// Most programs should use [Add]. [Wrapper] is for entries that are added in some
+// other way.
+package robfigcron
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	robfig "github.com/robfig/cron/v3"
+)
+
+// Add adds an entry to c that runs fn for every tick of spec that this instance
+// claims. ctx ends the runs: c.Stop waits for them and does not. The context of
+// fn, and what becomes of ticks, are those of [cron.Job]; missed ticks are made
+// up for when the first tick comes due.
+//
+// "@every" counts from the start of the scheduler, so no two instances would mean
+// the same times by it; here its ticks are those of cron.Every.
+func Add(ctx context.Context, c *robfig.Cron, spec string, job cron.Job, fn func(ctx context.Context) error) (robfig.EntryID, error) {
+	schedule, err := parse(c, spec)
+	if err != nil {
+		return 0, err
+	}
+	due, err := job.Due(schedule)
+	if err != nil {
+		return 0, err
+	}
+	return c.Schedule(schedule, &entry{ctx: ctx, job: job, fn: fn, in: c.Location(), due: due}), nil
+}
+
+// parse has c's parser, which is its own, make a schedule of spec.
+func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
+	id, err := c.AddFunc(spec, func() {})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Remove(id)
+	schedule := c.Entry(id).Schedule
+	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
+		return cron.Every(every.Delay), nil
+	}
+	return schedule, nil
+}
+
+// Wrapper makes jobs that are run once per tick of schedule, which must be the
+// schedule of their entry, and not "@every": use cron.Every. The zone in is that
+// of the scheduler (Cron.Location). Wrapped jobs have no context: they do not
+// learn that they lost their lock. Put it first into the chain, and use one for
+// each job: its Name is that of the lock.
+func Wrapper(ctx context.Context, job cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
+	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
+		return nil, fmt.Errorf("%w: instances share no ticks of @every %v: use cron.Every", fencelock.ErrInvalid, every.Delay)
+	}
+	due, err := job.Due(schedule)
+	if err != nil {
+		return nil, err
+	}
+	return func(inner robfig.Job) robfig.Job {
+		fn := func(context.Context) error { inner.Run(); return nil }
+		return &entry{ctx: ctx, job: job, fn: fn, in: in, due: due}
+	}, nil
+}
+
+// entry is the job that the scheduler knows.
+type entry struct {
+	ctx context.Context // of the runs
+	job cron.Job
+	fn  func(ctx context.Context) error
+	in  *time.Location
+	due *cron.Due
+}
+
+// Run is called when the scheduler wakes up. It does not say for which time, and
+// its clock has gone on since; the schedule knows.
+func (e *entry) Run() {
+	for _, tick := range e.due.Take(time.Now().In(e.in)) {
+		_ = e.job.Tick(e.ctx, tick, e.fn) // reported by Job.OnTick and Job.Logger
+	}
+}

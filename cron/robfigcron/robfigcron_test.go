@@ -1,0 +1,181 @@
+package robfigcron_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/cron/robfigcron"
+	"github.com/fencelock/fencelock/memlock"
+	robfig "github.com/robfig/cron/v3"
+)
+
+// counter counts runs by their token.
+type counter struct {
+	mu     sync.Mutex // guards tokens
+	tokens []int64
+}
+
+func (c *counter) run(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens = append(c.tokens, fencelock.TokenFrom(ctx))
+	return nil
+}
+
+func (c *counter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.tokens)
+}
+
+func job(store *memlock.Engine) cron.Job {
+	return cron.Job{Locks: fencelock.New(store.Client(), nil), Name: "job"}
+}
+
+// Three schedulers, one run for each tick.
+func TestAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var runs counter
+		for range 3 {
+			c := robfig.New(robfig.WithSeconds())
+			if _, err := robfigcron.Add(t.Context(), c, "*/20 * * * * *", job(store), runs.run); err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			defer c.Stop()
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		if got := runs.count(); got != 30 {
+			t.Errorf("%d runs in ten minutes, want 30", got)
+		}
+	})
+}
+
+// Instances in other zones agree on the tick; one in the zone of the schedule.
+func TestAddKeepsTheZone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var mu sync.Mutex // guards ticks
+		var ticks []string
+		east := time.FixedZone("east", 3600)
+		j := job(store)
+		j.OnTick = func(o cron.Outcome) {
+			mu.Lock()
+			defer mu.Unlock()
+			ticks = append(ticks, o.Scheduled.In(east).Format(time.TimeOnly))
+		}
+		c := robfig.New(robfig.WithLocation(east))
+		if _, err := robfigcron.Add(t.Context(), c, "30 5 * * *", j, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		c.Start()
+		defer c.Stop()
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(ticks) != 2 || ticks[0] != "05:30:00" {
+			t.Errorf("ran at %v", ticks)
+		}
+	})
+}
+
+// "@every" on schedulers that were started at different times: one run an hour.
+// They run already when the entries are added.
+func TestAddEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var runs counter
+		for range 3 {
+			time.Sleep(7 * time.Minute)
+			c := robfig.New()
+			c.Start()
+			defer c.Stop()
+			if _, err := robfigcron.Add(t.Context(), c, "@every 1h", job(store), runs.run); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Hour)
+		if got := runs.count(); got != 10 {
+			t.Errorf("%d runs", got)
+		}
+	})
+}
+
+func TestAddRefuses(t *testing.T) {
+	c := robfig.New()
+	if _, err := robfigcron.Add(t.Context(), c, "nonsense", job(memlock.New(nil)), nil); err == nil {
+		t.Error("took a spec that makes no sense")
+	}
+	if _, err := robfigcron.Add(t.Context(), c, "@hourly", cron.Job{}, nil); !errors.Is(err, fencelock.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+	if left := c.Entries(); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	if _, err := robfigcron.Wrapper(t.Context(), cron.Job{}, &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWrapperRefusesEvery(t *testing.T) {
+	_, err := robfigcron.Wrapper(t.Context(), job(memlock.New(nil)), robfig.Every(time.Hour), time.UTC)
+	if !errors.Is(err, fencelock.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWrapper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		schedule, err := robfig.ParseStandard("*/5 * * * *")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs counter
+		for range 3 {
+			c := robfig.New()
+			once, err := robfigcron.Wrapper(t.Context(), job(store), schedule, c.Location())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Schedule(schedule, robfig.NewChain(once).Then(robfig.FuncJob(func() { _ = runs.run(t.Context()) })))
+			c.Start()
+			defer c.Stop()
+		}
+		time.Sleep(time.Hour + time.Minute)
+		if got := runs.count(); got != 12 {
+			t.Errorf("%d runs", got)
+		}
+	})
+}
+
+// Stopping: the context ends the run, and the scheduler waits for it.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := robfig.New()
+		begun := time.Now()
+		if _, err := robfigcron.Add(ctx, c, "@hourly", job(memlock.New(nil)), func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.Start()
+		time.Sleep(90 * time.Minute)
+		cancel()
+		<-c.Stop().Done()
+		if took := time.Since(begun); took != 91*time.Minute {
+			t.Errorf("stopped after %v", took)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package cron_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/cron"
+)
+
+// tally counts ticks by their outcome, for one instance.
+type tally struct {
+	mu  sync.Mutex // guards ran
+	ran []time.Time
+}
+
+func (y *tally) note(o cron.Outcome) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if o.Err == nil {
+		y.ran = append(y.ran, o.Scheduled)
+	}
+}
+
+func (y *tally) list() []time.Time {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.ran
+}
+
+func TestRunIsAScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := fleet(4, 0, cron.Job{Name: "job"})
+		var ticks tally
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var runs sync.WaitGroup
+		reason := errors.New("deployment")
+		for _, in := range all {
+			in.job.OnTick = ticks.note
+			runs.Go(func() { want(t, "Run", in.job.Run(ctx, cron.Every(90*time.Second), nothing), reason) })
+		}
+		time.Sleep(15*time.Minute + time.Second)
+		cancel(reason)
+		runs.Wait()
+		if got := ticks.list(); len(got) != 10 {
+			t.Errorf("%d ticks: %v", len(got), got)
+		}
+	})
+}
+
+func TestRunEndsWithItsSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job"})
+		ticks := series(3, 10*time.Minute)
+		var done tally
+		in.job.OnTick = done.note
+		begun := time.Now()
+		err := in.job.Run(t.Context(), times(ticks), func(ctx context.Context) error { return idle(ctx, time.Minute) })
+		if err != nil || time.Since(begun) != 31*time.Minute || len(done.list()) != 3 {
+			t.Errorf("%v after %v, %v", err, time.Since(begun), books.skipped)
+		}
+	})
+}
+
+// Everything was down over night: the first instance that comes back makes up
+// for what was missed, the next one finds nothing left to do.
+func TestRunMakesUpForMissedTicks(t *testing.T) {
+	for _, c := range []struct{ catchUp, want int }{{0, 0}, {1, 1}, {3, 3}, {99, 12}} {
+		synctest.Test(t, func(t *testing.T) {
+			all, _ := fleet(2, 0, cron.Job{Name: "job", Late: 12 * time.Hour, CatchUp: c.catchUp})
+			time.Sleep(23*time.Hour + 30*time.Minute)
+			for i, in := range all {
+				var ticks tally
+				in.job.OnTick = ticks.note
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				want(t, "Run", in.job.Run(ctx, cron.Every(time.Hour), nothing), context.DeadlineExceeded)
+				cancel()
+				got := ticks.list()
+				if i == 0 && len(got) != c.want || i == 1 && len(got) != 0 {
+					t.Errorf("catch-up %d, instance %d: ran %v", c.catchUp, i, got)
+				}
+				for k := 1; k < len(got); k++ {
+					if !got[k].After(got[k-1]) {
+						t.Errorf("out of order: %v", got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Run stops making up when it is told to stop.
+func TestRunStopsInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job", Late: 12 * time.Hour, CatchUp: 99})
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		runs := 0
+		_ = in.job.Run(ctx, cron.Every(time.Hour), func(ctx context.Context) error { runs++; return idle(ctx, time.Minute) })
+		if runs != 2 {
+			t.Errorf("%d runs", runs)
+		}
+	})
+}

@@ -1,0 +1,267 @@
+package cron_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+)
+
+func TestTickReturnsWhatTheRunReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job"})
+		var seen []cron.Outcome
+		in.job.OnTick = func(o cron.Outcome) { seen = append(seen, o) }
+		broken := errors.New("broken")
+		tick := time.Now()
+		err := in.job.Tick(t.Context(), tick, func(context.Context) error { time.Sleep(time.Second); return broken })
+		want(t, "Tick", err, broken)
+		wantSkipped(t, in.job.Tick(t.Context(), tick, nothing), cron.Claimed)
+		if len(seen) != 2 || seen[0].Took != time.Second || seen[0].Token == 0 || !seen[0].Scheduled.Equal(tick) || !errors.Is(seen[0].Err, broken) {
+			t.Errorf("%+v", seen)
+		}
+		if reason, skipped := seen[1].Skipped(); !skipped || reason != cron.Claimed {
+			t.Errorf("%+v", seen[1])
+		}
+		if _, skipped := seen[0].Skipped(); skipped {
+			t.Error("a run counts as skipped")
+		}
+	})
+}
+
+// The same instant is the same tick in every zone.
+func TestTickIsAnInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job"})
+		tick := time.Now()
+		if err := in.job.Tick(t.Context(), tick.In(time.FixedZone("east", 5*3600+1800)), nothing); err != nil {
+			t.Error(err)
+		}
+		wantSkipped(t, in.job.Tick(t.Context(), tick.UTC(), nothing), cron.Claimed)
+	})
+}
+
+func TestTicksTooLateAndTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job", Late: 10 * time.Second, Skew: 5 * time.Second})
+		time.Sleep(time.Minute)
+		now := time.Now()
+		wantSkipped(t, in.job.Tick(t.Context(), now.Add(-11*time.Second), nothing), cron.TooLate)
+		want(t, "the future", in.job.Tick(t.Context(), now.Add(6*time.Second), nothing), fencelock.ErrInvalid)
+		for _, tick := range []time.Time{now.Add(-10 * time.Second), now.Add(5 * time.Second)} {
+			if err := in.job.Tick(t.Context(), tick, nothing); err != nil {
+				t.Errorf("%v: %v", tick.Sub(now), err)
+			}
+		}
+	})
+}
+
+func TestOverlap(t *testing.T) {
+	for name, c := range map[string]struct {
+		overlap cron.Overlap
+		begins  time.Duration // when the second run begins; 0 for never
+	}{
+		"skip":  {cron.OverlapSkip, 0},
+		"wait":  {cron.OverlapWait, 10 * time.Second},
+		"allow": {cron.OverlapAllow, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, books := fleet(2, 0, cron.Job{Name: "job", Overlap: c.overlap})
+				zero := time.Now()
+				go func() { _ = all[0].job.Tick(t.Context(), zero, books.work(zero, 10*time.Second)) }() // ends with the run
+				time.Sleep(5 * time.Second)
+				var began time.Duration
+				err := all[1].job.Tick(t.Context(), time.Now(), func(context.Context) error {
+					began = time.Since(zero)
+					return nil
+				})
+				if began != c.begins || (began == 0) != errors.Is(err, cron.ErrSkipped) {
+					t.Errorf("began at %v, %v", began, err)
+				}
+				if began == 0 {
+					wantSkipped(t, err, cron.Overlapped)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A tick that waits for its turn gives up with its context, or with a wait limit.
+func TestOverlapWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job", Overlap: cron.OverlapWait})
+		go func() { _ = in.job.Tick(t.Context(), time.Now(), books.work(time.Now(), time.Minute)) }() // ends with the run
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		want(t, "Tick", in.job.Tick(ctx, time.Now(), nothing), context.DeadlineExceeded, fencelock.ErrHeld)
+		short := in.job
+		short.Locks = in.job.Locks.With(fencelock.Options{Wait: time.Second})
+		wantSkipped(t, short.Tick(t.Context(), time.Now(), nothing), cron.Overlapped)
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestAtLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job", AtLeast: 30 * time.Second})
+		for i, ran := range []bool{true, false, true} {
+			err := in.job.Tick(t.Context(), time.Now(), nothing)
+			if ran != (err == nil) {
+				t.Errorf("tick %d: %v", i, err)
+			}
+			time.Sleep(20 * time.Second)
+		}
+	})
+}
+
+func TestAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job", AtMost: 3 * time.Second})
+		begun := time.Now()
+		want(t, "Tick", in.job.Tick(t.Context(), begun, books.work(begun, time.Hour)), cron.ErrAtMost)
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestRunIsToldOfALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job"})
+		err := in.job.Tick(t.Context(), time.Now(), func(ctx context.Context) error {
+			in.engine.Lose("job")
+			<-ctx.Done()
+			want(t, "the cause", context.Cause(ctx), fencelock.ErrLost)
+			return nil
+		})
+		want(t, "Tick", err, fencelock.ErrLost)
+	})
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job"})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		reason := errors.New("deployment")
+		time.AfterFunc(time.Second, func() { cancel(reason) })
+		want(t, "Tick", in.job.Tick(ctx, time.Now(), books.work(time.Now(), time.Hour)), reason)
+	})
+}
+
+func TestRunThatPanicsGivesTheLockBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job"})
+		func() {
+			defer func() { _ = recover() }()
+			_ = in.job.Tick(t.Context(), time.Now(), func(context.Context) error { panic("oops") })
+		}()
+		if s, err := in.job.Locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || len(books.failed) != 1 {
+			t.Errorf("%+v, %v, %v", s, err, books.failed)
+		}
+	})
+}
+
+func TestEngineThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job"})
+		in.engine.Refuse(errors.New("no route"))
+		want(t, "Tick", in.job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrUnavailable)
+		if len(books.failed) != 1 {
+			t.Errorf("reported %v", books.failed)
+		}
+	})
+}
+
+func TestJobsThatMakeNoSense(t *testing.T) {
+	in, _ := alone(cron.Job{Name: "job"})
+	for what, change := range map[string]func(*cron.Job){
+		"no locks":       func(j *cron.Job) { j.Locks = nil },
+		"no name":        func(j *cron.Job) { j.Name = "" },
+		"negative skew":  func(j *cron.Job) { j.Skew = -1 },
+		"late for weeks": func(j *cron.Job) { j.Late = 15 * 24 * time.Hour },
+	} {
+		job := in.job
+		change(&job)
+		want(t, what, job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrInvalid)
+		_, err := job.Due(cron.Every(time.Hour))
+		want(t, what, err, fencelock.ErrInvalid)
+		want(t, what, job.Run(t.Context(), cron.Every(time.Hour), nothing), fencelock.ErrInvalid)
+	}
+}
+
+// A job leaves a bounded number of names behind, and they can be read.
+func TestNamesOfClaimsComeAgain(t *testing.T) {
+	for _, c := range []struct {
+		late  time.Duration
+		ticks int
+		gap   time.Duration
+		names int
+		first string
+	}{
+		{0, 500, time.Minute, 60, "job@1m0s"},
+		{25 * time.Hour, 100, 24 * time.Hour, 28, "job@480h0m0s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			in, books := alone(cron.Job{Name: "job", Late: c.late})
+			seen := map[string]bool{}
+			for i, tick := range series(c.ticks, c.gap) {
+				time.Sleep(time.Until(tick))
+				if err := in.job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
+					t.Fatalf("tick %d: %v", i, err)
+				}
+				list, err := in.job.Locks.List(t.Context(), fencelock.Query{Prefix: "job@"})
+				if err != nil || len(list) == 0 {
+					t.Fatalf("%v, %v", list, err)
+				}
+				for _, s := range list {
+					seen[s.Name] = true
+				}
+				if i == 0 && list[0].Name != c.first {
+					t.Errorf("the first claim is %q", list[0].Name)
+				}
+			}
+			if len(seen) != c.names {
+				t.Errorf("%d names for %d ticks", len(seen), c.ticks)
+			}
+		})
+	}
+}
+
+// While it runs, the job's status shows the tick; afterwards the log shows all.
+func TestSkipsAreVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		in, _ := alone(cron.Job{Name: "job", Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		tick := time.Now()
+		if err := in.job.Tick(t.Context(), tick, func(ctx context.Context) error {
+			s, err := in.job.Locks.Status(ctx, "job")
+			if err != nil || len(s.Holders) != 1 || s.Holders[0].Note != "2000-01-01T00:00:00Z" {
+				t.Errorf("%+v, %v", s, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		err := in.job.Tick(t.Context(), tick, nothing)
+		if got := fmt.Sprint(err); got != `"job" at 2000-01-01T00:00:00Z was skipped: already claimed: "job@0s" is held until 2000-01-01T00:02:00Z` {
+			t.Error(got)
+		}
+		_ = in.job.Tick(t.Context(), tick.Add(time.Second), func(context.Context) error { return errors.New("broken") })
+		for _, line := range []string{`level=DEBUG msg="tick run" job=job`, `level=INFO msg="tick skipped" job=job`, `level=WARN msg="tick failed" job=job`} {
+			if !strings.Contains(out.String(), line) {
+				t.Errorf("no %s in\n%s", line, out.String())
+			}
+		}
+	})
+}

@@ -1,0 +1,120 @@
+//go:build unix
+
+package election_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/election"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/rueidis"
+)
+
+func TestMain(m *testing.M) {
+	enginetest.Main(nil)
+	os.Exit(m.Run())
+}
+
+// engines are clients of real engines: each call of what they return is another
+// client of the same store.
+var engines = map[string]func(t *testing.T) func() driver.Engine{
+	"files": func(t *testing.T) func() driver.Engine {
+		dir, err := os.MkdirTemp("", "fencelock-election-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return func() driver.Engine { return filelock.New(dir, nil) }
+	},
+	"redis": func(t *testing.T) func() driver.Engine {
+		server := enginetest.StartRedis(t)
+		return func() driver.Engine {
+			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			return redislock.New(client, nil)
+		}
+	},
+	"postgres": func(t *testing.T) func() driver.Engine {
+		server := enginetest.StartPostgres(t)
+		return func() driver.Engine {
+			pool, err := pgxpool.New(t.Context(), server.DSN())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			return pglock.New(pool, &pglock.Config{MaxTTL: ttl})
+		}
+	},
+}
+
+// On the engines that ship: a leader that stops hands over, terms do not overlap
+// and their numbers grow, and everybody learns where the leader is.
+func TestElectionOnRealEngines(t *testing.T) {
+	for engine, connect := range engines {
+		t.Run(engine, func(t *testing.T) {
+			client := connect(t)
+			seen := make(chan string, 100)
+			watching, stop := context.WithCancel(t.Context())
+			var watcher, candidates sync.WaitGroup
+			watcher.Go(func() { watch(watching, fencelock.New(client(), nil), seen) })
+			th := &throne{t: t}
+			for _, value := range []string{"a:1", "b:2", "c:3"} {
+				c := election.New(fencelock.New(client(), &fencelock.Config{TTL: ttl}), name, &election.Config{Value: value})
+				candidates.Go(func() {
+					if err := c.Run(t.Context(), func(ctx context.Context) error {
+						th.sit(ctx)
+						defer th.rise(ctx)
+						return until(ctx, seen, value)
+					}); err != nil {
+						t.Errorf("%s: %v", value, err)
+					}
+				})
+			}
+			candidates.Wait()
+			stop()
+			watcher.Wait()
+			if th.count() != 3 {
+				t.Errorf("%d terms", th.count())
+			}
+		})
+	}
+}
+
+// watch sends the value of every leader it sees.
+func watch(ctx context.Context, locks *fencelock.Locker, seen chan<- string) {
+	for leader, err := range election.Observe(ctx, locks, name) {
+		if err == nil {
+			seen <- leader.Value
+		}
+	}
+}
+
+// until waits until the watcher has seen value.
+func until(ctx context.Context, seen <-chan string, value string) error {
+	limit := time.After(time.Minute)
+	for {
+		select {
+		case got := <-seen:
+			if got == value {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit:
+			return context.DeadlineExceeded
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// Leader is who leads. The zero Leader means that nobody does.
+type Leader struct {
+	Value string // what the leader published
+	Host  string
+	PID   int
+	Owner string    // never empty while somebody leads
+	Term  int64     // the number of the term
+	Since time.Time // when it began, by the engine's clock
+}
+
+// same reports whether l and o are one leader, as far as anybody cares.
+func (l Leader) same(o Leader) bool {
+	return l.Owner == o.Owner && l.Term == o.Term && l.Value == o.Value
+}
+
+// Current asks once who leads name. The answer may be out of date when it
+// arrives. fencelock.ErrUnsupported if the engine cannot list its locks.
+func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
+	status, err := locks.Status(ctx, name)
+	if err != nil || len(status.Holders) == 0 {
+		return Leader{}, err
+	}
+	h := status.Holders[0]
+	return Leader{Value: h.Note, Host: h.Host, PID: h.PID, Owner: h.Owner, Term: h.Token, Since: h.Since}, nil
+}
+
+const (
+	lookSoon = time.Second      // after a change: an engine may tell the value late
+	lookNext = 5 * time.Second  // otherwise: an event may have been missed
+	patience = 30 * time.Second // how long the engine may be out of reach
+)
+
+// Observe yields who leads name, now and after every change; the zero Leader when
+// nobody does. Leaders that come and go faster than the loop's body may be passed
+// over. An error is the last thing yielded: ctx's, or that of an engine that
+// cannot be asked, at once or later for more than 30 s.
+func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		news := follow(ctx, locks, name)
+		var last Leader
+		var answered time.Time // zero before the first answer
+		for next := lookNext; ; {
+			leader, err := Current(ctx, locks, name)
+			switch {
+			case ctx.Err() != nil:
+				yield(Leader{}, context.Cause(ctx))
+				return
+			case errors.Is(err, fencelock.ErrUnavailable) && !answered.IsZero() && time.Since(answered) < patience:
+				next = lookSoon
+			case err != nil:
+				yield(Leader{}, err)
+				return
+			case answered.IsZero() || !leader.same(last):
+				if !yield(leader, nil) {
+					return
+				}
+				next = lookSoon
+			default:
+				next = lookNext
+			}
+			if err == nil {
+				last, answered = leader, time.Now()
+			}
+			pause(ctx, news, next)
+		}
+	}
+}
+
+// follow returns a channel that is told when something happened to name.
+func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan struct{} {
+	news := make(chan struct{}, 1)
+	tell := func(fencelock.Event) error {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+		return nil
+	}
+	go func() { // ends when ctx ends
+		for ctx.Err() == nil {
+			_ = locks.Watch(ctx, fencelock.Query{Prefix: name, Exact: true}, tell)
+			sleep(ctx, lookSoon)
+		}
+	}()
+	return news
+}
+
+// pause waits for news, for d, or for the end of ctx.
+func pause(ctx context.Context, news <-chan struct{}, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-news:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

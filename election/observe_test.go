@@ -1,0 +1,98 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/election"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// observe collects what an observer sees, until cancel.
+func observe(locks *fencelock.Locker) (seen *log, cancel func() error) {
+	ctx, stop := context.WithCancel(context.Background())
+	seen = &log{}
+	done := make(chan error, 1)
+	go func() { // ends with cancel
+		var last error
+		for leader, err := range election.Observe(ctx, locks, name) {
+			if last = err; err == nil {
+				seen.add("%s%s", leader.Value, map[bool]string{true: "nobody"}[leader.Owner == ""])
+			}
+		}
+		done <- last
+	}()
+	synctest.Wait()
+	return seen, func() error { stop(); return <-done }
+}
+
+func TestObserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		watcher := fencelock.New(store.Client(), nil)
+		seen, stop := observe(watcher)
+		a := start(store.Client(), election.Config{Value: "a:1"})
+		b := start(store.Client(), election.Config{Value: "b:2"})
+		first, second := a.run(obey), b.run(obey)
+		leader, err := election.Current(t.Context(), watcher, name)
+		if err != nil || leader.Value != "a:1" || leader.Term != a.Term().Number() || leader.Since.IsZero() || leader.PID == 0 {
+			t.Errorf("%+v, %v", leader, err)
+		}
+		first.cancel(nil)
+		<-first.done
+		wantState(t, b, election.Leading)
+		second.cancel(nil)
+		<-second.done
+		time.Sleep(time.Minute)
+		want(t, "Observe", stop(), context.Canceled)
+		if got := seen.String(); got != "nobody a:1 b:2 nobody" {
+			t.Error(got)
+		}
+	})
+}
+
+// An observer rides out a short silence of the engine and reports a long one.
+func TestObserveAnEngineThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		eyes := store.Client()
+		seen, stop := observe(fencelock.New(eyes, nil))
+		eyes.Refuse(errors.New("no route"))
+		p := start(store, election.Config{Value: "a:1"})
+		r := p.run(obey)
+		time.Sleep(20 * time.Second)
+		eyes.Refuse(nil)
+		time.Sleep(10 * time.Second)
+		if got := seen.String(); got != "nobody a:1" {
+			t.Error(got)
+		}
+		eyes.Refuse(errors.New("no route"))
+		time.Sleep(time.Minute)
+		want(t, "Observe", stop(), fencelock.ErrUnavailable)
+		r.cancel(nil)
+		<-r.done
+	})
+}
+
+func TestObserveStopsWithItsLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for leader, err := range election.Observe(t.Context(), fencelock.New(memlock.New(nil), nil), name) {
+			if err != nil || leader != (election.Leader{}) {
+				t.Errorf("%+v, %v", leader, err)
+			}
+			break
+		}
+	})
+}
+
+func TestObserveNeedsAList(t *testing.T) {
+	locks := fencelock.New(struct{ driver.Engine }{memlock.New(nil)}, nil)
+	for _, err := range election.Observe(t.Context(), locks, name) {
+		want(t, "Observe", err, fencelock.ErrUnsupported)
+	}
+}

@@ -1,0 +1,82 @@
+package fencelock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/watch"
+)
+
+// What an engine tells about names.
+type (
+	// Query chooses names by a prefix, or one name exactly.
+	Query = driver.Query
+	// Status describes one name: who holds it and who waits.
+	Status = driver.Status
+	// Holder is one standing acquisition.
+	Holder = driver.Holder
+	// Waiter is one waiting request.
+	Waiter = driver.Waiter
+	// Event is one thing that happened to a name.
+	Event = driver.Event
+	// EventKind is what happened to a name.
+	EventKind = driver.EventKind
+)
+
+// The kinds of events.
+const (
+	EventWaiting  = driver.EventWaiting  // a request joined the queue
+	EventAcquired = driver.EventAcquired // a request was granted
+	EventReleased = driver.EventReleased // a holder let go
+	EventLost     = driver.EventLost     // a holder died, expired or was broken
+	EventLeft     = driver.EventLeft     // a waiter gave up or died
+)
+
+// lookEvery is how often Watch asks an engine that does not tell by itself.
+const lookEvery = 500 * time.Millisecond
+
+// Status tells who holds name and who waits for it. It is a look, not a promise:
+// the answer may be out of date when it arrives, so decide nothing by it that a
+// lock should decide. The Status of a name that nobody uses has its Name alone.
+// ErrUnsupported if the engine cannot list.
+func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
+	if err := driver.CheckName(name); err != nil {
+		return Status{}, err
+	}
+	list, err := l.List(ctx, Query{Prefix: name, Exact: true})
+	if err != nil || len(list) == 0 {
+		return Status{Name: name}, err
+	}
+	return list[0], nil
+}
+
+// List returns the names that q chooses and that are held, waited for or closed
+// by a minimum hold, ordered by name. ErrUnsupported if the engine cannot list.
+func (l *Locker) List(ctx context.Context, q Query) ([]Status, error) {
+	lister, ok := l.engine.(driver.Lister)
+	if !ok {
+		return nil, l.unsupported("list locks")
+	}
+	return lister.List(ctx, q)
+}
+
+// Watch calls fn for every event of the names that q chooses, from the calling
+// goroutine, until ctx ends or fn returns an error, and returns that error. It
+// begins with what stands. An engine that does not tell by itself is asked twice
+// a second, and what begins and ends in between goes unseen. ErrUnsupported if
+// the engine can neither tell nor list.
+func (l *Locker) Watch(ctx context.Context, q Query, fn func(Event) error) error {
+	switch e := l.engine.(type) {
+	case driver.Watcher:
+		return e.Watch(ctx, q, fn)
+	case driver.Lister:
+		return watch.Poll(ctx, e, q, lookEvery, fn)
+	}
+	return l.unsupported("watch locks")
+}
+
+func (l *Locker) unsupported(what string) error {
+	return fmt.Errorf("%w: %s cannot %s", ErrUnsupported, l.traits.Engine, what)
+}

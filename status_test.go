@@ -1,0 +1,122 @@
+package fencelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// bare hides what an engine can do beside locking; listed shows its list again.
+type (
+	bare   struct{ driver.Engine }
+	listed struct {
+		driver.Engine
+		driver.Lister
+	}
+)
+
+func TestStatusOfAName(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Note: "run 7"})
+	if s, err := locks.Status(t.Context(), "x"); err != nil || s.Name != "x" || len(s.Holders) > 0 {
+		t.Errorf("free: %+v, %v", s, err)
+	}
+	lock, err := locks.TryAcquire(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Release()
+	s, err := locks.Status(t.Context(), "x")
+	if err != nil || len(s.Holders) != 1 || s.Holders[0].Token != lock.Token() || s.Holders[0].Note != "run 7" {
+		t.Errorf("held: %+v, %v", s, err)
+	}
+	if s, err := locks.Status(t.Context(), "xy"); err != nil || len(s.Holders) > 0 {
+		t.Errorf("a name that only begins the same: %+v, %v", s, err)
+	}
+	if _, err := locks.Status(t.Context(), ""); !errors.Is(err, fencelock.ErrInvalid) {
+		t.Errorf("no name: %v", err)
+	}
+}
+
+func TestListChoosesNames(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), nil)
+	for _, name := range []string{"job/b", "job/a", "other"} {
+		lock, err := locks.TryAcquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Release()
+	}
+	list, err := locks.List(t.Context(), fencelock.Query{Prefix: "job/"})
+	if err != nil || len(list) != 2 || list[0].Name != "job/a" || list[1].Name != "job/b" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// Both a watcher and a mere lister tell of a lock that comes and goes.
+func TestWatch(t *testing.T) {
+	for name, wrap := range map[string]func(*memlock.Engine) driver.Engine{
+		"told":  func(e *memlock.Engine) driver.Engine { return e },
+		"asked": func(e *memlock.Engine) driver.Engine { return listed{e, e} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				locks := fencelock.New(wrap(memlock.New(nil)), nil)
+				var seen []string
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { // ends with cancel
+					done <- locks.Watch(ctx, fencelock.Query{Prefix: "x"}, func(ev fencelock.Event) error {
+						seen = append(seen, fmt.Sprint(ev.Kind, " ", ev.Name))
+						return nil
+					})
+				}()
+				lock, err := locks.Acquire(ctx, "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				_ = lock.Release()
+				time.Sleep(time.Second)
+				cancel()
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					t.Errorf("Watch returned %v", err)
+				}
+				if got := strings.Join(seen, ", "); got != "acquired x, released x" {
+					t.Errorf("saw %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestEnginesThatCannotTell(t *testing.T) {
+	locks := fencelock.New(bare{memlock.New(nil)}, nil)
+	_, status := locks.Status(t.Context(), "x")
+	_, list := locks.List(t.Context(), fencelock.Query{})
+	watch := locks.Watch(t.Context(), fencelock.Query{}, func(fencelock.Event) error { return nil })
+	for _, err := range []error{status, list, watch} {
+		if !errors.Is(err, fencelock.ErrUnsupported) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// A look at who is in charge, for people and dashboards.
+func ExampleLocker_Status() {
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Note: "10.0.0.7:8080"})
+	ctx := context.Background()
+	_ = locks.Do(ctx, "leader", func(ctx context.Context) error {
+		status, err := locks.Status(ctx, "leader")
+		fmt.Println(status.Holders[0].Note, status.Holders[0].Token == fencelock.TokenFrom(ctx), err)
+		return nil
+	})
+	// Output: 10.0.0.7:8080 true <nil>
+}
