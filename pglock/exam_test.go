@@ -1,0 +1,71 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// maxTTL is the deployment's longest lease, which is how long a server that
+// started anew grants nothing.
+const maxTTL = 10 * time.Second
+
+func TestMain(m *testing.M) {
+	enginetest.Main(map[string]func(string) driver.Engine{
+		"postgres": func(dsn string) driver.Engine {
+			return pglock.New(newPool(dsn), &pglock.Config{MaxTTL: maxTTL})
+		},
+	})
+	os.Exit(m.Run())
+}
+
+// newPool makes a pool that connects to nothing by itself.
+func newPool(dsn string) *pgxpool.Pool {
+	pool, err := pgxpool.New(context.Background(), dsn)
+	if err != nil {
+		panic(err)
+	}
+	return pool
+}
+
+// TestExam runs every client of the exam in a process of its own, and every case
+// in a database of its own.
+func TestExam(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "max_connections=200")
+	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World {
+		return &world{pg: pg, dsn: database(t, pg)}
+	}})
+}
+
+var databases atomic.Int64
+
+// database creates a database and returns its URL.
+func database(t testing.TB, pg *enginetest.Postgres) string {
+	t.Helper()
+	name := fmt.Sprintf("exam%d", databases.Add(1))
+	pg.Exec(t, "CREATE DATABASE "+name+" TEMPLATE template0")
+	return strings.Replace(pg.DSN(), "/postgres?", "/"+name+"?", 1)
+}
+
+// world is a database.
+type world struct {
+	pg  *enginetest.Postgres
+	dsn string
+}
+
+func (w *world) Client(t testing.TB) drivertest.Client { return enginetest.Start(t, "postgres", w.dsn) }
+
+func (w *world) Restart(t testing.TB) { w.pg.Restart(t) }

@@ -1,0 +1,354 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// short is a configuration whose quarantine a test can wait for.
+var short = &pglock.Config{MaxTTL: 5 * time.Second}
+
+// watched makes a request tell of its loss.
+func watched(req driver.Request) (driver.Request, <-chan error) {
+	lost := make(chan error, 1)
+	req.Lost = func(cause error) { lost <- cause }
+	return req, lost
+}
+
+func TestTerminatedBackendIsNoticedAtOnce(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	l := try(t, e, req)
+	eventually(t, "the holder is written down", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.holder") == "1" })
+	waiter := queueUp(t, t.Context(), other, request("a"))
+	backend := holder(t, pg, "a")
+	end := time.Now().Add(l.TTL)
+	begun := time.Now()
+	pg.Terminate(t, backend)
+	cause := await(t, lost, "the loss")
+	t.Logf("told %v after the start of psql's termination: %v", time.Since(begun), cause)
+	if !errors.Is(cause, driver.ErrLost) || !strings.Contains(cause.Error(), "terminating connection") {
+		t.Errorf("cause: %v", cause)
+	}
+	if err := renew(e, l); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("renewing a lost lock: %v", err)
+	}
+	if err := e.Release(t.Context(), l); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("releasing a lost lock: %v", err)
+	}
+	g := granted(t, waiter)
+	if early := time.Until(end); early > l.TTL/2 {
+		t.Errorf("the next holder got in %v before the lost lease was over", early)
+	}
+	if g.Token <= l.Token {
+		t.Errorf("token %d after %d", g.Token, l.Token)
+	}
+	release(t, other, g)
+	release(t, e, try(t, e, request("a")))
+}
+
+func TestTerminatedWaiterQueuesAgain(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req := request("a")
+	req.TTL = 30 * time.Second
+	l := try(t, e, req)
+	waiter := queueUp(t, t.Context(), other, req)
+	for range 3 {
+		pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'")
+		eventually(t, "the waiter is back in the server", func() bool { return backends(t, pg, "wait_event = 'advisory'") == "1" })
+	}
+	release(t, e, l)
+	release(t, other, granted(t, waiter))
+}
+
+// TestRestart: after a restart, and after a crash, holders know that they lost
+// their locks, waiters go on waiting, and nobody is granted anything while an
+// unreachable holder may still believe in its lock.
+func TestRestart(t *testing.T) {
+	for name, restart := range map[string]func(*enginetest.Postgres, testing.TB){
+		"restart": (*enginetest.Postgres).Restart, "crash": (*enginetest.Postgres).Crash,
+		"kill": func(p *enginetest.Postgres, t testing.TB) { p.Kill(t); p.Restart(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pg := enginetest.StartPostgres(t)
+			e, other := engine(t, pg.DSN(), short), engine(t, pg.DSN(), short)
+			req, lost := watched(request("a"))
+			l := try(t, e, req)
+			waiter := queueUp(t, t.Context(), other, request("a"))
+			begun := time.Now()
+			restart(pg, t)
+			await(t, lost, "the loss")
+			if _, err := e.Acquire(t.Context(), request("b")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "until") {
+				t.Errorf("a try in the quarantine: %v", err)
+			}
+			g := granted(t, waiter)
+			if early := short.MaxTTL - time.Since(begun); early > 0 {
+				t.Errorf("the waiter got in %v before the quarantine was over", early)
+			}
+			if g.Token <= l.Token {
+				t.Errorf("token %d after %d", g.Token, l.Token)
+			}
+			release(t, other, g)
+			eventually(t, "the quarantine is over for the other engine too", func() bool {
+				req := request("b")
+				g, err := e.Acquire(t.Context(), req)
+				return err == nil && e.Release(t.Context(), leaseOf(req, g)) == nil
+			})
+		})
+	}
+}
+
+// TestCrashedBackend: the death of any process of the server makes it drop all
+// sessions and forget their locks, without a restart that could be seen.
+func TestCrashedBackend(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), short)
+	req, lost := watched(request("a"))
+	try(t, e, req)
+	begun := time.Now()
+	victim, err := os.FindProcess(int(holder(t, pg, "a")))
+	if err != nil || victim.Pid <= 1 || victim.Kill() != nil {
+		t.Fatal("the server's process cannot be killed")
+	}
+	await(t, lost, "the loss")
+	req.Wait = true
+	g, err := e.Acquire(t.Context(), req)
+	if err != nil || time.Since(begun) < short.MaxTTL {
+		t.Errorf("granted %v after the crash: %v", time.Since(begun), err)
+	}
+	release(t, e, leaseOf(req, g))
+}
+
+func TestStandbyIsRefusedAndPromotionBeginsAnEpoch(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), short)
+	l := try(t, e, request("a"))
+	release(t, e, l)
+	sb := pg.Standby(t)
+	sb.CatchUp(t, pg)
+	refusing := engine(t, sb.DSN(), short)
+	if _, err := refusing.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("a lock on a standby: %v", err)
+	}
+	sb.Cut(t)
+	var last driver.Lease
+	for range 200 { // the standby never hears of these tokens
+		last = try(t, e, request("a"))
+		release(t, e, last)
+	}
+	pg.Stop(t)
+	sb.Promote(t)
+	begun := time.Now()
+	next := engine(t, sb.DSN(), short)
+	req := request("a")
+	req.Wait = true
+	g, err := next.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Token <= last.Token || g.Token>>40 <= last.Token>>40 {
+		t.Errorf("the promoted standby gave token %d after %d", g.Token, last.Token)
+	}
+	if time.Since(begun) < short.MaxTTL-time.Second {
+		t.Errorf("the promoted standby granted a lock after %v", time.Since(begun))
+	}
+}
+
+func TestRestoredDumpBeginsAnEpoch(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), short)
+	release(t, e, try(t, e, request("a")))
+	copied := pg.Restored(t)
+	var last driver.Lease
+	for range 100 {
+		last = try(t, e, request("a"))
+		release(t, e, last)
+	}
+	req := request("a")
+	req.Wait = true
+	g, err := engine(t, copied.DSN(), short).Acquire(t.Context(), req)
+	if err != nil || g.Token <= last.Token {
+		t.Errorf("the restored cluster gave token %d after %d: %v", g.Token, last.Token, err)
+	}
+}
+
+// TestCrashWithAsynchronousCommits: the application's own settings do not let the
+// sequence go back.
+func TestCrashWithAsynchronousCommits(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
+	e := engine(t, pg.DSN(), short)
+	var last driver.Lease
+	for range 100 {
+		last = try(t, e, request("a"))
+		release(t, e, last)
+	}
+	pg.Kill(t)
+	pg.Restart(t)
+	req := request("a")
+	req.Wait = true
+	g, err := e.Acquire(t.Context(), req)
+	if err != nil || g.Token <= last.Token {
+		t.Errorf("after the crash token %d came after %d: %v", g.Token, last.Token, err)
+	}
+}
+
+// TestSilentServer: an engine whose server does not answer gives up its locks by
+// its own clock, and a request ends with its context.
+func TestSilentServer(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	req.TTL = 2 * time.Second
+	l := try(t, e, req)
+	pg.Freeze(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := e.Renew(ctx, []driver.Lease{l})[0]; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("renewing at a silent server: %v", err)
+	}
+	other := request("b")
+	other.TTL = req.TTL
+	if _, err := e.Acquire(ctx, other); err == nil {
+		t.Error("a frozen server granted a lock")
+	}
+	if err := await(t, lost, "the loss"); !errors.Is(err, driver.ErrLost) {
+		t.Error(err)
+	}
+	pg.Thaw(t)
+	eventually(t, "the locks are free", func() bool {
+		g, err := e.Acquire(t.Context(), other)
+		return err == nil && e.Release(t.Context(), leaseOf(other, g)) == nil
+	})
+}
+
+func TestCancelledWaitsLeaveOtherLocksAlone(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req, lost := watched(request("mine"))
+	req.TTL = 30 * time.Second
+	mine := try(t, e, req)
+	req.Name = "theirs"
+	theirs := try(t, other, req)
+	for i := range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := queueUp(t, ctx, e, request("theirs"))
+		if i%2 == 0 {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+		}
+		begun := time.Now()
+		cancel()
+		if err := await(t, w, "the end of the wait").err; !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait that was given up: %v", err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("giving up took %v", took)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // on the shared session
+		_, _ = e.Acquire(ended, request("none"))
+	}
+	eventually(t, "no waiter is left", func() bool {
+		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.waiter) + (SELECT count(*) FROM pg_locks WHERE NOT granted)") == "0"
+	})
+	if err := renew(e, mine); err != nil {
+		t.Errorf("the other lock: %v", err)
+	}
+	select {
+	case cause := <-lost:
+		t.Error(cause)
+	default:
+	}
+	release(t, e, mine)
+	release(t, other, theirs)
+	release(t, e, try(t, e, request("none")))
+}
+
+// TestContextsThatEndAnyTime: acquires whose contexts end at any moment leave
+// neither locks nor turns behind.
+func TestContextsThatEndAnyTime(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	mine := try(t, e, request("mine"))
+	for i := range 300 {
+		req := request("a")
+		if i%3 == 0 {
+			req = shared(req, i%2*3)
+		}
+		req.Wait = i%2 == 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Microsecond)
+		g, err := e.Acquire(ctx, req)
+		cancel()
+		if err == nil {
+			release(t, e, leaseOf(req, g))
+		}
+	}
+	req := request("a")
+	req.Wait = true
+	g, err := e.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, e, leaseOf(req, g))
+	release(t, e, mine)
+}
+
+// TestMinimumHoldSurvivesACrash: a minimum hold that is longer than the
+// quarantine closes its name after a crash too, and a break does not open it.
+func TestMinimumHoldSurvivesACrash(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	cfg := &pglock.Config{MaxTTL: time.Second}
+	e := engine(t, pg.DSN(), cfg)
+	req := request("a")
+	req.TTL, req.AtLeast = time.Second, 8*time.Second
+	begun := time.Now()
+	release(t, e, try(t, e, req))
+	req.AtLeast = 0
+	refused(t, e, req)
+	pg.Kill(t)
+	pg.Restart(t)
+	time.Sleep(cfg.MaxTTL)
+	eventually(t, "the quarantine is over", func() bool {
+		_, err := e.Acquire(t.Context(), req)
+		if err == nil && time.Since(begun) < 8*time.Second {
+			t.Fatalf("granted %v after the start of a minimum hold of 8 s", time.Since(begun))
+		}
+		return errors.Is(err, driver.ErrHeld)
+	})
+	req.Wait = true
+	g, err := e.Acquire(t.Context(), req)
+	if err != nil || time.Since(begun) < 8*time.Second {
+		t.Errorf("granted %v after the start of a minimum hold of 8 s: %v", time.Since(begun), err)
+	}
+	release(t, e, leaseOf(req, g))
+}
+
+// TestNoServer: a try says soon that there is no server, and a wait for as long as
+// it likes, in the words of the connection.
+func TestNoServer(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	pg.Stop(t)
+	req := request("a")
+	for _, req.Wait = range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		_, err := e.Acquire(ctx, req)
+		cancel()
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("wait %v: %v", req.Wait, err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package pglock
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The text around the integer in the name of a key.
+const keyPrefix, keySuffix = "pg_advisory_lock(", ")"
+
+// Key returns the name that stands for the advisory lock of an integer, for
+// applications that lock on ids: with the name pglock.Key(42) an engine takes the
+// very lock that pg_advisory_lock(42) takes.
+//
+// The name is written like that call, "pg_advisory_lock(42)", which a command line
+// can use as well. Only this exact spelling, with a decimal int64 that has no
+// leading zeros and no plus sign, stands for an integer. Every other name is
+// locked by its hash, hashtextextended(name, 0), computed by the server.
+func Key(id int64) string {
+	return keyPrefix + strconv.FormatInt(id, 10) + keySuffix
+}
+
+// keySQL computes the 64-bit key of a name from the two arguments of keyArgs. The
+// server hashes, because the hash is of the name in the database's own encoding
+// and differs between byte orders.
+const keySQL = "coalesce($2::bigint, hashtextextended($1::text, 0))"
+
+// keyArgs returns the arguments $1 and $2 of keySQL.
+func keyArgs(name string) (text string, id *int64) {
+	return name, keyID(name)
+}
+
+// keyID returns the integer that a name made by Key stands for, nil if it is any
+// other name.
+func keyID(name string) *int64 {
+	digits, ok := strings.CutPrefix(name, keyPrefix)
+	if !ok {
+		return nil
+	}
+	digits, ok = strings.CutSuffix(digits, keySuffix)
+	if !ok {
+		return nil
+	}
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || Key(id) != name {
+		return nil
+	}
+	return &id
+}

@@ -1,0 +1,186 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+func TestTenThousandLocksOnTwoConnections(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=256")
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Hour})
+	const n = 10_000
+	begun := time.Now()
+	leases := make([]driver.Lease, n)
+	var all sync.WaitGroup
+	for w := range 16 {
+		all.Go(func() {
+			for i := w; i < n; i += 16 {
+				req := request(fmt.Sprint("lock", i))
+				req.TTL = time.Hour
+				g, err := e.Acquire(t.Context(), req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				leases[i] = leaseOf(req, g)
+			}
+		})
+	}
+	all.Wait()
+	if got := backends(t, pg, "true"); got != "1" && got != "2" {
+		t.Errorf("%s connections hold %d locks", got, n)
+	}
+	t.Logf("%d locks were acquired in %v", n, time.Since(begun))
+	begun = time.Now()
+	for i, err := range e.Renew(t.Context(), leases) {
+		if err != nil {
+			t.Fatalf("renewing lock %d: %v", i, err)
+		}
+	}
+	t.Logf("%d locks were renewed in %v", n, time.Since(begun))
+	eventually(t, "all holders are written down", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM fencelock.holder") == fmt.Sprint(n)
+	})
+	begun = time.Now()
+	for _, l := range leases {
+		all.Go(func() { release(t, e, l) })
+	}
+	all.Wait()
+	t.Logf("%d locks were released in %v", n, time.Since(begun))
+	eventually(t, "no holder is left in the table", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM fencelock.holder") == "0"
+	})
+	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"); got != "0" {
+		t.Errorf("%s locks are left in the server", got)
+	}
+}
+
+func TestLockTableIsNotFilled(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	e := engine(t, pg.DSN(), nil)
+	for i := range 1000 {
+		_, err := e.Acquire(t.Context(), request(fmt.Sprint("lock", i)))
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "max_locks_per_transaction") {
+			t.Errorf("lock %d: %v", i, err)
+		}
+		if i != 120 {
+			t.Errorf("lock %d of 200 was refused, want lock 120", i)
+		}
+		pg.Query(t, "SELECT pg_try_advisory_lock(1)") // others still find room
+		return
+	}
+	t.Error("a thousand locks fit into a table for 200")
+}
+
+func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req := request("busy")
+	req.TTL = 30 * time.Second
+	l := try(t, holder, req)
+	var waits []<-chan wait
+	for range 200 {
+		waits = append(waits, queueUp(t, t.Context(), e, req))
+	}
+	if got := backends(t, pg, "wait_event_type = 'Lock'"); got != "1" {
+		t.Errorf("%s connections wait", got)
+	}
+	if got := backends(t, pg, "true"); len(got) > 1 || got > "5" {
+		t.Errorf("two engines have %s connections", got)
+	}
+	begun := time.Now()
+	release(t, holder, l)
+	last := l.Token
+	for i, w := range waits {
+		l := granted(t, w)
+		if l.Token <= last {
+			t.Errorf("waiter %d has token %d after %d", i, l.Token, last)
+		}
+		last = l.Token
+		release(t, e, l)
+	}
+	t.Logf("%v for each of 200 goroutines", time.Since(begun)/200)
+}
+
+// TestMoreWaitsThanConnections: names beyond the connections for waiters are
+// tried again and again.
+func TestMoreWaitsThanConnections(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), &pglock.Config{MaxWaiters: 1})
+	first, second := try(t, holder, request("first")), try(t, holder, request("second"))
+	w := queueUp(t, t.Context(), e, request("first"))
+	crowded := make(chan wait, 1)
+	go func() { // ends with the grant
+		req := request("second")
+		req.Wait = true
+		g, err := e.Acquire(context.Background(), req)
+		crowded <- wait{leaseOf(req, g), err}
+	}()
+	time.Sleep(100 * time.Millisecond)
+	release(t, holder, second)
+	release(t, e, granted(t, crowded))
+	release(t, holder, first)
+	release(t, e, granted(t, w))
+}
+
+func TestSharedDoesNotPassAnExclusiveWaiter(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	first := try(t, e, shared(request("a"), 0))
+	second := try(t, e, shared(request("a"), 0))
+	writer := queueUp(t, t.Context(), other, request("a"))
+	refused(t, e, shared(request("a"), 0))
+	late := queueUp(t, t.Context(), e, shared(request("a"), 0))
+	release(t, e, first)
+	release(t, e, second)
+	l := granted(t, writer)
+	select {
+	case <-late:
+		t.Error("a shared request of a process with shared locks passed an exclusive one")
+	default:
+	}
+	release(t, other, l)
+	release(t, e, granted(t, late))
+}
+
+func TestSeatsAreFIFOAcrossProcesses(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	var es []*pglock.Engine
+	for range 4 {
+		es = append(es, engine(t, pg.DSN(), nil))
+	}
+	req := shared(request("seats"), 2)
+	req.TTL = 30 * time.Second
+	held := []driver.Lease{try(t, es[0], req), try(t, es[0], req)}
+	var waits []<-chan wait
+	for i := range 3 {
+		waits = append(waits, queueUp(t, t.Context(), es[i+1], req))
+		eventually(t, "the waiter is in the queue for seats", func() bool {
+			return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE objsubid = 2 AND classid = 1717923429") == fmt.Sprint(i+1)
+		})
+	}
+	writer := queueUp(t, t.Context(), es[0], request("seats"))
+	for i, w := range waits {
+		begun := time.Now()
+		release(t, es[max(0, i-1)], held[i])
+		held = append(held, granted(t, w))
+		t.Logf("a seat was handed over in %v", time.Since(begun))
+	}
+	release(t, es[2], held[3])
+	release(t, es[3], held[4])
+	release(t, es[0], granted(t, writer))
+}

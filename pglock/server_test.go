@@ -1,0 +1,265 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+func TestHashIsTheServers(t *testing.T) {
+	conn := enginetest.StartPostgres(t).Connect(t)
+	rapid.Check(t, func(r *rapid.T) {
+		name := rapid.StringN(1, 60, 512).Filter(func(s string) bool { return driver.CheckName(s) == nil }).Draw(r, "name")
+		var want int64
+		if err := conn.QueryRow(t.Context(), "SELECT hashtextextended($1, 0)", name).Scan(&want); err != nil {
+			r.Fatal(err)
+		}
+		if got := pglock.HashText(name); got != want {
+			r.Errorf("%q: %d, the server says %d", name, got, want)
+		}
+	})
+}
+
+// TestForeignSessions: any client that takes the advisory lock of a name's hash,
+// or of an integer, meets the same lock.
+func TestForeignSessions(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	psql := pg.Connect(t)
+	says := func(sql string) bool {
+		var ok bool
+		if err := psql.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	for name, key := range map[string]string{"job": "hashtextextended('job', 0)", pglock.Key(42): "42", pglock.Key(-1): "-1"} {
+		l := try(t, e, request(name))
+		if says("SELECT pg_try_advisory_lock(" + key + ")") {
+			t.Errorf("psql took the lock of %q, which is held", name)
+		}
+		release(t, e, l)
+		if !says("SELECT pg_try_advisory_lock(" + key + ")") {
+			t.Errorf("psql cannot take the free lock of %q", name)
+		}
+		held := refused(t, e, request(name))
+		if held.PID != int(psql.PgConn().PID()) || held.Note == "" {
+			t.Errorf("%q is held by %+v, want pid %d", name, held, psql.PgConn().PID())
+		}
+		s, err := e.List(t.Context(), driver.Query{Prefix: name, Exact: true})
+		if err != nil || len(s) != 1 || len(s[0].Holders) != 1 || !s[0].Holders[0].Foreign || s[0].Holders[0].PID != held.PID {
+			t.Errorf("List: %+v, %v", s, err)
+		}
+		w := queueUp(t, t.Context(), e, request(name))
+		says("SELECT pg_advisory_unlock(" + key + ")")
+		release(t, e, granted(t, w))
+	}
+}
+
+func TestPooler(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	allow := &pglock.Config{AllowPooler: true}
+	session := enginetest.StartPgBouncer(t, pg, "session").DSN()
+	_, err := engine(t, session, nil).Acquire(t.Context(), request("a"))
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "pooler") {
+		t.Errorf("a pooler nobody allowed: %v", err)
+	}
+	e, direct := engine(t, session, allow), engine(t, pg.DSN(), nil)
+	req := request("a")
+	req.TTL = 2 * time.Second
+	l := try(t, e, req)
+	for range 4 {
+		time.Sleep(req.TTL / 2)
+		if err := renew(e, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := queueUp(t, t.Context(), direct, req)
+	release(t, e, l)
+	l = granted(t, w)
+	w = queueUp(t, t.Context(), e, req)
+	release(t, direct, l)
+	release(t, e, granted(t, w))
+
+	transaction := engine(t, enginetest.StartPgBouncer(t, pg, "transaction").DSN(), allow)
+	_, err = transaction.Acquire(t.Context(), req)
+	if err == nil {
+		_, err = transaction.List(t.Context(), driver.Query{}) // on a connection of its own
+	}
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "session pooling") {
+		t.Errorf("a pooler in transaction mode: %v", err)
+	}
+}
+
+func TestUnprivilegedRole(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	pg.Exec(t, "CREATE ROLE app LOGIN", "CREATE ROLE other LOGIN")
+	e := engine(t, pg.As("app"), nil)
+	_, err := e.Acquire(t.Context(), request("a"))
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "fencelock init") || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("without a schema: %v", err)
+	}
+	if err := e.Init(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Init of a role that may not: %v", err)
+	}
+	psql := pg.Command(t, "psql", "-X", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-d", "postgres")
+	psql.Stdin = strings.NewReader(pglock.Schema())
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	l := try(t, e, request("a"))
+	refused(t, engine(t, pg.As("other"), nil), request("a"))
+	try(t, e, shared(request("b"), 2))
+	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
+		t.Errorf("Init once more: %v", err)
+	}
+	release(t, e, l)
+	if held := refused(t, e, request("b")); held.PID != 7 {
+		t.Errorf("held by %+v", held)
+	}
+}
+
+func TestFirstUseByMany(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	errs := make(chan error)
+	for range 8 {
+		e := engine(t, pg.DSN(), nil)
+		go func() { // ends with the grant
+			req := shared(request("a"), 0)
+			_, err := e.Acquire(t.Context(), req)
+			errs <- err
+		}()
+	}
+	for range 8 {
+		if err := await(t, errs, "a first use"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMaxTTL(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), short)
+	req := request("a")
+	req.TTL = short.MaxTTL + 1
+	if _, err := e.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a TTL beyond MaxTTL: %v", err)
+	}
+	try(t, e, request("a"))
+	try(t, engine(t, pg.DSN(), nil), request("b"))
+	try(t, engine(t, pg.DSN(), short), request("c"))
+	if got := pg.Query(t, "SELECT max_ttl FROM fencelock.epoch"); got != "30000" {
+		t.Errorf("the deployment's MaxTTL is %s ms", got)
+	}
+}
+
+func TestBreakFrozenHolder(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	p := enginetest.Start(t, "postgres", pg.DSN())
+	req := request("a")
+	req.TTL = 10 * time.Second
+	l := try(t, p, req)
+	eventually(t, "the holder is written down", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.holder") == "1" })
+	p.Freeze(t)
+	e := engine(t, pg.DSN(), &pglock.Config{BreakWait: 100 * time.Millisecond})
+	token, err := e.Break(t.Context(), "a", "it hangs")
+	if token <= l.Token || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "pg_terminate_backend") {
+		t.Errorf("breaking a frozen holder: %d, %v", token, err)
+	}
+	waiter := queueUp(t, t.Context(), e, req)
+	force := engine(t, pg.DSN(), &pglock.Config{BreakWait: 100 * time.Millisecond, ForceBreak: true})
+	begun := time.Now()
+	second, err := force.Break(t.Context(), "a", "it hangs")
+	if second <= token || err != nil {
+		t.Errorf("breaking by force: %d after %d, %v", second, token, err)
+	}
+	g := granted(t, waiter)
+	if g.Token <= second || time.Since(begun) > 5*time.Second {
+		t.Errorf("token %d after %d, in %v", g.Token, second, time.Since(begun))
+	}
+	p.Thaw(t)
+	if err := renew(p, l); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the broken holder: %v", err)
+	}
+	release(t, e, g)
+}
+
+func TestBreakTellsWhy(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	l := try(t, e, req)
+	begun := time.Now()
+	token, err := engine(t, pg.DSN(), nil).Break(t.Context(), "a", "the 3 o'clock deploy")
+	if err != nil || token <= l.Token {
+		t.Fatalf("break: %d, %v", token, err)
+	}
+	if cause := await(t, lost, "the loss"); !strings.Contains(cause.Error(), "the 3 o'clock deploy") {
+		t.Error(cause)
+	}
+	t.Logf("broken in %v", time.Since(begun))
+}
+
+func TestClose(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	try(t, e, req)
+	w := queueUp(t, t.Context(), other, request("a"))
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, lost, "the loss")
+	release(t, other, granted(t, w))
+	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "fsync=on")
+	pg.Exec(t, "CREATE ROLE app LOGIN")
+	sb := pg.Standby(t)
+	bouncer := enginetest.StartPgBouncer(t, pg, "session")
+	for _, c := range []struct{ name, dsn, check, found string }{
+		{"a good server", pg.DSN(), "", ""},
+		{"a role that may do nothing", pg.As("app"), "schema", "broken"},
+		{"a standby", sb.DSN(), "role", "broken"},
+		{"a pooler", bouncer.DSN(), "pooler", "broken"},
+	} {
+		all, err := engine(t, c.dsn, nil).Inspect(t.Context(), 5*time.Second)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if len(all) < 9 {
+			t.Errorf("%s: only %d findings", c.name, len(all))
+		}
+		for _, f := range all {
+			if bad := f.Severity != driver.Good; bad != (f.Check == c.check) || bad && (f.Severity.String() != c.found || f.Do == "") {
+				t.Errorf("%s: %+v", c.name, f)
+			}
+		}
+	}
+}
+
+func TestBeside(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	for _, name := range []string{"a", "c", "b"} {
+		try(t, e, request(name))
+	}
+	eventually(t, "the holders are written down", func() bool {
+		names, err := e.Beside(t.Context(), "a")
+		return err == nil && slices.Equal(names, []string{"b", "c"})
+	})
+}

@@ -1,0 +1,495 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// patience is for what must not take long.
+const patience = time.Minute
+
+// A txn is a transaction of either driver.
+type txn struct {
+	lock, try func(ctx context.Context, name string, o ...pglock.TxOption) error
+	exec      func(sql string) error
+	value     func(sql string) (string, error)
+	end       func(commit bool) error
+}
+
+// txDrivers begin a transaction on a connection of its own, at an isolation level
+// in words; "" is the server's default.
+var txDrivers = map[string]func(t *testing.T, dsn, isolation string) txn{
+	"pgx":          beginPgx,
+	"database/sql": beginSQL,
+}
+
+func beginPgx(t *testing.T, dsn, isolation string) txn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeSoon(conn) })
+	tx, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(isolation)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pgxTxn(t.Context(), tx)
+}
+
+func closeSoon(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = conn.Close(ctx) // some tests end it otherwise
+}
+
+func pgxTxn(ctx context.Context, tx pgx.Tx) txn {
+	return txn{
+		lock: func(ctx context.Context, name string, o ...pglock.TxOption) error {
+			return pglock.LockTx(ctx, tx, name, o...)
+		},
+		try: func(ctx context.Context, name string, o ...pglock.TxOption) error {
+			return pglock.TryLockTx(ctx, tx, name, o...)
+		},
+		exec: func(sql string) error { _, err := tx.Exec(ctx, sql); return err },
+		value: func(sql string) (s string, err error) {
+			err = tx.QueryRow(ctx, sql).Scan(&s)
+			return s, err
+		},
+		end: func(commit bool) error {
+			if commit {
+				return tx.Commit(ctx)
+			}
+			return tx.Rollback(ctx)
+		},
+	}
+}
+
+func beginSQL(t *testing.T, dsn, isolation string) txn {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	t.Cleanup(func() { _ = db.Close() })
+	level := map[string]sql.IsolationLevel{
+		"": sql.LevelDefault, "read committed": sql.LevelReadCommitted, "read uncommitted": sql.LevelReadUncommitted,
+		"repeatable read": sql.LevelRepeatableRead, "serializable": sql.LevelSerializable,
+	}[isolation]
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return txn{
+		lock: func(ctx context.Context, name string, o ...pglock.TxOption) error {
+			return pglock.LockSQLTx(ctx, tx, name, o...)
+		},
+		try: func(ctx context.Context, name string, o ...pglock.TxOption) error {
+			return pglock.TryLockSQLTx(ctx, tx, name, o...)
+		},
+		exec: func(sql string) error { _, err := tx.Exec(sql); return err },
+		value: func(sql string) (s string, err error) {
+			err = tx.QueryRow(sql).Scan(&s)
+			return s, err
+		},
+		end: func(commit bool) error {
+			if commit {
+				return tx.Commit()
+			}
+			return tx.Rollback()
+		},
+	}
+}
+
+// bothDrivers runs a test for pgx and for database/sql.
+func bothDrivers(t *testing.T, p *enginetest.Postgres, test func(t *testing.T, begin func(isolation string) txn)) {
+	for name, begin := range txDrivers {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(isolation string) txn { return begin(t, p.DSN(), isolation) })
+		})
+	}
+}
+
+// must fails the test at the first error.
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func soon(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wantHeld checks that an error says that name is held, because of cause if it is
+// not nil.
+func wantHeld(t *testing.T, err error, name string, cause error) {
+	t.Helper()
+	held, ok := errors.AsType[*driver.HeldError](err)
+	if !ok || held.Name != name || cause != nil && !errors.Is(err, cause) {
+		t.Errorf("got %v, want %q held because of %v", err, name, cause)
+	}
+}
+
+func TestTxExcludes(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		a, b := begin(""), begin("")
+		must(t, a.lock(t.Context(), "job"), a.try(t.Context(), "job")) // twice is harmless
+		err := b.try(t.Context(), "job")
+		wantHeld(t, err, "job", nil)
+		pid, _ := a.value("SELECT pg_backend_pid()::text")
+		if want := "pid " + pid + " on the PostgreSQL server"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+		must(t, b.try(t.Context(), "other"), b.exec("SELECT 1"))
+
+		done := make(chan error, 1)
+		go func() { done <- b.lock(t.Context(), "job") }()
+		awaitWaiters(t, p, 1)
+		must(t, a.end(true), <-done)
+		if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "2" {
+			t.Errorf("%s locks are held, want 2", n)
+		}
+		must(t, b.end(false))
+		if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "0" {
+			t.Errorf("%s locks are left, want 0", n)
+		}
+	})
+}
+
+// awaitWaiters returns when n requests for advisory locks wait in the server.
+func awaitWaiters(t *testing.T, p *enginetest.Postgres, n int) {
+	t.Helper()
+	want := fmt.Sprint(n)
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(5 * time.Millisecond) {
+		if p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == want {
+			return
+		}
+	}
+	t.Fatalf("there are not %d waiters", n)
+}
+
+func TestTxShared(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		a, b, c := begin(""), begin(""), begin("")
+		must(t, a.lock(t.Context(), "r", pglock.Shared), b.try(t.Context(), "r", pglock.Shared))
+		wantHeld(t, c.try(t.Context(), "r"), "r", nil)
+
+		// A try does not pass a waiter, not even a shared one that could.
+		done := make(chan error, 1)
+		go func() { done <- c.lock(t.Context(), "r") }()
+		awaitWaiters(t, p, 1)
+		d := begin("")
+		wantHeld(t, d.try(t.Context(), "r", pglock.Shared), "r", nil)
+		must(t, a.end(true), b.end(true), <-done)
+
+		// And a shared one waits for an exclusive one.
+		go func() { done <- d.lock(t.Context(), "r", pglock.Shared) }()
+		awaitWaiters(t, p, 1)
+		must(t, c.end(true), <-done)
+		mode := p.Query(t, "SELECT mode FROM pg_locks WHERE locktype = 'advisory'")
+		if mode != "ShareLock" {
+			t.Errorf("the mode is %s, want ShareLock", mode)
+		}
+	})
+}
+
+// After a deadline the transaction goes on, with its own work and settings.
+func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	p.Exec(t, "CREATE TABLE work (who text)")
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		for _, before := range []string{"0", "5min", "1234ms"} {
+			holder, tx := begin(""), begin("")
+			must(t, holder.lock(t.Context(), "job"))
+			must(t, tx.exec("SET LOCAL lock_timeout = '"+before+"'"),
+				tx.exec("INSERT INTO work VALUES ('"+t.Name()+before+"')"), tx.lock(t.Context(), "kept"))
+
+			start := time.Now()
+			wantHeld(t, tx.lock(soon(t, 300*time.Millisecond), "job"), "job", context.DeadlineExceeded)
+			t.Logf("a wait limit of 300 ms took %v", time.Since(start))
+			if took := time.Since(start); took < 300*time.Millisecond {
+				t.Errorf("the wait took %v, less than its limit", took)
+			}
+			if got, err := tx.value("SHOW lock_timeout"); err != nil || got != before {
+				t.Errorf("lock_timeout is %q, %v, want %s", got, err, before)
+			}
+			if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "2" {
+				t.Errorf("%s advisory locks, want the holder's and the one taken before", n)
+			}
+			must(t, tx.end(true), holder.end(true))
+			if n := p.Query(t, "SELECT count(*) FROM work WHERE who = $1", t.Name()+before); n != "1" {
+				t.Errorf("the transaction committed %s rows, want 1", n)
+			}
+		}
+	})
+}
+
+// A granted wait keeps the lock, since its savepoint was released, and the settings.
+func TestTxGrantLeavesTheTransaction(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		for _, before := range []string{"0", "7s"} {
+			holder, tx := begin(""), begin("")
+			must(t, holder.lock(t.Context(), "job"), tx.exec("SET lock_timeout = '"+before+"'"))
+			done := make(chan error, 1)
+			go func() { done <- tx.lock(soon(t, patience), "job") }()
+			awaitWaiters(t, p, 1)
+			must(t, holder.end(false), <-done)
+			if got, err := tx.value("SHOW lock_timeout"); err != nil || got != before {
+				t.Errorf("lock_timeout is %q, %v, want %s", got, err, before)
+			}
+			if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"); n != "1" {
+				t.Errorf("%s locks, want 1", n)
+			}
+			if err := tx.exec("RELEASE SAVEPOINT fencelock_wait"); err == nil {
+				t.Error("a savepoint is left")
+			}
+			must(t, tx.end(false))
+		}
+	})
+}
+
+// Why a wait releases its savepoint: a rollback to one frees what was locked after it.
+func TestTxSavepointFreesTheLock(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		a, b := begin(""), begin("")
+		must(t, a.exec("SAVEPOINT before"), a.lock(t.Context(), "job"))
+		wantHeld(t, b.try(t.Context(), "job"), "job", nil)
+		must(t, a.exec("ROLLBACK TO SAVEPOINT before"), b.try(t.Context(), "job"))
+
+		c := begin("")
+		must(t, c.lock(t.Context(), "kept"), c.exec("SAVEPOINT after"), c.exec("ROLLBACK TO SAVEPOINT after"))
+		wantHeld(t, b.try(t.Context(), "kept"), "kept", nil)
+	})
+}
+
+// The application's own limits end a wait as well, and leave the transaction.
+func TestTxServerLimits(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		holder := begin("")
+		must(t, holder.lock(t.Context(), "job"))
+		for setting, state := range map[string]string{"lock_timeout": "55P03", "statement_timeout": "57014"} {
+			tx := begin("")
+			must(t, tx.exec("SET LOCAL "+setting+" = '200ms'"))
+			for _, ctx := range []context.Context{t.Context(), soon(t, patience)} {
+				err := tx.lock(ctx, "job")
+				wantHeld(t, err, "job", nil)
+				var e interface{ SQLState() string }
+				if !errors.As(err, &e) || e.SQLState() != state || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: got %v, want SQLSTATE %s", setting, err, state)
+				}
+				if got, err := tx.value("SHOW " + setting); err != nil || got != "200ms" {
+					t.Errorf("%s is %q, %v", setting, got, err)
+				}
+			}
+			must(t, tx.end(true))
+		}
+		tx := begin("")
+		must(t, tx.exec("SET LOCAL lock_timeout = '1h'"))
+		wantHeld(t, tx.lock(soon(t, 200*time.Millisecond), "job"), "job", context.DeadlineExceeded)
+	})
+}
+
+// A cancelled wait ends the transaction, and says so.
+func TestTxCancelled(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		holder, tx := begin(""), begin("")
+		must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- tx.lock(ctx, "job") }()
+		awaitWaiters(t, p, 1)
+		start := time.Now()
+		cancel()
+		err := <-done
+		t.Logf("a cancel took %v: %v", time.Since(start), err)
+		wantHeld(t, err, "job", context.Canceled)
+		if !strings.Contains(err.Error(), "transaction has ended") {
+			t.Errorf("%v does not say what became of the transaction", err)
+		}
+		if tx.exec("SELECT 1") == nil {
+			t.Error("the transaction goes on")
+		}
+		// The driver tells the server, so what the transaction held is free soon,
+		// although the one it waited for still holds.
+		next := begin("")
+		must(t, next.lock(soon(t, patience), "mine"))
+		wantHeld(t, next.try(t.Context(), "job"), "job", nil)
+		must(t, holder.end(true), next.lock(soon(t, patience), "job"))
+	})
+}
+
+// With pgx configured to cancel politely, the transaction survives a cancel too.
+func TestTxCancelledPolitely(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	config, err := pgx.ParseConfig(p.DSN())
+	must(t, err)
+	config.BuildContextWatcherHandler = politely
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(func() { closeSoon(conn) })
+	begun, err := conn.Begin(t.Context())
+	must(t, err)
+	tx := pgxTxn(t.Context(), begun)
+	holder := beginPgx(t, p.DSN(), "")
+	must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tx.lock(ctx, "job") }()
+	awaitWaiters(t, p, 1)
+	cancel()
+	wantHeld(t, <-done, "job", context.Canceled)
+	wantHeld(t, holder.try(t.Context(), "mine"), "mine", nil)
+	must(t, tx.end(true), holder.try(t.Context(), "mine"))
+}
+
+// A context that has ended before the call sends nothing and harms nothing.
+func TestTxEndedContext(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		tx := begin("")
+		if err := tx.lock(ctx, "job"); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("got %v, want only context.Canceled", err)
+		}
+		must(t, tx.lock(t.Context(), "job"))
+	})
+}
+
+func TestTxIsolation(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		for isolation, fine := range map[string]bool{
+			"": true, "read uncommitted": true, "read committed": true, "repeatable read": false, "serializable": false,
+		} {
+			tx := begin(isolation)
+			for what, err := range map[string]error{"lock": tx.lock(t.Context(), "job"), "try": tx.try(t.Context(), "job")} {
+				if fine && err != nil || !fine && !errors.Is(err, driver.ErrInvalid) {
+					t.Errorf("%s at %q: %v", what, isolation, err)
+				}
+			}
+			if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); !fine && n != "0" {
+				t.Errorf("%s locks after a refusal", n)
+			}
+			must(t, tx.lock(t.Context(), "job", pglock.AllowSnapshot), tx.end(true)) // the refusal harmed nothing
+		}
+	})
+}
+
+// Why: above READ COMMITTED the snapshot is older than the grant. The transaction
+// that waited for the lock reads what was there before the last holder wrote.
+func TestTxSnapshotPrecedesTheWait(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)")
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		for isolation, want := range map[string]string{"read committed": "1", "repeatable read": "0", "serializable": "0"} {
+			p.Exec(t, "UPDATE counter SET n = 0")
+			first, second := begin(""), begin(isolation)
+			must(t, first.lock(t.Context(), "counter"))
+			done := make(chan error, 1)
+			go func() { done <- second.lock(t.Context(), "counter", pglock.AllowSnapshot) }()
+			awaitWaiters(t, p, 1)
+			must(t, first.exec("UPDATE counter SET n = n + 1"), first.end(true), <-done)
+			if got, err := second.value("SELECT n::text FROM counter"); err != nil || got != want {
+				t.Errorf("at %s the next holder reads %q, %v, want %s", isolation, got, err, want)
+			}
+			must(t, second.end(true))
+		}
+	})
+}
+
+func TestTxDeadlock(t *testing.T) {
+	p := enginetest.StartPostgres(t, "deadlock_timeout=100ms")
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		a, b := begin(""), begin("")
+		must(t, a.lock(t.Context(), "x"), b.lock(t.Context(), "y"))
+		type result struct {
+			tx  txn
+			err error
+		}
+		done := make(chan result, 2)
+		go func() { done <- result{a, a.lock(soon(t, patience), "y")} }()
+		go func() { done <- result{b, b.lock(soon(t, patience), "x")} }()
+		victim := <-done
+		var e interface{ SQLState() string }
+		if err := victim.err; !errors.As(err, &e) || e.SQLState() != "40P01" || errors.Is(err, driver.ErrHeld) ||
+			!errors.Is(err, pglock.ErrDeadlock) {
+			t.Errorf("got %v, want a deadlock", err)
+		}
+		must(t, victim.tx.end(false))
+		winner := <-done
+		must(t, winner.err, winner.tx.end(true))
+	})
+}
+
+func TestTxFailedTransaction(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		tx := begin("")
+		if tx.exec("SELECT 1 / 0") == nil {
+			t.Fatal("a division by zero went well")
+		}
+		for what, err := range map[string]error{"lock": tx.lock(t.Context(), "job"), "try": tx.try(t.Context(), "job")} {
+			if err == nil || !strings.Contains(err.Error(), "failed before; roll it back") {
+				t.Errorf("%s in a failed transaction: %v", what, err)
+			}
+		}
+		must(t, tx.end(false))
+		if err := tx.lock(t.Context(), "job"); err == nil {
+			t.Error("locked in a transaction that has ended")
+		}
+	})
+}
+
+func TestTxNames(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		tx := begin("")
+		for _, name := range []string{"", "a\x00b", "\xff", strings.Repeat("n", 513)} {
+			if err := tx.lock(t.Context(), name); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%q: got %v, want ErrInvalid", name, err)
+			}
+		}
+		must(t, tx.lock(t.Context(), "it's $1 \\ \"quoted\" ü 日"), tx.lock(t.Context(), pglock.Key(-42)))
+		got := p.Query(t, "SELECT bool_or(((classid::bigint << 32) | objid::bigint) = -42 AND objsubid = 1) FROM pg_locks WHERE locktype = 'advisory'")
+		if got != "true" {
+			t.Error("Key(-42) is not the advisory lock of -42")
+		}
+		other := p.Connect(t)
+		for _, sql := range []string{
+			"SELECT pg_try_advisory_lock(-42)",
+			`SELECT pg_try_advisory_lock(hashtextextended('it''s $1 \ "quoted" ü 日', 0))`,
+		} {
+			var locked bool
+			must(t, other.QueryRow(t.Context(), sql).Scan(&locked))
+			if locked {
+				t.Errorf("%s met no lock", sql)
+			}
+		}
+	})
+}

@@ -1,0 +1,74 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// Locks of an engine and of transactions are the same locks, for names and keys.
+func TestTxMeetsEngine(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		e := engine(t, p.DSN(), nil)
+		for _, name := range []string{"größe 🔒", pglock.Key(-7)} {
+			lease := try(t, e, request(name))
+			tx := begin("")
+			err := tx.try(t.Context(), name)
+			if wantHeld(t, err, name, nil); err != nil && !strings.Contains(err.Error(), "fencelock") {
+				t.Errorf("%v does not name the engine's connection", err)
+			}
+			wantHeld(t, tx.try(t.Context(), name, pglock.Shared), name, nil)
+			done := make(chan error, 1)
+			go func() { done <- tx.lock(soon(t, patience), name) }()
+			awaitWaiters(t, p, 1)
+			must(t, e.Release(t.Context(), lease), <-done)
+
+			refused(t, e, request(name))
+			refused(t, e, shared(request(name), 0))
+			must(t, tx.end(true))
+			must(t, e.Release(t.Context(), try(t, e, request(name))))
+
+			// Shared with shared.
+			lease = try(t, e, shared(request(name), 0))
+			tx = begin("")
+			must(t, tx.try(t.Context(), name, pglock.Shared))
+			wantHeld(t, begin("").try(t.Context(), name), name, nil)
+			must(t, tx.end(true), e.Release(t.Context(), lease))
+		}
+	})
+}
+
+// A waiting engine gets the lock when the transaction ends, and not before.
+func TestTxHandsOverToEngine(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	e := engine(t, p.DSN(), nil)
+	tx := beginPgx(t, p.DSN(), "")
+	must(t, tx.lock(t.Context(), "job"))
+	req := request("job")
+	req.Wait = true
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.Acquire(soon(t, patience), req)
+		done <- err
+	}()
+	awaitWaiters(t, p, 1)
+	select {
+	case err := <-done:
+		t.Fatalf("the engine did not wait: %v", err)
+	default:
+	}
+	must(t, tx.end(true), <-done)
+	err := beginPgx(t, p.DSN(), "").lock(soon(t, 200*time.Millisecond), "job")
+	if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the engine to hold it", err)
+	}
+}

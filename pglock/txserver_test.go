@@ -1,0 +1,238 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// What servers, poolers and administrators do to a transaction-level lock.
+
+func TestTxStandby(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	s := p.Standby(t)
+	bothDrivers(t, s, func(t *testing.T, begin func(string) txn) {
+		tx := begin("")
+		for what, err := range map[string]error{"lock": tx.lock(t.Context(), "job"), "try": tx.try(t.Context(), "job")} {
+			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+				t.Errorf("%s on a standby: %v", what, err)
+			}
+		}
+		if n := s.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "0" {
+			t.Errorf("%s locks on the standby", n)
+		}
+	})
+}
+
+// A transaction stays on one connection of the server, so a pooler is no harm, in
+// either mode; not even with the simple protocol, which poolers often need.
+func TestTxPooler(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	for _, mode := range []string{"transaction", "session"} {
+		b := enginetest.StartPgBouncer(t, p, mode)
+		t.Run(mode, func(t *testing.T) {
+			begin := func() txn { return beginPgx(t, b.DSN()+"&default_query_exec_mode=simple_protocol", "") }
+			for _, name := range []string{"it's", pglock.Key(-9223372036854775808)} {
+				a, c := begin(), begin()
+				must(t, a.lock(t.Context(), name))
+				wantHeld(t, c.try(t.Context(), name), name, nil)
+				wantHeld(t, c.lock(soon(t, 200*time.Millisecond), name), name, context.DeadlineExceeded)
+				done := make(chan error, 1)
+				go func() { done <- c.lock(soon(t, patience), name) }()
+				awaitWaiters(t, p, 1)
+				must(t, a.end(true), <-done)
+				if got, err := c.value("SHOW lock_timeout"); err != nil || got != "0" {
+					t.Errorf("lock_timeout is %q, %v", got, err)
+				}
+				must(t, c.end(true))
+			}
+		})
+	}
+}
+
+// A transaction that was prepared has no process, and keeps its locks.
+func TestTxHeldByPrepared(t *testing.T) {
+	p := enginetest.StartPostgres(t, "max_prepared_transactions=2")
+	conn := p.Connect(t)
+	for _, sql := range []string{"BEGIN", "SELECT pg_advisory_xact_lock(42)", "PREPARE TRANSACTION 'two phases'"} {
+		_, err := conn.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		err := begin("").try(t.Context(), pglock.Key(42))
+		wantHeld(t, err, pglock.Key(42), nil)
+		if err == nil || !strings.Contains(err.Error(), "a prepared transaction") {
+			t.Errorf("%v does not name the holder", err)
+		}
+	})
+	p.Exec(t, "ROLLBACK PREPARED 'two phases'")
+}
+
+// A role without privileges still learns who is in the way.
+func TestTxUnprivilegedRole(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	p.Exec(t, "CREATE ROLE app LOGIN", "REVOKE ALL ON pg_locks, pg_stat_activity FROM PUBLIC")
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		holder := begin("")
+		must(t, holder.exec("SET application_name = 'nightly'"), holder.lock(t.Context(), "job"))
+		defer func() { must(t, holder.end(true)) }()
+		tx := beginPgx(t, p.As("app"), "")
+		err := tx.try(t.Context(), "job")
+		if wantHeld(t, err, "job", nil); err != nil && !strings.Contains(err.Error(), "(nightly)") {
+			t.Errorf("%v does not name the application", err)
+		}
+		must(t, tx.exec("SELECT 1"))
+	})
+}
+
+// The locks of two databases of one server are apart, as keys are.
+func TestTxOtherDatabase(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	p.Exec(t, "CREATE DATABASE other")
+	a, b := beginPgx(t, p.DSN(), ""), beginPgx(t, strings.Replace(p.DSN(), "/postgres?", "/other?", 1), "")
+	must(t, a.lock(t.Context(), "job"), b.try(t.Context(), "job"))
+}
+
+func TestTxInterruptedByAnAdministrator(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	const waiters = " FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		holder := begin("")
+		must(t, holder.lock(t.Context(), "job"))
+		for what, survives := range map[string]bool{"pg_cancel_backend": true, "pg_terminate_backend": false} {
+			tx := begin("")
+			done := make(chan error, 1)
+			go func() { done <- tx.lock(soon(t, patience), "job") }()
+			awaitWaiters(t, p, 1)
+			p.Exec(t, "SELECT "+what+"(pid)"+waiters)
+			err := <-done
+			if errors.Is(err, driver.ErrHeld) != survives || err == nil {
+				t.Errorf("%s: got %v", what, err)
+			}
+			if goesOn := tx.exec("SELECT 1") == nil; goesOn != survives {
+				t.Errorf("%s: the transaction goes on: %v, want %v", what, goesOn, survives)
+			}
+		}
+		must(t, holder.end(true))
+	})
+}
+
+// A server that crashes ends all transactions and grants nothing.
+func TestTxCrash(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		holder, tx := begin(""), begin("")
+		must(t, holder.lock(t.Context(), "job"))
+		done := make(chan error, 1)
+		go func() { done <- tx.lock(soon(t, patience), "job") }()
+		awaitWaiters(t, p, 1)
+		p.Crash(t)
+		if err := <-done; err == nil || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("got %v, want the end of the connection", err)
+		}
+		if holder.end(true) == nil {
+			t.Error("a transaction was committed after a crash")
+		}
+	})
+}
+
+// deadlineAtWill is a context whose deadline passes when passed is closed.
+type deadlineAtWill struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (c *deadlineAtWill) Done() <-chan struct{} { return c.passed }
+
+func (c *deadlineAtWill) Err() error {
+	select {
+	case <-c.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// A server that does not answer holds a caller up for a second after the deadline.
+func TestTxFrozenServer(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
+		holder, tx := begin(""), begin("")
+		must(t, holder.lock(t.Context(), "job"))
+		ctx := &deadlineAtWill{Context: soon(t, patience), passed: make(chan struct{})}
+		done := make(chan error, 1)
+		go func() { done <- tx.lock(ctx, "job") }()
+		awaitWaiters(t, p, 1)
+		p.Freeze(t)
+		start := time.Now()
+		close(ctx.passed)
+		err := <-done
+		t.Logf("%v after the deadline: %v", time.Since(start), err)
+		p.Thaw(t)
+		wantHeld(t, err, "job", context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "transaction has ended") {
+			t.Errorf("%v does not say what became of the transaction", err)
+		}
+		must(t, holder.end(true))
+	})
+}
+
+// A pgx transaction inside another, which is a savepoint, works like any other.
+func TestTxNested(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	conn := p.Connect(t)
+	outer, err := conn.Begin(t.Context())
+	must(t, err)
+	inner, err := outer.Begin(t.Context())
+	must(t, err)
+	other := beginPgx(t, p.DSN(), "")
+	must(t, pglock.LockTx(t.Context(), outer, "outer"), pglock.LockTx(t.Context(), inner, "inner"))
+	must(t, other.lock(t.Context(), "busy"))
+	wantHeld(t, pglock.LockTx(soon(t, 200*time.Millisecond), inner, "busy"), "busy", context.DeadlineExceeded)
+	wantHeld(t, other.try(t.Context(), "inner"), "inner", nil)
+	must(t, inner.Commit(t.Context()))
+	wantHeld(t, other.try(t.Context(), "inner"), "inner", nil)
+	must(t, outer.Rollback(t.Context()), other.try(t.Context(), "inner"), other.try(t.Context(), "outer"))
+}
+
+// Rows that are still being read keep the connection busy, and the error says so.
+func TestTxBusyConnection(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	conn := p.Connect(t)
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	rows, err := tx.Query(t.Context(), "SELECT generate_series(1, 10)")
+	must(t, err)
+	if err := pglock.LockTx(t.Context(), tx, "job"); err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("got %v", err)
+	}
+	rows.Close()
+	must(t, pglock.LockTx(t.Context(), tx, "job"), tx.Rollback(t.Context()))
+}
+
+// In every mode of pgx the arguments reach the server as they are.
+func TestTxExecModes(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		dsn := p.DSN() + "&default_query_exec_mode=" + strings.ReplaceAll(mode.String(), " ", "_")
+		a, b := beginPgx(t, dsn, ""), beginPgx(t, dsn, "")
+		for _, name := range []string{`a'"\$1`, pglock.Key(7)} {
+			must(t, a.lock(t.Context(), name))
+			wantHeld(t, b.lock(soon(t, 200*time.Millisecond), name), name, context.DeadlineExceeded)
+		}
+		must(t, a.end(true), b.end(true))
+	}
+}
