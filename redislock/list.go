@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 // List returns the names that are held, waited for or closed by a minimum hold.
@@ -165,10 +166,10 @@ func parseWaiter(row []string, now int64) (w driver.Waiter, ok bool) {
 	if len(row) < 3 {
 		return w, false
 	}
-	in := words{rest: row[0]}
-	w.Owner = in.next()
-	req, id := in.desc()
+	in := words.Words{Rest: row[0]}
+	w.Owner = in.Next()
+	req, id := readDesc(&in)
 	w.Identity, w.Since = id, time.UnixMicro(number(row[1]))
 	heard := number(row[2])
-	return w, !in.bad && heard+3*req.TTL.Microseconds() > now
+	return w, !in.Bad && heard+3*req.TTL.Microseconds() > now
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 // listener is the engine's subscription to its own channel.
@@ -112,31 +113,31 @@ func orElse(err, other error) error {
 // hear takes one message. It runs on the subscription's goroutine and does not
 // block.
 func (e *Engine) hear(text string) {
-	in := words{rest: text}
-	switch in.next() {
+	in := words.Words{Rest: text}
+	switch in.Next() {
 	case "grant":
-		owner := in.next()
-		n := news{token: in.int(), floor: in.int(), at: in.int(), life: time.Duration(in.int()) * time.Millisecond}
-		mode := in.next()
-		if !in.bad && !e.deliver(owner, n) {
-			if ks, _, ok := e.named(in.rest); ok {
+		owner := in.Next()
+		n := news{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
+		mode := in.Next()
+		if !in.Bad && !e.deliver(owner, n) {
+			if ks, _, ok := e.named(in.Rest); ok {
 				e.giveBack(ks, mode, owner, n.token)
 			}
 		}
 	case "refuse":
-		owner, limit := in.next(), in.next()
-		if !in.bad {
+		owner, limit := in.Next(), in.Next()
+		if !in.Bad {
 			e.deliver(owner, news{err: fmt.Errorf("%w: it is shared with limit %s; use the same limit everywhere", driver.ErrInvalid, limit)})
 		}
 	case "advance":
-		after := time.Duration(in.int()) * time.Millisecond
-		if _, name, ok := e.named(in.rest); ok && !in.bad {
+		after := in.Millis()
+		if _, name, ok := e.named(in.Rest); ok && !in.Bad {
 			e.lookAfter(name, after)
 		}
 	case "lost":
-		owner, token := in.next(), in.int()
-		if !in.bad {
-			e.lose(owner, token, in.rest)
+		owner, token := in.Next(), in.Int()
+		if !in.Bad {
+			e.lose(owner, token, in.Rest)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 // Renew extends acquisitions, all in one pipeline. One that expired, was broken
@@ -78,12 +79,12 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	if err != nil {
 		return 0, unavailable(err)
 	}
-	in := words{rest: text}
-	switch in.next() {
+	in := words.Words{Rest: text}
+	switch in.Next() {
 	case "gone":
 		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
 	case "broken":
-		if token := in.int(); !in.bad {
+		if token := in.Int(); !in.Bad {
 			return token, nil
 		}
 	}

@@ -8,27 +8,8 @@ import (
 	"unicode"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
-
-// words reads the reply of a script: words with a space between, and possibly
-// free text at the end. The first malformed word spoils it.
-type words struct {
-	rest string
-	bad  bool
-}
-
-func (w *words) next() string {
-	word, rest, _ := strings.Cut(w.rest, " ")
-	w.bad = w.bad || word == ""
-	w.rest = rest
-	return word
-}
-
-func (w *words) int() int64 {
-	n, err := strconv.ParseInt(w.next(), 10, 64)
-	w.bad = w.bad || err != nil
-	return n
-}
 
 // malformed is the error for a reply that no script of ours makes.
 func malformed(text string) error {
@@ -49,9 +30,8 @@ const (
 	whyMinimum    = "m"
 )
 
-func (w *words) outlook() outlook {
-	next := w.int()
-	return outlook{next: time.Duration(next) * time.Millisecond, why: w.next(), text: w.rest}
+func readOutlook(w *words.Words) outlook {
+	return outlook{next: w.Millis(), why: w.Next(), text: w.Rest}
 }
 
 // held says who is in the way.
@@ -120,26 +100,26 @@ func ceilMillis(d time.Duration) int64 {
 
 // parseHolder reads "owner token since desc".
 func parseHolder(text string) (h driver.Holder, ok bool) {
-	w := words{rest: text}
-	h.Owner, h.Token = w.next(), w.int()
-	h.Since = time.UnixMicro(w.int())
-	_, h.Identity = w.desc()
-	return h, !w.bad
+	w := words.Words{Rest: text}
+	h.Owner, h.Token = w.Next(), w.Int()
+	h.Since = time.UnixMicro(w.Int())
+	_, h.Identity = readDesc(&w)
+	return h, !w.Bad
 }
 
 // desc reads what describe wrote.
-func (w *words) desc() (req driver.Request, id driver.Identity) {
-	w.next() // the client
-	if w.next() == "s" {
+func readDesc(w *words.Words) (req driver.Request, id driver.Identity) {
+	w.Next() // the client
+	if w.Next() == "s" {
 		req.Mode = driver.Shared
 	}
-	req.Limit = int(w.int())
-	req.TTL = time.Duration(w.int()) * time.Millisecond
-	w.int() // the minimum hold
-	id.PID = int(w.int())
-	if id.Host = w.next(); id.Host == "-" {
+	req.Limit = int(w.Int())
+	req.TTL = w.Millis()
+	w.Int() // the minimum hold
+	id.PID = int(w.Int())
+	if id.Host = w.Next(); id.Host == "-" {
 		id.Host = ""
 	}
-	id.Note = w.rest
+	id.Note = w.Rest
 	return req, id
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 // answer is what the acquire script said.
@@ -88,32 +89,32 @@ func (e *Engine) attempt(ctx context.Context, w *waiter, c Call) Reply {
 }
 
 func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
-	in := words{rest: r.Text}
-	a := answer{status: in.next(), replicas: r.Replicas}
-	a.sample = sample{sent: sent, server: in.int()}
+	in := words.Words{Rest: r.Text}
+	a := answer{status: in.Next(), replicas: r.Replicas}
+	a.sample = sample{sent: sent, server: in.Int()}
 	switch a.status {
 	case "taken":
 		token := a.sample.server
 		a.status, a.grant = "granted", driver.Grant{Owner: w.owner, Token: token, Floor: token, Sent: sent, TTL: w.req.TTL}
 	case "granted":
-		a.grant = driver.Grant{Owner: w.owner, Token: in.int(), Floor: in.int(), Sent: sent, TTL: w.req.TTL}
+		a.grant = driver.Grant{Owner: w.owner, Token: in.Int(), Floor: in.Int(), Sent: sent, TTL: w.req.TTL}
 	case "queued":
-		w.ticket = in.next()
-		a.position = int(in.int())
-		a.outlook = in.outlook()
+		w.ticket = in.Next()
+		a.position = int(in.Int())
+		a.outlook = readOutlook(&in)
 	case "held":
-		a.outlook = in.outlook()
+		a.outlook = readOutlook(&in)
 	case "limit":
-		a.err = fmt.Errorf("%w: %q is shared with limit %s, not %d; use the same limit everywhere", driver.ErrInvalid, w.req.Name, in.next(), w.req.Limit)
+		a.err = fmt.Errorf("%w: %q is shared with limit %s, not %d; use the same limit everywhere", driver.ErrInvalid, w.req.Name, in.Next(), w.req.Limit)
 	case "quarantine":
-		a.outlook = outlook{next: time.Duration(in.int()) * time.Millisecond, why: whyQuarantine}
+		a.outlook = outlook{next: in.Millis(), why: whyQuarantine}
 		if !w.req.Wait {
 			a.err = quarantined(a.outlook.next)
 		}
 	default:
-		in.bad = true
+		in.Bad = true
 	}
-	if in.bad {
+	if in.Bad {
 		return answer{err: malformed(r.Text)}
 	}
 	return a

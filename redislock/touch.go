@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 const (
@@ -126,11 +127,11 @@ func (e *Engine) look(g *group, asked []*waiter, args []string) error {
 	if err != nil {
 		return err
 	}
-	in := words{rest: text}
-	now, known := in.int(), in.int() == 1
-	places := strings.Split(in.next(), ",")
-	o := in.outlook()
-	if in.bad || len(places) != len(asked) {
+	in := words.Words{Rest: text}
+	now, known := in.Int(), in.Int() == 1
+	places := strings.Split(in.Next(), ",")
+	o := readOutlook(&in)
+	if in.Bad || len(places) != len(asked) {
 		return malformed(text)
 	}
 	all := make([]seen, len(asked))

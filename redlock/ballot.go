@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/quorum"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 // ballot is what the nodes answered to one attempt.
@@ -55,22 +56,22 @@ func (b *ballot) vote(r reply) quorum.Vote {
 		b.causes.add(n, r.Err)
 		return quorum.Vote{}
 	}
-	w := words{rest: r.Text}
-	switch w.next() {
+	w := words.Words{Rest: r.Text}
+	switch w.Next() {
 	case "granted":
-		if v := (quorum.Vote{Granted: true, Token: w.int(), Floor: w.int()}); !w.bad {
+		if v := (quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int()}); !w.Bad {
 			return v
 		}
 	case "held":
-		if left, foreign := w.millis(), w.int() == 1; !w.bad {
-			b.seen(left, foreign, w.rest)
+		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
+			b.seen(left, foreign, w.Rest)
 			return quorum.Vote{}
 		}
 	case "told": // the name is free, and kept for those who were told so
-		b.wait(w.millis())
+		b.wait(w.Millis())
 		return quorum.Vote{}
 	case "quarantine":
-		left := w.millis()
+		left := w.Millis()
 		b.wait(left)
 		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}

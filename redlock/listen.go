@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 )
 
 // listen subscribes to every node, once. A node that cannot be heard is tried
@@ -45,19 +46,19 @@ func (n *node) listen() {
 // is what the leader says, and the other is heard lest that message was missed.
 func (n *node) hear(text string) {
 	e := n.engine
-	w := words{rest: text}
-	switch w.next() {
+	w := words.Words{Rest: text}
+	switch w.Next() {
 	case "released":
-		first := w.next()
+		first := w.Next()
 		if e.leader() != n {
 			first = somebody
 		}
-		if name, ok := e.nameOf(w.rest); ok {
+		if name, ok := e.nameOf(w.Rest); ok {
 			e.ring(name, first)
 		}
 	case "lost":
-		if owner := w.next(); !w.bad && e.keeps(owner) {
-			e.tasks.Go(func() { e.verify(owner, w.rest) }) // ends with the limit of a request
+		if owner := w.Next(); !w.Bad && e.keeps(owner) {
+			e.tasks.Go(func() { e.verify(owner, w.Rest) }) // ends with the limit of a request
 		}
 	}
 }

@@ -1,0 +1,32 @@
+package words_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/words"
+)
+
+func TestWords(t *testing.T) {
+	w := words.Words{Rest: "held 42 1500 free text"}
+	if a, b, c := w.Next(), w.Int(), w.Millis(); a != "held" || b != 42 || c != 1500*time.Millisecond || w.Rest != "free text" || w.Bad {
+		t.Errorf("read %q %d %v, left %q, bad %t", a, b, c, w.Rest, w.Bad)
+	}
+}
+
+func TestMalformedWords(t *testing.T) {
+	for what, read := range map[string]func(*words.Words){
+		"":        func(w *words.Words) { w.Next() },
+		"a":       func(w *words.Words) { w.Next(); w.Next() },
+		"a  b":    func(w *words.Words) { w.Next(); w.Next() },
+		"x 1":     func(w *words.Words) { w.Int() },
+		"1.5":     func(w *words.Words) { w.Int() },
+		"no ms":   func(w *words.Words) { w.Millis() },
+		"x 1 2 3": func(w *words.Words) { w.Int(); w.Int() }, // once bad, always bad
+	} {
+		w := words.Words{Rest: what}
+		if read(&w); !w.Bad {
+			t.Errorf("%q was read", what)
+		}
+	}
+}
