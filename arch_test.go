@@ -50,6 +50,10 @@ var rooms = []room{
 	{folder: "internal/words", imports: []string{}},
 	{folder: "internal/watch", imports: []string{"driver"}},
 	{folder: "internal/enginetest", imports: []string{"driver", "github.com/jackc/pgx/v5"}},
+	{folder: "internal/enginetest/engines", imports: []string{
+		"driver", "internal/enginetest", "filelock", "pglock", "redislock", "redlock",
+		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+	}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: ".", imports: []string{"driver", "internal/hold", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
@@ -64,7 +68,7 @@ var sets = map[string][]string{
 }
 
 // mayTest are the folders whose shipped code may import package testing.
-var mayTest = []string{"driver/drivertest", "internal/enginetest", "redislock/internal/conntest"}
+var mayTest = []string{"driver/drivertest", "internal/enginetest", "internal/enginetest/engines", "redislock/internal/conntest"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {

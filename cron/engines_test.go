@@ -10,53 +10,13 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/filelock"
 	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/pglock"
-	"github.com/fencelock/fencelock/redislock"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/rueidis"
+	"github.com/fencelock/fencelock/internal/enginetest/engines"
 )
 
 func TestMain(m *testing.M) {
 	enginetest.Main(nil)
 	os.Exit(m.Run())
-}
-
-// engines are clients of real engines: each call of what they return is another
-// client of the same store.
-var engines = map[string]func(t *testing.T) func() driver.Engine{
-	"files": func(t *testing.T) func() driver.Engine {
-		dir, err := os.MkdirTemp("", "fencelock-cron-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return func() driver.Engine { return filelock.New(dir, nil) }
-	},
-	"redis": func(t *testing.T) func() driver.Engine {
-		server := enginetest.StartRedis(t)
-		return func() driver.Engine {
-			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(client.Close)
-			return redislock.New(client, nil)
-		}
-	},
-	"postgres": func(t *testing.T) func() driver.Engine {
-		server := enginetest.StartPostgres(t)
-		return func() driver.Engine {
-			pool, err := pgxpool.New(t.Context(), server.DSN())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			return pglock.New(pool, &pglock.Config{MaxTTL: ttl})
-		}
-	},
 }
 
 // Eight clocks, and a job that is done long before the next of them has its tick:
@@ -67,7 +27,7 @@ func TestEveryTickRunsOnceOnRealEngines(t *testing.T) {
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		count, gap, apart = 100, 200*time.Millisecond, 5*time.Second
 	}
-	for name, connect := range engines {
+	for name, connect := range engines.All(ttl) {
 		t.Run(name, func(t *testing.T) {
 			client, books := connect(t), newLedger()
 			var all []*instance

@@ -10,14 +10,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/election"
-	"github.com/fencelock/fencelock/filelock"
 	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/pglock"
-	"github.com/fencelock/fencelock/redislock"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/rueidis"
+	"github.com/fencelock/fencelock/internal/enginetest/engines"
 )
 
 func TestMain(m *testing.M) {
@@ -25,45 +20,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// engines are clients of real engines: each call of what they return is another
-// client of the same store.
-var engines = map[string]func(t *testing.T) func() driver.Engine{
-	"files": func(t *testing.T) func() driver.Engine {
-		dir, err := os.MkdirTemp("", "fencelock-election-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return func() driver.Engine { return filelock.New(dir, nil) }
-	},
-	"redis": func(t *testing.T) func() driver.Engine {
-		server := enginetest.StartRedis(t)
-		return func() driver.Engine {
-			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(client.Close)
-			return redislock.New(client, nil)
-		}
-	},
-	"postgres": func(t *testing.T) func() driver.Engine {
-		server := enginetest.StartPostgres(t)
-		return func() driver.Engine {
-			pool, err := pgxpool.New(t.Context(), server.DSN())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			return pglock.New(pool, &pglock.Config{MaxTTL: ttl})
-		}
-	},
-}
-
 // On the engines that ship: a leader that stops hands over, terms do not overlap
 // and their numbers grow, and everybody learns where the leader is.
 func TestElectionOnRealEngines(t *testing.T) {
-	for engine, connect := range engines {
+	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			client := connect(t)
 			seen := make(chan string, 100)
