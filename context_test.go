@@ -18,7 +18,7 @@ func TestAContextThatIsAskedForLateHasEnded(t *testing.T) {
 		if err := released.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if ctx := released.Context(); ctx.Err() == nil || context.Cause(ctx) != context.Canceled {
+		if ctx := released.Context(); ctx.Err() == nil || !errors.Is(context.Cause(ctx), context.Canceled) {
 			t.Errorf("after a release: %v, cause %v", ctx.Err(), context.Cause(ctx))
 		}
 		lost := acquire(t, locks, "a")
@@ -29,7 +29,7 @@ func TestAContextThatIsAskedForLateHasEnded(t *testing.T) {
 		if !errors.As(context.Cause(ctx), &loss) || loss.Token != lost.Token() || loss.Deadline.Before(time.Now()) {
 			t.Errorf("after a loss: cause %v", context.Cause(ctx))
 		}
-		if err := lost.Err(); err != error(loss) {
+		if err := lost.Err(); !errors.Is(err, loss) {
 			t.Errorf("Err is %v, the cause of the context %v", err, loss)
 		}
 		if lost.Context() != ctx {

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrSkipped: the tick was not run here, as it should be. The error is a
-	// *SkippedError.
+	// ErrSkipped says that the tick was not run here, as it should be. The error
+	// is a *SkippedError.
 	ErrSkipped = errors.New("tick was skipped")
 	// ErrAtMost is the cause of the end of a run that took longer than
 	// Job.AtMost.

@@ -17,7 +17,7 @@ var (
 	// ErrResigned is the cause of a term's end after Resign. Work that returns it
 	// resigns: Run campaigns again.
 	ErrResigned = errors.New("resigned")
-	// ErrStuck: the work of a term goes on although the term is over.
+	// ErrStuck says that the work of a term goes on although the term is over.
 	ErrStuck = errors.New("the leader's work still runs")
 )
 

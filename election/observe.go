@@ -52,14 +52,14 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 		news := follow(ctx, locks, name)
 		var last Leader
 		var answered time.Time // zero before the first answer
-		for next := lookNext; ; {
+		for {
+			next := lookSoon
 			leader, err := Current(ctx, locks, name)
 			switch {
 			case ctx.Err() != nil:
 				yield(Leader{}, context.Cause(ctx))
 				return
 			case errors.Is(err, fencelock.ErrUnavailable) && !answered.IsZero() && time.Since(answered) < patience:
-				next = lookSoon
 			case err != nil:
 				yield(Leader{}, err)
 				return
@@ -67,7 +67,6 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 				if !yield(leader, nil) {
 					return
 				}
-				next = lookSoon
 			default:
 				next = lookNext
 			}
@@ -82,16 +81,15 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 // follow returns a channel that is told when something happened to name.
 func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan struct{} {
 	news := make(chan struct{}, 1)
-	tell := func(fencelock.Event) error {
-		select {
-		case news <- struct{}{}:
-		default:
-		}
-		return nil
-	}
 	go func() { // ends when ctx ends
 		for ctx.Err() == nil {
-			_ = locks.Watch(ctx, fencelock.Query{Prefix: name, Exact: true}, tell)
+			_ = locks.Watch(ctx, fencelock.Query{Prefix: name, Exact: true}, func(fencelock.Event) error {
+				select {
+				case news <- struct{}{}:
+				default:
+				}
+				return nil
+			})
 			sleep(ctx, lookSoon)
 		}
 	}()

@@ -22,12 +22,15 @@ func (u unfit) Unwrap() error { return u.error }
 func (e *Engine) acquaint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	var met []chan error
+	var met []chan struct{}
 	for _, n := range e.nodes {
 		if !n.fit.Load() && n.out.Load() == nil {
-			done := make(chan error, 1)
+			done := make(chan struct{})
 			met = append(met, done)
-			e.tasks.Go(func() { done <- n.meet(ctx) }) // ends with ctx
+			e.tasks.Go(func() { // ends with ctx
+				defer close(done)
+				_ = n.meet(ctx) // n.out says so
+			})
 		}
 	}
 	for _, done := range met {

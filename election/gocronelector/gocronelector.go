@@ -29,7 +29,7 @@ var _ gocron.Elector = (*Elector)(nil)
 // somebody must Run it.
 func New(candidate *election.Candidate) *Elector { return &Elector{candidate: candidate} }
 
-// ErrNotLeader: another instance leads, or nobody does.
+// ErrNotLeader says that another instance leads, or nobody does.
 var ErrNotLeader = errors.New("not the leader")
 
 // IsLeader returns nil if this instance leads at this instant, and ErrNotLeader
