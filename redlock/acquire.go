@@ -50,7 +50,7 @@ func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, er
 		switch {
 		case o.won:
 			return o.grant, nil
-		case o.err != nil && (o.final || ctx.Err() != nil || o.next > 0 || time.Since(begun) > e.cfg.GiveUp):
+		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > e.cfg.GiveUp):
 			return driver.Grant{}, o.err
 		case o.err == nil && (!o.split || left == 0 || ctx.Err() != nil):
 			return driver.Grant{}, o.inWay

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -45,6 +46,8 @@ type outcome struct {
 	inWay *driver.HeldError
 	split bool          // nobody is known to have a majority
 	next  time.Duration // until time alone may change something; 0 means unknown
+	heard bool          // a majority answered
+	later bool          // and some of it will vote when it is out of quarantine
 	err   error         // no majority answered
 	final bool          // and another attempt would fare no better
 }
@@ -71,7 +74,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 		a.linger(ctx)
 	}
 	o := a.outcome(ctx)
-	if a.open > 0 {
+	if a.open > 0 || a.waitsOnSome() {
 		e.tasks.Go(a.finish) // ends when every node has answered, or with the limit
 	}
 	return o
@@ -147,8 +150,12 @@ func (a *attempt) step(ctx context.Context) {
 // lingering is how long a lost attempt waits to learn whether anybody won.
 const lingering = 5 * time.Millisecond
 
-// linger waits for answers that tell a collision from a holder.
+// linger waits for answers that tell nodes that are down, and a collision, from
+// a holder.
 func (a *attempt) linger(ctx context.Context) {
+	for a.open > 0 && a.ballot.unclear() && ctx.Err() == nil && a.engine.closed.Err() == nil {
+		a.step(ctx) // each request has its limit
+	}
 	ctx, cancel := context.WithTimeout(ctx, lingering)
 	defer cancel()
 	for a.open > 0 && ctx.Err() == nil && a.ballot.split() == perhaps && a.engine.closed.Err() == nil {
@@ -187,7 +194,7 @@ func (a *attempt) finish() {
 			a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", instant(time.Now())))
 		}
 	}
-	if a.take.State() == quorum.Won && a.how.since > 0 {
+	if a.waitsOnSome() {
 		var others []*node
 		for i, n := range a.engine.nodes {
 			if !a.granted[i] {
@@ -196,6 +203,12 @@ func (a *attempt) finish() {
 		}
 		a.engine.depart(a.req.Name, a.how.caller, others)
 	}
+}
+
+// waitsOnSome reports whether a request that has its lock is in the queue of
+// nodes that did not grant it. They would keep the name for it.
+func (a *attempt) waitsOnSome() bool {
+	return a.take.State() == quorum.Won && a.how.since > 0 && slices.Contains(a.granted, false)
 }
 
 // obey sends what follows from an answer.

@@ -18,7 +18,8 @@ type ballot struct {
 	causes causes
 	inWay  *driver.HeldError
 	rivals map[string]int // on how many nodes somebody is in the way
-	open   int            // nodes whom nobody is known to have
+	open   int            // nodes whom nobody is known to have: all but those that answered
+	waits  int            // nodes that answered that they do not vote yet
 	next   time.Duration
 }
 
@@ -44,6 +45,15 @@ func (b *ballot) split() answer {
 		return perhaps
 	}
 	return yes
+}
+
+// heard reports whether a majority has answered at all.
+func (b *ballot) heard() bool { return len(b.engine.nodes)-b.open >= b.engine.need }
+
+// unclear reports whether it cannot be told yet if a majority answers. A take
+// can be lost before that: a node that is down refuses it like one that is held.
+func (b *ballot) unclear() bool {
+	return !b.heard() && len(b.causes.errs) <= len(b.engine.nodes)-b.engine.need
 }
 
 // vote reads a node's answer to ask.
@@ -73,6 +83,7 @@ func (b *ballot) vote(r reply) quorum.Vote {
 	case "quarantine":
 		left := w.Millis()
 		b.wait(left)
+		b.waits++
 		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
 	case "nodes":
@@ -112,7 +123,7 @@ func (b *ballot) wait(left time.Duration) {
 
 // outcome is that of an attempt which did not win.
 func (b *ballot) outcome(ctx context.Context) outcome {
-	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes}
+	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.heard(), later: b.waits > 0 && b.heard()}
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}
 	}

@@ -243,3 +243,36 @@ func TestGhosts(t *testing.T) {
 		t.Errorf("a ghost kept the name for %v", d)
 	}
 }
+
+// A name that two nodes show as held is not held when the other three are down:
+// nobody knows. Neither a try nor a wait may take it for an answer.
+func TestMinorityIsNoAnswer(t *testing.T) {
+	w := startNodes(t, 5)
+	for _, up := range w[:2] {
+		up.Do(t, "SET", "lock:x", "somebody", "PX", "60000")
+	}
+	for _, down := range w[2:] {
+		down.Kill(t)
+	}
+	e := open(t, w.addrs(), redlock.Config{GiveUp: 500 * time.Millisecond})
+	for _, wait := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		_, err := e.Acquire(ctx, driver.Request{Name: "x", TTL: 10 * time.Second, Wait: wait})
+		cancel()
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("wait %t: %v", wait, err)
+		}
+	}
+}
+
+// A node that is down does not hide that the others show a name as held.
+func TestHeldWithANodeDown(t *testing.T) {
+	w := startNodes(t, 3)
+	e, other := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
+	_, lease := take(t, e, "x", 10*time.Second)
+	defer release(t, e, lease)
+	w[0].Kill(t)
+	if _, err := try(other, "x", 10*time.Second); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("held on two of three: %v", err)
+	}
+}

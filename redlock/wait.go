@@ -45,9 +45,13 @@ func (e *Engine) wait(ctx context.Context, t *turn, req driver.Request, arrived 
 func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
 	e, begun, news := w.engine, time.Now(), w.turn.listen(w.how.caller)
 	defer w.turn.deaf(w.how.caller)
+	// The first attempt does not join the queues: it may meet a node that has yet to
+	// hear of a release, and would wait there for what it has.
+	how := w.how
+	how.since = 0
 	for {
-		o := e.try(ctx, w.req, w.how)
-		w.answered = w.answered || o.err == nil
+		o := e.try(ctx, w.req, how)
+		w.answered = w.answered || o.heard
 		switch {
 		case o.won:
 			return o.grant, nil
@@ -56,11 +60,14 @@ func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
 				w.held = o.inWay
 			}
 			return driver.Grant{}, driver.WaitError(w.held, ctx.Err())
-		case o.final, o.err != nil && !w.answered && o.next == 0 && time.Since(begun) > e.cfg.GiveUp:
+		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > e.cfg.GiveUp:
 			return driver.Grant{}, o.err
 		}
-		w.inform(o)
-		w.sleep(ctx, w.pause(o), news)
+		if how.since != 0 || o.err != nil {
+			w.inform(o)
+			w.sleep(ctx, w.pause(o), news)
+		}
+		how = w.how
 	}
 }
 

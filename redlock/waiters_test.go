@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,4 +167,28 @@ func TestBrokenKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a lock after the break", func() bool { _, err := try(e, "x", time.Second); return err == nil })
+}
+
+// An acquire that comes right after a release meets nodes that have yet to hear
+// of it. None of them may keep the name for a request that has it already.
+func TestNodesKeepVoting(t *testing.T) {
+	w := startNodes(t, 5)
+	e := open(t, w.addrs(), redlock.Config{})
+	for range 300 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		g, err := e.Acquire(ctx, driver.Request{Name: "x", TTL: 10 * time.Second, Wait: true})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, e, driver.Lease{Name: "x", Owner: g.Owner, Token: g.Token, TTL: 10 * time.Second})
+	}
+	for i, node := range w {
+		eventually(t, "a queue without those who have gone", func() bool { return node.Do(t, "ZCARD", "queue:{lock:x}") == "0" })
+		var granted int
+		_, stats, _ := strings.Cut(node.Do(t, "INFO", "commandstats"), "cmdstat_del:calls=")
+		if _, err := fmt.Sscanf(stats, "%d", &granted); err != nil || granted < 200 {
+			t.Errorf("node %d released %d locks of 300: %v", i+1, granted, err)
+		}
+	}
 }
