@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ const exitNotHeld = 1
 type breakCmd struct {
 	Name   string `arg:"" help:"The name of the lock."`
 	Reason string `required:"" placeholder:"TEXT" help:"Why; the holder is told, where it can be reached."`
+	Force  bool   `help:"On postgres://, end the connections of holders that do not let go."`
 }
 
 // Help is the longer text of "fencelock break --help".
@@ -24,6 +26,10 @@ func (breakCmd) Help() string {
 greater than theirs: hand it to the guard of what the lock protects, and the old
 holder's writes are refused from then on. A holder that can be reached learns at
 once, any other at its deadline. Exit code 1 if nobody holds the name.
+
+On postgres:// a holder that cannot be reached keeps the lock at first: exit code
+69, after the token. --force then ends its connection, and with it all other
+locks there; it names them on stderr before it does anything.
 
     fencelock status nightly
     fencelock break nightly --reason "host db3 is gone"`
@@ -41,11 +47,7 @@ func (c breakCmd) Run(a *app) error {
 	defer stop()
 	var token int64
 	err := a.with(ctx, func(engine driver.Engine) (err error) {
-		breaker, ok := engine.(driver.Breaker)
-		if !ok {
-			return unsupported(engine, "break locks")
-		}
-		token, err = breaker.Break(ctx, c.Name, c.Reason)
+		token, err = c.take(ctx, a, engine)
 		return err
 	})
 	switch {
@@ -55,6 +57,46 @@ func (c breakCmd) Run(a *app) error {
 		return &exitError{exitNotHeld, fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", show(c.Name))}
 	}
 	return err
+}
+
+// forcer is an engine that asks holders first, and can be told not to stop there.
+type forcer interface {
+	// Beside returns the other names that force would take away as well.
+	Beside(ctx context.Context, name string) ([]string, error)
+	// BreakByForce is Break that ends connections.
+	BreakByForce(ctx context.Context, name, reason string) (int64, error)
+}
+
+// take breaks the lock, by force where that was asked for.
+func (c breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
+	breaker, ok := engine.(driver.Breaker)
+	if !ok {
+		return 0, unsupported(engine, "break locks")
+	}
+	f, ok := engine.(forcer)
+	switch {
+	case c.Force && !ok:
+		return 0, &exitError{exitConfig, fmt.Errorf("%w: %s has no --force; break without it leaves nothing in force", driver.ErrUnsupported, engine.Traits().Engine)}
+	case c.Force:
+		return c.force(ctx, a, f)
+	}
+	token, err := breaker.Break(ctx, c.Name, c.Reason)
+	if ok && token != 0 && errors.Is(err, driver.ErrUnavailable) {
+		err = &hintedError{err, fmt.Sprintf("fencelock break %s --force --reason ...; it lists what else that frees", showWord(c.Name))}
+	}
+	return token, err
+}
+
+// force lists what else is taken away, and then takes it.
+func (c breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
+	names, err := f.Beside(ctx, c.Name)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		a.say("on the same connection, and freed as well if it must be ended: %s", show(name))
+	}
+	return f.BreakByForce(ctx, c.Name, c.Reason)
 }
 
 func (c breakCmd) print(a *app, token int64) error {

@@ -115,8 +115,13 @@ func rows(s driver.Status) []row {
 	return out
 }
 
+// holderPlace says where a holder lives. A foreign one may have a process of the
+// server.
 func holderPlace(h driver.Holder) string {
-	if h.Foreign {
+	switch {
+	case h.Foreign && h.PID != 0:
+		return fmt.Sprintf("foreign:%d", h.PID)
+	case h.Foreign:
 		return "foreign"
 	}
 	return place(h.Identity)

@@ -35,6 +35,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" group:"see" help:"Show who holds and who waits for one lock."`
 	Watch      watchCmd      `cmd:"" group:"see" help:"Follow what happens to locks, a line for each event."`
 	Break      breakCmd      `cmd:"" group:"see" help:"Take a lock away from its holders and print the new token."`
+	Init       initCmd       `cmd:"" group:"see" help:"Give an engine what it needs once: PostgreSQL a schema, Redlock new servers."`
 	Doctor     doctorCmd     `cmd:"" group:"see" help:"Check an engine's configuration against what locks promise."`
 	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for bash, zsh or fish."`
 	Version    versionCmd    `cmd:"" group:"more" help:"Print the version."`

@@ -33,9 +33,9 @@ func openers() map[string]opener {
 		"redis+unix":     openRedis,
 		"redis+sentinel": openRedis,
 		"redis+cluster":  openRedis,
-		"redlock":        notBuilt,
-		"postgres":       notBuilt,
-		"postgresql":     notBuilt,
+		"redlock":        openRedlock,
+		"postgres":       openPostgres,
+		"postgresql":     openPostgres,
 	}
 }
 
@@ -154,10 +154,6 @@ func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, err
 }
 
 func nothingToClose() error { return nil }
-
-func notBuilt(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
-	return nil, nil, fmt.Errorf("%s:// is not in this build yet; it has file:///path, redis://host and mem:", u.Scheme)
-}
 
 // parameters returns the query of u and refuses any parameter that is not known
 // or given twice.

@@ -48,16 +48,16 @@ func openRedis(ctx context.Context, u *url.URL) (driver.Engine, func() error, er
 		return nil, nil, err
 	}
 	engine := redislock.New(client, &target.engine)
-	return engine, func() error { return hangUp(engine, client) }, nil
+	return engine, func() error { return hangUp(engine.Close, client.Close) }, nil
 }
 
-// hangUp closes the engine and its client, which both wait for what is under way.
+// hangUp closes an engine and its client, which both wait for what is under way.
 // A silent server must not keep the program from its end.
-func hangUp(engine *redislock.Engine, client rueidis.Client) error {
+func hangUp(closeEngine func() error, closeClient func()) error {
 	closed := make(chan error, 1)
 	go func() { // ends when the client's timeouts are over, or with the process
-		err := engine.Close()
-		client.Close()
+		err := closeEngine()
+		closeClient()
 		closed <- err
 	}()
 	select {
@@ -124,9 +124,11 @@ func (r *redisTarget) unreachable(err error) error {
 }
 
 // hide takes the passwords out of what the client says.
-func (r *redisTarget) hide(err error) string {
-	text := err.Error()
-	for _, s := range r.secrets {
+func (r *redisTarget) hide(err error) string { return hide(err.Error(), r.secrets) }
+
+// hide takes secrets out of a text.
+func hide(text string, secrets []string) string {
+	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, hidden)
 	}
 	return text
@@ -138,6 +140,26 @@ func parseRedis(u *url.URL) (*redisTarget, error) {
 	if err != nil {
 		return nil, err
 	}
+	r, err := newRedisTarget(u)
+	if err != nil {
+		return nil, err
+	}
+	place := map[string]func(*url.URL, url.Values) error{
+		"redis": r.single, "rediss": r.single, "redis+unix": r.socket, "redis+sentinel": r.sentinel, "redis+cluster": r.clustered,
+	}[u.Scheme]
+	if err := place(u, query); err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Scheme, err)
+	}
+	for _, set := range []func(*url.URL, url.Values) error{r.setTimes, r.setEngine, r.setTLS} {
+		if err := set(u, query); err != nil {
+			return nil, fmt.Errorf("%s: %w", u.Scheme, err)
+		}
+	}
+	return r, nil
+}
+
+// newRedisTarget is what every URL of Redis asks for: who we are.
+func newRedisTarget(u *url.URL) (*redisTarget, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
 		return nil, fmt.Errorf("%s: the URL cannot be understood; write %s://host:port, and special characters as %%XX", u.Scheme, u.Scheme)
 	}
@@ -155,17 +177,6 @@ func parseRedis(u *url.URL) (*redisTarget, error) {
 		r.keepSecret(r.client.Password)
 		if r.client.Password == "" && r.client.Username != "" {
 			return nil, fmt.Errorf("%s: the URL names a user and no password; write user:password@, or :password@ for the default user", u.Scheme)
-		}
-	}
-	place := map[string]func(*url.URL, url.Values) error{
-		"redis": r.single, "rediss": r.single, "redis+unix": r.socket, "redis+sentinel": r.sentinel, "redis+cluster": r.clustered,
-	}[u.Scheme]
-	if err := place(u, query); err != nil {
-		return nil, fmt.Errorf("%s: %w", u.Scheme, err)
-	}
-	for _, set := range []func(*url.URL, url.Values) error{r.setTimes, r.setEngine, r.setTLS} {
-		if err := set(u, query); err != nil {
-			return nil, fmt.Errorf("%s: %w", u.Scheme, err)
 		}
 	}
 	return r, nil

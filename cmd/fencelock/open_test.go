@@ -44,7 +44,11 @@ func TestPasswordIsHidden(t *testing.T) {
 	const secret = "s3cr3tw0rd"
 	for _, format := range []string{
 		"redis://u:%s@127.0.0.1:1", "redsi://u:%s@h/x y", "//u:%s@h", "u:%s@h", "file://u:%s@h/x", "file://u:%s@/x",
-		"redis://:%s/%%zz@h", "redis+sentinel://127.0.0.1:1/m?sentinel-password=%s", "redis://:%%zz%s@h", "redis://u:a/%s@h:port", "redis+cluster://h,u:%s/x@h", "redis+sentinel://h1:1,h2,u:1%s/m@h", "redis+sentinel://u:%s/m@h1,h2", "mem://:%s@x", "x y://u:%s@h",
+		"redis://:%s/%%zz@h", "redis+sentinel://127.0.0.1:1/m?sentinel-password=%s", "redis://:%%zz%s@h", "redis://u:a/%s@h:port", "redis+cluster://h,u:%s/x@h", "redis+sentinel://h1:1,h2,u:1%s/m@h", "redis+sentinel://u:%s/m@h1,h2", "mem://:%s@x",
+		"postgres://u:%s@127.0.0.1:1/x", "postgres://u:%s/x@h", "postgres://u:%s@h:port/x", "postgres://u:%s@h/x#y", "postgres://u:%s@h/x?sslmode=no",
+		"postgres://u:%s@h/x?pooler=no", "postgres://127.0.0.1:1/x?password=%s", "postgres://127.0.0.1:1/x?password=%s&sslmode=no", "postgresql://u:%s@127.0.0.1:1,127.0.0.1:2/x",
+		"postgres://u:%%zz%s@h/x", "postgres://u:%s@h/x?connect_timeout=no", "redlock://:%s@h", "redlock://:%s/x@h1,h2,h3", "redlock://%s@h1,h2,h3",
+		"redlock://:%s@h1,h2,h3?tls=no", "redlock://:a,b%s@h1:port,h2,h3", "x y://u:%s@h",
 	} {
 		raw := strings.NewReplacer("%s", secret, "%%", "%").Replace(format)
 		_, _, err := openURL(t.Context(), raw)

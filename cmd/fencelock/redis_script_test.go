@@ -41,16 +41,18 @@ type serversKey struct{}
 // scriptServers are the servers a script has started, by the name it gave them,
 // and when each was frozen last.
 type scriptServers struct {
-	redis   map[string]*enginetest.Redis
-	proxies map[string]*faults.Proxy
-	frozen  map[string]time.Time
+	redis    map[string]*enginetest.Redis
+	postgres map[string]*enginetest.Postgres
+	proxies  map[string]*faults.Proxy
+	frozen   map[string]time.Time
 }
 
 func newScriptServers() *scriptServers {
 	return &scriptServers{
-		redis:   map[string]*enginetest.Redis{},
-		proxies: map[string]*faults.Proxy{},
-		frozen:  map[string]time.Time{},
+		redis:    map[string]*enginetest.Redis{},
+		postgres: map[string]*enginetest.Postgres{},
+		proxies:  map[string]*faults.Proxy{},
+		frozen:   map[string]time.Time{},
 	}
 }
 
@@ -59,6 +61,17 @@ func newScriptServers() *scriptServers {
 var startCommands = map[string]func(s *scriptServers, tb scriptTB, name string, args []string){
 	"start": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		s.add(tb, name, enginetest.StartRedis(tb, args...))
+	},
+	"nodes": func(s *scriptServers, tb scriptTB, name string, args []string) {
+		n, err := strconv.Atoi(args[0])
+		tb.ts.Check(err)
+		var addrs []string
+		for i := range n {
+			r := enginetest.StartRedis(tb, args[1:]...)
+			s.add(tb, name+strconv.Itoa(i+1), r)
+			addrs = append(addrs, r.Addr())
+		}
+		tb.ts.Setenv(name, strings.Join(addrs, ","))
 	},
 	"tls": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		r, ca := enginetest.StartRedisTLS(tb, args...)
@@ -96,7 +109,8 @@ func (s *scriptServers) add(tb scriptTB, name string, r *enginetest.Redis) {
 }
 
 // scriptRedis is "redis start|tls|sentinel|cluster NAME [SETTING...]", "redis
-// replica NAME MASTER", "redis proxy NAME SERVER", "redis drop PROXY", which loses
+// nodes NAME N [SETTING...]", which starts NAME1 to NAMEN, "redis replica NAME
+// MASTER", "redis proxy NAME SERVER", "redis drop PROXY", which loses
 // everything and closes nothing, "redis freeze|thaw|kill|restart NAME", "redis do NAME
 // COMMAND...", which prints the reply, and "redis expires NAME": every key there
 // has a time to live.

@@ -37,6 +37,11 @@ func TestScript(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FENCELOCK_URL", "file://"+filepath.Join(env.WorkDir, "locks"))
+			docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
+			if err != nil {
+				return err
+			}
+			env.Setenv("DOCS", docs)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
 			env.Values[serversKey{}] = newScriptServers()
 			return nil
@@ -52,13 +57,14 @@ func TestScript(t *testing.T) {
 			"greater":    scriptGreater,
 			"longname":   scriptLongName,
 			"redis":      scriptRedis(t),
+			"pg":         scriptPostgres(t),
 			"ended":      scriptEnded,
 		},
 	})
 }
 
-// holdLock is a command for scripts, "holdlock NAME [READYFILE [shared]]": it
-// holds NAME until INT or TERM, or until it loses it, and says which.
+// holdLock is a command for scripts, "holdlock NAME [READYFILE [shared|NAME2]]": it
+// holds NAME, and NAME2, until INT or TERM, or until it loses NAME, and says which.
 func holdLock() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -68,11 +74,16 @@ func holdLock() {
 		Identity: driver.Identity{Host: "host\x1b]0;x\a", PID: os.Getpid(), Note: "a note\x1b[31m"},
 		Lost:     func(err error) { lost <- err },
 	}
-	if len(os.Args) > 3 {
-		req.Mode = driver.Shared
-	}
 	engine, _, err := openURL(ctx, os.Getenv("FENCELOCK_URL"))
 	check(err)
+	if len(os.Args) > 3 && os.Args[3] == "shared" {
+		req.Mode = driver.Shared
+	} else if len(os.Args) > 3 {
+		beside := req
+		beside.Name, beside.Lost = os.Args[3], nil
+		_, err = engine.Acquire(ctx, beside)
+		check(err)
+	}
 	grant, err := engine.Acquire(ctx, req)
 	check(err)
 	if len(os.Args) > 2 {

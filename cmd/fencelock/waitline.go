@@ -15,11 +15,16 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// patience is how long a wait goes on in silence.
-const patience = time.Second
+// patience is how long a wait goes on in silence at a terminal; troubled is how long
+// one does elsewhere when the engine itself grants nothing.
+const (
+	patience = time.Second
+	troubled = 5 * time.Second
+)
 
 // waitLine tells people at a terminal what a wait waits for: one line that is
-// written anew every second. Elsewhere, and with -v, it tells once per change.
+// written anew every second. Elsewhere it tells only of trouble, and with -v once
+// per change.
 type waitLine struct {
 	app  *app
 	name string
@@ -35,9 +40,7 @@ type waitLine struct {
 
 func newWaitLine(a *app, name string) *waitLine {
 	l := &waitLine{app: a, name: name, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
-	if l.live {
-		l.over.Go(l.show) // ends at stop
-	}
+	l.over.Go(l.show) // ends at stop
 	return l
 }
 
@@ -49,11 +52,29 @@ func (l *waitLine) update(info driver.WaitInfo) {
 	l.app.detail("%s", l.text(info))
 }
 
+// complain says once, long into a wait, that the engine itself is in the way.
+func (l *waitLine) complain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.shown && !l.app.verbose && trouble(l.info.Held) != "" && time.Since(l.began) > troubled {
+		l.shown = true
+		l.app.say("%s", l.text(l.info))
+	}
+}
+
+// trouble is why the engine grants nothing, "" if somebody holds the name.
+func trouble(h *driver.HeldError) string {
+	if h == nil || h.PID != 0 || h.Owner != "" {
+		return ""
+	}
+	return strings.TrimPrefix(h.Note, "by nobody: ")
+}
+
 // stop ends the line and wipes it. It may be called once.
 func (l *waitLine) stop() {
 	close(l.done)
 	l.over.Wait()
-	if l.shown && !dumb() {
+	if l.shown && l.live && !dumb() {
 		fmt.Fprint(l.app.stderr, "\r\x1b[K")
 	}
 }
@@ -66,7 +87,11 @@ func (l *waitLine) show() {
 		case <-l.done:
 			return
 		case <-pulse.C:
-			l.draw()
+			if l.live {
+				l.draw()
+			} else {
+				l.complain()
+			}
 		}
 	}
 }
@@ -94,6 +119,8 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	}
 	h := info.Held
 	switch {
+	case trouble(h) != "":
+		fmt.Fprintf(&b, ": %s", oneLine(trouble(h)))
 	case h != nil && h.PID == 0 && h.Owner != "":
 		fmt.Fprintf(&b, ", held by %s", show(h.Owner)) // not one of ours
 	case h != nil && h.PID != 0:

@@ -1,0 +1,140 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+type initCmd struct {
+	Print bool `help:"Print the SQL of PostgreSQL's schema and connect to nothing."`
+	Yes   bool `help:"Nobody can hold a lock on these Redis servers: do not ask."`
+}
+
+// Help is the longer text of "fencelock init --help".
+func (initCmd) Help() string {
+	return `PostgreSQL: creates the schema fencelock, or completes it. The first lock does
+that too, if its role may; otherwise this prints the SQL for an administrator,
+who runs it once in the database. It may be run again.
+
+Redlock, and Redis with quarantine=on: declares the servers new, so that they
+grant at once and do not wait until everything they may have forgotten is over.
+Do that only while nobody can hold a lock on them.
+
+    fencelock init --url postgres://app@db.example/app
+    fencelock init --url postgres:// --print | psql -1 -d app
+    fencelock init --url redlock://h1,h2,h3 --yes`
+}
+
+// initer is an engine that must be given something once.
+type initer interface {
+	Init(context.Context) error
+}
+
+// Run gives the engine what it needs before its first lock.
+func (c initCmd) Run(a *app) error {
+	scheme, _, _ := strings.Cut(a.url, ":")
+	postgres := scheme == "postgres" || scheme == "postgresql"
+	switch {
+	case c.Print && !postgres:
+		return &exitError{exitConfig, errors.New("there is SQL for postgres:// only")}
+	case c.Print:
+		_, err := io.WriteString(a.stdout, pglock.Schema())
+		return err
+	}
+	ctx, stop := a.interruptible()
+	defer stop()
+	return a.with(ctx, func(engine driver.Engine) error {
+		i, ok := engine.(initer)
+		switch {
+		case !ok || engine.Traits().Engine == "redis" && a.parameter("quarantine") != "on":
+			return &exitError{exitConfig, fmt.Errorf("%s needs no init; the first lock may be taken at once", needless(engine))}
+		case postgres:
+			return c.schema(ctx, a, engine, i)
+		}
+		return c.declare(ctx, a, i)
+	})
+}
+
+// needless names an engine that needs nothing.
+func needless(engine driver.Engine) string {
+	name := engine.Traits().Engine
+	if name == "redis" {
+		name += " without quarantine=on"
+	}
+	return name
+}
+
+// insufficientPrivilege is the server's code for a right that is missing.
+const insufficientPrivilege = "42501"
+
+// schema creates the schema, or prints the SQL if somebody else must.
+func (c initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
+	err := i.Init(ctx)
+	if err == nil {
+		a.say("the schema fencelock is ready")
+		return nil
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != insufficientPrivilege {
+		return err
+	}
+	if lister, ok := engine.(driver.Lister); ok {
+		if _, usable := lister.List(ctx, driver.Query{Prefix: probeName, Exact: true}); usable == nil {
+			a.say("the schema fencelock is there already; nothing was changed, since only its owner may")
+			return nil
+		}
+	}
+	if _, err := io.WriteString(a.stdout, pglock.Schema()); err != nil {
+		return err
+	}
+	return &exitError{exitConfig, errors.New("the role may not create the schema fencelock; the SQL for an administrator is on stdout" +
+		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE")}
+}
+
+// declare says that servers are new, once that is confirmed.
+func (c initCmd) declare(ctx context.Context, a *app, i initer) error {
+	if !c.Yes {
+		if err := a.confirm("If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
+			return err
+		}
+	}
+	if err := i.Init(ctx); err != nil {
+		return err
+	}
+	a.say("the servers are declared new; locks are granted at once")
+	return nil
+}
+
+// confirm asks on a terminal, and refuses to guess where there is none.
+func (a *app) confirm(question string) error {
+	f, ok := a.stdin.(*os.File)
+	if !ok || !isTTY(f) {
+		return &exitError{exitUsage, errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
+	}
+	fmt.Fprint(a.stderr, question)
+	answer, err := bufio.NewReader(f).ReadString('\n')
+	if err != nil || strings.TrimSpace(answer) != "yes" {
+		return &exitError{exitUsage, errors.New("nothing was changed")}
+	}
+	return nil
+}
+
+// parameter is one of the URL's, "" if it has none.
+func (a *app) parameter(name string) string {
+	u, err := parseURL(a.url)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get(name)
+}

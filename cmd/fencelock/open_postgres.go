@@ -1,0 +1,236 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// postgresPatience bounds the first connection, unless the URL has a
+// connect_timeout of its own.
+const postgresPatience = 4 * time.Second
+
+// postgresParameters are ours; every other one is the client's or the server's.
+var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait"}
+
+// postgresTarget is what a URL of PostgreSQL asks for.
+type postgresTarget struct {
+	pool    *pgxpool.Config
+	engine  pglock.Config
+	limit   time.Duration // of the first connection
+	secrets []string
+}
+
+// openPostgres makes the engine of a URL, once the server has let us in: an
+// engine that waits would go on trying.
+func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error, error) {
+	target, err := parsePostgres(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := target.knock(ctx); err != nil {
+		return nil, nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, target.pool)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %s", u.Scheme, target.hide(err.Error()))
+	}
+	engine := &postgresEngine{pglock.New(pool, &target.engine), pool, target.engine}
+	return engine, func() error {
+		return hangUp(engine.Close, pool.Close)
+	}, nil
+}
+
+// postgresEngine can be told to use force after it was made.
+type postgresEngine struct {
+	*pglock.Engine
+	pool *pgxpool.Pool
+	cfg  pglock.Config
+}
+
+// BreakByForce ends the connections of holders that do not let go.
+func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) (int64, error) {
+	cfg := e.cfg
+	cfg.ForceBreak = true
+	forced := pglock.New(e.pool, &cfg)
+	token, err := forced.Break(ctx, name, reason)
+	return token, errors.Join(err, forced.Close())
+}
+
+// parsePostgres reads a URL. It connects to nothing.
+func parsePostgres(u *url.URL) (*postgresTarget, error) {
+	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
+		return nil, fmt.Errorf("%s: the URL cannot be understood; write %s://user:password@host:port/database, and special characters as %%XX", u.Scheme, u.Scheme)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%s: the parameters of the URL cannot be parsed; write special characters as %%XX", u.Scheme)
+	}
+	p := &postgresTarget{limit: postgresPatience}
+	if password, ok := u.User.Password(); ok {
+		p.keepSecret(password)
+	}
+	p.keepSecret(query.Get("password"))
+	p.keepSecret(strings.ReplaceAll(query.Get("password"), " ", "+"))
+	if err := p.setEngine(query); err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Scheme, err)
+	}
+	if p.pool, err = pgxpool.ParseConfig(withoutOurs(u)); err != nil {
+		return nil, fmt.Errorf("%s: %s", u.Scheme, p.reason(err))
+	}
+	p.keepSecret(p.pool.ConnConfig.Password) // of a file or the environment
+	p.setTimes(query)
+	return p, nil
+}
+
+// setEngine reads what concerns the locks.
+func (p *postgresTarget) setEngine(query url.Values) (err error) {
+	for name, values := range query {
+		if len(values) > 1 {
+			return fmt.Errorf("parameter %s is given %d times", show(name), len(values))
+		}
+	}
+	var wrong [3]error
+	p.engine.AllowPooler, err = word(query, "pooler", "allow")
+	p.engine.MaxTTL, wrong[0] = span(query, "max-ttl", shortestTTL)
+	p.engine.BreakWait, wrong[1] = span(query, "break-wait", 100*time.Millisecond)
+	p.engine.MaxWaiters, wrong[2] = count(query, "max-waiters")
+	return cmp.Or(err, wrong[0], wrong[1], wrong[2])
+}
+
+// span reads a time of at least a shortest one, 0 if it is not given.
+func span(query url.Values, name string, shortest time.Duration) (time.Duration, error) {
+	if !query.Has(name) {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(query.Get(name))
+	if err != nil || d < shortest {
+		return 0, fmt.Errorf("%s=%s: write a time of at least %v, such as 30s", name, show(query.Get(name)), shortest)
+	}
+	return d, nil
+}
+
+// count reads a number of at least 1, 0 if it is not given.
+func count(query url.Values, name string) (int, error) {
+	if !query.Has(name) {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(query.Get(name))
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s=%s: write a number of at least 1", name, show(query.Get(name)))
+	}
+	return n, nil
+}
+
+// setTimes bounds the attempts to connect, each host having its share.
+func (p *postgresTarget) setTimes(query url.Values) {
+	conn := &p.pool.ConnConfig.Config
+	hosts, last := time.Duration(1), conn.Host
+	for _, f := range conn.Fallbacks { // a host may have several ways in
+		if f.Host != last {
+			hosts, last = hosts+1, f.Host
+		}
+	}
+	if query.Has("connect_timeout") && conn.ConnectTimeout > 0 {
+		p.limit = hosts*conn.ConnectTimeout + time.Second
+		return
+	}
+	conn.ConnectTimeout = p.limit / hosts
+}
+
+// withoutOurs is the URL as the client may see it. What is left of the parameters
+// stays as it was written: to PostgreSQL a + is no space.
+func withoutOurs(u *url.URL) string {
+	theirs := *u
+	var rest []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if !slices.Contains(postgresParameters, name) {
+			rest = append(rest, pair)
+		}
+	}
+	theirs.RawQuery = strings.Join(rest, "&")
+	return theirs.String()
+}
+
+// knock connects once and hangs up, to learn at once what is wrong.
+func (p *postgresTarget) knock(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(limited, p.pool.ConnConfig.Config.Copy())
+	switch {
+	case err == nil:
+		return conn.Close(limited)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return p.refused(err)
+}
+
+// refused says in the server's words why there is no connection, and what to do.
+func (p *postgresTarget) refused(err error) error {
+	hint := "check --url or FENCELOCK_URL, and that the server is up"
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+	case strings.HasPrefix(pg.Code, "28"):
+		hint = "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
+	case pg.Code == "3D000":
+		hint = "check the name of the database in FENCELOCK_URL"
+	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
+		return fmt.Errorf("postgres: %s%s", p.hide(pg.Error()), p.meant())
+	}
+	return &hintedError{fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, p.reason(err)), hint}
+}
+
+// meant suggests the parameter of ours that was perhaps meant.
+func (p *postgresTarget) meant() string {
+	for name := range p.pool.ConnConfig.RuntimeParams {
+		if s := suggest(name, postgresParameters, "; did you mean %s?"); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// reason is what the client says, in one line, without the URL it repeats.
+func (p *postgresTarget) reason(err error) string {
+	text := err.Error()
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		if i := strings.Index(text, "`: "); i >= 0 {
+			text = "the URL cannot be used: " + text[i+len("`: "):]
+		}
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		if i := strings.Index(text, "`:"); i >= 0 {
+			text = strings.TrimSpace(text[i+len("`:"):])
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		text += fmt.Sprintf(" (no answer within %v)", p.limit)
+	}
+	return p.hide(strings.Join(strings.Fields(text), " "))
+}
+
+func (p *postgresTarget) keepSecret(s string) {
+	if s != "" {
+		p.secrets = append(p.secrets, s)
+	}
+}
+
+// hide takes the passwords out of a text.
+func (p *postgresTarget) hide(text string) string { return hide(text, p.secrets) }
