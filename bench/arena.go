@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -17,12 +15,15 @@ type suite struct {
 	name, title string
 	notes       string // how the contestants run, for readers of the page
 	contestants []contestant
-	signal      contestant // the least a hand-over can cost: a message from one process to another
+	signal      contestant // the least a hand-over can cost; it fills the column of the limit there
+	measures    []measure
+	bars        map[string][]bar // by row, for those that differ between engines
+	per         int              // operations in a round of alone
 	start       func() (server, error)
 }
 
 // suites are all that is measured; every engine has one.
-var suites = []suite{redisSuite}
+var suites = []suite{redisSuite, postgresSuite, redlockSuite(3), redlockSuite(5)}
 
 // ours is the contestant that the bars are for, and bare the limit: the same
 // commands without a library.
@@ -54,11 +55,13 @@ type lock interface {
 
 // server is what all contestants of a suite lock on.
 type server interface {
-	addr() string
+	addr() string // for workers; several are separated by commas
 	version() string
-	counters() (counters, error)
 	stop()
 }
+
+// counting is a server that counts commands.
+type counting interface{ counters() (counters, error) }
 
 // counters are a server's own.
 type counters struct {
@@ -103,17 +106,25 @@ type opened struct {
 	client
 }
 
-// openAll opens every contestant in this process; those on one client library
-// share one connection pool.
-func (a *arena) openAll() ([]opened, func(), error) {
+// counters are those of the server, zero if it does not count.
+func (a *arena) counters() (counters, error) {
+	if srv, ok := a.server.(counting); ok {
+		return srv.counters()
+	}
+	return counters{}, nil
+}
+
+// openAll opens contestants with the connections of p; those on one client
+// library share one connection pool.
+func openAll(contestants []contestant, p *process) ([]opened, func(), error) {
 	var all []opened
 	shut := func() {
 		for _, o := range all {
 			o.close()
 		}
 	}
-	for _, c := range a.contestants {
-		cl, err := c.open(a.home)
+	for _, c := range contestants {
+		cl, err := c.open(p)
 		if err != nil {
 			shut()
 			return nil, nil, fmt.Errorf("%s: %w", c.name, err)
@@ -132,16 +143,6 @@ func (s suite) libraries() []contestant {
 		}
 	}
 	return out
-}
-
-// only returns the suite with the limit and the named contestants alone.
-func (s suite) only(with string) suite {
-	if with == "" {
-		return s
-	}
-	named := strings.Split(with+","+bare, ",")
-	s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), func(c contestant) bool { return !slices.Contains(named, c.name) })
-	return s
 }
 
 func (s suite) find(name string) (contestant, error) {

@@ -17,7 +17,7 @@ func crowd(a *arena, s settings) ([]row, error) {
 	got := map[string][]*brawl{}
 	turn := func(processes int) func(contestant) (float64, error) {
 		return func(c contestant) (float64, error) {
-			b, err := a.brawl(c, processes, or(s, 4*time.Second, time.Second))
+			b, err := a.brawl(c, processes, or(s, 3*time.Second, time.Second))
 			if err == nil {
 				key := fmt.Sprint(c.name, processes)
 				got[key] = append(got[key], b)
@@ -29,38 +29,44 @@ func crowd(a *arena, s settings) ([]row, error) {
 	if _, err := interleave(rounds, a.libraries(), name, turn(8)); err != nil {
 		return nil, err
 	}
-	mine, err := a.find(ours)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := interleave(rounds, []contestant{mine}, name, turn(1)); err != nil {
-		return nil, err
-	}
 	rows := []row{
-		{what: "64 contenders in 8 processes: fairness (Jain)", places: 4, bars: []bar{atLeast(0.999)}},
-		{what: "fewest turns of a contender, to the mean", places: 3, bars: []bar{atLeast(0.9)}},
-		{what: "most turns of a contender, to the mean", places: 3},
-		{what: "client commands per acquisition", places: 2},
-		{what: "commands per acquisition, in scripts too", places: 2},
-		{what: "hand-overs per second", places: 0},
+		a.middles(got, row{what: "64 contenders in 8 processes: fairness (Jain)", places: 4, bars: []bar{atLeast(0.999)}}, func(b *brawl) float64 { return jain(b.turns) }),
+		a.middles(got, row{what: "fairness between the processes (Jain)", places: 4}, func(b *brawl) float64 { return jain(b.byProcess()) }),
+		a.middles(got, row{what: "fewest turns of a contender, to the mean", places: 3, bars: []bar{atLeast(0.9)}}, func(b *brawl) float64 { return float64(slices.Min(b.turns)) / b.mean() }),
+		a.middles(got, row{what: "most turns of a contender, to the mean", places: 3}, func(b *brawl) float64 { return float64(slices.Max(b.turns)) / b.mean() }),
 	}
-	for i, read := range []func(*brawl) float64{
-		func(b *brawl) float64 { return jain(b.turns) },
-		func(b *brawl) float64 { return float64(slices.Min(b.turns)) / b.mean() },
-		func(b *brawl) float64 { return float64(slices.Max(b.turns)) / b.mean() },
-		func(b *brawl) float64 { return b.sent / b.sum() },
-		func(b *brawl) float64 { return b.all / b.sum() },
-		func(b *brawl) float64 { return b.sum() / b.seconds },
-	} {
-		rows[i].values = map[string]float64{}
-		for _, c := range a.libraries() {
-			rows[i].values[c.name] = middle(got[c.name+"8"], read)
+	if _, ok := a.server.(counting); ok {
+		mine, err := a.find(ours)
+		if err != nil {
+			return nil, err
 		}
+		if _, err := interleave(rounds, []contestant{mine}, name, turn(1)); err != nil {
+			return nil, err
+		}
+		rows = append(rows, a.commands(got)...)
 	}
-	few := middle(got[ours+"1"], func(b *brawl) float64 { return b.all / b.sum() })
-	many := rows[4].values[ours]
-	rows[4].bars = []bar{{says: fmt.Sprintf("<= 1.2 x the %.2f of 8 contenders", few), met: many <= 1.2*few}}
-	return rows, nil
+	return append(rows, a.middles(got, row{what: "hand-overs per second"}, func(b *brawl) float64 { return b.sum() / b.seconds })), nil
+}
+
+// commands are the rows about what the crowd asks of the server.
+func (a *arena) commands(got map[string][]*brawl) []row {
+	all := func(b *brawl) float64 { return b.all / b.sum() }
+	few := middle(got[ours+"1"], all)
+	return []row{
+		a.middles(got, row{what: "client commands per acquisition", places: 2}, func(b *brawl) float64 { return b.sent / b.sum() }),
+		a.middles(got, row{what: "commands per acquisition, in scripts too", places: 2, bars: []bar{{test: func(r row) (string, bool) {
+			return fmt.Sprintf("<= 1.2 x the %.2f of 8 contenders", few), r.values[ours] <= 1.2*few
+		}}}}, all),
+	}
+}
+
+// middles fills a row with the medians of what read finds in the brawls of 8 processes.
+func (a *arena) middles(got map[string][]*brawl, r row, read func(*brawl) float64) row {
+	r.values = map[string]float64{}
+	for _, c := range a.libraries() {
+		r.values[c.name] = middle(got[c.name+"8"], read)
+	}
+	return r
 }
 
 func middle(all []*brawl, read func(*brawl) float64) float64 {
@@ -88,6 +94,22 @@ func (b *brawl) sum() float64 {
 
 func (b *brawl) mean() float64 { return b.sum() / float64(len(b.turns)) }
 
+// byProcess are the turns of each process.
+func (b *brawl) byProcess() []int {
+	var sums []int
+	for one := range slices.Chunk(b.turns, contenders) {
+		sum := 0
+		for _, n := range one {
+			sum += n
+		}
+		sums = append(sums, sum)
+	}
+	return sums
+}
+
+// contenders are how many goroutines of each process are in a crowd.
+const contenders = 8
+
 // window is a stretch of time that every process measures by the wall clock.
 type window struct{ From, Until time.Time }
 
@@ -95,7 +117,7 @@ func (a *arena) brawl(c contestant, processes int, length time.Duration) (*brawl
 	var workers []*worker
 	defer func() { dismissAll(workers) }()
 	for range processes {
-		w, err := a.hire(order{Contestant: c.name, Job: "turn", Each: 8})
+		w, err := a.hire(order{Contestant: c.name, Job: "turn", Each: contenders})
 		if err != nil {
 			return nil, err
 		}

@@ -40,6 +40,7 @@ type treasure struct {
 	Bytes float64 // of each lock
 	CPU   float64 // percent of one core while holding
 	Lost  int
+	Took  float64 // seconds to take them
 	rate  float64 // commands per second
 }
 
@@ -51,7 +52,7 @@ func (a *arena) treasure(c contestant, n int, s settings) (treasure, error) {
 	}
 	defer w.dismiss()
 	from := time.Now()
-	win := window{from, from.Add(or(s, ttl+15*time.Second, ttl/2))}
+	win := window{from, from.Add(or(s, ttl+5*time.Second, ttl/2))}
 	if err := w.tell(win); err != nil {
 		return got, err
 	}
@@ -77,14 +78,19 @@ func holdJob(c contestant, o order, in io.Reader) error {
 	for i := range names {
 		names[i] = fmt.Sprint("held-", i)
 	}
-	if err := hoard(cl, names[:1000], locks); err != nil { // what is there once is not counted
+	begun := time.Now()
+	warm := min(1000, o.Each/10)
+	if err := hoard(cl, names[:warm], locks); err != nil { // what is there once is not counted
 		return err
 	}
+	took := time.Since(begun)
 	before := inUse()
-	if err := hoard(cl, names[1000:], locks[1000:]); err != nil {
+	begun = time.Now()
+	if err := hoard(cl, names[warm:], locks[warm:]); err != nil {
 		return err
 	}
-	got := treasure{Bytes: (inUse() - before) / float64(o.Each-1000)}
+	took += time.Since(begun)
+	got := treasure{Took: took.Seconds(), Bytes: (inUse() - before) / float64(o.Each-warm)}
 	if err := say("ready"); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ func idle(a *arena, s settings) ([]row, error) {
 	clients := or(s, 100, 10)
 	r := row{what: fmt.Sprintf("%d waiters in %d clients: commands per second while nothing happens", 100*clients, clients), values: map[string]float64{}, bars: []bar{noMore(100)}}
 	for _, c := range a.libraries() {
-		length := or(s, 10*time.Second, 3*time.Second)
+		length := or(s, 5*time.Second, 3*time.Second)
 		if c.name == ours {
 			length = or(s, ttl+10*time.Second, 3*time.Second) // what happens once in a TTL counts
 		}

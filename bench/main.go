@@ -1,9 +1,9 @@
-// Command bench measures fencelock side by side with its peers: all of them in
-// one run, on one private server that it starts and stops itself, in rounds in
-// which every contestant has its turn. It prints one table of ratios and writes
-// docs/benchmarks.md.
+// Command bench measures fencelock side by side with its peers: for each engine
+// all of them in one run, on private servers that it starts and stops itself, in
+// rounds in which every contestant has its turn. It prints tables of ratios and
+// writes docs/benchmarks.md.
 //
-//	go run -C bench . [-only alone,handover] [-with redsync] [-rounds 25] [-quick] [-check]
+//	go run -C bench . [-suite redis] [-only alone,handover] [-with redsync] [-rounds 25] [-quick] [-check]
 package main
 
 import (
@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
-	"slices"
 	"strings"
 	"time"
 )
@@ -38,20 +37,12 @@ type measure struct {
 	run  func(*arena, settings) ([]row, error)
 }
 
-var measures = []measure{
-	{"alone", alone},
-	{"parallel", parallel},
-	{"handover", handover},
-	{"crowd", crowd},
-	{"idle", idle},
-	{"held", held},
-}
-
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
 		exit(work(os.Args[2:]))
 	}
-	only := flag.String("only", "", "measure these only, separated by commas: "+names(measures))
+	suite := flag.String("suite", "", "run these suites only, separated by commas: "+strings.Join(suiteNames(), ", "))
+	only := flag.String("only", "", "measure these only, separated by commas: "+strings.Join(measureNames(suites), ", "))
 	rounds := flag.Int("rounds", 25, "interleaved rounds")
 	quick := flag.Bool("quick", false, "measure little of everything, and write no page")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
@@ -63,26 +54,26 @@ func main() {
 	if s.quick {
 		s.rounds = min(s.rounds, 5)
 	}
-	exit(profiled(*profile, func() error { return run(s, *only, *with, *file, *check) }))
+	exit(profiled(*profile, func() error { return run(s, selection{*suite, *only, *with}, *file, *check) }))
 }
 
-// run measures what only names, or everything, and reports.
-func run(s settings, only, with, file string, check bool) error {
-	chosen, err := choose(only)
+// run measures what is selected and reports.
+func run(s settings, sel selection, file string, check bool) error {
+	chosen, err := sel.choose()
 	if err != nil {
 		return err
 	}
 	var reports []*report
 	var missed []string
-	for _, suite := range suites {
-		r, err := compare(suite.only(with), chosen, s)
+	for _, suite := range chosen {
+		r, err := compare(suite, s)
 		if err != nil {
 			return err
 		}
 		fmt.Println(r.text())
 		reports, missed = append(reports, r), append(missed, r.missed()...)
 	}
-	if !s.quick && only == "" && with == "" {
+	if !s.quick && sel == (selection{}) {
 		if err := os.WriteFile(file, []byte(page(reports, s)), 0o644); err != nil {
 			return err
 		}
@@ -111,14 +102,15 @@ func profiled(file string, fn func() error) error {
 }
 
 // compare runs the measures of one suite on a server of their own.
-func compare(s suite, chosen []measure, set settings) (*report, error) {
+func compare(s suite, set settings) (*report, error) {
 	a, err := newArena(s)
 	if err != nil {
 		return nil, err
 	}
 	defer a.stop()
 	r := newReport(a)
-	for _, m := range chosen {
+	begun := time.Now()
+	for _, m := range s.measures {
 		set.log("%s: %s", s.name, m.name)
 		rows, err := m.run(a, set)
 		if err != nil {
@@ -127,30 +119,8 @@ func compare(s suite, chosen []measure, set settings) (*report, error) {
 		r.rows = append(r.rows, rows...)
 	}
 	r.load = append(r.load, load())
+	set.log("%s: done in %.0f s", s.name, time.Since(begun).Seconds())
 	return r, nil
-}
-
-func choose(only string) ([]measure, error) {
-	if only == "" {
-		return measures, nil
-	}
-	var chosen []measure
-	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(measures, func(m measure) bool { return m.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("nothing to measure is called %q: choose from %s", name, names(measures))
-		}
-		chosen = append(chosen, measures[i])
-	}
-	return chosen, nil
-}
-
-func names(all []measure) string {
-	var out []string
-	for _, m := range all {
-		out = append(out, m.name)
-	}
-	return strings.Join(out, ", ")
 }
 
 func logger(begun time.Time) func(string, ...any) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,7 +24,7 @@ func TestEveryMeasure(t *testing.T) {
 	}
 	s := settings{rounds: 1, quick: true, log: t.Logf}
 	for _, suite := range suites {
-		r, err := compare(suite, measures, s)
+		r, err := compare(suite, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,14 +44,26 @@ func TestEveryMeasure(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	if got, err := choose(""); err != nil || len(got) != len(measures) {
-		t.Errorf("everything: %d, %v", len(got), err)
+	for sel, want := range map[selection]string{
+		{}:                                 "redis:6 postgres:4 redlock3:4 redlock5:4",
+		{suites: "redlock5,postgres"}:      "redlock5:4 postgres:4",
+		{measures: "crowd,alone"}:          "redis:2 postgres:2 redlock3:1 redlock5:1",
+		{measures: "frozen"}:               "redlock3:1 redlock5:1",
+		{contestants: "redsync,fencelock"}: "redis:6 postgres:4 redlock3:4 redlock5:4",
+	} {
+		chosen, err := sel.choose()
+		var got []string
+		for _, s := range chosen {
+			got = append(got, fmt.Sprint(s.name, ":", len(s.measures)))
+		}
+		if text := strings.Join(got, " "); err != nil || text != want {
+			t.Errorf("%+v: %s, %v", sel, text, err)
+		}
 	}
-	if got, err := choose("crowd,alone"); err != nil || names(got) != "crowd, alone" {
-		t.Errorf("two: %s, %v", names(got), err)
-	}
-	if _, err := choose("alone,other"); err == nil || !strings.Contains(err.Error(), "handover") {
-		t.Errorf("unknown: %v", err)
+	for _, sel := range []selection{{suites: "other"}, {measures: "alone,other"}} {
+		if _, err := sel.choose(); err == nil || !strings.Contains(err.Error(), "other") {
+			t.Errorf("unknown: %v", err)
+		}
 	}
 }
 

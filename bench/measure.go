@@ -90,18 +90,18 @@ func loop(c client, name string, n int) error {
 
 // alone measures acquire and release with nobody else there.
 func alone(a *arena, s settings) ([]row, error) {
-	per := or(s, 1000, 200)
+	per := or(s, a.per, 100)
 	rounds, err := timed(a, s, func(c client) error { return loop(c, "alone", per) }, per)
 	return []row{{
 		what: "acquire and release, nobody else there", unit: "s", values: medians(rounds), ratios: ratios(rounds, bare), base: bare,
-		bars: []bar{atMost(bare, 1.35), atMost(bestPeer, 1.10)},
+		bars: a.bars["alone"],
 	}}, err
 }
 
 // parallel measures 256 goroutines of one process, with a name each.
 func parallel(a *arena, s settings) ([]row, error) {
 	const goroutines = 256
-	per := or(s, 40, 10)
+	per := or(s, 15, 10)
 	rounds, err := timed(a, s, func(c client) error {
 		var all sync.WaitGroup
 		errs := make(chan error, goroutines)
@@ -124,7 +124,7 @@ func parallel(a *arena, s settings) ([]row, error) {
 
 // timed measures what one of the n operations in turn takes, in seconds.
 func timed(a *arena, s settings, turn func(client) error, n int) (map[string][]float64, error) {
-	all, shut, err := a.openAll()
+	all, shut, err := openAll(a.contestants, a.home)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -30,15 +30,15 @@ var redisSuite = suite{
 		{name: "redsync", open: openRedsync, sends: []string{"set"}},
 	},
 	signal: contestant{name: "publish", open: openPublisher, wait: openSubscriber},
-	start:  startRedis,
-}
-
-// process is what one process has open to the server. Contestants share it.
-type process struct {
-	addr    string
-	mu      sync.Mutex // guards rueidis, goredis
-	rueidis rueidis.Client
-	goredis *redis.Client
+	measures: []measure{
+		{"alone", alone}, {"parallel", parallel}, {"handover", handover}, {"crowd", crowd}, {"idle", idle}, {"held", held},
+	},
+	bars: map[string][]bar{
+		"alone":    {atMost(bare, 1.35), atMost(bestPeer, 1.10)},
+		"handover": {atMost("rueidislock", 1), atLeastTimesFaster("redsync", 100)},
+	},
+	per:   500,
+	start: startRedis,
 }
 
 func rueidisOption(addr string) rueidis.ClientOption {
@@ -48,45 +48,43 @@ func rueidisOption(addr string) rueidis.ClientOption {
 	}
 }
 
+// rueidisClient returns a client of the server, or of the first of several.
 func (p *process) rueidisClient() (rueidis.Client, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var err error
-	if p.rueidis == nil {
-		p.rueidis, err = rueidis.NewClient(rueidisOption(p.addr))
-	}
-	return p.rueidis, err
+	first, _, _ := strings.Cut(p.addr, ",")
+	return p.rueidisAt(first)
 }
 
-func (p *process) goredisClient() *redis.Client {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.goredis == nil {
-		p.goredis = redis.NewClient(&redis.Options{Addr: p.addr})
-	}
-	return p.goredis
+func (p *process) rueidisAt(addr string) (rueidis.Client, error) {
+	return shared(p, "rueidis "+addr, func() (rueidis.Client, func(), error) {
+		rdb, err := rueidis.NewClient(rueidisOption(addr))
+		if err != nil {
+			return nil, nil, err
+		}
+		return rdb, rdb.Close, nil
+	})
 }
 
-func (p *process) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.rueidis != nil {
-		p.rueidis.Close()
-	}
-	if p.goredis != nil {
-		_ = p.goredis.Close()
-	}
+func (p *process) goredisClient() (*redis.Client, error) { return p.goredisAt(p.addr) }
+
+func (p *process) goredisAt(addr string) (*redis.Client, error) {
+	return shared(p, "go-redis "+addr, func() (*redis.Client, func(), error) {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		return rdb, func() { _ = rdb.Close() }, nil
+	})
 }
 
-// ourClient is this library.
-type ourClient struct{ locks *fencelock.Locker }
+// ourClient is this library on one of its engines.
+type ourClient struct {
+	locks *fencelock.Locker
+	shut  func()
+}
 
 func openOurs(p *process) (client, error) {
 	rdb, err := p.rueidisClient()
 	if err != nil {
 		return nil, err
 	}
-	return ourClient{fencelock.New(redislock.New(rdb, nil), &fencelock.Config{TTL: ttl})}, nil
+	return ourClient{fencelock.New(redislock.New(rdb, nil), &fencelock.Config{TTL: ttl}), func() {}}, nil
 }
 
 func (c ourClient) acquire(ctx context.Context, name string) (lock, error) {
@@ -94,7 +92,7 @@ func (c ourClient) acquire(ctx context.Context, name string) (lock, error) {
 	return ourLock{l}, err
 }
 
-func (ourClient) close() {}
+func (c ourClient) close() { c.shut() }
 
 type ourLock struct{ *fencelock.Lock }
 

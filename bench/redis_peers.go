@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	peer "github.com/bsm/redislock"
@@ -46,7 +47,8 @@ func (l rueidislockLock) err() error     { return l.ctx.Err() }
 type redislockClient struct{ locks *peer.Client }
 
 func openRedislock(p *process) (client, error) {
-	return redislockClient{peer.New(p.goredisClient())}, nil
+	rdb, err := p.goredisClient()
+	return redislockClient{peer.New(rdb)}, err
 }
 
 func (c redislockClient) acquire(ctx context.Context, name string) (lock, error) {
@@ -64,14 +66,18 @@ func (l redislockLock) release() error { return l.Release(context.Background()) 
 func (redislockLock) err() error       { return nil }
 
 // redsyncClient polls every 50 to 250 ms, its default.
-type redsyncClient struct{ locks *redsync.Redsync }
+type redsyncClient struct {
+	locks   *redsync.Redsync
+	options []redsync.Option
+}
 
 func openRedsync(p *process) (client, error) {
-	return redsyncClient{redsync.New(redsyncpool.NewPool(p.goredisClient()))}, nil
+	rdb, err := p.goredisClient()
+	return redsyncClient{redsync.New(redsyncpool.NewPool(rdb)), []redsync.Option{redsync.WithExpiry(ttl)}}, err
 }
 
 func (c redsyncClient) acquire(ctx context.Context, name string) (lock, error) {
-	m := c.locks.NewMutex("redsync:"+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
+	m := c.locks.NewMutex("redsync:"+name, append(slices.Clone(c.options), redsync.WithTries(math.MaxInt32))...)
 	return redsyncLock{m}, m.LockContext(ctx)
 }
 

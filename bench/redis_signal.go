@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -27,8 +28,15 @@ type message struct {
 	channel string
 }
 
+// release publishes the message; once more if nobody has subscribed yet.
 func (m message) release() error {
-	return m.rdb.Do(context.Background(), m.rdb.B().Publish().Channel(m.channel).Message("go").Build()).Error()
+	for {
+		heard, err := m.rdb.Do(context.Background(), m.rdb.B().Publish().Channel(m.channel).Message("go").Build()).AsInt64()
+		if err != nil || heard > 0 {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (message) err() error { return nil }

@@ -81,11 +81,11 @@ func page(reports []*report, s settings) string {
 
 Written by `+"`make bench`"+` (`+"`go run -C bench .`"+`): change the program in `+"`bench/`"+`, not this page.
 
-The contestants of an engine run against one private server, in one run, in %d interleaved rounds whose order rotates; medians count, and
-ratios are taken within each round. Read the ratios: the times in brackets are those of one machine on one day. `+"`bare`"+` is the limit, what
-the engine itself takes without a library. Every lease is %v. Rows about 64 contenders are medians of %d rounds of several seconds; those
-about idle waiters and locks held by one process are one run each. Commands come from the server's own counters. Holding many locks needs a
-library that renews them.
+The contestants of an engine run against the same private servers, in one run, in %d interleaved rounds whose order rotates; medians
+count, and ratios are taken within each round. Read the ratios: the times in brackets are those of one machine on one day. `+"`bare`"+` is the
+limit, what the engine itself takes without a library. Every lease is %v unless a section says otherwise. Rows about 64 contenders are
+medians of %d rounds of several seconds; those about idle waiters, many names and the first request after a fault are one run each.
+Commands come from the server's own counters. Holding many locks on Redis needs a library that renews them.
 %s
 ## Machine and versions
 
@@ -102,7 +102,7 @@ func versions() string {
 		return b.String()
 	}
 	for _, m := range info.Deps {
-		for _, peer := range []string{"go-redsync/redsync", "bsm/redislock", "redis/rueidis", "redis/go-redis"} {
+		for _, peer := range []string{"go-redsync/redsync", "bsm/redislock", "redis/rueidis", "redis/go-redis", "jackc/pgx"} {
 			if strings.Contains(m.Path, peer) {
 				fmt.Fprintf(&b, "- %s %s\n", m.Path, m.Version)
 			}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/pglock"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// postgresSuite is pglock and what people write themselves.
+var postgresSuite = suite{
+	name:  "postgres",
+	title: "PostgreSQL",
+	notes: "The server runs with its default settings (`fsync` and `synchronous_commit` are on) and room for connections. `bare` is\n" +
+		"`pg_advisory_lock` and `pg_advisory_unlock` on one connection, in each of the two processes of a hand-over. `pooled` is the same\n" +
+		"on a connection that it takes from a pool for as long as it holds or waits. `table` is a row of a table with an expiry, taken\n" +
+		"by `INSERT ... ON CONFLICT` and deleted, which it tries every 100 ms; a commit waits for the disk. Neither has fencing tokens.\n",
+	contestants: []contestant{
+		{name: bare, open: openAdvisory},
+		{name: ours, open: openOursOnPostgres, renews: true},
+		{name: "pooled", open: openPooled, renews: true},
+		{name: "table", open: openTable},
+	},
+	signal:   contestant{name: bare, open: openAdvisory},
+	measures: []measure{{"alone", alone}, {"handover", handover}, {"crowd", crowd}, {"names", manyNames}},
+	bars: map[string][]bar{
+		"alone":    {atMost(bare, 1.3)},
+		"handover": {atMost(bare, 1.2)},
+	},
+	per:   500,
+	start: startPostgres,
+}
+
+// maxConnections is the most that one process opens to PostgreSQL.
+const maxConnections = 1000
+
+// pgxPool returns the pool for contestants that need this many connections at most.
+func (p *process) pgxPool(most int32) (*pgxpool.Pool, error) {
+	return shared(p, fmt.Sprint("pool ", most), func() (*pgxpool.Pool, func(), error) {
+		cfg, err := pgxpool.ParseConfig(p.addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		cfg.MaxConns = most
+		pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		return pool, pool.Close, nil
+	})
+}
+
+func openOursOnPostgres(p *process) (client, error) {
+	pool, err := p.pgxPool(4) // the default of the library on a small machine
+	if err != nil {
+		return nil, err
+	}
+	engine := pglock.New(pool, nil)
+	return ourClient{fencelock.New(engine, &fencelock.Config{TTL: ttl}), func() { _ = engine.Close() }}, nil
+}
+
+// advisoryClient has one connection and asks for no more than it must.
+type advisoryClient struct {
+	mu   *sync.Mutex // guards conn
+	conn *pgx.Conn
+}
+
+func openAdvisory(p *process) (client, error) {
+	conn, err := pgx.Connect(context.Background(), p.addr)
+	return advisoryClient{&sync.Mutex{}, conn}, err
+}
+
+func (c advisoryClient) acquire(ctx context.Context, name string) (lock, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.conn.Exec(ctx, lockStatement, "bare:"+name)
+	return advisoryLock{c, "bare:" + name}, err
+}
+
+func (c advisoryClient) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.conn.Close(context.Background())
+}
+
+type advisoryLock struct {
+	client advisoryClient
+	name   string
+}
+
+func (l advisoryLock) release() error {
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	return unlock(l.client.conn, l.name)
+}
+
+func (advisoryLock) err() error { return nil }
+
+// The two statements of every lock.
+const (
+	lockStatement   = `SELECT pg_advisory_lock(hashtextextended($1, 0))`
+	unlockStatement = `SELECT pg_advisory_unlock(hashtextextended($1, 0))`
+)
+
+func unlock(conn *pgx.Conn, name string) error {
+	var held bool
+	err := conn.QueryRow(context.Background(), unlockStatement, name).Scan(&held)
+	if err == nil && !held {
+		return errors.New("not held")
+	}
+	return err
+}
