@@ -42,9 +42,9 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 
 .PHONY: sim soak
 sim: ## two minutes of simulated faults on the code that decides, with a table
-	$(GO) run ./internal/sim/cmd/sim
-soak: ## the same, five times as long
 	$(GO) run ./internal/sim/cmd/sim -events 1000000000
+soak: ## the same, five times as long
+	$(GO) run ./internal/sim/cmd/sim -events 5000000000
 
 .PHONY: bench
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md
