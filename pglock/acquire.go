@@ -29,13 +29,9 @@ type attempt struct {
 }
 
 var (
-	// Any row of the key calls for a second look: this one may see what was so
-	// before the lock was free.
-	stmtTry = &statement{"try", `SELECT CASE WHEN pg_try_advisory_lock($1::bigint) THEN nextval('fencelock.token') END,
-	EXISTS (SELECT FROM fencelock.holder WHERE key = $1::bigint)`}
 	stmtTidy = &statement{"tidy", `WITH m AS (DELETE FROM fencelock.minimum WHERE key = $1::bigint AND not_before < clock_timestamp())
 DELETE FROM fencelock.holder WHERE key = $1::bigint AND until < clock_timestamp()`}
-	stmtClosed = &statement{"closed", `SELECT fencelock.closed($1::bigint, true)`}
+	stmtClosed = &statement{"closed", `SELECT fencelock.closed($1::bigint, $2::integer, true)`}
 	stmtStamp  = &statement{"stamp", `WITH m AS (
 	INSERT INTO fencelock.minimum AS m VALUES ($1::bigint, $2::text, clock_timestamp() + $3::bigint * interval '1 ms')
 	ON CONFLICT (key) DO UPDATE SET name = excluded.name, not_before = greatest(m.not_before, excluded.not_before)
@@ -163,8 +159,8 @@ func (a *attempt) enter(ctx context.Context) error {
 func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	s, err := a.lockSession(ctx, a.req.TTL)
 	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) && passing(err) {
-			a.trouble = err // nobody is known to hold the name
+		if a.trouble == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && passing(err) {
+			a.trouble = err // nobody is known to hold the name; an earlier one says more
 		}
 		return driver.Grant{}, err
 	}
@@ -196,7 +192,13 @@ func (a *attempt) detach(undo func()) {
 
 // grab takes a free key on the session of uncontended locks.
 func (a *attempt) grab(ctx context.Context, s *session) (driver.Grant, error) {
-	c := s.send(stmtTry, a.key)
+	var c *call
+	change, quick := s.clean.quick(a.key)
+	if quick {
+		c = s.send(stmtQuick, a.key)
+	} else {
+		c = s.send(stmtTry, a.key, s.id)
+	}
 	rows, err := c.wait(ctx)
 	if err != nil && !c.answered() {
 		a.detach(func() {
@@ -214,7 +216,9 @@ func (a *attempt) grab(ctx context.Context, s *session) (driver.Grant, error) {
 		return driver.Grant{}, errHeld
 	}
 	token := s.epoch<<40 + rows[0].int(0)
-	if rows[0].text(1) == "t" || a.req.AtLeast > 0 {
+	look := quick && rows[0].int(1) != change || !quick && rows[0].text(2) == "t"
+	s.clean.learn(a.key, rows[0].int(1), look)
+	if look || a.req.AtLeast > 0 {
 		if err := a.admit(s); err != nil {
 			_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
 			return driver.Grant{}, err
@@ -227,7 +231,7 @@ func (a *attempt) grab(ctx context.Context, s *session) (driver.Grant, error) {
 // is over, and stamps a minimum hold. It is short, and ends with the connection at
 // the latest.
 func (a *attempt) admit(s *session) error {
-	rows, err := s.run(context.Background(), stmtClosed, a.key)
+	rows, err := s.run(context.Background(), stmtClosed, a.key, s.id)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,9 @@ func (e *Engine) Close() error {
 	defer cancel()
 	var calls []*call
 	for _, s := range all {
+		if s.waits() {
+			continue // it holds nothing, and could not answer
+		}
 		calls = append(calls, s.send(stmtForgetAll, s.id), s.send(stmtLeave, s.id))
 	}
 	for _, c := range calls {
@@ -136,7 +139,13 @@ func (e *Engine) lockSession(ctx context.Context, ttl time.Duration) (*session, 
 	}
 	held := len(e.holds)
 	e.mu.Unlock()
-	s, err := l.get(ctx, func(ctx context.Context) (*session, error) { return e.dialBoth(ctx, ttl) })
+	s, err := l.get(ctx, func(ctx context.Context) (*session, error) {
+		s, err := e.dialBoth(ctx, ttl)
+		if err == nil {
+			go e.registry.sweep() // ends when the server has answered or has not in time
+		}
+		return s, err
+	})
 	if err == nil && held >= s.room {
 		return nil, refuse("this process holds %d locks, 60 %% of what the server has room for; raise max_locks_per_transaction", held)
 	}
@@ -172,6 +181,14 @@ func (e *Engine) ownSession(ctx context.Context) (*session, error) {
 	return e.own.get(ctx, func(ctx context.Context) (*session, error) { return e.dial(ctx, 0) })
 }
 
+// reopen opens the engine's own session for a process that holds locks and has no
+// other need of it: it is where a break is heard.
+func (e *Engine) reopen() {
+	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	defer cancel()
+	_, _ = e.ownSession(ctx) // the next renewal tries again
+}
+
 // ask runs a statement on the engine's own session.
 func (e *Engine) ask(ctx context.Context, stmt *statement, args ...any) ([]row, error) {
 	s, err := e.ownSession(ctx)
@@ -185,6 +202,9 @@ func (e *Engine) ask(ctx context.Context, stmt *statement, args ...any) ([]row, 
 func (e *Engine) lose(s *session) {
 	e.mu.Lock()
 	delete(e.sessions, s)
+	if l := e.locks[s.ttl]; l != nil && l.cur.Load() == s {
+		delete(e.locks, s.ttl)
+	}
 	var gone []*hold
 	for h := range s.holds {
 		e.drop(h)
@@ -214,6 +234,6 @@ func (e *Engine) expire(s *session, now time.Time) {
 	e.mu.Unlock()
 	for _, h := range gone {
 		h.tell(fmt.Errorf("%w: nobody renewed it for %v", driver.ErrLost, h.ttl))
-		go e.free(h) // ends when the server has answered or the connection has ended
+		go func() { _ = e.free(h) }() // ends when the server has answered or the connection has ended
 	}
 }

@@ -5,10 +5,14 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
@@ -199,8 +203,8 @@ func TestCrashWithAsynchronousCommits(t *testing.T) {
 	req := request("a")
 	req.Wait = true
 	g, err := e.Acquire(t.Context(), req)
-	if err != nil || g.Token <= last.Token {
-		t.Errorf("after the crash token %d came after %d: %v", g.Token, last.Token, err)
+	if err != nil || g.Token>>40 <= last.Token>>40 {
+		t.Errorf("after the crash token %d came after %d, want a later epoch: %v", g.Token, last.Token, err)
 	}
 }
 
@@ -350,5 +354,37 @@ func TestNoServer(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("wait %v: %v", req.Wait, err)
 		}
+	}
+}
+
+// TestEarlierTroubleIsTold: when the last attempt is cut short by the context, the
+// error says what went wrong before.
+func TestEarlierTroubleIsTold(t *testing.T) {
+	cfg, err := pgxpool.ParseConfig("postgres://nobody@127.0.0.1:1/none?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dials atomic.Int32
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if dials.Add(1) <= 2 { // the connection for locks, and the engine's own
+			return nil, errors.New("the cable is out")
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	e := pglock.New(pool, nil)
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	req := request("a")
+	req.Wait = true
+	_, err = e.Acquire(ctx, req)
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the cable is out") {
+		t.Error(err)
 	}
 }

@@ -33,6 +33,7 @@ type hold struct {
 	// What a release found: noted and flight.
 	left    noted
 	landing <-chan struct{}
+	forgot  *call // deletes the row of a shared holder
 }
 
 // tell tells the holder that its lock is gone.
@@ -95,12 +96,12 @@ func (e *Engine) letGo(h *hold) *call {
 	h.left, h.landing = e.registry.withdraw(h)
 	switch {
 	case h.mode == driver.Shared:
-		h.session.send(stmtForget, h.owner, h.key)
+		h.forgot = h.session.send(stmtForget, h.owner, h.key)
 		return h.session.send(stmtUnlockShared, h.key)
 	case h.left == unwritten:
 		return h.session.send(stmtUnlock, h.key)
 	default:
-		return h.session.send(stmtRelease, h.key)
+		return h.session.send(stmtRelease, h.key, h.token)
 	}
 }
 
@@ -111,7 +112,7 @@ func (e *Engine) gone(h *hold, free *call) error {
 	if err != nil {
 		h.session.distrust(err)
 	}
-	if h.seats > 0 || h.mode == driver.Exclusive && h.left != unwritten {
+	if h.seats > 0 || h.stays() {
 		go e.settle(h) // ends when the server has answered or the connection has ended
 	} else {
 		e.leave(h.session, h)
@@ -120,19 +121,34 @@ func (e *Engine) gone(h *hold, free *call) error {
 	return err
 }
 
+// stays reports whether the row of a hold that let go is in the table yet.
+func (h *hold) stays() bool {
+	if h.mode == driver.Exclusive {
+		return h.left != unwritten
+	}
+	_, err := h.forgot.wait(context.Background()) // it came before the unlock
+	return err != nil
+}
+
+// settleDelay keeps the work after a release out of the way of the next holder.
+const settleDelay = 2 * time.Millisecond
+
 // settle does what is left to do after a release, before the session of a waiter
 // is used again.
 func (e *Engine) settle(h *hold) {
 	s := h.session
+	time.Sleep(settleDelay)
 	if h.left == flying {
 		select {
 		case <-h.landing:
 		case <-s.dead:
 		}
 	}
-	if h.mode == driver.Exclusive {
+	if h.stays() {
 		e.forget(h)
-		if _, err := s.run(context.Background(), stmtReleased, h.key); err != nil {
+	}
+	if h.mode == driver.Exclusive {
+		if _, err := s.run(context.Background(), stmtReleased, h.token); err != nil {
 			s.distrust(err)
 		}
 	}
@@ -185,6 +201,9 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	for s := range groups {
 		calls[s] = s.beat()
 	}
+	if s := e.own.cur.Load(); len(groups) > 0 && (s == nil || !s.usable()) {
+		go e.reopen() // ends when the session is open or cannot be opened
+	}
 	for s, c := range calls {
 		rows, err := c.wait(ctx)
 		e.renewed(s.beaten(rows, err), s, leases, groups[s], errs)
@@ -216,12 +235,12 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 	case h == nil:
 		return notHeld(lease.Name)
 	case over:
-		go e.free(h) // ends when the server has answered or the connection has ended
+		go func() { _ = e.free(h) }() // ends when the server has answered or the connection has ended
 		return notHeld(lease.Name)
 	}
 	free := e.letGo(h)
 	if _, err := free.wait(ctx); err != nil && !free.answered() {
-		go e.gone(h, free) // ends when the server has answered or the connection has ended
+		go func() { _ = e.gone(h, free) }() // ends when the server has answered or the connection has ended
 		return unavailable(fmt.Errorf("releasing %q: %w", lease.Name, err))
 	}
 	if err := e.gone(h, free); err != nil {

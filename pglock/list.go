@@ -93,6 +93,8 @@ func (l *listing) holder(r row) {
 	s := l.status(r.text(0), r.int(1))
 	if r.text(4) == "t" {
 		s.Mode, s.Limit = driver.Shared, int(r.int(5))
+	} else {
+		s.Holders = nil // those let go, and have not deleted their rows yet
 	}
 	s.Holders = append(s.Holders, driver.Holder{
 		Owner: r.text(2), Token: r.int(3), Since: r.micros(6), TTL: r.millis(7),

@@ -30,17 +30,18 @@ const (
 type registry struct {
 	engine *Engine
 
-	mu      sync.Mutex // guards queue, running, swept and noted, withdrawn, flight of each hold
+	mu      sync.Mutex // guards queue, running, swept, and noted, withdrawn, flight of each hold
 	queue   map[*hold]struct{}
 	running bool
 	swept   time.Time
 }
 
 var (
-	stmtNote = &statement{"note", `INSERT INTO fencelock.holder
+	stmtNote = &statement{"note", `WITH c AS MATERIALIZED (SELECT nextval('fencelock.change'))
+INSERT INTO fencelock.holder
 SELECT owner, key, name, token, shared, seats, to_timestamp(since / 1000.0), clock_timestamp() + ttl * interval '1 ms', ttl, session, host, pid, note
 FROM json_to_recordset(CAST($1::text AS json)) AS x(owner text, key bigint, name text, token bigint, shared boolean, seats integer,
-	since bigint, ttl bigint, session integer, host text, pid integer, note text)
+	since bigint, ttl bigint, session integer, host text, pid integer, note text), c
 ON CONFLICT DO NOTHING`}
 	stmtSweep = &statement{"sweep", `WITH dead AS (
 	SELECT s.id FROM fencelock.session s
@@ -137,7 +138,7 @@ func (r *registry) landed(batch []*hold, err error) {
 	}
 }
 
-// write writes a batch, and now and then removes what the dead left behind.
+// write writes a batch.
 func (r *registry) write(batch []*hold) error {
 	ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
 	defer cancel()
@@ -150,9 +151,24 @@ func (r *registry) write(batch []*hold) error {
 		}
 	}
 	_, err := r.engine.ask(ctx, stmtNote, object(notes))
-	if now := time.Now(); err == nil && now.Sub(r.swept) > sweepTime {
-		r.swept = now                       // only run comes here
-		_, _ = r.engine.ask(ctx, stmtSweep) // the next one will
+	if err == nil {
+		r.sweep()
 	}
 	return err
+}
+
+// sweep removes what the dead left behind, now and then.
+func (r *registry) sweep() {
+	r.mu.Lock()
+	now := time.Now()
+	due := now.Sub(r.swept) > sweepTime
+	if due {
+		r.swept = now
+	}
+	r.mu.Unlock()
+	if due {
+		ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
+		defer cancel()
+		_, _ = r.engine.ask(ctx, stmtSweep) // the next one will
+	}
 }

@@ -10,8 +10,12 @@ CREATE SCHEMA IF NOT EXISTS fencelock;
 CREATE SEQUENCE IF NOT EXISTS fencelock.token AS bigint;
 CREATE SEQUENCE IF NOT EXISTS fencelock.session_id AS integer CYCLE;
 
+-- Counted up before a row is added to the holders, by somebody who has its key.
+CREATE SEQUENCE IF NOT EXISTS fencelock.change AS bigint;
+
 -- Which cluster and timeline the sequence has been counting in. A promotion or a
--- restore may set the sequence back, and so begins a new epoch.
+-- restore may set the sequence back, and so may a crash, since a token is given out
+-- while the one before it is being written; so each begins a new epoch.
 CREATE TABLE IF NOT EXISTS fencelock.epoch (
 	one      boolean PRIMARY KEY DEFAULT true CHECK (one),
 	epoch    bigint NOT NULL,
@@ -91,6 +95,7 @@ INSERT INTO fencelock.epoch (epoch, system, timeline) VALUES (0, 0, 0) ON CONFLI
 -- twin notes a minimum hold among the holders.
 CREATE OR REPLACE FUNCTION fencelock.twin(m fencelock.minimum) RETURNS void
 LANGUAGE sql AS $$
+	SELECT nextval('fencelock.change');
 	INSERT INTO fencelock.holder AS h
 	VALUES ('minimum ' || m.key, m.key, m.name, 0, false, 0, clock_timestamp(), m.not_before, 0, 0, '', 0, '')
 	ON CONFLICT (owner) DO UPDATE SET until = greatest(h.until, excluded.until)
@@ -105,26 +110,28 @@ DECLARE
 	i fencelock.incarnation;
 	sys bigint := (SELECT system_identifier FROM pg_control_system());
 	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
+	crashed boolean;
 BEGIN
+	INSERT INTO fencelock.incarnation AS x (started, since)
+	SELECT pg_postmaster_start_time(), clock_timestamp() WHERE NOT EXISTS (SELECT FROM fencelock.incarnation)
+	ON CONFLICT DO NOTHING;
+	crashed := FOUND;
+	UPDATE fencelock.incarnation x SET started = pg_postmaster_start_time(), since = pg_postmaster_start_time()
+	WHERE x.started <> pg_postmaster_start_time();
+	SELECT * INTO i FROM fencelock.incarnation;
 	SELECT * INTO e FROM fencelock.epoch;
-	IF e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
+	IF crashed OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
 		PERFORM FROM fencelock.epoch FOR UPDATE;
 		UPDATE fencelock.epoch x SET
 			epoch = greatest(x.epoch + 1, line, extract(epoch FROM clock_timestamp())::bigint / 3600),
 			system = sys, timeline = line
-		WHERE x.system <> sys OR x.timeline <> line;
+		WHERE crashed OR x.system <> sys OR x.timeline <> line;
 		UPDATE fencelock.epoch x SET max_ttl = most WHERE x.max_ttl < most;
 		SELECT * INTO e FROM fencelock.epoch;
 	END IF;
-	INSERT INTO fencelock.incarnation AS x (started, since)
-	SELECT pg_postmaster_start_time(), clock_timestamp() WHERE NOT EXISTS (SELECT FROM fencelock.incarnation)
-	ON CONFLICT DO NOTHING;
-	UPDATE fencelock.incarnation x SET started = pg_postmaster_start_time(), since = pg_postmaster_start_time()
-	WHERE x.started <> pg_postmaster_start_time();
-	SELECT * INTO i FROM fencelock.incarnation;
 	epoch := e.epoch;
 	closed := CASE WHEN i.since = '-infinity' THEN 0
-		ELSE greatest(0, e.max_ttl - extract(epoch FROM clock_timestamp() - i.since)::numeric * 1000) END;
+		ELSE greatest(0, ceil(e.max_ttl - extract(epoch FROM clock_timestamp() - i.since)::numeric * 1000)) END;
 	id := nextval('fencelock.session_id');
 	PERFORM pg_advisory_lock(1717923430, id);
 	INSERT INTO fencelock.session AS x
@@ -145,36 +152,33 @@ END $$;
 
 -- closed is for how many milliseconds a key is closed to the caller, whose lock
 -- nobody else can have: by a minimum hold, or by a holder that vanished before its
--- lease was over. One that let go holds the advisory lock (1717923431, hash of the
--- key) until it has deleted its row.
-CREATE OR REPLACE FUNCTION fencelock.closed(k bigint, alone boolean) RETURNS bigint
+-- lease was over. One that let go holds the advisory lock (1717923431, hash of its
+-- token) until it has deleted its row; a session could get that beside itself, but
+-- holders of the caller's session, mine, did not vanish.
+CREATE OR REPLACE FUNCTION fencelock.closed(k bigint, mine integer, alone boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-	gone boolean := pg_try_advisory_xact_lock_shared(1717923431, hashint8(k));
+	gone bigint[] := (SELECT array_agg(token) FROM fencelock.holder
+		WHERE key = k AND session NOT IN (0, mine) AND (alone OR NOT shared)
+		AND (shared OR pg_try_advisory_xact_lock_shared(1717923431, hashint8(token))));
 BEGIN
+	-- Looked up once more: by now some may have been deleted by holders that let go.
 	RETURN (SELECT greatest(0, ceil(extract(epoch FROM max(u) - clock_timestamp()) * 1000))::bigint FROM (
 		SELECT not_before AS u FROM fencelock.minimum WHERE key = k
 		UNION ALL
 		SELECT greatest(h.until, s.until) FROM fencelock.holder h LEFT JOIN fencelock.session s ON s.id = h.session
-		WHERE h.key = k AND h.session <> 0 AND (h.shared OR gone) AND (alone OR NOT h.shared)
+		WHERE h.key = k AND h.token = ANY (gone)
 	) c);
 END $$;
 
--- wait waits for key k and takes a token. waited is how long that took, in
--- microseconds; closed is as above, as seen after the wait.
-CREATE OR REPLACE FUNCTION fencelock.wait(k bigint, OUT tok bigint, OUT closed bigint, OUT waited bigint)
+-- suspect says whether the caller, who has just got key k, must ask closed: there
+-- are rows of it, and not only of exclusive holders that let go. It sees what was
+-- committed until now, also to a statement that has waited.
+CREATE OR REPLACE FUNCTION fencelock.suspect(k bigint, mine integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
-DECLARE
-	begun timestamptz := clock_timestamp();
-	gone boolean; -- the last holder did not let go
 BEGIN
-	PERFORM pg_advisory_lock(k);
-	tok := nextval('fencelock.token');
-	gone := pg_try_advisory_xact_lock_shared(1717923431, hashint8(k));
-	IF EXISTS (SELECT FROM fencelock.holder WHERE key = k AND (gone OR session = 0)) THEN
-		closed := fencelock.closed(k, true);
-	END IF;
-	waited := extract(epoch FROM clock_timestamp() - begun) * 1000000;
+	RETURN EXISTS (SELECT FROM fencelock.holder WHERE key = k AND session <> mine
+		AND (shared OR session = 0 OR pg_try_advisory_xact_lock_shared(1717923431, hashint8(token))));
 END $$;
 
 -- share makes a shared holder of one who has the shared lock on key k already
@@ -203,7 +207,7 @@ BEGIN
 	FROM fencelock.holder h LEFT JOIN fencelock.session s ON s.id = h.session
 	WHERE h.key = k AND h.shared
 		AND (greatest(h.until, s.until) > clock_timestamp() OR fencelock.alive(h.session, mine));
-	wait := fencelock.closed(k, false);
+	wait := fencelock.closed(k, mine, false);
 	IF lim IS NOT NULL THEN
 		verdict := 'limit';
 	ELSIF want > 0 AND n >= want THEN
@@ -214,6 +218,7 @@ BEGIN
 		verdict := 'ok';
 		tok := (ep << 40) + nextval('fencelock.token');
 		low := least(tok, lows);
+		PERFORM nextval('fencelock.change');
 		INSERT INTO fencelock.holder
 		SELECT who->>'owner', k, who->>'name', tok, true, want, clock_timestamp(),
 			clock_timestamp() + (who->>'ttl')::bigint * interval '1 ms',

@@ -20,6 +20,7 @@ type session struct {
 	epoch   int64
 	closed  time.Time // the quarantine ends
 	room    int       // how many locks the engine may hold on this server
+	clean   clean
 
 	// Guarded by Engine.mu.
 	holds map[*hold]struct{}
@@ -34,8 +35,10 @@ SELECT pg_backend_pid()`}
 	stmtUnlock       = &statement{"unlock", `SELECT pg_advisory_unlock($1::bigint)`}
 	stmtUnlockShared = &statement{"unlock_shared", `SELECT pg_advisory_unlock_shared($1::bigint)`}
 	stmtUnlockQueue  = &statement{"unlock_queue", `SELECT pg_advisory_unlock(1717923429, hashint8($1::bigint))`}
-	// Release is unlock for a holder whose row is deleted afterwards.
-	stmtRelease   = &statement{"release", `SELECT pg_try_advisory_lock(1717923431, hashint8($1::bigint)), pg_advisory_unlock($1::bigint)`}
+	// Release is unlock for a holder whose row is deleted afterwards. The mark that
+	// says so is of its token: the row of the next holder, who may let go or vanish
+	// before this one's is deleted, is another matter.
+	stmtRelease   = &statement{"release", `SELECT pg_try_advisory_lock(1717923431, hashint8($2::bigint)), pg_advisory_unlock($1::bigint)`}
 	stmtReleased  = &statement{"released", `SELECT pg_advisory_unlock(1717923431, hashint8($1::bigint))`}
 	stmtUnlockAll = &statement{"unlock_all", `SELECT pg_advisory_unlock_all()`}
 	stmtForget    = &statement{"forget", `DELETE FROM fencelock.holder WHERE owner = $1::text AND key = $2::bigint`}

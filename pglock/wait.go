@@ -16,7 +16,9 @@ import (
 var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
 
 var (
-	stmtLock       = &statement{"lock", `SELECT tok, closed, waited FROM fencelock.wait($1::bigint)`}
+	// The server computes columns from left to right: all others after the wait.
+	stmtLock = &statement{"lock", `SELECT CASE WHEN pg_advisory_lock($1::bigint) IS NOT NULL THEN nextval('fencelock.token') END, fencelock.suspect($1::bigint, $2::integer),
+	(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint`}
 	stmtLockShared = &statement{"lock_shared", `SELECT pg_advisory_lock_shared($1::bigint)`}
 	stmtLockQueue  = &statement{"lock_queue", `SELECT pg_advisory_lock(1717923429, hashint8($1::bigint))`}
 )
@@ -50,13 +52,13 @@ func (a *attempt) queue(ctx context.Context) (driver.Grant, error) {
 
 // queueExclusive waits for the exclusive lock.
 func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant, error) {
-	c, err := a.block(ctx, s, stmtLock)
+	c, err := a.block(ctx, s, stmtLock, a.key, s.id)
 	if err != nil {
 		return driver.Grant{}, err
 	}
 	token := s.epoch<<40 + c.rows[0].int(0)
 	sent, fresh := freshGrant(c, time.Now())
-	if !fresh || time.Since(sent) > s.ttl/2 || c.rows[0].int(1) > 0 {
+	if !fresh || time.Since(sent) > s.ttl/2 || c.rows[0].text(1) == "t" {
 		sent, err = a.confirm(ctx, s)
 	}
 	if err == nil {
@@ -75,7 +77,9 @@ const freshLimit = 100 * time.Millisecond
 // waiter sent its request, and the server then waited for so long by its own
 // clock, whose rate may be one percent off. A grant that is older than a moment by
 // this may have lain unread while its waiter was frozen and its session ended, and
-// one from the future is of a clock that was set; neither is fresh.
+// one from the future is of a clock that was set; neither is fresh. A clock that is
+// set forward during the wait is not seen if the waiter is then frozen for just as
+// long; the end of the session lies behind the grant then, and is read next.
 func freshGrant(c *call, now time.Time) (sent time.Time, fresh bool) {
 	waited := time.Duration(c.rows[0].int(2)) * time.Microsecond
 	sent = c.sent.Add(max(0, waited-waited/100))
@@ -88,7 +92,7 @@ func freshGrant(c *call, now time.Time) (sent time.Time, fresh bool) {
 // counts from the time it returns.
 func (a *attempt) confirm(ctx context.Context, s *session) (time.Time, error) {
 	for {
-		c := s.send(stmtClosed, a.key)
+		c := s.send(stmtClosed, a.key, s.id)
 		rows, err := c.wait(ctx)
 		if err != nil || rows[0].int(0) == 0 {
 			return c.sent, err
@@ -103,8 +107,8 @@ func (a *attempt) confirm(ctx context.Context, s *session) (time.Time, error) {
 }
 
 // block runs a statement that waits. When ctx ends it takes the statement back.
-func (a *attempt) block(ctx context.Context, s *session, stmt *statement) (*call, error) {
-	c := s.send(stmt, a.key)
+func (a *attempt) block(ctx context.Context, s *session, stmt *statement, args ...any) (*call, error) {
+	c := s.send(stmt, args...)
 	a.announce(ctx, s, c)
 	_, err := c.wait(ctx)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == deadlockDetected {
@@ -148,8 +152,10 @@ func (a *attempt) waiter(ctx context.Context) (*session, error) {
 	s, err := a.dial(ctx, a.req.TTL)
 	if err != nil {
 		<-a.seats
+		return nil, err
 	}
-	return s, err
+	go a.registry.sweep() // ends when the server has answered or has not in time
+	return s, nil
 }
 
 // unpark takes an idle connection. One of another TTL is closed, so that there
@@ -204,6 +210,9 @@ func (a *attempt) discard(s *session) {
 		s.send(stmtForgetAll, s.id)
 		s.send(stmtLeave, s.id) // rows of a session that is gone are ignored in the end
 		_, err := s.run(ctx, stmtUnlockAll)
+		if err != nil && ctx.Err() == nil { // a cancel request that came late hit it
+			_, err = s.run(ctx, stmtUnlockAll)
+		}
 		s.close(fmt.Errorf("a wait was given up: %w", errors.Join(err, errSpare)))
 	}
 	<-a.seats

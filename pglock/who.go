@@ -9,13 +9,15 @@ import (
 )
 
 var (
+	// Of exclusive holders the newest: one before it that let go may not have
+	// deleted its row yet.
 	stmtWho = &statement{"who", `SELECT owner, host, pid, note, (extract(epoch FROM since) * 1000000)::bigint,
 	(extract(epoch FROM greatest(u, (SELECT not_before FROM fencelock.minimum WHERE key = $1::bigint))) * 1000000)::bigint
 FROM (
 	SELECT h.*, greatest(h.until, s.until) AS u
 	FROM fencelock.holder h LEFT JOIN fencelock.session s ON s.id = h.session WHERE h.key = $1::bigint AND h.session <> 0
 ) h
-WHERE u > clock_timestamp() ORDER BY token LIMIT 1`}
+WHERE u > clock_timestamp() ORDER BY shared, CASE WHEN shared THEN token ELSE -token END LIMIT 1`}
 	stmtMinimum = &statement{"minimum", `SELECT (extract(epoch FROM not_before) * 1000000)::bigint
 FROM fencelock.minimum WHERE key = $1::bigint AND not_before > clock_timestamp()`}
 )

@@ -1,0 +1,73 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest"
+)
+
+// TestBreakIsHeardAfterTheOwnConnectionEnded: the connection that hears a break is
+// opened again by the next renewal.
+func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	l := try(t, e, req)
+	pin(t, pg, l)()
+	locks := fmt.Sprint("pid <> ", holder(t, pg, "a"))
+	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock' AND "+locks)
+	eventually(t, "there is another connection", func() bool {
+		if err := renew(e, l); err != nil {
+			t.Fatal(err)
+		}
+		return backends(t, pg, locks) == "1"
+	})
+	eventually(t, "it hears a break", func() bool {
+		_, _ = engine(t, pg.DSN(), nil).Break(t.Context(), "a", "again")
+		return len(lost) == 1
+	})
+}
+
+// TestNotificationsDoNotKeepAFrozenHolder: the server ends the session of a frozen
+// holder also when there is more to tell it than its socket takes.
+func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	p := enginetest.Start(t, "postgres", fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()))
+	req := request("a")
+	req.TTL = time.Second
+	try(t, p, req)
+	p.Freeze(t)
+	for i := range 3 {
+		pg.Exec(t, fmt.Sprintf("SELECT pg_notify('fencelock', repeat('x', 7000) || %d || '-' || i) FROM generate_series(1, 300) i", i))
+	}
+	eventually(t, "the frozen holder's lock is free", func() bool {
+		return pg.Query(t, "SELECT pg_try_advisory_xact_lock(hashtextextended('a', 0))") == "true"
+	})
+	p.Thaw(t)
+}
+
+// TestNothingPilesUp: connections for TTLs that nobody uses any more are forgotten,
+// and what processes left behind when they died is removed by others.
+func TestNothingPilesUp(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	for i := range 5 {
+		req := request("a")
+		req.TTL = 500*time.Millisecond + time.Duration(i)*time.Millisecond
+		release(t, e, try(t, e, req))
+	}
+	eventually(t, "the engine has forgotten the connections", func() bool { return e.LockSessions() == 0 })
+	pg.Exec(t, "UPDATE fencelock.session SET until = until - interval '1 hour'",
+		"INSERT INTO fencelock.waiter SELECT 'dead', 1, 'a', false, now(), min(id), 0, '', 0, '' FROM fencelock.session",
+		"INSERT INTO fencelock.minimum VALUES (1, 'a', now() - interval '1 hour')")
+	other := engine(t, pg.DSN(), nil)
+	release(t, other, try(t, other, request("b")))
+	eventually(t, "the rows of the dead are gone", func() bool {
+		return pg.Query(t, `SELECT (SELECT count(*) FROM fencelock.session s WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = s.backend))
+			+ (SELECT count(*) FROM fencelock.minimum)`) == "0"
+	})
+}
