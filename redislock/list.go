@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -43,7 +42,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 
 // scan collects the names that may have something to show.
 func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
-	literal := escapeGlob(e.cfg.Prefix + "lock:" + q.Prefix)
+	literal := words.Literal(e.cfg.Prefix + "lock:" + q.Prefix)
 	for _, prefix := range [...]string{"", "queue:", "fence:"} {
 		for _, brace := range [...]string{"", "{"} {
 			if prefix == "" && brace != "" {
@@ -63,11 +62,6 @@ func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool
 		}
 	}
 	return nil
-}
-
-// escapeGlob makes a text match itself only.
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
 // statuses asks for many names at once and leaves out those that are free.

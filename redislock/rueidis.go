@@ -144,20 +144,3 @@ func isNoScript(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && e.IsNoScript()
 }
-
-// prompt returns what f returns, or what failed returns as soon as ctx ends. The
-// goroutine of an abandoned f ends when the client gives up: at the deadline of
-// ctx, or after its dial or write timeout.
-func prompt[T any](ctx context.Context, f func() T, failed func(error) T) T {
-	if ctx.Done() == nil {
-		return f()
-	}
-	done := make(chan T, 1)
-	go func() { done <- f() }()
-	select {
-	case v := <-done:
-		return v
-	case <-ctx.Done():
-		return failed(ctx.Err())
-	}
-}

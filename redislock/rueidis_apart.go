@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/rueidis"
 )
 
@@ -26,7 +27,7 @@ func (e exchange) sound() bool {
 func (c *rueidisConn) away(ctx context.Context, call *Call) exchange {
 	ctx, cancel := timed(within(ctx, callLimit))
 	defer cancel()
-	return prompt(ctx,
+	return prompt.Do(ctx,
 		func() exchange {
 			conn, release := c.client.Dedicate()
 			return c.apart(ctx, conn, release, context.AfterFunc(ctx, conn.Close), call)

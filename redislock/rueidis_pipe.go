@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/rueidis"
 )
 
@@ -23,7 +24,7 @@ func (c *rueidisConn) send(ctx context.Context, cmds ...rueidis.Completed) []rue
 	if c.heard.fresh() {
 		return f()
 	}
-	return prompt(ctx, f, func(err error) []rueidis.RedisResult { return failures(len(cmds), err) })
+	return prompt.Do(ctx, f, func(err error) []rueidis.RedisResult { return failures(len(cmds), err) })
 }
 
 func failures(n int, err error) []rueidis.RedisResult {
@@ -39,7 +40,7 @@ func (c *rueidisConn) sendOne(ctx context.Context, cmd rueidis.Completed) rueidi
 	if c.heard.fresh() {
 		return c.client.Do(undated{ctx}, cmd)
 	}
-	return prompt(ctx, func() rueidis.RedisResult { return c.client.Do(undated{ctx}, cmd) }, rueidis.NewErrorResult)
+	return prompt.Do(ctx, func() rueidis.RedisResult { return c.client.Do(undated{ctx}, cmd) }, rueidis.NewErrorResult)
 }
 
 // piped makes one call over the shared pipelines.

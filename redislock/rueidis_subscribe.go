@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/rueidis"
 )
 
@@ -27,40 +27,20 @@ func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var g gate
-	defer g.close()
+	var g prompt.Gate
+	defer g.Close()
 	s := subscription{
 		channel:  channel,
 		sentinel: c.client.Mode() == rueidis.ClientModeSentinel,
-		ready:    func() { g.pass(ready) },
-		message:  func(text string) { g.pass(func() { message(text) }) },
+		ready:    func() { g.Pass(ready) },
+		message:  func(text string) { g.Pass(func() { message(text) }) },
 		ended:    make(chan error, 1),
 	}
-	err := prompt(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err })
+	err := prompt.Do(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err })
 	if ctx.Err() == nil {
 		c.doubt()
 	}
 	return err
-}
-
-// A gate lets callbacks through until it is closed: none runs after that.
-type gate struct {
-	mu     sync.Mutex // held during a callback; guards closed
-	closed bool
-}
-
-func (g *gate) pass(f func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		f()
-	}
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
 }
 
 // subscription is one connection that listens to one channel.

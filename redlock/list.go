@@ -5,11 +5,11 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -153,7 +153,7 @@ func (n *node) list(ctx context.Context, q driver.Query) (statuses, error) {
 // names returns the names the node knows of.
 func (n *node) names(ctx context.Context, q driver.Query) ([]string, error) {
 	e, names := n.engine, map[string]bool{}
-	literal := escapeGlob(e.cfg.Prefix + "lock:" + q.Prefix)
+	literal := words.Literal(e.cfg.Prefix + "lock:" + q.Prefix)
 	for _, pattern := range [...]string{literal + "*", "fence:{" + literal + "*"} {
 		err := n.conn.Scan(ctx, pattern, func(keys []string) error {
 			for _, key := range keys {
@@ -168,9 +168,4 @@ func (n *node) names(ctx context.Context, q driver.Query) ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(names)), nil
-}
-
-// escapeGlob makes a text match itself only.
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }

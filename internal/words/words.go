@@ -1,5 +1,6 @@
 // Package words reads what the scripts on a server answer: words with a space
-// between, and possibly free text at the end.
+// between, and possibly free text at the end. It also writes the patterns that
+// servers search by.
 package words
 
 import (
@@ -31,3 +32,8 @@ func (w *Words) Int() int64 {
 
 // Millis returns the next word, a number of milliseconds, as a duration.
 func (w *Words) Millis() time.Duration { return time.Duration(w.Int()) * time.Millisecond }
+
+// Literal returns the glob pattern that matches s and nothing else.
+func Literal(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}

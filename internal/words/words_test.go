@@ -30,3 +30,9 @@ func TestMalformedWords(t *testing.T) {
 		}
 	}
 }
+
+func TestLiteral(t *testing.T) {
+	if got, want := words.Literal(`a\*?[b]`), `a\\\*\?\[b\]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -64,7 +64,7 @@ func (c *conn) Eval(ctx context.Context, calls []redislock.Call) []redislock.Rep
 	}
 	ctx, cancel := timed(ctx)
 	defer cancel()
-	return prompt(ctx, func() []redislock.Reply { return c.eval(ctx, calls) }, failed)
+	return promptly(ctx, func() []redislock.Reply { return c.eval(ctx, calls) }, failed)
 }
 
 // timed returns ctx with a Done that knows its deadline: that of the engine's own

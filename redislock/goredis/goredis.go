@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -63,21 +64,10 @@ func errorOf(ctx context.Context, err error) error {
 	return fmt.Errorf("redis connection: %w", err)
 }
 
-// prompt returns what f returns, or what failed returns as soon as ctx ends. The
-// goroutine of an abandoned f ends when the client gives up, after its dial or
-// read timeout.
-func prompt[T any](ctx context.Context, f func() T, failed func(error) T) T {
+// promptly returns what f returns, or what failed returns as soon as ctx ends,
+// by its deadline as well.
+func promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
 	ctx, cancel := timed(ctx)
 	defer cancel()
-	if ctx.Done() == nil {
-		return f()
-	}
-	done := make(chan T, 1)
-	go func() { done <- f() }()
-	select {
-	case v := <-done:
-		return v
-	case <-ctx.Done():
-		return failed(ctx.Err())
-	}
+	return prompt.Do(ctx, f, failed)
 }

@@ -59,7 +59,7 @@ func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	l := prompt(ctx, func() listing {
+	l := promptly(ctx, func() listing {
 		nodes, err := c.masters(ctx)
 		return listing{nodes, errorOf(ctx, err)}
 	}, func(err error) listing { return listing{err: err} })
@@ -81,7 +81,7 @@ func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) er
 	}
 	for _, node := range nodes {
 		for cursor := uint64(0); ; {
-			p := prompt(ctx, func() page {
+			p := promptly(ctx, func() page {
 				keys, next, err := node.Scan(ctx, cursor, match, scanCount).Result()
 				return page{keys, next, errorOf(ctx, err)}
 			}, func(err error) page { return page{err: err} })
@@ -109,7 +109,7 @@ func (c *conn) Each(ctx context.Context, args ...string) ([]redislock.Answer, er
 	}
 	answers := make([]redislock.Answer, len(nodes))
 	for i, node := range nodes {
-		answers[i] = prompt(ctx,
+		answers[i] = promptly(ctx,
 			func() redislock.Answer { return answer(ctx, node, args) },
 			func(err error) redislock.Answer { return redislock.Answer{Err: err} })
 		answers[i].Node = node.Options().Addr

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -24,33 +24,13 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 	if err := c.check(ctx); err != nil {
 		return err
 	}
-	var g gate
-	defer g.close()
-	return prompt(ctx, func() error {
+	var g prompt.Gate
+	defer g.Close()
+	return promptly(ctx, func() error {
 		return listen(ctx, c.client, channel,
-			func() { g.pass(ready) },
-			func(text string) { g.pass(func() { message(text) }) })
+			func() { g.Pass(ready) },
+			func(text string) { g.Pass(func() { message(text) }) })
 	}, func(err error) error { return err })
-}
-
-// A gate lets callbacks through until it is closed: none runs after that.
-type gate struct {
-	mu     sync.Mutex // held during a callback; guards closed
-	closed bool
-}
-
-func (g *gate) pass(f func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		f()
-	}
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
 }
 
 // listen listens until ctx ends or the connection breaks. The client would then

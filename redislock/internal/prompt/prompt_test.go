@@ -1,0 +1,34 @@
+package prompt_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencelock/fencelock/redislock/internal/prompt"
+)
+
+func TestDo(t *testing.T) {
+	same := func(err error) error { return err }
+	answer := errors.New("the answer")
+	if err := prompt.Do(t.Context(), func() error { return answer }, same); !errors.Is(err, answer) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stuck := make(chan struct{})
+	defer close(stuck)
+	if err := prompt.Do(ctx, func() error { cancel(); <-stuck; return answer }, same); !errors.Is(err, context.Canceled) {
+		t.Errorf("of a function that hangs: %v", err)
+	}
+}
+
+func TestGate(t *testing.T) {
+	var g prompt.Gate
+	passed := 0
+	g.Pass(func() { passed++ })
+	g.Close()
+	g.Pass(func() { passed++ })
+	if passed != 1 {
+		t.Errorf("%d callbacks passed", passed)
+	}
+}
