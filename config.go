@@ -54,8 +54,12 @@ type Options struct {
 
 	// Limit, with Shared, is how many holders there may be at once: a
 	// semaphore. All users of the name must ask for the same limit, or get
-	// ErrInvalid. 0, the default, is no limit.
+	// ErrInvalid. 0, the default, is no limit. Package semaphore is made of it.
 	Limit int
+
+	// Weight, with Limit, is how much of the limit one holder takes. 0, the
+	// default, means 1.
+	Weight int
 
 	// TTL replaces Config.TTL.
 	TTL time.Duration
@@ -112,6 +116,7 @@ func (o Options) or(base Options) Options {
 	return Options{
 		Shared:  o.Shared || base.Shared,
 		Limit:   cmp.Or(o.Limit, base.Limit),
+		Weight:  cmp.Or(o.Weight, base.Weight),
 		TTL:     cmp.Or(o.TTL, base.TTL),
 		Grace:   cmp.Or(o.Grace, base.Grace),
 		Wait:    cmp.Or(o.Wait, base.Wait),

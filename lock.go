@@ -101,7 +101,7 @@ func (l *Lock) Context() context.Context {
 	}
 	below := l.values()
 	if l.bound {
-		below = context.WithValue(l.parent, lockKey{}, l)
+		below = boundContext{l.parent, l}
 	}
 	l.ctx, l.cancel = context.WithCancelCause(below)
 	if l.hold.Ended() {

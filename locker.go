@@ -108,37 +108,51 @@ func (l *Locker) acquire(ctx context.Context, name string, how manner) (*Lock, e
 	}
 	req := l.request(name, how != trying)
 	req.Waiting = l.opts.OnWait
-	debug := l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
-	if l.cfg.Tracer.AcquireStart == nil && l.cfg.Tracer.AcquireEnd == nil && !debug {
-		return l.attempt(ctx, ctx, req, how) // nobody is to be told
+	if l.silent(ctx) {
+		return l.attempt(ctx, ctx, req, how)
 	}
-	begun := time.Now()
-	traced := start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: name, Mode: req.Mode, Wait: req.Wait})
-	position := 0
-	req.Waiting = func(info driver.WaitInfo) {
-		if position == 0 {
-			position = info.Position
-		}
-		if l.opts.OnWait != nil {
-			l.opts.OnWait(info)
-		}
-	}
+	traced, ended := l.told(ctx, &req)
 	lock, err := l.attempt(traced, ctx, req, how)
-	data := TraceAcquireEnd{Name: name, Mode: req.Mode, Waited: time.Since(begun), Position: position, Err: err}
-	if err == nil {
-		data.Token = lock.Token()
-	}
-	end(traced, l.cfg.Tracer.AcquireEnd, data)
-	if debug {
-		l.cfg.Logger.Debug("acquire", "name", name, "mode", req.Mode.String(), "waited", data.Waited, "token", data.Token, "error", err)
-	}
+	ended(lock, err)
 	return lock, err
+}
+
+// told tells the tracer that a request begins, and returns what tells it, and the
+// logger, how the request ended.
+func (l *Locker) told(ctx context.Context, req *driver.Request) (context.Context, func(*Lock, error)) {
+	begun := time.Now()
+	data := TraceAcquireEnd{Name: req.Name, Mode: req.Mode}
+	ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
+	onWait := req.Waiting
+	req.Waiting = func(info driver.WaitInfo) {
+		if data.Position == 0 {
+			data.Position = info.Position
+		}
+		if onWait != nil {
+			onWait(info)
+		}
+	}
+	return ctx, func(lock *Lock, err error) {
+		data.Waited, data.Err = time.Since(begun), err
+		if err == nil {
+			data.Token = lock.Token()
+		}
+		end(ctx, l.cfg.Tracer.AcquireEnd, data)
+		l.cfg.Logger.DebugContext(ctx, "acquire", "name", data.Name, "mode", data.Mode.String(),
+			"waited", data.Waited, "token", data.Token, "error", err)
+	}
+}
+
+// silent reports whether nobody is to be told of acquisitions.
+func (l *Locker) silent(ctx context.Context) bool {
+	return l.cfg.Tracer.AcquireStart == nil && l.cfg.Tracer.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
 }
 
 func (l *Locker) request(name string, wait bool) driver.Request {
 	req := driver.Request{
 		Name:     name,
 		Limit:    l.opts.Limit,
+		Weight:   l.opts.Weight,
 		TTL:      l.opts.TTL,
 		AtLeast:  l.opts.AtLeast,
 		Wait:     wait,
@@ -172,18 +186,26 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 		if err != nil {
 			return nil, err
 		}
-		h := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono))
-		if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(instant()) {
-			h, err = l.confirm(lock)
-		}
-		if err == nil {
-			lock.begin(h)
+		if err = l.adopt(lock, grant, before); err == nil {
 			return lock, nil
 		}
 		if !req.Wait || !errors.Is(err, ErrNotHeld) {
 			return nil, err
 		}
 	}
+}
+
+// adopt begins the hold of a granted lock, once it is confirmed if it must be.
+// before was read before the request was sent.
+func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
+	h := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono))
+	if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(instant()) {
+		h, err = l.confirm(lock)
+	}
+	if err == nil {
+		lock.begin(h)
+	}
+	return err
 }
 
 // confirm renews a grant that is too old, or of unknown age, before anybody

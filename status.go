@@ -77,6 +77,20 @@ func (l *Locker) Watch(ctx context.Context, q Query, fn func(Event) error) error
 	return l.unsupported("watch locks")
 }
 
+// Resize sets the limit of a shared name for everybody, from now on: it takes the
+// place of the Options.Limit that they ask with. Holders stay, even if they are
+// too many now, and waiters who fit are let in. The engine remembers it at least
+// as long as the name's last token; see its page. A request that weighs more than
+// the new limit gets in when nobody else holds the name. ErrInvalid for a limit
+// below 1, ErrUnsupported if the engine has no limits.
+func (l *Locker) Resize(ctx context.Context, name string, limit int) error {
+	resizer, ok := l.engine.(driver.Resizer)
+	if !ok {
+		return l.unsupported("change a limit")
+	}
+	return resizer.Resize(ctx, name, limit)
+}
+
 func (l *Locker) unsupported(what string) error {
 	return fmt.Errorf("%w: %s cannot %s", ErrUnsupported, l.traits.Engine, what)
 }

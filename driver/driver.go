@@ -11,7 +11,6 @@ package driver
 
 import (
 	"context"
-	"os"
 	"time"
 )
 
@@ -44,49 +43,6 @@ type Engine interface {
 	// Release ends an acquisition. An acquisition that no longer stands is
 	// ErrNotHeld, and whoever holds the name by then is left alone.
 	Release(ctx context.Context, lease Lease) error
-}
-
-// Lister shows who holds and who waits.
-type Lister interface {
-	// List returns the names with the given prefix that are held, waited for or
-	// closed by a minimum hold, ordered by name. Exact wants that one name only.
-	List(ctx context.Context, q Query) ([]Status, error)
-}
-
-// Query chooses names for List and Watch.
-type Query struct {
-	Prefix string // a prefix of the names; empty means all
-	Exact  bool   // Prefix is a whole name
-}
-
-// Matches reports whether q chooses name.
-func (q Query) Matches(name string) bool {
-	if q.Exact {
-		return name == q.Prefix
-	}
-	return len(name) >= len(q.Prefix) && name[:len(q.Prefix)] == q.Prefix
-}
-
-// Breaker takes a name away from its holders.
-type Breaker interface {
-	// Break ends every current acquisition of name and returns a fresh token,
-	// greater than theirs, that shuts them out of guarded resources. Holders
-	// that can be reached learn at once. ErrNotHeld when nobody holds the name.
-	Break(ctx context.Context, name, reason string) (token int64, err error)
-}
-
-// Watcher follows what happens to names.
-type Watcher interface {
-	// Watch calls fn for every event, from one goroutine, until ctx ends or fn
-	// returns an error, which it returns. It starts with an EventAcquired or
-	// EventWaiting for what stands already.
-	Watch(ctx context.Context, q Query, fn func(Event) error) error
-}
-
-// Inheritor is an engine whose acquisitions live in descriptors: a child process
-// that inherits them keeps the lock alive for as long as it lives itself.
-type Inheritor interface {
-	Inherit(lease Lease) ([]*os.File, error)
 }
 
 // Order is what an engine promises about the order of waiters.
@@ -130,7 +86,8 @@ func (m Mode) String() string {
 type Request struct {
 	Name    string        // UTF-8, 1 to 512 bytes, no NUL; see CheckName
 	Mode    Mode          // exclusive or shared
-	Limit   int           // with Shared: at most so many holders; 0 means no limit
+	Limit   int           // with Shared: at most so many holders, or so much weight; 0 means no limit
+	Weight  int           // with Limit: how much of it this acquisition takes; 0 means 1
 	TTL     time.Duration // the lease
 	AtLeast time.Duration // nobody else gets the name before this is over, even if the holder dies
 	Wait    bool          // wait for a turn

@@ -117,6 +117,27 @@ func (r Request) Check(t Traits) error {
 		return fmt.Errorf("%w: a limit needs the shared mode", ErrInvalid)
 	case r.Limit > 0 && !t.Limits:
 		return fmt.Errorf("%w: %s has no shared mode with a limit", ErrUnsupported, t.Engine)
+	case r.Weight < 0:
+		return fmt.Errorf("%w: the weight %d is negative", ErrInvalid, r.Weight)
+	case r.Weight > 0 && r.Limit == 0:
+		return fmt.Errorf("%w: a weight needs a limit", ErrInvalid)
+	case r.Weight > r.Limit:
+		return fmt.Errorf("%w: the weight %d is more than the limit %d", ErrInvalid, r.Weight, r.Limit)
+	}
+	return nil
+}
+
+// Units returns how much of its limit the request takes: its weight, or 1.
+func (r Request) Units() int { return max(1, r.Weight) }
+
+// CheckResize returns an ErrInvalid that says what is wrong with a new limit for
+// name, or nil. Engines call it before any I/O.
+func CheckResize(name string, limit int) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	if limit < 1 {
+		return fmt.Errorf("%w: the new limit %d is below 1", ErrInvalid, limit)
 	}
 	return nil
 }

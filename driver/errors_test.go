@@ -68,12 +68,37 @@ func TestRequestCheck(t *testing.T) {
 		{"a limit on an engine without", plain, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, 3 }, driver.ErrUnsupported},
 		{"a limit without shared", strict, func(r *driver.Request) { r.Limit = 3 }, driver.ErrInvalid},
 		{"a limit without shared or limits", plain, func(r *driver.Request) { r.Limit = 3 }, driver.ErrInvalid},
+		{"a weight", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 3 }, nil},
+		{"a weight above the limit", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 }, driver.ErrInvalid},
+		{"a weight without a limit", strict, func(r *driver.Request) { r.Mode, r.Weight = driver.Shared, 1 }, driver.ErrInvalid},
+		{"a weight without shared", strict, func(r *driver.Request) { r.Weight = 1 }, driver.ErrInvalid},
+		{"a negative weight", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, -1 }, driver.ErrInvalid},
 		{"a negative limit", strict, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, -1 }, driver.ErrInvalid},
 	} {
 		req := driver.Request{Name: "name", TTL: 2 * time.Second}
 		c.change(&req)
 		if err := req.Check(c.traits); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
+func TestRequestUnits(t *testing.T) {
+	for weight, want := range map[int]int{0: 1, 1: 1, 7: 7} {
+		if got := (driver.Request{Weight: weight}).Units(); got != want {
+			t.Errorf("weight %d takes %d, want %d", weight, got, want)
+		}
+	}
+}
+
+func TestCheckResize(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		limit int
+		want  error
+	}{{"n", 1, nil}, {"n", 0, driver.ErrInvalid}, {"n", -1, driver.ErrInvalid}, {"", 1, driver.ErrInvalid}} {
+		if err := driver.CheckResize(c.name, c.limit); !errors.Is(err, c.want) {
+			t.Errorf("Resize(%q, %d): got %v, want %v", c.name, c.limit, err, c.want)
 		}
 	}
 }

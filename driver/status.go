@@ -6,7 +6,7 @@ import "time"
 type Status struct {
 	Name      string
 	Mode      Mode
-	Limit     int       // the limit of a shared name; 0 means none
+	Limit     int       // the limit in force of a shared name; 0 means none
 	Holders   []Holder  // oldest first
 	Waiters   []Waiter  // next first
 	NotBefore time.Time // end of a minimum hold; zero means none
@@ -19,6 +19,7 @@ type Holder struct {
 	Token   int64
 	Since   time.Time
 	TTL     time.Duration // what is left of the lease; 0 means it has none
+	Weight  int           // how much of the limit it takes; 0 without a limit
 	Foreign bool          // held by something that is not fencelock
 }
 
@@ -28,6 +29,7 @@ type Waiter struct {
 	Owner    string
 	Since    time.Time
 	Position int // 1 is next
+	Weight   int // how much of the limit it asks for; 0 without a limit
 }
 
 // EventKind is what happened to a name.

@@ -19,10 +19,12 @@ import (
 )
 
 var (
-	_ driver.Engine  = (*Engine)(nil)
-	_ driver.Lister  = (*Engine)(nil)
-	_ driver.Breaker = (*Engine)(nil)
-	_ driver.Watcher = (*Engine)(nil)
+	_ driver.Engine      = (*Engine)(nil)
+	_ driver.Lister      = (*Engine)(nil)
+	_ driver.Breaker     = (*Engine)(nil)
+	_ driver.Watcher     = (*Engine)(nil)
+	_ driver.AllAcquirer = (*Engine)(nil)
+	_ driver.Resizer     = (*Engine)(nil)
 )
 
 // Config tunes a store. The zero value is useful.
@@ -42,7 +44,7 @@ type Engine struct {
 // New returns the first client of a new store; cfg may be nil. Inside a
 // testing/synctest bubble, make the store inside the bubble too.
 func New(cfg *Config) *Engine {
-	s := &store{locks: map[string]*lock{}, tokens: map[string]int64{}, watchers: map[*watcher]bool{}}
+	s := &store{locks: map[string]*lock{}, tokens: map[string]int64{}, limits: map[string]int{}, watchers: map[*watcher]bool{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}

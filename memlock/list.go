@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -40,16 +41,27 @@ func (l *lock) status(now time.Time) driver.Status {
 	if all := slices.Concat(l.holders, l.queue); len(all) > 0 {
 		st.Mode, st.Limit = all[0].req.Mode, all[0].req.Limit
 	}
+	if st.Limit > 0 {
+		st.Limit = cmp.Or(l.limit, st.Limit)
+	}
 	for _, h := range l.holders {
 		st.Holders = append(st.Holders, driver.Holder{
-			Identity: h.req.Identity, Owner: h.owner, Token: h.token, Since: h.since, TTL: h.until.Sub(now)})
+			Identity: h.req.Identity, Owner: h.owner, Token: h.token, Since: h.since, TTL: h.until.Sub(now), Weight: h.weight()})
 	}
 	for _, w := range l.queue {
 		st.Waiters = append(st.Waiters, driver.Waiter{
-			Identity: w.req.Identity, Owner: w.owner, Since: w.joined, Position: l.position(w)})
+			Identity: w.req.Identity, Owner: w.owner, Since: w.joined, Position: l.position(w), Weight: w.weight()})
 	}
 	if now.Before(l.notBefore) {
 		st.NotBefore = l.notBefore
 	}
 	return st
+}
+
+// weight is how much of a limit the claim takes, for people to see.
+func (c *claim) weight() int {
+	if c.req.Limit == 0 {
+		return 0
+	}
+	return c.req.Units()
 }

@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,6 +43,7 @@ func (b bell) ring() {
 // lock is what the store knows of one name besides its last token.
 type lock struct {
 	name      string
+	limit     int       // in force since a Resize; 0 means that of the requests
 	holders   []*claim  // oldest first
 	queue     []*claim  // next first
 	notBefore time.Time // end of a minimum hold
@@ -62,7 +64,16 @@ func (l *lock) fits(req driver.Request, now time.Time) bool {
 			return false
 		}
 	}
-	return req.Limit == 0 || len(l.holders) < req.Limit
+	taken := l.taken()
+	return req.Limit == 0 || taken == 0 || taken+req.Units() <= cmp.Or(l.limit, req.Limit)
+}
+
+// taken is how much of the limit the holders have.
+func (l *lock) taken() (units int) {
+	for _, h := range l.holders {
+		units += h.req.Units()
+	}
+	return units
 }
 
 // checkLimit refuses a limit that differs from the one the others agreed on.
@@ -71,7 +82,8 @@ func (l *lock) checkLimit(req driver.Request) error {
 		return nil
 	}
 	for _, c := range slices.Concat(l.holders, l.queue) {
-		if c.req.Mode == driver.Shared && c.req.Limit != req.Limit {
+		agreed := c.req.Limit == req.Limit || l.limit > 0 && c.req.Limit > 0 && req.Limit > 0
+		if c.req.Mode == driver.Shared && !agreed {
 			return fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
 				driver.ErrInvalid, l.name, c.req.Limit, req.Limit)
 		}

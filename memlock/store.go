@@ -21,6 +21,7 @@ type store struct {
 	mu       sync.Mutex // guards all below, everything reached from it, and every client
 	locks    map[string]*lock
 	tokens   map[string]int64 // the last token of each name, for ever
+	limits   map[string]int   // what Resize set, for ever
 	watchers map[*watcher]bool
 	tickets  uint64   // how many claims ever joined a queue
 	after    []func() // callbacks to run once mu is open again
@@ -48,7 +49,7 @@ func (s *store) unlock() {
 func (s *store) lock(name string, now time.Time) *lock {
 	l := s.locks[name]
 	if l == nil {
-		l = &lock{name: name}
+		l = &lock{name: name, limit: s.limits[name]}
 		s.locks[name] = l
 	}
 	s.handOver(l, now)

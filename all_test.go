@@ -1,0 +1,283 @@
+package fencelock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// oneByOne is an engine that takes one name at a time.
+type oneByOne struct{ driver.Engine }
+
+// bothWays runs a test on an engine that takes several names at once, and on one
+// that does not, in a bubble each.
+func bothWays(t *testing.T, test func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine)) {
+	for _, together := range []bool{true, false} {
+		t.Run(map[bool]string{true: "together", false: "one by one"}[together], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := memlock.New(nil)
+				var e driver.Engine = engine
+				if !together {
+					e = oneByOne{engine}
+				}
+				test(t, fencelock.New(e, &fencelock.Config{TTL: hour}), engine)
+			})
+		})
+	}
+}
+
+// free fails the test unless another client gets each name at once.
+func free(t *testing.T, engine *memlock.Engine, names ...string) {
+	t.Helper()
+	other := fencelock.New(engine.Client(), nil)
+	for _, name := range names {
+		lock, err := other.TryAcquire(t.Context(), name)
+		if err != nil {
+			t.Errorf("%q is not free: %v", name, err)
+			continue
+		}
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAcquireAllHoldsEveryNameOnce(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		set, err := locks.AcquireAll(t.Context(), "b", "a", "b", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * hour)
+		other := fencelock.New(engine.Client(), nil)
+		var names []string
+		for _, lock := range set.Locks() {
+			names = append(names, lock.Name())
+			if _, err := other.TryAcquire(t.Context(), lock.Name()); !errors.Is(err, fencelock.ErrHeld) {
+				t.Errorf("%q after a hundred leases: %v, want held", lock.Name(), err)
+			}
+		}
+		if !slices.Equal(names, []string{"a", "b", "c"}) {
+			t.Errorf("holds %q", names)
+		}
+		ctx := set.Context()
+		for name, token := range set.Tokens() {
+			if token <= 0 || set.Lock(name).Token() != token || fencelock.TokenFor(ctx, name) != token {
+				t.Errorf("token of %q: %d in the set, %d in the context", name, token, fencelock.TokenFor(ctx, name))
+			}
+		}
+		if fencelock.TokenFrom(ctx) != 0 || fencelock.TokenFor(ctx, "d") != 0 || set.Lock("d") != nil {
+			t.Error("a token without a lock")
+		}
+		if err := set.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(set.Release(), set.Release()); err != nil {
+			t.Error(err)
+		}
+		if err := set.Err(); !errors.Is(err, fencelock.ErrNotHeld) || context.Cause(ctx) != context.Canceled {
+			t.Errorf("after the release: %v, %v", err, context.Cause(ctx))
+		}
+		free(t, engine, "a", "b", "c")
+	})
+}
+
+func TestTryAcquireAllHoldsNothingIfOneIsHeld(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		held := acquire(t, fencelock.New(engine.Client(), nil), "b")
+		_, err := locks.TryAcquireAll(t.Context(), "a", "b", "c")
+		if facts, ok := errors.AsType[*fencelock.HeldError](err); !ok || facts.Name != "b" {
+			t.Errorf("got %v, want held with the facts of b", err)
+		}
+		free(t, engine, "a", "c")
+		if err := held.Release(); err != nil {
+			t.Fatal(err)
+		}
+		set, err := locks.TryAcquireAll(t.Context(), "a", "b", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAcquireAllWaitsForEveryName(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		other := fencelock.New(engine.Client(), nil)
+		a, c := acquire(t, other, "a"), acquire(t, other, "c")
+		time.AfterFunc(time.Minute, func() { _ = a.Release() })
+		time.AfterFunc(2*time.Minute, func() { _ = c.Release() })
+		begun := time.Now()
+		set, err := locks.AcquireAll(t.Context(), "c", "b", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(begun); waited != 2*time.Minute {
+			t.Errorf("waited %v", waited)
+		}
+		if err := set.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAcquireAllGivesUpWithoutATrace(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		held := acquire(t, fencelock.New(engine.Client(), nil), "c")
+		defer held.Release()
+		begun := time.Now()
+		_, err := locks.With(fencelock.Options{Wait: time.Minute}).AcquireAll(t.Context(), "a", "b", "c")
+		if !errors.Is(err, fencelock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want held and over time", err)
+		}
+		if waited := time.Since(begun); waited != time.Minute {
+			t.Errorf("waited %v", waited)
+		}
+		free(t, engine, "a", "b")
+	})
+}
+
+func TestAcquireAllBeginsAgainAfterALoss(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		held := acquire(t, fencelock.New(engine.Client(), nil), "b")
+		time.AfterFunc(time.Minute, func() { engine.Lose("a") })
+		time.AfterFunc(2*time.Minute, func() { _ = held.Release() })
+		set, err := locks.AcquireAll(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := set.Release(); err != nil {
+			t.Error(err)
+		}
+		free(t, engine, "a", "b")
+	})
+}
+
+func TestDoAllEndsWithTheFirstLoss(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		mine := errors.New("half done")
+		err := locks.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context) error {
+			time.AfterFunc(time.Minute, func() { engine.Lose("b") })
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), fencelock.ErrLost) {
+				t.Errorf("the cause is %v", context.Cause(ctx))
+			}
+			other := fencelock.New(engine.Client(), nil)
+			if _, err := other.TryAcquire(ctx, "a"); !errors.Is(err, fencelock.ErrHeld) && !errors.Is(err, fencelock.ErrUnavailable) {
+				t.Errorf("a while the work still runs: %v", err)
+			}
+			return mine
+		})
+		if facts, ok := errors.AsType[*fencelock.LostError](err); !ok || facts.Name != "b" || !errors.Is(err, mine) {
+			t.Errorf("got %v", err)
+		}
+		free(t, engine, "a", "b")
+	})
+}
+
+func TestDoAllIsBoundToItsContext(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := locks.DoAll(ctx, []string{"a", "b"}, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, fencelock.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		free(t, engine, "a", "b")
+	})
+}
+
+func TestAcquireAllRefusesNonsense(t *testing.T) {
+	locks, _ := newLocks(fencelock.Config{})
+	for what, try := range map[string]func() (*fencelock.LockSet, error){
+		"no names": func() (*fencelock.LockSet, error) { return locks.AcquireAll(t.Context()) },
+		"a bad one": func() (*fencelock.LockSet, error) {
+			return locks.AcquireAll(t.Context(), "a", "")
+		},
+		"a minimum hold": func() (*fencelock.LockSet, error) {
+			return locks.With(fencelock.Options{AtLeast: hour}).AcquireAll(t.Context(), "a", "b")
+		},
+	} {
+		if _, err := try(); !errors.Is(err, fencelock.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		names := []string{"a", "b", "c", "d", "e"}
+		var holders [5]int
+		var mu sync.Mutex
+		change := func(chosen []int, by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, i := range chosen {
+				if holders[i] += by; holders[i] > 1 {
+					t.Errorf("%q has two holders", names[i])
+				}
+			}
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				for range 20 {
+					chosen := rand.Perm(len(names))[:1+rand.IntN(len(names))]
+					var set []string
+					for _, i := range chosen {
+						set = append(set, names[i])
+					}
+					err := locks.DoAll(t.Context(), set, func(context.Context) error {
+						change(chosen, 1)
+						defer change(chosen, -1)
+						time.Sleep(rand.N(time.Second))
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		free(t, engine, names...)
+	})
+}
+
+func TestTheTracerHearsOfEveryName(t *testing.T) {
+	bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+		got := map[string]int64{}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+			AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) { got[data.Name] = data.Token },
+		}})
+		set, err := locks.AcquireAll(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, token := range set.Tokens() {
+			if got[name] != token {
+				t.Errorf("%q: traced token %d, want %d", name, got[name], token)
+			}
+		}
+		if err := set.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package driver
+
+import (
+	"context"
+	"os"
+)
+
+// What an engine may do besides. One that cannot does not implement it.
+
+// Lister shows who holds and who waits.
+type Lister interface {
+	// List returns the names with the given prefix that are held, waited for or
+	// closed by a minimum hold, ordered by name. Exact wants that one name only.
+	List(ctx context.Context, q Query) ([]Status, error)
+}
+
+// Query chooses names for List and Watch.
+type Query struct {
+	Prefix string // a prefix of the names; empty means all
+	Exact  bool   // Prefix is a whole name
+}
+
+// Matches reports whether q chooses name.
+func (q Query) Matches(name string) bool {
+	if q.Exact {
+		return name == q.Prefix
+	}
+	return len(name) >= len(q.Prefix) && name[:len(q.Prefix)] == q.Prefix
+}
+
+// Breaker takes a name away from its holders.
+type Breaker interface {
+	// Break ends every current acquisition of name and returns a fresh token,
+	// greater than theirs, that shuts them out of guarded resources. Holders
+	// that can be reached learn at once. ErrNotHeld when nobody holds the name.
+	Break(ctx context.Context, name, reason string) (token int64, err error)
+}
+
+// AllAcquirer takes several names in one step.
+type AllAcquirer interface {
+	// AcquireAll grants every request or none, at once and in one round trip. No
+	// two requests have the same name, none of them waits, and all ask for the
+	// same mode, limit and TTL and for no minimum hold. If a name is in the way
+	// the error is its *HeldError. ErrUnsupported, when the engine cannot take
+	// these names together: the caller then takes one after the other. Like
+	// Acquire it retries passing errors, and an attempt that failed leaves no
+	// trace behind.
+	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
+}
+
+// Resizer changes the limit of a shared name while it is in use.
+type Resizer interface {
+	// Resize sets the limit of name for everybody, from now on and at least as
+	// long as the name's last token is remembered: it takes the place of the
+	// limit of every request that has one, and these may then differ. Holders
+	// stay, even if they are too many now; waiters who fit are granted. A request
+	// that weighs more than the new limit holds the name alone. ErrInvalid for a
+	// limit below 1.
+	Resize(ctx context.Context, name string, limit int) error
+}
+
+// Watcher follows what happens to names.
+type Watcher interface {
+	// Watch calls fn for every event, from one goroutine, until ctx ends or fn
+	// returns an error, which it returns. It starts with an EventAcquired or
+	// EventWaiting for what stands already.
+	Watch(ctx context.Context, q Query, fn func(Event) error) error
+}
+
+// Inheritor is an engine whose acquisitions live in descriptors: a child process
+// that inherits them keeps the lock alive for as long as it lives itself.
+type Inheritor interface {
+	Inherit(lease Lease) ([]*os.File, error)
+}
