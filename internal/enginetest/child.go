@@ -101,7 +101,8 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	case opTraits:
 		a.Traits = c.engine.Traits()
 	case opAcquire:
-		a.Grant, err = c.engine.Acquire(ctx, c.request(q))
+		a.Grants = make([]driver.Grant, 1)
+		a.Grants[0], err = c.engine.Acquire(ctx, c.request(q, 0))
 	case opRenew:
 		for _, err := range c.engine.Renew(ctx, q.Leases) {
 			a.Errs = append(a.Errs, toWire(err))
@@ -112,6 +113,18 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	case opList:
 		if l, ok := c.engine.(driver.Lister); ok {
 			a.List, err = l.List(ctx, q.Query)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opAll:
+		if all, ok := c.engine.(driver.AllAcquirer); ok {
+			a.Grants, err = all.AcquireAll(ctx, c.requests(q))
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opResize:
+		if r, ok := c.engine.(driver.Resizer); ok {
+			err = r.Resize(ctx, q.Name, q.Limit)
 		} else {
 			err = driver.ErrUnsupported
 		}
@@ -126,15 +139,25 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	return a
 }
 
-// request gives a request callbacks that tell the parent.
-func (c *child) request(q question) driver.Request {
-	r := q.Request.Request
-	if q.Request.Lost {
+// requests gives all requests of a question their callbacks.
+func (c *child) requests(q question) []driver.Request {
+	reqs := make([]driver.Request, len(q.Requests))
+	for i := range reqs {
+		reqs[i] = c.request(q, i)
+	}
+	return reqs
+}
+
+// request gives one request of a question callbacks that tell the parent.
+func (c *child) request(q question, which int) driver.Request {
+	w := q.Requests[which]
+	r := w.Request
+	if w.Lost {
 		r.Lost = func(cause error) {
-			go c.send(answer{ID: q.ID, Kind: kindLost, Errs: []wireError{toWire(cause)}})
+			go c.send(answer{ID: q.ID, Kind: kindLost, Which: which, Errs: []wireError{toWire(cause)}})
 		}
 	}
-	if q.Request.Waiting {
+	if w.Waiting {
 		r.Waiting = func(i driver.WaitInfo) { c.send(answer{ID: q.ID, Kind: kindWaiting, Info: i}) }
 	}
 	return r

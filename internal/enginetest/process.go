@@ -18,8 +18,8 @@ import (
 var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements
-// driver.Engine, Lister and Breaker by asking the child, and fits
-// drivertest.Client. Calls on a frozen process block until it is thawed.
+// driver.Engine, Lister, Breaker, Resizer and AllAcquirer by asking the child,
+// and fits drivertest.Client. Calls on a frozen process block until it is thawed.
 type Process struct {
 	cmd    *exec.Cmd
 	traits driver.Traits
@@ -36,7 +36,7 @@ type Process struct {
 type call struct {
 	answer  chan answer
 	waiting func(driver.WaitInfo)
-	lost    func(error)
+	lost    []func(error) // one for each request; empty if none wants to know
 }
 
 // Start runs an engine in a child process: this test binary once more, whose
@@ -106,7 +106,7 @@ func (c *call) hear(a answer) {
 	case kindWaiting:
 		c.waiting(a.Info)
 	case kindLost:
-		c.lost(a.err())
+		c.lost[a.Which](a.err())
 	default:
 		c.answer <- a
 	}
@@ -121,7 +121,7 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	q.ID = p.next
 	p.calls[q.ID] = c
 	p.mu.Unlock()
-	if c.lost == nil {
+	if len(c.lost) == 0 {
 		defer p.forget(q.ID)
 	}
 	if err := p.send(q); err != nil {
@@ -163,14 +163,31 @@ func (p *Process) Traits() driver.Traits { return p.traits }
 
 // Acquire acquires in the child; the callbacks of req are called in the test.
 func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c := &call{waiting: req.Waiting, lost: req.Lost}
-	w := wireRequest{Request: req, Lost: req.Lost != nil, Waiting: req.Waiting != nil}
-	w.Request.Lost, w.Request.Waiting = nil, nil
-	a, err := p.ask(ctx, question{Op: opAcquire, Request: w}, c)
+	c := &call{waiting: req.Waiting}
+	if req.Lost != nil {
+		c.lost = []func(error){req.Lost}
+	}
+	a, err := p.ask(ctx, question{Op: opAcquire, Requests: []wireRequest{pack(req)}}, c)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return a.Grant, hand(ctx, a.err())
+	return a.Grants[0], hand(ctx, a.err())
+}
+
+// AcquireAll acquires in the child; ErrUnsupported if its engine is no
+// driver.AllAcquirer.
+func (p *Process) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	c := &call{}
+	q := question{Op: opAll}
+	for _, req := range reqs {
+		c.lost = append(c.lost, req.Lost)
+		q.Requests = append(q.Requests, pack(req))
+	}
+	a, err := p.ask(ctx, q, c)
+	if err != nil {
+		return nil, err
+	}
+	return a.Grants, hand(ctx, a.err())
 }
 
 // Renew renews in the child.
@@ -213,6 +230,16 @@ func (p *Process) Break(ctx context.Context, name, reason string) (int64, error)
 		return 0, err
 	}
 	return a.Token, hand(ctx, a.err())
+}
+
+// Resize resizes in the child; ErrUnsupported if its engine is no
+// driver.Resizer.
+func (p *Process) Resize(ctx context.Context, name string, limit int) error {
+	a, err := p.ask(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
+	if err != nil {
+		return err
+	}
+	return hand(ctx, a.err())
 }
 
 // Kill ends the process as kill -9 does, and returns when it is gone.

@@ -15,19 +15,22 @@ const (
 	opRelease = "release"
 	opList    = "list"
 	opBreak   = "break"
+	opResize  = "resize"
+	opAll     = "all"
 	opCancel  = "cancel" // ends the call of the same ID
 )
 
 // A question is one message from parent to child. The callbacks of a request
 // cannot travel; the child puts its own in their place.
 type question struct {
-	ID      int64
-	Op      string
-	Request wireRequest
-	Leases  []driver.Lease
-	Query   driver.Query
-	Name    string
-	Reason  string
+	ID       int64
+	Op       string
+	Requests []wireRequest // one, or those of an opAll
+	Leases   []driver.Lease
+	Query    driver.Query
+	Name     string
+	Reason   string
+	Limit    int
 }
 
 // A wireRequest is a driver.Request with flags for the callbacks it has.
@@ -35,6 +38,13 @@ type wireRequest struct {
 	driver.Request
 	Lost    bool
 	Waiting bool
+}
+
+// pack makes a request fit to travel.
+func pack(r driver.Request) wireRequest {
+	w := wireRequest{Request: r, Lost: r.Lost != nil, Waiting: r.Waiting != nil}
+	w.Request.Lost, w.Request.Waiting = nil, nil
+	return w
 }
 
 // What a child may tell.
@@ -49,10 +59,11 @@ type answer struct {
 	ID     int64
 	Kind   string
 	Traits driver.Traits
-	Grant  driver.Grant
+	Grants []driver.Grant
 	Info   driver.WaitInfo
 	List   []driver.Status
 	Token  int64
+	Which  int         // the index of the request that kindLost is about
 	Errs   []wireError // one, or one for each lease
 }
 
