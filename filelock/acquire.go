@@ -60,10 +60,10 @@ func (e *Engine) newRequest(req driver.Request) (*request, error) {
 		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
 	}
 	r := &request{Request: req, engine: e}
-	r.ticket = ticket{seq: math.MaxInt64, mode: req.Mode, limit: req.Limit, owner: id.String()}
+	r.ticket = newTicket(req, id.String())
 	r.record = record{
 		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note,
-		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit,
+		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit, Weight: r.ticket.weight,
 		Machine: machine(), Process: os.Getpid(),
 	}
 	r.held = &driver.HeldError{Name: req.Name}
@@ -80,7 +80,7 @@ func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (dr
 	switch {
 	case ctx.Err() != nil && r.Wait && errors.Is(err, ctx.Err()):
 		return driver.Grant{}, driver.WaitError(r.held, ctx.Err())
-	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrHeld):
+	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrHeld):
 		return driver.Grant{}, err
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return driver.Grant{}, fmt.Errorf("acquire %q: %w", r.Name, err)
@@ -165,9 +165,12 @@ func (r *request) find(q *queue) (*obstacle, error) {
 // go yet.
 func (r *request) foreign(g *gate, q *queue) *obstacle {
 	o := q.behind(&obstacle{busy: true}, nil)
+	if r.Wait {
+		return o // will look often, and to search all processes would keep the gate closed
+	}
 	if f, err := os.Open(g.path("lock")); err == nil {
 		defer f.Close()
-		if pids, _ := flockOwners(f); len(pids) > 0 && !r.Wait {
+		if pids, _ := flockOwners(f); len(pids) > 0 {
 			o.held.Identity = driver.Identity{Host: machine(), PID: pids[0], Note: "not by fencelock"}
 		}
 	}

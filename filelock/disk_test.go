@@ -48,6 +48,20 @@ func TestFullDisk(t *testing.T) {
 	release(t, e, hold(t, e, "new"))
 }
 
+func TestFullDiskKeepsTheLimit(t *testing.T) {
+	dir := tempDir(t)
+	e := filelock.New(dir, nil)
+	resize(t, e, 3)
+	err := enginetest.Start(t, "full", dir).Resize(context.Background(), "a", 4)
+	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "free some space") {
+		t.Errorf("got %v", err)
+	}
+	if n := limitOf(t, e); n != 3 {
+		t.Errorf("the limit is %d, not 3", n)
+	}
+	idle(t, e, dir)
+}
+
 func TestFullDiskWhileWaiting(t *testing.T) {
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)

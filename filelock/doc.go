@@ -32,11 +32,14 @@
 //     other, and either of the two mechanisms would do alone.
 //  5. The file "token" is overwritten in place with max(previous + 1, clock in
 //     microseconds) and synced before anybody sees the token. A minimum hold is
-//     the file "not-before", kept in the same way.
+//     the file "not-before", kept in the same way. The limit that Resize has set
+//     is the file "limit", which is replaced as a whole.
 //  6. The ticket is renamed from waiting (w) to holding (h). Its removal, which
-//     the kernel announces, wakes the next in line.
-//  7. A crash is not announced, so a waiter looks every 20 ms whether the ticket
-//     before its own is still locked. A waiter that is frozen does not stamp its
+//     the kernel announces, wakes the next in line. The others watch the ticket
+//     right before their own, so that nothing wakes them all.
+//  7. A crash is not announced, so the next in line looks every 20 ms whether
+//     the holders' tickets are still locked, and the others every 100 ms at the
+//     ticket before their own. A waiter that is frozen does not stamp its
 //     ticket any more; it is passed over and keeps its place.
 //  8. A holder hears of everything that happens to its ticket and its lock file,
 //     and looks by itself every second. If either was removed or replaced, the
@@ -45,5 +48,5 @@
 //     for the holder to let go, and kills it if it does not.
 //
 // Only tickets are ever deleted. A name that was used once costs one directory
-// with four small files.
+// with four small files, and one more if it was resized.
 package filelock

@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +44,7 @@ var _ interface {
 	driver.Engine
 	driver.Lister
 	driver.Breaker
+	driver.Resizer
 	driver.Watcher
 	driver.Inheritor
 } = (*Engine)(nil)
@@ -98,6 +100,8 @@ func (e *Engine) ready(create bool) error {
 // unavailable puts what the system said into one line that says what to do.
 func (e *Engine) unavailable(err error) error {
 	switch {
+	case errors.Is(err, driver.ErrUnavailable): // it says so already
+		return err
 	case os.IsPermission(err), isReadOnly(err), isNotDir(err):
 		return fmt.Errorf("%w: cannot keep locks in %q: %w; choose a directory this user may write, such as --url file:///path", driver.ErrUnavailable, e.dir, err)
 	case isFull(err):

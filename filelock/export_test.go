@@ -10,6 +10,15 @@ var (
 // SetHook calls fn once a token is durable, before it is returned.
 func (e *Engine) SetHook(fn func(token int64)) { e.hook = fn }
 
+// Deafen keeps the engine from hearing what other engines do; it must come first.
+func (e *Engine) Deafen() { e.hub.running = true }
+
+// ParseTicket returns what the file name of a ticket says about its limit.
+func ParseTicket(base string) (limit, weight int, ok bool) {
+	t, ok := parseTicket(base)
+	return t.limit, t.weight, ok
+}
+
 // SetFileSystem replaces the answer to what file system a directory is on.
 func SetFileSystem(fn func(dir string) (string, bool, error)) (restore func()) {
 	old := fileSystem

@@ -36,10 +36,11 @@ func makeDirs(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// writeNew creates a whole file at once: it is there with its content, or not
-// there, whatever happens. The caller has the gate.
+// writeNew creates or replaces a whole file at once: it is there with its
+// content, or as it was before, whatever happens. The caller has the gate; what
+// a crash leaves half made is removed with half made tickets.
 func writeNew(path string, content []byte) (err error) {
-	temp := path + ".new"
+	temp := filepath.Join(filepath.Dir(path), "new."+filepath.Base(path))
 	defer func() {
 		if err != nil {
 			os.Remove(temp)
@@ -65,6 +66,14 @@ func writeNew(path string, content []byte) (err error) {
 // overwritten in place without ever truncating the file.
 const numberWidth = 20
 
+func formatNumber(n int64) []byte { return fmt.Appendf(nil, "%0*d", numberWidth, n) }
+
+// parseNumber is the inverse of formatNumber; ok is false for anything else.
+func parseNumber(b []byte) (n int64, ok bool) {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	return n, err == nil && len(b) == numberWidth && n >= 0
+}
+
 // readNumber returns the number kept in a file, 0 if there is no such file.
 func readNumber(path string) (int64, error) {
 	b, err := os.ReadFile(path)
@@ -74,8 +83,8 @@ func readNumber(path string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil || len(b) != numberWidth || n < 0 {
+	n, ok := parseNumber(b)
+	if !ok {
 		return 0, fmt.Errorf("%w: %q is damaged: write %d digits into it, a number greater than any it held (date +%%s%%6N, padded with zeros, will do)", driver.ErrUnavailable, path, numberWidth)
 	}
 	return n, nil
@@ -84,7 +93,7 @@ func readNumber(path string) (int64, error) {
 // writeNumber stores a number; it is in the file, but durable only once the
 // returned file, which is nil for one already durable, has been synced.
 func writeNumber(path string, n int64) (*os.File, error) {
-	content := fmt.Appendf(nil, "%0*d", numberWidth, n)
+	content := formatNumber(n)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, writeNew(path, content)

@@ -53,15 +53,15 @@ func release(t testing.TB, e driver.Engine, l driver.Lease) {
 // queueUp starts a waiter and returns once it waits; its grant comes later.
 func queueUp(t testing.TB, ctx context.Context, e driver.Engine, name string) <-chan driver.Grant {
 	t.Helper()
-	joined, granted := make(chan struct{}, 100), make(chan driver.Grant, 1)
-	req := request(name)
+	return queueUpFor(t, ctx, e, request(name))
+}
+
+// queueUpFor is queueUp for any request.
+func queueUpFor(t testing.TB, ctx context.Context, e driver.Engine, req driver.Request) <-chan driver.Grant {
+	t.Helper()
+	joined, granted := make(chan struct{}, 1), make(chan driver.Grant, 1)
 	req.Wait = true
-	req.Waiting = func(driver.WaitInfo) {
-		select {
-		case joined <- struct{}{}:
-		default:
-		}
-	}
+	req.Waiting = func(driver.WaitInfo) { ring(joined) }
 	go func() { // ends with ctx or the engine's process
 		if g, err := e.Acquire(ctx, req); err == nil {
 			granted <- g
@@ -69,6 +69,14 @@ func queueUp(t testing.TB, ctx context.Context, e driver.Engine, name string) <-
 	}()
 	await(t, joined, "waiting")
 	return granted
+}
+
+// ring makes c ready to be received from, if it is not already.
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // await receives from c, or fails the test.

@@ -1,7 +1,9 @@
 package filelock
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,49 +14,49 @@ import (
 // has told of a change, and how long an idle watcher lives.
 const checkEvery = time.Second
 
-// A hub tells waiters and holders of one engine what is removed from the
-// directories of their names. Where the system gives no watcher, only the
+// A hub tells waiters and holders of one engine what comes to and goes from the
+// directories of their names, or what happens to one file there. Where the system gives no watcher, only the
 // regular check remains, and waiters look for themselves anyway.
 type hub struct {
 	mu      sync.Mutex // guards all below; no event is called under it
 	subs    map[string]map[*sub]struct{}
-	watched map[string]bool // directories the watcher knows
+	watched map[string]bool // paths the watcher knows
 	watcher *fsnotify.Watcher
 	running bool
 }
 
-// A sub hears of one directory. event must not block; an empty base means
-// "look at everything".
+// A sub hears of one directory, or of one file in it. event must not block; an
+// empty base means "look at everything".
 type sub struct {
-	dir   string
+	path  string
 	event func(base string)
 }
 
-// subscribe starts to tell event about dir, until unsubscribe.
-func (h *hub) subscribe(dir string, event func(base string)) *sub {
-	s := &sub{dir: dir, event: event}
+// subscribe starts to tell event about path, until unsubscribe.
+func (h *hub) subscribe(path string, event func(base string)) *sub {
+	s := &sub{path: path, event: event}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subs == nil {
 		h.subs, h.watched = map[string]map[*sub]struct{}{}, map[string]bool{}
 	}
-	if h.subs[dir] == nil {
-		h.subs[dir] = map[*sub]struct{}{}
+	if h.subs[path] == nil {
+		h.subs[path] = map[*sub]struct{}{}
 	}
-	h.subs[dir][s] = struct{}{}
+	h.subs[path][s] = struct{}{}
 	if !h.running {
 		h.running = true
 		h.watcher, _ = fsnotify.NewWatcher() // nil if the system has no more
 		go h.run(h.watcher)
 	}
-	h.watch(dir)
+	h.watch(path)
 	return s
 }
 
-// watch makes sure that the watcher knows dir. The caller has mu.
-func (h *hub) watch(dir string) {
-	if h.watcher != nil && !h.watched[dir] {
-		h.watched[dir] = h.watcher.Add(dir) == nil
+// watch makes sure that the watcher knows path. The caller has mu.
+func (h *hub) watch(path string) {
+	if h.watcher != nil && !h.watched[path] {
+		h.watched[path] = h.watcher.Add(path) == nil
 	}
 }
 
@@ -62,7 +64,7 @@ func (h *hub) watch(dir string) {
 func (h *hub) unsubscribe(s *sub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.subs[s.dir], s) // the directory itself goes at the next check
+	delete(h.subs[s.path], s) // the path itself goes at the next check
 }
 
 // run passes events on. It ends at the first check that finds no subscription.
@@ -99,17 +101,24 @@ func (h *hub) pass(ev fsnotify.Event) {
 	}
 	h.mu.Unlock()
 	if itself {
-		h.wake(ev.Name, "")
-	} else if ev.Has(fsnotify.Remove | fsnotify.Rename | fsnotify.Create) {
-		h.wake(filepath.Dir(ev.Name), filepath.Base(ev.Name))
+		h.tell(ev.Name, "")
+	}
+	if ev.Has(fsnotify.Remove | fsnotify.Rename | fsnotify.Create) {
+		h.tell(filepath.Dir(ev.Name), filepath.Base(ev.Name))
 	}
 }
 
-// wake tells everybody in dir about a file.
+// wake tells everybody who listens to a directory, or to a file there, about it.
 func (h *hub) wake(dir, base string) {
+	h.tell(dir, base)
+	h.tell(filepath.Join(dir, base), "")
+}
+
+// tell tells the subscribers of a path.
+func (h *hub) tell(path, base string) {
 	h.mu.Lock()
-	list := make([]*sub, 0, len(h.subs[dir]))
-	for s := range h.subs[dir] {
+	list := make([]*sub, 0, len(h.subs[path]))
+	for s := range h.subs[path] {
 		list = append(list, s)
 	}
 	h.mu.Unlock()
@@ -121,31 +130,28 @@ func (h *hub) wake(dir, base string) {
 // all makes everybody look.
 func (h *hub) all() {
 	h.mu.Lock()
-	dirs := make([]string, 0, len(h.subs))
-	for dir := range h.subs {
-		dirs = append(dirs, dir)
-	}
+	paths := slices.Collect(maps.Keys(h.subs))
 	h.mu.Unlock()
-	for _, dir := range dirs {
-		h.wake(dir, "")
+	for _, path := range paths {
+		h.tell(path, "")
 	}
 }
 
-// tidy forgets directories nobody asks for any more and watches again those that
-// were replaced. It returns false when nothing is left, and run must end.
+// tidy forgets paths nobody asks for any more and watches again those that were
+// replaced. It returns false when nothing is left, and run must end.
 func (h *hub) tidy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for dir, subs := range h.subs {
+	for path, subs := range h.subs {
 		if len(subs) > 0 {
-			h.watch(dir)
+			h.watch(path)
 			continue
 		}
-		if h.watched[dir] {
-			_ = h.watcher.Remove(dir)
+		if h.watched[path] {
+			_ = h.watcher.Remove(path)
 		}
-		delete(h.subs, dir)
-		delete(h.watched, dir)
+		delete(h.subs, path)
+		delete(h.watched, path)
 	}
 	h.running = len(h.subs) > 0
 	return h.running

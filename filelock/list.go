@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -79,6 +80,13 @@ func (e *Engine) status(ctx context.Context, name string) (driver.Status, error)
 			return s, err
 		}
 	}
+	if s.Limit > 0 {
+		override, err := readLimit(g.path(limitFile))
+		if err != nil {
+			return s, err
+		}
+		s.Limit = cmp.Or(override, s.Limit)
+	}
 	slices.SortStableFunc(s.Holders, func(a, b driver.Holder) int { return a.Since.Compare(b.Since) })
 	if len(s.Holders) == 0 {
 		g.describeForeign(&s)
@@ -98,15 +106,17 @@ func (g *gate) describe(s *driver.Status, t ticket) error {
 	}
 	defer f.Close()
 	r, _, _ := readRecord(f) // what cannot be read is not shown
+	if len(s.Holders) == 0 && (t.held || len(s.Waiters) == 0) {
+		s.Mode, s.Limit = t.mode, t.limit // of those who hold, else of the next one
+	}
 	if !t.held {
 		s.Waiters = append(s.Waiters, driver.Waiter{
-			Identity: r.identity(), Owner: t.owner, Since: r.Since, Position: len(s.Waiters) + 1,
+			Identity: r.identity(), Owner: t.owner, Since: r.Since, Position: len(s.Waiters) + 1, Weight: t.weight,
 		})
 		return nil
 	}
-	s.Mode, s.Limit = t.mode, t.limit
 	s.Holders = append(s.Holders, driver.Holder{
-		Identity: r.identity(), Owner: t.owner, Token: r.Token, Since: r.Since,
+		Identity: r.identity(), Owner: t.owner, Token: r.Token, Since: r.Since, Weight: t.weight,
 	})
 	return nil
 }

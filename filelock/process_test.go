@@ -161,12 +161,15 @@ func TestFlockCommandInteroperates(t *testing.T) {
 		t.Error("flock(1) got in beside us")
 	}
 	release(t, e, l)
-	foreign := exec.Command("flock", "-n", lock, "sh", "-c", "echo in; exec sleep 1000")
+	foreign := exec.Command("flock", "-n", lock, "sh", "-c", "echo in; exec sleep 100")
 	out, _ := foreign.StdoutPipe()
 	if err := foreign.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer foreign.Wait()
+	defer func() {
+		_ = foreign.Process.Kill() // Break has, as a rule
+		_ = foreign.Wait()
+	}()
 	if _, err := out.Read(make([]byte, 3)); err != nil {
 		t.Fatal(err)
 	}

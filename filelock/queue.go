@@ -1,9 +1,11 @@
 package filelock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -20,8 +22,10 @@ type obstacle struct {
 	position int
 	until    time.Time // a minimum hold is in the way, until then
 	busy     bool      // the lock itself is held, by somebody without a ticket
-	any      bool      // any ticket that goes may clear the way
+	any      bool      // any ticket that goes, or a new limit, may clear the way
+	override int       // with any: the limit that Resize had set, 0 for none
 	owner    string    // of the one ticket in the way, unless any
+	waiting  string    // the path of that ticket if it waits, until it holds; else empty
 	files    []*os.File
 	paused   func() bool // the waiter in the way has frozen; nil for a holder
 }
@@ -37,8 +41,12 @@ func (o *obstacle) close() {
 	o.files = nil
 }
 
-// gone reports whether a ticket in the way has died, was removed, or has frozen.
+// gone reports whether a ticket in the way has died, was removed, has frozen, or
+// does not wait any more.
 func (o *obstacle) gone() bool {
+	if o.waiting != "" && !same(o.files[0], o.waiting) {
+		return true
+	}
 	for _, f := range o.files {
 		if unlinked(f) || !errors.Is(flock(f, lockShared), errBusy) {
 			return true
@@ -49,11 +57,12 @@ func (o *obstacle) gone() bool {
 
 // A queue is what a request finds behind the gate.
 type queue struct {
-	gate    *gate
-	me      ticket
-	before  []ticket // waiting in front of me, nearest last
-	holders []ticket // alive
-	files   []*os.File
+	gate     *gate
+	me       ticket
+	override int      // the limit that Resize has set, if I ask with one; 0 for none
+	before   []ticket // waiting in front of me, nearest last
+	holders  []ticket // alive
+	files    []*os.File
 }
 
 // line sorts the tickets of a name as the one in me sees them. The caller
@@ -64,6 +73,11 @@ func (g *gate) line(me ticket) (*queue, error) {
 		return nil, err
 	}
 	q := &queue{gate: g, me: me}
+	if me.limit > 0 {
+		if q.override, err = readLimit(g.path(limitFile)); err != nil {
+			return nil, err
+		}
+	}
 	for _, t := range all {
 		switch {
 		case t.owner == me.owner:
@@ -92,13 +106,14 @@ func (q *queue) close() {
 	q.files = nil
 }
 
-// check refuses a shared request whose limit is not that of the others.
+// check refuses a shared request whose limit is not that of the others, unless
+// Resize has set one for all who have any.
 func (q *queue) check() error {
 	if q.me.mode != driver.Shared {
 		return nil
 	}
 	for _, t := range append(q.holders, q.before...) {
-		if t.mode != driver.Shared || t.limit == q.me.limit {
+		if t.mode != driver.Shared || t.limit == q.me.limit || q.override > 0 && t.limit > 0 {
 			continue
 		}
 		if !t.held {
@@ -115,33 +130,63 @@ func (q *queue) check() error {
 
 // obstacle returns what keeps me from holding, nil if nothing does. A waiter in
 // front of me counts only while it lives and is not frozen; it keeps its place.
+// Of several the nearest is the obstacle: it hears of its own in time, and so
+// no release wakes the whole queue.
 func (q *queue) obstacle() (*obstacle, error) {
 	shared := q.me.mode == driver.Shared
-	in := len(q.holders) // with me and those before me, who would hold together
+	beside := slices.Clone(q.holders) // me, with those before me who will hold too
+	var nearest *obstacle
 	for i := len(q.before) - 1; i >= 0; i-- {
 		t := q.before[i]
-		if shared && t.mode == driver.Shared && q.me.limit == 0 {
+		together := shared && t.mode == driver.Shared
+		if together && q.me.limit == 0 {
 			continue // goes when I can go
 		}
-		f, paused, err := q.waiter(t)
-		switch {
-		case err != nil:
+		o, err := q.waiter(t)
+		if err != nil {
+			nearest.close()
 			return nil, err
-		case f == nil:
-		case shared && t.mode == driver.Shared:
-			q.files = append(q.files, f)
-			in++
-		default:
-			return q.behind(&obstacle{owner: t.owner, files: []*os.File{f}, paused: paused}, f), nil
 		}
+		if o == nil {
+			continue
+		}
+		if nearest == nil {
+			nearest = o
+		} else {
+			o.close()
+		}
+		if !together || q.me.placed() {
+			return q.behind(nearest, nearest.files[0]), nil
+		}
+		beside = append(beside, t)
 	}
-	if len(q.holders) > 0 && !(shared && q.holders[0].mode == driver.Shared) {
-		return q.behind(&obstacle{owner: q.holders[0].owner, files: q.take(1)}, nil), nil
+	return q.held(nearest, beside), nil
+}
+
+// held is obstacle for one who stands behind nobody, or only behind waiters,
+// the nearest of them given, beside whom it may hold if all fit.
+func (q *queue) held(nearest *obstacle, beside []ticket) *obstacle {
+	together := q.me.mode == driver.Shared && (len(q.holders) == 0 || q.holders[0].mode == driver.Shared)
+	switch {
+	case (together || len(q.holders) == 0) && (q.me.limit == 0 || q.fits(beside)):
+		nearest.close()
+		return nil
+	case nearest != nil:
+		return q.behind(nearest, nearest.files[0])
+	case together:
+		return q.behind(&obstacle{any: true, override: q.override, files: q.take(len(q.files))}, nil)
 	}
-	if shared && q.me.limit > 0 && in >= q.me.limit {
-		return q.behind(&obstacle{any: true, files: q.take(len(q.files))}, nil), nil
+	return q.behind(&obstacle{owner: q.holders[0].owner, files: q.take(1)}, nil)
+}
+
+// fits reports whether the limit in force leaves me room beside others. Alone I
+// always fit: the limit may have been lowered below my weight.
+func (q *queue) fits(beside []ticket) bool {
+	room := cmp.Or(q.override, q.me.limit)
+	for _, t := range beside {
+		room = max(0, room) - t.units() // huge weights must not wrap around
 	}
-	return nil, nil
+	return len(beside) == 0 || q.me.units() <= room
 }
 
 // take moves the first n open tickets to an obstacle.
@@ -151,20 +196,24 @@ func (q *queue) take(n int) []*os.File {
 	return files
 }
 
-// waiter opens the ticket of a waiter that is in its turn; nil if it died or
-// has frozen. paused tells whether it froze since.
-func (q *queue) waiter(t ticket) (f *os.File, paused func() bool, err error) {
-	f, err = q.gate.open(t)
-	if f == nil || err != nil || q.gate.engine.isOwn(t.owner) {
-		return f, nil, err // our own is as awake as we are
+// waiter returns the obstacle that a waiter in front of me is; nil if it died or
+// has frozen.
+func (q *queue) waiter(t ticket) (*obstacle, error) {
+	f, err := q.gate.open(t)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	o := &obstacle{owner: t.owner, waiting: q.gate.path(t.base()), files: []*os.File{f}}
+	if q.gate.engine.isOwn(t.owner) {
+		return o, nil // as awake as we are
 	}
 	r, _, _ := readRecord(f) // a strange one counts as long as it is stamped
-	paused = func() bool { return isPaused(f, r) }
-	if paused() {
-		f.Close()
-		return nil, nil, nil
+	o.paused = func() bool { return isPaused(f, r) }
+	if o.paused() {
+		o.close()
+		return nil, nil
 	}
-	return f, paused, nil
+	return o, nil
 }
 
 // isPaused reports whether a waiter does not stamp its ticket any more. A stamp

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -16,26 +17,70 @@ import (
 // A ticket is one request that waits or holds: a file whose name says its place
 // and whose flock says that its maker lives.
 type ticket struct {
-	seq   int64
-	mode  driver.Mode
-	limit int
-	held  bool
-	owner string
+	seq    int64
+	mode   driver.Mode
+	limit  int
+	weight int // how much of the limit it takes; 0 without a limit
+	held   bool
+	owner  string
 }
 
-// base is the ticket's file name: place, mode, state and owner.
-func (t ticket) base() string {
-	mode, state := "x", "w"
-	if t.mode == driver.Shared {
-		mode = "s"
-		if t.limit > 0 {
-			mode += strconv.Itoa(t.limit)
+// newTicket returns the ticket of a request that has no place yet.
+func newTicket(req driver.Request, owner string) ticket {
+	t := ticket{seq: math.MaxInt64, mode: req.Mode, limit: req.Limit, owner: owner}
+	if t.limit > 0 {
+		t.weight = req.Units()
+	}
+	return t
+}
+
+// placed reports whether the ticket has a place in the queue.
+func (t ticket) placed() bool { return t.seq < math.MaxInt64 }
+
+// units returns how much room the ticket takes beside others.
+func (t ticket) units() int { return max(1, t.weight) }
+
+// kind is the part of the file name that says what is asked for: "x" for
+// exclusive, "s" for shared, "s5" with a limit, "s5w2" with a weight besides.
+func (t ticket) kind() string {
+	switch {
+	case t.mode != driver.Shared:
+		return "x"
+	case t.limit <= 0:
+		return "s"
+	case t.weight <= 1:
+		return "s" + strconv.Itoa(t.limit)
+	}
+	return fmt.Sprintf("s%dw%d", t.limit, t.weight)
+}
+
+// parseKind is the inverse of kind, for what kind returns.
+func (t *ticket) parseKind(kind string) (err error) {
+	if kind == "x" {
+		return nil
+	}
+	t.mode = driver.Shared
+	limit, weight, weighs := strings.Cut(kind[1:], "w")
+	if limit == "" {
+		return nil
+	}
+	t.weight = 1
+	if weighs {
+		if t.weight, err = strconv.Atoi(weight); err != nil {
+			return err
 		}
 	}
+	t.limit, err = strconv.Atoi(limit)
+	return err
+}
+
+// base is the ticket's file name: place, kind, state and owner.
+func (t ticket) base() string {
+	state := "w"
 	if t.held {
 		state = "h"
 	}
-	return fmt.Sprintf("%0*d.%s.%s.%s", numberWidth, t.seq, mode, state, t.owner)
+	return fmt.Sprintf("%0*d.%s.%s.%s", numberWidth, t.seq, t.kind(), state, t.owner)
 }
 
 // parseTicket is the inverse of base; ok is false for any other file.
@@ -49,25 +94,21 @@ func parseTicket(base string) (t ticket, ok bool) {
 		return ticket{}, false
 	}
 	t = ticket{seq: seq, held: parts[2] == "h", owner: parts[3]}
-	if parts[1] != "x" {
-		t.mode = driver.Shared
-		if n := parts[1][1:]; n != "" {
-			t.limit, err = strconv.Atoi(n)
-		}
-	}
+	err = t.parseKind(parts[1])
 	return t, err == nil && t.base() == base
 }
 
 // A record is what a ticket's file tells about it.
 type record struct {
-	Owner string    `json:"owner"`
-	Token int64     `json:"token,omitempty"`
-	Host  string    `json:"host,omitempty"`
-	PID   int       `json:"pid,omitempty"`
-	Note  string    `json:"note,omitempty"`
-	Since time.Time `json:"since"`
-	Mode  string    `json:"mode"`
-	Limit int       `json:"limit,omitempty"`
+	Owner  string    `json:"owner"`
+	Token  int64     `json:"token,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	PID    int       `json:"pid,omitempty"`
+	Note   string    `json:"note,omitempty"`
+	Since  time.Time `json:"since"`
+	Mode   string    `json:"mode"`
+	Limit  int       `json:"limit,omitempty"`
+	Weight int       `json:"weight,omitempty"`
 
 	// Machine and Process are where the ticket really lives; Host and PID are
 	// what its maker wants people to see.

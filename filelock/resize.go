@@ -1,0 +1,68 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// limitFile keeps the limit that Resize has set. It is only ever replaced as a
+// whole, unlike the numbers that every acquisition changes: a process or a
+// machine that dies meanwhile leaves the old limit or the new one.
+const limitFile = "limit"
+
+// Resize sets the limit of a shared name for everybody; see [driver.Resizer].
+// It returns once the limit is durable, and the directory of the name keeps it
+// for ever. When it fails with ErrUnavailable the old limit or the new one is in
+// force, and it may be called again.
+func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
+	if err := driver.CheckResize(name, limit); err != nil {
+		return err
+	}
+	if err := e.ready(true); err != nil {
+		return err
+	}
+	err := e.resize(ctx, name, limit)
+	switch {
+	case err == nil:
+		e.hub.wake(e.dirOf(name), limitFile) // other processes see the file come
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return fmt.Errorf("resize %q: %w", name, err)
+	}
+	return e.unavailable(err)
+}
+
+// resize is Resize inside the gate.
+func (e *Engine) resize(ctx context.Context, name string, limit int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g, err := e.enter(ctx, name, true)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	return writeNew(g.path(limitFile), formatNumber(int64(limit)))
+}
+
+// readLimit returns the limit that Resize has set, 0 if it never has.
+func readLimit(path string) (int, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, ok := parseNumber(b)
+	if !ok || n < 1 || n > math.MaxInt {
+		return 0, fmt.Errorf("%w: %q is damaged: set the limit again with Resize, or remove the file to go by the limits of the requests", driver.ErrUnavailable, path)
+	}
+	return int(n), nil
+}
