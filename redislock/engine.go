@@ -14,10 +14,11 @@ import (
 )
 
 var (
-	_ driver.Engine    = (*Engine)(nil)
-	_ driver.Lister    = (*Engine)(nil)
-	_ driver.Breaker   = (*Engine)(nil)
-	_ driver.Inspector = (*Engine)(nil)
+	_ driver.Engine      = (*Engine)(nil)
+	_ driver.Lister      = (*Engine)(nil)
+	_ driver.Breaker     = (*Engine)(nil)
+	_ driver.Inspector   = (*Engine)(nil)
+	_ driver.AllAcquirer = (*Engine)(nil)
 )
 
 // Config tunes an engine. The zero value is useful.
@@ -85,6 +86,8 @@ type Engine struct {
 	closed context.Context // ends with Close
 	close  context.CancelFunc
 	tasks  sync.WaitGroup // goroutines that end after Close; Add under mu
+
+	gather gatherer
 
 	mu       sync.Mutex         // guards all below
 	done     bool               // no more tasks

@@ -32,3 +32,19 @@ func Begin(sent time.Time, d time.Duration) time.Time {
 	const server = 1_700_000_000_000_000
 	return sample{sent: sent, server: server}.begin(server + d.Microseconds())
 }
+
+// MaxFlights is how many calls of the common kind are under way at once.
+const MaxFlights = maxFlights
+
+// GatherScript does what waited for them.
+var GatherScript = gatherScript
+
+// AcquireAllScript takes several names at once.
+var AcquireAllScript = acquireAllScript
+
+// Waiting returns how many errands wait to go together.
+func (e *Engine) Waiting() int {
+	e.gather.mu.Lock()
+	defer e.gather.mu.Unlock()
+	return len(e.gather.waiting)
+}

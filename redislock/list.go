@@ -100,6 +100,7 @@ func (e *Engine) statuses(ctx context.Context, names []string) ([]driver.Status,
 type rawStatus struct {
 	Now       string          `json:"now"`
 	Limit     string          `json:"limit"`
+	Resized   string          `json:"resized"` // the limit for everybody, if there is one
 	NotBefore string          `json:"notbefore"`
 	Holders   json.RawMessage `json:"holders"` // text, end in milliseconds, foreign text
 	Waiters   json.RawMessage `json:"waiters"` // text, ticket, last heard of
@@ -125,10 +126,18 @@ func (r rawStatus) status(name string) driver.Status {
 		}
 	}
 	for _, row := range rows(r.Waiters) {
-		if w, ok := parseWaiter(row, now); ok {
-			w.Position = len(s.Waiters) + 1
-			s.Waiters = append(s.Waiters, w)
+		w, req, ok := parseWaiter(row, now)
+		if !ok {
+			continue
 		}
+		if len(s.Holders)+len(s.Waiters) == 0 {
+			s.Mode, s.Limit = req.Mode, req.Limit
+		}
+		w.Position = len(s.Waiters) + 1
+		s.Waiters = append(s.Waiters, w)
+	}
+	if s.Limit > 0 && r.Resized != "" {
+		s.Limit = int(number(r.Resized))
 	}
 	return s
 }
@@ -156,14 +165,14 @@ func holder(row []string, now int64) (h driver.Holder, ok bool) {
 }
 
 // parseWaiter reads a waiter and leaves out one whose client is dead.
-func parseWaiter(row []string, now int64) (w driver.Waiter, ok bool) {
+func parseWaiter(row []string, now int64) (w driver.Waiter, req driver.Request, ok bool) {
 	if len(row) < 3 {
-		return w, false
+		return w, req, false
 	}
 	in := words.Words{Rest: row[0]}
 	w.Owner = in.Next()
-	req, id := readDesc(&in)
-	w.Identity, w.Since = id, time.UnixMicro(number(row[1]))
+	req, w.Identity = readDesc(&in)
+	w.Since, w.Weight = time.UnixMicro(number(row[1])), req.Weight
 	heard := number(row[2])
-	return w, !in.Bad && heard+3*req.TTL.Microseconds() > now
+	return w, req, !in.Bad && heard+3*req.TTL.Microseconds() > now
 }

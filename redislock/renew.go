@@ -60,9 +60,34 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	if err != nil {
 		return err
 	}
-	text, err := e.eval(ctx, e.call(releaseScript, ks, l.Owner, strconv.FormatInt(l.Token, 10), letter(l.Mode)))
+	r := e.free(ctx, ks, l)
 	e.forget(l.Owner)
-	return e.standing(l, Reply{Text: text, Err: err})
+	return e.standing(l, r)
+}
+
+// free makes one try of a release. Most share a script with others.
+func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease) Reply {
+	token := strconv.FormatInt(l.Token, 10)
+	single := func() Reply {
+		return e.conn.Eval(ctx, []Call{e.call(releaseScript, ks, l.Owner, token, letter(l.Mode))})[0]
+	}
+	if alone := e.gather.board(); alone || l.Mode != driver.Exclusive || !e.together() {
+		if alone {
+			defer e.land()
+		}
+		return single()
+	}
+	limit := attemptLimit(l.TTL)
+	v := e.send(within(ctx, limit), &errand{keys: ks, limit: limit, args: []string{"fencelock " + l.Owner + " " + token + " "}})
+	switch v.letter {
+	case 'o':
+		return Reply{Text: "ok"}
+	case 'g':
+		return Reply{Text: "gone"}
+	case 's', refused:
+		return single()
+	}
+	return Reply{Err: v.err}
 }
 
 // Break ends every acquisition of name, tells the holders that can be reached,

@@ -75,11 +75,17 @@ func (e *Engine) describe(req driver.Request) string {
 	} else {
 		b.WriteString(" x ")
 	}
-	for _, n := range [...]int64{int64(req.Limit), ceilMillis(req.TTL), ceilMillis(req.AtLeast), int64(req.PID)} {
-		var buf [20]byte
-		b.Write(strconv.AppendInt(buf[:0], n, 10))
-		b.WriteByte(' ')
+	var buf [20]byte
+	b.Write(strconv.AppendInt(buf[:0], int64(req.Limit), 10))
+	if req.Units() > 1 {
+		b.WriteByte('/')
+		b.Write(strconv.AppendInt(buf[:0], int64(req.Units()), 10))
 	}
+	for _, n := range [...]int64{ceilMillis(req.TTL), ceilMillis(req.AtLeast), int64(req.PID)} {
+		b.WriteByte(' ')
+		b.Write(strconv.AppendInt(buf[:0], n, 10))
+	}
+	b.WriteByte(' ')
 	b.WriteString(word(req.Host))
 	b.WriteByte(' ')
 	b.WriteString(req.Note)
@@ -103,17 +109,19 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 	w := words.Words{Rest: text}
 	h.Owner, h.Token = w.Next(), w.Int()
 	h.Since = time.UnixMicro(w.Int())
-	_, h.Identity = readDesc(&w)
+	var req driver.Request
+	req, h.Identity = readDesc(&w)
+	h.Weight = req.Weight
 	return h, !w.Bad
 }
 
-// desc reads what describe wrote.
+// readDesc reads what describe wrote. A request with a limit has a weight.
 func readDesc(w *words.Words) (req driver.Request, id driver.Identity) {
 	w.Next() // the client
 	if w.Next() == "s" {
 		req.Mode = driver.Shared
 	}
-	req.Limit = int(w.Int())
+	req.Limit, req.Weight = readShare(w)
 	req.TTL = w.Millis()
 	w.Int() // the minimum hold
 	id.PID = int(w.Int())
@@ -122,4 +130,19 @@ func readDesc(w *words.Words) (req driver.Request, id driver.Identity) {
 	}
 	id.Note = w.Rest
 	return req, id
+}
+
+// readShare reads "limit" or "limit/weight".
+func readShare(w *words.Words) (limit, weight int) {
+	first, second, weighted := strings.Cut(w.Next(), "/")
+	if !weighted {
+		second = "1"
+	}
+	limit, errLimit := strconv.Atoi(first)
+	weight, errWeight := strconv.Atoi(second)
+	w.Bad = w.Bad || errLimit != nil || errWeight != nil
+	if limit == 0 {
+		weight = 0
+	}
+	return limit, weight
 }

@@ -39,7 +39,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 	pause, again := newBackoff(), false
 	for {
 		sent := time.Now()
-		r := e.attempt(limited, w, e.acquireCall(w, join, again))
+		r := e.try(limited, w, join, again)
 		if r.Err == nil {
 			a := e.parseAcquire(w, r, sent)
 			e.settleRequest(w, a, again)
@@ -62,12 +62,33 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 	}
 }
 
-// acquireCall runs the acquire script. Most requests may take its fast way.
-func (e *Engine) acquireCall(w *waiter, join, again bool) Call {
-	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 {
-		return e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(again))
+// try makes one try of a request. Most may take the fast way of the acquire
+// script, and share a script with others.
+func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
+	slow := func(again bool) Reply {
+		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(again)))
 	}
-	return e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(again), millis(w.req.TTL))
+	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 {
+		return slow(again)
+	}
+	life := millis(w.req.TTL)
+	if alone := e.gather.board(); alone || !e.together() {
+		if alone {
+			defer e.land()
+		}
+		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(false), life))
+	}
+	limit := attemptLimit(w.req.TTL)
+	v := e.send(within(ctx, limit), &errand{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
+	switch v.letter {
+	case 't':
+		return Reply{Text: "taken " + v.now}
+	case 's':
+		return slow(false)
+	case refused:
+		return slow(true)
+	}
+	return Reply{Err: v.err}
 }
 
 // settleRequest forgets a request that was refused. Where an earlier try of its

@@ -10,6 +10,10 @@ var (
 	acquireFastLua string
 	//go:embed lua/release_fast.lua
 	releaseFastLua string
+	//go:embed lua/gather.lua
+	gatherLua string
+	//go:embed lua/acquire_all.lua
+	acquireAllLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/touch.lua
@@ -22,6 +26,8 @@ var (
 	breakLua string
 	//go:embed lua/confirm.lua
 	confirmLua string
+	//go:embed lua/resize.lua
+	resizeLua string
 	//go:embed lua/renew.lua
 	renewLua string
 	//go:embed lua/status.lua
@@ -29,13 +35,16 @@ var (
 	//go:embed lua/init.lua
 	initLua string
 
-	acquireScript = NewScript(acquireFastLua, commonLua, acquireLua)
-	touchScript   = NewScript(commonLua, touchLua)
-	releaseScript = NewScript(releaseFastLua, commonLua, releaseLua)
-	leaveScript   = NewScript(commonLua, leaveLua)
-	breakScript   = NewScript(commonLua, breakLua)
-	confirmScript = NewScript(commonLua, confirmLua)
-	renewScript   = NewScript(renewLua)
-	statusScript  = NewScript(statusLua)
-	initScript    = NewScript(initLua)
+	acquireScript    = NewScript(acquireFastLua, commonLua, acquireLua)
+	gatherScript     = NewScript(gatherLua)
+	acquireAllScript = NewScript(acquireAllLua)
+	touchScript      = NewScript(commonLua, touchLua)
+	releaseScript    = NewScript(releaseFastLua, commonLua, releaseLua)
+	leaveScript      = NewScript(commonLua, leaveLua)
+	breakScript      = NewScript(commonLua, breakLua)
+	confirmScript    = NewScript(commonLua, confirmLua)
+	resizeScript     = NewScript(commonLua, resizeLua)
+	renewScript      = NewScript(renewLua)
+	statusScript     = NewScript(statusLua)
+	initScript       = NewScript(initLua)
 )

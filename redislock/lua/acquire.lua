@@ -1,7 +1,8 @@
 -- acquire: takes the lock, or joins the queue, or says who is in the way.
 -- ARGV: 5 owner, 6 desc, 7 "1" to wait, 8 "1" if an earlier try may have worked.
 local owner, desc, wait, again = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1'
-local client, mode, limit, ttl, atleast = string.match(desc, '^(%S+) (%a) (%d+) (%d+) (%d+) ')
+local client, mode, word, ttl, atleast = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
+local limit, weight = share(word)
 ttl, atleast = tonumber(ttl), tonumber(atleast)
 local both = redis.call('MGET', lock, fence)
 recall(both[2])
@@ -28,12 +29,11 @@ if token then
   return string.format('granted %d %s %s', now, token, floor)
 end
 
-if state == 's' and mode == 's' and cap ~= limit then
+if state == 's' and mode == 's' and not agree(cap, limit) then
   return string.format('limit %d %s', now, cap)
 end
-local fits = state == 'free' or state == 's' and mode == 's' and
-  (limit == '0' or redis.call('ZCARD', shared) < tonumber(limit))
-if fits and notbefore <= now and redis.call('EXISTS', queue) == 0 then
+local room = state == 'free' or state == 's' and mode == 's' and (limit == '0' or fits(limit, weight, taken()))
+if room and notbefore <= now and redis.call('EXISTS', queue) == 0 then
   local left = quarantined()
   if left > 0 and not wait then return string.format('quarantine %d %d', now, left) end
   if left == 0 then

@@ -1,16 +1,19 @@
 -- Every script that may grant begins with this text. KEYS are the keys of one
 -- name, all in one slot:
---   lock    who holds it, as text; the key of plain SET NX PX locks
---   fence   "token granted client notbefore": the last grant, in microseconds,
---           and " q" if there may be a queue, which saves most scripts a look
+--   lock    who holds it, as text, or "fencelock shared limit", and " w" if a
+--           weight must be counted; the key of plain SET NX PX locks
+--   fence   "token granted client notbefore": the last grant, in microseconds;
+--           " l" with the limit for everybody if there is one; and " q" if there
+--           may be a queue, which saves most scripts a look
 --   queue   waiting requests, scored by ticket, the smallest is next
 --   alive   waiting clients, scored by when they were last heard of
 --   shared  tokens of shared holders, scored by when they end (milliseconds)
 --   meta    shared holders as text, scored by token
 --   marker  (quarantine only) the server's last known incarnation
 -- A holder as text is "owner token since client mode limit ttl atleast pid host
--- note"; a waiting request the same without token and since. Times are the
--- server's. Integers are formatted with %d: tostring loses digits.
+-- note"; a waiting request the same without token and since. The limit is "5",
+-- or "5/2" with a weight of 2. Times are the server's. Integers are formatted
+-- with %d: tostring loses digits.
 local lock, fence, queue, alive, shared, meta, marker = unpack(KEYS)
 local retention, counts, channel, quarantine = tonumber(ARGV[1]), ARGV[2] == '1', ARGV[3], tonumber(ARGV[4])
 local clock = redis.call('TIME')
@@ -18,6 +21,8 @@ local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)
 local int = function(n) return string.format('%d', n) end
 local last, granted, grantee, notbefore, lined = 0, 0, '-', 0, false
+local resized          -- the limit for everybody; nil if requests say it
+local weighted = false -- one of the shared holders may weigh more than 1
 local failure = '' -- why a message could not be published
 
 -- The waiters of a client that was not heard of for so many TTLs are dead.
@@ -28,16 +33,19 @@ local GRANT = 2000
 local BATCH = 64
 
 local function recall(text)
-  local a, b, c, d, q = string.match(text or '', '^(%d+) (%d+) (%S+) (%d+)(.*)$')
-  if a then last, granted, grantee, notbefore, lined = tonumber(a), tonumber(b), c, tonumber(d), q == ' q' end
+  local a, b, c, d, rest = string.match(text or '', '^(%d+) (%d+) (%S+) (%d+)(.*)$')
+  if not a then return end
+  last, granted, grantee, notbefore = tonumber(a), tonumber(b), c, tonumber(d)
+  resized, lined = string.match(rest, '^ l(%d+)'), string.sub(rest, -2) == ' q'
 end
 
 local function remember()
   if notbefore <= now then notbefore = 0 end
   local till = math.max(math.floor(math.max(now, last) / 1000) + retention, math.floor(notbefore / 1000) + 1000)
   lined = redis.call('EXISTS', queue) == 1
-  local text = string.format('%d %d %s %d%s', last, granted, grantee, notbefore, lined and ' q' or '')
-  redis.call('SET', fence, text, 'PXAT', int(till))
+  local text = string.format('%d %d %s %d', last, granted, grantee, notbefore)
+  if resized then text = text .. ' l' .. resized end
+  redis.call('SET', fence, text .. (lined and ' q' or ''), 'PXAT', int(till))
 end
 
 -- extend makes a key live for at least so long.
@@ -46,6 +54,21 @@ local function extend(key, life)
 end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end
+
+-- share reads "limit" or "limit/weight".
+local function share(word)
+  local limit, weight = string.match(word, '^(%d+)/?(%d*)$')
+  return limit, tonumber(weight) or 1
+end
+
+-- agree reports whether two shared requests may have these limits.
+local function agree(a, b) return a == b or resized and a ~= '0' and b ~= '0' end
+
+-- fits reports whether a shared request could join holders of so much weight. A
+-- name that nobody holds takes whoever is next, however heavy.
+local function fits(limit, weight, used)
+  return limit == '0' or used + weight <= tonumber(resized or limit)
+end
 
 -- suspend takes a client whose grant ran out unanswered off the list of the
 -- living, unless it was heard of since. Its next word brings it back.
@@ -84,8 +107,9 @@ local function look()
   if not text then return 'free', nil, '' end
   if type(text) == 'table' then return 'foreign', nil, text.err end
   if not starts(text, 'fencelock ') then return 'foreign', nil, string.sub(text, 1, 200) end
-  local limit = string.match(text, '^fencelock shared (%d+)$')
+  local limit, w = string.match(text, '^fencelock shared (%d+)(.*)$')
   if not limit then return 'x', nil, text end
+  weighted = w == ' w'
   purge()
   if redis.call('EXISTS', shared) == 0 then
     redis.call('DEL', lock, meta)
@@ -94,22 +118,45 @@ local function look()
   return 's', limit, 'fencelock ' .. (redis.call('ZRANGE', meta, 0, 0)[1] or '')
 end
 
+-- taken is the weight of the shared holders together.
+local function taken()
+  if not weighted then return redis.call('ZCARD', shared) end
+  local sum = 0
+  for _, who in ipairs(redis.call('ZRANGE', meta, 0, -1)) do
+    sum = sum + (tonumber(string.match(who, '^%S+ %d+ %d+ %S+ %a %d+/(%d+)')) or 1)
+  end
+  return sum
+end
+
+-- open makes the key that shared holders share, or extends it.
+local function open(word, ttl, free)
+  local limit, weight = share(word)
+  local w = weight > 1 and ' w' or ''
+  if free then
+    if not redis.call('SET', lock, 'fencelock shared ' .. limit .. w, 'PX', int(ttl), 'NX') then return false end
+    redis.call('DEL', shared, meta) -- holders of a lock that was taken away
+    weighted = weight > 1
+    return true
+  end
+  extend(lock, ttl)
+  if weight > 1 and not weighted then
+    redis.call('SET', lock, redis.call('GET', lock) .. w, 'KEEPTTL')
+    weighted = true
+  end
+  return true
+end
+
 -- seat makes a request a holder for ttl. It returns nothing if a key of another
 -- type is in the way, which GET and MGET do not show.
 local function seat(owner, desc, ttl, free)
-  local client, mode, limit = string.match(desc, '^(%S+) (%a) (%d+) ')
+  local client, mode, word = string.match(desc, '^(%S+) (%a) (%S+) ')
   local token = math.max(last + 1, now)
   local floor = token
   local who = string.format('%s %d %d %s', owner, token, now, desc)
   if mode == 'x' then
     if not redis.call('SET', lock, 'fencelock ' .. who, 'PX', int(ttl), 'NX') then return end
   else
-    if free then
-      if not redis.call('SET', lock, 'fencelock shared ' .. limit, 'PX', int(ttl), 'NX') then return end
-      redis.call('DEL', shared, meta) -- holders of a lock that was taken away
-    else
-      extend(lock, ttl)
-    end
+    if not open(word, ttl, free) then return end
     redis.call('ZADD', shared, int(ms + ttl), int(token))
     redis.call('ZADD', meta, int(token), who)
     extend(shared, ttl)
@@ -148,7 +195,7 @@ end
 local function hail(after, except)
   local text, told = string.format('advance %d %s', after, lock), nil
   for _, entry in ipairs(redis.call('ZRANGE', queue, 0, 3)) do
-    local client, ttl = string.match(entry, '^%S+ (%S+) %a %d+ (%d+) ')
+    local client, ttl = string.match(entry, '^%S+ (%S+) %a %S+ (%d+) ')
     if client ~= except and live(client, tonumber(ttl)) then
       if tell(client, text) then
         told = client
@@ -214,25 +261,27 @@ local function advance(orderly)
     end
     return hail(left, '')
   end
-  local seated, life = 0, 0
+  local seated, life, used = 0, 0, state == 's' and limit ~= '0' and taken() or 0
   for _ = 1, 16 * BATCH do
     local entry = redis.call('ZRANGE', queue, 0, 0)[1]
     if not entry or seated == BATCH then break end
     local owner, desc = string.match(entry, '^(%S+) (.*)$')
-    local client, mode, cap, ttl = string.match(desc, '^(%S+) (%a) (%d+) (%d+) ')
+    local client, mode, word, ttl = string.match(desc, '^(%S+) (%a) (%S+) (%d+) ')
+    local cap, weight = share(word)
     ttl = tonumber(ttl)
     if not live(client, ttl) then
       redis.call('ZREM', queue, entry)
-    elseif state == 's' and (mode == 'x' or cap == limit and cap ~= '0' and redis.call('ZCARD', shared) >= tonumber(cap)) then
+    elseif state == 's' and (mode == 'x' or agree(cap, limit) and not fits(cap, weight, used)) then
       break
     else
       redis.call('ZREM', queue, entry)
-      if state == 's' and cap ~= limit then
+      if state == 's' and not agree(cap, limit) then
         tell(client, string.format('refuse %s %s', owner, limit))
       elseif hand(owner, desc, client, ttl, state == 'free') then
         seated, life = seated + 1, math.min(ttl, GRANT)
         if mode == 'x' then break end
         state, limit = 's', cap
+        used = used + weight
       end
     end
   end

@@ -15,7 +15,7 @@ local clock = redis.call('TIME')
 local ms = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
 local ends = redis.call('ZSCORE', shared, token)
 local who = redis.call('ZRANGEBYSCORE', meta, token, token)[1]
-if not string.match(text, '^fencelock shared %d+$') or not ends or tonumber(ends) <= ms or
+if not string.match(text, '^fencelock shared %d') or not ends or tonumber(ends) <= ms or
   not who or string.sub(who, 1, #own) ~= own then
   return 'gone'
 end

@@ -2,10 +2,10 @@
 -- strings: cjson loses digits.
 local lock, fence, queue, alive, shared, meta = unpack(KEYS)
 local clock = redis.call('TIME')
-local out = { now = string.format('%d', clock[1] * 1000000 + clock[2]), limit = '', holders = {}, waiters = {} }
+local out = { now = string.format('%d', clock[1] * 1000000 + clock[2]), limit = '', resized = '', holders = {}, waiters = {} }
 local text = redis.pcall('GET', lock)
 if type(text) == 'table' then text = text.err end
-local limit = text and string.match(text, '^fencelock shared (%d+)$')
+local limit = text and string.match(text, '^fencelock shared (%d+)')
 if limit then
   out.limit = limit
   local ends = {}
@@ -25,5 +25,6 @@ for i = 1, #queued, 2 do
   local client = string.match(queued[i], '^%S+ (%S+) ')
   table.insert(out.waiters, { queued[i], queued[i + 1], redis.call('ZSCORE', alive, client) or '0' })
 end
-out.notbefore = string.match(redis.call('GET', fence) or '', '^%d+ %d+ %S+ (%d+)') or '0'
+local notbefore, rest = string.match(redis.call('GET', fence) or '', '^%d+ %d+ %S+ (%d+)(.*)$')
+out.notbefore, out.resized = notbefore or '0', string.match(rest or '', '^ l(%d+)') or ''
 return cjson.encode(out)

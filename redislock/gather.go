@@ -1,0 +1,156 @@
+package redislock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/words"
+)
+
+const (
+	// maxFlights calls of single errands or of gathered ones are under way at
+	// once: one that the server works on, and one on its way.
+	maxFlights = 3
+	// maxGathered errands go into one script, so that it does not block the server.
+	maxGathered = 64
+)
+
+// gatherer lets errands that come while others are under way wait for these, and
+// then go together: the cost of a script is that of its call, for the most part.
+// An errand that is alone does not wait.
+type gatherer struct {
+	mu      sync.Mutex // guards flights, waiting
+	flights int
+	waiting []*errand
+}
+
+// errand is an acquire or a release of the common kind.
+type errand struct {
+	keys  keys
+	args  []string // of gather.lua
+	limit time.Duration
+	done  chan verdict // gets the answer, once
+}
+
+// verdict is what became of a gathered errand: a letter of gather.lua and the
+// server's time, or an error.
+type verdict struct {
+	letter byte
+	now    string
+	err    error
+}
+
+// refused is the letter of an errand whose script the server refused, perhaps for
+// the sake of another one.
+const refused = 'x'
+
+// together reports whether errands may share a script. On a Cluster their keys
+// lie in different slots, and replicas are waited for call by call.
+func (e *Engine) together() bool { return !e.conn.Cluster() && e.cfg.MinReplicas == 0 }
+
+// board lets a call go at once if few are under way, and land must follow it.
+func (g *gatherer) board() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.flights == maxFlights {
+		return false
+	}
+	g.flights++
+	return true
+}
+
+// send does an errand together with others.
+func (e *Engine) send(ctx context.Context, er *errand) verdict {
+	g := &e.gather
+	er.done = make(chan verdict, 1)
+	g.mu.Lock()
+	g.waiting = append(g.waiting, er)
+	idle := g.flights == 0
+	g.mu.Unlock()
+	if idle && g.board() { // those under way landed in between
+		e.land()
+	}
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	select {
+	case v := <-er.done:
+		return v
+	case <-ctx.Done():
+		g.leave(er)
+		return verdict{err: ctx.Err()}
+	}
+}
+
+// leave takes an errand that was not sent yet away.
+func (g *gatherer) leave(er *errand) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(o *errand) bool { return o == er })
+}
+
+// next returns the errands that go together now; without any, the flight is over.
+func (g *gatherer) next() []*errand {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), maxGathered)
+	if n == 0 {
+		g.flights--
+		return nil
+	}
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return batch
+}
+
+// land ends a call that went at once, or lets it go on for those who wait.
+func (e *Engine) land() {
+	batch := e.gather.next()
+	if batch == nil {
+		return
+	}
+	task := func() { // ends when nobody waits; each batch has an attempt limit
+		for ; batch != nil; batch = e.gather.next() {
+			e.fly(batch)
+		}
+	}
+	e.mu.Lock()
+	started := e.spawn(task)
+	e.mu.Unlock()
+	if !started {
+		task()
+	}
+}
+
+// fly does a batch of errands in one script, and tells each what became of it.
+func (e *Engine) fly(batch []*errand) {
+	c := Call{Script: gatherScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 2, 2+3*len(batch))}
+	letters, limit := make([]byte, len(batch)), batch[0].limit
+	for i, er := range batch {
+		if letters[i] = 'a'; len(er.args) == 1 {
+			letters[i] = 'r'
+		}
+		c.Keys = append(c.Keys, er.keys[lockKey], er.keys[fenceKey])
+		c.Args = append(c.Args, er.args...)
+		limit = min(limit, er.limit)
+	}
+	c.Args[0], c.Args[1] = e.common[0], string(letters)
+	text, err := e.eval(within(context.Background(), limit), c)
+	in := words.Words{Rest: text}
+	now := in.Next()
+	if err == nil && len(in.Rest) != len(batch) {
+		err = malformed(text)
+	}
+	_, answered := serverError(err)
+	for i, er := range batch {
+		switch {
+		case err == nil:
+			er.done <- verdict{letter: in.Rest[i], now: now}
+		case answered:
+			er.done <- verdict{letter: refused}
+		default:
+			er.done <- verdict{err: err}
+		}
+	}
+}
