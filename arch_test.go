@@ -47,6 +47,7 @@ var rooms = []room{
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "election"}},
 	{folder: "cron/", imports: []string{".", "driver", "cron", "election", "github.com/go-co-op/gocron/v2", "github.com/robfig/cron/v3"}},
+	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/words", imports: []string{}},
 	{folder: "internal/watch", imports: []string{"driver"}},
@@ -57,6 +58,7 @@ var rooms = []room{
 	}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/", imports: []string{"anything"}},
+	{folder: "examples/", imports: []string{"anything"}},
 	{folder: ".", imports: []string{"driver", "internal/hold", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
 }
 

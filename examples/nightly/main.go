@@ -1,0 +1,56 @@
+// Command nightly is an example: a job that one of many instances runs for each
+// tick of a schedule, here every ten seconds. Start it in several terminals; each
+// tick is run by one of them, and the others skip it:
+//
+//	go run ./examples/nightly
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/filelock"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	job := cron.Job{
+		Locks:   fencelock.New(filelock.New(filepath.Join(os.TempDir(), "fencelock-nightly"), nil), nil),
+		Name:    "invoices",
+		AtMost:  8 * time.Second, // a run that takes longer is told to stop
+		CatchUp: 1,               // the last tick is made up for if nobody ran it
+		OnTick:  tell,
+	}
+	fmt.Println("the end:", job.Run(ctx, cron.Every(10*time.Second), invoices))
+}
+
+// invoices is the work. Its token lets whatever it writes to refuse an older run.
+func invoices(ctx context.Context) error {
+	fmt.Println("writing invoices under token", fencelock.TokenFrom(ctx))
+	select {
+	case <-time.After(time.Second):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tell says how a tick ended on this instance.
+func tell(o cron.Outcome) {
+	switch {
+	case errors.Is(o.Err, cron.ErrSkipped):
+		fmt.Println("skipped:", o.Err)
+	case o.Err != nil:
+		fmt.Println("failed:", o.Err)
+	default:
+		fmt.Println("done")
+	}
+}

@@ -1,0 +1,287 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest"
+)
+
+const envWorker = "FENCELOCK_EXAMPLE_WORKER"
+
+// TestMain makes this binary a worker when a test starts it as one.
+func TestMain(m *testing.M) {
+	if os.Getenv(envWorker) == "" {
+		os.Exit(m.Run())
+	}
+	go func() { // ends when the test is gone, and the worker with it
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	main()
+}
+
+var servers = map[string]func(testing.TB) string{
+	"redis":    func(t testing.TB) string { return "redis://" + enginetest.StartRedis(t).Addr() },
+	"postgres": func(t testing.TB) string { return enginetest.StartPostgres(t).DSN() },
+}
+
+// Five workers, one of them killed every 200 ms and replaced, another one frozen
+// now and then for longer than its lease lasts; half of them go on after a lost
+// lock. Every task has one result, by the greatest token that ever began it.
+func TestEveryResultIsWrittenOnce(t *testing.T) {
+	tasks := 150
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		tasks = 1000
+	}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			url := start(t)
+			s, err := open(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			if err := add(t.Context(), s.queue, settings{tasks: tasks, longest: 100 * time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+			said := chaos(t, url, tasks/2)
+			states, err := s.queue.States(t.Context())
+			if err != nil || len(states) != tasks {
+				t.Fatalf("%d tasks, %v", len(states), err)
+			}
+			for _, state := range states {
+				wantOneResult(t, state, said.began[state.ID])
+			}
+		})
+	}
+}
+
+// wantOneResult checks a task that was begun with these tokens, at least.
+func wantOneResult(t *testing.T, s State, began []int64) {
+	t.Helper()
+	if len(s.Results) != 1 {
+		t.Errorf("task %d has the results %v", s.ID, s.Results)
+		return
+	}
+	if s.Results[0] != s.Token || len(began) > 0 && slices.Max(began) > s.Token {
+		t.Errorf("task %d: the result is of token %d, but it was begun with %d and %v", s.ID, s.Results[0], s.Token, began)
+	}
+}
+
+// story is what the workers said.
+type story struct {
+	count map[string]int    // lines, by what they tell
+	began map[int64][]int64 // the tokens that began each task
+}
+
+// chaos lets a crew do all tasks and disturbs it on the way, so many times at most:
+// on a busy machine workers may start slower than they are killed.
+func chaos(t *testing.T, url string, most int) story {
+	t.Helper()
+	const ttl = time.Second
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	started := 0
+	var mu sync.Mutex // guards started, frozen
+	frozen := map[int]bool{}
+	c := &crew{size: 5, every: 200 * time.Millisecond, args: []string{exe, "-url", url, "-ttl", ttl.String(), "work"}, out: &out}
+	c.prepare = func(cmd *exec.Cmd) {
+		cmd.Env = append(os.Environ(), envWorker+"=1")
+		if _, err := cmd.StdinPipe(); err != nil { // closed when the worker has ended, or we have
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if started++; started%2 == 0 {
+			cmd.Args = slices.Insert(cmd.Args, 1, "-careless")
+		}
+	}
+	freezes := 0
+	c.disturb = func(p *os.Process) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case frozen[p.Pid] || c.disturbed > most:
+		case c.disturbed%5 == 4 && p.Signal(syscall.SIGSTOP) == nil:
+			freezes++
+			frozen[p.Pid] = true
+			time.AfterFunc(5*ttl/2, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(frozen, p.Pid)
+				_ = p.Signal(syscall.SIGCONT) // it may be gone
+			})
+		default:
+			_ = p.Kill() // it may have ended
+		}
+	}
+	begin := time.Now()
+	if err := c.run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	said := listen(t, &out)
+	t.Logf("%v: %d workers, %d killed, %d frozen; %v", time.Since(begin).Round(time.Millisecond), started, started-c.size, freezes, said.count)
+	return said
+}
+
+var line = regexp.MustCompile(`msg="?(\w+(?: \w+)?)"? .*task=(\d+)(?: token=(\d+))?(?: try=(\d+))?`)
+
+// listen reads what the workers wrote.
+func listen(t *testing.T, out io.Reader) story {
+	t.Helper()
+	s := story{count: map[string]int{}, began: map[int64][]int64{}}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		m := line.FindStringSubmatch(lines.Text())
+		if m == nil || m[1] == "failed" {
+			t.Logf("%s", lines.Text())
+			continue
+		}
+		s.count[m[1]]++
+		if m[4] != "" {
+			task, _ := strconv.ParseInt(m[2], 10, 64) // all digits
+			token, _ := strconv.ParseInt(m[3], 10, 64)
+			s.began[task] = append(s.began[task], token)
+			if m[4] != "1" {
+				s.count["takeover"]++
+			}
+		}
+	}
+	return s
+}
+
+// The guard alone, step by step.
+func TestGuard(t *testing.T) {
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			s, err := open(ctx, start(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			q := s.queue
+			if _, err := q.Next(ctx); !errors.Is(err, errNone) {
+				t.Errorf("an empty queue: %v", err)
+			}
+			if err := q.Add(ctx, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			task, err := q.Next(ctx)
+			if err != nil || task.Length != time.Second {
+				t.Fatal(task, err)
+			}
+			begin := func(token int64) error { _, err := q.Begin(ctx, task, token); return err }
+			finish := func(token int64) error { return q.Finish(ctx, task, token, "result") }
+			for i, step := range []struct {
+				do    func(int64) error
+				token int64
+				want  error
+			}{
+				{begin, 10, nil},
+				{begin, 10, errRefused},
+				{begin, 9, errRefused},
+				{begin, 12, nil}, // a takeover
+				{finish, 10, errRefused},
+				{finish, 12, nil},
+				{finish, 12, errRefused},
+				{finish, 13, errRefused},
+				{begin, 14, errRefused},
+			} {
+				if err := step.do(step.token); !errors.Is(err, step.want) {
+					t.Errorf("step %d: %v", i, err)
+				}
+			}
+			if states, err := q.States(ctx); err != nil || !slices.Equal(states[0].Results, []int64{12}) || states[0].Tries != 2 {
+				t.Errorf("%+v, %v", states, err)
+			}
+			wantTaken(t, q)
+		})
+	}
+}
+
+// A task that was put back is given out again; one that is done is not.
+func TestPutBack(t *testing.T) {
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			s, err := open(ctx, start(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			if err := s.queue.Add(ctx, 0); err != nil {
+				t.Fatal(err)
+			}
+			for token := int64(1); token < 3; token++ {
+				task, err := s.queue.Next(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantTaken(t, s.queue, task.ID)
+				if tries, err := s.queue.Begin(ctx, task, token); tries != int(token) || err != nil {
+					t.Errorf("try %d: %v", tries, err)
+				}
+				if token == 2 {
+					if err := s.queue.Finish(ctx, task, token, ""); err != nil {
+						t.Error(err)
+					}
+				}
+				for range 2 {
+					if err := s.queue.PutBack(ctx, task); err != nil {
+						t.Error(err)
+					}
+				}
+				wantTaken(t, s.queue)
+			}
+			if _, err := s.queue.Next(ctx); !errors.Is(err, errNone) {
+				t.Errorf("after the result: %v", err)
+			}
+		})
+	}
+}
+
+func wantTaken(t *testing.T, q Queue, want ...int64) {
+	t.Helper()
+	tasks, err := q.Taken(t.Context())
+	var ids []int64
+	for _, task := range tasks {
+		ids = append(ids, task.ID)
+	}
+	if err != nil || !slices.Equal(ids, want) {
+		t.Errorf("taken: %v, %v; want %v", ids, err, want)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want error // nil means any
+	}{
+		{[]string{"-help"}, flag.ErrHelp},
+		{[]string{"-url", "ftp://elsewhere", "work"}, nil},
+		{[]string{"work", "-url"}, nil},
+	} {
+		if err := run(context.Background(), c.args, io.Discard); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+}
