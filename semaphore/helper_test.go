@@ -1,0 +1,136 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/semaphore"
+)
+
+const (
+	name = "gpu"
+	ttl  = 10 * time.Second
+)
+
+// process is a semaphore of a process of its own.
+type process struct {
+	engine *memlock.Engine
+	locks  *fencelock.Locker
+	*semaphore.Semaphore
+}
+
+// start makes a process that uses the semaphore with the given size.
+func start(store *memlock.Engine, size int) *process {
+	p := &process{engine: store.Client()}
+	p.locks = fencelock.New(p.engine, &fencelock.Config{TTL: ttl})
+	p.Semaphore = semaphore.New(p.locks, name, size)
+	return p
+}
+
+// take acquires a permit at once, or fails the test.
+func (p *process) take(t *testing.T, weight int) *semaphore.Permit {
+	t.Helper()
+	permit, err := p.TryAcquire(t.Context(), weight)
+	if err != nil {
+		t.Fatalf("a permit of %d: %v", weight, err)
+	}
+	return permit
+}
+
+// queue waits for a permit in a goroutine, which ends with the wait, and returns
+// when it is in the queue or through it.
+func (p *process) queue(ctx context.Context, weight int) *waiting {
+	w := &waiting{done: make(chan struct{})}
+	go func() {
+		w.permit, w.err = p.Acquire(ctx, weight)
+		w.at = time.Now()
+		close(w.done)
+	}()
+	synctest.Wait()
+	return w
+}
+
+// waiting is one Acquire under way.
+type waiting struct {
+	done   chan struct{} // closed when permit, err and at are set
+	permit *semaphore.Permit
+	err    error
+	at     time.Time
+}
+
+// through reports whether the wait is over.
+func (w *waiting) through() bool {
+	synctest.Wait()
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantThrough fails the test unless exactly those waits of all are over.
+func wantThrough(t *testing.T, all []*waiting, over ...bool) {
+	t.Helper()
+	for i, w := range all {
+		if got := w.through(); got != over[i] {
+			t.Errorf("waiter %d: its wait is over: %v, want %v", i, got, over[i])
+		}
+	}
+}
+
+func release(t *testing.T, permits ...*semaphore.Permit) {
+	t.Helper()
+	for _, p := range permits {
+		if err := p.Release(); err != nil {
+			t.Errorf("release of a permit of %d: %v", p.Weight(), err)
+		}
+	}
+}
+
+// wantStatus fails the test unless so much is in force, taken and waited for.
+func wantStatus(t *testing.T, s *semaphore.Semaphore, size, taken, waiters int) {
+	t.Helper()
+	st, err := s.Status(t.Context())
+	if err != nil || st.Size != size || st.Taken != taken || len(st.Waiters) != waiters || st.Free() != max(0, size-taken) {
+		t.Errorf("size %d, taken %d, free %d, %d waiters, %v; want size %d, taken %d, %d waiters",
+			st.Size, st.Taken, st.Free(), len(st.Waiters), err, size, taken, waiters)
+	}
+}
+
+// room checks that no more than limit are in it at once.
+type room struct {
+	mu    sync.Mutex // guards all below
+	in    int
+	most  int
+	times int
+}
+
+func (r *room) enter(weight int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.in += weight
+	r.most = max(r.most, r.in)
+	r.times++
+}
+
+func (r *room) leave(weight int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.in -= weight
+}
+
+func want(t *testing.T, what string, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("%s: got %v, want %v", what, err, target)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/semaphore"
+)
+
+func TestPermitsUpToTheSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		a, b := start(store, 5), start(store, 5)
+		wantStatus(t, a.Semaphore, 5, 0, 0)
+		first, second := a.take(t, 0), b.take(t, 3)
+		if first.Weight() != 1 || second.Weight() != 3 || first.Name() != name || a.Name() != name {
+			t.Errorf("weights %d and %d, name %q", first.Weight(), second.Weight(), first.Name())
+		}
+		if second.Token() <= first.Token() || second.Floor() != first.Token() {
+			t.Errorf("tokens %d and %d, floor %d", first.Token(), second.Token(), second.Floor())
+		}
+		_, err := b.TryAcquire(t.Context(), 2)
+		held, ok := errors.AsType[*fencelock.HeldError](err)
+		if !ok || held.Owner != first.Owner() {
+			t.Errorf("a permit too many: %v", err)
+		}
+		third := b.take(t, 1)
+		wantStatus(t, b.Semaphore, 5, 5, 0)
+		release(t, second)
+		wantStatus(t, b.Semaphore, 5, 2, 0)
+		release(t, first, third)
+		release(t, start(store, 5).take(t, 5))
+		wantStatus(t, b.Semaphore, 5, 0, 0)
+	})
+}
+
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(memlock.New(nil), 5)
+		broken := errors.New("broken")
+		want(t, "Do", p.Do(t.Context(), 2, func(ctx context.Context) error {
+			if fencelock.TokenFrom(ctx) == 0 || fencelock.FloorFrom(ctx) != fencelock.TokenFrom(ctx) {
+				t.Errorf("token %d, floor %d", fencelock.TokenFrom(ctx), fencelock.FloorFrom(ctx))
+			}
+			wantStatus(t, p.Semaphore, 5, 2, 0)
+			return broken
+		}), broken)
+		want(t, "Do", p.Do(t.Context(), 0, func(ctx context.Context) error {
+			wantStatus(t, p.Semaphore, 5, 1, 0)
+			p.engine.Lose(name)
+			<-ctx.Done()
+			want(t, "the cause", context.Cause(ctx), fencelock.ErrLost)
+			return nil
+		}), fencelock.ErrLost)
+		func() {
+			defer func() { _ = recover() }()
+			_ = p.Do(t.Context(), 5, func(context.Context) error { panic("oops") })
+		}()
+		wantStatus(t, p.Semaphore, 5, 0, 0)
+	})
+}
+
+// Fifty processes want in, each with its own weight: never more than five at once.
+func TestNeverMoreThanTheSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, in := memlock.New(nil), &room{}
+		var all sync.WaitGroup
+		for i := range 50 {
+			p, weight := start(store, 5), 1+i%3
+			all.Go(func() {
+				for range 10 {
+					if err := p.Do(t.Context(), weight, func(context.Context) error {
+						in.enter(weight)
+						defer in.leave(weight)
+						time.Sleep(time.Duration(1+i) * time.Millisecond)
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if in.most != 5 || in.times != 500 {
+			t.Errorf("%d at once, %d times", in.most, in.times)
+		}
+	})
+}
+
+// Who asks first gets in first: light requests wait behind a heavy one, whether
+// they would fit or not, and those that do not wait are refused.
+func TestFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		p := start(store, 5)
+		one, three := p.take(t, 1), p.take(t, 3)
+		var all []*waiting
+		for _, weight := range []int{3, 1, 1, 5, 1} {
+			all = append(all, start(store, 5).queue(t.Context(), weight))
+		}
+		wantThrough(t, all, false, false, false, false, false)
+		wantStatus(t, p.Semaphore, 5, 4, 5)
+		_, err := p.TryAcquire(t.Context(), 1)
+		want(t, "passing a waiter", err, fencelock.ErrHeld)
+		release(t, one)
+		wantThrough(t, all, false, false, false, false, false)
+		release(t, three)
+		wantThrough(t, all, true, true, true, false, false)
+		release(t, all[0].permit, all[1].permit)
+		wantThrough(t, all, true, true, true, false, false)
+		release(t, all[2].permit)
+		wantThrough(t, all, true, true, true, true, false)
+		release(t, all[3].permit)
+		wantThrough(t, all, true, true, true, true, true)
+		for i := 1; i < len(all); i++ {
+			if all[i].permit.Token() <= all[i-1].permit.Token() {
+				t.Errorf("token %d after %d", all[i].permit.Token(), all[i-1].permit.Token())
+			}
+		}
+	})
+}
+
+// A heavy request that gives up lets the light ones behind it in.
+func TestWaitsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		p := start(store, 5)
+		p.take(t, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		heavy, light := start(store, 5).queue(ctx, 5), start(store, 5).queue(t.Context(), 2)
+		wantThrough(t, []*waiting{heavy, light}, false, false)
+		<-light.done
+		<-heavy.done
+		want(t, "the heavy one", heavy.err, context.DeadlineExceeded, fencelock.ErrHeld)
+		if light.err != nil || light.at.Sub(begun) != time.Minute {
+			t.Errorf("the light one: %v after %v", light.err, light.at.Sub(begun))
+		}
+		limited := semaphore.New(p.locks.With(fencelock.Options{Wait: time.Second}), name, 5)
+		_, err := limited.Acquire(t.Context(), 5)
+		want(t, "a wait limit", err, context.DeadlineExceeded, fencelock.ErrHeld)
+		want(t, "a wait limit", limited.Do(t.Context(), 5, nil), context.DeadlineExceeded, fencelock.ErrHeld)
+	})
+}
+
+// The context that a permit was asked for with bounds the wait, not the permit.
+func TestThePermitOutlivesItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(memlock.New(nil), 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		permit, err := p.Acquire(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(10 * ttl)
+		if permit.Err() != nil || permit.Context().Err() != nil {
+			t.Errorf("%v, %v", permit.Err(), permit.Context().Err())
+		}
+		release(t, permit)
+		want(t, "Err", permit.Err(), fencelock.ErrNotHeld)
+		want(t, "the cause", context.Cause(permit.Context()), context.Canceled)
+	})
+}
+
+// Exclusive locks of the name and permits keep each other out.
+func TestTheWholeSemaphore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		p := start(store, 5)
+		permit := p.take(t, 1)
+		_, err := p.locks.TryAcquire(t.Context(), name)
+		want(t, "all of it", err, fencelock.ErrHeld)
+		begun := time.Now()
+		time.AfterFunc(time.Minute, func() { release(t, permit) })
+		all, err := p.locks.Acquire(t.Context(), name)
+		if took := time.Since(begun); err != nil || took != time.Minute {
+			t.Fatalf("all of it after %v, %v", took, err)
+		}
+		_, err = p.TryAcquire(t.Context(), 1)
+		want(t, "a closed semaphore", err, fencelock.ErrHeld)
+		w := start(store, 5).queue(t.Context(), 2)
+		wantStatus(t, p.Semaphore, 5, 5, 1)
+		if err := all.Release(); err != nil || !w.through() {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSizesThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		five, three := start(store, 5), start(store, 3)
+		permit := five.take(t, 1)
+		_, err := three.TryAcquire(t.Context(), 1)
+		want(t, "another size", err, fencelock.ErrInvalid)
+		want(t, "another size", three.Do(t.Context(), 1, nil), fencelock.ErrInvalid)
+		if err := three.Resize(t.Context(), 4); err != nil {
+			t.Fatal(err)
+		}
+		permits := []*semaphore.Permit{permit, three.take(t, 2), five.take(t, 1)}
+		wantStatus(t, three.Semaphore, 4, 4, 0)
+		_, err = five.TryAcquire(t.Context(), 1)
+		want(t, "a permit too many", err, fencelock.ErrHeld)
+		release(t, permits...)
+		_, err = three.Acquire(t.Context(), 4)
+		want(t, "more than it was made with", err, fencelock.ErrInvalid)
+	})
+}
+
+func TestMisuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(memlock.New(nil), 5)
+		for what, c := range map[string]struct {
+			name         string
+			size, weight int
+		}{
+			"no name":          {"", 5, 1},
+			"no size":          {name, 0, 1},
+			"a negative size":  {name, -1, 1},
+			"too heavy":        {name, 5, 6},
+			"heavier by far":   {name, 1, 1 << 40},
+			"negative weight":  {name, 5, -1},
+			"weight, no size":  {name, 0, 7},
+			"nothing is right": {"", -1, -1},
+		} {
+			s := semaphore.New(p.locks, c.name, c.size)
+			_, err := s.Acquire(t.Context(), c.weight)
+			want(t, what, err, fencelock.ErrInvalid)
+			_, err = s.TryAcquire(t.Context(), c.weight)
+			want(t, what, err, fencelock.ErrInvalid)
+			want(t, what, s.Do(t.Context(), c.weight, nil), fencelock.ErrInvalid)
+		}
+		want(t, "Resize", p.Resize(t.Context(), 0), fencelock.ErrInvalid)
+		want(t, "Resize", semaphore.New(p.locks, "", 5).Resize(t.Context(), 1), fencelock.ErrInvalid)
+		_, err := semaphore.New(p.locks, "", 5).Status(t.Context())
+		want(t, "Status", err, fencelock.ErrInvalid)
+		_, err = p.TryAcquire(t.Context(), 6)
+		if got := fmt.Sprint(err); got != `invalid request: the weight 6 is more than the limit 5` {
+			t.Error(got)
+		}
+	})
+}
+
+// A Locker's own options do not make permits of another kind.
+func TestLockersWithOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(memlock.New(nil), 5)
+		odd := p.locks.With(fencelock.Options{Shared: true, Limit: 99, Weight: 4, TTL: time.Minute, Note: "job 7"})
+		permit, err := semaphore.New(odd, name, 5).Acquire(t.Context(), 0)
+		if err != nil || permit.Weight() != 1 || permit.Lease().TTL != time.Minute {
+			t.Fatalf("%+v, %v", permit, err)
+		}
+		_, err = semaphore.New(odd, "other", 0).TryAcquire(t.Context(), 1)
+		want(t, "no size", err, fencelock.ErrInvalid)
+		if err := semaphore.New(odd, name, 5).Do(t.Context(), 0, func(context.Context) error {
+			wantStatus(t, p.Semaphore, 5, 2, 0)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		st, err := p.Status(t.Context())
+		if err != nil || st.Taken != 1 || st.Holders[0].Note != "job 7" || st.Size != 5 {
+			t.Errorf("%+v, %v", st, err)
+		}
+	})
+}
