@@ -163,14 +163,19 @@ func (e *Engine) commonArgs() []string {
 		quarantine = ceilMillis(e.cfg.MaxTTL)
 	}
 	return []string{
-		strconv.FormatInt(ceilMillis(e.cfg.Retention), 10), counts, e.channel(), strconv.FormatInt(quarantine, 10),
+		strconv.FormatInt(ceilMillis(e.cfg.Retention), 10), counts + " " + strconv.FormatInt(quarantine, 10) + " " + e.channel(),
 	}
 }
 
-// call makes a call of a script that begins with the common arguments.
+// call makes a call of a script that begins with the common arguments, and finds
+// most keys itself.
 func (e *Engine) call(s *Script, ks keys, args ...string) Call {
 	all := make([]string, 0, len(e.common)+len(args))
-	return Call{Script: s, Keys: ks, Args: append(append(all, e.common...), args...)}
+	passed := ks[:fenceKey+1]
+	if e.cfg.Quarantine {
+		passed = []string{ks[lockKey], ks[fenceKey], e.marker()}
+	}
+	return Call{Script: s, Keys: passed, Args: append(append(all, e.common...), args...)}
 }
 
 // eval runs one script.

@@ -25,6 +25,9 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	if err != nil {
 		return nil, err
 	}
+	if e.cfg.Quarantine {
+		probe = append(probe, e.marker())
+	}
 	in := &inspection{
 		conn: e.conn, ttl: ttl, keys: probe, prefix: e.cfg.Prefix, channel: e.channel() + "doctor-" + id.String(),
 		quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas,
@@ -37,7 +40,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 type inspection struct {
 	conn        Conn
 	ttl         time.Duration
-	keys        []string // of the probe name, as the scripts get them
+	keys        []string // of the probe name, and the marker with a quarantine
 	prefix      string   // what the name of every key begins with
 	channel     string   // one like those the waiters listen on
 	quarantine  bool

@@ -7,7 +7,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// keys are the keys of one name, in the order the scripts expect.
+// keys are the keys of one name.
 type keys []string
 
 const (
@@ -33,15 +33,12 @@ func (e *Engine) keysOf(name string) (keys, error) {
 		}
 		tag = "{" + lock + "}"
 	}
-	ks := make(keys, 1, 2+len(companions))
+	ks := make(keys, 1, 1+len(companions))
 	ks[lockKey] = lock
 	all := strings.Join(companions[:], tag) + tag // one allocation for five keys
 	for _, c := range companions {
 		n := len(c) + len(tag)
 		ks, all = append(ks, all[:n]), all[n:]
-	}
-	if e.cfg.Quarantine {
-		ks = append(ks, e.marker())
 	}
 	return ks, nil
 }

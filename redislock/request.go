@@ -66,7 +66,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 // script, and share a script with others.
 func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 	slow := func(again bool) Reply {
-		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(again)))
+		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flags(join, again)))
 	}
 	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 {
 		return slow(again)
@@ -76,7 +76,7 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 		if alone {
 			defer e.land()
 		}
-		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flag(join), flag(false), life))
+		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flags(join, false), life))
 	}
 	limit := attemptLimit(w.req.TTL)
 	v := e.send(within(ctx, limit), &errand{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
@@ -146,11 +146,17 @@ func quarantined(left time.Duration) error {
 		driver.ErrUnavailable, time.Now().Add(left).Format(time.RFC3339))
 }
 
-func flag(b bool) string {
-	if b {
-		return "1"
+// flags says that a request waits, and that an earlier try may have worked.
+func flags(join, again bool) string {
+	switch {
+	case join && again:
+		return "wa"
+	case join:
+		return "w"
+	case again:
+		return "a"
 	}
-	return "0"
+	return "-"
 }
 
 // millis formats a time for a script.

@@ -1,6 +1,6 @@
 -- acquire: takes the lock, or joins the queue, or says who is in the way.
--- ARGV: 5 owner, 6 desc, 7 "1" to wait, 8 "1" if an earlier try may have worked.
-local owner, desc, wait, again = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1'
+-- ARGV: 3 owner, 4 desc, 5 "w" to wait, "a" if an earlier try may have worked.
+local owner, desc, wait, again = ARGV[3], ARGV[4], string.find(ARGV[5], 'w'), string.find(ARGV[5], 'a')
 local client, mode, word, ttl, atleast = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
 local limit, weight = share(word)
 ttl, atleast = tonumber(ttl), tonumber(atleast)

@@ -1,5 +1,6 @@
--- Every script that may grant begins with this text. KEYS are the keys of one
--- name, all in one slot:
+-- Every script that may grant begins with this text. It works on the keys of one
+-- name, all in one slot; KEYS are the first two and the marker, since each one
+-- that is passed costs as much as a third of a command:
 --   lock    who holds it, as text, or "fencelock shared limit", and " w" if a
 --           weight must be counted; the key of plain SET NX PX locks
 --   fence   "token granted client notbefore": the last grant, in microseconds;
@@ -14,8 +15,14 @@
 -- note"; a waiting request the same without token and since. The limit is "5",
 -- or "5/2" with a weight of 2. Times are the server's. Integers are formatted
 -- with %d: tostring loses digits.
-local lock, fence, queue, alive, shared, meta, marker = unpack(KEYS)
-local retention, counts, channel, quarantine = tonumber(ARGV[1]), ARGV[2] == '1', ARGV[3], tonumber(ARGV[4])
+-- ARGV: 1 how long a fence is kept, 2 whether PUBLISH counts all subscribers, for
+-- how long the quarantine lasts and what the channels' names begin with.
+local lock, fence, marker = unpack(KEYS)
+local tag = string.sub(fence, 7)
+local queue, alive, shared, meta = 'queue:' .. tag, 'alive:' .. tag, 'shared:' .. tag, 'meta:' .. tag
+local retention = tonumber(ARGV[1])
+local counts, quarantine, channel = string.match(ARGV[2], '^(%d) (%d+) (.*)$')
+counts, quarantine = counts == '1', tonumber(quarantine)
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)

@@ -1,6 +1,6 @@
 -- confirm: extends an exclusive or shared acquisition that ended a wait and
--- begins its minimum hold. ARGV: 5 owner, 6 token, 7 mode, 8 ttl, 9 atleast.
-local owner, token, mode, ttl, atleast = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+-- begins its minimum hold. ARGV: 3 owner, 4 token, 5 mode, 6 ttl, 7 atleast.
+local owner, token, mode, ttl, atleast = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local own = owner .. ' ' .. token .. ' '
 local state, _, text = look()
 if state == 'x' then

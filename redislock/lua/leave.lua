@@ -1,7 +1,7 @@
 -- leave: a request stops waiting; a grant it did not take is given back.
--- ARGV: 5 owner, 6 desc, 7 when its client last heard from us if it waits for
+-- ARGV: 3 owner, 4 desc, 5 when its client last heard from us if it waits for
 -- nothing else.
-local owner, desc, heard = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local owner, desc, heard = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local client = string.match(desc, '^(%S+) ')
 local done = 'left'
 if redis.call('ZREM', queue, owner .. ' ' .. desc) == 0 then

@@ -1,7 +1,7 @@
 -- release: ends one acquisition and lets in whoever is next. An exclusive one has
 -- been found to stand.
--- ARGV: 5 owner, 6 token, 7 mode.
-local owner, token, mode = ARGV[5], ARGV[6], ARGV[7]
+-- ARGV: 3 owner, 4 token, 5 mode.
+local owner, token, mode = ARGV[3], ARGV[4], ARGV[5]
 if mode == 'x' then
   redis.call('DEL', lock)
 else
