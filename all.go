@@ -17,7 +17,7 @@ func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.
 	if err != nil {
 		return err
 	}
-	defer set.Release() // for a panic in fn; otherwise the second, and harmless
+	defer func() { _ = set.Release() }() // for a panic in fn; otherwise the second, and harmless
 	err = fn(set.Context())
 	released := set.Release()
 	if lost := set.lost(); lost != nil {
