@@ -1,43 +1,46 @@
 //go:build unix
 
-package main
+// Package examples_test runs the small examples.
+package examples_test
 
 import (
 	"bufio"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-const envRun = "FENCELOCK_EXAMPLE_RUN"
-
-// TestMain makes this binary the program when a test starts it as one.
-func TestMain(m *testing.M) {
-	if os.Getenv(envRun) == "" {
-		os.Exit(m.Run())
-	}
-	main()
-}
-
 // Of two processes, the first one works and the second one looks on.
 func TestTwoProcesses(t *testing.T) {
-	dir, err := os.MkdirTemp("", "fencelock-nightly-")
+	dir, err := os.MkdirTemp("", "fencelock-examples-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for _, want := range []string{"writing invoices under token", "skipped:"} {
-		start(t, dir, want)
+	for program, says := range map[string][]string{
+		"leader":  {"I lead, in term", "leads, in term"},
+		"nightly": {"writing invoices under token", "skipped:"},
+	} {
+		t.Run(program, func(t *testing.T) {
+			bin := filepath.Join(dir, program)
+			if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin, "./"+program).CombinedOutput(); err != nil {
+				t.Fatalf("go build: %v\n%s", err, out)
+			}
+			for _, want := range says {
+				start(t, bin, want)
+			}
+		})
 	}
 }
 
 // start runs the program and returns when it has said what is wanted. An interrupt
 // ends it with the test.
-func start(t *testing.T, dir, want string) {
+func start(t *testing.T, bin, want string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envRun+"=1", "TMPDIR="+dir)
+	cmd := exec.Command(bin)
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(bin))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
