@@ -76,6 +76,12 @@ func charge(ctx context.Context, token int64) error {
 	}
 	return ctx.Err()
 }
+func transfer(ctx context.Context, from, to int64) error {
+	if from <= 0 || to <= 0 {
+		return fmt.Errorf("tokens %%d and %%d", from, to)
+	}
+	return ctx.Err()
+}
 func work(ctx context.Context)       {}
 func read(ctx context.Context) error { return ctx.Err() }
 
@@ -164,7 +170,9 @@ func TestReadmeShell(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin, "./cmd/fencelock").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	writeText(t, filepath.Join(dir, "backup.sh"), "#!/bin/sh\ntest \"$FENCELOCK_TOKEN\" -gt 0\n", 0o700)
+	for _, command := range []string{"backup.sh", "serve"} {
+		writeText(t, filepath.Join(dir, command), "#!/bin/sh\ntest \"$FENCELOCK_TOKEN\" -gt 0\n", 0o700)
+	}
 
 	targets := makeTargets(t)
 	for _, b := range readBlocks(t) {

@@ -19,6 +19,7 @@ type child struct {
 	app        *app
 	lock       *fencelock.Lock
 	signals    chan os.Signal
+	tty        *terminal
 	closing    bool          // processes that are left behind are nobody's business
 	ignoreLoss bool          // a loss does not end the command
 	signal     unix.Signal   // asks the command to end
@@ -26,7 +27,6 @@ type child struct {
 	tick       time.Duration // how often the keeper hears of the deadline
 
 	pid    int // also the process group
-	tty    *terminal
 	keeper *keeper
 	events <-chan waited
 	status unix.WaitStatus
@@ -34,7 +34,10 @@ type child struct {
 	tell   <-chan time.Time // when to speak of what it left behind
 
 	lost   bool
+	asked  bool // a signal that ends programs was passed on
+	hungUp bool // or one that ends many
 	killed bool
+	struck bool             // the keeper killed the command
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
 }
 
@@ -42,7 +45,6 @@ type child struct {
 // the kernel ties the parent-death signal to the thread that forks.
 func (c *child) start(path string, argv, env []string, files []*os.File) error {
 	adoptOrphans()
-	c.tty = openTerminal()
 	if !c.ignoreLoss {
 		var err error
 		if c.keeper, err = startKeeper(); err != nil {
@@ -56,6 +58,7 @@ func (c *child) start(path string, argv, env []string, files []*os.File) error {
 	if !c.ignoreLoss {
 		dieWithParent(attr)
 	}
+	c.tty.heedStops()
 	process, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files, Sys: attr})
 	c.tty.ignoreStops()
 	if err != nil {

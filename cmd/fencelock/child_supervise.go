@@ -12,7 +12,8 @@ import (
 
 // supervise waits until the command has ended, with all it left behind, and
 // returns the exit code. Meanwhile it passes signals on, keeps the terminal
-// where it belongs, and ends the command when the lock is lost.
+// where it belongs, and ends the command when the lock is lost. The keeper is
+// left to bury.
 func (c *child) supervise() int {
 	tick := time.NewTicker(c.tick)
 	defer tick.Stop()
@@ -25,7 +26,11 @@ func (c *child) supervise() int {
 		case <-c.kill:
 			c.kill = nil
 			c.strike()
-		case ev := <-c.events:
+		case ev, ok := <-c.events:
+			if !ok {
+				c.events = nil // none of those that are left is ours
+				continue
+			}
 			c.onEvent(ev)
 		case sig := <-c.signals:
 			c.onSignal(sig)
@@ -41,24 +46,32 @@ func (c *child) supervise() int {
 	}
 	c.tty.takeBack(c.pid)
 	c.keeper.dismiss()
-	c.bury()
 	return c.code()
 }
 
-// bury waits for the keeper's end, briefly: not every init collects what we leave.
+// bury waits for the keeper's end, briefly: not every init collects what we leave,
+// and the next command must not meet what is left of this one. A keeper that was
+// stopped, and does not hear that it is dismissed, is killed.
 func (c *child) bury() {
 	enough := time.After(time.Second)
-	for c.keeper != nil {
+	for c.events != nil && (c.keeper != nil || !c.closing) {
 		select {
-		case ev := <-c.events:
-			if ev.pid == c.keeper.id() && (ev.status.Exited() || ev.status.Signaled()) {
-				return
+		case ev, ok := <-c.events:
+			if !ok {
+				c.events = nil
+			} else if ev.pid == c.keeper.id() && gone(ev) {
+				c.onKeeper(ev)
 			}
 		case <-enough:
-			return
+			if !c.keeper.kill() {
+				return
+			}
+			enough = time.After(time.Second)
 		}
 	}
 }
+
+func gone(ev waited) bool { return ev.status.Exited() || ev.status.Signaled() }
 
 // over reports whether there is nothing to wait for any more.
 func (c *child) over() bool {
@@ -104,10 +117,17 @@ func (c *child) onEvent(ev waited) {
 		c.ended, c.status = true, ev.status
 		c.tty.takeBack(c.pid)
 		c.tell = time.After(patience)
-	case ev.pid == c.keeper.id() && (ev.status.Exited() || ev.status.Signaled()):
+	case ev.pid == c.keeper.id() && gone(ev):
 		c.keeper.dismiss()
-		c.keeper = nil
+		c.onKeeper(ev)
 	}
+}
+
+// onKeeper notes the end of the keeper, and whether it killed the command: then we
+// are late, on a busy machine or after a freeze.
+func (c *child) onKeeper(ev waited) {
+	c.struck = c.struck || ev.status.Exited() && ev.status.ExitStatus() == exitLost
+	c.keeper = nil
 }
 
 func (c *child) onTick() {
@@ -122,6 +142,8 @@ func (c *child) onSignal(sig os.Signal) {
 		c.resume()
 		return
 	}
+	c.asked = c.asked || sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGQUIT
+	c.hungUp = c.hungUp || sig == unix.SIGHUP
 	c.send(sig.(unix.Signal))
 }
 

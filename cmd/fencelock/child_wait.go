@@ -17,10 +17,11 @@ type waited struct {
 }
 
 // reap collects every process that is ours: the command, its keeper, and the
-// orphans we adopt. Its goroutine ends when none is left.
+// orphans we adopt. Its goroutine ends, and closes the channel, when none is left.
 func reap() <-chan waited {
 	events := make(chan waited, 16)
 	go func() {
+		defer close(events)
 		for {
 			var status unix.WaitStatus
 			pid, err := unix.Wait4(-1, &status, unix.WUNTRACED|unix.WCONTINUED, nil)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // keeperVariable marks a process as a keeper.
@@ -18,6 +20,8 @@ type keeper struct {
 	pid  int
 	pipe *os.File
 	due  time.Time // the last deadline it was told
+
+	killed bool
 }
 
 // startKeeper starts ourselves again, in a session of its own, where no terminal
@@ -82,4 +86,14 @@ func (k *keeper) dismiss() {
 		fmt.Fprintln(k.pipe, "goodbye")
 		k.pipe.Close()
 	}
+}
+
+// kill ends a keeper that does not end by itself, and reports whether it had to.
+// It is our child and was not collected, so the number is still its own.
+func (k *keeper) kill() bool {
+	if k == nil || k.pid <= 1 || k.killed {
+		return false
+	}
+	k.killed = true
+	return unix.Kill(k.pid, unix.SIGKILL) == nil
 }

@@ -28,6 +28,7 @@ func maybeKeeper() {
 	w := watchman{due: math.MaxInt64}
 	if w.watch(orders(os.Stdin)) {
 		w.kill()
+		os.Exit(exitLost) // the wrapper may not have noticed yet
 	}
 	os.Exit(0)
 }

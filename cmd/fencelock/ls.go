@@ -22,7 +22,8 @@ type lsCmd struct {
 func (lsCmd) Help() string {
 	return `A line for each holder; a lock that is only waited for has the holder "-".
 SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that
-ends with its process.
+ends with its process. A limit follows the mode: shared/3 is one holder of three,
+and shared:2/3 takes two places of the three.
 
     fencelock ls
     fencelock ls invoice: --json | jq -r .name`
@@ -92,22 +93,23 @@ func printTable(w io.Writer, list []driver.Status) error {
 	fmt.Fprintln(table, "NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE")
 	for _, s := range list {
 		for _, row := range rows(s) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", show(s.Name), modeLimit(s), row.columns, len(s.Waiters), row.note)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", show(s.Name), row.mode, row.columns, len(s.Waiters), row.note)
 		}
 	}
 	return table.Flush()
 }
 
 // row is what the table shows of one holder.
-type row struct{ columns, note string }
+type row struct{ mode, columns, note string }
 
 func rows(s driver.Status) []row {
 	if len(s.Holders) == 0 {
-		return []row{{"-\t-\t" + closedFor(s.NotBefore) + "\t-", "-"}}
+		return []row{{modeLimit(s), "-\t-\t" + closedFor(s.NotBefore) + "\t-", "-"}}
 	}
 	out := make([]row, len(s.Holders))
 	for i, h := range s.Holders {
 		out[i] = row{
+			modeWeight(s, h),
 			fmt.Sprintf("%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), h.Token),
 			noteOr(h.Note, "-"),
 		}
@@ -140,6 +142,15 @@ func modeLimit(s driver.Status) string {
 		return fmt.Sprintf("%s/%d", modeOf(s), s.Limit)
 	}
 	return modeOf(s)
+}
+
+// modeWeight is modeLimit for one holder: how much of the limit it takes, where
+// that is not one.
+func modeWeight(s driver.Status, h driver.Holder) string {
+	if s.Limit > 0 && h.Weight > 1 {
+		return fmt.Sprintf("%s:%d/%d", modeOf(s), h.Weight, s.Limit)
+	}
+	return modeLimit(s)
 }
 
 // closedFor is how long a minimum hold still keeps a name closed.

@@ -18,7 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Exit codes the commands choose themselves; those of run are with run.
+// Exit codes the commands choose themselves; those of run and elect are with exitError.
 const (
 	exitUsage  = 64
 	exitConfig = 78
@@ -31,10 +31,12 @@ type cli struct {
 	Verbose bool   `short:"v" help:"Say more on stderr."`
 
 	Run        runCmd        `cmd:"" group:"use" help:"Run a command while holding a lock."`
+	Elect      electCmd      `cmd:"" group:"use" help:"Keep a command running while this process is the leader."`
 	Ls         lsCmd         `cmd:"" group:"see" help:"List the locks that are held or waited for."`
 	Status     statusCmd     `cmd:"" group:"see" help:"Show who holds and who waits for one lock."`
 	Watch      watchCmd      `cmd:"" group:"see" help:"Follow what happens to locks, a line for each event."`
 	Break      breakCmd      `cmd:"" group:"see" help:"Take a lock away from its holders and print the new token."`
+	Resize     resizeCmd     `cmd:"" group:"see" help:"Change how many may hold a lock that is shared with a limit."`
 	Init       initCmd       `cmd:"" group:"see" help:"Give an engine what it needs once: PostgreSQL a schema, Redlock new servers."`
 	Doctor     doctorCmd     `cmd:"" group:"see" help:"Check an engine's configuration against what locks promise."`
 	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for bash, zsh or fish."`
@@ -45,6 +47,7 @@ const description = `Locks that many processes share, with fencing tokens.
 
   fencelock run nightly -- ./backup.sh     one backup at a time
   fencelock run -n nightly -- ./backup.sh  or exit 75 at once
+  fencelock elect billing -- ./billing     one leader, and the others stand by
   fencelock ls                             who holds what
 
 Exit codes: the command's own, 128+n if it died of signal n, 75 busy, 76 lock

@@ -16,35 +16,13 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// acquire takes the lock. A signal that asks to end ends the wait; from the grant
-// on, signals go to the channel that it returns.
-func (c *runCmd) acquire(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
-	ctx, stop := interruptible(a.ctx)
-	defer stop()
-	line := newWaitLine(a, c.Name)
-	defer line.stop()
-	locker := fencelock.New(engine, &fencelock.Config{TTL: c.TTL, Note: c.Note}).With(fencelock.Options{
-		Shared:  c.Shared || c.Limit > 0,
-		Limit:   c.Limit,
-		Wait:    c.Wait,
-		AtLeast: c.AtLeast,
-		Grace:   c.KillAfter + killReserve,
-		OnWait:  line.update,
-	})
+// taker takes the lock, in a queue or not at all.
+func (c *runCmd) taker(locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := locker.Acquire
 	if c.Nonblock {
 		take = locker.TryAcquire
 	}
-	lock, err := take(ctx, c.Name)
-	signals := forwarded()
-	stop()
-	if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
-		if err == nil {
-			lock.Release() // nothing was started; if this fails, the lease ends
-		}
-		return nil, nil, stopped
-	}
-	return lock, signals, err
+	return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 }
 
 // refusal says why there is no lock, and what to do about it.
@@ -76,6 +54,23 @@ func showWord(name string) string {
 	return quote(name)
 }
 
+// await takes a lock. A signal that asks to end ends the wait; from the grant on,
+// signals go to the channel that it returns.
+func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fencelock.Lock, chan os.Signal, error) {
+	ctx, stop := interruptible(a.ctx)
+	defer stop()
+	lock, err := take(ctx)
+	signals := forwarded()
+	stop()
+	if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+		if err == nil {
+			lock.Release() // nothing was started; if this fails, the lease ends
+		}
+		return nil, nil, stopped
+	}
+	return lock, signals, err
+}
+
 // interruptible returns a context that INT, TERM, HUP and QUIT end, with the
 // exit code as its cause. Signals that were ignored from the start stay ignored.
 func interruptible(parent context.Context) (context.Context, func()) {
@@ -89,8 +84,7 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	go func() { // ends when the wait ends
 		select {
 		case s := <-signals:
-			code := exitSignal + int(s.(unix.Signal))
-			cancel(&exitError{code, fmt.Errorf("gave up waiting: %v", s)})
+			cancel(gaveUp(s))
 		case <-ctx.Done():
 		}
 	}()
@@ -98,4 +92,8 @@ func interruptible(parent context.Context) (context.Context, func()) {
 		signal.Stop(signals)
 		cancel(nil)
 	}
+}
+
+func gaveUp(s os.Signal) error {
+	return &exitError{exitSignal + int(s.(unix.Signal)), fmt.Errorf("gave up waiting: %v", s)}
 }

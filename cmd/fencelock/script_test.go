@@ -29,7 +29,7 @@ const scriptPatience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	maybeKeeper()
-	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock})
+	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog})
 }
 
 func TestScript(t *testing.T) {

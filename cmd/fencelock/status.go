@@ -52,13 +52,13 @@ func describe(s driver.Status) string {
 	}
 	for _, h := range s.Holders {
 		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h.TTL))
-		fmt.Fprintf(&b, "    token %d, owner %s\n", h.Token, show(h.Owner))
+		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, show(h.Owner), takes(h.Weight))
 		if h.Note != "" {
 			fmt.Fprintf(&b, "    note  %s\n", showText(h.Note))
 		}
 	}
 	for _, w := range s.Waiters {
-		fmt.Fprintf(&b, "  waiting %d. %s since %s\n", w.Position, place(w.Identity), stamp(w.Since))
+		fmt.Fprintf(&b, "  waiting %d. %s since %s%s\n", w.Position, place(w.Identity), stamp(w.Since), takes(w.Weight))
 	}
 	return b.String()
 }
@@ -68,4 +68,12 @@ func lease(ttl time.Duration) string {
 		return ""
 	}
 	return ", " + left(ttl) + " left"
+}
+
+// takes is how much of a limit somebody takes, where that is not one.
+func takes(weight int) string {
+	if weight <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(", weight %d", weight)
 }

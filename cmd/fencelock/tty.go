@@ -13,9 +13,10 @@ import (
 // terminal is the one that controls us; nil means that none does, and its
 // methods then do nothing.
 type terminal struct {
-	fd    int
-	own   int  // our process group
-	wants bool // the command has used the terminal, so it gets it back after a stop
+	fd      int
+	own     int  // our process group
+	wants   bool // the command has used the terminal, so it gets it back after a stop
+	ignores bool // ignoreStops is in force
 }
 
 // openTerminal returns our controlling terminal, or nil.
@@ -94,6 +95,16 @@ func (t *terminal) group() int {
 func (t *terminal) ignoreStops() {
 	if t != nil {
 		signal.Ignore(unix.SIGTTOU)
+		t.ignores = true
+	}
+}
+
+// heedStops undoes ignoreStops for a command that is about to start: it does not
+// inherit a signal that is handled.
+func (t *terminal) heedStops() {
+	if t != nil && t.ignores {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGTTOU)
+		t.ignores = false
 	}
 }
 

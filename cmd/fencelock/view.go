@@ -22,6 +22,7 @@ type holderView struct {
 	Note    string `json:"note"`
 	Since   stamp  `json:"since"`
 	TTL     int64  `json:"ttl_ms"`
+	Weight  int    `json:"weight,omitempty"`
 	Foreign bool   `json:"foreign"`
 }
 
@@ -31,6 +32,7 @@ type waiterView struct {
 	PID      int    `json:"pid"`
 	Since    stamp  `json:"since"`
 	Position int    `json:"position"`
+	Weight   int    `json:"weight,omitempty"`
 }
 
 // viewOf never leaves an array nil, which would print as null.
@@ -47,12 +49,12 @@ func viewOf(s driver.Status) view {
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
 			Owner: h.Owner, Token: h.Token, Host: h.Host, PID: h.PID, Note: h.Note,
-			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Foreign: h.Foreign,
+			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters {
 		v.Waiters = append(v.Waiters, waiterView{
-			Owner: w.Owner, Host: w.Host, PID: w.PID, Since: stamp(w.Since), Position: w.Position,
+			Owner: w.Owner, Host: w.Host, PID: w.PID, Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
 		})
 	}
 	return v

@@ -1,0 +1,118 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// command is what run and elect share: a command, the lock it runs under, and how
+// it is made to end before the lease does.
+type command struct {
+	TTL       time.Duration `name:"ttl" default:"30s" help:"How long others wait for a holder that vanished."`
+	Signal    string        `default:"TERM" placeholder:"NAME" help:"Signal that asks the command to end when the lock is lost."`
+	KillAfter time.Duration `short:"k" placeholder:"DURATION" help:"How long it has to end before it is killed; at most TTL/2 - 200ms. Default: 5s, or a third of the TTL."`
+	Note      string        `placeholder:"TEXT" help:"Shown to people who list the locks."`
+
+	Name    string   `arg:"" help:"Name of the lock."`
+	Command []string `arg:"" passthrough:"partial" name:"cmd" help:"Command and its arguments, after --."`
+
+	signal unix.Signal
+	tty    *terminal
+}
+
+const (
+	shortestTTL  = time.Second
+	killReserve  = 100 * time.Millisecond // what the kill at the deadline itself takes
+	renewReserve = 200 * time.Millisecond // so that a late renewal is not a loss yet
+)
+
+// check finds what the parser cannot, and fills in the defaults.
+func (c *command) check() error {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return errors.New("no command to run; write it after --")
+	}
+	return cmp.Or(driver.CheckName(c.Name), c.checkSignal(), c.checkTimes())
+}
+
+func (c *command) checkSignal() error {
+	name := "SIG" + strings.TrimPrefix(strings.ToUpper(c.Signal), "SIG")
+	if c.signal = unix.SignalNum(name); c.signal == 0 {
+		return fmt.Errorf("there is no signal %q; write a name such as TERM", c.Signal)
+	}
+	c.Signal = name
+	return nil
+}
+
+// checkTimes makes sure that a command can be stopped before the lease is over,
+// and that a renewal or two may fail before it is.
+func (c *command) checkTimes() error {
+	if c.TTL < shortestTTL {
+		return fmt.Errorf("the TTL %v is shorter than %v", c.TTL, shortestTTL)
+	}
+	longest := c.TTL/2 - renewReserve
+	if c.KillAfter < 0 {
+		return errors.New("--kill-after must not be negative")
+	}
+	if c.KillAfter > longest {
+		return fmt.Errorf("--kill-after %v is more than %v, half of the TTL less %v; raise --ttl", c.KillAfter, longest, renewReserve)
+	}
+	if c.KillAfter == 0 {
+		c.KillAfter = min(5*time.Second, c.TTL/3, longest)
+	}
+	return nil
+}
+
+// locker makes locks whose contexts end while there is still time to kill.
+func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
+	o.Grace = c.KillAfter + killReserve
+	return fencelock.New(engine, &fencelock.Config{TTL: c.TTL, Note: c.Note}).With(o)
+}
+
+// child returns the command, not started yet, for one acquisition.
+func (c *command) child(a *app, lock *fencelock.Lock, signals chan os.Signal) *child {
+	if c.tty == nil {
+		c.tty = openTerminal()
+	}
+	return &child{
+		app: a, lock: lock, signals: signals, tty: c.tty,
+		signal: c.signal, killAfter: c.KillAfter, tick: max(c.TTL/20, 50*time.Millisecond),
+	}
+}
+
+// warnMemory tells those who try the command with an engine that is of no use to it.
+func (a *app) warnMemory(engine driver.Engine) {
+	if engine.Traits().Engine == "memory" {
+		a.say("mem: excludes nobody outside this process; use file:///path to exclude others")
+	}
+}
+
+// environment is ours and what the command may want to know about its lock.
+func environment(lock *fencelock.Lock) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "FENCELOCK_NAME", "FENCELOCK_TOKEN", "FENCELOCK_OWNER", keeperVariable:
+		default:
+			env = append(env, kv)
+		}
+	}
+	return append(env,
+		"FENCELOCK_NAME="+lock.Name(),
+		fmt.Sprintf("FENCELOCK_TOKEN=%d", lock.Token()),
+		"FENCELOCK_OWNER="+lock.Owner(),
+	)
+}

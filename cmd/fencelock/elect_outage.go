@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// outage tells people, now and then, that an engine does not answer.
+type outage struct {
+	app *app
+
+	mu   sync.Mutex // guards said
+	said time.Time  // when it was spoken of last; zero while the engine answers
+}
+
+const (
+	firstLook  = time.Second
+	lastLook   = 30 * time.Second
+	repeatWord = 5 * time.Minute // how often one outage is spoken of
+)
+
+func (o *outage) note(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.said.IsZero() || time.Since(o.said) > repeatWord {
+		o.said = time.Now()
+		o.app.say("%v; trying again", err)
+	}
+}
+
+func (o *outage) over() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.said.IsZero() {
+		o.said = time.Time{}
+		o.app.say("the engine answers again")
+	}
+}
+
+// lookOut asks the engine something from time to time, until ctx ends: most engines
+// ride out an outage in silence while a request waits.
+func (o *outage) lookOut(ctx context.Context, locker *fencelock.Locker, name string) {
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		sleep(ctx, jitter(pause))
+		_, err := locker.Status(ctx, name)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, driver.ErrUnsupported):
+			return
+		case err != nil:
+			o.note(err)
+		default:
+			o.over()
+		}
+	}
+}
+
+// passes reports whether err may be gone at the next try.
+func passes(err error) bool {
+	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported)
+}
+
+// jitter spreads the tries of many processes that saw one outage.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }

@@ -1,0 +1,64 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+type resizeCmd struct {
+	Name  string `arg:"" help:"The name of the lock."`
+	Limit int    `arg:"" help:"How many holders, or how much weight, from now on."`
+}
+
+// Help is the longer text of "fencelock resize --help".
+func (resizeCmd) Help() string {
+	return `Sets the limit of a name that is held with "run --limit", for everybody and from
+now on; it takes the place of the --limit they give. Holders stay, even if they are
+too many now, and waiters who fit get in at once. The engine forgets the new limit
+only when it forgets the name's last token, long after anybody used it.
+
+    fencelock run --limit 3 seats -- ./work
+    fencelock resize seats 5`
+}
+
+// Validate checks what the parser cannot.
+func (c *resizeCmd) Validate() error { return driver.CheckResize(c.Name, c.Limit) }
+
+// Run sets the limit.
+func (c *resizeCmd) Run(a *app) error {
+	ctx, stop := a.interruptible()
+	defer stop()
+	err := a.with(ctx, func(engine driver.Engine) error {
+		if r, ok := engine.(driver.Resizer); ok {
+			return notThere(engine, r.Resize(ctx, c.Name, c.Limit))
+		}
+		return notThere(engine, driver.ErrUnsupported)
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return printJSON(a.stdout, resized{c.Name, c.Limit})
+	}
+	a.detail("the limit of %q is %d now", c.Name, c.Limit)
+	return nil
+}
+
+// notThere tells those whose engine has no limits which ones have.
+func notThere(engine driver.Engine, err error) error {
+	if !errors.Is(err, driver.ErrUnsupported) {
+		return err
+	}
+	return &exitError{exitConfig, fmt.Errorf("%w: %s has no limits\ntry: file:///path, redis:// or postgres://, which have",
+		driver.ErrUnsupported, engine.Traits().Engine)}
+}
+
+// resized is what resize --json prints.
+type resized struct {
+	Name  string `json:"name"`
+	Limit int    `json:"limit"`
+}
