@@ -36,14 +36,18 @@ DELETE FROM fencelock.holder WHERE key = $1::bigint AND until < clock_timestamp(
 	INSERT INTO fencelock.minimum AS m VALUES ($1::bigint, $2::text, clock_timestamp() + $3::bigint * interval '1 ms')
 	ON CONFLICT (key) DO UPDATE SET name = excluded.name, not_before = greatest(m.not_before, excluded.not_before)
 	RETURNING m)
-SELECT fencelock.twin(m) FROM m`}
+SELECT fencelock.durable(), fencelock.twin(m) FROM m`}
 )
 
 // Acquire makes one acquisition; see [driver.Engine]. A wait ends early with
 // driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]) or cannot
 // be used at all.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := req.Check(e.Traits()); err != nil {
+	err := req.Check(e.Traits())
+	if err == nil {
+		err = checkLimit(req.Limit)
+	}
+	if err != nil {
 		return driver.Grant{}, err
 	}
 	owner, err := uuid.NewV7()
@@ -62,6 +66,8 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 // failed puts an error into the words of package driver.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, driver.ErrUnsupported):
+		return err
 	case ctx.Err() != nil && a.trouble != nil:
 		return unavailable(fmt.Errorf("%w: %w", ctx.Err(), a.trouble))
 	case ctx.Err() != nil && a.req.Wait:
@@ -157,7 +163,7 @@ func (a *attempt) enter(ctx context.Context) error {
 
 // once asks the server once, and waits there if the request wants to.
 func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
-	s, err := a.lockSession(ctx, a.req.TTL)
+	s, err := a.lockSession(ctx, a.req.TTL, 1)
 	if err != nil {
 		if a.trouble == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && passing(err) {
 			a.trouble = err // nobody is known to hold the name; an earlier one says more
@@ -254,16 +260,23 @@ func (a *attempt) stamp(s *session) error {
 
 // grant makes a locked key a hold.
 func (a *attempt) grant(h *hold, floor int64, sent time.Time) (driver.Grant, error) {
-	now := time.Now()
-	h.key, h.name, h.owner = a.key, a.req.Name, a.owner
-	h.mode, h.seats, h.ttl = a.req.Mode, a.req.Limit, a.req.TTL
-	h.since, h.until = now, now.Add(h.ttl)
-	h.Identity, h.lost = a.req.Identity, a.req.Lost
+	g := a.granted(h, floor, sent)
 	if err := a.keep(h); err != nil {
 		return driver.Grant{}, err
 	}
 	a.registry.note(h)
-	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.ttl}, nil
+	return g, nil
+}
+
+// granted fills in a hold that is about to begin.
+func (a *attempt) granted(h *hold, floor int64, sent time.Time) driver.Grant {
+	now := time.Now()
+	h.key, h.name, h.owner = a.key, a.req.Name, a.owner
+	h.mode, h.seats, h.ttl = a.req.Mode, a.req.Limit, a.req.TTL
+	h.least = a.req.AtLeast > 0
+	h.since, h.until = now, now.Add(h.ttl)
+	h.Identity, h.lost = a.req.Identity, a.req.Lost
+	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.ttl}
 }
 
 // sleep waits for d, for wake or for ctx, and returns err, or ctx.Err() if ctx

@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -47,6 +48,16 @@ func (r row) text(i int) string { return string(r[i]) }
 func (r row) int(i int) int64 {
 	n, _ := strconv.ParseInt(string(r[i]), 10, 64) // the server writes integers
 	return n
+}
+
+// ints returns a column that is an array of integers.
+func (r row) ints(i int) []int64 {
+	var all []int64
+	for s := range strings.SplitSeq(strings.Trim(r.text(i), "{}"), ",") {
+		n, _ := strconv.ParseInt(s, 10, 64) // the server writes integers
+		all = append(all, n)
+	}
+	return all
 }
 
 // millis returns a column that is a number of milliseconds.

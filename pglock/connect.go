@@ -65,7 +65,7 @@ func (e *Engine) connect(ctx context.Context) (*pgconn.PgConn, error) {
 const probe = "fencelock: größe, 長さ, 🔒"
 
 const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(),
-	hashtextextended($1::text, 0), to_regclass('fencelock.minimum') IS NOT NULL,
+	hashtextextended($1::text, 0), to_regclass('fencelock.` + newest + `') IS NOT NULL,
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)`
 
@@ -113,7 +113,6 @@ func (s *session) settings() map[string]string {
 		"idle_in_transaction_session_timeout": ttl,
 		"statement_timeout":                   "0",
 		"lock_timeout":                        "0",
-		"synchronous_commit":                  "on",
 		"client_encoding":                     "UTF8",
 		"default_transaction_isolation":       "read committed",
 		"default_transaction_read_only":       "off",
@@ -126,6 +125,7 @@ func (s *session) wishes() map[string]string {
 	w := map[string]string{
 		"tcp_user_timeout":                 ms,
 		"client_connection_check_interval": strconv.FormatInt(max(s.ttl/3, time.Second/10).Milliseconds(), 10),
+		"synchronous_commit":               "off", // fencelock.durable is for what must last
 		"plan_cache_mode":                  "force_generic_plan",
 		"enable_seqscan":                   "off", // plans are made while the tables are empty
 		"jit":                              "off",

@@ -32,14 +32,19 @@
 //     grants a session's own lock to it again. The first of them waits in the
 //     server on a connection of its own, which the lock then stays on.
 //  3. The token is epoch << 40 plus a sequence, taken in the statement that takes
-//     the lock. A crash, a new timeline or another cluster begins a new epoch.
+//     the lock. Nobody waits until it is on disk (synchronous_commit is off), so a
+//     crash may set the sequence back. But a crash begins a new epoch, as does a
+//     new timeline, another cluster or a restored dump, and an epoch is on disk
+//     before the first token of it is given out. So are minimum holds and limits.
 //  4. Who holds is written down a few milliseconds later, on a connection of the
 //     engine's own, for people who ask, and so that a name stays closed until the
 //     end of the lease when its connection ends otherwise than by letting go: the
 //     process was killed, or the connection was cut and its holder may not know.
 //     A lock that is held for less than that is never written down, and in that
 //     first moment the end of its connection opens the name at once, though the
-//     holder may not know yet; its token is out of date then.
+//     holder may not know yet; its token is out of date then. A holder that lets
+//     go marks that with advisory locks before it unlocks; who waits looks in
+//     advance whom it comes after, so that its grant needs to see the mark only.
 //  5. A statement that locks is never cancelled on a connection that other locks
 //     live on. After an error or a cancelled wait the lock is unlocked, or the
 //     connection is destroyed.

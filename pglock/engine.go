@@ -35,6 +35,8 @@ var _ interface {
 	driver.Engine
 	driver.Lister
 	driver.Breaker
+	driver.Resizer
+	driver.AllAcquirer
 } = (*Engine)(nil)
 
 // minTTL is the shortest lease: a heartbeat at a third of it must get through.
@@ -129,8 +131,9 @@ func (l *lazy) get(ctx context.Context, dial func(context.Context) (*session, er
 	return s, err
 }
 
-// lockSession returns the session that holds the uncontended locks of a TTL.
-func (e *Engine) lockSession(ctx context.Context, ttl time.Duration) (*session, error) {
+// lockSession returns the session that holds the uncontended locks of a TTL, for
+// so many more of them.
+func (e *Engine) lockSession(ctx context.Context, ttl time.Duration, more int) (*session, error) {
 	e.mu.Lock()
 	l := e.locks[ttl]
 	if l == nil {
@@ -146,7 +149,7 @@ func (e *Engine) lockSession(ctx context.Context, ttl time.Duration) (*session, 
 		}
 		return s, err
 	})
-	if err == nil && held >= s.room {
+	if err == nil && held+more > s.room {
 		return nil, refuse("this process holds %d locks, 60 %% of what the server has room for; raise max_locks_per_transaction", held)
 	}
 	return s, err

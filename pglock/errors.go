@@ -54,7 +54,7 @@ func explain(err error) error {
 // passing reports whether an error may be gone at the next attempt: a connection
 // that ended or could not be made, as while the server restarts.
 func passing(err error) bool {
-	if _, ok := errors.AsType[*refusal](err); ok || errors.Is(err, driver.ErrInvalid) {
+	if _, ok := errors.AsType[*refusal](err); ok || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnsupported) {
 		return false
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

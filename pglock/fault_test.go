@@ -188,26 +188,6 @@ func TestRestoredDumpBeginsAnEpoch(t *testing.T) {
 	}
 }
 
-// TestCrashWithAsynchronousCommits: the application's own settings do not let the
-// sequence go back.
-func TestCrashWithAsynchronousCommits(t *testing.T) {
-	pg := enginetest.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
-	e := engine(t, pg.DSN(), short)
-	var last driver.Lease
-	for range 100 {
-		last = try(t, e, request("a"))
-		release(t, e, last)
-	}
-	pg.Kill(t)
-	pg.Restart(t)
-	req := request("a")
-	req.Wait = true
-	g, err := e.Acquire(t.Context(), req)
-	if err != nil || g.Token>>40 <= last.Token>>40 {
-		t.Errorf("after the crash token %d came after %d, want a later epoch: %v", g.Token, last.Token, err)
-	}
-}
-
 // TestSilentServer: an engine whose server does not answer gives up its locks by
 // its own clock, and a request ends with its context.
 func TestSilentServer(t *testing.T) {
@@ -313,7 +293,7 @@ func TestContextsThatEndAnyTime(t *testing.T) {
 // TestMinimumHoldSurvivesACrash: a minimum hold that is longer than the
 // quarantine closes its name after a crash too, and a break does not open it.
 func TestMinimumHoldSurvivesACrash(t *testing.T) {
-	pg := enginetest.StartPostgres(t)
+	pg := enginetest.StartPostgres(t, lazyDisk...)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
 	req := request("a")

@@ -18,7 +18,8 @@ type hold struct {
 	owner   string
 	token   int64
 	mode    driver.Mode
-	seats   int // the limit; 0 means none
+	seats   int  // the limit; 0 means none
+	least   bool // it has a minimum hold
 	ttl     time.Duration
 	since   time.Time
 	driver.Identity
@@ -33,6 +34,7 @@ type hold struct {
 	// What a release found: noted and flight.
 	left    noted
 	landing <-chan struct{}
+	marked  bool  // the release marked the key
 	forgot  *call // deletes the row of a shared holder
 }
 
@@ -43,17 +45,19 @@ func (h *hold) tell(cause error) {
 	}
 }
 
-// keep makes a granted request a hold, unless its session has ended meanwhile.
-func (e *Engine) keep(h *hold) error {
+// keep makes granted requests of one session holds, unless it has ended meanwhile.
+func (e *Engine) keep(holds ...*hold) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := h.session.over(); err != nil {
+	if err := holds[0].session.over(); err != nil {
 		return err
 	}
-	e.holds[h.owner] = h
-	h.session.holds[h] = struct{}{}
-	h.session.keys[h.key]++
-	e.turnLocked(h.key, func(t *turn) { t.done(true) })
+	for _, h := range holds {
+		e.holds[h.owner] = h
+		h.session.holds[h] = struct{}{}
+		h.session.keys[h.key]++
+		e.turnLocked(h.key, func(t *turn) { t.done(true) })
+	}
 	return nil
 }
 
@@ -101,19 +105,21 @@ func (e *Engine) letGo(h *hold) *call {
 	case h.left == unwritten:
 		return h.session.send(stmtUnlock, h.key)
 	default:
-		return h.session.send(stmtRelease, h.key, h.token)
+		return h.session.send(stmtRelease, h.key, h.token, !h.least)
 	}
 }
 
 // gone waits for the server to let go, and lets the next request of this process
 // at the lock.
 func (e *Engine) gone(h *hold, free *call) error {
-	_, err := free.wait(context.Background())
+	rows, err := free.wait(context.Background())
 	if err != nil {
 		h.session.distrust(err)
+	} else if free.stmt == stmtRelease {
+		h.marked = rows[0].text(1) == "t"
 	}
 	if h.seats > 0 || h.stays() {
-		go e.settle(h) // ends when the server has answered or the connection has ended
+		time.AfterFunc(settleDelay, func() { e.settle(h) }) // ends when the server has answered or the connection has ended
 	} else {
 		e.leave(h.session, h)
 	}
@@ -137,7 +143,6 @@ const settleDelay = 2 * time.Millisecond
 // is used again.
 func (e *Engine) settle(h *hold) {
 	s := h.session
-	time.Sleep(settleDelay)
 	if h.left == flying {
 		select {
 		case <-h.landing:
@@ -148,7 +153,7 @@ func (e *Engine) settle(h *hold) {
 		e.forget(h)
 	}
 	if h.mode == driver.Exclusive {
-		if _, err := s.run(context.Background(), stmtReleased, h.token); err != nil {
+		if _, err := s.run(context.Background(), stmtReleased, h.key, h.token, h.marked); err != nil {
 			s.distrust(err)
 		}
 	}

@@ -76,18 +76,19 @@ func (in *inspection) lease(ctx context.Context) driver.Finding {
 		"let the role set idle_session_timeout, and let nothing in between change it")
 }
 
-// commits finds out whether tokens are on disk before they are given out.
+// commits finds out whether what must outlast a crash can be made to: the epoch of
+// the tokens, minimum holds and limits.
 func (in *inspection) commits(ctx context.Context) driver.Finding {
 	const check = "synchronous_commit"
 	got, err := in.try(ctx, check, "on")
 	if err == nil && got == "on" {
-		return good(check, "on, on the engine's connections")
+		return good(check, "on, where the engine needs it")
 	}
 	saw := "stays at " + got
 	if err != nil {
 		saw = err.Error()
 	}
-	return bad(check, driver.Broken, saw, "after a crash fencing tokens may come again, so the engine refuses the server",
+	return bad(check, driver.Broken, saw, "a crash may undo minimum holds, limits and the epoch of fencing tokens, so the engine refuses the server",
 		"let the role set synchronous_commit, and let nothing in between change it")
 }
 

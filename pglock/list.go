@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -16,14 +17,24 @@ var (
 	stmtHolders = &statement{"holders", `SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
 	(extract(epoch FROM h.since) * 1000000)::bigint,
 	greatest(1, extract(epoch FROM greatest(h.until, s.until) - clock_timestamp()) * 1000)::bigint,
-	h.host, h.pid, h.note, s.backend
+	h.host, h.pid, h.note, s.backend, h.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = h.key)
 FROM fencelock.holder h LEFT JOIN fencelock.session s ON s.id = h.session
 WHERE h.session <> 0 AND greatest(h.until, s.until) > clock_timestamp() AND ` + chosen + ` ORDER BY h.token`}
-	stmtWaiters = &statement{"waiters", `SELECT w.name, w.key, w.owner, (extract(epoch FROM w.since) * 1000000)::bigint, w.host, w.pid, w.note, w.backend, w.shared
+	// A shared request waits with the shared lock or the queue's in hand until it has a row among the holders.
+	stmtWaiters = &statement{"waiters", `WITH l AS MATERIALIZED (
+	SELECT l.pid, l.granted, l.waitstart, l.objsubid = 1 AS plain, CASE l.objsubid WHEN 1 THEN ` + lockKey + ` ELSE l.objid::bigint END AS key
+	FROM pg_locks l WHERE ` + ownLocks + ` AND (l.objsubid = 1 OR l.objsubid = 2 AND l.classid = 1717923429)
+)
+SELECT w.name, w.key, w.owner, (extract(epoch FROM w.since) * 1000000)::bigint, w.host, w.pid, w.note, w.backend, w.shared,
+	w.seats, w.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = w.key)
 FROM fencelock.waiter w JOIN fencelock.session s ON s.id = w.session
 JOIN LATERAL pg_stat_get_activity(s.backend) a ON a.backend_start = s.began
-LEFT JOIN pg_locks l ON l.pid = w.backend AND NOT l.granted AND ` + lockRows + ` AND ` + lockKey + ` = w.key
-WHERE (w.backend = 0 OR l.pid IS NOT NULL) AND ` + chosen + ` ORDER BY coalesce(l.waitstart, w.since), w.since`}
+LEFT JOIN LATERAL (SELECT l.pid, l.waitstart FROM l
+	WHERE l.pid = w.backend AND (w.shared OR NOT l.granted)
+		AND l.key = CASE WHEN l.plain THEN w.key ELSE hashint8(w.key)::bigint & 4294967295 END
+	ORDER BY l.waitstart LIMIT 1) l ON true
+WHERE (w.backend = 0 OR l.pid IS NOT NULL) AND NOT EXISTS (SELECT FROM fencelock.holder h WHERE h.owner = w.owner)
+	AND ` + chosen + ` ORDER BY coalesce(l.waitstart, w.since), w.since`}
 	stmtMinimums = &statement{"minimums", `SELECT name, key, (extract(epoch FROM not_before) * 1000000)::bigint
 FROM fencelock.minimum WHERE not_before > clock_timestamp() AND ` + chosen}
 )
@@ -47,13 +58,16 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		}
 		l.keys[keyOf(q.Prefix)] = q.Prefix
 	}
-	for stmt, add := range map[*statement]func(row){stmtHolders: l.holder, stmtWaiters: l.waiter, stmtMinimums: l.minimum} {
-		rows, err := e.ask(ctx, stmt, q.Prefix, q.Exact)
+	for _, part := range []struct {
+		stmt *statement
+		add  func(row)
+	}{{stmtHolders, l.holder}, {stmtWaiters, l.waiter}, {stmtMinimums, l.minimum}} {
+		rows, err := e.ask(ctx, part.stmt, q.Prefix, q.Exact)
 		if err != nil {
 			return nil, unavailable(err)
 		}
 		for _, r := range rows {
-			add(r)
+			part.add(r)
 		}
 	}
 	if err := l.strangers(ctx); err != nil {
@@ -92,25 +106,45 @@ func (l *listing) show(key int64, backend int32) {
 func (l *listing) holder(r row) {
 	s := l.status(r.text(0), r.int(1))
 	if r.text(4) == "t" {
-		s.Mode, s.Limit = driver.Shared, int(r.int(5))
+		s.Mode = driver.Shared
+		limited(s, r.int(5), r.int(13))
 	} else {
 		s.Holders = nil // those let go, and have not deleted their rows yet
 	}
 	s.Holders = append(s.Holders, driver.Holder{
 		Owner: r.text(2), Token: r.int(3), Since: r.micros(6), TTL: r.millis(7),
 		Identity: driver.Identity{Host: r.text(8), PID: int(r.int(9)), Note: r.text(10)},
+		Weight:   weight(r.int(5), r.int(12)),
 	})
 	l.show(r.int(1), int32(r.int(11)))
+}
+
+// limited notes the limit in force: what the request asked for, unless it was
+// resized.
+func limited(s *driver.Status, seats, resized int64) {
+	if s.Limit == 0 && seats > 0 {
+		s.Limit = int(cmp.Or(resized, seats))
+	}
+}
+
+// weight is how much of a limit a request takes, 0 if it has none.
+func weight(seats, units int64) int {
+	if seats == 0 {
+		return 0
+	}
+	return int(units)
 }
 
 func (l *listing) waiter(r row) {
 	s := l.status(r.text(0), r.int(1))
 	if r.text(8) == "t" && len(s.Holders) == 0 {
 		s.Mode = driver.Shared
+		limited(s, r.int(9), r.int(11))
 	}
 	s.Waiters = append(s.Waiters, driver.Waiter{
 		Owner: r.text(2), Since: r.micros(3),
 		Identity: driver.Identity{Host: r.text(4), PID: int(r.int(5)), Note: r.text(6)},
+		Weight:   weight(r.int(9), r.int(10)),
 	})
 	l.show(r.int(1), int32(r.int(7)))
 }

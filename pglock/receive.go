@@ -111,7 +111,7 @@ func (w *wire) fail(err *pgconn.PgError) {
 }
 
 // errAborted is of a statement whose transaction another one made fail: its rows
-// are gone, and a token may come again after a crash of the server.
+// are gone.
 var errAborted = errors.New("another statement of the transaction failed")
 
 // done ends the calls of a transaction, and begins the next one. Calls after one

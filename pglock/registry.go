@@ -66,7 +66,7 @@ func (r *registry) note(h *hold) {
 	}
 	if !r.running {
 		r.running = true
-		go r.run() // ends when there is nothing left to write
+		time.AfterFunc(noteDelay, r.run) // ends when there is nothing left to write
 	}
 }
 
@@ -85,21 +85,20 @@ func (r *registry) withdraw(h *hold) (n noted, flight <-chan struct{}) {
 
 // run writes until there is nothing left to write.
 func (r *registry) run() {
-	for pause := noteDelay; ; {
-		time.Sleep(pause)
+	for {
 		batch, more := r.batch()
 		if !more {
 			return
 		}
-		pause = noteDelay
-		if len(batch) == 0 {
-			continue
+		pause := noteDelay
+		if len(batch) > 0 {
+			err := r.write(batch)
+			r.landed(batch, err)
+			if err != nil {
+				pause = time.Second
+			}
 		}
-		err := r.write(batch)
-		r.landed(batch, err)
-		if err != nil {
-			pause = time.Second
-		}
+		time.Sleep(pause)
 	}
 }
 

@@ -13,6 +13,10 @@ import (
 //go:embed schema.sql
 var schema string
 
+// newest is the table that the latest version of the schema has added: a database
+// that has it has all the rest.
+const newest = "resized"
+
 // Schema returns the SQL that gives a database what the engine keeps there: the
 // schema fencelock. An engine runs it by itself when its role may create schemas;
 // otherwise an administrator runs it once, in one transaction. It may be run
@@ -39,7 +43,8 @@ func (e *Engine) Init(ctx context.Context) error {
 	return nil
 }
 
-// createOnce runs the schema's SQL unless somebody else did so just before.
+// createOnce runs the schema's SQL, which also completes an older schema, unless
+// somebody else did so just before.
 func createOnce(ctx context.Context, c *pgconn.PgConn) error {
 	if err := c.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(1717923427, 0)").Close(); err != nil {
 		return err
@@ -47,7 +52,7 @@ func createOnce(ctx context.Context, c *pgconn.PgConn) error {
 	// Not to_regclass: a session may remember, until its transaction is over, that
 	// there was no such table.
 	r, err := one(c.ExecParams(ctx, `SELECT NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'fencelock' AND c.relname = 'minimum')`, nil, nil, nil, nil).Read())
+		WHERE n.nspname = 'fencelock' AND c.relname = '`+newest+`')`, nil, nil, nil, nil).Read())
 	if err == nil && r.text(0) == "t" {
 		err = create(ctx, c)
 	}
@@ -66,7 +71,7 @@ func create(ctx context.Context, c *pgconn.PgConn) error {
 	case err == nil:
 		return nil
 	case ok && pg.Code == "42501":
-		return refuse("the schema fencelock is not there and the role may not create it; let an administrator run the SQL that fencelock init prints: %w", err)
+		return refuse("the schema fencelock is not there, or of an older version, and the role may not create it; let an administrator run the SQL that fencelock init prints: %w", err)
 	}
 	return fmt.Errorf("creating the schema fencelock: %w", err)
 }

@@ -2,6 +2,7 @@
 -- so it is also how a schema is repaired. Locks themselves are PostgreSQL's own
 -- advisory locks; these tables hold what those cannot say.
 
+SET LOCAL synchronous_commit = on;
 SELECT pg_advisory_xact_lock(1717923427, 0);
 
 CREATE SCHEMA IF NOT EXISTS fencelock;
@@ -13,9 +14,12 @@ CREATE SEQUENCE IF NOT EXISTS fencelock.session_id AS integer CYCLE;
 -- Counted up before a row is added to the holders, by somebody who has its key.
 CREATE SEQUENCE IF NOT EXISTS fencelock.change AS bigint;
 
--- Which cluster and timeline the sequence has been counting in. A promotion or a
--- restore may set the sequence back, and so may a crash, since a token is given out
--- while the one before it is being written; so each begins a new epoch.
+-- Where the sequence has been counting: system is of the cluster and of this very
+-- table, which a restored dump creates anew. A promotion or a restore may set the
+-- sequence back, and so does a crash, since nobody waits until a token is on disk; so
+-- each begins a new epoch, which is on disk before the first token of it is given
+-- out. A promoted standby or a backup may not have heard of the last epochs, which
+-- crashes began, and leaves room for them.
 CREATE TABLE IF NOT EXISTS fencelock.epoch (
 	one      boolean PRIMARY KEY DEFAULT true CHECK (one),
 	epoch    bigint NOT NULL,
@@ -57,8 +61,10 @@ CREATE UNLOGGED TABLE IF NOT EXISTS fencelock.holder (
 	session integer NOT NULL,
 	host    text NOT NULL,
 	pid     integer NOT NULL,
-	note    text NOT NULL
+	note    text NOT NULL,
+	weight  integer NOT NULL DEFAULT 1 -- how many of the seats it takes
 );
+ALTER TABLE fencelock.holder ADD COLUMN IF NOT EXISTS weight integer NOT NULL DEFAULT 1; -- to an older schema
 CREATE INDEX IF NOT EXISTS holder_key ON fencelock.holder (key);
 CREATE INDEX IF NOT EXISTS holder_session ON fencelock.holder (session);
 
@@ -73,8 +79,12 @@ CREATE UNLOGGED TABLE IF NOT EXISTS fencelock.waiter (
 	backend integer NOT NULL, -- 0 while it waits in its process only
 	host    text NOT NULL,
 	pid     integer NOT NULL,
-	note    text NOT NULL
+	note    text NOT NULL,
+	seats   integer NOT NULL DEFAULT 0,
+	weight  integer NOT NULL DEFAULT 0
 );
+ALTER TABLE fencelock.waiter
+	ADD COLUMN IF NOT EXISTS seats integer NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS weight integer NOT NULL DEFAULT 0;
 CREATE INDEX IF NOT EXISTS waiter_key ON fencelock.waiter (key);
 
 -- Minimum holds, which survive everything. Each has a twin among the holders, of
@@ -85,12 +95,30 @@ CREATE TABLE IF NOT EXISTS fencelock.minimum (
 	not_before timestamptz NOT NULL
 );
 
+-- Limits that were set while names were in use: each takes the place of the limit
+-- of every request that has one. Read and written under the gate of the key.
+CREATE TABLE IF NOT EXISTS fencelock.resized (
+	key   bigint PRIMARY KEY,
+	name  text NOT NULL,
+	seats integer NOT NULL
+);
+
 -- A first use has nothing to wait for; a repair has.
 INSERT INTO fencelock.incarnation (started, since)
 SELECT pg_postmaster_start_time(), '-infinity' WHERE NOT EXISTS (SELECT FROM fencelock.epoch)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO fencelock.epoch (epoch, system, timeline) VALUES (0, 0, 0) ON CONFLICT DO NOTHING;
+
+-- durable makes the transaction wait for the disk when it commits. Sessions commit
+-- asynchronously otherwise, so whatever must outlast a crash calls it.
+CREATE OR REPLACE FUNCTION fencelock.durable() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	IF set_config('synchronous_commit', 'on', true) <> 'on' THEN
+		RAISE EXCEPTION 'synchronous_commit cannot be switched on';
+	END IF;
+END $$;
 
 -- twin notes a minimum hold among the holders.
 CREATE OR REPLACE FUNCTION fencelock.twin(m fencelock.minimum) RETURNS void
@@ -108,10 +136,11 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	e fencelock.epoch;
 	i fencelock.incarnation;
-	sys bigint := (SELECT system_identifier FROM pg_control_system());
+	sys bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint;
 	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
 	crashed boolean;
 BEGIN
+	PERFORM fencelock.durable();
 	INSERT INTO fencelock.incarnation AS x (started, since)
 	SELECT pg_postmaster_start_time(), clock_timestamp() WHERE NOT EXISTS (SELECT FROM fencelock.incarnation)
 	ON CONFLICT DO NOTHING;
@@ -123,7 +152,8 @@ BEGIN
 	IF crashed OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
 		PERFORM FROM fencelock.epoch FOR UPDATE;
 		UPDATE fencelock.epoch x SET
-			epoch = greatest(x.epoch + 1, line, extract(epoch FROM clock_timestamp())::bigint / 3600),
+			epoch = greatest(x.epoch + CASE WHEN x.system <> sys OR x.timeline <> line THEN 256 ELSE 1 END,
+				line, extract(epoch FROM clock_timestamp())::bigint / 3600),
 			system = sys, timeline = line
 		WHERE crashed OR x.system <> sys OR x.timeline <> line;
 		UPDATE fencelock.epoch x SET max_ttl = most WHERE x.max_ttl < most;
@@ -181,6 +211,25 @@ BEGIN
 		AND (shared OR session = 0 OR pg_try_advisory_xact_lock_shared(1717923431, hashint8(token))));
 END $$;
 
+-- arm spares the request of server process waiter, which waits for key k, the
+-- question for suspects: it looks now, while there is time. True says that the
+-- request comes right after an exclusive holder who has not marked the key (advisory
+-- lock (1717923432, hash of the key)) as let go. Nobody else can mark it before the
+-- request is granted: who holds the key and has nobody but the request behind, is
+-- followed by it. So when it is granted and the key is marked, this holder let go.
+-- The caller holds (1717923433, n) then, for as long as the request waits.
+CREATE OR REPLACE FUNCTION fencelock.arm(k bigint, n integer, waiter integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+	before integer := (SELECT s.backend FROM fencelock.holder h JOIN fencelock.session s ON s.id = h.session
+		WHERE h.key = k ORDER BY h.token DESC LIMIT 1);
+BEGIN
+	IF pg_blocking_pids(waiter) <> ARRAY[before] OR EXISTS (SELECT FROM fencelock.holder WHERE key = k AND shared) THEN
+		RETURN false;
+	END IF;
+	RETURN pg_try_advisory_xact_lock_shared(1717923432, hashint8(k)) AND pg_try_advisory_lock(1717923433, n);
+END $$;
+
 -- share makes a shared holder of one who has the shared lock on key k already
 -- (have) or tries to get it. verdict is "ok", or why not: "held", "queued",
 -- "full", "limit" (another one is in force) or "closed" (for so many milliseconds).
@@ -189,7 +238,9 @@ CREATE OR REPLACE FUNCTION fencelock.share(k bigint, have boolean, mine integer,
 LANGUAGE plpgsql AS $$
 DECLARE
 	want integer := (who->>'seats')::integer;
-	n integer;
+	units integer := coalesce((who->>'weight')::integer, 1);
+	resized integer;
+	taken bigint;
 	lows bigint;
 BEGIN
 	IF NOT have THEN
@@ -203,14 +254,18 @@ BEGIN
 		END IF;
 	END IF;
 	PERFORM pg_advisory_xact_lock(1717923428, hashint8(k));
-	SELECT count(*), min(h.token), max(h.seats) FILTER (WHERE h.seats <> want) INTO n, lows, lim
+	IF want > 0 THEN
+		resized := (SELECT r.seats FROM fencelock.resized r WHERE r.key = k);
+	END IF;
+	SELECT sum(h.weight), min(h.token), max(h.seats) FILTER (WHERE h.seats <> want AND (resized IS NULL OR h.seats = 0))
+	INTO taken, lows, lim
 	FROM fencelock.holder h LEFT JOIN fencelock.session s ON s.id = h.session
 	WHERE h.key = k AND h.shared
 		AND (greatest(h.until, s.until) > clock_timestamp() OR fencelock.alive(h.session, mine));
 	wait := fencelock.closed(k, mine, false);
 	IF lim IS NOT NULL THEN
 		verdict := 'limit';
-	ELSIF want > 0 AND n >= want THEN
+	ELSIF want > 0 AND taken + units > coalesce(resized, want) THEN -- taken is null if there is nobody
 		verdict := 'full';
 	ELSIF wait > 0 THEN
 		verdict := 'closed';
@@ -222,12 +277,78 @@ BEGIN
 		INSERT INTO fencelock.holder
 		SELECT who->>'owner', k, who->>'name', tok, true, want, clock_timestamp(),
 			clock_timestamp() + (who->>'ttl')::bigint * interval '1 ms',
-			(who->>'ttl')::bigint, mine, who->>'host', (who->>'pid')::integer, who->>'note';
+			(who->>'ttl')::bigint, mine, who->>'host', (who->>'pid')::integer, who->>'note', units;
 		RETURN;
 	END IF;
 	IF NOT have THEN
 		PERFORM pg_advisory_unlock_shared(k);
 	END IF;
+END $$;
+
+-- together takes several keys, of which the session has none, or none of them: toks
+-- are their tokens, or at is the place of one that is in the way. look says that
+-- there are rows of the keys, none of which closes them.
+CREATE OR REPLACE FUNCTION fencelock.together(keys bigint[], mine integer, OUT at integer, OUT toks bigint[], OUT look boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+	n integer := cardinality(keys);
+BEGIN
+	FOR i IN 1 .. n LOOP
+		IF NOT pg_try_advisory_lock(keys[i]) THEN
+			at := i;
+			n := i - 1;
+			EXIT;
+		END IF;
+	END LOOP;
+	look := at IS NULL AND EXISTS (SELECT FROM fencelock.holder WHERE key = ANY (keys) AND session <> mine);
+	IF look THEN
+		at := (SELECT min(i) FROM generate_series(1, n) i WHERE fencelock.closed(keys[i], mine, true) > 0);
+	END IF;
+	IF at IS NULL THEN
+		toks := ARRAY(SELECT nextval('fencelock.token') FROM generate_series(1, n));
+		RETURN;
+	END IF;
+	FOR i IN 1 .. n LOOP
+		PERFORM pg_advisory_unlock(keys[i]);
+	END LOOP;
+END $$;
+
+-- share_together is together for shared holders; who has one object for each key.
+-- low is the smallest token among the holders of each. verdict and lim say why not,
+-- as share does. Gates are taken in the order of the keys.
+CREATE OR REPLACE FUNCTION fencelock.share_together(keys bigint[], mine integer, ep bigint, who jsonb,
+	OUT at integer, OUT toks bigint[], OUT low bigint[], OUT verdict text, OUT lim integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+	s record;
+BEGIN
+	FOR i IN 1 .. cardinality(keys) LOOP
+		s := fencelock.share(keys[i], false, mine, ep, who->(i - 1));
+		verdict := s.verdict;
+		IF verdict <> 'ok' THEN
+			at := i;
+			lim := s.lim;
+			EXIT;
+		END IF;
+		toks := toks || s.tok;
+		low := low || s.low;
+	END LOOP;
+	FOR i IN 1 .. coalesce(at, 1) - 1 LOOP
+		DELETE FROM fencelock.holder WHERE owner = who->(i - 1)->>'owner' AND key = keys[i];
+		PERFORM pg_advisory_unlock_shared(keys[i]);
+	END LOOP;
+END $$;
+
+-- resize sets the limit of a key for everybody, and wakes who waits for seats. Both
+-- happen when it is on disk.
+CREATE OR REPLACE FUNCTION fencelock.resize(k bigint, n text, lim integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fencelock.durable();
+	PERFORM pg_advisory_xact_lock(1717923428, hashint8(k));
+	INSERT INTO fencelock.resized VALUES (k, n, lim)
+	ON CONFLICT (key) DO UPDATE SET name = excluded.name, seats = excluded.seats;
+	PERFORM pg_notify('fencelock', 'free ' || k);
 END $$;
 
 GRANT USAGE ON SCHEMA fencelock TO PUBLIC;

@@ -37,9 +37,12 @@ SELECT pg_backend_pid()`}
 	stmtUnlockQueue  = &statement{"unlock_queue", `SELECT pg_advisory_unlock(1717923429, hashint8($1::bigint))`}
 	// Release is unlock for a holder whose row is deleted afterwards. The mark that
 	// says so is of its token: the row of the next holder, who may let go or vanish
-	// before this one's is deleted, is another matter.
-	stmtRelease   = &statement{"release", `SELECT pg_try_advisory_lock(1717923431, hashint8($2::bigint)), pg_advisory_unlock($1::bigint)`}
-	stmtReleased  = &statement{"released", `SELECT pg_advisory_unlock(1717923431, hashint8($1::bigint))`}
+	// before this one's is deleted, is another matter. The mark of the key is for who
+	// is known to come next; see fencelock.arm.
+	stmtRelease = &statement{"release", `SELECT pg_try_advisory_lock(1717923431, hashint8($2::bigint)),
+	CASE WHEN $3::boolean THEN pg_try_advisory_lock(1717923432, hashint8($1::bigint)) END, pg_advisory_unlock($1::bigint)`}
+	stmtReleased = &statement{"released", `SELECT pg_advisory_unlock(1717923431, hashint8($2::bigint)),
+	CASE WHEN $3::boolean THEN pg_advisory_unlock(1717923432, hashint8($1::bigint)) END`}
 	stmtUnlockAll = &statement{"unlock_all", `SELECT pg_advisory_unlock_all()`}
 	stmtForget    = &statement{"forget", `DELETE FROM fencelock.holder WHERE owner = $1::text AND key = $2::bigint`}
 	// Late is forget once the lock is free: when it runs matters to nobody.

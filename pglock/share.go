@@ -55,9 +55,14 @@ func (a *attempt) share(ctx context.Context, s *session) (driver.Grant, error) {
 }
 
 func (a *attempt) sendShare(s *session, have bool) *call {
-	return s.send(stmtShare, a.key, have, s.id, s.epoch, object(map[string]any{
-		"owner": a.owner, "name": a.req.Name, "seats": a.req.Limit, "ttl": a.req.TTL.Milliseconds(),
-		"host": a.req.Host, "pid": a.req.PID, "note": a.req.Note}))
+	return s.send(stmtShare, a.key, have, s.id, s.epoch, object(a.sharer()))
+}
+
+// sharer is what the server writes down about a shared holder.
+func (a *attempt) sharer() map[string]any {
+	return map[string]any{
+		"owner": a.owner, "name": a.req.Name, "seats": a.req.Limit, "weight": a.req.Units(), "ttl": a.req.TTL.Milliseconds(),
+		"host": a.req.Host, "pid": a.req.PID, "note": a.req.Note}
 }
 
 // unshare undoes what share did on a session with other locks.
@@ -82,11 +87,15 @@ func (a *attempt) verdict(c *call) error {
 	case "ok":
 		return nil
 	case "limit":
-		return fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
-			driver.ErrInvalid, a.req.Name, r.int(4), a.req.Limit)
+		return a.otherLimit(r.int(4))
 	default:
 		return errHeld
 	}
+}
+
+func (a *attempt) otherLimit(limit int64) error {
+	return fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
+		driver.ErrInvalid, a.req.Name, limit, a.req.Limit)
 }
 
 // grantShared makes a granted share a hold, which the table has already.
@@ -134,7 +143,7 @@ func (a *attempt) seat(ctx context.Context, s *session) (*call, error) {
 			return c, err
 		}
 		if !a.told {
-			a.announce(ctx, nil, nil)
+			a.announce(ctx, s, nil)
 		}
 		d := 50*time.Millisecond + jitter(100*time.Millisecond)
 		if c.rows[0].text(0) == "closed" {

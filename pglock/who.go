@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -25,8 +26,12 @@ FROM fencelock.minimum WHERE key = $1::bigint AND not_before > clock_timestamp()
 // The key of a row of pg_locks.
 const lockKey = `((l.classid::bigint << 32) | l.objid::bigint)`
 
-// The rows of pg_locks that are locks of one bigint in this database.
-const lockRows = `l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+// The rows of pg_locks that are advisory locks of this database, and those of them
+// that are locks of one bigint.
+const (
+	ownLocks = `l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	lockRows = ownLocks + ` AND l.objsubid = 1`
+)
 
 // factsLimit bounds the questions about who is in the way.
 const factsLimit = time.Second
@@ -125,6 +130,9 @@ func array(keys []int64) string {
 	}
 	return string(append(b, '}'))
 }
+
+// list writes an array of owners, which need no quotes, as the server reads it.
+func list(owners []string) string { return "{" + strings.Join(owners, ",") + "}" }
 
 // identity says who has a lock that is not an engine's: a process of the server.
 func (l *serverLock) identity() driver.Identity {

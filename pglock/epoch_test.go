@@ -1,0 +1,178 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// lazyDisk are settings of a server that loses what nobody insisted on when it
+// crashes: all of a few seconds.
+var lazyDisk = []string{"synchronous_commit=off", "wal_writer_delay=10s"}
+
+// guard is a resource that refuses tokens smaller than one it has seen.
+type guard struct{ stored int64 }
+
+func (g *guard) write(token int64) bool {
+	if token < g.stored {
+		return false
+	}
+	g.stored = token
+	return true
+}
+
+// number reads a number with a query.
+func number(t testing.TB, pg *enginetest.Postgres, sql string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(pg.Query(t, sql), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// spend takes and releases a lock n times, and returns the last lease.
+func spend(t testing.TB, e driver.Engine, req driver.Request, n int) (last driver.Lease) {
+	t.Helper()
+	for range n {
+		last = try(t, e, req)
+		release(t, e, last)
+	}
+	return last
+}
+
+// regained waits for a lock after the server came back.
+func regained(t testing.TB, e driver.Engine, req driver.Request) driver.Lease {
+	t.Helper()
+	req.Wait = true
+	g, err := e.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaseOf(req, g)
+}
+
+// TestCrashLosesTheTailOfTheSequence: the server crashes, twice in a row, before it
+// has written down the tokens that it gave out. It counts them again from where it
+// was, in a later epoch; an old holder that goes on writing is shut out.
+func TestCrashLosesTheTailOfTheSequence(t *testing.T) {
+	pg := enginetest.StartPostgres(t, lazyDisk...)
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
+	req := request("a")
+	req.TTL = time.Second
+	spend(t, e, req, 1)
+	var resource guard
+	for range 2 {
+		spend(t, e, req, 200)
+		old := try(t, e, req)
+		last := number(t, pg, "SELECT last_value FROM fencelock.token")
+		pg.Kill(t)
+		pg.Restart(t)
+		if lost := last - number(t, pg, "SELECT last_value FROM fencelock.token"); lost <= 0 {
+			t.Errorf("the crash lost %d numbers of the sequence; the test wants some lost", lost)
+		}
+		if !resource.write(old.Token) {
+			t.Error("the guard refuses the old holder before it has heard of a new one")
+		}
+		l := regained(t, e, req)
+		if l.Token>>40 <= old.Token>>40 {
+			t.Errorf("after the crash token %d came after %d, want a later epoch", l.Token, old.Token)
+		}
+		if !resource.write(l.Token) || resource.write(old.Token) {
+			t.Error("the guard lets the wrong one write")
+		}
+		release(t, e, l)
+	}
+}
+
+// TestCrashBeforeTheEpochIsWritten: the server crashes, twice in a row, while the
+// first session after a crash begins a new epoch. Nobody had a token of that one.
+func TestCrashBeforeTheEpochIsWritten(t *testing.T) {
+	pg := enginetest.StartPostgres(t, lazyDisk...)
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
+	req := request("a")
+	req.TTL = time.Second
+	last := spend(t, e, req, 100)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		pg.Kill(t)
+		pg.Restart(t)
+		tx, err := pg.Connect(t).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var epoch int64
+		if err := tx.QueryRow(t.Context(), "SELECT epoch FROM fencelock.enter(1000, 1000)").Scan(&epoch); err != nil || epoch <= last.Token>>40 {
+			t.Errorf("epoch %d after token %d: %v", epoch, last.Token, err)
+		}
+		// It does not come to the commit.
+	}
+	pg.Kill(t)
+	pg.Restart(t)
+	if l := regained(t, engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second}), req); l.Token>>40 <= last.Token>>40 {
+		t.Errorf("token %d after %d, want a later epoch", l.Token, last.Token)
+	}
+}
+
+// TestPromotedStandbyThatLacksEpochs: the primary crashed and began epochs that the
+// standby never heard of.
+func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
+	pg := enginetest.StartPostgres(t, lazyDisk...)
+	cfg := &pglock.Config{MaxTTL: time.Second}
+	e := engine(t, pg.DSN(), cfg)
+	req := request("a")
+	req.TTL = time.Second
+	spend(t, e, req, 100)
+	sb := pg.Standby(t)
+	sb.CatchUp(t, pg)
+	sb.Cut(t)
+	var last driver.Lease
+	for range 2 {
+		pg.Kill(t)
+		pg.Restart(t)
+		last = regained(t, e, req)
+		release(t, e, last)
+	}
+	pg.Stop(t)
+	sb.Promote(t)
+	if l := regained(t, engine(t, sb.DSN(), cfg), req); l.Token>>40 <= last.Token>>40 {
+		t.Errorf("the promoted standby gave token %d after %d", l.Token, last.Token)
+	}
+}
+
+// TestDumpRestoredInPlace: a dump that is put back into the cluster it is from sets
+// the sequence back there.
+func TestDumpRestoredInPlace(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	cfg := &pglock.Config{MaxTTL: time.Second}
+	e := engine(t, pg.DSN(), cfg)
+	req := request("a")
+	req.TTL = time.Second
+	spend(t, e, req, 10)
+	dump, err := pg.Command(t, "pg_dump", "-n", "fencelock", "-d", "postgres").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := spend(t, e, req, 100)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "DROP SCHEMA fencelock CASCADE")
+	psql := pg.Command(t, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres")
+	psql.Stdin = strings.NewReader(string(dump))
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if l := regained(t, engine(t, pg.DSN(), cfg), req); l.Token>>40 <= last.Token>>40 {
+		t.Errorf("after the restore token %d came after %d", l.Token, last.Token)
+	}
+}
