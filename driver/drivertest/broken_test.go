@@ -20,6 +20,8 @@ type broken struct {
 	release func(context.Context, driver.Lease) error
 	list    func(context.Context, driver.Query) ([]driver.Status, error)
 	brk     func(context.Context, string, string) (int64, error)
+	resize  func(context.Context, string, int) error
+	all     func(context.Context, []driver.Request) ([]driver.Grant, error)
 }
 
 func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -33,19 +35,34 @@ func (b *broken) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 func (b *broken) Break(ctx context.Context, name, reason string) (int64, error) {
 	return b.brk(ctx, name, reason)
 }
+func (b *broken) Resize(ctx context.Context, name string, limit int) error {
+	return b.resize(ctx, name, limit)
+}
+func (b *broken) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	return b.all(ctx, reqs)
+}
 
 // renewOne renews one lease in the unbroken engine.
 func (b *broken) renewOne(ctx context.Context, lease driver.Lease) error {
 	return b.process.Renew(ctx, []driver.Lease{lease})[0]
 }
 
+// status returns what memlock lists under a name.
+func (b *broken) status(ctx context.Context, name string) driver.Status {
+	list, err := b.process.List(ctx, driver.Query{Prefix: name, Exact: true})
+	if err != nil || len(list) == 0 {
+		return driver.Status{}
+	}
+	return list[0]
+}
+
 // holder returns the oldest holder of a name.
 func (b *broken) holder(ctx context.Context, name string) (driver.Holder, bool) {
-	list, err := b.process.List(ctx, driver.Query{Prefix: name, Exact: true})
-	if err != nil || len(list) == 0 || len(list[0].Holders) == 0 {
+	holders := b.status(ctx, name).Holders
+	if len(holders) == 0 {
 		return driver.Holder{}, false
 	}
-	return list[0].Holders[0], true
+	return holders[0], true
 }
 
 // poll waits without a queue: it tries again and again, when its turn says so.
@@ -78,8 +95,11 @@ type brokenStore struct {
 	clients  int
 	restarts int64
 	breaks   int64
+	suffixes int64
 	stack    []*driver.Request       // the waiters of a queue that is none, oldest first
 	real     map[string]driver.Lease // owners to what memlock knows
+	limits   map[string]int          // what clients think was the last Resize of a name
+	heavy    map[string]int          // how many heavy waiters of a name are in no queue
 }
 
 func (s *brokenStore) Restart(testing.TB) {
@@ -99,7 +119,8 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 // client returns a broken client.
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
-	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break}
+	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break,
+		resize: p.Resize, all: p.AcquireAll}
 	s.infect(b)
 	return b
 }
@@ -109,7 +130,8 @@ func exam(infect func(*broken)) drivertest.Exam {
 	return drivertest.Exam{Bubble: true, World: func(t testing.TB) drivertest.World {
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
-		return &brokenStore{engine: memlock.New(nil), infect: infect, ctx: ctx, real: map[string]driver.Lease{}}
+		return &brokenStore{engine: memlock.New(nil), infect: infect, ctx: ctx,
+			real: map[string]driver.Lease{}, limits: map[string]int{}, heavy: map[string]int{}}
 	}}
 }
 
@@ -200,6 +222,22 @@ func (b *broken) renews(renew func(context.Context, driver.Lease) error) {
 			errs[i] = renew(ctx, l)
 		}
 		return errs
+	}
+}
+
+// stay waits on when ctx ends and nobody wants the grant any more.
+func (b *broken) stay(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	granted := make(chan driver.Grant, 1)
+	go func() { // ends when granted, at the latest with the test
+		if g, err := b.process.Acquire(b.world.ctx, req); err == nil {
+			granted <- g
+		}
+	}()
+	select {
+	case g := <-granted:
+		return g, nil
+	case <-ctx.Done():
+		return driver.Grant{}, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
 	}
 }
 

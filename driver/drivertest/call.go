@@ -84,6 +84,13 @@ func (t *sitting) ask(ctx context.Context, c Client, req driver.Request) (*held,
 	if err != nil {
 		return nil, err
 	}
+	h.examine(g)
+	return h, nil
+}
+
+// examine takes a grant and looks at it. Any goroutine may call it.
+func (h *held) examine(g driver.Grant) {
+	t, req := h.t, h.req
 	h.Grant = g
 	t.mu.Lock()
 	again := t.owners[g.Owner]
@@ -97,7 +104,6 @@ func (t *sitting) ask(ctx context.Context, c Client, req driver.Request) (*held,
 	case !g.Sent.IsZero() && (g.Sent.Before(h.sent) || g.Sent.After(time.Now())):
 		t.Errorf("acquiring %q: the grant says sent at %v, asked at %v", req.Name, g.Sent, h.sent)
 	}
-	return h, nil
 }
 
 // hold acquires a free name and fails the case if that fails.

@@ -39,6 +39,10 @@ func Cases() []Case {
 		question("limit", limits, limit),
 		question("limit-unsupported", noLimits, limitUnsupported),
 		question("writer-not-starved", ordered, writerNotStarved),
+		question("weights", limits, weights),
+		question("weight-not-passed", orderedLimits, weightNotPassed),
+		question("resize", limits, resize),
+		question("all-or-none", all, allOrNone),
 
 		question("names", all, names),
 		question("bad-input", all, badInput),
@@ -67,5 +71,6 @@ func unleased(t driver.Traits) bool        { return !t.Leased }
 func limits(t driver.Traits) bool          { return t.Limits }
 func noLimits(t driver.Traits) bool        { return !t.Limits }
 func ordered(t driver.Traits) bool         { return t.Order != driver.OrderNone }
+func orderedLimits(t driver.Traits) bool   { return ordered(t) && limits(t) }
 func fairToAll(t driver.Traits) bool       { return t.Order == driver.OrderAll }
 func fairToProcesses(t driver.Traits) bool { return t.Order == driver.OrderProcess }

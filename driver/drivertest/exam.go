@@ -30,7 +30,8 @@ type World interface {
 }
 
 // Client is one process that uses the engine. It may also implement
-// driver.Lister and driver.Breaker, whose cases then run.
+// driver.Lister, driver.Breaker, driver.Resizer and driver.AllAcquirer, whose
+// cases then run. An AllAcquirer may answer driver.ErrUnsupported.
 type Client interface {
 	driver.Engine
 	// Kill ends the process as kill -9 does: nothing is released and later

@@ -30,7 +30,7 @@ func (g *guarded) visit(token int64) bool {
 	from := time.Now()
 	alone := g.inside.Add(1) == 1
 	n := g.count.Load()
-	time.Sleep(time.Millisecond) // lets an intruder in
+	linger()
 	g.count.Store(n + 1)
 	g.inside.Add(-1)
 	g.mu.Lock()
@@ -38,6 +38,9 @@ func (g *guarded) visit(token int64) bool {
 	g.log = append(g.log, interval{token, from, time.Now()})
 	return alone
 }
+
+// linger stays inside for a moment, which lets an intruder in.
+func linger() { time.Sleep(time.Millisecond) }
 
 // exclusion: many goroutines of several clients change one guarded counter. No
 // update is lost, no two visits overlap, and tokens rise from visit to visit.

@@ -61,20 +61,7 @@ var waiting = []mutant{
 		})
 	}},
 	{"the cancelled are granted", "cancelled-waiter", func(b *broken) {
-		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			granted := make(chan driver.Grant, 1)
-			go func() { // ends when granted, at the latest with the test
-				if g, err := b.process.Acquire(b.world.ctx, req); err == nil {
-					granted <- g
-				}
-			}()
-			select {
-			case g := <-granted:
-				return g, nil
-			case <-ctx.Done():
-				return driver.Grant{}, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
-			}
-		})
+		b.waits(b.stay)
 	}},
 	{"giving up speaks one language", "cancelled-waiter", func(b *broken) {
 		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {

@@ -79,7 +79,13 @@ func (t *sitting) senseless() map[string]driver.Request {
 	with("a TTL too short", func(r *driver.Request) { r.TTL = 1 })
 	with("a negative limit", func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, -1 })
 	with("a limit without the shared mode", func(r *driver.Request) { r.Limit = 2 })
+	with("a weight without a limit", func(r *driver.Request) { r.Mode, r.Weight = driver.Shared, 1 })
+	with("a weight without the shared mode", func(r *driver.Request) { r.Weight = 1 })
+	with("a negative weight", func(r *driver.Request) { r.Weight = -1 })
 	with("a negative minimum hold", func(r *driver.Request) { r.AtLeast = -1 })
+	if t.traits.Limits {
+		with("a weight above the limit", func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 })
+	}
 	if most := t.traits.MaxTTL; most > 0 {
 		with("a TTL too long", func(r *driver.Request) { r.TTL = most + 1 })
 	}

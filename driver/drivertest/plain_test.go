@@ -82,6 +82,17 @@ func (p *plain) turn(ctx context.Context, req driver.Request) (leave func(), err
 	}
 }
 
+func (p *plain) Resize(context.Context, string, int) error {
+	if p.lax {
+		return nil
+	}
+	return driver.ErrUnsupported
+}
+
+func (p *plain) AcquireAll(context.Context, []driver.Request) ([]driver.Grant, error) {
+	return nil, driver.ErrUnsupported
+}
+
 func (p *plain) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	list, err := p.process.List(ctx, q)
 	for _, s := range list {

@@ -59,13 +59,19 @@ func limit(t *sitting) {
 	h.free()
 }
 
-// limitUnsupported: an engine without limits says so, and nothing is held.
+// limitUnsupported: an engine without limits says so, to requests and to a
+// Resize, and nothing is held.
 func limitUnsupported(t *sitting) {
 	c := t.client()
 	req := t.shared("seats")
 	req.Limit = 2
 	if _, err := t.attempt(c, req); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("a limit: got %v, want ErrUnsupported", err)
+	}
+	if _, ok := c.(driver.Resizer); ok {
+		if err := t.resizing(c, "seats", 2); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("a new limit: got %v, want ErrUnsupported", err)
+		}
 	}
 	t.hold(c, t.request("seats")).free()
 }
