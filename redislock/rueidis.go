@@ -31,7 +31,6 @@ type rueidisConn struct {
 	client  rueidis.Client
 	lane    lane
 	sharing atomic.Int32 // calls under way in the pipelines
-	heard   sign         // the pipelines answer
 	parked  sign         // a sound connection lies in the client's pool
 }
 
@@ -49,10 +48,9 @@ func (s *sign) fresh() bool {
 // note notes that it is well now.
 func (s *sign) note() { s.at.Store(int64(time.Since(epoch))) }
 
-// doubt forgets all signs: a connection of any kind has failed, and others may be
+// doubt forgets the sign: a connection of any kind has failed, and others may be
 // known to be bad, so that the next call dials.
 func (c *rueidisConn) doubt() {
-	c.heard.at.Store(0)
 	c.parked.at.Store(0)
 }
 

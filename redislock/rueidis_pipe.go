@@ -18,12 +18,10 @@ type undated struct{ context.Context }
 func (undated) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // send sends commands over the shared pipelines, and returns when they are
-// answered or ctx ends.
+// answered or ctx ends. The client picks a pipeline at random, and may have to
+// dial it first, which no context can interrupt: hence the goroutine.
 func (c *rueidisConn) send(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
 	f := func() []rueidis.RedisResult { return c.client.DoMulti(undated{ctx}, cmds...) }
-	if c.heard.fresh() {
-		return f()
-	}
 	return prompt.Do(ctx, f, func(err error) []rueidis.RedisResult { return failures(len(cmds), err) })
 }
 
@@ -37,9 +35,6 @@ func failures(n int, err error) []rueidis.RedisResult {
 
 // sendOne is send for one command.
 func (c *rueidisConn) sendOne(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if c.heard.fresh() {
-		return c.client.Do(undated{ctx}, cmd)
-	}
 	return prompt.Do(ctx, func() rueidis.RedisResult { return c.client.Do(undated{ctx}, cmd) }, rueidis.NewErrorResult)
 }
 
@@ -89,11 +84,9 @@ func (c *rueidisConn) batch(ctx context.Context, calls []Call, todo []int, repli
 	}
 }
 
-// hear notes that a pipeline works.
+// hear doubts all connections when a pipeline fails.
 func (c *rueidisConn) hear(result rueidis.RedisResult) {
-	if result.NonRedisError() == nil {
-		c.heard.note()
-	} else {
+	if result.NonRedisError() != nil {
 		c.doubt()
 	}
 }
