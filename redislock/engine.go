@@ -113,6 +113,7 @@ func NewConn(conn Conn, cfg *Config) *Engine {
 		waiters: map[string]*waiter{},
 		groups:  map[string]*group{},
 		holds:   map[string]hold{},
+		gather:  gatherer{delay: gatherDelay},
 	}
 	e.closed, e.close = context.WithCancel(context.Background())
 	e.common = e.commonArgs()

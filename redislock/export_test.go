@@ -42,6 +42,12 @@ var GatherScript = gatherScript
 // AcquireAllScript takes several names at once.
 var AcquireAllScript = acquireAllScript
 
+// Gather makes errands wait until a call has come back, however long it takes.
+func (e *Engine) Gather() { e.gather.delay = time.Hour }
+
+// GatherAsUsual undoes Gather.
+func (e *Engine) GatherAsUsual() { e.gather.delay = gatherDelay }
+
 // Waiting returns how many errands wait to go together.
 func (e *Engine) Waiting() int {
 	e.gather.mu.Lock()

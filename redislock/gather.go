@@ -10,20 +10,26 @@ import (
 )
 
 const (
-	// maxFlights calls of single errands or of gathered ones are under way at
-	// once: one that the server works on, and one on its way.
+	// maxFlights calls are under way before errands wait for one another: one that
+	// the server works on, one on its way there and one on its way back.
 	maxFlights = 3
 	// maxGathered errands go into one script, so that it does not block the server.
 	maxGathered = 64
+	// gatherDelay is how long an errand waits for a call to come back, for the sake
+	// of networks that take longer.
+	gatherDelay = 250 * time.Microsecond
 )
 
 // gatherer lets errands that come while others are under way wait for these, and
 // then go together: the cost of a script is that of its call, for the most part.
 // An errand that is alone does not wait.
 type gatherer struct {
-	mu      sync.Mutex // guards flights, waiting
+	delay time.Duration
+
+	mu      sync.Mutex // guards all below
 	flights int
 	waiting []*errand
+	armed   bool // depart will be called
 }
 
 // errand is an acquire or a release of the common kind.
@@ -54,7 +60,7 @@ func (e *Engine) together() bool { return !e.conn.Cluster() && e.cfg.MinReplicas
 func (g *gatherer) board() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.flights == maxFlights {
+	if g.flights >= maxFlights {
 		return false
 	}
 	g.flights++
@@ -63,14 +69,9 @@ func (g *gatherer) board() bool {
 
 // send does an errand together with others.
 func (e *Engine) send(ctx context.Context, er *errand) verdict {
-	g := &e.gather
 	er.done = make(chan verdict, 1)
-	g.mu.Lock()
-	g.waiting = append(g.waiting, er)
-	idle := g.flights == 0
-	g.mu.Unlock()
-	if idle && g.board() { // those under way landed in between
-		e.land()
+	if e.gather.queue(er, e.depart) {
+		e.depart()
 	}
 	ctx, cancel := timed(ctx)
 	defer cancel()
@@ -78,9 +79,24 @@ func (e *Engine) send(ctx context.Context, er *errand) verdict {
 	case v := <-er.done:
 		return v
 	case <-ctx.Done():
-		g.leave(er)
+		e.gather.leave(er)
 		return verdict{err: ctx.Err()}
 	}
+}
+
+// queue lets an errand wait for a call to come back, until depart. It reports
+// whether there is nothing to wait for: so many wait that they fill a script, or
+// all calls have come back meanwhile.
+func (g *gatherer) queue(er *errand, depart func()) (now bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, er)
+	now = len(g.waiting) >= maxGathered || g.flights == 0
+	if !now && !g.armed {
+		g.armed = true
+		time.AfterFunc(g.delay, depart)
+	}
+	return now
 }
 
 // leave takes an errand that was not sent yet away.
@@ -104,12 +120,25 @@ func (g *gatherer) next() []*errand {
 	return batch
 }
 
+// depart lets those who wait go although no call has come back.
+func (e *Engine) depart() {
+	g := &e.gather
+	g.mu.Lock()
+	g.armed = false
+	g.flights++
+	g.mu.Unlock()
+	e.land()
+}
+
 // land ends a call that went at once, or lets it go on for those who wait.
 func (e *Engine) land() {
-	batch := e.gather.next()
-	if batch == nil {
-		return
+	if batch := e.gather.next(); batch != nil {
+		e.shuttle(batch)
 	}
+}
+
+// shuttle does batch after batch until nobody waits.
+func (e *Engine) shuttle(batch []*errand) {
 	task := func() { // ends when nobody waits; each batch has an attempt limit
 		for ; batch != nil; batch = e.gather.next() {
 			e.fly(batch)

@@ -19,6 +19,7 @@ import (
 // script go to f.
 func (s scene) jam(e *redislock.Engine, t *tap, f func(c redislock.Call, do func() redislock.Reply) redislock.Reply) (open func()) {
 	s.Helper()
+	e.Gather()
 	gate := make(chan struct{})
 	var stuck atomic.Int32
 	t.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
@@ -33,7 +34,7 @@ func (s scene) jam(e *redislock.Engine, t *tap, f func(c redislock.Call, do func
 	})
 	var jams []*call
 	for i := range redislock.MaxFlights {
-		jams = append(jams, s.ask(e, request(fmt.Sprint("jam", i))))
+		jams = append(jams, s.ask(e, request(fmt.Sprint("jam-", e.ID(), i))))
 	}
 	s.until("jammed", func() bool { return stuck.Load() == redislock.MaxFlights })
 	open = sync.OnceFunc(func() { close(gate) })
@@ -236,6 +237,37 @@ func TestGatheredBehindASilentServer(t *testing.T) {
 	}
 	if e.Waiting() != 0 {
 		t.Errorf("%d errands still wait", e.Waiting())
+	}
+}
+
+// TestDistantServer: errands wait for calls that take long for a moment only, and
+// not at all once there are enough of them to fill a script.
+func TestDistantServer(t *testing.T) {
+	s := newScene(t)
+	for what, n := range map[string]int{"a moment": 5, "a full script": 64} {
+		e, tap := s.tapped(nil)
+		arrived := make(chan struct{}, 99)
+		open := s.jam(e, tap, func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+			arrived <- struct{}{}
+			return do()
+		})
+		if n < 64 {
+			e.GatherAsUsual()
+		}
+		var calls []*call
+		for i := range n {
+			calls = append(calls, s.ask(e, request(fmt.Sprint(n, "-", i))))
+		}
+		<-arrived
+		var holds []hold
+		for _, c := range calls {
+			holds = append(holds, c.granted()) // although no call has come back
+		}
+		t.Log(what)
+		open()
+		for _, h := range holds {
+			h.free()
+		}
 	}
 }
 
