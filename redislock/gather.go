@@ -17,7 +17,7 @@ const (
 	maxGathered = 64
 	// gatherDelay is how long an errand waits for a call to come back, for the sake
 	// of networks that take longer.
-	gatherDelay = 250 * time.Microsecond
+	gatherDelay = time.Millisecond
 )
 
 // gatherer lets errands that come while others are under way wait for these, and
