@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestScript(t *testing.T) {
+	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, unix.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
