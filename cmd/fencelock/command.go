@@ -93,11 +93,21 @@ func (c *command) child(a *app, lock *fencelock.Lock, signals chan os.Signal) *c
 	}
 }
 
-// warnMemory tells those who try the command with an engine that is of no use to it.
-func (a *app) warnMemory(engine driver.Engine) {
+// on finds the command, opens the engine, and runs f with both.
+func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
+	path, err := lookup(c.Command[0])
+	if err != nil {
+		return err
+	}
+	engine, closeEngine, err := a.open(a.ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closeEngine() }() // the lock was released before, and that was checked
 	if engine.Traits().Engine == "memory" {
 		a.say("mem: excludes nobody outside this process; use file:///path to exclude others")
 	}
+	return f(engine, path)
 }
 
 // environment is ours and what the command may want to know about its lock.

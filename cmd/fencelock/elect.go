@@ -46,22 +46,14 @@ func (c *electCmd) Validate() error { return c.check() }
 // Run campaigns and leads until the command ends by itself or a signal ends it.
 // Its error carries the exit code.
 func (c *electCmd) Run(a *app) error {
-	path, err := lookup(c.Command[0])
-	if err != nil {
-		return err
-	}
-	engine, closeEngine, err := a.open(a.ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = closeEngine() }() // the lock was released before, and that was checked
-	a.warnMemory(engine)
-	for {
-		again, err := c.term(a, engine, path)
-		if !again {
-			return err
+	return c.on(a, func(engine driver.Engine, path string) error {
+		for {
+			again, err := c.term(a, engine, path)
+			if !again {
+				return err
+			}
 		}
-	}
+	})
 }
 
 // term is one campaign and what it won. It reports whether there is another one to

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 )
 
 // runCmd runs a command while it holds a lock.
@@ -47,31 +48,23 @@ func (c *runCmd) checkNumbers() error {
 // Run looks the command up, takes the lock, runs the command and gives the lock
 // back. Its error carries the exit code.
 func (c *runCmd) Run(a *app) error {
-	path, err := lookup(c.Command[0])
-	if err != nil {
-		return err
-	}
-	engine, closeEngine, err := a.open(a.ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = closeEngine() }() // the lock was released before, and that was checked
-	a.warnMemory(engine)
-	line := newWaitLine(a, c.Name)
-	locker := c.locker(engine, fencelock.Options{
-		Shared:  c.Shared || c.Limit > 0,
-		Limit:   c.Limit,
-		Weight:  c.Weight,
-		Wait:    c.Wait,
-		AtLeast: c.AtLeast,
-		OnWait:  line.update,
+	return c.on(a, func(engine driver.Engine, path string) error {
+		line := newWaitLine(a, c.Name)
+		locker := c.locker(engine, fencelock.Options{
+			Shared:  c.Shared || c.Limit > 0,
+			Limit:   c.Limit,
+			Weight:  c.Weight,
+			Wait:    c.Wait,
+			AtLeast: c.AtLeast,
+			OnWait:  line.update,
+		})
+		lock, signals, err := a.await(c.taker(locker))
+		line.stop()
+		if err != nil {
+			return c.refusal(err)
+		}
+		ch := c.child(a, lock, signals)
+		ch.closing, ch.ignoreLoss = c.Close, c.OnLost == "ignore"
+		return ch.hold(engine, path, c.Command).err
 	})
-	lock, signals, err := a.await(c.taker(locker))
-	line.stop()
-	if err != nil {
-		return c.refusal(err)
-	}
-	ch := c.child(a, lock, signals)
-	ch.closing, ch.ignoreLoss = c.Close, c.OnLost == "ignore"
-	return ch.hold(engine, path, c.Command).err
 }
