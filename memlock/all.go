@@ -2,11 +2,9 @@ package memlock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/google/uuid"
 )
 
 // AcquireAll makes one acquisition of each name or none, at once; see
@@ -14,14 +12,11 @@ import (
 func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	claims := make([]*claim, len(reqs))
 	for i, req := range reqs {
-		if err := req.Check(e.Traits()); err != nil {
+		c, err := e.claim(req)
+		if err != nil {
 			return nil, err
 		}
-		owner, err := uuid.NewV7()
-		if err != nil {
-			return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
-		}
-		claims[i] = &claim{client: e, req: req, owner: owner.String(), wake: newBell()}
+		claims[i] = c
 	}
 	grants := make([]driver.Grant, len(reqs))
 	err := e.call(ctx, func(now time.Time) error {

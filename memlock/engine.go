@@ -63,14 +63,10 @@ func (e *Engine) Traits() driver.Traits {
 // Acquire makes one acquisition; see [driver.Engine]. A request whose limit
 // differs from that of the shared holders or waiters is driver.ErrInvalid.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := req.Check(e.Traits()); err != nil {
+	c, err := e.claim(req)
+	if err != nil {
 		return driver.Grant{}, err
 	}
-	owner, err := uuid.NewV7()
-	if err != nil {
-		return driver.Grant{}, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
-	}
-	c := &claim{client: e, req: req, owner: owner.String(), wake: newBell()}
 	err = e.call(ctx, func(now time.Time) error {
 		l := e.store.lock(req.Name, now)
 		defer e.store.settle(l, now)
@@ -83,6 +79,18 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 		err = driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
 	}
 	return c.grant, err
+}
+
+// claim checks a request and gives it an owner.
+func (e *Engine) claim(req driver.Request) (*claim, error) {
+	if err := req.Check(e.Traits()); err != nil {
+		return nil, err
+	}
+	owner, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
+	}
+	return &claim{client: e, req: req, owner: owner.String(), wake: newBell()}, nil
 }
 
 // wait blocks until the claim is granted and confirmed, or ctx ends.

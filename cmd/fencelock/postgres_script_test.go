@@ -57,9 +57,7 @@ func scriptPostgres(t *testing.T) func(*testscript.TestScript, bool, []string) {
 			start(s, tb, args[1], args[2:])
 			return
 		}
-		if p := s.proxies[args[1]]; p != nil && args[0] == "drop" {
-			s.frozen[args[1]] = time.Now()
-			p.Drop(faults.Both)
+		if args[0] == "drop" && s.drop(args[1]) {
 			return
 		}
 		p := s.postgres[args[1]]

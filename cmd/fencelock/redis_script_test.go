@@ -108,6 +108,17 @@ func (s *scriptServers) add(tb scriptTB, name string, r *enginetest.Redis) {
 	tb.ts.Setenv(name, r.Addr())
 }
 
+// drop makes a proxy lose everything from now on; false if there is no such proxy.
+func (s *scriptServers) drop(name string) bool {
+	p := s.proxies[name]
+	if p == nil {
+		return false
+	}
+	s.frozen[name] = time.Now()
+	p.Drop(faults.Both)
+	return true
+}
+
 // scriptRedis is "redis start|tls|sentinel|cluster NAME [SETTING...]", "redis
 // nodes NAME N [SETTING...]", which starts NAME1 to NAMEN, "redis replica NAME
 // MASTER", "redis proxy NAME SERVER", "redis drop PROXY", which loses
@@ -124,9 +135,7 @@ func scriptRedis(t *testing.T) func(*testscript.TestScript, bool, []string) {
 			start(s, tb, args[1], args[2:])
 			return
 		}
-		if p := s.proxies[args[1]]; p != nil && args[0] == "drop" {
-			s.frozen[args[1]] = time.Now()
-			p.Drop(faults.Both)
+		if args[0] == "drop" && s.drop(args[1]) {
 			return
 		}
 		r := s.redis[args[1]]
