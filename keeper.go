@@ -46,20 +46,19 @@ func newKeeper(engine driver.Engine, cfg Config) *keeper {
 
 // advance feeds a lock an event, carries out what follows and schedules the
 // lock's next wake-up.
-func (k *keeper) advance(l *Lock, ev hold.Event) {
-	act := l.step(ev)
-	k.schedule(l, act)
+func (k *keeper) advance(l *Lock, ev hold.Event, now hold.Instant) {
+	act := l.step(ev, now)
+	k.schedule(l, act, now)
 	if act.Renew {
 		go k.renew([]*Lock{l}) // ends when the engine has answered or the attempt limit is over
 	}
 }
 
 // schedule sets when a lock is to be looked at next.
-func (k *keeper) schedule(l *Lock, act hold.Action) {
+func (k *keeper) schedule(l *Lock, act hold.Action, now hold.Instant) {
 	if act.Wait <= 0 {
 		return
 	}
-	now := instant()
 	at := now.Mono + act.Wait
 	if act.Slack > 0 {
 		at = (at + act.Slack).Truncate(act.Slack) // locks that come due together share a batch
@@ -136,8 +135,9 @@ func (k *keeper) serve(due []*Lock) {
 	}
 	var batch []renewal
 	for _, l := range due {
-		act := l.step(hold.Event{Kind: hold.Tick})
-		k.schedule(l, act)
+		now := instant()
+		act := l.step(hold.Event{Kind: hold.Tick}, now)
+		k.schedule(l, act, now)
 		if act.Renew {
 			batch = append(batch, renewal{l, act.Left})
 		}
@@ -175,7 +175,7 @@ func (k *keeper) renew(batch []*Lock) {
 			data.Failed++
 			k.cfg.Logger.Warn("renewal failed", "name", l.lease.Name, "token", l.lease.Token, "error", ev.Cause)
 		}
-		k.advance(l, ev)
+		k.advance(l, ev, instant())
 	}
 	data.Took = time.Since(begun)
 	end(ctx, k.cfg.Tracer.RenewEnd, data)

@@ -24,7 +24,7 @@ type Lock struct {
 
 	mu       sync.Mutex // guards hold, began, loss, reported, released, ctx, cancel
 	hold     hold.Hold
-	began    time.Time       // when the hold began; zero before
+	began    hold.Instant    // when the hold began; zero before
 	loss     *LostError      // not nil after a loss
 	reported error           // a loss that the engine reported before the hold began
 	released bool            // Release was called
@@ -61,16 +61,16 @@ func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
 }
 
 // begin starts the hold and its keep-alive.
-func (l *Lock) begin(h hold.Hold) {
+func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 	l.mu.Lock()
-	l.began, l.hold = time.Now(), h
+	l.began, l.hold = now, h
 	reported := l.reported
 	l.mu.Unlock()
 	if reported != nil {
 		l.gone(reported)
 		return
 	}
-	l.keeper.advance(l, hold.Event{Kind: hold.Tick})
+	l.keeper.advance(l, hold.Event{Kind: hold.Tick}, now)
 }
 
 // Name returns the name of the lock.
@@ -122,7 +122,7 @@ func (l *Lock) cause() error {
 // ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
 // step that must not happen without the lock.
 func (l *Lock) Err() error {
-	l.step(hold.Event{Kind: hold.Look})
+	l.step(hold.Event{Kind: hold.Look}, instant())
 	if err := l.lost(); err != nil {
 		return err
 	}
@@ -161,8 +161,9 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
-	l.step(hold.Event{Kind: hold.Look}) // a deadline that has passed is a loss
-	l.step(hold.Event{Kind: hold.Released})
+	now := instant()
+	l.step(hold.Event{Kind: hold.Look}, now) // a deadline that has passed is a loss
+	l.step(hold.Event{Kind: hold.Released}, now)
 	err := l.releaseEngine()
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
@@ -173,11 +174,11 @@ func (l *Lock) Release() error {
 // releaseEngine asks the engine until it answers or the release timeout is over.
 func (l *Lock) releaseEngine() error {
 	cfg := &l.keeper.cfg
-	ctx, cancel := context.WithTimeout(l.values(), cfg.ReleaseTimeout)
-	defer cancel()
-	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
-	ctx = start(ctx, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
 	begun := time.Now()
+	limit := newLimit(l.values(), begun.Add(cfg.ReleaseTimeout))
+	defer limit.stop()
+	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
+	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
 	data.Err = l.keeper.release(ctx, l.lease)
 	data.Took = time.Since(begun)
 	end(ctx, cfg.Tracer.ReleaseEnd, data)
@@ -205,22 +206,21 @@ func (l *Lock) gone(cause error) {
 		cause = ErrNotHeld
 	}
 	l.mu.Lock()
-	if l.began.IsZero() {
+	if l.began == (hold.Instant{}) {
 		l.reported = cause
 		l.mu.Unlock()
 		return
 	}
 	l.mu.Unlock()
-	l.step(hold.Event{Kind: hold.Gone, Cause: cause})
+	l.step(hold.Event{Kind: hold.Gone, Cause: cause}, instant())
 }
 
 // step feeds the state machine and carries out an end. It returns what is left
 // to do for the keeper.
-func (l *Lock) step(ev hold.Event) hold.Action {
+func (l *Lock) step(ev hold.Event, now hold.Instant) hold.Action {
 	if ev.Kind == hold.Failed {
 		ev.Jitter = rand.Float64()
 	}
-	now := instant()
 	l.mu.Lock()
 	was := l.hold.Ended()
 	act := l.hold.Step(ev, now)
@@ -230,15 +230,15 @@ func (l *Lock) step(ev hold.Event) hold.Action {
 	}
 	l.mu.Unlock()
 	if over {
-		l.ended()
+		l.ended(now)
 	}
 	return act
 }
 
 // ended carries out the end of the hold, once.
-func (l *Lock) ended() {
+func (l *Lock) ended(now hold.Instant) {
 	cfg := &l.keeper.cfg
-	data := TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: time.Since(l.began)}
+	data := TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: now.Mono - l.began.Mono}
 	l.mu.Lock()
 	cancel, cause, loss := l.cancel, l.cause(), l.loss
 	l.mu.Unlock()

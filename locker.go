@@ -198,12 +198,13 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 // adopt begins the hold of a granted lock, once it is confirmed if it must be.
 // before was read before the request was sent.
 func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
-	h := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono))
-	if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(instant()) {
+	h, now := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()
+	if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(now) {
 		h, err = l.confirm(lock)
+		now = instant()
 	}
 	if err == nil {
-		lock.begin(h)
+		lock.begin(h, now)
 	}
 	return err
 }

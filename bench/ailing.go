@@ -28,10 +28,7 @@ func slow(a *arena, s settings) ([]row, error) {
 	}
 	defer shut()
 	rounds, _, err := ailing(all, or(s, 7, 2))
-	return []row{{
-		what: "one node at 50 ms: acquire and release", unit: "s", values: medians(rounds), ratios: ratios(rounds, bare), base: bare,
-		bars: a.bars["slow"],
-	}}, err
+	return []row{compared("one node at 50 ms: acquire and release", rounds, a.bars["slow"]...)}, err
 }
 
 // frozen measures acquire and release with one node stopped, which answers
@@ -54,8 +51,8 @@ func frozen(a *arena, _ settings) ([]row, error) {
 	defer thaw()
 	rounds, first, err := ailing(all, 1)
 	return []row{
-		{what: "one node frozen: the first acquire and release", unit: "s", values: medians(first), ratios: ratios(first, bare), base: bare},
-		{what: "one node frozen: acquire and release", unit: "s", values: medians(rounds), ratios: ratios(rounds, bare), base: bare, bars: a.bars["frozen"]},
+		compared("one node frozen: the first acquire and release", first),
+		compared("one node frozen: acquire and release", rounds, a.bars["frozen"]...),
 	}, err
 }
 

@@ -36,6 +36,11 @@ func medians(rounds map[string][]float64) map[string]float64 {
 	return out
 }
 
+// compared makes a row of what every contestant took in every round, in seconds.
+func compared(what string, rounds map[string][]float64, bars ...bar) row {
+	return row{what: what, unit: "s", values: medians(rounds), ratios: ratios(rounds, bare), rounds: rounds, base: bare, bars: bars}
+}
+
 // ratios returns, for each contestant, the median of what its rounds are to
 // those of base. Each round is compared with its own neighbour, so a slow moment
 // of the machine falls out.
@@ -58,6 +63,14 @@ func percentile(values []float64, p int) float64 {
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)*p+99)/100-1]
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
 
 // jain is the fairness index of Jain, Chiu and Hawe (1984): 1 when all got the
@@ -90,23 +103,19 @@ func loop(c client, name string, n int) error {
 
 // alone measures acquire and release with nobody else there.
 func alone(a *arena, s settings) ([]row, error) {
-	per := or(s, a.per, 100)
-	rounds, err := timed(a, s, func(c client) error { return loop(c, "alone", per) }, per)
-	return []row{{
-		what: "acquire and release, nobody else there", unit: "s", values: medians(rounds), ratios: ratios(rounds, bare), base: bare,
-		bars: a.bars["alone"],
-	}}, err
+	const pairs = 25
+	rounds, err := timed(a, s, or(s, a.per, 100)/pairs, func(c client) error { return loop(c, "alone", pairs) }, pairs)
+	return []row{compared("acquire and release, nobody else there", rounds, a.bars["alone"]...)}, err
 }
 
 // parallel measures 256 goroutines of one process, with a name each.
 func parallel(a *arena, s settings) ([]row, error) {
-	const goroutines = 256
-	per := or(s, 15, 10)
-	rounds, err := timed(a, s, func(c client) error {
+	const goroutines, pairs = 256, 3
+	rounds, err := timed(a, s, or(s, 5, 3), func(c client) error {
 		var all sync.WaitGroup
 		errs := make(chan error, goroutines)
 		for i := range goroutines {
-			all.Go(func() { errs <- loop(c, fmt.Sprint("parallel-", i), per) })
+			all.Go(func() { errs <- loop(c, fmt.Sprint("parallel-", i), pairs) })
 		}
 		all.Wait()
 		for range goroutines {
@@ -115,29 +124,37 @@ func parallel(a *arena, s settings) ([]row, error) {
 			}
 		}
 		return nil
-	}, goroutines*per)
-	return []row{{
-		what: "acquire and release, 256 goroutines with a name each", unit: "s", values: medians(rounds), ratios: ratios(rounds, bare), base: bare,
-		bars: []bar{atMost(bestPeer, 1)},
-	}}, err
+	}, goroutines*pairs)
+	return []row{compared("acquire and release, 256 goroutines with a name each", rounds, atMost(bestPeer, 1))}, err
 }
 
-// timed measures what one of the n operations in turn takes, in seconds.
-func timed(a *arena, s settings, turn func(client) error, n int) (map[string][]float64, error) {
+// timed measures what one of the n operations in a turn takes, in seconds. Each
+// round has several short turns of every contestant: the machine is faster for some
+// milliseconds and slower for others, and so is for all of them.
+func timed(a *arena, s settings, turns int, turn func(client) error, n int) (map[string][]float64, error) {
 	all, shut, err := openAll(a.contestants, a.home)
 	if err != nil {
 		return nil, err
 	}
 	defer shut()
 	measured := func(o opened) (float64, error) {
-		runtime.GC() // nobody pays for another's garbage
 		begun := time.Now()
 		err := turn(o.client)
 		return time.Since(begun).Seconds() / float64(n), err
 	}
 	name := func(o opened) string { return o.name }
-	if _, err := interleave(1, all, name, measured); err != nil { // warm up
-		return nil, err
+	rounds := map[string][]float64{}
+	for round := range 1 + s.rounds {
+		runtime.GC()
+		got, err := interleave(turns, all, name, measured)
+		if err != nil {
+			return nil, err
+		}
+		for name, took := range got {
+			if round > 0 { // the first is to warm up
+				rounds[name] = append(rounds[name], mean(took))
+			}
+		}
 	}
-	return interleave(s.rounds, all, name, measured)
+	return rounds, nil
 }

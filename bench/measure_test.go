@@ -111,12 +111,22 @@ func TestBars(t *testing.T) {
 			t.Errorf("%+v, want %v and %q", got, c.met, c.says)
 		}
 	}
+	// Rounds are compared one by one, not by their medians.
+	each := compared("it", map[string][]float64{bare: {1, 2, 2}, ours: {10, 12, 30}, "fast": {10, 40, 20}})
+	if says := judged(each, atMost("fast", 1)); !strings.Contains(says, "fast (1)") {
+		t.Error(says)
+	}
 	rep := report{suite: redisSuite, rows: []row{r}}
 	r.bars = []bar{atMost(bare, 1), atMost(bare, 2)}
 	rep.rows = []row{r}
 	if missed := rep.missed(); len(missed) != 1 || !strings.Contains(missed[0], "it: ") {
 		t.Error(missed)
 	}
+}
+
+func judged(r row, b bar) string {
+	r.bars = []bar{b}
+	return r.judge()[0].says
 }
 
 func TestCells(t *testing.T) {

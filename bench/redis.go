@@ -37,7 +37,7 @@ var redisSuite = suite{
 		"alone":    {atMost(bare, 1.35), atMost(bestPeer, 1.10)},
 		"handover": {atMost("rueidislock", 1), atLeastTimesFaster("redsync", 100)},
 	},
-	per:   500,
+	per:   1500,
 	start: startRedis,
 }
 

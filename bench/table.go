@@ -8,10 +8,11 @@ import (
 // row is one line of the table.
 type row struct {
 	what   string
-	unit   string             // "s" for seconds; empty for numbers
-	places int                // decimals of a number
-	values map[string]float64 // by contestant
-	ratios map[string]float64 // to base, when base is set
+	unit   string               // "s" for seconds; empty for numbers
+	places int                  // decimals of a number
+	values map[string]float64   // by contestant
+	ratios map[string]float64   // to base, when base is set
+	rounds map[string][]float64 // what each contestant took in each round, if rounds can be compared
 	base   string
 	bars   []bar
 }
@@ -29,11 +30,11 @@ const bestPeer = "best peer"
 // atMost wants us to take no more than factor times what other takes.
 func atMost(other string, factor float64) bar {
 	return bar{test: func(r row) (string, bool) {
-		limit, name := r.ratios[other], other
+		name := other
 		if other == bestPeer {
-			limit, name = r.best()
+			name = r.best()
 		}
-		got := r.ratios[ours] / limit
+		got := r.to(name)
 		return fmt.Sprintf("<= %.4g x %s (%.3g)", factor, name, got), got <= factor
 	}}
 }
@@ -41,7 +42,7 @@ func atMost(other string, factor float64) bar {
 // atLeastTimesFaster wants other to take factor times as long as we do.
 func atLeastTimesFaster(other string, factor float64) bar {
 	return bar{test: func(r row) (string, bool) {
-		got := r.ratios[other] / r.ratios[ours]
+		got := 1 / r.to(other)
 		return fmt.Sprintf(">= %.4g x faster than %s (%.3g)", factor, other, got), got >= factor
 	}}
 }
@@ -56,15 +57,23 @@ func noMore(limit float64) bar {
 	return bar{test: func(r row) (string, bool) { return fmt.Sprintf("<= %.4g", limit), r.values[ours] <= limit }}
 }
 
-// best is the smallest ratio of another library, and its name.
-func (r row) best() (least float64, name string) {
-	least = math.Inf(1)
+// best is the other library with the smallest ratio.
+func (r row) best() (name string) {
+	least := math.Inf(1)
 	for n, ratio := range r.ratios {
 		if n != ours && n != bare && ratio < least {
 			least, name = ratio, n
 		}
 	}
-	return least, name
+	return name
+}
+
+// to is our ratio to another contestant: of the same round where there are rounds.
+func (r row) to(other string) float64 {
+	if r.rounds != nil {
+		return ratios(r.rounds, other)[ours]
+	}
+	return r.ratios[ours] / r.ratios[other]
 }
 
 // judge completes the bars.

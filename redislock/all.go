@@ -51,7 +51,7 @@ func (e *Engine) checkAll(claims []*waiter) error {
 		return fmt.Errorf("%w: several names at once, unless they are exclusive and without a minimum hold", driver.ErrUnsupported)
 	}
 	for _, w := range claims {
-		if e.conn.Cluster() && slotTag(w.keys[lockKey]) != slotTag(claims[0].keys[lockKey]) {
+		if e.conn.Cluster() && slotTag(w.keys.lock) != slotTag(claims[0].keys.lock) {
 			return fmt.Errorf("%w: %q and %q lie in different slots of the Redis Cluster; give them one hash tag to take them at once",
 				driver.ErrUnsupported, claims[0].req.Name, w.req.Name)
 		}
@@ -73,12 +73,12 @@ func slotTag(key string) string {
 // succeed; what may have come of this one is withdrawn.
 func (e *Engine) takeAll(ctx context.Context, claims []*waiter) (grants []driver.Grant, again bool, err error) {
 	ttl := claims[0].req.TTL
-	c := Call{Script: acquireAllScript, Args: []string{e.common[0], millis(ttl)}, Replicas: e.cfg.MinReplicas}
+	c := Call{Script: acquireAllScript, Args: []string{e.retention, millis(ttl)}, Replicas: e.cfg.MinReplicas}
 	for _, w := range claims {
 		if w.owner, err = newOwner(); err != nil {
 			return nil, false, err
 		}
-		c.Keys = append(c.Keys, w.keys[lockKey], w.keys[fenceKey])
+		c.Keys = append(c.Keys, w.keys.lock, w.keys.fence)
 		c.Args = append(c.Args, "fencelock "+w.owner+" ", w.desc)
 	}
 	sent := time.Now()

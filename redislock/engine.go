@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -78,10 +79,12 @@ func (cfg *Config) withDefaults() Config {
 // Engine is a client of one Redis: a server, a master and its replicas, or a
 // Cluster. All methods may be called from many goroutines at once.
 type Engine struct {
-	conn   Conn
-	cfg    Config
-	id     string // of this client; its channel is named after it
-	common []string
+	conn Conn
+	cfg  Config
+	id   string // of this client; its channel is named after it
+
+	retention string    // of a fence, as an argument
+	common    [4]string // the first argument of most scripts, by what is asked for
 
 	closed context.Context // ends with Close
 	close  context.CancelFunc
@@ -116,7 +119,10 @@ func NewConn(conn Conn, cfg *Config) *Engine {
 		gather:  gatherer{delay: gatherDelay},
 	}
 	e.closed, e.close = context.WithCancel(context.Background())
-	e.common = e.commonArgs()
+	e.retention = millis(e.cfg.Retention)
+	for i := range e.common {
+		e.common[i] = e.commonArg(asks(i))
+	}
 	return e
 }
 
@@ -154,29 +160,39 @@ func (e *Engine) Traits() driver.Traits {
 	return t
 }
 
-// commonArgs are the arguments that every script which may grant begins with.
-func (e *Engine) commonArgs() []string {
-	counts, quarantine := "1", int64(0)
+// asks is what an acquire script is asked for beside the lock.
+type asks int
+
+const (
+	toWait    asks = 1 << iota // a place in the queue
+	askedOnce                  // an earlier try may have worked
+)
+
+func (a asks) String() string { return [...]string{"-", "w", "a", "wa"}[a] }
+
+// commonArg is the first argument of every script that may grant.
+func (e *Engine) commonArg(a asks) string {
+	counts, quarantine := 1, int64(0)
 	if e.conn.Cluster() {
-		counts = "0" // subscribers on other nodes are not counted
+		counts = 0 // subscribers on other nodes are not counted
 	}
 	if e.cfg.Quarantine {
 		quarantine = ceilMillis(e.cfg.MaxTTL)
 	}
-	return []string{
-		strconv.FormatInt(ceilMillis(e.cfg.Retention), 10), counts + " " + strconv.FormatInt(quarantine, 10) + " " + e.channel(),
-	}
+	return fmt.Sprintf("%v %s %d %d %s", a, e.retention, counts, quarantine, e.channel())
 }
 
-// call makes a call of a script that begins with the common arguments, and finds
+// call makes a call of a script that begins with the common argument, and finds
 // most keys itself.
-func (e *Engine) call(s *Script, ks keys, args ...string) Call {
-	all := make([]string, 0, len(e.common)+len(args))
-	passed := ks[:fenceKey+1]
+func (e *Engine) call(s *Script, ks keys, args ...string) Call { return e.asking(0, s, ks, args...) }
+
+// asking is call with something asked for.
+func (e *Engine) asking(a asks, s *Script, ks keys, args ...string) Call {
+	passed := []string{ks.lock, ks.fence}
 	if e.cfg.Quarantine {
-		passed = []string{ks[lockKey], ks[fenceKey], e.marker()}
+		passed = append(passed, e.marker())
 	}
-	return Call{Script: s, Keys: passed, Args: append(append(all, e.common...), args...)}
+	return Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), e.common[a]), args...)}
 }
 
 // eval runs one script.

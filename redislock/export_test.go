@@ -24,7 +24,13 @@ func (e *Engine) Traces() (requests, groups, holds int) {
 }
 
 // KeysOf returns the keys of a name.
-func (e *Engine) KeysOf(name string) ([]string, error) { return e.keysOf(name) }
+func (e *Engine) KeysOf(name string) ([]string, error) {
+	ks, err := e.keysOf(name)
+	if err != nil {
+		return nil, err
+	}
+	return ks.all(), nil
+}
 
 // Begin is a lower bound for the local time of a grant that the server made d
 // after it answered a request sent at sent.

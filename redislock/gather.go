@@ -160,11 +160,11 @@ func (e *Engine) fly(batch []*errand) {
 		if letters[i] = 'a'; len(er.args) == 1 {
 			letters[i] = 'r'
 		}
-		c.Keys = append(c.Keys, er.keys[lockKey], er.keys[fenceKey])
+		c.Keys = append(c.Keys, er.keys.lock, er.keys.fence)
 		c.Args = append(c.Args, er.args...)
 		limit = min(limit, er.limit)
 	}
-	c.Args[0], c.Args[1] = e.common[0], string(letters)
+	c.Args[0], c.Args[1] = e.retention, string(letters)
 	text, err := e.eval(within(context.Background(), limit), c)
 	in := words.Words{Rest: text}
 	now := in.Next()

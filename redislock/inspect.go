@@ -21,10 +21,11 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	if err != nil {
 		return nil, fmt.Errorf("%w: no name to probe: %w", driver.ErrUnavailable, err)
 	}
-	probe, err := e.keysOf("fencelock-doctor-" + id.String())
+	ks, err := e.keysOf("fencelock-doctor-" + id.String())
 	if err != nil {
 		return nil, err
 	}
+	probe := ks.all()
 	if e.cfg.Quarantine {
 		probe = append(probe, e.marker())
 	}

@@ -7,40 +7,37 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// keys are the keys of one name.
-type keys []string
+// keys are the keys of one name that most scripts need. The lock's own is the one
+// that plain SET NX locks of other programs use.
+type keys struct{ lock, fence string }
 
-const (
-	lockKey = iota
-	fenceKey
-	queueKey
-	aliveKey
-	sharedKey
-	metaKey
-)
-
-// companions are the prefixes of the keys beside the lock's own.
+// companions are the prefixes of the keys beside the lock's own, which lie in the
+// same slot.
 var companions = [...]string{"fence:", "queue:", "alive:", "shared:", "meta:"}
 
-// keysOf returns the keys of a name. The lock's own is the one that plain SET NX
-// locks of other programs use; the others are prefixed and lie in the same slot.
+// companion returns a key beside the lock's own.
+func (k keys) companion(prefix string) string { return prefix + k.fence[len("fence:"):] }
+
+// all returns every key that the name may have.
+func (k keys) all() []string {
+	list := []string{k.lock}
+	for _, prefix := range companions {
+		list = append(list, k.companion(prefix))
+	}
+	return list
+}
+
+// keysOf returns the keys of a name.
 func (e *Engine) keysOf(name string) (keys, error) {
-	lock := e.cfg.Prefix + "lock:" + name
-	tag := lock
-	if !hasTag(lock) {
-		if e.conn.Cluster() && strings.Contains(lock, "}") {
-			return nil, fmt.Errorf("%w: on a Redis Cluster %q cannot keep its keys in one slot: it has a } and no hash tag; leave the } out", driver.ErrInvalid, name)
-		}
-		tag = "{" + lock + "}"
+	fence := "fence:{" + e.cfg.Prefix + "lock:" + name + "}"
+	lock := fence[len("fence:{") : len(fence)-1]
+	if hasTag(lock) {
+		return keys{lock, "fence:" + lock}, nil
 	}
-	ks := make(keys, 1, 1+len(companions))
-	ks[lockKey] = lock
-	all := strings.Join(companions[:], tag) + tag // one allocation for five keys
-	for _, c := range companions {
-		n := len(c) + len(tag)
-		ks, all = append(ks, all[:n]), all[n:]
+	if e.conn.Cluster() && strings.Contains(lock, "}") {
+		return keys{}, fmt.Errorf("%w: on a Redis Cluster %q cannot keep its keys in one slot: it has a } and no hash tag; leave the } out", driver.ErrInvalid, name)
 	}
-	return ks, nil
+	return keys{lock, fence}, nil
 }
 
 // nameOf returns the name whose lock, or whose companion, is at key.
@@ -62,7 +59,7 @@ func (e *Engine) nameOf(key string) (string, bool) {
 // named returns the name, and the keys, of the lock at key.
 func (e *Engine) named(key string) (ks keys, name string, ok bool) {
 	if name, ok = e.nameOf(key); !ok {
-		return nil, "", false
+		return keys{}, "", false
 	}
 	ks, err := e.keysOf(name)
 	return ks, name, err == nil

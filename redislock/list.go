@@ -73,7 +73,7 @@ func (e *Engine) statuses(ctx context.Context, names []string) ([]driver.Status,
 		if err != nil {
 			continue // a key of some other program
 		}
-		calls = append(calls, Call{Script: statusScript, Keys: ks[:metaKey+1]})
+		calls = append(calls, Call{Script: statusScript, Keys: ks.all()})
 		asked = append(asked, name)
 	}
 	var list []driver.Status

@@ -118,10 +118,13 @@ func (e *Engine) hear(text string) {
 	case "grant":
 		owner := in.Next()
 		n := news{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
-		mode := in.Next()
+		mode := driver.Exclusive
+		if in.Next() == letter(driver.Shared) {
+			mode = driver.Shared
+		}
 		if !in.Bad && !e.deliver(owner, n) {
 			if ks, _, ok := e.named(in.Rest); ok {
-				e.giveBack(ks, mode, owner, n.token)
+				e.giveBack(e.releaseCall(ks, mode, owner, n.token))
 			}
 		}
 	case "refuse":

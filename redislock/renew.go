@@ -21,9 +21,9 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 			errs[i] = err
 			continue
 		}
-		touched := []string{ks[lockKey], ks[sharedKey], ks[metaKey]}
-		if l.Mode == driver.Exclusive {
-			touched = touched[:1]
+		touched := []string{ks.lock}
+		if l.Mode == driver.Shared {
+			touched = append(touched, ks.companion("shared:"), ks.companion("meta:"))
 		}
 		calls = append(calls, Call{
 			Script: renewScript,
@@ -67,10 +67,8 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 
 // free makes one try of a release. Most share a script with others.
 func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease) Reply {
-	token := strconv.FormatInt(l.Token, 10)
-	single := func() Reply {
-		return e.conn.Eval(ctx, []Call{e.call(releaseScript, ks, l.Owner, token, letter(l.Mode))})[0]
-	}
+	c := e.releaseCall(ks, l.Mode, l.Owner, l.Token)
+	single := func() Reply { return e.conn.Eval(ctx, []Call{c})[0] }
 	if alone := e.gather.board(); alone || l.Mode != driver.Exclusive || !e.together() {
 		if alone {
 			defer e.land()
@@ -78,7 +76,7 @@ func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease) Reply {
 		return single()
 	}
 	limit := attemptLimit(l.TTL)
-	v := e.send(within(ctx, limit), &errand{keys: ks, limit: limit, args: []string{"fencelock " + l.Owner + " " + token + " "}})
+	v := e.send(within(ctx, limit), &errand{keys: ks, limit: limit, args: c.Args[1:]})
 	switch v.letter {
 	case 'o':
 		return Reply{Text: "ok"}
@@ -88,6 +86,16 @@ func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease) Reply {
 		return single()
 	}
 	return Reply{Err: v.err}
+}
+
+// releaseCall makes a call of the release script.
+func (e *Engine) releaseCall(ks keys, mode driver.Mode, owner string, token int64) Call {
+	number := strconv.FormatInt(token, 10)
+	own := owner + " " + number + " "
+	if mode == driver.Shared {
+		return e.call(releaseScript, ks, own, number)
+	}
+	return e.call(releaseScript, ks, "fencelock "+own)
 }
 
 // Break ends every acquisition of name, tells the holders that can be reached,

@@ -66,7 +66,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 // script, and share a script with others.
 func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 	slow := func(again bool) Reply {
-		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flags(join, again)))
+		return e.attempt(ctx, w, e.asking(asked(join, again), acquireScript, w.keys, w.owner, w.desc))
 	}
 	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 {
 		return slow(again)
@@ -76,7 +76,7 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 		if alone {
 			defer e.land()
 		}
-		return e.attempt(ctx, w, e.call(acquireScript, w.keys, w.owner, w.desc, flags(join, false), life))
+		return e.attempt(ctx, w, e.asking(asked(join, false), acquireScript, w.keys, w.owner, w.desc, life, e.retention))
 	}
 	limit := attemptLimit(w.req.TTL)
 	v := e.send(within(ctx, limit), &errand{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
@@ -146,17 +146,16 @@ func quarantined(left time.Duration) error {
 		driver.ErrUnavailable, time.Now().Add(left).Format(time.RFC3339))
 }
 
-// flags says that a request waits, and that an earlier try may have worked.
-func flags(join, again bool) string {
-	switch {
-	case join && again:
-		return "wa"
-	case join:
-		return "w"
-	case again:
-		return "a"
+// asked is what a request asks for if it joins the queue, and if an earlier try
+// may have worked.
+func asked(join, again bool) (a asks) {
+	if join {
+		a |= toWait
 	}
-	return "-"
+	if again {
+		a |= askedOnce
+	}
+	return a
 }
 
 // millis formats a time for a script.

@@ -39,14 +39,14 @@ type sign struct{ at atomic.Int64 } // in ns since epoch; 0: not known
 
 var epoch = time.Now()
 
-// fresh reports whether it is well enough known.
-func (s *sign) fresh() bool {
+// fresh reports whether it is well enough known now.
+func (s *sign) fresh(now time.Time) bool {
 	at := s.at.Load()
-	return at > 0 && int64(time.Since(epoch))-at < int64(fresh)
+	return at > 0 && int64(now.Sub(epoch))-at < int64(fresh)
 }
 
-// note notes that it is well now.
-func (s *sign) note() { s.at.Store(int64(time.Since(epoch))) }
+// note notes that it was well at a time.
+func (s *sign) note(at time.Time) { s.at.Store(int64(at.Sub(epoch))) }
 
 // doubt forgets the sign: a connection of any kind has failed, and others may be
 // known to be bad, so that the next call dials.

@@ -38,11 +38,14 @@ func (c *rueidisConn) away(ctx context.Context, call *Call) exchange {
 // here makes one call on a connection that lies ready, on the caller's goroutine.
 // The deadline is the socket's, so that no timer is needed.
 func (c *rueidisConn) here(ctx context.Context, call *Call) exchange {
-	ctx = within(ctx, callLimit)
-	deadline, _ := ctx.Deadline()
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		ctx = within(ctx, callLimit)
+		deadline, _ = ctx.Deadline()
+	}
 	conn, release := c.client.Dedicate()
 	c.lane.watchdog.begin(conn, deadline)
-	if ctx.Done() == nil {
+	if beneath(ctx).Done() == nil {
 		return c.apart(ctx, conn, release, c.lane.watchdog.end, call)
 	}
 	stop := context.AfterFunc(ctx, conn.Close)

@@ -60,13 +60,13 @@ func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
 		return c.piped(ctx, call)
 	}
 	var e exchange
-	if c.parked.fresh() {
+	if c.parked.fresh(time.Now()) {
 		e = c.here(ctx, call)
 	} else {
 		e = c.away(ctx, call)
 	}
 	if e.sound() {
-		c.parked.note()
+		c.parked.note(e.answered)
 	} else {
 		c.doubt()
 	}

@@ -10,13 +10,13 @@ import (
 // check returns what is wrong with the engine, the request or the server.
 func (e *Engine) check(ctx context.Context, req driver.Request) (keys, error) {
 	if err := req.Check(e.Traits()); err != nil {
-		return nil, err
+		return keys{}, err
 	}
 	if e.cfg.Quarantine && e.conn.Cluster() {
-		return nil, fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
+		return keys{}, fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
 	}
 	if e.closed.Err() != nil {
-		return nil, unavailable(errClosed)
+		return keys{}, unavailable(errClosed)
 	}
 	ks, err := e.keysOf(req.Name)
 	if err != nil || e.cfg.AllowEviction {

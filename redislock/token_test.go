@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -111,5 +112,41 @@ func TestGrantKeepsItsToken(t *testing.T) {
 			t.Errorf("%+v, want token %d for a minute", holders, g.Token)
 		}
 		g.free()
+	}
+}
+
+// TestUndoneAcquire: an acquire writes before it knows that it may. What it finds
+// then stands afterwards as if it had not been there.
+func TestUndoneAcquire(t *testing.T) {
+	const fence, day = "fence:{lock:n}", 24 * time.Hour
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	try := request("n")
+	try.Wait = false
+
+	now := time.Now()
+	last := number(now.UnixMicro()) + " " + number(now.UnixMicro()) + " - " + number(now.Add(30*day).UnixMicro())
+	s.server.Do(t, "SET", fence, last, "PX", number((31 * day).Milliseconds()))
+	if _, err := a.Acquire(t.Context(), try); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("during a minimum hold: %v", err)
+	}
+	if got := s.server.Do(t, "GET", fence); got != last || s.server.Do(t, "EXISTS", "lock:n") != "0" {
+		t.Errorf("%q became %q, or the lock stayed", last, got)
+	}
+	if left := number64(t, s.server.Do(t, "PTTL", fence)); left < (29 * day).Milliseconds() {
+		t.Errorf("the minimum hold is remembered for %d ms, want 30 days", left)
+	}
+
+	s.server.Do(t, "DEL", fence)
+	s.server.Do(t, "LPUSH", fence, "of another type")
+	h := s.hold(a, try)
+
+	w := s.queue(b, request("n"))
+	s.server.Do(t, "DEL", fence, "lock:n") // as eviction may
+	if _, err := a.Acquire(t.Context(), try); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("past a waiter whom the fence does not show: %v", err)
+	}
+	if g := w.granted(); g.Token <= h.Token {
+		t.Errorf("token %d after %d", g.Token, h.Token)
 	}
 }

@@ -85,7 +85,7 @@ func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, o
 // that took its place again when it had been let in, is given back.
 func (e *Engine) hold(w *waiter, token int64) {
 	if other := e.keep(w, token); other != 0 {
-		e.giveBack(w.keys, letter(w.req.Mode), w.owner, other)
+		e.giveBack(e.releaseCall(w.keys, w.req.Mode, w.owner, other))
 	}
 }
 
@@ -110,11 +110,11 @@ func (e *Engine) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool,
 }
 
 // giveBack releases a grant whose request was cancelled, without blocking.
-func (e *Engine) giveBack(ks keys, mode, owner string, token int64) {
+func (e *Engine) giveBack(release Call) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.spawn(func() { // ends when the server has answered, or with its attempt limit
-		_, _ = e.eval(within(context.Background(), attemptLimit(0)), e.call(releaseScript, ks, owner, strconv.FormatInt(token, 10), mode))
+		_, _ = e.eval(within(context.Background(), attemptLimit(0)), release)
 	})
 }
 

@@ -1,9 +1,16 @@
 -- acquire: takes the lock, or joins the queue, or says who is in the way.
--- ARGV: 3 owner, 4 desc, 5 "w" to wait, "a" if an earlier try may have worked.
-local owner, desc, wait, again = ARGV[3], ARGV[4], string.find(ARGV[5], 'w'), string.find(ARGV[5], 'a')
+-- It asks for w to wait, and for a if an earlier try may have worked.
+-- ARGV: 2 owner, 3 desc.
+local owner, desc, wait, again = ARGV[2], ARGV[3], string.find(asks, 'w'), string.find(asks, 'a')
 local client, mode, word, ttl, atleast = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
 local limit, weight = share(word)
 ttl, atleast = tonumber(ttl), tonumber(atleast)
+if replaced == '' then
+  redis.call('DEL', fence)
+elseif replaced then
+  recall(replaced)
+  remember()
+end
 local both = redis.call('MGET', lock, fence)
 recall(both[2])
 

@@ -1,5 +1,5 @@
 -- break: ends every acquisition of the name and tells the holders why.
--- ARGV: 3 reason.
+-- ARGV: 2 reason.
 local state, _, text = look()
 if state == 'free' then return 'gone' end
 recall(redis.call('GET', fence))
@@ -11,7 +11,7 @@ last, granted, grantee = math.max(last + 1, now), now, '-'
 remember()
 for _, who in ipairs(holders) do
   local owner, token, client = string.match(who, '^(%S+) (%d+) %d+ (%S+) ')
-  if owner then tell(client, string.format('lost %s %s %s', owner, token, ARGV[3])) end
+  if owner then tell(client, string.format('lost %s %s %s', owner, token, ARGV[2])) end
 end
 local token = last
 advance(true)

@@ -15,14 +15,15 @@
 -- note"; a waiting request the same without token and since. The limit is "5",
 -- or "5/2" with a weight of 2. Times are the server's. Integers are formatted
 -- with %d: tostring loses digits.
--- ARGV: 1 how long a fence is kept, 2 whether PUBLISH counts all subscribers, for
--- how long the quarantine lasts and what the channels' names begin with.
+-- ARGV[1], since each argument costs too, says several things at once: what is
+-- asked for (- in most scripts), how long a fence is kept, whether PUBLISH counts
+-- all subscribers, for how long the quarantine lasts and what the channels' names
+-- begin with.
 local lock, fence, marker = unpack(KEYS)
 local tag = string.sub(fence, 7)
 local queue, alive, shared, meta = 'queue:' .. tag, 'alive:' .. tag, 'shared:' .. tag, 'meta:' .. tag
-local retention = tonumber(ARGV[1])
-local counts, quarantine, channel = string.match(ARGV[2], '^(%d) (%d+) (.*)$')
-counts, quarantine = counts == '1', tonumber(quarantine)
+local asks, retention, counts, quarantine, channel = string.match(ARGV[1], '^(%S+) (%d+) (%d) (%d+) (.*)$')
+retention, counts, quarantine = tonumber(retention), counts == '1', tonumber(quarantine)
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)

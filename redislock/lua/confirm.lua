@@ -1,6 +1,6 @@
 -- confirm: extends an exclusive or shared acquisition that ended a wait and
--- begins its minimum hold. ARGV: 3 owner, 4 token, 5 mode, 6 ttl, 7 atleast.
-local owner, token, mode, ttl, atleast = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+-- begins its minimum hold. ARGV: 2 owner, 3 token, 4 mode, 5 ttl, 6 atleast.
+local owner, token, mode, ttl, atleast = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local own = owner .. ' ' .. token .. ' '
 local state, _, text = look()
 if state == 'x' then

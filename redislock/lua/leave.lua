@@ -1,7 +1,7 @@
 -- leave: a request stops waiting; a grant it did not take is given back.
--- ARGV: 3 owner, 4 desc, 5 when its client last heard from us if it waits for
+-- ARGV: 2 owner, 3 desc, 4 when its client last heard from us if it waits for
 -- nothing else.
-local owner, desc, heard = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local owner, desc, heard = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local client = string.match(desc, '^(%S+) ')
 local done = 'left'
 if redis.call('ZREM', queue, owner .. ' ' .. desc) == 0 then
