@@ -161,9 +161,7 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
-	now := instant()
-	l.step(hold.Event{Kind: hold.Look}, now) // a deadline that has passed is a loss
-	l.step(hold.Event{Kind: hold.Released}, now)
+	l.step(hold.Event{Kind: hold.Released}, instant())
 	err := l.releaseEngine()
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)

@@ -30,7 +30,7 @@ func handover(a *arena, s settings) ([]row, error) {
 	if _, err := interleave(2, pairs, name, (*pair).pass); err != nil { // warm up
 		return nil, err
 	}
-	took, err := interleave(or(s, 4, 2)*s.rounds, pairs, name, (*pair).pass)
+	took, err := interleave(or(s, 8, 2)*s.rounds, pairs, name, (*pair).pass)
 	if err != nil {
 		return nil, err
 	}

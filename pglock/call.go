@@ -38,7 +38,8 @@ type call struct {
 	err  error
 }
 
-// row is what a statement returned: texts, nil for NULL.
+// row is what a statement returned: texts, or binary values if it is eager; nil for
+// NULL.
 type row [][]byte
 
 // text returns a column, "" if it is NULL.
@@ -47,6 +48,15 @@ func (r row) text(i int) string { return string(r[i]) }
 // int returns a column that is an integer, 0 if it is NULL.
 func (r row) int(i int) int64 {
 	n, _ := strconv.ParseInt(string(r[i]), 10, 64) // the server writes integers
+	return n
+}
+
+// binary returns a column that is an integer, a truth or a time in microseconds, in
+// binary form; 0 if it is NULL.
+func (r row) binary(i int) (n int64) {
+	for _, b := range r[i] {
+		n = n<<8 | int64(b)
+	}
 	return n
 }
 
@@ -96,6 +106,9 @@ func encode(args []any) [][]byte {
 }
 
 func (c *call) finish(err error) {
+	if c.answered() {
+		return // before its transaction ended
+	}
 	if c.err == nil {
 		c.err = err
 	}

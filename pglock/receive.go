@@ -94,6 +94,9 @@ func (w *wire) row(r row) {
 func (w *wire) step() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.at < len(w.calls) && w.calls[w.at].stmt.eager() {
+		w.calls[w.at].finish(nil)
+	}
 	w.at++
 }
 
@@ -105,8 +108,12 @@ func (w *wire) fail(err *pgconn.PgError) {
 		w.end(err)
 		return
 	}
-	if w.at < len(w.calls) {
-		w.calls[w.at].err = err
+	if len(w.calls) == 0 {
+		return
+	}
+	c := w.calls[min(w.at, w.calls[0].unit-1)] // the end of a transaction is part of its last call
+	if !c.answered() {
+		c.err = err
 	}
 }
 

@@ -80,11 +80,11 @@ func (s *session) watch() {
 // ownLimit is how long the engine's own session waits for an answer.
 const ownLimit = 10 * time.Second
 
-// waits reports whether the oldest statement is one that waits for a lock.
+// waits reports whether the oldest statement is one that still waits for a lock.
 func (s *session) waits() bool {
 	s.wire.mu.Lock()
 	defer s.wire.mu.Unlock()
-	return len(s.calls) > 0 && s.calls[0].stmt.blocks()
+	return len(s.calls) > 0 && s.calls[0].stmt.blocks() && !s.calls[0].answered()
 }
 
 // beat renews every lease of the session, if it lives.

@@ -21,13 +21,18 @@ var (
 	stmtLock = &statement{"lock", `SELECT CASE WHEN pg_advisory_lock($1::bigint) IS NOT NULL THEN nextval('fencelock.token') END,
 	CASE WHEN pg_try_advisory_xact_lock_shared(1717923433, $3::integer) OR pg_try_advisory_xact_lock_shared(1717923432, hashint8($1::bigint))
 		THEN fencelock.suspect($1::bigint, $2::integer) ELSE false END,
-	(date_part('epoch', clock_timestamp() - statement_timestamp()) * 1000000)::bigint`}
+	statement_timestamp(), clock_timestamp()`}
 	stmtLockShared = &statement{"lock_shared", `SELECT pg_advisory_lock_shared($1::bigint)`}
 	stmtLockQueue  = &statement{"lock_queue", `SELECT pg_advisory_lock(1717923429, hashint8($1::bigint))`}
 )
 
 // blocks reports whether a statement may wait for other sessions.
 func (s *statement) blocks() bool { return s == stmtLock || s == stmtLockShared || s == stmtLockQueue }
+
+// eager reports whether the answer of a statement is wanted before its transaction
+// ends, and in binary form: the next holder need not wait while the server tidies
+// up. What the statement did does not depend on how its transaction ends.
+func (s *statement) eager() bool { return s == stmtLock }
 
 // queue waits for the key on a connection of its own, which becomes the session
 // of the hold. It is the only request of this process that does so for this key.
@@ -59,9 +64,9 @@ func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant,
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	token := s.epoch<<40 + c.rows[0].int(0)
+	token := s.epoch<<40 + c.rows[0].binary(0)
 	sent, fresh := freshGrant(c, time.Now())
-	if !fresh || time.Since(sent) > s.ttl/2 || c.rows[0].text(1) == "t" {
+	if !fresh || time.Since(sent) > s.ttl/2 || c.rows[0].binary(1) != 0 {
 		sent, err = a.confirm(ctx, s)
 	}
 	if err == nil {
@@ -84,7 +89,7 @@ const freshLimit = 100 * time.Millisecond
 // set forward during the wait is not seen if the waiter is then frozen for just as
 // long; the end of the session lies behind the grant then, and is read next.
 func freshGrant(c *call, now time.Time) (sent time.Time, fresh bool) {
-	waited := time.Duration(c.rows[0].int(2)) * time.Microsecond
+	waited := time.Duration(c.rows[0].binary(3)-c.rows[0].binary(2)) * time.Microsecond
 	sent = c.sent.Add(max(0, waited-waited/100))
 	age := now.Sub(sent)
 	return sent, waited >= 0 && !c.sent.Add(waited).After(now) && age < freshLimit+waited/100

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // wire is a connection that many goroutines send statements on without waiting
@@ -98,8 +99,15 @@ func (w *wire) put(unit ...*call) {
 			w.front.SendParse(&pgproto3.Parse{Name: c.stmt.name, Query: c.stmt.sql})
 			w.known[c.stmt] = true
 		}
-		w.front.SendBind(&pgproto3.Bind{PreparedStatement: c.stmt.name, Parameters: c.args})
+		bind := pgproto3.Bind{PreparedStatement: c.stmt.name, Parameters: c.args}
+		if c.stmt.eager() {
+			bind.ResultFormatCodes = []int16{pgtype.BinaryFormatCode}
+		}
+		w.front.SendBind(&bind)
 		w.front.SendExecute(&pgproto3.Execute{})
+		if c.stmt.eager() {
+			w.front.Send(&pgproto3.Flush{})
+		}
 		c.sent = now
 	}
 	w.front.SendSync(&pgproto3.Sync{})

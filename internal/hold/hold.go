@@ -31,7 +31,7 @@ const (
 	Renewed              // the engine acknowledged a renewal
 	Failed               // a renewal failed for a passing reason
 	Gone                 // the engine says that the acquisition does not stand
-	Released             // the holder lets go
+	Released             // the holder lets go; after the deadline that is a loss
 )
 
 // Event is something that happened to a hold.
@@ -91,15 +91,16 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 		h.failed, h.pause = now, h.backoff(ev.Jitter)
 	case Gone:
 		return h.end(ev.Cause)
-	case Released:
-		h.ended = true
-		return Action{}
-	case Tick, Look:
+	case Tick, Look, Released:
 	}
 	if h.terms.Leased && h.life(now) <= 0 {
 		return h.end(h.late())
 	}
-	if ev.Kind == Look {
+	switch ev.Kind {
+	case Released:
+		h.ended = true
+		return Action{}
+	case Look:
 		return Action{} // whoever looks would not send the renewal that a plan may ask for
 	}
 	return h.plan(now)

@@ -114,6 +114,10 @@ func TestGoneAndReleasedEndIt(t *testing.T) {
 	if act := h.Step(hold.Event{Kind: hold.Released}, at(1)); act.Lost || !h.Ended() || h.Cause() != nil {
 		t.Fatalf("released: %+v, %v", act, h.Cause())
 	}
+	h = hold.New(terms, at(0), terms.TTL)
+	if act := h.Step(hold.Event{Kind: hold.Released}, at(terms.TTL)); !act.Lost || !errors.Is(h.Cause(), hold.ErrDeadline) {
+		t.Fatalf("released too late: %+v, %v", act, h.Cause())
+	}
 }
 
 func TestWithoutLeaseOnlyTheEngineEndsIt(t *testing.T) {
