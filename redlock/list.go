@@ -107,13 +107,20 @@ func (e *Engine) mergeOne(name string, lists []statuses) driver.Status {
 	return s
 }
 
-// agree makes one holder of what nodes show: its token is the greatest, and its
-// lease lasts for as long as a majority gives it.
+// agree makes one holder of what nodes show: its token is the one that a majority
+// shows, as long as there is none the greatest, and its lease lasts for as long as a
+// majority gives it. A node that heard of the request late may show a greater one.
 func agree(hs []driver.Holder, need int) driver.Holder {
 	slices.SortFunc(hs, func(a, b driver.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
-	h := hs[need-1]
+	h, shown := hs[need-1], map[int64]int{}
 	for _, o := range hs {
 		h.Token = max(h.Token, o.Token)
+		shown[o.Token]++
+	}
+	for token, nodes := range shown {
+		if nodes >= need {
+			h.Token = token
+		}
 	}
 	return h
 }
