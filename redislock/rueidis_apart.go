@@ -38,11 +38,8 @@ func (c *rueidisConn) away(ctx context.Context, call *Call) exchange {
 // here makes one call on a connection that lies ready, on the caller's goroutine.
 // The deadline is the socket's, so that no timer is needed.
 func (c *rueidisConn) here(ctx context.Context, call *Call) exchange {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		ctx = within(ctx, callLimit)
-		deadline, _ = ctx.Deadline()
-	}
+	ctx = within(ctx, callLimit)
+	deadline, _ := ctx.Deadline()
 	conn, release := c.client.Dedicate()
 	c.lane.watchdog.begin(conn, deadline)
 	if beneath(ctx).Done() == nil {
