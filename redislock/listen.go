@@ -118,10 +118,7 @@ func (e *Engine) hear(text string) {
 	case "grant":
 		owner := in.Next()
 		n := news{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
-		mode := driver.Exclusive
-		if in.Next() == letter(driver.Shared) {
-			mode = driver.Shared
-		}
+		mode := modeOf(in.Next())
 		if !in.Bad && !e.deliver(owner, n) {
 			if ks, _, ok := e.named(in.Rest); ok {
 				e.giveBack(e.releaseCall(ks, mode, owner, n.token))

@@ -118,9 +118,7 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 // readDesc reads what describe wrote. A request with a limit has a weight.
 func readDesc(w *words.Words) (req driver.Request, id driver.Identity) {
 	w.Next() // the client
-	if w.Next() == "s" {
-		req.Mode = driver.Shared
-	}
+	req.Mode = modeOf(w.Next())
 	req.Limit, req.Weight = readShare(w)
 	req.TTL = w.Millis()
 	w.Int() // the minimum hold

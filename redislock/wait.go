@@ -125,3 +125,11 @@ func letter(m driver.Mode) string {
 	}
 	return "x"
 }
+
+// modeOf is the mode that a letter stands for.
+func modeOf(letter string) driver.Mode {
+	if letter == "s" {
+		return driver.Shared
+	}
+	return driver.Exclusive
+}
