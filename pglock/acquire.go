@@ -230,7 +230,11 @@ func (a *attempt) grab(ctx context.Context, s *session) (driver.Grant, error) {
 			return driver.Grant{}, err
 		}
 	}
-	return a.grant(&hold{session: s, token: token}, token, c.sent)
+	g, err := a.grant(&hold{session: s, token: token}, token, c.sent)
+	if err != nil {
+		_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
+	}
+	return g, err
 }
 
 // admit looks whether the key that the session has locked is closed, removes what

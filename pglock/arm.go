@@ -2,13 +2,24 @@ package pglock
 
 import (
 	"context"
+	"math"
+	"sync/atomic"
 	"time"
 )
 
 var (
-	stmtArm    = &statement{"arm", `SELECT fencelock.arm($1::bigint, $2::integer, $3::integer)`}
+	stmtAhead  = &statement{"ahead", `SELECT fencelock.ahead($1::bigint, $2::integer, $3::integer)`}
 	stmtDisarm = &statement{"disarm", `SELECT pg_advisory_unlock(1717923433, $1::integer)`}
 )
+
+// arm is what is done for a request while it waits in the server, so that its grant
+// costs less: its token is minted, and whom it comes after is looked up.
+type arm struct {
+	*attempt
+	session *session
+	number  int32        // the wait is armed while the engine's own session has the advisory lock (1717923433, number)
+	early   atomic.Int64 // the token's part below the epoch; 0 if there is none yet
+}
 
 // armDelay is how long a request waits before it is worth arming: a holder is
 // written down by then.
@@ -17,29 +28,45 @@ const armDelay = 2 * noteDelay
 // armedDelay is how often one that is armed looks whether the wait is over.
 const armedDelay = 100 * time.Millisecond
 
-// armSoon arms a request that waits with call c on session s, if it still does
-// after a moment, so that its grant costs less. The caller calls stop after the
-// wait.
-func (a *attempt) armSoon(s *session, c *call, n int32) (stop func() bool) {
-	return time.AfterFunc(armDelay, func() { a.arm(s, c, n) }).Stop
+// soon arms a request that waits with call c, if it still does after a moment. The
+// caller calls stop after the wait.
+func (m *arm) soon(c *call) (stop func() bool) {
+	return time.AfterFunc(armDelay, func() { m.run(c) }).Stop
 }
 
-// arm tries until the request is armed or no longer waits: it may have others
+// run tries until the request is armed or no longer waits: it may have others
 // before it yet. It ends some time after the wait, which is as long again at most.
-func (a *attempt) arm(s *session, c *call, n int32) {
+func (m *arm) run(c *call) {
 	for pause := armDelay; !c.answered(); pause *= 2 {
-		own, err := a.ownSession(context.Background()) // ends in dialLimit
+		own, err := m.ownSession(context.Background()) // ends in dialLimit
 		if err != nil {
 			return // the grant then costs what it costs
 		}
-		rows, err := own.run(context.Background(), stmtArm, a.key, n, s.backend)
-		if err == nil && rows[0].text(0) == "t" {
+		rows, err := own.run(context.Background(), stmtAhead, m.key, m.number, m.session.backend)
+		if err == nil && rows[0].int(0) != 0 {
+			m.early.Store(rows[0].int(0))
 			for !c.answered() {
 				time.Sleep(armedDelay) // to be woken by the grant would delay it
 			}
-			own.send(stmtDisarm, n) // when does not matter, and at the latest it ends with the session
+			own.send(stmtDisarm, m.number) // when does not matter, and at the latest it ends with the session
 			return
 		}
 		time.Sleep(pause)
 	}
 }
+
+// token returns the number that was minted for a request which was granted as armed,
+// or a new one, as good as that, if the answer with it is still on its way.
+func (m *arm) token() (int64, error) {
+	if n := m.early.Load(); n != 0 {
+		return n, nil
+	}
+	rows, err := m.session.run(context.Background(), stmtMint)
+	if err != nil {
+		return 0, err
+	}
+	return rows[0].int(0), nil
+}
+
+// mark is the second number of the advisory lock that marks a token, or a key.
+func mark(n int64) int32 { return int32(n & math.MaxInt32) }

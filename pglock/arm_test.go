@@ -40,6 +40,95 @@ func TestArmedWaiter(t *testing.T) {
 	})
 }
 
+// TestArmedWaiterHasItsToken: it is minted while the request waits, after the one of
+// the holder before it.
+func TestArmedWaiterHasItsToken(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	l := try(t, e, request("a"))
+	w := queueUp(t, t.Context(), other, request("a"))
+	eventually(t, "the waiter is armed", func() bool { return pg.Query(t, armed) == "1" })
+	later := try(t, e, request("b"))
+	release(t, e, l)
+	next := granted(t, w)
+	if next.Token <= l.Token || next.Token >= later.Token {
+		t.Errorf("the holder had token %d, the waiter %d; another name's, taken meanwhile, is %d", l.Token, next.Token, later.Token)
+	}
+	release(t, other, next)
+}
+
+// TestArmedWaiterBehindABreak: the token that was minted for it is older than the
+// break's, and so is not its token.
+func TestArmedWaiterBehindABreak(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	try(t, e, request("a"))
+	w := queueUp(t, t.Context(), other, request("a"))
+	eventually(t, "the waiter is armed", func() bool { return pg.Query(t, armed) == "1" })
+	token, err := engine(t, pg.DSN(), nil).Break(t.Context(), "a", "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := granted(t, w)
+	if l.Token <= token {
+		t.Errorf("token %d after the break's %d", l.Token, token)
+	}
+	if err := renew(other, l); err != nil {
+		t.Error(err)
+	}
+	release(t, other, l)
+}
+
+// TestBreakThatOneProcessHearsOf: either the holder's, or the waiter's while its holder
+// lets go by itself.
+func TestBreakThatOneProcessHearsOf(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	for _, byWaiter := range []bool{false, true} {
+		l := try(t, e, request("a"))
+		w := queueUp(t, t.Context(), other, request("a"))
+		eventually(t, "the waiter is armed", func() bool { return pg.Query(t, armed) == "1" })
+		later := try(t, e, request("b"))
+		if byWaiter {
+			other.HearBreak("a", later.Token)
+			release(t, e, l)
+		} else {
+			e.HearBreak("a", later.Token)
+		}
+		l = granted(t, w)
+		if l.Token <= later.Token {
+			t.Errorf("token %d after the break's %d, of which the waiter's process heard: %t", l.Token, later.Token, byWaiter)
+		}
+		release(t, other, l)
+		release(t, e, later)
+		eventually(t, "nobody is armed", func() bool { return pg.Query(t, armed) == "0" })
+	}
+}
+
+// TestBusyHolderIsNoneToComeAfter: the server process of a holder that is at work may
+// not have minted its token yet.
+func TestBusyHolderIsNoneToComeAfter(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	l := try(t, e, request("a"))
+	w := queueUp(t, t.Context(), other, request("a"))
+	foreseen := func() bool {
+		return pg.Query(t, "SELECT fencelock.ahead(hashtextextended('a', 0), 7, pid) <> 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == "true"
+	}
+	eventually(t, "the holder is seen", foreseen)
+	wake := e.Sleep(l)
+	eventually(t, "the server sleeps", func() bool { return backends(t, pg, "state = 'active' AND query LIKE '%pg_sleep%'") == "1" })
+	if foreseen() {
+		t.Error("a waiter has a token of before its holder's statement was done")
+	}
+	if err := wake(t.Context()); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the holder is seen again", foreseen)
+	release(t, e, l)
+	release(t, other, granted(t, w))
+}
+
 func TestArmedWaiterBehindAVanishedHolder(t *testing.T) {
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)

@@ -167,12 +167,20 @@ func (e *Engine) hear(_, payload string) {
 	}
 }
 
+// errBroken is why a grant comes to nothing whose token is older than a break that was
+// heard of before it came; the request asks once more.
+var errBroken = errors.New("the lock was broken just when it was granted")
+
 // broken lets go of the holds of key that are older than token.
 func (e *Engine) broken(key, token int64, reason string) {
 	e.mu.Lock()
+	if t := e.turns[key]; t != nil {
+		t.broken = max(t.broken, token)
+	}
 	var gone []*hold
 	for _, h := range e.holds {
 		if h.key == key && h.token < token {
+			h.broken = true
 			e.drop(h)
 			gone = append(gone, h)
 		}

@@ -65,7 +65,7 @@ func (e *Engine) connect(ctx context.Context) (*pgconn.PgConn, error) {
 const probe = "fencelock: größe, 長さ, 🔒"
 
 const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(),
-	hashtextextended($1::text, 0), to_regclass('fencelock.` + newest + `') IS NOT NULL,
+	hashtextextended($1::text, 0), to_regproc('fencelock.` + newest + `') IS NOT NULL,
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)`
 

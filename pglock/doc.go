@@ -32,7 +32,8 @@
 //     grants a session's own lock to it again. The first of them waits in the
 //     server on a connection of its own, which the lock then stays on.
 //  3. The token is epoch << 40 plus a sequence, taken in the statement that takes
-//     the lock. Nobody waits until it is on disk (synchronous_commit is off), so a
+//     the lock, or before, while the request waits and is certain to come right
+//     after another holder; see fencelock.ahead in the schema. Nobody waits until it is on disk (synchronous_commit is off), so a
 //     crash may set the sequence back. But a crash begins a new epoch, as does a
 //     new timeline, another cluster or a restored dump, and an epoch is on disk
 //     before the first token of it is given out. So are minimum holds and limits.

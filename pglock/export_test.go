@@ -3,6 +3,8 @@ package pglock
 import (
 	"context"
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // HashText is hashText, for tests outside the package.
@@ -33,3 +35,22 @@ func (e *Engine) LockSessions() int {
 
 // ErrAborted is errAborted, for tests outside the package.
 var ErrAborted = errAborted
+
+// HearBreak lets the engine hear of a break, and nobody else, and returns when it
+// has.
+func (e *Engine) HearBreak(name string, token int64) { e.broken(keyOf(name), token, "a test") }
+
+// Sleep keeps the server process of a hold at work until wake is called.
+func (e *Engine) Sleep(l driver.Lease) (wake func(context.Context) error) {
+	e.mu.Lock()
+	s := e.find(l).session
+	e.mu.Unlock()
+	c := s.send(&statement{"sleep", "SELECT pg_sleep(60)"})
+	return func(ctx context.Context) error {
+		if err := s.server.CancelRequest(ctx); err != nil {
+			return err
+		}
+		_, _ = c.wait(ctx) // it was cancelled
+		return ctx.Err()
+	}
+}

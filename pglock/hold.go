@@ -20,6 +20,7 @@ type hold struct {
 	mode    driver.Mode
 	seats   int  // the limit; 0 means none
 	least   bool // it has a minimum hold
+	broken  bool // by a break
 	ttl     time.Duration
 	since   time.Time
 	driver.Identity
@@ -45,12 +46,18 @@ func (h *hold) tell(cause error) {
 	}
 }
 
-// keep makes granted requests of one session holds, unless it has ended meanwhile.
+// keep makes granted requests of one session holds, unless it has ended meanwhile or
+// one of them was broken before it began.
 func (e *Engine) keep(holds ...*hold) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := holds[0].session.over(); err != nil {
 		return err
+	}
+	for _, h := range holds {
+		if h.token < e.turns[h.key].broken {
+			return errBroken
+		}
 	}
 	for _, h := range holds {
 		e.holds[h.owner] = h
@@ -105,8 +112,17 @@ func (e *Engine) letGo(h *hold) *call {
 	case h.left == unwritten:
 		return h.session.send(stmtUnlock, h.key)
 	default:
-		return h.session.send(stmtRelease, h.key, h.token, !h.least)
+		return h.session.send(stmtRelease, h.key, mark(h.token), h.keyMark(!h.least && !h.broken))
 	}
+}
+
+// keyMark is the number that marks the key of a hold, or NULL. A minimum hold is not
+// over yet for who comes next; and after a break that one needs a token of its own.
+func (h *hold) keyMark(wanted bool) any {
+	if !wanted {
+		return nil
+	}
+	return mark(h.key)
 }
 
 // gone waits for the server to let go, and lets the next request of this process
@@ -153,7 +169,7 @@ func (e *Engine) settle(h *hold) {
 		e.forget(h)
 	}
 	if h.mode == driver.Exclusive {
-		if _, err := s.run(context.Background(), stmtReleased, h.key, h.token, h.marked); err != nil {
+		if _, err := s.run(context.Background(), stmtReleased, mark(h.token), h.keyMark(h.marked)); err != nil {
 			s.distrust(err)
 		}
 	}

@@ -70,7 +70,7 @@ const inspectSQL = `SELECT pg_backend_pid(), current_setting('server_version_num
 	current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
 	current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint -
 		(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-	to_regclass('fencelock.` + newest + `') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'), current_user`
+	to_regproc('fencelock.` + newest + `') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'), current_user`
 
 const clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 

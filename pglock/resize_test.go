@@ -136,7 +136,7 @@ func TestOlderSchemaIsCompleted(t *testing.T) {
 	pg.Exec(t, "CREATE ROLE app LOGIN")
 	old := engine(t, pg.DSN(), nil)
 	l := try(t, old, request("old"))
-	pg.Exec(t, "DROP TABLE fencelock.resized", "ALTER TABLE fencelock.holder DROP COLUMN weight",
+	pg.Exec(t, "DROP FUNCTION fencelock.ahead", "DROP TABLE fencelock.resized", "ALTER TABLE fencelock.holder DROP COLUMN weight",
 		"ALTER TABLE fencelock.waiter DROP COLUMN seats, DROP COLUMN weight")
 	_, err := engine(t, pg.As("app"), nil).Acquire(t.Context(), request("a"))
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "older version") {

@@ -13,9 +13,9 @@ import (
 //go:embed schema.sql
 var schema string
 
-// newest is the table that the latest version of the schema has added: a database
+// newest is the function that the latest version of the schema has added: a database
 // that has it has all the rest.
-const newest = "resized"
+const newest = "ahead"
 
 // Schema returns the SQL that gives a database what the engine keeps there: the
 // schema fencelock. An engine runs it by itself when its role may create schemas;
@@ -49,10 +49,10 @@ func createOnce(ctx context.Context, c *pgconn.PgConn) error {
 	if err := c.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(1717923427, 0)").Close(); err != nil {
 		return err
 	}
-	// Not to_regclass: a session may remember, until its transaction is over, that
-	// there was no such table.
-	r, err := one(c.ExecParams(ctx, `SELECT NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'fencelock' AND c.relname = '`+newest+`')`, nil, nil, nil, nil).Read())
+	// Not to_regproc: a session may remember, until its transaction is over, that
+	// there was no such function.
+	r, err := one(c.ExecParams(ctx, `SELECT NOT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE n.nspname = 'fencelock' AND p.proname = '`+newest+`')`, nil, nil, nil, nil).Read())
 	if err == nil && r.text(0) == "t" {
 		err = create(ctx, c)
 	}

@@ -182,7 +182,7 @@ END $$;
 
 -- closed is for how many milliseconds a key is closed to the caller, whose lock
 -- nobody else can have: by a minimum hold, or by a holder that vanished before its
--- lease was over. One that let go holds the advisory lock (1717923431, hash of its
+-- lease was over. One that let go holds the advisory lock (1717923431, low bits of its
 -- token) until it has deleted its row; a session could get that beside itself, but
 -- holders of the caller's session, mine, did not vanish.
 CREATE OR REPLACE FUNCTION fencelock.closed(k bigint, mine integer, alone boolean) RETURNS bigint
@@ -190,7 +190,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	gone bigint[] := (SELECT array_agg(token) FROM fencelock.holder
 		WHERE key = k AND session NOT IN (0, mine) AND (alone OR NOT shared)
-		AND (shared OR pg_try_advisory_xact_lock_shared(1717923431, hashint8(token))));
+		AND (shared OR pg_try_advisory_xact_lock_shared(1717923431, (token & 2147483647)::integer)));
 BEGIN
 	-- Looked up once more: by now some may have been deleted by holders that let go.
 	RETURN (SELECT greatest(0, ceil(extract(epoch FROM max(u) - clock_timestamp()) * 1000))::bigint FROM (
@@ -201,33 +201,46 @@ BEGIN
 	) c);
 END $$;
 
--- suspect says whether the caller, who has just got key k, must ask closed: there
--- are rows of it, and not only of exclusive holders that let go. It sees what was
--- committed until now, also to a statement that has waited.
-CREATE OR REPLACE FUNCTION fencelock.suspect(k bigint, mine integer) RETURNS boolean
-LANGUAGE plpgsql AS $$
-BEGIN
-	RETURN EXISTS (SELECT FROM fencelock.holder WHERE key = k AND session <> mine
-		AND (shared OR session = 0 OR pg_try_advisory_xact_lock_shared(1717923431, hashint8(token))));
-END $$;
-
--- arm spares the request of server process waiter, which waits for key k, the
--- question for suspects: it looks now, while there is time. True says that the
--- request comes right after an exclusive holder who has not marked the key (advisory
--- lock (1717923432, hash of the key)) as let go. Nobody else can mark it before the
--- request is granted: who holds the key and has nobody but the request behind, is
--- followed by it. So when it is granted and the key is marked, this holder let go.
--- The caller holds (1717923433, n) then, for as long as the request waits.
-CREATE OR REPLACE FUNCTION fencelock.arm(k bigint, n integer, waiter integer) RETURNS boolean
+-- late is the token of the caller, who has just got key k, below zero if it must ask
+-- closed: there are rows of the key, and not only of exclusive holders that let go. It
+-- sees what was committed until now, also to a statement that has waited.
+CREATE OR REPLACE FUNCTION fencelock.late(k bigint, mine integer) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-	before integer := (SELECT s.backend FROM fencelock.holder h JOIN fencelock.session s ON s.id = h.session
-		WHERE h.key = k ORDER BY h.token DESC LIMIT 1);
+	t bigint := nextval('fencelock.token');
 BEGIN
-	IF pg_blocking_pids(waiter) <> ARRAY[before] OR EXISTS (SELECT FROM fencelock.holder WHERE key = k AND shared) THEN
-		RETURN false;
+	RETURN CASE WHEN EXISTS (SELECT FROM fencelock.holder WHERE key = k AND session <> mine
+		AND (shared OR session = 0 OR pg_try_advisory_xact_lock_shared(1717923431, (token & 2147483647)::integer))) THEN -t ELSE t END;
+END $$;
+
+-- ahead spares the request of server process waiter, which waits for key k, both parts
+-- of late: it does them now, while there is time. It is the token of the request if that
+-- comes right after an exclusive holder who has not marked the key (advisory lock
+-- (1717923432, low bits of the key)) as let go, and 0 otherwise.
+--
+-- Nobody else can mark the key before the request is granted: who holds it and has
+-- nobody but the request behind, is followed by it. So when it is granted and the key is
+-- marked, this holder let go. The token is greater than the holder's: the holder's
+-- process, seen idle after it was seen to hold the key, is done with the statement that
+-- took both. A break, which mints one in between, lets the holder go without a mark.
+--
+-- The caller holds (1717923433, n) then, for as long as the request waits.
+CREATE OR REPLACE FUNCTION fencelock.ahead(k bigint, n integer, waiter integer) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+	before integer[] := pg_blocking_pids(waiter);
+	newest integer;
+	t bigint;
+BEGIN
+	SELECT s.backend INTO newest FROM fencelock.holder h JOIN fencelock.session s ON s.id = h.session
+	JOIN LATERAL pg_stat_get_activity(s.backend) a ON a.backend_start = s.began AND a.state = 'idle'
+	WHERE h.key = k ORDER BY h.token DESC LIMIT 1;
+	IF newest IS NULL OR before <> ARRAY[newest] OR EXISTS (SELECT FROM fencelock.holder WHERE key = k AND shared)
+		OR NOT pg_try_advisory_xact_lock_shared(1717923432, (k & 2147483647)::integer) THEN
+		RETURN 0;
 	END IF;
-	RETURN pg_try_advisory_xact_lock_shared(1717923432, hashint8(k)) AND pg_try_advisory_lock(1717923433, n);
+	t := nextval('fencelock.token');
+	RETURN CASE WHEN pg_try_advisory_lock(1717923433, n) THEN t ELSE 0 END;
 END $$;
 
 -- share makes a shared holder of one who has the shared lock on key k already

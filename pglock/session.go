@@ -38,11 +38,11 @@ SELECT pg_backend_pid()`}
 	// Release is unlock for a holder whose row is deleted afterwards. The mark that
 	// says so is of its token: the row of the next holder, who may let go or vanish
 	// before this one's is deleted, is another matter. The mark of the key is for who
-	// is known to come next; see fencelock.arm.
-	stmtRelease = &statement{"release", `SELECT pg_try_advisory_lock(1717923431, hashint8($2::bigint)),
-	CASE WHEN $3::boolean THEN pg_try_advisory_lock(1717923432, hashint8($1::bigint)) END, pg_advisory_unlock($1::bigint)`}
-	stmtReleased = &statement{"released", `SELECT pg_advisory_unlock(1717923431, hashint8($2::bigint)),
-	CASE WHEN $3::boolean THEN pg_advisory_unlock(1717923432, hashint8($1::bigint)) END`}
+	// is known to come next, see fencelock.ahead; NULL spares it.
+	stmtRelease = &statement{"release", `SELECT pg_try_advisory_lock(1717923431, $2::integer),
+	pg_try_advisory_lock(1717923432, $3::integer), pg_advisory_unlock($1::bigint)`}
+	stmtReleased = &statement{"released", `SELECT pg_advisory_unlock(1717923431, $1::integer),
+	pg_advisory_unlock(1717923432, $2::integer)`}
 	stmtUnlockAll = &statement{"unlock_all", `SELECT pg_advisory_unlock_all()`}
 	stmtForget    = &statement{"forget", `DELETE FROM fencelock.holder WHERE owner = $1::text AND key = $2::bigint`}
 	// Late is forget once the lock is free: when it runs matters to nobody.

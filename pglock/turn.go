@@ -13,6 +13,7 @@ type turn struct {
 	head      *ticket   // the one who talks to the server
 	waiting   bool      // head waits in the server, so tries are refused
 	queue     []*ticket // behind head
+	broken    int64     // the token of the last break that was heard of
 }
 
 // ticket is a request's place in a turn.

@@ -16,12 +16,12 @@ import (
 var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
 
 var (
-	// The server computes columns from left to right: all others after the wait. A request that was armed and
-	// finds the key marked need not look at the table, which costs as much as all the rest.
-	stmtLock = &statement{"lock", `SELECT CASE WHEN pg_advisory_lock($1::bigint) IS NOT NULL THEN nextval('fencelock.token') END,
-	CASE WHEN pg_try_advisory_xact_lock_shared(1717923433, $3::integer) OR pg_try_advisory_xact_lock_shared(1717923432, hashint8($1::bigint))
-		THEN fencelock.suspect($1::bigint, $2::integer) ELSE false END,
-	statement_timestamp(), clock_timestamp()`}
+	// The server computes the alternatives of the first column in their order, and the others after the wait. A
+	// request that is armed and finds the key marked has its token already; see fencelock.ahead.
+	stmtLock = &statement{"lock", `SELECT CASE WHEN pg_advisory_lock($1::bigint) IS NULL THEN NULL
+	WHEN pg_try_advisory_xact_lock_shared(1717923433, $3::integer) THEN fencelock.late($1::bigint, $2::integer)
+	WHEN pg_try_advisory_xact_lock_shared(1717923432, $4::integer) THEN fencelock.late($1::bigint, $2::integer)
+	ELSE 0 END, statement_timestamp(), clock_timestamp()`}
 	stmtLockShared = &statement{"lock_shared", `SELECT pg_advisory_lock_shared($1::bigint)`}
 	stmtLockQueue  = &statement{"lock_queue", `SELECT pg_advisory_lock(1717923429, hashint8($1::bigint))`}
 )
@@ -60,15 +60,20 @@ func (a *attempt) queue(ctx context.Context) (driver.Grant, error) {
 
 // queueExclusive waits for the exclusive lock.
 func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant, error) {
-	c, err := a.block(ctx, s, stmtLock, a.key, s.id, rand.Int32())
+	early := &arm{attempt: a, session: s, number: rand.Int32()}
+	c, err := a.block(ctx, s, early.soon, stmtLock, a.key, s.id, early.number, mark(a.key))
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	token := s.epoch<<40 + c.rows[0].binary(0)
+	number := c.rows[0].binary(0)
 	sent, fresh := freshGrant(c, time.Now())
-	if !fresh || time.Since(sent) > s.ttl/2 || c.rows[0].binary(1) != 0 {
+	if !fresh || time.Since(sent) > s.ttl/2 || number < 0 {
 		sent, err = a.confirm(ctx, s)
 	}
+	if err == nil && number == 0 {
+		number, err = early.token()
+	}
+	token := s.epoch<<40 + max(number, -number)
 	if err == nil {
 		err = a.stamp(s)
 	}
@@ -89,7 +94,7 @@ const freshLimit = 100 * time.Millisecond
 // set forward during the wait is not seen if the waiter is then frozen for just as
 // long; the end of the session lies behind the grant then, and is read next.
 func freshGrant(c *call, now time.Time) (sent time.Time, fresh bool) {
-	waited := time.Duration(c.rows[0].binary(3)-c.rows[0].binary(2)) * time.Microsecond
+	waited := time.Duration(c.rows[0].binary(2)-c.rows[0].binary(1)) * time.Microsecond
 	sent = c.sent.Add(max(0, waited-waited/100))
 	age := now.Sub(sent)
 	return sent, waited >= 0 && !c.sent.Add(waited).After(now) && age < freshLimit+waited/100
@@ -114,11 +119,12 @@ func (a *attempt) confirm(ctx context.Context, s *session) (time.Time, error) {
 	}
 }
 
-// block runs a statement that waits. When ctx ends it takes the statement back.
-func (a *attempt) block(ctx context.Context, s *session, stmt *statement, args ...any) (*call, error) {
+// block runs a statement that waits, and what goes with it, begun by along and ended
+// by what that returns; along may be nil. When ctx ends it takes the statement back.
+func (a *attempt) block(ctx context.Context, s *session, along func(*call) func() bool, stmt *statement, args ...any) (*call, error) {
 	c := s.send(stmt, args...)
-	if stmt == stmtLock {
-		defer a.armSoon(s, c, args[2].(int32))()
+	if along != nil {
+		defer along(c)()
 	}
 	a.announce(ctx, s, c)
 	_, err := c.wait(ctx)
