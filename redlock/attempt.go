@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -34,9 +35,38 @@ type attempt struct {
 // manner is how an attempt is made.
 type manner struct {
 	woken  bool   // the request was told that the name is free
+	asks   asks   // those of a request that waits, nil of another
 	since  int64  // from when it has waited, in microseconds; 0 if it does not wait
 	caller string // its name in the queue
 	reason string // to break the name with; "" for an ordinary take
+}
+
+// asks counts the questions under way at each node that may put a request into its
+// queue. Who tells the node that the request waits no more lets them go first: they
+// need not travel on one connection.
+type asks []sync.WaitGroup
+
+// under counts questions to nodes, which ask puts.
+func (as asks) under(nodes []*node, ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
+	if as == nil {
+		return ask
+	}
+	for _, n := range nodes {
+		as[n.index].Add(1)
+	}
+	return func(ctx context.Context, n *node) redislock.Reply {
+		defer as[n.index].Done()
+		return ask(ctx, n)
+	}
+}
+
+// after lets the questions to a node that are under way go first, which have limits
+// of their own.
+func (as asks) after(ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
+	return func(ctx context.Context, n *node) redislock.Reply {
+		as[n.index].Wait()
+		return ask(ctx, n)
+	}
 }
 
 // outcome is how an attempt ended.
@@ -94,7 +124,8 @@ func (a *attempt) ask(proposed int64) {
 	}
 	rest, call := e.nodes, "-"
 	if first := e.leader(); a.how.woken && first != nil {
-		e.spread([]*node{first}, e.cfg.limit(a.req.TTL), a.asked, question("first"))
+		only := []*node{first}
+		e.spread(only, e.cfg.limit(a.req.TTL), a.asked, a.how.asks.under(only, question("first")))
 		r := <-a.asked
 		a.answered(r)
 		if r.Err == nil && !a.granted[r.node] {
@@ -107,7 +138,7 @@ func (a *attempt) ask(proposed int64) {
 		rest, call = without(e.nodes, first), "next"
 	}
 	a.open = len(rest)
-	e.spread(rest, e.cfg.limit(a.req.TTL), a.asked, question(call))
+	e.spread(rest, e.cfg.limit(a.req.TTL), a.asked, a.how.asks.under(rest, question(call)))
 }
 
 // without returns the nodes but one.
@@ -201,7 +232,7 @@ func (a *attempt) finish() {
 				others = append(others, n)
 			}
 		}
-		a.engine.depart(a.req.Name, a.how.caller, others)
+		a.engine.depart(a.req.Name, a.how, others)
 	}
 }
 

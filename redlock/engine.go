@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +84,7 @@ func (e *Engine) checkSet() error {
 	}
 	for i, a := range e.nodes {
 		for _, b := range e.nodes[:i] {
-			if a.conn == b.conn {
+			if same(a.conn, b.conn) {
 				return fmt.Errorf("%w: the same connection is given for two masters", driver.ErrInvalid)
 			}
 		}
@@ -92,6 +93,11 @@ func (e *Engine) checkSet() error {
 		}
 	}
 	return nil
+}
+
+// same reports whether two connections are one, as far as it can be told.
+func same(a, b redislock.Conn) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // Traits returns what a majority of masters promises.

@@ -32,7 +32,7 @@ func (e *Engine) wait(ctx context.Context, t *turn, req driver.Request, arrived 
 	}
 	w := &wait{
 		engine: e, turn: t, req: req,
-		how:  manner{since: arrived.UnixMicro(), caller: id.String()},
+		how:  manner{since: arrived.UnixMicro(), caller: id.String(), asks: make(asks, len(e.nodes))},
 		slow: newBackoff(30*time.Millisecond, time.Second),
 	}
 	g, err := w.insist(ctx)
@@ -128,7 +128,7 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 // leave takes a request that gave up out of the nodes' queues, and returns when a
 // majority has done so, or has had the time.
 func (w *wait) leave() {
-	heard, limit := w.engine.depart(w.req.Name, w.how.caller, w.engine.nodes), time.After(w.engine.cfg.limit(w.req.TTL))
+	heard, limit := w.engine.depart(w.req.Name, w.how, w.engine.nodes), time.After(w.engine.cfg.limit(w.req.TTL))
 	for range w.engine.need {
 		select {
 		case <-heard:
@@ -139,10 +139,10 @@ func (w *wait) leave() {
 }
 
 // depart tells nodes that a request waits no more, in the background.
-func (e *Engine) depart(name, caller string, nodes []*node) <-chan reply {
+func (e *Engine) depart(name string, how manner, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {
-		e.spread(nodes, callLimit, answers, asking(e.call(leaveScript, name, caller)))
+		e.spread(nodes, callLimit, answers, how.asks.after(asking(e.call(leaveScript, name, how.caller))))
 	}
 	return answers
 }

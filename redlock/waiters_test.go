@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -190,5 +191,50 @@ func TestNodesKeepVoting(t *testing.T) {
 		if _, err := fmt.Sscanf(stats, "%d", &granted); err != nil || granted < 200 {
 			t.Errorf("node %d released %d locks of 300: %v", i+1, granted, err)
 		}
+	}
+}
+
+// tardy is a node that the requests of a waiter reach late.
+type tardy struct {
+	redislock.Conn
+	held func()          // called with each of them
+	late *sync.WaitGroup // counts those on their way
+}
+
+const askArgs = 14 // of the first round of a take
+
+func (c *tardy) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
+	if len(calls[0].Args) == askArgs && calls[0].Args[11] != "0" {
+		c.late.Add(1)
+		defer c.late.Done()
+		c.held()
+		time.Sleep(50 * time.Millisecond)
+	}
+	return c.Conn.Eval(ctx, calls)
+}
+
+// TestWaiterThatGivesUpLeavesLateQueues: requests that are still on their way when
+// their waiter gives up put it into no queue for good.
+func TestWaiterThatGivesUpLeavesLateQueues(t *testing.T) {
+	w := startNodes(t, 3)
+	holder := open(t, w.addrs(), redlock.Config{})
+	take(t, holder, "a", 20*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	var conns []redislock.Conn
+	var late sync.WaitGroup
+	for _, addr := range w.addrs() {
+		lazy := lazily(addr)
+		t.Cleanup(lazy.Close)
+		conns = append(conns, &tardy{lazy, cancel, &late})
+	}
+	e := redlock.New(conns, &redlock.Config{Nodes: w.addrs(), GiveUp: 30 * time.Second})
+	t.Cleanup(func() { _ = e.Close() })
+	if _, err := e.Acquire(ctx, driver.Request{Name: "a", TTL: time.Second, Wait: true}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	late.Wait()
+	list, err := holder.List(t.Context(), driver.Query{Prefix: "a", Exact: true})
+	if err != nil || len(list) != 1 || len(list[0].Waiters) != 0 {
+		t.Errorf("one waiter gave up, and the nodes list %+v, %v", list, err)
 	}
 }
