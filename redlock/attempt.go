@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -35,38 +34,10 @@ type attempt struct {
 // manner is how an attempt is made.
 type manner struct {
 	woken  bool   // the request was told that the name is free
-	asks   asks   // those of a request that waits, nil of another
+	asks   asks   // those of the whole request; nil for those of the attempt alone
 	since  int64  // from when it has waited, in microseconds; 0 if it does not wait
 	caller string // its name in the queue
 	reason string // to break the name with; "" for an ordinary take
-}
-
-// asks counts the questions under way at each node that may put a request into its
-// queue. Who tells the node that the request waits no more lets them go first: they
-// need not travel on one connection.
-type asks []sync.WaitGroup
-
-// under counts questions to nodes, which ask puts.
-func (as asks) under(nodes []*node, ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
-	if as == nil {
-		return ask
-	}
-	for _, n := range nodes {
-		as[n.index].Add(1)
-	}
-	return func(ctx context.Context, n *node) redislock.Reply {
-		defer as[n.index].Done()
-		return ask(ctx, n)
-	}
-}
-
-// after lets the questions to a node that are under way go first, which have limits
-// of their own.
-func (as asks) after(ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
-	return func(ctx context.Context, n *node) redislock.Reply {
-		as[n.index].Wait()
-		return ask(ctx, n)
-	}
 }
 
 // outcome is how an attempt ended.
@@ -90,6 +61,9 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 	if err != nil {
 		return outcome{err: unavailable(fmt.Errorf("no owner: %w", err)), final: true}
 	}
+	if how.asks == nil {
+		how.asks = make(asks, len(e.nodes))
+	}
 	a := &attempt{
 		engine: e, req: req, how: how, owner: id.String(), desc: describe(req),
 		asked: make(chan reply, len(e.nodes)), raised: make(chan reply, len(e.nodes)),
@@ -105,7 +79,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 	}
 	o := a.outcome(ctx)
 	if a.open > 0 || a.waitsOnSome() {
-		e.tasks.Go(a.finish) // ends when every node has answered, or with the limit
+		e.tasks.run(a.finish) // ends when every node has answered, or with the limit
 	}
 	return o
 }
@@ -200,6 +174,9 @@ func (a *attempt) answered(r reply) {
 	} else if r.Err != nil {
 		a.idle[r.node] = true
 	}
+	if a.take.State() == quorum.Won && !a.engine.keeps(a.owner) {
+		return // it has been released since, and the release comes to this node next; see asks
+	}
 	a.vote(r)
 }
 
@@ -209,16 +186,12 @@ func (a *attempt) vote(r reply) {
 	a.obey(a.take.Asked(r.node, v, instant(time.Now())))
 }
 
-// finish deals with stragglers. One that grants after the lock was released may
-// have run the release first, for the two need not travel on one connection.
+// finish deals with stragglers.
 func (a *attempt) finish() {
 	for a.open > 0 {
 		select {
 		case r := <-a.asked:
 			a.open--
-			if a.take.State() == quorum.Won && !a.engine.keeps(a.owner) {
-				a.take.Over()
-			}
 			a.answered(r)
 		case r := <-a.raised:
 			a.open--
@@ -232,7 +205,7 @@ func (a *attempt) finish() {
 				others = append(others, n)
 			}
 		}
-		a.engine.depart(a.req.Name, a.how, others)
+		a.engine.depart(a.req.Name, a.req.TTL, a.how, others)
 	}
 }
 
@@ -268,7 +241,7 @@ func (a *attempt) outcome(ctx context.Context) outcome {
 	e := a.engine
 	g := driver.Grant{Owner: a.owner, Token: a.take.Token(), Floor: a.take.Floor(), Sent: a.sent, TTL: a.req.TTL}
 	e.saw(g.Token)
-	e.keep(a.req, g)
+	e.keep(a.req, g, a.how.asks)
 	return outcome{won: true, grant: g}
 }
 

@@ -74,6 +74,12 @@ func (cfg *Config) limit(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, min(ttl/4, 250*time.Millisecond)), time.Second)
 }
 
+// endLimit bounds what takes back the doings of such a request, which it may have to
+// wait for.
+func (cfg *Config) endLimit(ttl time.Duration) time.Duration {
+	return max(callLimit, cfg.limit(ttl)+time.Second)
+}
+
 // common are the arguments that every script begins with, for n nodes.
 func (cfg *Config) common(n int) []string {
 	quarantine := "0"

@@ -79,7 +79,7 @@ func (n *node) due(limit int) (owners []string, calls []redislock.Call) {
 // free gives the node's lock back in the background, without telling anybody:
 // who waits looks again by itself, and telling all would make them all collide.
 func (n *node) free(name, owner string, ttl time.Duration) {
-	n.engine.tasks.Go(func() { // ends with callLimit
+	n.engine.tasks.run(func() { // ends with callLimit
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		defer cancel()
 		n.release(ctx, driver.Lease{Name: name, Owner: owner, TTL: ttl}, "0")

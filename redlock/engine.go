@@ -36,7 +36,7 @@ type Engine struct {
 
 	closed context.Context // ends with Close
 	close  context.CancelFunc
-	tasks  sync.WaitGroup // calls under way, and the goroutines they started
+	tasks  crew // calls under way, and the goroutines they started
 
 	mu       sync.Mutex     // guards all below
 	shut     bool           // no call may begin any more
@@ -65,6 +65,7 @@ func New(nodes []redislock.Conn, cfg *Config) *Engine {
 	}
 	e.wrong = e.checkSet()
 	e.closed, e.close = context.WithCancel(context.Background())
+	e.tasks.closed, e.tasks.work = e.closed, make(chan func())
 	e.common = e.cfg.common(len(nodes))
 	return e
 }

@@ -13,14 +13,16 @@ type held struct {
 	desc  string
 	sent  time.Time // from when the lease counts; guarded by Engine.mu
 	lost  func(cause error)
+	asks  asks // of the request
 }
 
 // keep remembers a grant until it is released or known to be gone.
-func (e *Engine) keep(req driver.Request, g driver.Grant) {
+func (e *Engine) keep(req driver.Request, g driver.Grant, under asks) {
 	h := &held{
 		lease: driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
 		desc:  describe(req),
 		sent:  g.Sent,
+		asks:  under,
 		lost:  func(error) {},
 	}
 	if req.Lost != nil {

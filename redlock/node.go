@@ -157,7 +157,7 @@ func (e *Engine) spread(nodes []*node, limit time.Duration, answers chan<- reply
 		}
 	}
 	for _, n := range nodes {
-		e.tasks.Go(func() { // ends when the node has answered, or with the limit
+		e.tasks.run(func() { // ends when the node has answered, or with the limit
 			answers <- reply{n.index, ask(ctx, n)}
 			answered()
 		})

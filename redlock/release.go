@@ -16,14 +16,15 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 		return err
 	}
 	defer e.tasks.Done()
-	switch h := e.held(l.Owner); {
+	h := e.held(l.Owner)
+	switch {
 	case h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name):
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
 	case h != nil:
 		l.Token = 0
 		e.forget(l.Owner)
 	}
-	return e.released(ctx, l, e.end(l))
+	return e.released(ctx, l, e.end(l, h))
 }
 
 // released waits for a majority of the answers to a release.
@@ -72,20 +73,26 @@ func (e *Engine) moment(answers <-chan reply, heard int) {
 	}
 }
 
-// end ends an acquisition on all nodes, in the background.
-func (e *Engine) end(l driver.Lease) <-chan reply {
+// end ends an acquisition on all nodes, in the background; h is what is known of it,
+// or nil.
+func (e *Engine) end(l driver.Lease, h *held) <-chan reply {
 	answers := make(chan reply, len(e.nodes))
-	e.spread(e.nodes, callLimit, answers, func(ctx context.Context, n *node) redislock.Reply {
+	var under asks
+	if h != nil {
+		under = h.asks
+	}
+	e.spread(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
 		return n.release(ctx, l, e.voice(n))
-	})
+	}))
 	return answers
 }
 
 // discard gives up an acquisition that is lost, and frees what stands of it.
 func (e *Engine) discard(l driver.Lease) {
+	h := e.held(l.Owner)
 	e.forget(l.Owner)
 	l.Token = 0
-	e.end(l)
+	e.end(l, h)
 }
 
 // voice says whether a node is to tell waiters of a release. They listen to the

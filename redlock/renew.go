@@ -96,7 +96,7 @@ func (r *renewals) send() <-chan batch {
 	}
 	answers, limit := make(chan batch, len(e.nodes)), r.limit()
 	for _, n := range e.nodes {
-		e.tasks.Go(func() { // ends when the node has answered, or with the limit
+		e.tasks.run(func() { // ends when the node has answered, or with the limit
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			answers <- batch{n.index, n.ask(ctx, calls...)}

@@ -128,7 +128,7 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 // leave takes a request that gave up out of the nodes' queues, and returns when a
 // majority has done so, or has had the time.
 func (w *wait) leave() {
-	heard, limit := w.engine.depart(w.req.Name, w.how, w.engine.nodes), time.After(w.engine.cfg.limit(w.req.TTL))
+	heard, limit := w.engine.depart(w.req.Name, w.req.TTL, w.how, w.engine.nodes), time.After(w.engine.cfg.limit(w.req.TTL))
 	for range w.engine.need {
 		select {
 		case <-heard:
@@ -139,10 +139,10 @@ func (w *wait) leave() {
 }
 
 // depart tells nodes that a request waits no more, in the background.
-func (e *Engine) depart(name string, how manner, nodes []*node) <-chan reply {
+func (e *Engine) depart(name string, ttl time.Duration, how manner, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {
-		e.spread(nodes, callLimit, answers, how.asks.after(asking(e.call(leaveScript, name, how.caller))))
+		e.spread(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(leaveScript, name, how.caller))))
 	}
 	return answers
 }

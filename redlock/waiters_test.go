@@ -220,6 +220,7 @@ func TestWaiterThatGivesUpLeavesLateQueues(t *testing.T) {
 	holder := open(t, w.addrs(), redlock.Config{})
 	take(t, holder, "a", 20*time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var conns []redislock.Conn
 	var late sync.WaitGroup
 	for _, addr := range w.addrs() {

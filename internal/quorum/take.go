@@ -102,10 +102,12 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 	case Asking:
 		return t.count(now)
 	case Raising, Won:
-		if v.Granted { // a straggler: it holds the lock as well
+		switch {
+		case !v.Granted:
+			return t.settle(now)
+		case t.state == Raising || v.Token != t.token || t.terms.TwoRound: // a straggler: it holds the lock as well
 			return t.raise(only(node))
 		}
-		return t.settle(now)
 	case Lost:
 		if v.Granted {
 			return t.free(only(node))
@@ -203,14 +205,6 @@ func (t *Take) Expire() Orders {
 		return Orders{}
 	}
 	return t.lose()
-}
-
-// Over tells that an acquisition that was won has ended, by release or by loss: a
-// node that grants from now on is freed, not raised.
-func (t *Take) Over() {
-	if t.state == Won {
-		t.state = Lost
-	}
 }
 
 func (t *Take) win(now hold.Instant) Orders {

@@ -66,6 +66,7 @@ func TestTake(t *testing.T) {
 		"freed when it grants late":   {answers: []says{{1, 0, 0}, {2, 0, 0}, {3, 0, 0}, {0, 9, 0}}, orders: []string{all, "free [0]"}, state: quorum.Lost},
 		"given up, but it grants":     {answers: []says{{0, 0, 0}, {0, 9, 0}, {1, 9, 0}, {2, 9, 0}}, state: quorum.Won, token: 9},
 		"a straggler is raised":       {answers: []says{{0, 9, 0}, {1, 9, 0}, {2, 9, 0}, {3, 15, 0}}, orders: []string{"raise [3]"}, state: quorum.Won, token: 9},
+		"a straggler with the token":  {answers: []says{{0, 9, 0}, {1, 9, 0}, {2, 9, 0}, {3, 9, 0}}, state: quorum.Won, token: 9},
 		"two rounds":                  {answers: []says{{0, 10, 0}, {1, 9, 0}, {2, 11, 0}, {0, stored, 0}, {1, stored, 0}, {2, stored, 0}}, orders: []string{"raise [0 1 2]"}, state: quorum.Won, token: 11},
 		"a straggler helps": {answers: []says{{0, 10, 0}, {1, 9, 0}, {2, 11, 0}, {0, gone, 0}, {3, 7, 0}, {3, stored, 0}, {1, stored, 0}, {2, stored, 0}},
 			orders: []string{"raise [0 1 2]", "raise [3]"}, state: quorum.Won, token: 11},
@@ -132,7 +133,7 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-func TestExpireAndOver(t *testing.T) {
+func TestExpire(t *testing.T) {
 	take := quorum.NewTake(terms, 9, at(0))
 	play(take, 0, says{0, 9, 0})
 	if o := take.Expire(); len(o.Free) != 5 || take.State() != quorum.Lost {
@@ -141,18 +142,13 @@ func TestExpireAndOver(t *testing.T) {
 	if o := take.Expire(); len(o.Free) > 0 {
 		t.Errorf("expired twice: %+v", o)
 	}
-	take.Reset(terms, 9, at(0))
-	take.Over()
-	if take.State() != quorum.Asking {
-		t.Error("an attempt under way was over")
+	if got := play(take, 0, says{3, 9, 0}); !slices.Equal(got, []string{"free [3]"}) {
+		t.Errorf("%q after the end, want the straggler freed", got)
 	}
+	take.Reset(terms, 9, at(0))
 	play(take, 0, says{0, 9, 0}, says{1, 9, 0}, says{2, 9, 0})
 	if o := take.Expire(); len(o.Free) > 0 || take.State() != quorum.Won {
 		t.Error("a lock that was won expired")
-	}
-	take.Over()
-	if got := play(take, 0, says{3, 9, 0}); !slices.Equal(got, []string{"free [3]"}) {
-		t.Errorf("%q after the release, want the straggler freed", got)
 	}
 }
 
@@ -163,7 +159,7 @@ func TestManyNodes(t *testing.T) {
 	for i := range 51 {
 		play(take, 0, says{50 + i, 9, 0})
 	}
-	if take.State() != quorum.Won || len(play(take, 0, says{3, 9, 0})) != 1 {
+	if take.State() != quorum.Won || len(play(take, 0, says{3, 10, 0})) != 1 {
 		t.Errorf("state %d with 51 of 101", take.State())
 	}
 	take.Reset(many, 9, at(0))

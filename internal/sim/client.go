@@ -23,6 +23,7 @@ type client struct {
 	shared    bool
 	drowsy    bool   // when it goes on, messages come first and timers later
 	raising   bool   // the second round has its timer
+	over      bool   // the hold has ended: a node that grants from now on is freed
 	life      uint32 // of the process
 	timer     uint32 // the only tick that counts
 	attempt   uint32 // the only renewal that counts

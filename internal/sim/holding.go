@@ -123,7 +123,7 @@ func (w *World) leave(c *client) {
 	if w.Journal != nil {
 		w.ends(c)
 	}
-	c.take.Over()
+	c.over = true
 	c.timer++
 	c.attempt++
 	c.state = idle
