@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"time"
 )
 
@@ -56,6 +57,7 @@ type pair struct {
 	name   string
 	holder client
 	waiter *worker
+	hire   func() (*worker, error) // makes another waiter
 }
 
 func (a *arena) pair(c contestant) (*pair, error) {
@@ -63,12 +65,13 @@ func (a *arena) pair(c contestant) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiter, err := a.hire(order{Contestant: c.name, Job: "wait"})
+	hire := func() (*worker, error) { return a.hire(order{Contestant: c.name, Job: "wait"}) }
+	waiter, err := hire()
 	if err != nil {
 		holder.close()
 		return nil, err
 	}
-	return &pair{c.name, holder, waiter}, nil
+	return &pair{c.name, holder, waiter, hire}, nil
 }
 
 func (p *pair) close() {
@@ -76,7 +79,8 @@ func (p *pair) close() {
 	p.holder.close()
 }
 
-// patience is how long a hand-over may take before it counts as failed.
+// patience is how long a hand-over may take. One that takes longer counts as that,
+// and another waiter takes its place.
 const patience = time.Minute
 
 // pass hands the lock over once and returns how many seconds it took. The hold
@@ -94,10 +98,20 @@ func (p *pair) pass() (float64, error) {
 	if err := l.release(); err != nil {
 		return 0, err
 	}
-	late := time.AfterFunc(patience, func() { _ = p.waiter.cmd.Process.Kill() })
-	defer late.Stop()
+	waiter := p.waiter
+	late := time.AfterFunc(patience, func() { _ = waiter.cmd.Process.Kill() })
 	var granted time.Time
-	if err := p.waiter.hear(&granted); err != nil {
+	err = waiter.hear(&granted)
+	switch inTime := late.Stop(); {
+	case !inTime:
+		fmt.Fprintf(os.Stderr, "%s: a waiter did not get the lock in %v\n", p.name, patience)
+		if waiter, err = p.hire(); err != nil {
+			return 0, err
+		}
+		p.waiter.dismiss()
+		p.waiter = waiter
+		return patience.Seconds(), nil
+	case err != nil:
 		return 0, fmt.Errorf("the waiter did not get it: %w", err)
 	}
 	return granted.Sub(sent).Seconds(), nil // by the wall clock, which both processes read

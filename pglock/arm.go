@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	stmtAhead  = &statement{"ahead", `SELECT fencelock.ahead($1::bigint, $2::integer, $3::integer)`}
+	stmtAhead  = &statement{"ahead", `SELECT fencelock.ahead($1::bigint, $2::integer, $3::integer, $4::integer)`}
 	stmtDisarm = &statement{"disarm", `SELECT pg_advisory_unlock(1717923433, $1::integer)`}
 )
 
@@ -42,7 +42,7 @@ func (m *arm) run(c *call) {
 		if err != nil {
 			return // the grant then costs what it costs
 		}
-		rows, err := own.run(context.Background(), stmtAhead, m.key, m.number, m.session.backend)
+		rows, err := own.run(context.Background(), stmtAhead, m.key, markOfKey(m.key), m.number, m.session.backend)
 		if err == nil && rows[0].int(0) != 0 {
 			m.early.Store(rows[0].int(0))
 			for !c.answered() {
@@ -68,5 +68,9 @@ func (m *arm) token() (int64, error) {
 	return rows[0].int(0), nil
 }
 
-// mark is the second number of the advisory lock that marks a token, or a key.
-func mark(n int64) int32 { return int32(n & math.MaxInt32) }
+// markOfToken is the second number of the advisory lock that marks a token.
+func markOfToken(token int64) int32 { return int32(token & math.MaxInt32) }
+
+// markOfKey is the same of a key. Keys may be integers of an application, alike in
+// their lower or their upper half; multiplied by the golden ratio they are spread.
+func markOfKey(key int64) int32 { return int32(uint64(key) * 0x9e3779b97f4a7c15 >> 33) }

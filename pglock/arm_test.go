@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 const armed = "SELECT count(*) FROM pg_locks WHERE objsubid = 2 AND classid = 1717923433"
@@ -113,7 +114,7 @@ func TestBusyHolderIsNoneToComeAfter(t *testing.T) {
 	l := try(t, e, request("a"))
 	w := queueUp(t, t.Context(), other, request("a"))
 	foreseen := func() bool {
-		return pg.Query(t, "SELECT fencelock.ahead(hashtextextended('a', 0), 7, pid) <> 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == "true"
+		return pg.Query(t, "SELECT fencelock.ahead(hashtextextended('a', 0), 1, 7, pid) <> 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == "true"
 	}
 	eventually(t, "the holder is seen", foreseen)
 	wake := e.Sleep(l)
@@ -193,4 +194,19 @@ func TestOnlyTheNextWaiterIsArmed(t *testing.T) {
 	pin(t, pg, second)()
 	pg.Terminate(t, holder(t, pg, "a"))
 	release(t, c, early(t, last, end))
+}
+
+// TestMarksOfKeys: keys that an application makes of two integers do not share their
+// marks.
+func TestMarksOfKeys(t *testing.T) {
+	seen := map[int32]int64{}
+	for high := range int64(100) {
+		for low := range int64(100) {
+			key := high<<32 | low
+			if other, ok := seen[pglock.MarkOfKey(key)]; ok {
+				t.Errorf("%x and %x have the same mark", key, other)
+			}
+			seen[pglock.MarkOfKey(key)] = key
+		}
+	}
 }

@@ -26,6 +26,9 @@ func (e *Engine) Grouped(ctx context.Context, key int64) (errs [3]error, err err
 	return errs, nil
 }
 
+// MarkOfKey is markOfKey, for tests outside the package.
+var MarkOfKey = markOfKey
+
 // LockSessions returns how many TTLs the engine keeps a connection for.
 func (e *Engine) LockSessions() int {
 	e.mu.Lock()

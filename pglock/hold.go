@@ -112,7 +112,7 @@ func (e *Engine) letGo(h *hold) *call {
 	case h.left == unwritten:
 		return h.session.send(stmtUnlock, h.key)
 	default:
-		return h.session.send(stmtRelease, h.key, mark(h.token), h.keyMark(!h.least && !h.broken))
+		return h.session.send(stmtRelease, h.key, markOfToken(h.token), h.keyMark(!h.least && !h.broken))
 	}
 }
 
@@ -122,7 +122,7 @@ func (h *hold) keyMark(wanted bool) any {
 	if !wanted {
 		return nil
 	}
-	return mark(h.key)
+	return markOfKey(h.key)
 }
 
 // gone waits for the server to let go, and lets the next request of this process
@@ -169,7 +169,7 @@ func (e *Engine) settle(h *hold) {
 		e.forget(h)
 	}
 	if h.mode == driver.Exclusive {
-		if _, err := s.run(context.Background(), stmtReleased, mark(h.token), h.keyMark(h.marked)); err != nil {
+		if _, err := s.run(context.Background(), stmtReleased, markOfToken(h.token), h.keyMark(h.marked)); err != nil {
 			s.distrust(err)
 		}
 	}

@@ -216,7 +216,7 @@ END $$;
 -- ahead spares the request of server process waiter, which waits for key k, both parts
 -- of late: it does them now, while there is time. It is the token of the request if that
 -- comes right after an exclusive holder who has not marked the key (advisory lock
--- (1717923432, low bits of the key)) as let go, and 0 otherwise.
+-- (1717923432, m), where m stands for it) as let go, and 0 otherwise.
 --
 -- Nobody else can mark the key before the request is granted: who holds it and has
 -- nobody but the request behind, is followed by it. So when it is granted and the key is
@@ -225,7 +225,7 @@ END $$;
 -- took both. A break, which mints one in between, lets the holder go without a mark.
 --
 -- The caller holds (1717923433, n) then, for as long as the request waits.
-CREATE OR REPLACE FUNCTION fencelock.ahead(k bigint, n integer, waiter integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION fencelock.ahead(k bigint, m integer, n integer, waiter integer) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
 	before integer[] := pg_blocking_pids(waiter);
@@ -236,7 +236,7 @@ BEGIN
 	JOIN LATERAL pg_stat_get_activity(s.backend) a ON a.backend_start = s.began AND a.state = 'idle'
 	WHERE h.key = k ORDER BY h.token DESC LIMIT 1;
 	IF newest IS NULL OR before <> ARRAY[newest] OR EXISTS (SELECT FROM fencelock.holder WHERE key = k AND shared)
-		OR NOT pg_try_advisory_xact_lock_shared(1717923432, (k & 2147483647)::integer) THEN
+		OR NOT pg_try_advisory_xact_lock_shared(1717923432, m) THEN
 		RETURN 0;
 	END IF;
 	t := nextval('fencelock.token');

@@ -61,7 +61,7 @@ func (a *attempt) queue(ctx context.Context) (driver.Grant, error) {
 // queueExclusive waits for the exclusive lock.
 func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant, error) {
 	early := &arm{attempt: a, session: s, number: rand.Int32()}
-	c, err := a.block(ctx, s, early.soon, stmtLock, a.key, s.id, early.number, mark(a.key))
+	c, err := a.block(ctx, s, early.soon, stmtLock, a.key, s.id, early.number, markOfKey(a.key))
 	if err != nil {
 		return driver.Grant{}, err
 	}
