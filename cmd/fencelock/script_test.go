@@ -32,13 +32,17 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog})
 }
 
+// scriptLimit is for all scripts together, which take two or three minutes.
+const scriptLimit = 10 * time.Minute
+
 func TestScript(t *testing.T) {
 	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
+		Dir:      filepath.Join("testdata", "script"),
+		Deadline: time.Now().Add(scriptLimit), // a script that hangs says where
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FENCELOCK_URL", "file://"+filepath.Join(env.WorkDir, "locks"))
 			docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
