@@ -225,12 +225,12 @@ func (a *attempt) grab(ctx context.Context, s *session) (driver.Grant, error) {
 	look := quick && rows[0].int(1) != change || !quick && rows[0].text(2) == "t"
 	s.clean.learn(a.key, rows[0].int(1), look)
 	if look || a.req.AtLeast > 0 {
-		if err := a.admit(s); err != nil {
-			_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
-			return driver.Grant{}, err
-		}
+		err = a.admit(s)
 	}
-	g, err := a.grant(&hold{session: s, token: token}, token, c.sent)
+	var g driver.Grant
+	if err == nil {
+		g, err = a.grant(&hold{session: s, token: token}, token, c.sent)
+	}
 	if err != nil {
 		_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
 	}

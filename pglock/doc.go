@@ -33,10 +33,11 @@
 //     server on a connection of its own, which the lock then stays on.
 //  3. The token is epoch << 40 plus a sequence, taken in the statement that takes
 //     the lock, or before, while the request waits and is certain to come right
-//     after another holder; see fencelock.ahead in the schema. Nobody waits until it is on disk (synchronous_commit is off), so a
-//     crash may set the sequence back. But a crash begins a new epoch, as does a
-//     new timeline, another cluster or a restored dump, and an epoch is on disk
-//     before the first token of it is given out. So are minimum holds and limits.
+//     after another holder; see fencelock.ahead in the schema. Nobody waits until
+//     it is on disk (synchronous_commit is off), so a crash may set the sequence
+//     back. But a crash begins a new epoch, as does a new timeline, another
+//     cluster or a restored dump, and an epoch is on disk before the first token
+//     of it is given out. So are minimum holds and limits.
 //  4. Who holds is written down a few milliseconds later, on a connection of the
 //     engine's own, for people who ask, and so that a name stays closed until the
 //     end of the lease when its connection ends otherwise than by letting go: the

@@ -109,11 +109,11 @@ func (a *attempt) grantShared(s *session, c *call, alone bool) (driver.Grant, er
 // exclusive request that came later stays behind it.
 func (a *attempt) queueShared(ctx context.Context, s *session) (driver.Grant, error) {
 	if a.req.Limit > 0 {
-		if _, err := a.block(ctx, s, nil, stmtLockQueue, a.key); err != nil {
+		if err := a.block(ctx, s, s.send(stmtLockQueue, a.key)); err != nil {
 			return driver.Grant{}, err
 		}
 	}
-	if _, err := a.block(ctx, s, nil, stmtLockShared, a.key); err != nil {
+	if err := a.block(ctx, s, s.send(stmtLockShared, a.key)); err != nil {
 		return driver.Grant{}, err
 	}
 	c, err := a.seat(ctx, s)

@@ -16,11 +16,11 @@ import (
 var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
 
 var (
-	// The server computes the alternatives of the first column in their order, and the others after the wait. A
+	// The server computes the alternatives of the first column in their order, and the other columns after it. A
 	// request that is armed and finds the key marked has its token already; see fencelock.ahead.
 	stmtLock = &statement{"lock", `SELECT CASE WHEN pg_advisory_lock($1::bigint) IS NULL THEN NULL
-	WHEN pg_try_advisory_xact_lock_shared(1717923433, $3::integer) THEN fencelock.late($1::bigint, $2::integer)
-	WHEN pg_try_advisory_xact_lock_shared(1717923432, $4::integer) THEN fencelock.late($1::bigint, $2::integer)
+	WHEN pg_try_advisory_xact_lock_shared(1717923433, $3::integer) OR pg_try_advisory_xact_lock_shared(1717923432, $4::integer)
+	THEN fencelock.late($1::bigint, $2::integer)
 	ELSE 0 END, statement_timestamp(), clock_timestamp()`}
 	stmtLockShared = &statement{"lock_shared", `SELECT pg_advisory_lock_shared($1::bigint)`}
 	stmtLockQueue  = &statement{"lock_queue", `SELECT pg_advisory_lock(1717923429, hashint8($1::bigint))`}
@@ -61,7 +61,10 @@ func (a *attempt) queue(ctx context.Context) (driver.Grant, error) {
 // queueExclusive waits for the exclusive lock.
 func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant, error) {
 	early := &arm{attempt: a, session: s, number: rand.Int32()}
-	c, err := a.block(ctx, s, early.soon, stmtLock, a.key, s.id, early.number, markOfKey(a.key))
+	c := s.send(stmtLock, a.key, s.id, early.number, markOfKey(a.key))
+	stop := early.soon(c)
+	err := a.block(ctx, s, c)
+	stop()
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -119,26 +122,21 @@ func (a *attempt) confirm(ctx context.Context, s *session) (time.Time, error) {
 	}
 }
 
-// block runs a statement that waits, and what goes with it, begun by along and ended
-// by what that returns; along may be nil. When ctx ends it takes the statement back.
-func (a *attempt) block(ctx context.Context, s *session, along func(*call) func() bool, stmt *statement, args ...any) (*call, error) {
-	c := s.send(stmt, args...)
-	if along != nil {
-		defer along(c)()
-	}
+// block waits for a statement that waits. When ctx ends it takes the statement back.
+func (a *attempt) block(ctx context.Context, s *session, c *call) error {
 	a.announce(ctx, s, c)
 	_, err := c.wait(ctx)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == deadlockDetected {
-		return c, &refusal{err} // waiting once more would be part of it again
+		return &refusal{err} // waiting once more would be part of it again
 	}
 	if err == nil || c.answered() {
-		return c, err
+		return err
 	}
 	s.cancel(c)
 	if !c.answered() { // the server does not even answer the cancellation
 		a.detach(func() { a.discard(s) })
 	}
-	return nil, err
+	return err
 }
 
 // cancelLimit is how long a wait that was given up may take to leave the server.

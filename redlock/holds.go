@@ -57,11 +57,13 @@ func (e *Engine) held(owner string) *held {
 
 func (e *Engine) keeps(owner string) bool { return e.held(owner) != nil }
 
-// forget forgets an acquisition.
-func (e *Engine) forget(owner string) {
+// forget forgets an acquisition, and returns what was known of it, nil if nothing.
+func (e *Engine) forget(owner string) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	h := e.holds[owner]
 	delete(e.holds, owner)
+	return h
 }
 
 // foreign reports whether a lease names an acquisition with another's token.

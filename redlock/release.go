@@ -16,15 +16,13 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 		return err
 	}
 	defer e.tasks.Done()
-	h := e.held(l.Owner)
-	switch {
+	switch h := e.held(l.Owner); {
 	case h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name):
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
 	case h != nil:
 		l.Token = 0
-		e.forget(l.Owner)
 	}
-	return e.released(ctx, l, e.end(l, h))
+	return e.released(ctx, l, e.end(l))
 }
 
 // released waits for a majority of the answers to a release.
@@ -73,12 +71,11 @@ func (e *Engine) moment(answers <-chan reply, heard int) {
 	}
 }
 
-// end ends an acquisition on all nodes, in the background; h is what is known of it,
-// or nil.
-func (e *Engine) end(l driver.Lease, h *held) <-chan reply {
+// end forgets an acquisition, and ends it on all nodes, in the background.
+func (e *Engine) end(l driver.Lease) <-chan reply {
 	answers := make(chan reply, len(e.nodes))
 	var under asks
-	if h != nil {
+	if h := e.forget(l.Owner); h != nil {
 		under = h.asks
 	}
 	e.spread(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
@@ -89,10 +86,8 @@ func (e *Engine) end(l driver.Lease, h *held) <-chan reply {
 
 // discard gives up an acquisition that is lost, and frees what stands of it.
 func (e *Engine) discard(l driver.Lease) {
-	h := e.held(l.Owner)
-	e.forget(l.Owner)
 	l.Token = 0
-	e.end(l, h)
+	e.end(l)
 }
 
 // voice says whether a node is to tell waiters of a release. They listen to the

@@ -23,7 +23,6 @@ type client struct {
 	shared    bool
 	drowsy    bool   // when it goes on, messages come first and timers later
 	raising   bool   // the second round has its timer
-	over      bool   // the hold has ended: a node that grants from now on is freed
 	life      uint32 // of the process
 	timer     uint32 // the only tick that counts
 	attempt   uint32 // the only renewal that counts
@@ -68,6 +67,9 @@ func (c *client) reset(w *World, id uint8) {
 		c.set = 1
 	}
 }
+
+// over reports whether the hold has ended: a node that grants from now on is freed.
+func (c *client) over() bool { return c.state == idle && c.take.State() == quorum.Won }
 
 // step lets a client take an event, unless it is paused, or pauses now.
 func (w *World) step(e *event) {

@@ -123,7 +123,6 @@ func (w *World) leave(c *client) {
 	if w.Journal != nil {
 		w.ends(c)
 	}
-	c.over = true
 	c.timer++
 	c.attempt++
 	c.state = idle

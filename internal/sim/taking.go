@@ -7,7 +7,7 @@ import (
 
 // try begins an attempt.
 func (w *World) try(c *client) {
-	c.state, c.raising, c.over = taking, false, false
+	c.state, c.raising = taking, false
 	if c.owner == 0 || w.Lacks&FreshLine == 0 {
 		w.owners++
 		c.owner = w.owners
@@ -38,7 +38,7 @@ func (w *World) try(c *client) {
 // gets; an older one's answer is treated as that attempt would.
 func (w *World) vote(c *client, e *event) {
 	granted := Status(e.answer) == Granted
-	if e.owner == c.owner && !c.over {
+	if e.owner == c.owner && !c.over() {
 		v := quorum.Vote{Granted: granted, Token: e.token, Floor: e.floor}
 		w.obey(c, c.take.Asked(int(c.index[e.node]), v, w.instant(c)))
 	} else if granted && w.Without != quorum.CleanUpLine {
