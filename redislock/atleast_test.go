@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,5 +75,37 @@ func TestMinimumHoldOutlives(t *testing.T) {
 			t.Errorf("a waiter got in %v early", early)
 		}
 		g.free()
+	}
+}
+
+// TestAskedToLookBeforeItKnows: a waiter is asked to look before it has read that it
+// stands in the queue. It looks when the minimum hold ends, not when it would have
+// by itself.
+func TestAskedToLookBeforeItKnows(t *testing.T) {
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	h := s.hold(a, atLeast(request("n"), time.Second))
+	heard := make(chan struct{})
+	hear := sync.OnceFunc(func() { close(heard) })
+	tap.texts(func(text string, pass func(string)) {
+		pass(text)
+		if strings.HasPrefix(text, "advance ") {
+			hear()
+		}
+	})
+	tap.calls(func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+		r := do()
+		if strings.HasPrefix(r.Text, "queued ") {
+			<-heard
+		}
+		return r
+	})
+	w := s.queue(b, request("n"))
+	begun := time.Now()
+	h.free()
+	w.granted().free()
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("a waiter got in %v after a release with a minimum hold of a second", took)
 	}
 }

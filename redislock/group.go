@@ -80,6 +80,9 @@ func (e *Engine) join(w *waiter, a answer) bool {
 	w.wake = make(chan struct{}, 1)
 	w.queued = w.news == nil
 	g.advance(pause(seen{a.position, a.outlook}, w.req.TTL))
+	if !w.look.IsZero() {
+		g.advance(time.Until(w.look))
+	}
 	return true
 }
 
@@ -106,12 +109,20 @@ func (e *Engine) rejoin() {
 }
 
 // lookAfter is asked for by a client that granted the lock to another: it is in
-// good hands until then.
+// good hands until then. A request that stands in the queue already, but has not
+// read that it does, keeps it in mind.
 func (e *Engine) lookAfter(name string, after time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	after = max(after, 0)
 	if g := e.groups[name]; g != nil {
-		g.postpone(max(after, 0) + lag(g.shortest()))
+		g.postpone(after + lag(g.shortest()))
+		return
+	}
+	for _, w := range e.waiters {
+		if w.req.Name == name {
+			w.look = time.Now().Add(after + lag(w.req.TTL))
+		}
 	}
 }
 

@@ -17,9 +17,10 @@ type waiter struct {
 	wake   chan struct{} // news or seen changed; nil until it has joined
 
 	// Guarded by Engine.mu.
-	queued bool  // it is in the queue, as far as we know
-	news   *news // its grant, or why there will be none; the newest counts
-	seen   *seen // what was last seen of the queue
+	queued bool      // it is in the queue, as far as we know
+	news   *news     // its grant, or why there will be none; the newest counts
+	seen   *seen     // what was last seen of the queue
+	look   time.Time // when it was asked to look before it had joined; zero if it was not
 }
 
 func (w *waiter) entry() string { return w.owner + " " + w.desc }
