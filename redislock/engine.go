@@ -51,7 +51,8 @@ type Config struct {
 
 	// GiveUp is how long an acquire that has not reached the server yet keeps
 	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request
-	// that waits in the queue rides out any failure until its context ends.
+	// that waits in the queue rides out any failure until its context ends,
+	// unless the server refuses its questions (it lost a right, say) for so long.
 	GiveUp time.Duration
 
 	// Retention is for how long after its last use the last fencing token of a

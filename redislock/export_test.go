@@ -15,6 +15,9 @@ var (
 // ID returns what the engine's channel is named after.
 func (e *Engine) ID() string { return e.id }
 
+// Listens reports whether the engine's subscription stands, as far as it knows.
+func (e *Engine) Listens() bool { return e.listen().ready() }
+
 // Traces returns how many requests, groups of waiters and holds the engine
 // remembers.
 func (e *Engine) Traces() (requests, groups, holds int) {

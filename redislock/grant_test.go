@@ -38,12 +38,11 @@ func TestGrantBeforeEnqueueReply(t *testing.T) {
 	s.clean("n")
 }
 
-// ready waits until an engine's subscription stands.
+// ready waits until an engine knows that its subscription stands: its requests then
+// join the queue with their first try.
 func (s scene) ready(e *redislock.Engine) {
 	s.Helper()
-	s.until("a subscription", func() bool {
-		return !strings.HasSuffix(s.server.Do(s, "PUBSUB", "NUMSUB", "fencelock:"+e.ID()), "\n0")
-	})
+	s.until("a subscription", e.Listens)
 }
 
 // TestLostPublish: a waiter whose grant was never announced learns of it by its

@@ -91,6 +91,28 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 	}
 }
 
+// TestRightLostWhileWaiting: a wait ends when the server refuses its questions for
+// GiveUp, and goes on when it answers again before.
+func TestRightLostWhileWaiting(t *testing.T) {
+	s := newScene(t)
+	s.server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
+	o := rueidisOption(s.server.Addr())
+	o.Username, o.Password = "app", "secret"
+	h := s.hold(s.engine(nil), request("n"))
+	var ws []*call
+	for _, giveUp := range []time.Duration{time.Hour, 100 * time.Millisecond} {
+		e := redislock.New(rueidisClient(t, o), &redislock.Config{GiveUp: giveUp})
+		t.Cleanup(func() { _ = e.Close() })
+		ws = append(ws, s.queue(e, brief("n")))
+	}
+	s.server.Do(t, "ACL", "SETUSER", "app", "-@scripting")
+	_, err := ws[1].ended()
+	s.unavailable(err, "NOPERM")
+	s.server.Do(t, "ACL", "SETUSER", "app", "+@scripting")
+	h.free()
+	ws[0].granted().free()
+}
+
 // TestReadOnlyReplica: a server that takes no writes is asked again for as long as
 // it may be failing over, and then named.
 func TestReadOnlyReplica(t *testing.T) {

@@ -16,11 +16,13 @@ const (
 )
 
 // attend looks at the lock whenever something may have changed, and so tells the
-// server that this client lives.
+// server that this client lives. A server that refuses to be asked for GiveUp ends
+// the waits.
 func (e *Engine) attend(g *group) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failed := newBackoff()
+	var refused time.Time // since when; zero if it does not
 	for {
 		left, ok := e.remaining(g)
 		if !ok {
@@ -36,12 +38,33 @@ func (e *Engine) attend(g *group) {
 			}
 			continue
 		}
-		if err := e.touch(g); err != nil {
-			e.mu.Lock()
-			g.due = time.Now().Add(failed.NextBackOff())
-			e.mu.Unlock()
-		} else {
+		err := e.touch(g)
+		switch {
+		case err == nil:
 			failed.Reset()
+			refused = time.Time{}
+			continue
+		case passing(err):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case time.Since(refused) > e.cfg.GiveUp:
+			e.refuse(g, err)
+		}
+		e.mu.Lock()
+		g.due = time.Now().Add(failed.NextBackOff())
+		e.mu.Unlock()
+	}
+}
+
+// refuse ends the waits of a group.
+func (e *Engine) refuse(g *group, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range g.waiters {
+		if w.queued {
+			w.queued, w.news = false, &news{err: unavailable(err)}
+			w.notify()
 		}
 	}
 }
