@@ -17,27 +17,37 @@ var (
 type arm struct {
 	*attempt
 	session *session
-	number  int32        // the wait is armed while the engine's own session has the advisory lock (1717923433, number)
-	early   atomic.Int64 // the token's part below the epoch; 0 if there is none yet
+	number  int32                   // the wait is armed while an own session of the engine has the advisory lock (1717923433, number)
+	early   atomic.Int64            // the token's part below the epoch; 0 if there is none yet
+	armed   atomic.Pointer[session] // has the advisory lock, and gives it back once
+	over    atomic.Bool             // the request waits no more
 }
 
 // armDelay is how long a request waits before it is worth arming: a holder is
 // written down by then.
 const armDelay = 2 * noteDelay
 
-// armedDelay is how often one that is armed looks whether the wait is over.
-const armedDelay = 100 * time.Millisecond
+// disarmDelay keeps the end of it out of the way of what the holder does first.
+const disarmDelay = 100 * time.Millisecond
 
-// soon arms a request that waits with call c, if it still does after a moment. The
-// caller calls stop after the wait.
-func (m *arm) soon(c *call) (stop func() bool) {
-	return time.AfterFunc(armDelay, func() { m.run(c) }).Stop
+// soon arms the request if it still waits after a moment. The caller calls stop after
+// the wait.
+func (m *arm) soon() (stop func()) {
+	t := time.AfterFunc(armDelay, m.run)
+	return func() {
+		t.Stop()
+		m.over.Store(true)
+		if m.armed.Load() != nil {
+			time.AfterFunc(disarmDelay, m.disarm) // ends when it is sent
+		}
+	}
 }
 
-// run tries until the request is armed or no longer waits: it may have others
-// before it yet. It ends some time after the wait, which is as long again at most.
-func (m *arm) run(c *call) {
-	for pause := armDelay; !c.answered(); pause *= 2 {
+// run tries until the request is armed or waits no more: it may have others before it
+// yet. It ends some time after the wait, which is as long again at most; to be woken
+// by the grant would delay it.
+func (m *arm) run() {
+	for pause := armDelay; !m.over.Load(); pause *= 2 {
 		own, err := m.ownSession(context.Background()) // ends in dialLimit
 		if err != nil {
 			return // the grant then costs what it costs
@@ -45,13 +55,21 @@ func (m *arm) run(c *call) {
 		rows, err := own.run(context.Background(), stmtAhead, m.key, markOfKey(m.key), m.number, m.session.backend)
 		if err == nil && rows[0].int(0) != 0 {
 			m.early.Store(rows[0].int(0))
-			for !c.answered() {
-				time.Sleep(armedDelay) // to be woken by the grant would delay it
+			m.armed.Store(own)
+			if m.over.Load() {
+				m.disarm()
 			}
-			own.send(stmtDisarm, m.number) // when does not matter, and at the latest it ends with the session
 			return
 		}
 		time.Sleep(pause)
+	}
+}
+
+// disarm gives the advisory lock back. When does not matter, and it ends with its
+// session at the latest.
+func (m *arm) disarm() {
+	if own := m.armed.Swap(nil); own != nil {
+		own.send(stmtDisarm, m.number)
 	}
 }
 

@@ -3,6 +3,8 @@
 package pglock_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -36,6 +38,16 @@ func TestArmedWaiter(t *testing.T) {
 		release(t, other, granted(t, w))
 		eventually(t, "nobody is armed", func() bool { return pg.Query(t, armed) == "0" })
 	}
+	l := try(t, e, request("a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	w := queueUp(t, ctx, other, request("a"))
+	eventually(t, "the waiter is armed", func() bool { return pg.Query(t, armed) == "1" })
+	cancel()
+	if err := (<-w).err; !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that was given up: %v", err)
+	}
+	release(t, e, l)
+	eventually(t, "nobody is armed", func() bool { return pg.Query(t, armed) == "0" })
 	eventually(t, "no mark is left", func() bool {
 		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE objsubid = 2 AND classid IN (1717923431, 1717923432)") == "0"
 	})

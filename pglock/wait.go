@@ -62,7 +62,7 @@ func (a *attempt) queue(ctx context.Context) (driver.Grant, error) {
 func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant, error) {
 	early := &arm{attempt: a, session: s, number: rand.Int32()}
 	c := s.send(stmtLock, a.key, s.id, early.number, markOfKey(a.key))
-	stop := early.soon(c)
+	stop := early.soon()
 	err := a.block(ctx, s, c)
 	stop()
 	if err != nil {
