@@ -55,7 +55,7 @@ func TestFrozenProcess(t *testing.T) {
 	for _, w := range others[:3] {
 		w.granted().free()
 	}
-	last := others[3].granted()
+	last := others[3].kept()
 	took := time.Since(begun)
 	if took < 1900*time.Millisecond || took > 10*time.Second {
 		t.Errorf("a frozen process cost %v, want one grant of 2 s", took)
@@ -134,7 +134,7 @@ func TestTakeover(t *testing.T) {
 	}
 	stop() // and it is never released
 	begun := time.Now()
-	first := ws[0].granted()
+	first := ws[0].kept()
 	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("the takeover took %v", took)
 	}

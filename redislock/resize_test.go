@@ -80,7 +80,7 @@ func TestResizeDown(t *testing.T) {
 		s.refused(a, four)
 		h.free()
 	}
-	g := w.granted()
+	g := w.kept()
 	s.refused(b, four)
 	hs[3].free()
 	g.free()
@@ -98,7 +98,7 @@ func TestResizeUnitesLimits(t *testing.T) {
 	ws := []*call{s.queue(a, shared(request("n"), 2)), s.queue(b, weighing(shared(request("n"), 9), 2)), s.queue(b, shared(request("n"), 5))}
 	unlimited := s.queue(b, shared(request("n"), 0))
 	blocker.free()
-	first, second := ws[0].granted(), ws[1].granted()
+	first, second := ws[0].kept(), ws[1].kept()
 	if ws[2].answered() {
 		t.Error("three of three are taken, and a fourth got in")
 	}
@@ -106,7 +106,7 @@ func TestResizeUnitesLimits(t *testing.T) {
 		t.Errorf("no limit beside a limit: %v", err)
 	}
 	second.free()
-	third := ws[2].granted()
+	third := ws[2].kept()
 	if _, err := unlimited.ended(); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a waiter without a limit: %v", err)
 	}

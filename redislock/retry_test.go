@@ -233,7 +233,7 @@ func TestWithdrawalIsOfOneOwner(t *testing.T) {
 	w := s.queue(b, request("n"))
 	<-leaves
 	h.free()
-	g := w.granted()
+	g := w.kept()
 	<-leaves
 	if err := g.renew(); err != nil {
 		t.Errorf("a withdrawal took the lock away: %v", err)

@@ -162,6 +162,17 @@ func (c *call) granted() hold {
 	return h
 }
 
+// kept is granted for a lock that is held on: the grant of a waiter is short, and is
+// made a full lease, as a Locker does at once.
+func (c *call) kept() hold {
+	c.Helper()
+	h := c.granted()
+	if err := h.renew(); err != nil {
+		c.Fatalf("renewing %q: %v", h.req.Name, err)
+	}
+	return h
+}
+
 // hold acquires.
 func (s scene) hold(e driver.Engine, req driver.Request) hold {
 	s.Helper()
