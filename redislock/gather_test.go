@@ -142,9 +142,7 @@ func (s scene) either(wait, once *call) {
 // others theirs.
 func TestGatheredIsRefused(t *testing.T) {
 	s := newScene(t)
-	s.server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "&*", "+@all", "~*:jam*", "~*:{lock:jam*", "~*:ok*", "~*:{lock:ok*")
-	o := rueidisOption(s.server.Addr())
-	o.Username, o.Password = "app", "secret"
+	o := s.user("~*:jam*", "~*:{lock:jam*", "~*:ok*", "~*:{lock:ok*")
 	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, o))}
 	e := redislock.NewConn(tap, nil)
 	t.Cleanup(func() { _ = e.Close() })

@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
 	"github.com/fencelock/fencelock/redislock"
+	"github.com/redis/rueidis"
 )
 
 // unavailable fails the test unless err is ErrUnavailable on one line with the
@@ -22,14 +23,22 @@ func (s scene) unavailable(err error, words string) {
 	}
 }
 
+// user makes a user "app" with all rights to the keys, and returns the settings of its
+// clients.
+func (s scene) user(keys ...string) rueidis.ClientOption {
+	s.Helper()
+	s.server.Do(s, append([]string{"ACL", "SETUSER", "app", "on", ">secret", "&*", "+@all"}, keys...)...)
+	o := rueidisOption(s.server.Addr())
+	o.Username, o.Password = "app", "secret"
+	return o
+}
+
 // TestMissingRight: one command after the other is forbidden. Whatever is refused is
 // refused at once, in the server's words, and nothing stays locked.
 func TestMissingRight(t *testing.T) {
 	s := newScene(t)
 	admin := s.engine(nil)
-	s.server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
-	o := rueidisOption(s.server.Addr())
-	o.Username, o.Password = "app", "secret"
+	o := s.user("~*")
 	for _, command := range []string{
 		"evalsha", "eval", "time", "mget", "get", "set", "exists", "del", "pexpire", "pttl", "zadd", "zrem", "zrank", "zscore",
 		"zcard", "zrange", "zrevrange", "zrangebyscore", "zremrangebyscore", "publish", "subscribe", "pexpireat", "info",
@@ -95,9 +104,7 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 // GiveUp, and goes on when it answers again before.
 func TestRightLostWhileWaiting(t *testing.T) {
 	s := newScene(t)
-	s.server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
-	o := rueidisOption(s.server.Addr())
-	o.Username, o.Password = "app", "secret"
+	o := s.user("~*")
 	h := s.hold(s.engine(nil), request("n"))
 	var ws []*call
 	for _, giveUp := range []time.Duration{time.Hour, 100 * time.Millisecond} {

@@ -26,9 +26,9 @@ func TestManySharedWaiters(t *testing.T) {
 	s.until("all stand in the queue", func() bool { return s.queued("n") == 200 })
 	begun := time.Now()
 	h.free()
-	var kept sync.WaitGroup
+	var renewed sync.WaitGroup
 	for _, w := range ws {
-		kept.Go(func() { // ends with the wait
+		renewed.Go(func() { // ends with the wait
 			if <-w.done; w.err == nil {
 				_ = w.hold.renew() // see kept
 			}
@@ -41,7 +41,7 @@ func TestManySharedWaiters(t *testing.T) {
 			t.Errorf("token %d with floor %d after %d", g.Token, g.Floor, h.Token)
 		}
 	}
-	kept.Wait()
+	renewed.Wait()
 	t.Logf("200 shared waiters got in within %v", time.Since(begun))
 	if len(tokens) != 200 {
 		t.Errorf("%d tokens for 200 holders", len(tokens))

@@ -63,8 +63,7 @@ func (e *Engine) refuse(g *group, err error) {
 	defer e.mu.Unlock()
 	for _, w := range g.waiters {
 		if w.queued {
-			w.queued, w.news = false, &news{err: unavailable(err)}
-			w.notify()
+			w.tell(news{err: unavailable(err)})
 		}
 	}
 }

@@ -107,9 +107,14 @@ func (e *Engine) deliver(owner string, n news) bool {
 		h, ok := e.holds[owner]
 		return ok && h.token == n.token
 	}
+	w.tell(n)
+	return true
+}
+
+// tell ends the request's time in the queue. The caller holds Engine.mu.
+func (w *waiter) tell(n news) {
 	w.queued, w.news = false, &n
 	w.notify()
-	return true
 }
 
 // read returns what has come for a request since it was last asked.
