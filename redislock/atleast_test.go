@@ -88,6 +88,7 @@ func TestAskedToLookBeforeItKnows(t *testing.T) {
 	h := s.hold(a, atLeast(request("n"), time.Second))
 	heard := make(chan struct{})
 	hear := sync.OnceFunc(func() { close(heard) })
+	defer hear()
 	tap.texts(func(text string, pass func(string)) {
 		pass(text)
 		if strings.HasPrefix(text, "advance ") {
@@ -101,7 +102,8 @@ func TestAskedToLookBeforeItKnows(t *testing.T) {
 		}
 		return r
 	})
-	w := s.queue(b, request("n"))
+	w := s.ask(b, request("n"))
+	s.until("queued", func() bool { return s.queued("n") == 1 })
 	begun := time.Now()
 	h.free()
 	w.granted().free()

@@ -26,6 +26,20 @@ func (e *Engine) Traces() (requests, groups, holds int) {
 	return len(e.waiters), len(e.groups), len(e.holds)
 }
 
+// Queued returns how many requests for a name know that they are in the queue.
+func (e *Engine) Queued(name string) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g := e.groups[name]; g != nil {
+		for _, w := range g.waiters {
+			if w.queued {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // KeysOf returns the keys of a name.
 func (e *Engine) KeysOf(name string) ([]string, error) {
 	ks, err := e.keysOf(name)

@@ -114,12 +114,19 @@ func (s scene) ask(e driver.Engine, req driver.Request) *call {
 	return c
 }
 
-// queue begins an acquire and returns when it stands in the queue.
+// queue begins an acquire and returns when it stands in the queue and has heard so,
+// if its engine can tell: a request whose answer dies with the server, and the
+// queue with them, begins anew, maybe ahead of those that were before it.
 func (s scene) queue(e driver.Engine, req driver.Request) *call {
 	s.Helper()
 	before := s.queued(req.Name)
+	heard := func() bool { return true }
+	if e, ok := e.(*redislock.Engine); ok {
+		told := e.Queued(req.Name)
+		heard = func() bool { return e.Queued(req.Name) > told }
+	}
 	c := s.ask(e, req)
-	s.until("queued", func() bool { return s.queued(req.Name) > before })
+	s.until("queued", func() bool { return s.queued(req.Name) > before && heard() })
 	return c
 }
 
