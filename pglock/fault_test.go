@@ -279,6 +279,9 @@ func TestContextsThatEndAnyTime(t *testing.T) {
 		if err == nil {
 			release(t, e, leaseOf(req, g))
 		}
+		if err := renew(e, mine); err != nil {
+			t.Fatal(err)
+		}
 	}
 	req := request("a")
 	req.Wait = true

@@ -173,7 +173,6 @@ func TestSeatsAreFIFOAcrossProcesses(t *testing.T) {
 			return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE objsubid = 2 AND classid = 1717923429") == fmt.Sprint(i+1)
 		})
 	}
-	writer := queueUp(t, t.Context(), es[0], request("seats"))
 	for i, w := range waits {
 		begun := time.Now()
 		release(t, es[max(0, i-1)], held[i])
@@ -182,5 +181,26 @@ func TestSeatsAreFIFOAcrossProcesses(t *testing.T) {
 	}
 	release(t, es[2], held[3])
 	release(t, es[3], held[4])
-	release(t, es[0], granted(t, writer))
+}
+
+// TestExclusiveStaysBehindTheFirstForASeat: a later exclusive request waits in the
+// server for the shared lock that the first in the queue for seats has already.
+func TestExclusiveStaysBehindTheFirstForASeat(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	holder, sharer, writer := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req := shared(request("seats"), 1)
+	l := try(t, holder, req)
+	first := queueUp(t, t.Context(), sharer, req)
+	locks := func(mode string, granted bool) string {
+		return pg.Query(t, fmt.Sprintf("SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND mode = '%s' AND granted = %v", mode, granted))
+	}
+	eventually(t, "the first has the shared lock", func() bool { return locks("ShareLock", true) == "2" })
+	last := queueUp(t, t.Context(), writer, request("seats"))
+	eventually(t, "the exclusive request is behind it", func() bool { return locks("ExclusiveLock", false) == "1" })
+	if err := renew(holder, l); err != nil {
+		t.Fatal(err)
+	}
+	release(t, holder, l)
+	release(t, sharer, granted(t, first))
+	release(t, writer, granted(t, last))
 }

@@ -52,6 +52,9 @@ func TestForeignSessions(t *testing.T) {
 		if !says("SELECT pg_try_advisory_lock(" + key + ")") {
 			t.Errorf("psql cannot take the free lock of %q", name)
 		}
+		eventually(t, "no trace of who let go", func() bool {
+			return pg.Query(t, "SELECT count(*) FROM fencelock.holder") == "0"
+		})
 		held := refused(t, e, request(name))
 		if held.PID != int(psql.PgConn().PID()) || held.Note == "" {
 			t.Errorf("%q is held by %+v, want pid %d", name, held, psql.PgConn().PID())

@@ -20,5 +20,11 @@ func (e *Engine) Run(ctx context.Context, script, name string, args ...string) (
 	return strings.Fields(r.Text), r.Err
 }
 
+// The scripts that a test waits for.
+var (
+	ReleaseScript = releaseScript
+	LeaveScript   = leaveScript
+)
+
 // Agree makes one holder of what nodes show.
 var Agree = agree

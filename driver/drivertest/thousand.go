@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -14,14 +15,19 @@ func thousand(t *sitting) {
 	c := t.client()
 	gone := t.hold(c, t.request("gone"))
 	gone.free()
-	leases := make([]driver.Lease, 0, n+1)
+	var leases []driver.Lease
 	for i := range n {
-		if i == n/2 {
-			leases = append(leases, gone.lease())
-		}
 		leases = append(leases, t.hold(c, t.request(fmt.Sprintf("one-of-many-%d", i))).lease())
+		if len(leases)%100 == 0 { // a slow engine takes longer for a thousand than a lease lasts
+			for j, err := range renewAll(t, c, leases) {
+				if err != nil {
+					t.Fatalf("renewing lease %d of %d: %v", j, len(leases), err)
+				}
+			}
+		}
 	}
-	errs := within(t, "Renew", func(ctx context.Context) []error { return c.Renew(ctx, leases) })
+	leases = slices.Insert(leases, n/2, gone.lease())
+	errs := renewAll(t, c, leases)
 	if len(errs) != len(leases) {
 		t.Fatalf("Renew of %d leases gave %d answers", len(leases), len(errs))
 	}
@@ -37,4 +43,9 @@ func thousand(t *sitting) {
 			t.Fatalf("releasing lease %d: %v", i, err)
 		}
 	}
+}
+
+func renewAll(t *sitting, c Client, leases []driver.Lease) []error {
+	t.Helper()
+	return within(t, "Renew", func(ctx context.Context) []error { return c.Renew(ctx, leases) })
 }

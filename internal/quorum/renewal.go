@@ -32,7 +32,7 @@ const (
 	Open   Result = iota // it has not ended
 	Kept                 // a majority renewed
 	Gone                 // a majority cannot be had any more: the lock is lost
-	Failed               // too many nodes did not answer: worth another try
+	Failed               // too many nodes did not answer, so neither is known: worth another try
 )
 
 // NewRenewal begins an attempt. The caller has read the time and then asks every
@@ -114,7 +114,7 @@ func (r *Renewal) count(now hold.Instant) {
 		}
 	case gone > r.terms.Nodes-need:
 		r.result = Gone
-	case kept+open < need:
+	case kept+open < need && gone+open <= r.terms.Nodes-need:
 		r.result = Failed
 	}
 }

@@ -30,6 +30,7 @@ func TestRenewal(t *testing.T) {
 		"gone":                    {answers: []heard{{0, free}, {1, taken}, {2, free}}, repair: "[]", result: quorum.Gone},
 		"silence":                 {answers: []heard{{0, silent}, {1, silent}, {2, silent}, {3, ok}}, repair: "[]", result: quorum.Failed},
 		"silence, and it is gone": {answers: []heard{{0, silent}, {1, free}, {2, free}, {3, silent}, {4, ok}}, repair: "[]", result: quorum.Failed},
+		"gone, but for a silence": {answers: []heard{{0, free}, {1, silent}, {2, free}, {3, silent}, {4, taken}}, repair: "[]", result: quorum.Gone},
 		"silence that ended":      {answers: []heard{{0, silent}, {1, silent}, {0, ok}, {2, ok}, {3, ok}}, repair: "[]", result: quorum.Kept},
 		"an answer twice":         {answers: []heard{{0, ok}, {0, ok}, {0, ok}}, repair: "[]", result: quorum.Open},
 	} {

@@ -98,7 +98,7 @@ func testClusterMoves(t *testing.T, m Maker) {
 		c := incrCall("moving")
 		c.Replicas = replicas
 		n++
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of which replicas get most
 		defer cancel()
 		if r := conn.Eval(ctx, []redislock.Call{c})[0]; r.Err != nil || r.Text != strconv.Itoa(n) {
 			t.Errorf("%s, %d replicas: %q, %v; want %d", when, replicas, r.Text, r.Err, n)
