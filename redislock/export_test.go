@@ -50,10 +50,10 @@ func (e *Engine) KeysOf(name string) ([]string, error) {
 }
 
 // Begin is a lower bound for the local time of a grant that the server made d
-// after it answered a request sent at sent.
-func Begin(sent time.Time, d time.Duration) time.Time {
+// after it answered a request sent at sent, to a request sent after asked.
+func Begin(sent time.Time, d time.Duration, asked time.Time) time.Time {
 	const server = 1_700_000_000_000_000
-	return sample{sent: sent, server: server}.begin(server + d.Microseconds())
+	return sample{sent: sent, server: server}.begin(server+d.Microseconds(), asked)
 }
 
 // MaxFlights is how many calls of the common kind are under way at once.

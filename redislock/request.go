@@ -39,6 +39,9 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 	pause, again := newBackoff(), false
 	for {
 		sent := time.Now()
+		if !again {
+			w.asked = sent
+		}
 		r := e.try(limited, w, join, again)
 		if r.Err == nil {
 			a := e.parseAcquire(w, r, sent)

@@ -23,10 +23,17 @@ func TestBegin(t *testing.T) {
 		{"a clock that was stepped forward", now.Add(-time.Second), time.Minute, -1},
 		{"no sample", time.Time{}, time.Second, -1},
 	} {
-		begin := redislock.Begin(c.sent, c.d)
+		begin := redislock.Begin(c.sent, c.d, time.Time{})
 		if c.latest < 0 && !begin.IsZero() || c.latest >= 0 && !begin.Equal(c.sent.Add(c.latest)) {
 			t.Errorf("%s: %v after the request, want %v", c.what, begin.Sub(c.sent), c.latest)
 		}
+	}
+	sent, asked := now.Add(-time.Second), now.Add(-time.Second/2)
+	if begin := redislock.Begin(sent, time.Millisecond, asked); !begin.Equal(asked) {
+		t.Errorf("%v before the request that was granted", asked.Sub(begin))
+	}
+	if begin := redislock.Begin(sent, -time.Millisecond, asked); !begin.IsZero() {
+		t.Errorf("before the sample: %v after the request", begin.Sub(sent))
 	}
 }
 

@@ -12,6 +12,7 @@ type waiter struct {
 	keys  keys
 	owner string
 	desc  string
+	asked time.Time // before it was first sent; zero if it was not
 
 	ticket string        // its place, once it has joined the queue
 	wake   chan struct{} // news or seen changed; nil until it has joined
@@ -54,9 +55,10 @@ type sample struct {
 	server int64 // microseconds
 }
 
-// begin returns a local time before a grant was made on the server, or the zero
-// time if there is no telling. It counts a clock that runs up to 1 % fast.
-func (s sample) begin(at int64) time.Time {
+// begin returns a local time before a grant was made on the server to a request that
+// was sent after asked, or the zero time if there is no telling. It counts a clock
+// that runs up to 1 % fast.
+func (s sample) begin(at int64, asked time.Time) time.Time {
 	passed := time.Duration(at-s.server) * time.Microsecond
 	if at == 0 || s.sent.IsZero() || passed < 0 {
 		return time.Time{}
@@ -64,6 +66,9 @@ func (s sample) begin(at int64) time.Time {
 	begin := s.sent.Add(passed / 100 * 99)
 	if begin.After(time.Now()) { // the server's clock was stepped
 		return time.Time{}
+	}
+	if begin.Before(asked) { // the sample's answer was long on its way
+		return asked
 	}
 	return begin
 }

@@ -25,7 +25,7 @@ func deadWaiter(t *sitting) {
 // hold the name. An engine without leases may pass it or wait until it goes on.
 func frozenWaiter(t *sitting) {
 	cs := t.clients(6)
-	h := t.hold(cs[5], t.brief("cold"))
+	h := t.hold(cs[5], t.request("cold"))
 	ws := t.line(5, cs, t.brief("cold"))
 	frozen, last := ws[3], ws[4]
 	t.freeze(cs[3])

@@ -12,7 +12,7 @@ func expiry(t *sitting) {
 	tried := t.hold(c, t.brief("tried"))
 	w := t.queue(next, t.brief("waited-for"))
 	c.Kill(t.TB)
-	t.refused(next, t.brief("tried"), "of a dead client, before its lease ended")
+	t.refusedUntil(tried.sent.Add(t.ttl), next, t.brief("tried"), "of a dead client, before its lease ended")
 	g := w.granted(t.ttl+t.patience, "a waiter behind a dead holder")
 	if early := time.Until(h.sent.Add(t.ttl)); early > t.slack() {
 		t.Errorf("the waiter got in %v before the end of the lease", early)
