@@ -26,7 +26,7 @@ func atLeast(t *sitting) {
 		over := h.sent.Add(least)
 		t.refusedUntil(over, next, t.brief("rationed"), "before its minimum hold was over")
 		t.listsUntil(over, next, "rationed")
-		g := t.queue(next, t.brief("rationed")).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
+		g := t.wait(next, t.brief("rationed")).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
 		if early := time.Until(over); early > t.slack() {
 			t.Fatalf("a waiter got in %v before a minimum hold of %v was over", early, least)
 		}
