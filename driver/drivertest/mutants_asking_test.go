@@ -40,7 +40,8 @@ var asking = []mutant{
 			}
 			return list, err
 		}
-	}}, {"hides minimum holds", "at-least", func(b *broken) {
+	}},
+	{"hides minimum holds", "at-least", func(b *broken) {
 		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 			list, err := b.process.List(ctx, q)
 			for i := range list {
