@@ -119,14 +119,13 @@ func (s scene) ask(e driver.Engine, req driver.Request) *call {
 // queue with them, begins anew, maybe ahead of those that were before it.
 func (s scene) queue(e driver.Engine, req driver.Request) *call {
 	s.Helper()
-	before := s.queued(req.Name)
-	heard := func() bool { return true }
+	queued := func() int { return s.queued(req.Name) }
 	if e, ok := e.(*redislock.Engine); ok {
-		told := e.Queued(req.Name)
-		heard = func() bool { return e.Queued(req.Name) > told }
+		queued = func() int { return e.Queued(req.Name) }
 	}
+	before := queued()
 	c := s.ask(e, req)
-	s.until("queued", func() bool { return s.queued(req.Name) > before && heard() })
+	s.until("queued", func() bool { return queued() > before })
 	return c
 }
 

@@ -19,11 +19,17 @@ import (
 // open makes an engine on servers that may be down, and closes it.
 func open(t testing.TB, addrs []string, cfg redlock.Config) *redlock.Engine {
 	t.Helper()
+	return openThrough(t, addrs, cfg, func(_ int, node redislock.Conn) redislock.Conn { return node })
+}
+
+// openThrough is open for an engine that sees of each node what way makes of it.
+func openThrough(t testing.TB, addrs []string, cfg redlock.Config, way func(i int, node redislock.Conn) redislock.Conn) *redlock.Engine {
+	t.Helper()
 	var conns []redislock.Conn
-	for _, addr := range addrs {
+	for i, addr := range addrs {
 		lazy := lazily(addr)
 		t.Cleanup(lazy.Close)
-		conns = append(conns, lazy)
+		conns = append(conns, way(i, lazy))
 	}
 	if cfg.Nodes == nil {
 		cfg.Nodes = addrs
@@ -34,6 +40,16 @@ func open(t testing.TB, addrs []string, cfg redlock.Config) *redlock.Engine {
 	e := redlock.New(conns, &cfg)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
+}
+
+// watched is a node whose calls go through a test: do makes them.
+type watched struct {
+	redislock.Conn
+	call func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply
+}
+
+func (w watched) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
+	return w.call(calls[0], func() []redislock.Reply { return w.Conn.Eval(ctx, calls) })
 }
 
 func lazily(addr string) *redlock.Lazy {
@@ -52,7 +68,11 @@ func take(t testing.TB, e *redlock.Engine, name string, ttl time.Duration) (driv
 	if err != nil {
 		t.Fatalf("acquire %q: %v", name, err)
 	}
-	return g, driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: ttl}
+	return g, leaseOf(name, g, ttl)
+}
+
+func leaseOf(name string, g driver.Grant, ttl time.Duration) driver.Lease {
+	return driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: ttl}
 }
 
 func release(t testing.TB, e *redlock.Engine, l driver.Lease) {
@@ -72,7 +92,7 @@ func warmUp(t testing.TB, e *redlock.Engine) int64 {
 		g, err = try(e, "warm", ttl)
 		return err == nil
 	})
-	release(t, e, driver.Lease{Name: "warm", Owner: g.Owner, Token: g.Token, TTL: ttl})
+	release(t, e, leaseOf("warm", g, ttl))
 	return g.Token
 }
 
@@ -203,7 +223,7 @@ func TestFrozenNode(t *testing.T) {
 		eventually(t, "a lock once the node is thawed", func() bool { // which is behind
 			g, err := try(e, "x", 29*time.Second)
 			if err == nil {
-				release(t, e, driver.Lease{Name: "x", Owner: g.Owner, Token: g.Token, TTL: 29 * time.Second})
+				release(t, e, leaseOf("x", g, 29*time.Second))
 			}
 			return err == nil
 		})
@@ -221,7 +241,7 @@ func median(t *testing.T, e *redlock.Engine, name string, n int) time.Duration {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: 29 * time.Second}
+		l := leaseOf(name, g, 29*time.Second)
 		if err := e.Renew(context.Background(), []driver.Lease{l})[0]; err != nil {
 			t.Fatal(err)
 		}

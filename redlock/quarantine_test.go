@@ -19,19 +19,12 @@ import (
 // broken network does.
 func reach(t testing.TB, w world, cfg redlock.Config, some ...int) *redlock.Engine {
 	t.Helper()
-	var conns []redislock.Conn
-	for i, addr := range w.addrs() {
-		lazy := lazily(addr)
-		if !slices.Contains(some, i) {
-			lazy = redlock.NewLazy(func() (rueidis.Client, error) { return nil, errors.New("no route to host") })
+	return openThrough(t, w.addrs(), cfg, func(i int, node redislock.Conn) redislock.Conn {
+		if slices.Contains(some, i) {
+			return node
 		}
-		t.Cleanup(lazy.Close)
-		conns = append(conns, lazy)
-	}
-	cfg.Nodes, cfg.GiveUp = w.addrs(), 30*time.Second
-	e := redlock.New(conns, &cfg)
-	t.Cleanup(func() { _ = e.Close() })
-	return e
+		return redlock.NewLazy(func() (rueidis.Client, error) { return nil, errors.New("no route to host") })
+	})
 }
 
 // TestAmnesia is the attack on Redlock: one holds A, B and C; C restarts without

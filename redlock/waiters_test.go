@@ -86,7 +86,7 @@ func handOver(t *testing.T, w world, n int) {
 				mu.Lock()
 				released = time.Now()
 				mu.Unlock()
-				if err := e.Release(context.Background(), driver.Lease{Name: "hot", Owner: g.Owner, Token: g.Token, TTL: 10 * time.Second}); err != nil {
+				if err := e.Release(context.Background(), leaseOf("hot", g, 10*time.Second)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -169,30 +169,20 @@ func TestBrokenKey(t *testing.T) {
 	eventually(t, "a lock after the break", func() bool { _, err := try(e, "x", time.Second); return err == nil })
 }
 
-// watched is a node that a test knows the calls of before they are made.
-type watched struct {
-	redislock.Conn
-	call func(redislock.Call)
-}
-
-func (c watched) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
-	c.call(calls[0])
-	return c.Conn.Eval(ctx, calls)
-}
-
 // A waiter gets in while one node has yet to hear of the release. It takes its
 // request back there, or that node would keep the name for who has it already.
 func TestNodesKeepVoting(t *testing.T) {
 	w := startNodes(t, 3)
 	watch := func(call func(redislock.Call)) *redlock.Engine {
-		var conns []redislock.Conn
-		for _, addr := range w.addrs() {
-			lazy := lazily(addr)
-			t.Cleanup(lazy.Close)
-			conns = append(conns, lazy)
-		}
-		conns[1] = watched{conns[1], call}
-		return redlock.New(conns, &redlock.Config{Nodes: w.addrs(), NodeLimit: 10 * time.Second})
+		return openThrough(t, w.addrs(), redlock.Config{NodeLimit: 10 * time.Second}, func(i int, node redislock.Conn) redislock.Conn {
+			if i != 1 {
+				return node
+			}
+			return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+				call(c)
+				return do()
+			}}
+		})
 	}
 	in, left := make(chan error, 1), make(chan struct{})
 	leave := sync.OnceFunc(func() { close(left) })
@@ -206,7 +196,7 @@ func TestNodesKeepVoting(t *testing.T) {
 			leave()
 		}
 	})
-	t.Cleanup(func() { leave(); _, _ = holder.Close(), waiter.Close() })
+	t.Cleanup(leave) // before the engines are closed, which wait for the release
 	_, l := take(t, holder, "x", 29*time.Second)
 	go func() { // ends with the test at the latest
 		_, err := waiter.Acquire(t.Context(), driver.Request{Name: "x", TTL: 29 * time.Second, Wait: true})
@@ -226,24 +216,7 @@ func TestNodesKeepVoting(t *testing.T) {
 	eventually(t, "a queue without who got in", func() bool { return queued() == "0" })
 }
 
-// tardy is a node that the requests of a waiter reach late.
-type tardy struct {
-	redislock.Conn
-	held func()          // called with each of them
-	late *sync.WaitGroup // counts those on their way
-}
-
 const askArgs = 14 // of the first round of a take
-
-func (c *tardy) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
-	if len(calls[0].Args) == askArgs && calls[0].Args[11] != "0" {
-		c.late.Add(1)
-		defer c.late.Done()
-		c.held()
-		time.Sleep(50 * time.Millisecond)
-	}
-	return c.Conn.Eval(ctx, calls)
-}
 
 // TestWaiterThatGivesUpLeavesLateQueues: requests that are still on their way when
 // their waiter gives up put it into no queue for good.
@@ -253,15 +226,17 @@ func TestWaiterThatGivesUpLeavesLateQueues(t *testing.T) {
 	take(t, holder, "a", 20*time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var conns []redislock.Conn
-	var late sync.WaitGroup
-	for _, addr := range w.addrs() {
-		lazy := lazily(addr)
-		t.Cleanup(lazy.Close)
-		conns = append(conns, &tardy{lazy, cancel, &late})
+	var late sync.WaitGroup // the requests on their way
+	tardy := func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+		if len(c.Args) == askArgs && c.Args[11] != "0" {
+			late.Add(1)
+			defer late.Done()
+			cancel()
+			time.Sleep(50 * time.Millisecond)
+		}
+		return do()
 	}
-	e := redlock.New(conns, &redlock.Config{Nodes: w.addrs(), GiveUp: 30 * time.Second})
-	t.Cleanup(func() { _ = e.Close() })
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redislock.Conn) redislock.Conn { return watched{node, tardy} })
 	if _, err := e.Acquire(ctx, driver.Request{Name: "a", TTL: time.Second, Wait: true}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

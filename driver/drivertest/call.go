@@ -131,20 +131,7 @@ func (t *sitting) take(d time.Duration, c Client, req driver.Request) (h *held) 
 func (t *sitting) refused(c Client, req driver.Request, when string) *driver.HeldError {
 	t.Helper()
 	h, err := t.attempt(c, req)
-	if err == nil {
-		t.Fatalf("a try for %q %s got in with token %d", req.Name, when, h.Token)
-	}
-	return t.facts(err, req, when)
-}
-
-// facts returns who is in the way, and fails the case unless err says so.
-func (t *sitting) facts(err error, req driver.Request, when string) *driver.HeldError {
-	t.Helper()
-	var facts *driver.HeldError
-	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &facts) {
-		t.Fatalf("a try for %q %s: got %v, want a *HeldError", req.Name, when, err)
-	}
-	return facts
+	return t.denied(h, err, req, when)
 }
 
 // refusedUntil is refused for a name that may be free after end. A machine too slow
@@ -152,15 +139,25 @@ func (t *sitting) facts(err error, req driver.Request, when string) *driver.Held
 func (t *sitting) refusedUntil(end time.Time, c Client, req driver.Request, when string) {
 	t.Helper()
 	h, err := t.attempt(c, req)
-	switch {
-	case err == nil && !time.Now().Before(end):
+	if err == nil && !time.Now().Before(end) {
 		t.Logf("a try for %q %s came too late to judge", req.Name, when)
 		h.free()
-	case err == nil:
-		t.Fatalf("a try for %q %s got in with token %d", req.Name, when, h.Token)
-	default:
-		t.facts(err, req, when)
+		return
 	}
+	t.denied(h, err, req, when)
+}
+
+// denied fails the case unless a try was told who is in the way.
+func (t *sitting) denied(h *held, err error, req driver.Request, when string) *driver.HeldError {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("a try for %q %s got in with token %d", req.Name, when, h.Token)
+	}
+	var facts *driver.HeldError
+	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &facts) {
+		t.Fatalf("a try for %q %s: got %v, want a *HeldError", req.Name, when, err)
+	}
+	return facts
 }
 
 // call is a request that waits in a goroutine of its own.
