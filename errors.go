@@ -18,6 +18,9 @@ var (
 	ErrNotHeld = driver.ErrNotHeld
 	// ErrUnavailable: the engine could not be asked; it wraps the engine's words.
 	ErrUnavailable = driver.ErrUnavailable
+	// ErrConfig: the engine cannot be used as it is set up, such as a missing right
+	// or a refused login. Trying again does not help.
+	ErrConfig = driver.ErrConfig
 	// ErrInvalid: the request makes no sense; nothing was sent.
 	ErrInvalid = driver.ErrInvalid
 	// ErrUnsupported: this engine cannot do that.

@@ -107,7 +107,7 @@ func (l *Locker) acquire(ctx context.Context, name string, how manner) (*Lock, e
 		return nil, err
 	}
 	req := l.request(name, how != trying)
-	req.Waiting = l.opts.OnWait
+	req.Waiting, req.Follow = l.opts.OnWait, l.opts.OnWait != nil
 	if l.silent(ctx) {
 		return l.attempt(ctx, ctx, req, how)
 	}

@@ -98,10 +98,12 @@ type Request struct {
 	// deleted, taken. It may be called before Acquire has returned.
 	Lost func(cause error)
 
-	// Waiting, when set, is called while the request waits, and must not block:
-	// once when it joins the queue and again when its place changes, as far as
-	// the engine knows.
+	// Waiting, when set, is called once when the request joins the queue, with
+	// what the engine knows by then, and must not block. With Follow it is called
+	// again whenever the place changes, as far as the engine can tell. A waiter is
+	// listed (see [Lister]) whether anybody wants to hear of it or not.
 	Waiting func(WaitInfo)
+	Follow  bool
 }
 
 // WaitInfo is what an engine knows about a waiting request.

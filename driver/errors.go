@@ -19,6 +19,9 @@ var (
 	ErrNotHeld = errors.New("lock is not held")
 	// ErrUnavailable: the engine could not be asked, or refuses to answer now.
 	ErrUnavailable = errors.New("engine is unavailable")
+	// ErrConfig: the engine answers, and cannot be used as it is set up: a missing
+	// right, a refused login, a server that must not be used. Nobody tries again.
+	ErrConfig = errors.New("engine is not set up for this")
 	// ErrInvalid: the request makes no sense; nothing was sent.
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnsupported: this engine cannot do that.

@@ -36,6 +36,14 @@ type Breaker interface {
 	Break(ctx context.Context, name, reason string) (token int64, err error)
 }
 
+// Parter is an engine whose parts fail apart from one another, such as the
+// masters of a cluster or several connections. Renewals of one part never wait
+// for those of another.
+type Parter interface {
+	// Part says which part answers for a lease just now. It does no I/O.
+	Part(lease Lease) string
+}
+
 // AllAcquirer takes several names in one step.
 type AllAcquirer interface {
 	// AcquireAll grants every request or none, at once and in one round trip. No
