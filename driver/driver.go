@@ -26,12 +26,15 @@ type Engine interface {
 	// Without req.Wait it answers at once: a grant, or a *HeldError. It never
 	// barges past a live waiter. With req.Wait it blocks until granted or until
 	// ctx ends; it then leaves no trace behind (a grant in the same instant is
-	// given back) and returns an error that satisfies both
-	// errors.Is(err, ErrHeld) and errors.Is(err, ctx.Err()); see [WaitError].
+	// given back) and returns an error that satisfies errors.Is(err, ctx.Err())
+	// and either ErrHeld or ErrUnavailable, as [Waited] says. A ctx that has ended
+	// before is its own error alone, whether the name is free or not, and nothing
+	// is sent.
 	//
 	// The engine retries its own passing errors, with exponential backoff and
 	// jitter, under the same owner, until ctx ends. What it cannot ride out is
-	// ErrUnavailable, wrapped around the engine's own words.
+	// ErrUnavailable, wrapped around the engine's own words. ErrConfig it does
+	// not retry.
 	Acquire(ctx context.Context, req Request) (Grant, error)
 
 	// Renew extends acquisitions by their TTL and answers for each: nil,
@@ -102,6 +105,9 @@ type Request struct {
 	// what the engine knows by then, and must not block. With Follow it is called
 	// again whenever the place changes, as far as the engine can tell. A waiter is
 	// listed (see [Lister]) whether anybody wants to hear of it or not.
+	//
+	// No mutex of the engine is held while Waiting or Lost runs. If one panics, and
+	// the caller of the engine recovers, the request has left no trace behind.
 	Waiting func(WaitInfo)
 	Follow  bool
 }
@@ -110,6 +116,7 @@ type Request struct {
 type WaitInfo struct {
 	Position int        // 1 is next; 0 means unknown
 	Held     *HeldError // who is in the way; nil means unknown
+	Trouble  error      // why the engine itself grants nothing now; nil means it works
 }
 
 // Identity tells people who holds or waits. No lock decision depends on it.

@@ -62,19 +62,17 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// WaitError joins what a request waited for with why it stopped waiting. An
-// engine returns WaitError(held, ctx.Err()) when a wait ends without a grant.
-func WaitError(held *HeldError, cause error) error {
-	return &waitError{held: held, cause: cause}
-}
+// WaitError joins who was in the way of a request with why it stopped waiting. It
+// is for requests that the engine has answered; see [Waited].
+func WaitError(held *HeldError, cause error) error { return &waitError{held, cause} }
 
 type waitError struct {
-	held  *HeldError
-	cause error
+	last  error // what was heard of the engine
+	cause error // why the wait ended
 }
 
-func (e *waitError) Error() string   { return fmt.Sprintf("%v: gave up waiting: %v", e.held, e.cause) }
-func (e *waitError) Unwrap() []error { return []error{e.held, e.cause} }
+func (e *waitError) Error() string   { return fmt.Sprintf("%v: gave up waiting: %v", e.last, e.cause) }
+func (e *waitError) Unwrap() []error { return []error{e.last, e.cause} }
 
 // maxName is the longest name in bytes.
 const maxName = 512

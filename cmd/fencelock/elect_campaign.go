@@ -26,7 +26,7 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 		line := newWaitLine(a, c.Name)
 		defer line.stop()
 		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
-			if trouble(info.Held) == "" {
+			if trouble(info) == "" {
 				c.reached.Store(true)
 			}
 			line.update(info)

@@ -56,14 +56,18 @@ func (l *waitLine) update(info driver.WaitInfo) {
 func (l *waitLine) complain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.shown && !l.app.verbose && trouble(l.info.Held) != "" && time.Since(l.began) > troubled {
+	if !l.shown && !l.app.verbose && trouble(l.info) != "" && time.Since(l.began) > troubled {
 		l.shown = true
 		l.app.say("%s", l.text(l.info))
 	}
 }
 
 // trouble is why the engine grants nothing, "" if somebody holds the name.
-func trouble(h *driver.HeldError) string {
+func trouble(info driver.WaitInfo) string {
+	h := info.Held
+	if info.Trouble != nil {
+		return info.Trouble.Error()
+	}
 	if h == nil || h.PID != 0 || h.Owner != "" {
 		return ""
 	}
@@ -119,8 +123,8 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	}
 	h := info.Held
 	switch {
-	case trouble(h) != "":
-		fmt.Fprintf(&b, ": %s", oneLine(trouble(h)))
+	case trouble(info) != "":
+		fmt.Fprintf(&b, ": %s", oneLine(trouble(info)))
 	case h != nil && h.PID == 0 && h.Owner != "":
 		fmt.Fprintf(&b, ", held by %s", show(h.Owner)) // not one of ours
 	case h != nil && h.PID != 0:
