@@ -31,7 +31,7 @@ type Conn interface {
 	// batch at a time; a key may come twice.
 	Scan(ctx context.Context, match string, fn func(keys []string) error) error
 
-	// Each sends one command, which names no key, to every master.
+	// Each sends one command, which names no key, to every master, to all at once.
 	Each(ctx context.Context, args ...string) ([]Answer, error)
 
 	// Cluster reports whether the client talks to a Redis Cluster. It does no I/O.

@@ -92,6 +92,7 @@ type Engine struct {
 	tasks  sync.WaitGroup // goroutines that end after Close; Add under mu
 
 	gather gatherer
+	parts  parts
 
 	mu       sync.Mutex         // guards all below
 	done     bool               // no more tasks

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/rueidis"
@@ -49,16 +50,20 @@ func (c *rueidisConn) Each(ctx context.Context, args ...string) ([]Answer, error
 		return nil, err
 	}
 	answers := make([]Answer, len(nodes))
+	var asked sync.WaitGroup
 	for i, node := range nodes {
-		answers[i].Node = node.addr
-		m, err := ask(ctx, node.client, args...).ToMessage()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			answers[i].Err = errorOf(ctx, err)
-			continue
-		}
-		answers[i].Text = strings.Join(flatten(nil, m), "\n")
+		asked.Go(func() { answers[i] = node.answer(ctx, args) }) // ends with ctx at the latest
 	}
+	asked.Wait()
 	return answers, nil
+}
+
+func (n rueidisNode) answer(ctx context.Context, args []string) Answer {
+	m, err := ask(ctx, n.client, args...).ToMessage()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return Answer{Node: n.addr, Err: errorOf(ctx, err)}
+	}
+	return Answer{Node: n.addr, Text: strings.Join(flatten(nil, m), "\n")}
 }
 
 // rueidisNode is one server.
@@ -71,7 +76,7 @@ type rueidisNode struct {
 func (c *rueidisConn) masters(ctx context.Context) ([]rueidisNode, error) {
 	clients := c.client.Nodes()
 	if c.Cluster() {
-		slots, err := ask(ctx, c.client, "CLUSTER", "SLOTS").ToArray()
+		slots, err := slotsOf(ctx, clients)
 		if err != nil {
 			return nil, errorOf(ctx, err)
 		}
@@ -85,6 +90,22 @@ func (c *rueidisConn) masters(ctx context.Context) ([]rueidisNode, error) {
 		nodes = append(nodes, rueidisNode{addr, clients[addr]})
 	}
 	return nodes, nil
+}
+
+// slotsOf asks all nodes of a Cluster who has which slots, and takes what comes
+// first: one of them may be silent.
+func slotsOf(ctx context.Context, clients map[string]rueidis.Client) (slots []rueidis.RedisMessage, err error) {
+	answers := make(chan rueidis.RedisResult, len(clients))
+	for _, client := range clients {
+		go func() { answers <- ask(ctx, client, "CLUSTER", "SLOTS") }() // ends with ctx at the latest
+	}
+	for range clients {
+		result := <-answers
+		if slots, err = result.ToArray(); err == nil {
+			return slots, nil
+		}
+	}
+	return nil, err
 }
 
 // keepMasters drops what CLUSTER SLOTS does not name as a master. If the addresses

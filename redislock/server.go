@@ -19,6 +19,9 @@ func (e *Engine) check(ctx context.Context, req driver.Request) (keys, error) {
 		return keys{}, unavailable(errClosed)
 	}
 	ks, err := e.keysOf(req.Name)
+	if err == nil && e.conn.Cluster() {
+		e.knowParts()
+	}
 	if err != nil || e.cfg.AllowEviction {
 		return ks, err
 	}

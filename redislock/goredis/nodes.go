@@ -108,12 +108,16 @@ func (c *conn) Each(ctx context.Context, args ...string) ([]redislock.Answer, er
 		return nil, err
 	}
 	answers := make([]redislock.Answer, len(nodes))
+	var asked sync.WaitGroup
 	for i, node := range nodes {
-		answers[i] = promptly(ctx,
-			func() redislock.Answer { return answer(ctx, node, args) },
-			func(err error) redislock.Answer { return redislock.Answer{Err: err} })
-		answers[i].Node = node.Options().Addr
+		asked.Go(func() { // ends with ctx at the latest
+			answers[i] = promptly(ctx,
+				func() redislock.Answer { return answer(ctx, node, args) },
+				func(err error) redislock.Answer { return redislock.Answer{Err: err} })
+			answers[i].Node = node.Options().Addr
+		})
 	}
+	asked.Wait()
 	return answers, nil
 }
 

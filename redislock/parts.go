@@ -1,0 +1,142 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+var _ driver.Parter = (*Engine)(nil)
+
+const (
+	partsFresh = 10 * time.Second // how long a table of slots is believed
+	partsLimit = 2 * time.Second  // how long the masters may take to tell it
+	clusterAll = 16384            // slots of a Cluster
+)
+
+// Part names the master that has the slot of a lease, as far as it is known, so
+// that renewals for one that is silent hold up no others; see [driver.Parter].
+// Without a Cluster there is one part.
+func (e *Engine) Part(l driver.Lease) string {
+	if !e.conn.Cluster() {
+		return ""
+	}
+	ks, err := e.keysOf(l.Name)
+	if err != nil {
+		return ""
+	}
+	e.knowParts()
+	return e.parts.of(slotOf(ks.lock))
+}
+
+// knowParts begins to ask the masters for their slots if the answer is old.
+func (e *Engine) knowParts() {
+	if !e.parts.begin(time.Now()) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.spawn(func() { // ends when the masters have answered, with its limit, or soon after Close
+		ctx, cancel := context.WithTimeout(e.closed, partsLimit)
+		defer cancel()
+		answers, _ := e.conn.Each(ctx, "CLUSTER", "NODES") // who does not answer is asked next time
+		e.parts.learn(answers)
+	})
+}
+
+// parts is which master of a Cluster has which slots.
+type parts struct {
+	mu     sync.Mutex // guards all below
+	asked  time.Time  // when the table was last asked for
+	ranges []slotRange
+}
+
+// slotRange is slots that one node has.
+type slotRange struct {
+	first, last int
+	node        string
+}
+
+// begin reports whether the table is old. The caller asks for a new one then.
+func (p *parts) begin(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.asked.IsZero() && now.Sub(p.asked) < partsFresh {
+		return false
+	}
+	p.asked = now
+	return true
+}
+
+// learn takes the first table that a node has told.
+func (p *parts) learn(answers []Answer) {
+	for _, a := range answers {
+		if ranges := readRanges(a.Text); a.Err == nil && len(ranges) > 0 {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.ranges = ranges
+			return
+		}
+	}
+}
+
+// readRanges reads CLUSTER NODES, whose lines are "id address flags master sent
+// received epoch link slots...". Slots in brackets are on their way. Under RESP3 the
+// text may say first that it is text.
+func readRanges(text string) (ranges []slotRange) {
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
+		f := strings.Fields(line)
+		if len(f) < 9 || !strings.Contains(f[2], "master") {
+			continue
+		}
+		for _, s := range f[8:] {
+			from, to, ok := strings.Cut(s, "-")
+			if !ok {
+				to = from
+			}
+			first, errFirst := strconv.Atoi(from)
+			last, errLast := strconv.Atoi(to)
+			if errFirst == nil && errLast == nil {
+				ranges = append(ranges, slotRange{first, last, f[0]})
+			}
+		}
+	}
+	slices.SortFunc(ranges, func(a, b slotRange) int { return cmp.Compare(a.first, b.first) })
+	return ranges
+}
+
+// of returns the node that has a slot. While that is not known each slot is a part
+// of its own.
+func (p *parts) of(slot int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, found := slices.BinarySearchFunc(p.ranges, slot, func(r slotRange, slot int) int { return cmp.Compare(r.first, slot) })
+	if !found {
+		i--
+	}
+	if i < 0 || p.ranges[i].last < slot {
+		return strconv.Itoa(slot)
+	}
+	return p.ranges[i].node
+}
+
+// slotOf is the slot of a key: CRC-16/XMODEM of the part that a Cluster hashes.
+func slotOf(key string) int {
+	var crc uint16
+	for _, b := range []byte(slotTag(key)) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			if crc <<= 1; carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % clusterAll
+}
