@@ -11,7 +11,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Config is what a Locker does for all its locks. The zero Config is useful.
+// Config is what a Locker does for all its locks. The zero Config is useful. Times
+// of more than driver.MaxDuration, ten years, are ErrInvalid; so are those of Options.
 type Config struct {
 	// TTL is how long after the last renewal the engine lets others in, which
 	// is how long a holder that vanished blocks them. Locks are renewed at a
@@ -131,8 +132,14 @@ func (c *Config) margin(ttl time.Duration) time.Duration {
 	return cmp.Or(c.Margin, ttl/driftPart+lateness)
 }
 
-// check returns an ErrInvalid for times that contradict one another.
+// check returns an ErrInvalid for times that contradict one another, or that are so
+// long that sums of them overflow.
 func (l *Locker) check(o Options) error {
+	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.AtLeast, l.cfg.Margin, l.cfg.ReleaseTimeout} {
+		if d > driver.MaxDuration {
+			return fmt.Errorf("%w: %v is longer than ten years", ErrInvalid, d)
+		}
+	}
 	switch margin := l.cfg.margin(o.TTL); {
 	case o.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", ErrInvalid, o.Wait)

@@ -2,6 +2,7 @@ package fencelock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -39,9 +40,10 @@ type LostError struct {
 	Reason   error     // what the engine said, or that the deadline came
 }
 
-// Error names the lock, its token and the reason.
+// Error names the lock, its token and the reason, in one line.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("lock %q with token %d was lost: %v", e.Name, e.Token, e.Reason)
+	reason := strings.TrimPrefix(fmt.Sprint(driver.OneLine(e.Reason)), ErrLost.Error()+": ") // it says so itself
+	return fmt.Sprintf("lock %q with token %d was lost: %s", e.Name, e.Token, reason)
 }
 
 // Is makes errors.Is(err, ErrLost) true.

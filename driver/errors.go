@@ -95,8 +95,13 @@ func CheckName(name string) error {
 // minTTL is the shortest TTL of an engine that names none.
 const minTTL = 100 * time.Millisecond
 
+// MaxDuration is the longest TTL and minimum hold of any engine, ten years: no sum
+// of a few such times and a date overflows, here or in an engine's own arithmetic.
+const MaxDuration = 10 * 365 * 24 * time.Hour
+
 // Check returns an ErrInvalid or ErrUnsupported that says what is wrong with the
-// request for an engine of traits t, or nil. Engines call it before any I/O.
+// request for an engine of traits t, or nil. Engines call it before any I/O. TTL
+// and AtLeast are MaxDuration at most.
 func (r Request) Check(t Traits) error {
 	if err := CheckName(r.Name); err != nil {
 		return err
@@ -110,6 +115,8 @@ func (r Request) Check(t Traits) error {
 		return fmt.Errorf("%w: the TTL %v is shorter than %v", ErrInvalid, r.TTL, shortest)
 	case t.MaxTTL > 0 && r.TTL > t.MaxTTL:
 		return fmt.Errorf("%w: the TTL %v is longer than %v", ErrInvalid, r.TTL, t.MaxTTL)
+	case r.TTL > MaxDuration || r.AtLeast > MaxDuration:
+		return fmt.Errorf("%w: the TTL %v or the minimum hold %v is longer than ten years", ErrInvalid, r.TTL, r.AtLeast)
 	case r.AtLeast < 0:
 		return fmt.Errorf("%w: the minimum hold %v is negative", ErrInvalid, r.AtLeast)
 	case r.Limit < 0:
@@ -130,6 +137,20 @@ func (r Request) Check(t Traits) error {
 
 // Units returns how much of its limit the request takes: its weight, or 1.
 func (r Request) Units() int { return max(1, r.Weight) }
+
+// LimitError is the ErrInvalid for a request with another limit than those who hold
+// or wait for the name agreed on; 0 is no limit.
+func LimitError(name string, agreed, asked int) error {
+	return fmt.Errorf("%w: %q is in use %s, and this request asks for it %s; all who share a name must ask for the same limit",
+		ErrInvalid, name, limited(agreed), limited(asked))
+}
+
+func limited(limit int) string {
+	if limit == 0 {
+		return "without a limit"
+	}
+	return fmt.Sprintf("with a limit of %d", limit)
+}
 
 // CheckResize returns an ErrInvalid that says what is wrong with a new limit for
 // name, or nil. Engines call it before any I/O.

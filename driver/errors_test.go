@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,11 @@ func TestRequestCheck(t *testing.T) {
 		{"a negative TTL", plain, func(r *driver.Request) { r.TTL = -1 }, driver.ErrInvalid},
 		{"just short of 100 ms", plain, func(r *driver.Request) { r.TTL = 100*time.Millisecond - 1 }, driver.ErrInvalid},
 		{"100 ms", plain, func(r *driver.Request) { r.TTL = 100 * time.Millisecond }, nil},
-		{"no longest TTL", plain, func(r *driver.Request) { r.TTL = 1 << 62 }, nil},
+		{"ten years", plain, func(r *driver.Request) { r.TTL, r.AtLeast = driver.MaxDuration, driver.MaxDuration }, nil},
+		{"more than ten years", plain, func(r *driver.Request) { r.TTL = driver.MaxDuration + 1 }, driver.ErrInvalid},
+		{"the longest number", plain, func(r *driver.Request) { r.TTL = math.MaxInt64 }, driver.ErrInvalid},
+		{"a minimum hold of more than ten years", plain, func(r *driver.Request) { r.AtLeast = driver.MaxDuration + 1 }, driver.ErrInvalid},
+		{"the longest number as a minimum hold", plain, func(r *driver.Request) { r.AtLeast = math.MaxInt64 }, driver.ErrInvalid},
 		{"less than the shortest", strict, func(r *driver.Request) { r.TTL = time.Second - 1 }, driver.ErrInvalid},
 		{"the shortest", strict, func(r *driver.Request) { r.TTL = time.Second }, nil},
 		{"the longest", strict, func(r *driver.Request) { r.TTL = time.Minute }, nil},
@@ -88,6 +93,15 @@ func TestRequestUnits(t *testing.T) {
 		if got := (driver.Request{Weight: weight}).Units(); got != want {
 			t.Errorf("weight %d takes %d, want %d", weight, got, want)
 		}
+	}
+}
+
+func TestLimitError(t *testing.T) {
+	err := driver.LimitError("seats", 3, 0)
+	want := `invalid request: "seats" is in use with a limit of 3, and this request asks for it without a limit; ` +
+		`all who share a name must ask for the same limit`
+	if !errors.Is(err, driver.ErrInvalid) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 

@@ -159,7 +159,7 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 			return c.enter(ctx, lock), nil
 		case ctx.Err() != nil:
 			return nil, errors.Join(err, context.Cause(ctx))
-		case errors.Is(err, fencelock.ErrInvalid), errors.Is(err, fencelock.ErrUnsupported):
+		case errors.Is(err, fencelock.ErrInvalid), errors.Is(err, fencelock.ErrUnsupported), errors.Is(err, fencelock.ErrConfig):
 			return nil, err
 		case errors.Is(err, fencelock.ErrHeld):
 			continue // a wait limit of the Locker

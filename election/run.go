@@ -29,7 +29,7 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 // The context of fn is made from ctx and carries the term's number for
 // fencelock.TokenFrom. An engine that cannot be reached is asked again until ctx
 // ends; Run gives up on errors that will not pass (fencelock.ErrInvalid,
-// fencelock.ErrUnsupported), and with [ErrStuck] when fn goes on for longer than
+// fencelock.ErrUnsupported, fencelock.ErrConfig), and with [ErrStuck] when fn goes on for longer than
 // Config.Shutdown after its context has ended. If ctx ends during a campaign, the
 // error satisfies errors.Is(err, ctx.Err()).
 func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error) error {

@@ -270,6 +270,10 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 		}
 		r.cancel(nil)
 		<-r.done
+
+		p = start(memlock.New(nil), election.Config{})
+		p.engine.Refuse(fencelock.ErrConfig)
+		want(t, "a refused login", p.Run(t.Context(), obey), fencelock.ErrConfig)
 	})
 }
 

@@ -3,7 +3,6 @@ package filelock
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -123,7 +122,7 @@ func (q *queue) check() error {
 			}
 			f.Close()
 		}
-		return fmt.Errorf("%w: %q is shared with limit %d, not with limit %d (0 is none)", driver.ErrInvalid, q.gate.name, t.limit, q.me.limit)
+		return driver.LimitError(q.gate.name, t.limit, q.me.limit)
 	}
 	return nil
 }

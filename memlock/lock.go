@@ -84,8 +84,7 @@ func (l *lock) checkLimit(req driver.Request) error {
 	for _, c := range slices.Concat(l.holders, l.queue) {
 		agreed := c.req.Limit == req.Limit || l.limit > 0 && c.req.Limit > 0 && req.Limit > 0
 		if c.req.Mode == driver.Shared && !agreed {
-			return fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
-				driver.ErrInvalid, l.name, c.req.Limit, req.Limit)
+			return driver.LimitError(l.name, c.req.Limit, req.Limit)
 		}
 	}
 	return nil

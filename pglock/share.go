@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -94,8 +93,7 @@ func (a *attempt) verdict(c *call) error {
 }
 
 func (a *attempt) otherLimit(limit int64) error {
-	return fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
-		driver.ErrInvalid, a.req.Name, limit, a.req.Limit)
+	return driver.LimitError(a.req.Name, int(limit), a.req.Limit)
 }
 
 // grantShared makes a granted share a hold, which the table has already.

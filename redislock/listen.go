@@ -127,7 +127,7 @@ func (e *Engine) hear(text string) {
 	case "refuse":
 		owner, limit := in.Next(), in.Next()
 		if !in.Bad {
-			e.deliver(owner, news{err: fmt.Errorf("%w: it is shared with limit %s; use the same limit everywhere", driver.ErrInvalid, limit)})
+			e.deliver(owner, news{err: fmt.Errorf("%w: the name is in use with a limit of %s; all who share a name must ask for the same limit", driver.ErrInvalid, limit)})
 		}
 	case "advance":
 		after := in.Millis()

@@ -129,7 +129,7 @@ func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 	case "held":
 		a.outlook = readOutlook(&in)
 	case "limit":
-		a.err = fmt.Errorf("%w: %q is shared with limit %s, not %d; use the same limit everywhere", driver.ErrInvalid, w.req.Name, in.Next(), w.req.Limit)
+		a.err = driver.LimitError(w.req.Name, int(in.Int()), w.req.Limit)
 	case "quarantine":
 		a.outlook = outlook{next: in.Millis(), why: whyQuarantine}
 		if !w.req.Wait {

@@ -81,7 +81,7 @@ func TestLimitMismatch(t *testing.T) {
 	g, g2 := two.kept(), again.kept()
 	mismatched := func(err error) {
 		t.Helper()
-		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "limit 2") {
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "with a limit of 2") {
 			t.Errorf("another limit: %v", err)
 		}
 	}

@@ -64,7 +64,7 @@ func (o *outage) lookOut(ctx context.Context, locker *fencelock.Locker, name str
 
 // passes reports whether err may be gone at the next try.
 func passes(err error) bool {
-	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported)
+	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
 }
 
 // jitter spreads the tries of many processes that saw one outage.

@@ -56,6 +56,7 @@ func exitCode(err error) int {
 		code int
 	}{
 		{driver.ErrLost, exitLost},
+		{driver.ErrConfig, exitConfig},
 		{driver.ErrHeld, exitBusy},
 		{driver.ErrUnavailable, exitUnavailable},
 		{driver.ErrUnsupported, exitConfig},
@@ -110,6 +111,8 @@ func hintFor(err error) string {
 		return h.hint
 	}
 	switch {
+	case errors.Is(err, driver.ErrConfig):
+		return "fencelock doctor; trying again does not help"
 	case errors.Is(err, driver.ErrUnavailable):
 		return "fencelock doctor; or check --url or FENCELOCK_URL, and that the engine is up"
 	case errors.Is(err, driver.ErrUnsupported):

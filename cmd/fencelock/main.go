@@ -52,7 +52,7 @@ const description = `Locks that many processes share, with fencing tokens.
 
 Exit codes: the command's own, 128+n if it died of signal n, 75 busy, 76 lock
 lost, 64 usage, 69 engine unreachable, 70 doctor found something broken, 78 bad
-configuration.`
+configuration, a missing right or a refused login.`
 
 // app is what every command works with.
 type app struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
@@ -13,7 +12,7 @@ import (
 )
 
 // forever is the lease of an engine that has none.
-const forever = 100 * 365 * 24 * time.Hour
+const forever = driver.MaxDuration
 
 // faults are what can be wrong with a plain engine.
 type faults struct {
