@@ -5,6 +5,7 @@ package enginetest
 import (
 	"context"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,15 +41,19 @@ func Main(kinds map[string]func(arg string) driver.Engine) {
 type child struct {
 	engine driver.Engine
 
-	mu    sync.Mutex // guards out, calls
+	mu    sync.Mutex // guards out, calls, heard
 	out   *gob.Encoder
 	calls map[int64]context.CancelFunc
+	heard map[int64]chan bool // whether Waiting panicked, for those who ask
 }
+
+// errPanicked is what a child panics with where its parent did.
+var errPanicked = errors.New("the callback panicked")
 
 // serve answers until in ends. Every question has a goroutine of its own, which
 // ends with its answer or with the process.
 func serve(engine driver.Engine, in io.Reader, out io.Writer) {
-	c := &child{engine: engine, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}}
+	c := &child{engine: engine, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}, heard: map[int64]chan bool{}}
 	d := gob.NewDecoder(in)
 	for {
 		var q question
@@ -59,22 +64,42 @@ func serve(engine driver.Engine, in io.Reader, out io.Writer) {
 			c.cancel(q.ID)
 			continue
 		}
-		ctx := c.begin(q.ID)
+		if q.Op == opHeard {
+			c.reply(q.ID) <- q.Panic
+			continue
+		}
+		ctx := c.begin(q)
 		go func() {
-			a := c.answer(ctx, q)
+			a := c.survive(ctx, q)
 			a.ID, a.Kind = q.ID, kindAnswer
 			c.cancel(q.ID)
+			c.mu.Lock()
+			delete(c.heard, q.ID)
+			c.mu.Unlock()
 			c.send(a)
 		}()
 	}
 }
 
-func (c *child) begin(id int64) context.Context {
+func (c *child) begin(q question) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
+	if q.Ended {
+		cancel()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calls[id] = cancel
+	c.calls[q.ID] = cancel
 	return ctx
+}
+
+// reply returns where the answer to a kindWaiting comes.
+func (c *child) reply(id int64) chan bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard[id] == nil {
+		c.heard[id] = make(chan bool, 1)
+	}
+	return c.heard[id]
 }
 
 func (c *child) cancel(id int64) {
@@ -92,6 +117,20 @@ func (c *child) send(a answer) {
 	if c.out.Encode(a) != nil {
 		os.Exit(1) // nobody listens any more
 	}
+}
+
+// survive is answer, and recovers what the parent's callback panicked with.
+func (c *child) survive(ctx context.Context, q question) (a answer) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case errPanicked:
+			a = answer{Panicked: true, Grants: make([]driver.Grant, 1)}
+		default:
+			panic(p)
+		}
+	}()
+	return c.answer(ctx, q)
 }
 
 // answer makes the call a question asks for.
@@ -158,7 +197,14 @@ func (c *child) request(q question, which int) driver.Request {
 		}
 	}
 	if w.Waiting {
-		r.Waiting = func(i driver.WaitInfo) { c.send(answer{ID: q.ID, Kind: kindWaiting, Info: i}) }
+		r.Waiting = func(i driver.WaitInfo) {
+			why := toWire(i.Trouble)
+			i.Trouble = nil
+			c.send(answer{ID: q.ID, Kind: kindWaiting, Info: i, Why: why})
+			if <-c.reply(q.ID) {
+				panic(errPanicked)
+			}
+		}
 	}
 	return r
 }

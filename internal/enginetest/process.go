@@ -19,7 +19,9 @@ var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements
 // driver.Engine, Lister, Breaker, Resizer and AllAcquirer by asking the child,
-// and fits drivertest.Client. Calls on a frozen process block until it is thawed.
+// and fits drivertest.Client. Calls on a frozen process block until it is thawed. A
+// callback runs in the test; if Waiting panics, the engine meets the panic in the
+// child, and the caller of Acquire gets it back.
 type Process struct {
 	cmd    *exec.Cmd
 	traits driver.Traits
@@ -37,6 +39,8 @@ type call struct {
 	answer  chan answer
 	waiting func(driver.WaitInfo)
 	lost    []func(error) // one for each request; empty if none wants to know
+
+	panicked any // what waiting panicked with; valid when the answer says so
 }
 
 // Start runs an engine in a child process: this test binary once more, whose
@@ -96,20 +100,33 @@ func (p *Process) listen(out io.Reader) {
 		c := p.calls[a.ID]
 		p.mu.Unlock()
 		if c != nil {
-			c.hear(a)
+			p.hear(c, a)
 		}
 	}
 }
 
-func (c *call) hear(a answer) {
+func (p *Process) hear(c *call, a answer) {
 	switch a.Kind {
 	case kindWaiting:
-		c.waiting(a.Info)
+		a.Info.Trouble = a.Why.err()
+		_ = p.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // it fails if the child is gone
 	case kindLost:
 		c.lost[a.Which](a.err())
 	default:
 		c.answer <- a
 	}
+}
+
+// wait calls the caller's Waiting, and keeps what it panics with for the caller's
+// goroutine.
+func (c *call) wait(info driver.WaitInfo) (ok bool) {
+	defer func() {
+		if !ok {
+			c.panicked = recover()
+		}
+	}()
+	c.waiting(info)
+	return true
 }
 
 // ask sends a question and waits for its answer. When ctx ends it tells the
@@ -118,7 +135,7 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	c.answer = make(chan answer, 1)
 	p.mu.Lock()
 	p.next++
-	q.ID = p.next
+	q.ID, q.Ended = p.next, ctx.Err() != nil
 	p.calls[q.ID] = c
 	p.mu.Unlock()
 	if len(c.lost) == 0 {
@@ -131,6 +148,9 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	for {
 		select {
 		case a := <-c.answer:
+			if a.Panicked {
+				panic(c.panicked)
+			}
 			return a, nil
 		case <-done:
 			done = nil

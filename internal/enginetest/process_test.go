@@ -41,9 +41,15 @@ func (e echo) Acquire(ctx context.Context, req driver.Request) (driver.Grant, er
 		req.Lost(driver.ErrLost)
 		return driver.Grant{Owner: req.Name, Token: int64(req.PID)}, nil
 	}
+	if ctx.Err() != nil {
+		return driver.Grant{}, ctx.Err()
+	}
 	held := &driver.HeldError{Name: req.Name, Owner: "o", Identity: req.Identity}
-	req.Waiting(driver.WaitInfo{Position: 3, Held: held})
+	req.Waiting(driver.WaitInfo{Position: 3, Held: held, Trouble: req.Check(driver.Traits{})})
 	<-ctx.Done()
+	if req.Name == "away" {
+		return driver.Grant{}, (&driver.Waited{}).Ended(ctx, nil)
+	}
 	return driver.Grant{}, driver.WaitError(held, ctx.Err())
 }
 
@@ -150,8 +156,34 @@ func TestCancelTravels(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Owner != "o" {
 		t.Errorf("acquire: %v", err)
 	}
-	if info.Position != 3 || info.Held == nil || info.Held.Name != "a" {
+	if info.Position != 3 || info.Held == nil || info.Held.Name != "a" || !errors.Is(info.Trouble, driver.ErrInvalid) {
 		t.Errorf("waiting: %+v", info)
+	}
+	req.Name = "away"
+	_, err = p.Acquire(ctx, req)
+	if err.Error() != "context canceled" || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err = p.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("with an engine that is away: %v", err)
+	}
+}
+
+func TestPanicsTravel(t *testing.T) {
+	p := enginetest.Start(t, "echo", "parrot")
+	func() {
+		defer func() {
+			if r := recover(); r != "boom" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		_, err := p.Acquire(t.Context(), driver.Request{Name: "a", Wait: true, Waiting: func(driver.WaitInfo) { panic("boom") }})
+		t.Errorf("no panic: %v", err)
+	}()
+	if err := p.Release(t.Context(), driver.Lease{}); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, enginetest.ErrGone) {
+		t.Errorf("after the panic: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -18,6 +19,7 @@ const (
 	opResize  = "resize"
 	opAll     = "all"
 	opCancel  = "cancel" // ends the call of the same ID
+	opHeard   = "heard"  // answers a kindWaiting of the same ID
 )
 
 // A question is one message from parent to child. The callbacks of a request
@@ -31,6 +33,8 @@ type question struct {
 	Name     string
 	Reason   string
 	Limit    int
+	Ended    bool // the context of the call has ended already
+	Panic    bool // with opHeard: the caller's Waiting panicked
 }
 
 // A wireRequest is a driver.Request with flags for the callbacks it has.
@@ -61,10 +65,13 @@ type answer struct {
 	Traits driver.Traits
 	Grants []driver.Grant
 	Info   driver.WaitInfo
+	Why    wireError // Info.Trouble, which cannot travel
 	List   []driver.Status
 	Token  int64
 	Which  int         // the index of the request that kindLost is about
 	Errs   []wireError // one, or one for each lease
+
+	Panicked bool // the engine let a panic of Waiting through
 }
 
 // err returns the only error of an answer.
@@ -77,8 +84,8 @@ func (a answer) err() error {
 
 // sentinels are the errors that keep their identity on the way.
 var sentinels = []error{
-	driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrInvalid, driver.ErrUnsupported,
-	context.Canceled, context.DeadlineExceeded,
+	driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrConfig, driver.ErrInvalid,
+	driver.ErrUnsupported, context.Canceled, context.DeadlineExceeded,
 }
 
 // A wireError is an error with everything a test may ask of it. The zero one is
@@ -126,15 +133,19 @@ func toWire(err error) wireError {
 	return w
 }
 
-// hand makes err the error of a wait ended by the caller's own context, whose
+// hand makes err the error of a call ended by the caller's own context, whose
 // cause the child cannot know.
 func hand(ctx context.Context, err error) error {
 	w, ok := errors.AsType[*wireError](err)
-	if !ok || ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+	if !ok || ctx.Err() == nil {
 		return err
 	}
-	if w.Held != nil {
-		return driver.WaitError(w.Held, ctx.Err())
+	own := *w
+	own.Kinds = slices.Clone(w.Kinds)
+	for i, kind := range own.Kinds {
+		if sentinels[kind] == context.Canceled {
+			own.Kinds[i] = slices.Index(sentinels, ctx.Err())
+		}
 	}
-	return ctx.Err()
+	return &own
 }
