@@ -31,6 +31,7 @@ var rooms = []room{
 	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
 	{folder: "internal/hold", imports: []string{}},
+	{folder: "internal/schedule", imports: []string{"internal/hold"}},
 	{folder: "memlock", imports: []string{"driver", "engine libraries"}},
 	{folder: "filelock", imports: []string{"driver", "engine libraries", "github.com/fsnotify/fsnotify"}},
 	{folder: "redislock", imports: []string{"driver", "internal/words", "redislock/internal/prompt", "engine libraries", "github.com/redis/rueidis"}},
@@ -59,7 +60,7 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
-	{folder: ".", imports: []string{"driver", "internal/hold", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
+	{folder: ".", imports: []string{"driver", "internal/hold", "internal/schedule", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
 }
 
 // sets are the names the plan uses for several modules at once.

@@ -19,3 +19,12 @@ func NewLimit(ctx context.Context, deadline time.Time) (context.Context, func())
 	l := newLimit(ctx, deadline)
 	return l, l.stop
 }
+
+// Attended reports whether a timer that has not fired yet is running for the locks
+// of l, or somebody is at work and will set it; and true if no lock is held.
+func Attended(l *Locker) bool {
+	r := l.renewer
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plan.Attended(time.Since(origin))
+}

@@ -10,17 +10,18 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/schedule"
 )
 
 // Lock is one acquisition: held from the moment it is returned until it is
 // released or lost. It is safe for concurrent use.
 type Lock struct {
-	keeper *keeper
-	lease  driver.Lease
-	floor  int64
-	terms  hold.Terms
-	parent context.Context // the caller's
-	bound  bool            // the lock's context ends with parent
+	renewer *renewer
+	lease   driver.Lease
+	floor   int64
+	terms   hold.Terms
+	parent  context.Context // the caller's
+	bound   bool            // the lock's context ends with parent
 
 	mu       sync.Mutex // guards hold, began, loss, reported, released, ctx, cancel
 	hold     hold.Hold
@@ -31,17 +32,17 @@ type Lock struct {
 	ctx      context.Context // made when somebody asks for it
 	cancel   context.CancelCauseFunc
 
-	wake wake // guarded by keeper.mu
+	wake schedule.Entry[*Lock] // guarded by renewer.mu
 }
 
 // newLock returns a lock that does not stand yet, for a request about to be
 // sent: the engine may report its loss before it returns the grant.
 func newLock(l *Locker, parent context.Context, req driver.Request, how manner) *Lock {
-	return &Lock{
-		keeper: l.keeper,
-		lease:  driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
-		parent: parent,
-		bound:  how == bound,
+	lock := &Lock{
+		renewer: l.renewer,
+		lease:   driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
+		parent:  parent,
+		bound:   how == bound,
 		terms: hold.Terms{
 			TTL:    req.TTL,
 			Margin: l.cfg.margin(req.TTL),
@@ -49,6 +50,8 @@ func newLock(l *Locker, parent context.Context, req driver.Request, how manner) 
 			Leased: l.traits.Leased,
 		},
 	}
+	lock.wake.Item = lock
+	return lock
 }
 
 // values returns a context for what is done about the lock: it never ends.
@@ -70,7 +73,7 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 		l.gone(reported)
 		return
 	}
-	l.keeper.advance(l, hold.Event{Kind: hold.Tick}, now)
+	l.renewer.advance(l, hold.Event{Kind: hold.Tick}, now)
 }
 
 // Name returns the name of the lock.
@@ -171,13 +174,13 @@ func (l *Lock) Release() error {
 
 // releaseEngine asks the engine until it answers or the release timeout is over.
 func (l *Lock) releaseEngine() error {
-	cfg := &l.keeper.cfg
+	cfg := &l.renewer.cfg
 	begun := time.Now()
 	limit := newLimit(l.values(), begun.Add(cfg.ReleaseTimeout))
 	defer limit.stop()
 	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
 	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
-	data.Err = l.keeper.release(ctx, l.lease)
+	data.Err = l.renewer.release(ctx, l.lease)
 	data.Took = time.Since(begun)
 	end(ctx, cfg.Tracer.ReleaseEnd, data)
 	return data.Err
@@ -214,7 +217,7 @@ func (l *Lock) gone(cause error) {
 }
 
 // step feeds the state machine and carries out an end. It returns what is left
-// to do for the keeper.
+// to do for the renewer.
 func (l *Lock) step(ev hold.Event, now hold.Instant) hold.Action {
 	if ev.Kind == hold.Failed {
 		ev.Jitter = rand.Float64()
@@ -235,7 +238,7 @@ func (l *Lock) step(ev hold.Event, now hold.Instant) hold.Action {
 
 // ended carries out the end of the hold, once.
 func (l *Lock) ended(now hold.Instant) {
-	cfg := &l.keeper.cfg
+	cfg := &l.renewer.cfg
 	data := TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: now.Mono - l.began.Mono}
 	l.mu.Lock()
 	cancel, cause, loss := l.cancel, l.cause(), l.loss
@@ -247,6 +250,6 @@ func (l *Lock) ended(now hold.Instant) {
 		data.Lost = loss
 		cfg.Logger.Warn("lock lost", "name", data.Name, "token", data.Token, "held", data.Held, "error", loss.Reason)
 	}
-	l.keeper.remove(l)
+	l.renewer.remove(l)
 	end(l.values(), cfg.Tracer.HoldEnd, data)
 }

@@ -15,24 +15,24 @@ import (
 // concurrent use, needs no closing, and runs no goroutine except to renew. Make
 // one per engine and share it.
 type Locker struct {
-	engine driver.Engine
-	traits driver.Traits
-	cfg    Config
-	opts   Options
-	self   driver.Identity
-	keeper *keeper
+	engine  driver.Engine
+	traits  driver.Traits
+	cfg     Config
+	opts    Options
+	self    driver.Identity
+	renewer *renewer
 }
 
 // New returns a Locker on engine. It does no I/O; cfg may be nil.
 func New(engine driver.Engine, cfg *Config) *Locker {
 	full := cfg.withDefaults()
 	return &Locker{
-		engine: engine,
-		traits: engine.Traits(),
-		cfg:    full,
-		opts:   Options{TTL: full.TTL, Grace: full.Grace, Note: full.Note},
-		self:   self(full.Note),
-		keeper: newKeeper(engine, full),
+		engine:  engine,
+		traits:  engine.Traits(),
+		cfg:     full,
+		opts:    Options{TTL: full.TTL, Grace: full.Grace, Note: full.Note},
+		self:    self(full.Note),
+		renewer: newRenewer(engine, full),
 	}
 }
 

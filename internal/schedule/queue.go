@@ -1,0 +1,75 @@
+package schedule
+
+import (
+	"container/heap"
+	"time"
+)
+
+// Entry is the place of one item in a queue. An Entry with its Item alone is not
+// queued yet. It belongs to one queue for life.
+type Entry[T any] struct {
+	Item   T
+	at     time.Duration
+	index  int  // in the queue, counted from 1; 0 while not queued
+	closed bool // never queue it again
+}
+
+// Queue holds items by time, the first one first. The zero Queue is empty. It is
+// not safe for concurrent use.
+type Queue[T any] struct{ entries entries[T] }
+
+// Len returns how many items are queued.
+func (q *Queue[T]) Len() int { return len(q.entries) }
+
+// Set queues an item for at, or moves it there; one that was closed stays out.
+func (q *Queue[T]) Set(e *Entry[T], at time.Duration) {
+	switch {
+	case e.closed:
+	case e.index > 0:
+		e.at = at
+		heap.Fix(&q.entries, e.index-1)
+	default:
+		e.at = at
+		heap.Push(&q.entries, e)
+	}
+}
+
+// Pop takes the first item off the queue, which must not be empty.
+func (q *Queue[T]) Pop() *Entry[T] { return heap.Pop(&q.entries).(*Entry[T]) }
+
+// Close takes an item off the queue, if it is there, and keeps it out.
+func (q *Queue[T]) Close(e *Entry[T]) {
+	e.closed = true
+	if e.index > 0 {
+		heap.Remove(&q.entries, e.index-1)
+	}
+}
+
+// first returns the time of the first item of a queue that is not empty.
+func (q *Queue[T]) first() time.Duration { return q.entries[0].at }
+
+// entries is a heap, for container/heap.
+type entries[T any] []*Entry[T]
+
+func (s entries[T]) Len() int           { return len(s) }
+func (s entries[T]) Less(i, j int) bool { return s[i].at < s[j].at }
+
+func (s entries[T]) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i+1, j+1
+}
+
+func (s *entries[T]) Push(x any) {
+	e := x.(*Entry[T])
+	*s = append(*s, e)
+	e.index = len(*s)
+}
+
+func (s *entries[T]) Pop() any {
+	old := *s
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*s = old[:len(old)-1]
+	e.index = 0
+	return e
+}
