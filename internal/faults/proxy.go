@@ -1,5 +1,23 @@
 // Package faults makes the network faults a lock must survive: a TCP proxy that
-// loses, delays, cuts and refuses at the moment it is told to.
+// loses, delays, stalls, cuts and refuses at the moment it is told to.
+//
+// Rules are about single requests: the proxy knows where those of Redis and
+// PostgreSQL begin and end. The worst of them is late delivery, a request that
+// its client has given up long before it reaches the server:
+//
+//	p, _ := faults.NewProxy(server.Addr())
+//	held := p.HoldNext("lock:job")          // the next request about lock:job
+//	_, err := engine.Acquire(brief, req)    // sends it, and gives up
+//	<-held.Caught()
+//	held.ResetClients()                     // now its client's connection is gone too
+//	again, _ := engine.Acquire(ctx, req)    // on another connection, which lives
+//	_ = engine.Release(ctx, lease(again))
+//	held.Deliver()                          // the server gets the first request now
+//	<-held.Answered()                       // and has done what it does about it
+//	held.End()                              // and hears that its client has gone
+//
+// In a storm, p.Late("lock:", 3*time.Second) does the same to each request, and
+// [Proxy.Stall] is a partition that loses nothing: Heal delivers what was sent.
 package faults
 
 import (
@@ -7,6 +25,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,12 +53,13 @@ type Proxy struct {
 	stop func()
 	work sync.WaitGroup // every goroutine of the proxy
 
-	mu    sync.Mutex   // guards all below, and a part of each link
-	ln    net.Listener // nil while new connections are refused
-	links map[*link]struct{}
-	drop  Direction
-	delay [2]time.Duration
-	rules []*rule
+	mu      sync.Mutex   // guards all below, and a part of each link
+	ln      net.Listener // nil while new connections are refused
+	links   []*Link      // in the order in which they were made
+	drop    Direction
+	stalled Direction
+	delay   [2]time.Duration
+	rules   []*rule
 }
 
 // NewProxy starts a proxy for the server at target, "host:port", which need not
@@ -49,7 +69,7 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, addr: ln.Addr().String(), links: map[*link]struct{}{}}
+	p := &Proxy{target: target, addr: ln.Addr().String()}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.serve(ln)
 	return p, nil
@@ -110,7 +130,7 @@ func (p *Proxy) Drop(d Direction) {
 	defer p.mu.Unlock()
 	ended := p.drop &^ d
 	p.drop = d
-	p.reset(func(l *link) bool { return l.lost&ended != 0 })
+	p.reset(func(l *Link) bool { return l.lost&ended != 0 })
 }
 
 // Lost returns how many connections have lost something, or were made, in the
@@ -118,7 +138,7 @@ func (p *Proxy) Drop(d Direction) {
 func (p *Proxy) Lost() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.links {
+	for _, l := range p.links {
 		if l.lost != 0 {
 			n++
 		}
@@ -146,11 +166,11 @@ func (p *Proxy) Reset() {
 	p.reset(everyLink)
 }
 
-func everyLink(*link) bool { return true }
+func everyLink(*Link) bool { return true }
 
 // reset cuts the connections that which picks. The caller holds mu.
-func (p *Proxy) reset(which func(*link) bool) {
-	for l := range p.links {
+func (p *Proxy) reset(which func(*Link) bool) {
+	for _, l := range slices.Clone(p.links) {
 		if which(l) {
 			l.cut()
 		}
@@ -172,11 +192,12 @@ func (p *Proxy) refuse() {
 	}
 }
 
-// Heal ends Drop, Delay and Refuse: new connections are served, and those that
-// lost nothing go on. It fails if another program has taken the port meanwhile.
-// Hooks and SwallowReply stay.
+// Heal ends Drop, Stall, Delay and Refuse: new connections are served, and those
+// that lost nothing go on. It fails if another program has taken the port
+// meanwhile. Rules about requests stay.
 func (p *Proxy) Heal() error {
 	p.Drop(0)
+	p.Resume()
 	p.Delay(Both, 0)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,22 +8,24 @@ import (
 // A rule says what happens with a request that contains a text.
 type rule struct {
 	text []byte
-	hook func()        // nil for a rule that swallows the reply
+	once bool // it is about the next such request only
+
+	// act does it, before the request goes on; nil for a rule that swallows the
+	// reply. It reports whether the link is still there then.
+	act  func(l *Link, next piece) bool
 	done chan struct{} // of a rule that swallows: closed when it has cut
 }
 
-// maxText is the longest text of a rule: so much is remembered of what has
-// passed, to find a text that arrives in two parts.
-const maxText = 1 << 10
-
-// OnRequest calls hook whenever bytes that contain text are about to reach the
-// server, and holds them, and all behind them on their connection, until it
-// returns: a hook that calls Drop or Reset keeps the request away. Requests that
-// arrive at once count as one. Text is 1 KiB at most; what TLS has encrypted is
-// not found. The hook may be called from several goroutines at once. It goes on
-// until remove is called.
+// OnRequest calls hook whenever a request that contains text is about to reach
+// the server, and holds it, and all behind it on its connection, until it
+// returns: a hook that calls Drop or Reset keeps the request away. What TLS has
+// encrypted is not found. The hook may be called from several goroutines at
+// once. It goes on until remove is called.
 func (p *Proxy) OnRequest(text string, hook func()) (remove func()) {
-	return p.add(&rule{text: []byte(text), hook: hook})
+	return p.add(&rule{text: []byte(text), act: func(*Link, piece) bool {
+		hook()
+		return true
+	}})
 }
 
 // SwallowReply lets the next request that contains text reach the server, but
@@ -31,7 +33,7 @@ func (p *Proxy) OnRequest(text string, hook func()) (remove func()) {
 // that were already due included, and it is reset as soon as the server has
 // answered all it was sent. Then cut is closed. It happens once.
 func (p *Proxy) SwallowReply(text string) (cut <-chan struct{}) {
-	r := &rule{text: []byte(text), done: make(chan struct{})}
+	r := &rule{text: []byte(text), once: true, done: make(chan struct{})}
 	p.add(r)
 	return r.done
 }
@@ -47,32 +49,29 @@ func (p *Proxy) add(r *rule) (remove func()) {
 	}
 }
 
-// callHooks calls the hooks that wait for a piece, unless it is to be lost.
-func (l *link) callHooks(data []byte) {
-	for _, hook := range l.hooks(data) {
-		hook()
-	}
-}
-
-func (l *link) hooks(data []byte) (hooks []func()) {
+// actions returns what the rules want to do about a request, unless it is to be
+// lost. Rules for one request are forgotten with it.
+func (l *Link) actions(request []byte) (acts []func(*Link, piece) bool) {
 	p := l.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if (p.drop|l.lost)&ToServer != 0 {
 		return nil
 	}
-	for _, r := range p.rules {
-		if r.hook != nil && r.matches(l.tail, data) {
-			hooks = append(hooks, r.hook)
+	p.rules = slices.DeleteFunc(p.rules, func(r *rule) bool {
+		if r.act == nil || !r.matches(request) {
+			return false
 		}
-	}
-	return hooks
+		acts = append(acts, r.act)
+		return r.once
+	})
+	return acts
 }
 
-// takeSwallow returns the first rule that swallows the reply to a piece, and
+// takeSwallow returns the first rule that swallows the reply to a request, and
 // forgets it. The caller holds mu.
-func (p *Proxy) takeSwallow(tail, data []byte) *rule {
-	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.hook == nil && r.matches(tail, data) })
+func (p *Proxy) takeSwallow(request []byte) *rule {
+	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.act == nil && r.matches(request) })
 	if i < 0 {
 		return nil
 	}
@@ -81,19 +80,4 @@ func (p *Proxy) takeSwallow(tail, data []byte) *rule {
 	return r
 }
 
-// matches reports whether the text is in data, or ends in it after a beginning
-// in the tail of what went before.
-func (r *rule) matches(tail, data []byte) bool {
-	if len(data) == 0 || bytes.Contains(data, r.text) {
-		return len(data) > 0
-	}
-	before := tail[max(0, len(tail)-len(r.text)+1):]
-	after := data[:min(len(data), len(r.text)-1)]
-	return bytes.Contains(slices.Concat(before, after), r.text)
-}
-
-// newTail returns what to remember once data has passed.
-func newTail(tail, data []byte) []byte {
-	all := append(tail, data...)
-	return bytes.Clone(all[max(0, len(all)-maxText):])
-}
+func (r *rule) matches(request []byte) bool { return bytes.Contains(request, r.text) }

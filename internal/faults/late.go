@@ -1,0 +1,141 @@
+package faults
+
+import (
+	"sync"
+	"time"
+)
+
+// Late makes every request that contains text reach the server late, with all
+// that is behind it on its connection, and whatever becomes of its client: one
+// that gives up and closes its connection, or is reset, does not take back what
+// it has sent. The server hears of that end as late as of the request. Every
+// request contains the empty text. It goes on until remove is called, which
+// leaves those under way late.
+func (p *Proxy) Late(text string, by time.Duration) (remove func()) {
+	return p.add(&rule{text: []byte(text), act: func(l *Link, next piece) bool {
+		l.detain(nil, by)
+		return l.wait(next.arrived.Add(by))
+	}})
+}
+
+// Held is what [Proxy.Hold] and [Proxy.HoldNext] keep.
+type Held struct {
+	caught, deliver, end, answered chan struct{}
+	once                           struct{ caught, deliver, end, answered sync.Once }
+	remove                         func()
+
+	mu    sync.Mutex // guards links
+	links []*Link    // where something was kept
+}
+
+// Hold keeps every request that contains text, and all behind it on its
+// connection, until Deliver: they reach the server then, even if their clients
+// have long given up. Every request contains the empty text.
+func (p *Proxy) Hold(text string) *Held { return p.hold(text, false) }
+
+// HoldNext is Hold for the next such request alone.
+func (p *Proxy) HoldNext(text string) *Held { return p.hold(text, true) }
+
+func (p *Proxy) hold(text string, next bool) *Held {
+	h := &Held{}
+	for _, c := range []*chan struct{}{&h.caught, &h.deliver, &h.end, &h.answered} {
+		*c = make(chan struct{})
+	}
+	h.remove = p.add(&rule{text: []byte(text), once: next, act: h.keep})
+	return h
+}
+
+// keep stands in the way of a request until Deliver.
+func (h *Held) keep(l *Link, _ piece) bool {
+	l.detain(h, 0)
+	h.mu.Lock()
+	h.links = append(h.links, l)
+	h.mu.Unlock()
+	h.once.caught.Do(func() { close(h.caught) })
+	select {
+	case <-h.deliver:
+		l.proxy.mu.Lock()
+		l.awaited = h
+		l.proxy.mu.Unlock()
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+// Caught is closed when the first request is kept.
+func (h *Held) Caught() <-chan struct{} { return h.caught }
+
+// Deliver lets all that was kept reach the server, and keeps nothing more. The
+// connections to the server stay, until End, if their clients are gone.
+func (h *Held) Deliver() {
+	h.remove()
+	h.once.deliver.Do(func() { close(h.deliver) })
+}
+
+// Answered is closed when the server has answered something on a connection on
+// which Deliver has delivered, or has closed it.
+func (h *Held) Answered() <-chan struct{} { return h.answered }
+
+// ResetClients resets the clients' side of the connections on which something is
+// kept, and nothing else: the clients have to give up, the server hears nothing.
+func (h *Held) ResetClients() {
+	h.mu.Lock()
+	links := h.links
+	h.mu.Unlock()
+	for _, l := range links {
+		l.ResetClient()
+	}
+}
+
+// End delivers what is still kept and lets the server hear of the end of clients
+// that are gone. It may be called at any time.
+func (h *Held) End() {
+	h.Deliver()
+	h.once.end.Do(func() { close(h.end) })
+}
+
+// detain notes that a link keeps a request for some time. From then on it
+// outlives its client.
+func (l *Link) detain(h *Held, by time.Duration) {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	l.late = true
+	l.endLate = max(l.endLate, by)
+	if h != nil {
+		l.endHeld = h
+	}
+}
+
+// terminate is what PostgreSQL's clients say before they close a connection: an
+// end like that of the connection itself.
+var terminate = []byte("X\x00\x00\x00\x04")
+
+// awaitEnd waits until the server may hear of the end of a client, and reports
+// whether the client is to be treated as if it had closed its connection
+// properly: a reset could destroy what the server has not read yet.
+func (l *Link) awaitEnd(next piece) (properly bool) {
+	l.proxy.mu.Lock()
+	late, by, held := l.late, l.endLate, l.endHeld
+	l.proxy.mu.Unlock()
+	if !late {
+		return false
+	}
+	if held != nil {
+		select {
+		case <-held.end:
+		case <-l.done:
+		}
+	}
+	l.wait(next.arrived.Add(by))
+	return true
+}
+
+// answers notes that the server has answered, or is gone. The caller holds the
+// proxy's mu.
+func (l *Link) answers() {
+	if h := l.awaited; h != nil {
+		h.once.answered.Do(func() { close(h.answered) })
+		l.awaited = nil
+	}
+}

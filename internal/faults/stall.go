@@ -1,0 +1,121 @@
+package faults
+
+import (
+	"net"
+	"slices"
+)
+
+// Stall stops reading what comes in the given directions on every connection,
+// and on those made until Resume or Heal. Nothing is lost: what was sent
+// meanwhile is delivered then, also for clients that have given up and closed
+// their connection. Until then whoever sends more than the kernels take, some MB,
+// comes to a full pipe.
+func (p *Proxy) Stall(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled |= d
+	for _, l := range p.links {
+		l.stall(d)
+	}
+}
+
+// Resume ends every Stall, of single connections too.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled = 0
+	for _, l := range p.links {
+		l.resume()
+	}
+}
+
+// Links returns the connections there are, the oldest first.
+func (p *Proxy) Links() []*Link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.links)
+}
+
+// ClientAddr is the address from which the client has connected.
+func (l *Link) ClientAddr() net.Addr { return l.client.RemoteAddr() }
+
+// ServerAddr is the address from which the proxy has connected to the server,
+// which takes it for the client's: client_port in PostgreSQL's pg_stat_activity,
+// addr in Redis' CLIENT LIST. It is nil before the connection is there.
+func (l *Link) ServerAddr() net.Addr {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	if l.server == nil {
+		return nil
+	}
+	return l.server.LocalAddr()
+}
+
+// Stall is Proxy.Stall for one connection; the others live. With ToServer the
+// client's writes block after a while, with ToClient the server's.
+func (l *Link) Stall(d Direction) {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	l.stall(d)
+}
+
+// Resume ends Stall: what was sent meanwhile is delivered.
+func (l *Link) Resume() {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	l.resume()
+}
+
+// Reset cuts the connection, as Proxy.Reset does with all.
+func (l *Link) Reset() {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	l.cut()
+}
+
+// ResetClient resets the client's side alone. What the proxy has read from the
+// client is delivered, and the server hears of an end as if the client had
+// closed its connection properly.
+func (l *Link) ResetClient() {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	l.late = true
+	abort(l.client)
+}
+
+// stall notes it. The caller holds the proxy's mu.
+func (l *Link) stall(d Direction) {
+	for _, way := range []Direction{ToServer, ToClient} {
+		if d&way != 0 && l.stalled[way.index()] == nil {
+			l.stalled[way.index()] = make(chan struct{})
+		}
+	}
+}
+
+// resume ends both directions' stall. The caller holds the proxy's mu.
+func (l *Link) resume() {
+	for i, flow := range l.stalled {
+		if flow != nil {
+			close(flow)
+			l.stalled[i] = nil
+		}
+	}
+}
+
+// awaitFlow waits until a direction is not stalled, and reports whether the link
+// is still there then.
+func (l *Link) awaitFlow(way Direction) bool {
+	for {
+		l.proxy.mu.Lock()
+		flow := l.stalled[way.index()]
+		l.proxy.mu.Unlock()
+		if flow == nil {
+			return true
+		}
+		select {
+		case <-flow:
+		case <-l.done:
+			return false
+		}
+	}
+}
