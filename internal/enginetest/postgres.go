@@ -29,6 +29,7 @@ type Postgres struct {
 	home
 	port     int
 	settings []string
+	env      []string // of the server, beside the home's
 	cmd      *exec.Cmd
 	gone     chan struct{} // closed when the postmaster has ended
 }
@@ -71,6 +72,7 @@ func (p *Postgres) start(t testing.TB) error {
 		args = append(args, "-c", s)
 	}
 	p.cmd = p.command(pgProgram(t, "postgres"), args...)
+	p.cmd.Env = append(p.cmd.Env, p.env...)
 	p.gone = p.run(t, p.cmd)
 	return p.await()
 }

@@ -218,3 +218,30 @@ func TestPostgresDiesWithTheBinary(t *testing.T) {
 		t.Error("the server outlived the test binary")
 	}
 }
+
+// TestPostgresFreezesOneBackend: the others live.
+func TestPostgresFreezesOneBackend(t *testing.T) {
+	p := enginetest.StartPostgres(t)
+	still, lively := p.Connect(t), p.Connect(t)
+	backend := still.PgConn().PID()
+	p.FreezeBackend(t, backend)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := still.Exec(context.Background(), "SELECT 1")
+		answered <- err
+	}()
+	for range 3 {
+		if _, err := lively.Exec(t.Context(), "SELECT 1"); err != nil {
+			t.Error(err)
+		}
+	}
+	select {
+	case err := <-answered:
+		t.Fatalf("a frozen backend answered: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	p.ThawBackend(t, backend)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

@@ -77,6 +77,21 @@ func (p *Postgres) Thaw(t testing.TB) {
 	p.signal(t, syscall.SIGCONT, p.PID())
 }
 
+// FreezeBackend stops the one process that serves a connection, and returns when
+// it stands still; the others live. ThawBackend, Thaw and the test's end let it
+// go on.
+func (p *Postgres) FreezeBackend(t testing.TB, backend uint32) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP, int(backend))
+	p.waitFor(t, "TZ", int(backend))
+}
+
+// ThawBackend lets a frozen backend go on.
+func (p *Postgres) ThawBackend(t testing.TB, backend uint32) {
+	t.Helper()
+	p.signal(t, syscall.SIGCONT, int(backend))
+}
+
 // Terminate ends one backend, as an administrator's pg_terminate_backend does.
 func (p *Postgres) Terminate(t testing.TB, backend uint32) {
 	t.Helper()

@@ -32,6 +32,7 @@ type Redis struct {
 	dir      string
 	tls      *tls.Config // how Do connects; nil without TLS
 	password string
+	env      []string // of the server, beside ours
 
 	mu     sync.Mutex // guards server, frozen
 	server *server    // nil while stopped
@@ -166,7 +167,9 @@ func (r *Redis) start() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, err := startServer(exec.Command(r.exe, args...), filepath.Join(r.dir, "redis.log"))
+	cmd := exec.Command(r.exe, args...)
+	cmd.Env = append(os.Environ(), r.env...)
+	s, err := startServer(cmd, filepath.Join(r.dir, "redis.log"))
 	if err != nil {
 		return err
 	}
