@@ -27,10 +27,12 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 		return nil, err
 	}
 	limited := within(ctx, e.cfg.GiveUp)
+	var why error
 	for pause := newBackoff(); ; {
 		grants, again, err := e.takeAll(limited, claims)
+		why = cause(why, err)
 		if !again || limited.Err() != nil || e.closed.Err() != nil {
-			return grants, err
+			return grants, why
 		}
 		end, _ := limited.Deadline()
 		sleep(ctx, min(pause.NextBackOff(), time.Until(end)))

@@ -1,9 +1,13 @@
 package redislock
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // ServerError is an error reply, in the server's own words. A [Conn] returns it,
@@ -22,20 +26,18 @@ func serverError(err error) (string, bool) {
 	return e.Text, ok
 }
 
-// networkError says that a server was not reached, on one line. It keeps the
-// identity of err.
-func networkError(err error) error {
-	if text := err.Error(); strings.Contains(text, "\n") {
-		return &flatError{text: "redis connection: " + strings.Join(strings.Fields(text), " "), err: err}
+// Unreached returns err with the addresses of the servers that did not answer, on
+// one line. The words of a server stay as they are, and nil stays nil.
+func Unreached(err error, addrs ...string) error {
+	if _, answered := serverError(err); err == nil || answered {
+		return err
 	}
-	return fmt.Errorf("redis connection: %w", err)
+	const most = 3
+	if len(addrs) > most {
+		addrs = append(slices.Clone(addrs[:most]), "...")
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("no answer: %w", err)
+	}
+	return fmt.Errorf("redis at %s: %w", strings.Join(addrs, ","), driver.OneLine(err))
 }
-
-// flatError is an error of several lines, told on one.
-type flatError struct {
-	text string
-	err  error
-}
-
-func (e *flatError) Error() string { return e.text }
-func (e *flatError) Unwrap() error { return e.err }

@@ -35,6 +35,15 @@ func passing(err error) bool {
 	return false
 }
 
+// cause returns why tries have failed: err, or what was known before if err says
+// no more than that the time was up.
+func cause(before, err error) error {
+	if before != nil && isContextError(err) {
+		return before
+	}
+	return err
+}
+
 // newBackoff spreads retries exponentially, from 10 ms to 1 s, with jitter.
 func newBackoff() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{

@@ -1,6 +1,9 @@
 package redislock
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // The scripts, for tests that hold back a certain call.
 var (
@@ -77,3 +80,6 @@ func (e *Engine) Waiting() int {
 	defer e.gather.mu.Unlock()
 	return len(e.gather.waiting)
 }
+
+// Subscribed blocks until the subscription stands.
+func (e *Engine) Subscribed(ctx context.Context) error { return e.subscribed(ctx, e.listen()) }

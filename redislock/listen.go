@@ -90,6 +90,9 @@ func (e *Engine) subscribed(ctx context.Context, l *listener) error {
 		case <-up:
 			return nil
 		case <-ctx.Done():
+			if c, ok := e.conn.(interface{ Unreached(error) error }); ok && err == nil {
+				err = c.Unreached(ctx.Err())
+			}
 			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, ctx.Err())))
 		case <-e.closed.Done():
 			return unavailable(errClosed)

@@ -89,7 +89,7 @@ func (s scene) refusal(e *redislock.Engine, name string) (err error) {
 	s.Helper()
 	s.until("an answer", func() bool {
 		_, err = e.Acquire(context.Background(), try(brief(name)))
-		return err != nil && !strings.Contains(err.Error(), "connection")
+		return err != nil && !strings.Contains(err.Error(), "redis at")
 	})
 	return err
 }

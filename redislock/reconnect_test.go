@@ -165,7 +165,7 @@ func TestRestart(t *testing.T) {
 		s.server.Kill(t)
 		s.server.Restart(t)
 		err := h.renew()
-		for end := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "connection") && time.Now().Before(end); {
+		for end := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "redis at") && time.Now().Before(end); {
 			time.Sleep(50 * time.Millisecond)
 			err = h.renew()
 		}

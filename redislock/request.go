@@ -37,6 +37,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 	}
 	limited := within(ctx, e.cfg.GiveUp)
 	pause, again := newBackoff(), false
+	var why error
 	for {
 		sent := time.Now()
 		if !again {
@@ -48,7 +49,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 			e.settleRequest(w, a, again)
 			return a
 		}
-		again = true
+		again, why = true, cause(why, r.Err)
 		if limited.Err() == nil && e.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
 			if sleep(ctx, min(pause.NextBackOff(), time.Until(end))); limited.Err() == nil {
@@ -61,7 +62,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 			patience = 0 // the caller was kept waiting long enough
 		}
 		e.withdraw(w, patience, true)
-		return answer{err: unavailable(r.Err)}
+		return answer{err: unavailable(why)}
 	}
 }
 

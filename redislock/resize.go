@@ -23,10 +23,12 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	}
 	c := e.call(resizeScript, ks, strconv.Itoa(limit))
 	limited := within(ctx, e.cfg.GiveUp)
+	var why error
 	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
 		_, err := e.eval(within(limited, attemptLimit(0)), c)
+		why = cause(why, err)
 		if err == nil || !passing(err) || limited.Err() != nil || e.closed.Err() != nil {
-			return unavailable(err)
+			return unavailable(why)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package redislock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -70,6 +72,11 @@ func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 		}
 		return replies
 	}
+	defer func() {
+		for i := range replies {
+			replies[i].Err = c.Unreached(replies[i].Err)
+		}
+	}()
 	if len(calls) == 1 {
 		replies[0] = c.single(ctx, &calls[0])
 		return replies
@@ -124,7 +131,15 @@ func errorOf(ctx context.Context, err error) error {
 	if isContextError(err) && past(ctx) {
 		return context.DeadlineExceeded
 	}
-	return networkError(err)
+	return err
+}
+
+// Unreached adds the addresses to an error that is not a server's.
+func (c *rueidisConn) Unreached(err error) error {
+	if err == nil {
+		return nil
+	}
+	return Unreached(err, slices.Sorted(maps.Keys(c.client.Nodes()))...)
 }
 
 func isContextError(err error) bool {

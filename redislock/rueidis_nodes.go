@@ -28,7 +28,7 @@ func (c *rueidisConn) Scan(ctx context.Context, match string, fn func(keys []str
 			result := ask(ctx, node.client, "SCAN", strconv.FormatUint(cursor, 10), "MATCH", match, "COUNT", scanCount)
 			entry, err := result.AsScanEntry()
 			if err != nil {
-				return errorOf(ctx, err)
+				return Unreached(errorOf(ctx, err), node.addr)
 			}
 			if len(entry.Elements) > 0 {
 				if err := fn(entry.Elements); err != nil {
@@ -61,7 +61,7 @@ func (c *rueidisConn) Each(ctx context.Context, args ...string) ([]Answer, error
 func (n rueidisNode) answer(ctx context.Context, args []string) Answer {
 	m, err := ask(ctx, n.client, args...).ToMessage()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		return Answer{Node: n.addr, Err: errorOf(ctx, err)}
+		return Answer{Node: n.addr, Err: Unreached(errorOf(ctx, err), n.addr)}
 	}
 	return Answer{Node: n.addr, Text: strings.Join(flatten(nil, m), "\n")}
 }
@@ -78,7 +78,7 @@ func (c *rueidisConn) masters(ctx context.Context) ([]rueidisNode, error) {
 	if c.Cluster() {
 		slots, err := slotsOf(ctx, clients)
 		if err != nil {
-			return nil, errorOf(ctx, err)
+			return nil, c.Unreached(errorOf(ctx, err))
 		}
 		keepMasters(clients, slots)
 	}

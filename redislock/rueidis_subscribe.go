@@ -19,7 +19,7 @@ const (
 	pingLimit = 5 * time.Second
 )
 
-var errNotMaster = errors.New("redis connection: the server has become a replica")
+var errNotMaster = errors.New("the server has become a replica")
 
 // Subscribe subscribes as [Conn] says. The callbacks run on the goroutine that
 // reads the connection, so they must not block.
@@ -40,7 +40,7 @@ func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(
 	if ctx.Err() == nil {
 		c.doubt()
 	}
-	return err
+	return c.Unreached(err)
 }
 
 // subscription is one connection that listens to one channel.
@@ -100,7 +100,7 @@ func (s *subscription) changed(e rueidis.PubSubSubscription) {
 		return
 	}
 	select {
-	case s.ended <- networkError(errors.New("the server ended the subscription")):
+	case s.ended <- errors.New("the server ended the subscription"):
 	default:
 	}
 }
@@ -144,7 +144,7 @@ func (s *subscription) ask(ctx context.Context, conn rueidis.DedicatedClient, cm
 	result := conn.Do(limited, cmd)
 	err := result.Error()
 	if isContextError(err) && ctx.Err() == nil {
-		return askResult{result, fmt.Errorf("redis connection: no answer within %v", pingLimit)}
+		return askResult{result, fmt.Errorf("no answer within %v", pingLimit)}
 	}
 	return askResult{result, errorOf(ctx, err)}
 }

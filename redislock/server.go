@@ -57,6 +57,7 @@ func (e *Engine) checkServer(ctx context.Context) error {
 func (e *Engine) ask(ctx context.Context, args ...string) ([]Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.GiveUp)
 	defer cancel()
+	var why error
 	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
 		answers, err := e.conn.Each(ctx, args...)
 		for _, a := range answers {
@@ -64,8 +65,9 @@ func (e *Engine) ask(ctx context.Context, args ...string) ([]Answer, error) {
 				err = a.Err
 			}
 		}
+		why = cause(why, err)
 		if err == nil || !passing(err) || ctx.Err() != nil {
-			return answers, err
+			return answers, why
 		}
 	}
 }

@@ -64,7 +64,11 @@ func (c *conn) Eval(ctx context.Context, calls []redislock.Call) []redislock.Rep
 	}
 	ctx, cancel := timed(ctx)
 	defer cancel()
-	return promptly(ctx, func() []redislock.Reply { return c.eval(ctx, calls) }, failed)
+	replies := promptly(ctx, func() []redislock.Reply { return c.eval(ctx, calls) }, failed)
+	for i := range replies {
+		replies[i].Err = c.Unreached(replies[i].Err)
+	}
+	return replies
 }
 
 // timed returns ctx with a Done that knows its deadline: that of the engine's own

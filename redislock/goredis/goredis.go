@@ -61,7 +61,18 @@ func errorOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("redis connection: %w", err)
+	return err
+}
+
+// Unreached adds the addresses to an error that is not a server's.
+func (c *conn) Unreached(err error) error {
+	switch client := c.client.(type) {
+	case *redis.Client:
+		return redislock.Unreached(err, client.Options().Addr)
+	case *redis.ClusterClient:
+		return redislock.Unreached(err, client.Options().Addrs...)
+	}
+	return err
 }
 
 // promptly returns what f returns, or what failed returns as soon as ctx ends,

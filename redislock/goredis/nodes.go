@@ -63,7 +63,7 @@ func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 		nodes, err := c.masters(ctx)
 		return listing{nodes, errorOf(ctx, err)}
 	}, func(err error) listing { return listing{err: err} })
-	return l.nodes, l.err
+	return l.nodes, c.Unreached(l.err)
 }
 
 // page is the outcome of one SCAN.
@@ -86,7 +86,7 @@ func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) er
 				return page{keys, next, errorOf(ctx, err)}
 			}, func(err error) page { return page{err: err} })
 			if p.err != nil {
-				return p.err
+				return redislock.Unreached(p.err, node.Options().Addr)
 			}
 			if len(p.keys) > 0 {
 				if err := fn(p.keys); err != nil {
@@ -115,6 +115,7 @@ func (c *conn) Each(ctx context.Context, args ...string) ([]redislock.Answer, er
 				func() redislock.Answer { return answer(ctx, node, args) },
 				func(err error) redislock.Answer { return redislock.Answer{Err: err} })
 			answers[i].Node = node.Options().Addr
+			answers[i].Err = redislock.Unreached(answers[i].Err, answers[i].Node)
 		})
 	}
 	asked.Wait()

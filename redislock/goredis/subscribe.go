@@ -26,11 +26,11 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 	}
 	var g prompt.Gate
 	defer g.Close()
-	return promptly(ctx, func() error {
+	return c.Unreached(promptly(ctx, func() error {
 		return listen(ctx, c.client, channel,
 			func() { g.Pass(ready) },
 			func(text string) { g.Pass(func() { message(text) }) })
-	}, func(err error) error { return err })
+	}, func(err error) error { return err }))
 }
 
 // listen listens until ctx ends or the connection breaks. The client would then
@@ -52,7 +52,7 @@ func listen(ctx context.Context, client redis.UniversalClient, channel string, r
 		case !isTimeout(err) || ctx.Err() != nil:
 			return errorOf(ctx, err)
 		case probing:
-			return fmt.Errorf("redis connection: no answer within %v", pingLimit)
+			return fmt.Errorf("no answer within %v", pingLimit)
 		default:
 			if err := sub.Ping(ctx); err != nil {
 				return errorOf(ctx, err)
@@ -66,7 +66,7 @@ func listen(ctx context.Context, client redis.UniversalClient, channel string, r
 			message(e.Payload)
 		case *redis.Subscription:
 			if e.Kind != "subscribe" {
-				return errors.New("redis connection: the server ended the subscription")
+				return errors.New("the server ended the subscription")
 			}
 			ready()
 		}

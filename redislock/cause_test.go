@@ -1,0 +1,60 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// TestCause: whatever fails says why, and at which address: a server that refuses
+// connections, and one that does not answer.
+func TestCause(t *testing.T) {
+	for what, c := range map[string]struct {
+		hurt  func(scene)
+		words []string
+	}{
+		"stopped": {func(s scene) { s.server.Stop(t) }, []string{"refused", "EOF"}},
+		"frozen":  {func(s scene) { s.server.Freeze(t) }, []string{"no answer"}},
+	} {
+		s := newScene(t)
+		e := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
+		t.Cleanup(func() { _ = e.Close() })
+		h := s.hold(e, request("n"))
+		fresh := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
+		t.Cleanup(func() { _ = fresh.Close() })
+		c.hurt(s)
+		for call, f := range map[string]func(context.Context) error{
+			"try":       func(ctx context.Context) error { _, err := e.Acquire(ctx, try(request("n"))); return err },
+			"acquire":   func(ctx context.Context) error { _, err := e.Acquire(ctx, request("n")); return err },
+			"first try": func(ctx context.Context) error { _, err := fresh.Acquire(ctx, try(request("n"))); return err },
+			"set": func(ctx context.Context) error {
+				_, err := e.AcquireAll(ctx, []driver.Request{try(request("n"))})
+				return err
+			},
+			"renew":   func(ctx context.Context) error { return e.Renew(ctx, []driver.Lease{h.lease()})[0] },
+			"release": func(ctx context.Context) error { return e.Release(ctx, h.lease()) },
+			"resize":  func(ctx context.Context) error { return e.Resize(ctx, "n", 3) },
+			"break":   func(ctx context.Context) error { _, err := e.Break(ctx, "n", ""); return err },
+			"list":    func(ctx context.Context) error { _, err := e.List(ctx, driver.Query{}); return err },
+			"status": func(ctx context.Context) error {
+				_, err := e.List(ctx, driver.Query{Prefix: "n", Exact: true})
+				return err
+			},
+			"inspect":   func(ctx context.Context) error { _, err := e.Inspect(ctx, time.Minute); return err },
+			"subscribe": func(ctx context.Context) error { return fresh.Subscribed(ctx) },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			err := f(ctx)
+			cancel()
+			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), s.server.Addr()) || !slices.ContainsFunc(c.words, func(w string) bool { return strings.Contains(err.Error(), w) }) {
+				t.Errorf("%s, %s: %v", what, call, err)
+			}
+		}
+	}
+}
