@@ -41,6 +41,10 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer" . ./internal/schedule
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./cmd/... ./examples/... ./internal/enginetest/fleet
 
+.PHONY: matrix
+matrix: cc redis ## the tests of Redis on each server that is here, and on REDIS="/path/redis-server ..."
+	@.ci/matrix $(REDIS)
+
 .PHONY: sim soak
 sim: ## two minutes of simulated faults on the code that decides, with a table
 	$(GO) run ./internal/sim/cmd/sim -events 1000000000

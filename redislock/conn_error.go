@@ -19,6 +19,39 @@ type ServerError struct {
 
 func (e ServerError) Error() string { return e.Text }
 
+// Code returns the first word of the server's own, such as "READONLY": the kind of
+// the error. Servers before 7.0 wrap what a script was refused.
+func (e ServerError) Code() string {
+	text := e.Text
+	if strings.HasPrefix(strings.TrimPrefix(text, "ERR "), "Error running script") {
+		if i := strings.LastIndex(text, "@user_script: "); i >= 0 {
+			_, text, _ = strings.Cut(text[i+len("@user_script: "):], ": ")
+		}
+	}
+	code, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
+	return code
+}
+
+// Denied reports whether the server refuses us as such, so that no other try will
+// do better: the login, the protected mode, or a right.
+func (e ServerError) Denied() bool {
+	switch e.Code() {
+	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED":
+		return true
+	}
+	for _, words := range [...]string{
+		"ACL failure in script", // 7.2 and later
+		"The user executing the script can't",
+		"AUTH <password> called without any password configured",
+		"unknown command", // renamed away
+	} {
+		if strings.Contains(e.Text, words) {
+			return true
+		}
+	}
+	return false
+}
+
 // serverError returns the server's words if err is an error reply rather than a
 // failure of the network or of the client.
 func serverError(err error) (string, bool) {

@@ -12,27 +12,31 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// unavailable wraps the words of a server or a client; nil stays nil.
+// unavailable wraps the words of a server or a client; nil stays nil. What is
+// wrong with the setup is ErrConfig.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) {
 		return err
+	}
+	if e, ok := errors.AsType[ServerError](err); ok && e.Denied() {
+		return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
 // passing reports whether another try may succeed: the server did not answer, or
-// it says that it is starting, failing over or moving keys.
+// it says that it is starting, failing over or moving keys, or has no room
+// for another client.
 func passing(err error) bool {
-	text, ok := serverError(err)
+	e, ok := errors.AsType[ServerError](err)
 	if !ok {
+		return !errors.Is(err, driver.ErrConfig)
+	}
+	switch e.Code() {
+	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED":
 		return true
 	}
-	for _, code := range [...]string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED"} {
-		if strings.HasPrefix(text, code) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(e.Text, "max number of clients")
 }
 
 // cause returns why tries have failed: err, or what was known before if err says

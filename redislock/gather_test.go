@@ -154,7 +154,7 @@ func TestGatheredIsRefused(t *testing.T) {
 	s.waits(e, 3)
 	open()
 	good.granted().free()
-	if _, err := bad.ended(); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM") {
+	if _, err := bad.ended(); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("got %v, want the server's refusal", err)
 	}
 	if err := <-freed; err != nil {

@@ -22,7 +22,7 @@ func (s scene) careful() *redislock.Engine {
 func (s scene) quarantined(e *redislock.Engine, begun time.Time) hold {
 	s.Helper()
 	_, err := s.ask(e, try(brief("n"))).ended()
-	s.unavailable(err, "may have forgotten its locks and grants nothing until")
+	s.says(err, driver.ErrUnavailable, "may have forgotten its locks and grants nothing until")
 	h := s.hold(e, brief("n"))
 	if early := begun.Add(2 * time.Second).Sub(h.Sent); early > 1100*time.Millisecond {
 		s.Errorf("granted %v before the quarantine was over", early)
@@ -126,7 +126,7 @@ func TestQuarantineNeedsInfo(t *testing.T) {
 	s := newScene(t)
 	s.server.Do(t, "ACL", "SETUSER", "default", "-info")
 	_, err := s.ask(s.careful(), try(brief("n"))).ended()
-	s.unavailable(err, "needs the right to INFO")
+	s.says(err, driver.ErrConfig, "needs the right to INFO")
 	if _, err := s.ask(s.careful(), request("n")).ended(); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a TTL of a minute: %v", err)
 	}

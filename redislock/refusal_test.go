@@ -14,12 +14,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// unavailable fails the test unless err is ErrUnavailable on one line with the
-// server's own words.
-func (s scene) unavailable(err error, words string) {
+// says fails the test unless err is of a kind, on one line and with the server's own
+// words.
+func (s scene) says(err, kind error, words string) {
 	s.Helper()
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
-		s.Fatalf("got %v, want ErrUnavailable with %q on one line", err, words)
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+		s.Fatalf("got %v, want %v with %q on one line", err, kind, words)
 	}
 }
 
@@ -69,7 +69,7 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 		if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrNotHeld) {
 			return false
 		}
-		if !errors.Is(err, driver.ErrUnavailable) ||
+		if !errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable) ||
 			!strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command") {
 			s.Errorf("without %s: %v", command, err)
 		}
@@ -114,10 +114,71 @@ func TestRightLostWhileWaiting(t *testing.T) {
 	}
 	s.server.Do(t, "ACL", "SETUSER", "app", "-@scripting")
 	_, err := ws[1].ended()
-	s.unavailable(err, "NOPERM")
+	s.says(err, driver.ErrConfig, "NOPERM")
 	s.server.Do(t, "ACL", "SETUSER", "app", "+@scripting")
 	h.free()
 	ws[0].granted().free()
+}
+
+// TestLoginRefused: the password was changed, and the connections were cut. That is
+// told at once, as a matter of the setup.
+func TestLoginRefused(t *testing.T) {
+	s := newScene(t)
+	e := redislock.New(rueidisClient(t, s.user("~*")), &redislock.Config{GiveUp: time.Hour})
+	t.Cleanup(func() { _ = e.Close() })
+	h := s.hold(e, request("n"))
+	s.server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">another")
+	s.server.Do(t, "CLIENT", "KILL", "USER", "app")
+	var err error
+	s.until("refused", func() bool { // a connection that was cut is no refusal
+		_, err = s.ask(e, try(request("n"))).ended()
+		return !errors.Is(err, driver.ErrUnavailable)
+	})
+	s.says(err, driver.ErrConfig, "WRONGPASS")
+	_, err = s.ask(e, request("n")).ended()
+	s.says(err, driver.ErrConfig, "WRONGPASS")
+	s.says(h.renew(), driver.ErrConfig, "WRONGPASS")
+	s.says(h.release(), driver.ErrConfig, "WRONGPASS")
+}
+
+// TestWrappedErrors: servers before 7.0 wrap what a script was refused. A failover
+// is ridden out all the same, and what is forbidden is told at once.
+func TestWrappedErrors(t *testing.T) {
+	s := newScene(t)
+	wrapped := func(words string) *redislock.Script {
+		return redislock.NewScript(`return redis.error_reply("ERR Error running script (call to f_0): @user_script:9: @user_script: 9: ` + words + `")`)
+	}
+	for _, c := range []struct {
+		words string
+		kind  error
+	}{
+		{"-READONLY You can't write against a read only replica.", nil},
+		{"-NOREPLICAS Not enough good replicas to write.", nil},
+		{"LOADING Redis is loading the dataset in memory", nil},
+		{"The user executing the script can't run this command or subcommand", driver.ErrConfig},
+		{"-OOM command not allowed when used memory > 'maxmemory'.", driver.ErrUnavailable},
+	} {
+		e, tap := s.tapped(nil)
+		asked := 0
+		tap.calls(func(call redislock.Call, do func() redislock.Reply) redislock.Reply {
+			if asked++; call.Script == redislock.AcquireScript && asked <= 2 {
+				call.Script = wrapped(c.words)
+				return tap.Conn.Eval(t.Context(), []redislock.Call{call})[0]
+			}
+			return do()
+		})
+		h, err := s.ask(e, try(request("n"))).ended()
+		if c.kind != nil {
+			s.says(err, c.kind, strings.TrimLeft(c.words, "-"))
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.words, err)
+			continue
+		}
+		tap.calls(nil)
+		h.free()
+	}
 }
 
 // TestReadOnlyReplica: a server that takes no writes is asked again for as long as
@@ -130,7 +191,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	for _, req := range []driver.Request{try(brief("n")), brief("n")} {
 		begun := time.Now()
 		_, err := e.Acquire(context.Background(), req)
-		s.unavailable(err, "READONLY")
+		s.says(err, driver.ErrUnavailable, "READONLY")
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -187,7 +248,7 @@ func TestFullMemory(t *testing.T) {
 func TestEviction(t *testing.T) {
 	s := newScene(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
 	_, err := s.ask(s.engine(nil), request("n")).ended()
-	s.unavailable(err, "maxmemory-policy volatile-ttl")
+	s.says(err, driver.ErrConfig, "maxmemory-policy volatile-ttl")
 	s.hold(s.engine(&redislock.Config{AllowEviction: true}), request("n")).free()
 	s.server.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	s.hold(s.engine(nil), request("n")).free()

@@ -205,7 +205,7 @@ func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
 		return do()
 	})
 	h.free()
-	if _, err := w.ended(); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM no") {
+	if _, err := w.ended(); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "NOPERM no") {
 		t.Errorf("got %v", err)
 	}
 	s.clean("n")

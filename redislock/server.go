@@ -43,7 +43,7 @@ func (e *Engine) checkServer(ctx context.Context) error {
 	for _, a := range answers {
 		// Whoever may not ask is served all the same.
 		if policy := evicts(a.Text); a.Err == nil && policy != "" {
-			return fmt.Errorf("%w: the server evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrUnavailable, policy)
+			return fmt.Errorf("%w: the server evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrConfig, policy)
 		}
 	}
 	e.mu.Lock()

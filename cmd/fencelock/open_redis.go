@@ -114,12 +114,12 @@ func (r *redisTarget) check(client rueidis.Client, err error) (rueidis.Client, e
 // unreachable says in the client's words why there is no connection, and what to
 // do.
 func (r *redisTarget) unreachable(err error) error {
-	text, hint := r.hide(err), "check --url or FENCELOCK_URL, and that the server is up"
-	if strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH") {
-		hint = "check the user and the password in FENCELOCK_URL"
+	kind, text, hint := driver.ErrUnavailable, r.hide(err), "check --url or FENCELOCK_URL, and that the server is up"
+	if refused, ok := rueidis.IsRedisErr(err); ok && (redislock.ServerError{Text: refused.Error()}).Denied() {
+		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL"
 	}
 	return &hintedError{
-		fmt.Errorf("%w: redis at %s: %s", driver.ErrUnavailable, strings.Join(r.client.InitAddress, ","), text), hint,
+		fmt.Errorf("%w: redis at %s: %s", kind, strings.Join(r.client.InitAddress, ","), text), hint,
 	}
 }
 

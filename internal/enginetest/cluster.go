@@ -18,26 +18,35 @@ type RedisCluster struct {
 }
 
 // StartRedisCluster starts a cluster of so many masters, gives each an equal
-// share of the slots in order, and waits until all serve. It needs Redis 7.0 or
-// Valkey.
+// share of the slots in order, and waits until all serve.
 func StartRedisCluster(t testing.TB, masters int, args ...string) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{ids: map[*Redis]string{}}
 	for i := range masters {
 		r := StartRedis(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, args...)...)
 		r.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-		first, last := i*Slots/masters, (i+1)*Slots/masters-1
-		r.Do(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+		r.Do(t, addSlots(i*Slots/masters, (i+1)*Slots/masters)...)
 		c.ids[r] = r.Do(t, "CLUSTER", "MYID")
 		c.nodes = append(c.nodes, r)
 	}
 	for _, r := range c.nodes[1:] {
-		bus := r.Do(t, "CONFIG", "GET", "cluster-port")
-		_, bus, _ = strings.Cut(bus, "\n")
-		c.nodes[0].Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(r.Port()), bus)
+		meet := []string{"CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(r.Port())}
+		if _, bus, ok := strings.Cut(r.Do(t, "CONFIG", "GET", "cluster-port"), "\n"); ok {
+			meet = append(meet, bus)
+		}
+		c.nodes[0].Do(t, meet...)
 	}
 	c.WaitOK(t)
 	return c
+}
+
+// addSlots gives a node the slots from first up to next. Redis 6.2 knows no ranges.
+func addSlots(first, next int) []string {
+	args := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < next; slot++ {
+		args = append(args, strconv.Itoa(slot))
+	}
+	return args
 }
 
 // WaitOK waits until every node that can answer knows all others and says that the

@@ -76,9 +76,13 @@ func (r *Redis) launch(t testing.TB) {
 	t.Fatalf("start %s: %v\n%s", exe, err, r.log())
 }
 
-// redisExecutable finds the server program, and says how to get it if there is
-// none: tests never skip for want of a server.
+// redisExecutable finds the server program: that of FENCELOCK_REDIS, or the one that
+// is installed. It says how to get one if there is none: tests never skip for want of
+// a server.
 func redisExecutable() (string, error) {
+	if exe := os.Getenv("FENCELOCK_REDIS"); exe != "" {
+		return exec.LookPath(exe)
+	}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if exe, err := exec.LookPath(name); err == nil {
 			return exe, nil
@@ -86,6 +90,20 @@ func redisExecutable() (string, error) {
 	}
 	return "", fmt.Errorf("redis-server is not installed: make test installs it as root on Debian; " +
 		"or: apt-get install redis-server, dnf install valkey, brew install redis")
+}
+
+// redisMajor is the first number of the server's version, of which it says "v=7.0.15".
+func redisMajor(t testing.TB, exe string) (major int) {
+	t.Helper()
+	out, err := exec.Command(exe, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(out), "v=")
+	if _, err := fmt.Sscanf(version, "%d.", &major); err != nil {
+		t.Fatalf("%s calls itself %q", exe, out)
+	}
+	return major
 }
 
 // setting returns the last value given for a setting, or "".
@@ -142,7 +160,7 @@ func (r *Redis) configText(t testing.TB) []byte {
 	if r.tls != nil {
 		ours = append(ours, "--port", "0", "--tls-port", strconv.Itoa(r.port))
 	}
-	if setting(r.settings, "--cluster-enabled") == "yes" {
+	if setting(r.settings, "--cluster-enabled") == "yes" && redisMajor(t, r.exe) >= 7 {
 		ours = append(ours, "--cluster-port", strconv.Itoa(freePort(t)))
 	}
 	var b bytes.Buffer

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/go-redis/v9"
 )
 
-var errRing = errors.New("goredis: a redis.Ring moves keys between servers, so it cannot keep locks: use a redis.Client or a redis.ClusterClient")
+var errRing = fmt.Errorf("%w: goredis: a redis.Ring moves keys between servers, so it cannot keep locks: use a redis.Client or a redis.ClusterClient", driver.ErrConfig)
 
 // New returns an engine on an application's client. It does no I/O. The cfg may be
 // nil.
@@ -31,7 +32,7 @@ func newConn(client redis.UniversalClient) *conn {
 	case *redis.Ring:
 		c.refused = errRing
 	default:
-		c.refused = fmt.Errorf("goredis: cannot use a %T: pass the redis.Client or redis.ClusterClient itself", client)
+		c.refused = fmt.Errorf("%w: goredis: cannot use a %T: pass the redis.Client or redis.ClusterClient itself", driver.ErrConfig, client)
 	}
 	return c
 }

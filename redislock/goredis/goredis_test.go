@@ -1,9 +1,11 @@
 package goredis_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/goredis"
 	"github.com/fencelock/fencelock/redislock/internal/conntest"
@@ -38,7 +40,7 @@ func TestRingIsRefused(t *testing.T) {
 		conn.Subscribe(t.Context(), "c", func() {}, func(string) {}),
 		conn.Scan(t.Context(), "*", func([]string) error { return nil }),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "redis.Ring") {
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "redis.Ring") {
 			t.Errorf("error %v", err)
 		}
 	}
