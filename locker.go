@@ -176,7 +176,8 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	for {
+	var heard driver.Waited
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		lock := newLock(l, parent, req, how)
 		req.Lost = lock.gone
 		// Read before the engine stamps its request: less suspended time makes
@@ -186,13 +187,26 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 		if err != nil {
 			return nil, err
 		}
-		if err = l.adopt(lock, grant, before); err == nil {
+		switch err = l.adopt(lock, grant, before); {
+		case err == nil:
 			return lock, nil
-		}
-		if !req.Wait || !errors.Is(err, ErrNotHeld) {
+		case !req.Wait, final(err):
 			return nil, err
+		case errors.Is(err, ErrNotHeld): // it lapsed: the engine has gone on to others
+			heard.Held(&HeldError{Name: req.Name})
+		default:
+			heard.Unavailable(ctx, err)
+			sleepFor(ctx, pause)
+		}
+		if ctx.Err() != nil {
+			return nil, heard.Ended(ctx, nil)
 		}
 	}
+}
+
+// final reports whether trying again would not help.
+func final(err error) bool {
+	return errors.Is(err, ErrConfig) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }
 
 // adopt begins the hold of a granted lock, once it is confirmed if it must be.
@@ -211,17 +225,22 @@ func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err
 
 // confirm renews a grant that is too old, or of unknown age, before anybody
 // relies on it: the message may have lain unread while its lease ran.
-func (l *Locker) confirm(lock *Lock) (hold.Hold, error) {
+func (l *Locker) confirm(lock *Lock) (h hold.Hold, err error) {
 	ctx, cancel := context.WithTimeout(lock.values(), lock.lease.TTL/6)
 	defer cancel()
 	sent := instant()
-	err := renewOne(ctx, l.engine, lock.lease)
-	if err != nil && !errors.Is(err, ErrNotHeld) {
-		// Unknown: whatever stands is given back rather than held unseen.
-		_ = lock.releaseEngine()
-		err = fmt.Errorf("%w: a grant of %q could not be confirmed: %w", ErrUnavailable, lock.lease.Name, err)
+	switch err = renewOne(ctx, l.engine, lock.lease); {
+	case err == nil:
+		return hold.New(lock.terms, sent, lock.terms.TTL), nil
+	case errors.Is(err, ErrNotHeld):
+		return h, err
 	}
-	return hold.New(lock.terms, sent, lock.terms.TTL), err
+	// Unknown: whatever stands is given back rather than held unseen.
+	_ = lock.releaseEngine()
+	if final(err) {
+		return h, err
+	}
+	return h, fmt.Errorf("%w: a grant of %q could not be confirmed: %w", ErrUnavailable, lock.lease.Name, err)
 }
 
 func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {

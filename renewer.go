@@ -181,14 +181,20 @@ func (r *renewer) release(ctx context.Context, lease driver.Lease) error {
 		switch {
 		case err == nil || unknown && errors.Is(err, ErrNotHeld):
 			return nil
-		case errors.Is(err, ErrNotHeld), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnsupported):
+		case errors.Is(err, ErrNotHeld), final(err):
 			return err
 		}
 		unknown = true
-		select {
-		case <-ctx.Done():
+		if sleepFor(ctx, pause); ctx.Err() != nil {
 			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, err)
-		case <-time.After(pause/2 + rand.N(pause/2)):
 		}
+	}
+}
+
+// sleepFor pauses for pause at most and half of it at least, or until ctx ends.
+func sleepFor(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause/2 + rand.N(pause/2)):
 	}
 }

@@ -145,13 +145,60 @@ func TestAGrantWithoutASendTimeIsConfirmedFirst(t *testing.T) {
 		_ = lock.Release()
 
 		engine.renew = func([]driver.Lease) []error { return []error{errors.New("timed out")} }
-		if _, err := locks.Acquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrUnavailable) {
+		if _, err := locks.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrUnavailable) {
 			t.Errorf("an unconfirmed grant: %v", err)
 		}
 		engine.acquire, engine.renew = nil, nil
 		lock, err := locks.TryAcquire(t.Context(), "a")
 		if err != nil {
 			t.Fatalf("the unconfirmed grant was not given back: %v", err)
+		}
+		_ = lock.Release()
+	})
+}
+
+// A server that is silent for a while at the hand-over costs a turn, not the wait.
+func TestAWaitOutlastsAFailedConfirmation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: inner}
+		var grants, confirmations int
+		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			grant, err := inner.Acquire(ctx, req)
+			grants++
+			grant.Sent = time.Time{}
+			return grant, err
+		}
+		answer := errors.New("timed out")
+		engine.renew = func(leases []driver.Lease) []error {
+			if confirmations++; confirmations <= 3 {
+				return []error{answer}
+			}
+			return inner.Renew(context.Background(), leases)
+		}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		lock, err := locks.Acquire(t.Context(), "a")
+		if err != nil || grants != 4 {
+			t.Fatalf("after %d grants: %v, want the lock with the fourth", grants, err)
+		}
+		_ = lock.Release()
+
+		grants, confirmations = 0, -1<<31
+		begun := time.Now()
+		_, err = locks.With(fencelock.Options{Wait: time.Minute}).Acquire(t.Context(), "a")
+		if !errors.Is(err, fencelock.ErrUnavailable) || !errors.Is(err, answer) || !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, fencelock.ErrHeld) || time.Since(begun) != time.Minute || grants > 100 {
+			t.Errorf("after %v and %d grants: %v", time.Since(begun), grants, err)
+		}
+		for _, final := range []error{driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported} {
+			answer = final
+			if _, err := locks.Acquire(t.Context(), "a"); !errors.Is(err, final) {
+				t.Errorf("confirming: %v, want %v", err, final)
+			}
+		}
+		engine.acquire, engine.renew = nil, nil
+		if lock, err = locks.TryAcquire(t.Context(), "a"); err != nil {
+			t.Fatalf("an unconfirmed grant was not given back: %v", err)
 		}
 		_ = lock.Release()
 	})

@@ -49,6 +49,7 @@ type Action struct {
 	Wait  time.Duration // until the next Tick; 0 means that none is needed
 	Slack time.Duration // how much later than Wait is just as good
 	Left  time.Duration // until the deadline, to renew the most urgent first
+	Limit time.Duration // with Renew: how long the attempt may take, so that another one can follow
 }
 
 // ErrDeadline is the cause of a loss that nobody announced: the lease was about
@@ -68,8 +69,8 @@ type Hold struct {
 	cause    error // why it ended; nil after a release
 }
 
-// New returns a hold whose lease runs for ttl from sent. A lease shorter than
-// terms.TTL, as a hand-over grants, is renewed at once.
+// New returns a hold whose lease runs for ttl from sent. It may be shorter than
+// terms.TTL, as a hand-over grants: the first renewal makes it whole.
 func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 	return Hold{terms: terms, sent: sent, ttl: ttl}
 }
@@ -120,9 +121,9 @@ func (h *Hold) end(cause error) Action {
 }
 
 // backoff doubles the pause with every failure in a row, from a sixtieth to a
-// twelfth of the TTL, and spreads it over a half to the whole of that.
+// twelfth of the lease, and spreads it over a half to the whole of that.
 func (h *Hold) backoff(jitter float64) time.Duration {
-	full := min(max(2*h.pause, h.terms.TTL/60), h.terms.TTL/12)
+	full := min(max(2*h.pause, h.ttl/60), h.ttl/12)
 	return full/2 + time.Duration(jitter*float64(full/2))
 }
 
@@ -131,12 +132,9 @@ func (h *Hold) plan(now Instant) Action {
 	act := Action{Left: h.Left(now)}
 	if !h.renewing {
 		if due := h.due(now); due > 0 {
-			act.Wait = due
-			if h.pause == 0 {
-				act.Slack = h.terms.TTL / 32
-			}
+			act.Wait, act.Slack = due, h.slack()
 		} else {
-			h.renewing, act.Renew = true, true
+			h.renewing, act.Renew, act.Limit = true, true, h.ttl/6
 		}
 	}
 	if left := h.life(now); h.terms.Leased && (act.Wait == 0 || left < act.Wait+act.Slack) {
@@ -145,12 +143,24 @@ func (h *Hold) plan(now Instant) Action {
 	return act
 }
 
-// due is how long after now the next renewal is to be sent.
+// due is how long after now the next renewal is to be sent: at a third of the
+// lease. Margin and grace are meant for a whole one and may take half of a short
+// one, so that a third of what they leave of it counts then.
 func (h *Hold) due(now Instant) time.Duration {
-	if h.ttl < h.terms.TTL && h.pause == 0 {
-		return 0
+	third := h.ttl / 3
+	if h.ttl < h.terms.TTL {
+		third = (h.ttl - h.terms.Margin - h.terms.Grace) / 3
 	}
-	return max(h.terms.TTL/3-now.Since(h.sent), h.retry(now))
+	return max(third-now.Since(h.sent), h.retry(now))
+}
+
+// slack is how much later than due a renewal is just as good: what came apart, or
+// failed at different times, comes together by it.
+func (h *Hold) slack() time.Duration {
+	if h.pause > 0 {
+		return h.ttl / 128
+	}
+	return h.ttl / 32
 }
 
 func (h *Hold) retry(now Instant) time.Duration {
@@ -186,7 +196,7 @@ func (h *Hold) Fresh(now Instant) bool {
 	}
 	left := h.ttl - now.Since(h.sent)
 	if h.ttl < h.terms.TTL {
-		left = h.life(now) // margin and grace are meant for the whole TTL
+		left = h.life(now)
 	}
 	return left >= h.ttl/2
 }

@@ -91,17 +91,62 @@ func TestGraceEndsTheContextEarlier(t *testing.T) {
 	}
 }
 
-func TestHandOverLeaseIsRenewedAtOnce(t *testing.T) {
+// A short lease, as a hand-over grants, is renewed at a third of what the holder
+// may use of it, and an attempt leaves time for another.
+func TestShortLeaseIsRenewedAtAThirdOfItsUse(t *testing.T) {
+	const use = 2*time.Second - 600*time.Millisecond
 	h := hold.New(terms, at(0), 2*time.Second)
 	if !h.Fresh(at(0)) || h.Fresh(at(time.Second)) {
 		t.Fatal("a short lease is fresh while half of it lies ahead, and no longer")
 	}
-	if act := tick(&h, at(0)); !act.Renew || act.Wait != 1400*time.Millisecond {
-		t.Fatalf("%+v, want a renewal now and a look at the short deadline", act)
+	act := tick(&h, at(0))
+	if act.Renew || act.Wait != use/3 {
+		t.Fatalf("%+v, want to wait %v", act, use/3)
 	}
-	if act := h.Step(hold.Event{Kind: hold.Renewed, Sent: at(0)}, at(0)); act.Wait != 10*time.Second {
+	act = tick(&h, at(use/3))
+	if !act.Renew || act.Limit != 2*time.Second/6 || act.Wait != use-use/3 {
+		t.Fatalf("%+v, want a renewal of a sixth of the lease, and a look at the short deadline", act)
+	}
+	if act := h.Step(hold.Event{Kind: hold.Renewed, Sent: at(use / 3)}, at(use/3)); act.Renew || act.Wait != 10*time.Second {
 		t.Fatalf("%+v, want the whole lease after the renewal", act)
 	}
+	if act := tick(&h, at(use/3+10*time.Second)); !act.Renew || act.Limit != terms.TTL/6 {
+		t.Fatalf("%+v, want a renewal of a sixth of the whole lease", act)
+	}
+}
+
+// However old a short lease is when it begins, and whatever margin and grace are
+// taken from it, two attempts that nobody answers fit in before it ends.
+func TestShortLeaseHasTimeForTwoAttempts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		terms := terms
+		terms.Margin = time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "margin"))
+		terms.Grace = time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "grace"))
+		ttl := time.Duration(rapid.Int64Range(int64(100*time.Millisecond), int64(10*time.Second)).Draw(t, "ttl"))
+		now := time.Duration(rapid.Int64Range(0, int64(ttl)).Draw(t, "age"))
+		h := hold.New(terms, at(0), ttl)
+		if !h.Fresh(at(now)) {
+			return // it is confirmed first
+		}
+		ev, attempts := hold.Event{Kind: hold.Tick}, 0
+		for {
+			act := h.Step(ev, at(now))
+			if h.Ended() {
+				break
+			}
+			ev = hold.Event{Kind: hold.Tick}
+			if act.Renew {
+				attempts++
+				now += act.Limit
+				ev = hold.Event{Kind: hold.Failed, Cause: errors.New("silent"), Jitter: 1}
+				continue
+			}
+			now += act.Wait + act.Slack
+		}
+		if attempts < 2 {
+			t.Fatalf("%d attempts", attempts)
+		}
+	})
 }
 
 func TestGoneAndReleasedEndIt(t *testing.T) {

@@ -20,7 +20,7 @@ func TestNoViolation(t *testing.T) {
 	t.Log("\n" + table.String())
 	for _, r := range results {
 		for _, v := range r.Class.Breaks {
-			if v == sim.Overlap && r.Tally.Broken[v] == 0 {
+			if v == sim.Overlap && r.Tally.Broken[v] == 0 && !overlaps(r.Class) {
 				t.Errorf("class %q shows no %v: it is not outside of the model", r.Class.Name, v)
 			}
 		}
@@ -28,6 +28,12 @@ func TestNoViolation(t *testing.T) {
 			t.Errorf("class %q: nobody got the lock, or wrote: %+v", r.Class.Name, r.Tally)
 		}
 	}
+}
+
+// overlaps plays more schedules of a class of which a few showed no overlap.
+func overlaps(c *sim.Class) bool {
+	again := sim.Campaign{Classes: []*sim.Class{c}, Seed: 1, Events: 1_000_000, Cores: 2}.Play()
+	return again[0].Tally.Broken[sim.Overlap] > 0
 }
 
 // TestSameSeed plays schedules twice, in worlds with different pasts.
