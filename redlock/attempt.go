@@ -144,7 +144,7 @@ func (a *attempt) step(ctx context.Context) {
 		a.answered(r)
 	case r := <-a.raised:
 		a.open--
-		a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", instant(time.Now())))
+		a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", 0, instant(time.Now())))
 	case <-ctx.Done():
 		a.obey(a.take.Expire())
 	case <-a.engine.closed.Done():
@@ -195,7 +195,7 @@ func (a *attempt) finish() {
 			a.answered(r)
 		case r := <-a.raised:
 			a.open--
-			a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", instant(time.Now())))
+			a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", 0, instant(time.Now())))
 		}
 	}
 	if a.waitsOnSome() {

@@ -81,7 +81,7 @@ func (p *pair) ask(t *rapid.T) {
 		}
 		model := p.model
 		model.Seats = slices.Clone(model.Seats)
-		a := model.Ask(sim.Request{Owner: o, Shared: shared, Proposed: proposed, TTL: modelTTL * 1_000_000}, now)
+		a := model.Ask(sim.Request{Owner: o, Shared: shared, Proposed: proposed, TTL: modelTTL * 1_000_000, By: now}, now)
 		want := []string{"held"}
 		if a.Status == sim.Granted {
 			want = []string{"granted", decimal(a.Token), decimal(a.Floor)}
@@ -107,7 +107,7 @@ func (p *pair) raise(t *rapid.T) {
 	if got == "low" {
 		got = "gone"
 	}
-	want := map[bool]string{true: "ok", false: "gone"}[p.model.Raise(o, token, time.Now().UnixMicro())]
+	want := map[bool]string{true: "ok", false: "gone"}[p.model.Raise(o, token, 0, time.Now().UnixMicro())]
 	p.agree(t, "raise", got, want)
 }
 
@@ -122,13 +122,14 @@ func (p *pair) repair(t *rapid.T) {
 	o, token, shared := owner(t), p.token(t), rapid.Bool().Draw(t, "shared")
 	mode := map[bool]string{true: "s", false: "x"}[shared]
 	got := p.run(t, "repair", fmt.Sprint(o), decimal(token), mode, decimal(modelTTL*1000), "1 host note")[0]
-	want := map[bool]string{true: "ok", false: "taken"}[p.model.Repair(o, token, shared, modelTTL*1_000_000, time.Now().UnixMicro())]
+	want := map[bool]string{true: "ok", false: "taken"}[p.model.Repair(o, token, shared, modelTTL*1_000_000, time.Now().Add(time.Hour).UnixMicro(), time.Now().UnixMicro())]
 	p.agree(t, "repair", got, want)
 }
 
 func (p *pair) release(t *rapid.T) {
 	o := owner(t)
 	got := p.run(t, "release", fmt.Sprint(o), "0", "0")[0]
-	want := map[bool]string{true: "ok", false: "gone"}[p.model.Release(o, time.Now().UnixMicro())]
+	ok, _ := p.model.Release(sim.Ending{Owner: o}, time.Now().UnixMicro())
+	want := map[bool]string{true: "ok", false: "gone"}[ok]
 	p.agree(t, "release", got, want)
 }

@@ -110,7 +110,7 @@ func (r *renewals) hear(b batch) {
 	now := instant(time.Now())
 	for j, reply := range b.replies {
 		before := r.each[j].Result()
-		repair := r.each[j].Heard(b.node, r.standing(j, b.node, reply), now)
+		repair := r.each[j].Heard(b.node, r.standing(j, b.node, reply), 0, now)
 		if before == quorum.Open && r.each[j].Result() != quorum.Open {
 			r.open--
 			r.decided(j)

@@ -16,6 +16,9 @@
 // in a node, whose f was greater. Neither clocks nor leases matter for that, only
 // that nodes remember. Exclusion itself depends on time: on clock rates, and on
 // a client that stops before its leases end.
+//
+// A majority is of servers, not of addresses. An answer tells which server it is
+// of, and two answers of one server are one vote.
 package quorum
 
 import (
@@ -67,6 +70,10 @@ const (
 	GrantedLine        // the second round goes to nodes that granted only
 	FloorLine          // an exclusive acquisition's floor is its token
 	LateLine           // a renewal heard of after the lease's end is none
+	DistinctLine       // a majority is of distinct servers
+	LeaseLine          // a straggler is repaired while the lease lasts only
+	StragglerLine      // a straggler of the first round gets the token as well
+	EveryLine          // a take that is lost frees nodes that have not answered, too
 )
 
 // indices are the numbers of nodes, for orders that need no slice of their own.

@@ -21,6 +21,7 @@ type Renewal struct {
 	knows  bool         // old is known
 	said   []Standing
 	heard  []bool
+	by     []uint64 // which server said so
 	result Result
 }
 
@@ -45,14 +46,15 @@ func NewRenewal(terms Terms, now hold.Instant) *Renewal {
 
 // Reset begins another attempt in the memory of an old one.
 func (r *Renewal) Reset(terms Terms, now hold.Instant) {
-	said, heard := r.said[:0], r.heard[:0]
+	said, heard, by := r.said[:0], r.heard[:0], r.by[:0]
 	if cap(said) < terms.Nodes {
-		said, heard = make([]Standing, 0, terms.Nodes), make([]bool, 0, terms.Nodes)
+		said, heard, by = make([]Standing, 0, terms.Nodes), make([]bool, 0, terms.Nodes), make([]uint64, 0, terms.Nodes)
 	}
-	said, heard = said[:terms.Nodes], heard[:terms.Nodes]
+	said, heard, by = said[:terms.Nodes], heard[:terms.Nodes], by[:terms.Nodes]
 	clear(said)
 	clear(heard)
-	*r = Renewal{terms: terms, sent: now, said: said, heard: heard}
+	clear(by)
+	*r = Renewal{terms: terms, sent: now, said: said, heard: heard, by: by}
 }
 
 // Extends tells from when the lease counts that this attempt extends: the
@@ -68,16 +70,16 @@ func (r *Renewal) Result() Result { return r.result }
 // Sent returns the time from which the extended lease counts.
 func (r *Renewal) Sent() hold.Instant { return r.sent }
 
-// Heard takes a node's answer and returns the nodes to repair: those that lost
-// the lock while a majority kept it. A node that did not answer in time is given
+// Heard takes the answer of a node, and of which server (0 if unknown), and
+// returns the nodes to repair: those that lost the lock while a majority kept it. A node that did not answer in time is given
 // up as Silent; should it answer after all, that counts. A repair must not be
 // sent once the lease is over or released: it would revive a lock that somebody
 // else may have taken.
-func (r *Renewal) Heard(node int, s Standing, now hold.Instant) (repair []int) {
+func (r *Renewal) Heard(node int, s Standing, server uint64, now hold.Instant) (repair []int) {
 	if r.heard[node] && (r.said[node] != Silent || s == Silent) {
 		return nil
 	}
-	r.heard[node], r.said[node] = true, s
+	r.heard[node], r.said[node], r.by[node] = true, s, server
 	if r.result == Open {
 		r.count(now)
 		if r.result == Kept && r.terms.valid(r.sent, now) {
@@ -85,7 +87,7 @@ func (r *Renewal) Heard(node int, s Standing, now hold.Instant) (repair []int) {
 		}
 		return nil
 	}
-	if r.result == Kept && s == Free && r.terms.valid(r.sent, now) {
+	if r.result == Kept && s == Free && (r.terms.valid(r.sent, now) || r.terms.Without == LeaseLine) {
 		return only(node)
 	}
 	return nil
@@ -98,7 +100,9 @@ func (r *Renewal) count(now hold.Instant) {
 		case !r.heard[i]:
 			open++
 		case s == Renewed:
-			kept++
+			if !r.again(i) {
+				kept++
+			}
 		case s == Free || s == Taken:
 			gone++
 		}
@@ -117,6 +121,20 @@ func (r *Renewal) count(now hold.Instant) {
 	case kept+open < need && gone+open <= r.terms.Nodes-need:
 		r.result = Failed
 	}
+}
+
+// again reports whether the server that renewed for a node did so for an earlier
+// one, too.
+func (r *Renewal) again(node int) bool {
+	if r.by[node] == 0 || r.terms.Without == DistinctLine {
+		return false
+	}
+	for i, server := range r.by[:node] {
+		if server == r.by[node] && r.said[i] == Renewed {
+			return true
+		}
+	}
+	return false
 }
 
 // late reports whether the lease that was to be extended is over.

@@ -38,7 +38,7 @@ func TestRenewal(t *testing.T) {
 			r := quorum.NewRenewal(terms, at(0))
 			repair := []int{}
 			for _, a := range c.answers {
-				repair = append(repair, r.Heard(a.node, a.s, at(1))...)
+				repair = append(repair, r.Heard(a.node, a.s, 0, at(1))...)
 			}
 			if got := fmt.Sprint(repair); got != c.repair || r.Result() != c.result {
 				t.Errorf("repair of %s with result %d, want %s with %d", got, r.Result(), c.repair, c.result)
@@ -53,16 +53,16 @@ func TestRenewalTooLate(t *testing.T) {
 	end := terms.TTL - terms.Drift
 	r := quorum.NewRenewal(terms, at(0))
 	for i := range 3 {
-		r.Heard(i, quorum.Renewed, at(1))
+		r.Heard(i, quorum.Renewed, 0, at(1))
 	}
-	if repair := r.Heard(3, quorum.Free, at(end)); len(repair) > 0 {
+	if repair := r.Heard(3, quorum.Free, 0, at(end)); len(repair) > 0 {
 		t.Errorf("a repair of %v after the lease", repair)
 	}
 	for now, want := range map[time.Duration]quorum.Result{end - 1: quorum.Kept, end: quorum.Failed} {
 		r.Reset(terms, at(end/2))
 		r.Extends(at(0))
 		for i := range 3 {
-			r.Heard(i, quorum.Renewed, at(now))
+			r.Heard(i, quorum.Renewed, 0, at(now))
 		}
 		if r.Result() != want || r.Sent() != at(end/2) {
 			t.Errorf("heard after %v: result %d, want %d", now, r.Result(), want)

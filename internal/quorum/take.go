@@ -5,8 +5,9 @@ import "github.com/fencelock/fencelock/internal/hold"
 // Vote is a node's answer to a request for the lock.
 type Vote struct {
 	Granted bool
-	Token   int64 // the token the node stored, if it granted
-	Floor   int64 // the smallest token among its holders, this one included
+	Token   int64  // the token the node stored, if it granted
+	Floor   int64  // the smallest token among its holders, this one included
+	Server  uint64 // which server it was; 0 means unknown
 }
 
 // Orders are the requests that follow from an answer. The slices are to be read
@@ -42,9 +43,10 @@ type Take struct {
 type vote struct {
 	asked bool // it answered the first round, or was given up
 	Vote
-	told   bool // it was asked to raise
-	raised bool // it answered the second round, or was given up
-	stored bool // it has the token
+	told   bool   // it was asked to raise
+	raised bool   // it answered the second round, or was given up
+	stored bool   // it has the token
+	keeper uint64 // which server has it
 }
 
 // NewTake begins an attempt. The caller has read the time and then asks every
@@ -105,6 +107,7 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 		switch {
 		case !v.Granted:
 			return t.settle(now)
+		case t.terms.Without == StragglerLine:
 		case t.state == Raising || v.Token != t.token || t.terms.TwoRound: // a straggler: it holds the lock as well
 			return t.raise(only(node))
 		}
@@ -120,11 +123,11 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 func (t *Take) count(now hold.Instant) Orders {
 	granted, same, open := 0, 0, 0
 	t.token, t.floor = 0, 0
-	for _, b := range t.votes {
+	for i, b := range t.votes {
 		switch {
 		case !b.asked:
 			open++
-		case b.Granted:
+		case b.Granted && !t.again(i, granter):
 			granted++
 			t.token = max(t.token, b.Token)
 			if t.floor == 0 || b.Floor < t.floor {
@@ -148,13 +151,40 @@ func (t *Take) count(now hold.Instant) Orders {
 		return t.win(now)
 	}
 	t.state = Raising
-	var nodes []int
-	for i, b := range t.votes {
-		if b.Granted || t.terms.Without == GrantedLine {
-			nodes = append(nodes, i)
+	if t.terms.Without == GrantedLine {
+		return t.raise(every(len(t.votes)))
+	}
+	return t.raise(t.granted())
+}
+
+// again reports whether the server behind a node's word is behind that of an
+// earlier node, too: an address may come to lead to another node's server, which
+// has one vote.
+func (t *Take) again(node int, server func(*vote) uint64) bool {
+	me := server(&t.votes[node])
+	if me == 0 || t.terms.Without == DistinctLine {
+		return false
+	}
+	for i := range t.votes[:node] {
+		if server(&t.votes[i]) == me {
+			return true
 		}
 	}
-	return t.raise(nodes)
+	return false
+}
+
+func granter(b *vote) uint64 {
+	if !b.Granted {
+		return 0
+	}
+	return b.Server
+}
+
+func keeper(b *vote) uint64 {
+	if !b.stored {
+		return 0
+	}
+	return b.keeper
 }
 
 func (t *Take) raise(nodes []int) Orders {
@@ -164,14 +194,15 @@ func (t *Take) raise(nodes []int) Orders {
 	return Orders{Raise: nodes}
 }
 
-// Raised takes a node's answer to the second round: whether it has the token. A
-// node that did not answer in time is given up by false; a later true counts.
-func (t *Take) Raised(node int, ok bool, now hold.Instant) Orders {
+// Raised takes a node's answer to the second round: whether it has the token, and
+// which server it is, 0 if unknown. A node that did not answer in time is given up
+// by false; a later true counts.
+func (t *Take) Raised(node int, ok bool, server uint64, now hold.Instant) Orders {
 	b := &t.votes[node]
 	if !b.told || b.raised && (b.stored || !ok) {
 		return Orders{}
 	}
-	b.raised, b.stored = true, ok
+	b.raised, b.stored, b.keeper = true, ok, server
 	return t.settle(now)
 }
 
@@ -181,10 +212,12 @@ func (t *Take) settle(now hold.Instant) Orders {
 		return Orders{}
 	}
 	stored, open := 0, 0
-	for _, b := range t.votes {
+	for i, b := range t.votes {
 		switch {
 		case b.stored:
-			stored++
+			if !t.again(i, keeper) {
+				stored++
+			}
 		case b.told && !b.raised, !b.asked:
 			open++ // a straggler may still grant, and be told
 		}
@@ -218,7 +251,19 @@ func (t *Take) win(now hold.Instant) Orders {
 // lose frees every node: one that has not answered may have granted.
 func (t *Take) lose() Orders {
 	t.state = Lost
+	if t.terms.Without == EveryLine {
+		return t.free(t.granted())
+	}
 	return t.free(every(len(t.votes)))
+}
+
+func (t *Take) granted() (nodes []int) {
+	for i, b := range t.votes {
+		if b.Granted {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
 }
 
 func (t *Take) free(nodes []int) Orders {

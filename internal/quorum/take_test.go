@@ -33,7 +33,7 @@ func play(t *quorum.Take, now time.Duration, answers ...says) (orders []string) 
 		var o quorum.Orders
 		switch {
 		case a.token == stored || a.token == gone:
-			o = t.Raised(a.node, a.token == stored, at(now))
+			o = t.Raised(a.node, a.token == stored, 0, at(now))
 		default:
 			floor := a.floor
 			if floor == 0 {
@@ -165,5 +165,43 @@ func TestManyNodes(t *testing.T) {
 	take.Reset(many, 9, at(0))
 	if o := take.Expire(); len(o.Free) != 101 {
 		t.Errorf("%d nodes freed, want 101", len(o.Free))
+	}
+}
+
+// TestMajorityOfServers: an address that leads to another node's server has no
+// vote of its own, neither in the first round nor in the second.
+func TestMajorityOfServers(t *testing.T) {
+	yes := func(server uint64, token int64) quorum.Vote {
+		return quorum.Vote{Granted: true, Token: token, Floor: token, Server: server}
+	}
+	take := quorum.NewTake(terms, 9, at(0))
+	take.Asked(0, yes(1, 9), at(1))
+	take.Asked(1, yes(2, 9), at(1))
+	take.Asked(4, yes(2, 9), at(1))
+	if take.State() != quorum.Asking {
+		t.Errorf("state %d after two servers of five nodes have granted, one of them twice", take.State())
+	}
+	if take.Asked(2, yes(3, 9), at(1)); take.State() != quorum.Won {
+		t.Errorf("state %d after three servers have granted", take.State())
+	}
+	take.Reset(terms, 9, at(0))
+	for i, token := range []int64{7, 8, 10} {
+		take.Asked(i, yes(uint64(i+1), token), at(1))
+	}
+	take.Raised(0, true, 1, at(1))
+	take.Raised(1, true, 2, at(1))
+	take.Raised(2, true, 2, at(1))
+	if take.State() == quorum.Won {
+		t.Error("two servers of five nodes stored the token, and it counts")
+	}
+	r := quorum.NewRenewal(terms, at(0))
+	r.Heard(0, quorum.Renewed, 1, at(1))
+	r.Heard(1, quorum.Renewed, 2, at(1))
+	r.Heard(2, quorum.Renewed, 2, at(1))
+	if r.Result() != quorum.Open {
+		t.Errorf("a renewal of two servers of five nodes has result %d", r.Result())
+	}
+	if r.Heard(3, quorum.Renewed, 4, at(1)); r.Result() != quorum.Kept {
+		t.Errorf("a renewal of three servers has result %d", r.Result())
 	}
 }

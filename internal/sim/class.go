@@ -35,6 +35,8 @@ type Class struct {
 	Late    int64 // per mille of requests that take a TTL or so
 	Ambush  int64 // per mille of renewals after which the holder pauses past its deadline while they are on their way; and of repairs that are late
 	Stepped int64 // per mille of schedules whose tokens are an hour ahead of all clocks
+	Break   int64 // per mille of requests that break the name
+	Double  bool  // every other client has leases and a MaxTTL twice as long
 	Spread  int   // some clients' lists differ: 1 in a minority of the nodes, 2 in one more
 	Without Line  // what the deployment does without
 	Faults  []fault
@@ -60,6 +62,7 @@ var (
 	pauses   = []fault{pauseHolder, pauseHolder, suspendHolder, isolateClient, stopNode}
 	clocks   = []fault{jumpClient, isolateClient, cutLink, pauseHolder}
 	restarts = []fault{crashKeep, crashLose, crashLose, crashStale, crashLocks, flushNode, failOver, failOver, stopAndKill, isolateNode}
+	strays   = []fault{repoint, repoint, stopNode, isolateNode, isolateClient, pauseHolder}
 	all      = join(links, pauses, clocks, restarts)
 )
 
@@ -93,22 +96,28 @@ var Classes = []*Class{
 		Loss: 5, Skew: skew, Astray: hour, Faults: restarts, Every: 1000 * ms},
 	{Name: "everything", About: "all of these at once",
 		Loss: 10, Twice: 10, Slow: 20, Pause: 5, Rate: rate, Skew: skew, Astray: hour, Faults: all, Every: 300 * ms},
+	{Name: "breaks", About: "locks are broken, and their holders are in trouble as well", Break: 200,
+		Loss: 10, Pause: 5, Skew: skew, Faults: join(links, pauses), Every: 800 * ms},
+	{Name: "addresses", About: "addresses lead to other nodes' servers for a while",
+		Loss: 5, Slow: 10, Faults: strays, Every: 150 * ms},
+	{Name: "max ttl", About: "half of the clients have leases and a MaxTTL twice as long; nodes lose locks",
+		Loss: 5, Double: true, Skew: skew, Faults: []fault{crashLocks, crashLocks, crashKeep, cutLink, isolateClient, pauseHolder}, Every: 600 * ms},
 	{Name: "node lists", About: "lists differ in a minority of nodes",
 		Loss: 10, Spread: 1, Faults: links, Every: 500 * ms},
 
-	{Name: "fast clocks", About: "clock rates wrong by up to 5 %", Breaks: []Violation{Overlap},
+	{Name: "fast clocks", About: "clock rates wrong by up to 5 %", Breaks: []Violation{Overlap, Early, Ghost},
 		Loss: 10, Rate: 50000, Skew: skew, Astray: hour, Faults: clocks, Every: 400 * ms},
-	{Name: "clock jumps", About: "nodes' clocks are stepped", Breaks: []Violation{Overlap},
+	{Name: "clock jumps", About: "nodes' clocks are stepped", Breaks: []Violation{Overlap, Ghost, Early, Overtaken, Stuck},
 		Loss: 10, Slow: 20, Skew: skew, Stepped: 500, Astray: hour, Faults: join(links, []fault{jumpNode, jumpNode, jumpNode}), Every: 300 * ms},
-	{Name: "locks lost", About: "nodes lose locks, not tokens, and there is no quarantine", Breaks: []Violation{Overlap},
+	{Name: "locks lost", About: "nodes lose locks, not tokens, and there is no quarantine", Breaks: []Violation{Overlap, Early},
 		Loss: 10, Late: 100, Skew: skew, Stepped: 700, Astray: hour, Without: WaitLine, Faults: []fault{crashLocks}, Every: 50 * ms},
-	{Name: "forgetful", About: "nodes forget and there is no quarantine", Breaks: []Violation{Overlap, Disorder, Leak},
+	{Name: "forgetful", About: "nodes forget and there is no quarantine", Breaks: []Violation{Overlap, Disorder, Leak, Early, Ghost},
 		Loss: 5, Skew: skew, Astray: hour, Without: WaitLine, Faults: restarts, Every: 400 * ms},
-	{Name: "forgetful, astray", About: "nodes forget; clocks wrong by more than the quarantine", Breaks: []Violation{Disorder},
+	{Name: "forgetful, astray", About: "nodes forget; clocks wrong by more than the quarantine", Breaks: []Violation{Disorder, Early},
 		Loss: 5, Skew: 10 * int64(maxTTL/1000), Astray: hour, Faults: restarts, Every: 400 * ms},
-	{Name: "lists unchecked", About: "lists differ in a minority of nodes, and nobody checks", Breaks: []Violation{Overlap, Disorder},
+	{Name: "lists unchecked", About: "lists differ in a minority of nodes, and nobody checks", Breaks: []Violation{Overlap, Disorder, Early, Ghost},
 		Loss: 10, Spread: 1, Without: NodesLine, Faults: links, Every: 500 * ms},
-	{Name: "lists apart", About: "lists share less than a majority", Breaks: []Violation{Overlap, Disorder},
+	{Name: "lists apart", About: "lists share less than a majority", Breaks: []Violation{Overlap, Disorder, Early, Ghost},
 		Loss: 10, Spread: 2, Faults: links, Every: 500 * ms},
 }
 

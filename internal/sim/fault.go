@@ -21,6 +21,7 @@ const (
 	failOver                   // a replica takes over that was behind, and soon fails back
 	stopAndKill                // one node stops, another is killed, the first goes on
 	jumpNode                   // a node's clock is stepped
+	repoint                    // an address leads to another node's server for a while
 )
 
 func (c *Class) has(f fault) bool {
@@ -53,6 +54,8 @@ func (w *World) fault() {
 		}
 	case jumpClient:
 		c.wall += w.rng.within(2 * term)
+	case repoint:
+		w.repoint(c)
 	case jumpNode:
 		w.servers[n].offset += w.rng.within(2 * term / 1000)
 	default:
@@ -63,7 +66,7 @@ func (w *World) fault() {
 var faultNames = [...]string{
 	"cut link", "isolate client", "isolate node", "stop node", "kill client", "pause holder", "suspend holder",
 	"jump client", "crash, keep", "crash, lose", "crash, stale", "crash, lose locks", "FLUSHALL", "failover",
-	"stop and kill", "jump node",
+	"stop and kill", "jump node", "repoint",
 }
 
 // anyClient picks a client, mostly a holder.
@@ -116,13 +119,30 @@ func (w *World) cut(f fault, client, node uint8) {
 	}
 }
 
+// repoint lets an address lead to another node's server, for one client or all,
+// or all addresses to their own again.
+func (w *World) repoint(c *client) {
+	from, to, alone := w.rng.below(int64(w.size)), w.rng.below(int64(w.size)), w.rng.chance(500)
+	for i := range w.clients {
+		d := &w.clients[i]
+		switch {
+		case w.rng.chance(300):
+			for i := range d.leads {
+				d.leads[i] = uint8(i)
+			}
+		case d == c || !alone:
+			d.leads[from] = uint8(to)
+		}
+	}
+}
+
 // kill ends a client's process, and starts another after a while.
 func (w *World) kill(c *client) {
 	if w.Journal != nil && c.state == holding {
 		w.ends(c)
 	}
 	c.reset(w, c.id)
-	w.after(w.rng.below(term/4), event{kind: evTry, client: c.id, round: c.life})
+	w.after(w.rng.below(term/4), event{kind: evTry, client: c.id, round: c.turn})
 }
 
 // hurt does something to a node.

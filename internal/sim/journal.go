@@ -29,8 +29,8 @@ func (w *World) called(c *client) {
 	j.Ops = append(j.Ops, check.Op{Client: int(c.id), Name: lockName, Kind: check.Acquire, Call: w.time(), Return: w.time(), Unknown: true})
 }
 
-// missed notes that it did not.
-func (w *World) missed(c *client) { w.answered(c).Unknown = false }
+// refused notes that it did not.
+func (w *World) refused(c *client) { w.answered(c).Unknown = false }
 
 func (w *World) answered(c *client) *check.Op {
 	o := &w.Journal.Ops[w.Journal.open[c.id].called]
@@ -43,7 +43,7 @@ func (w *World) returned(c *client) {
 	o, j := w.answered(c), w.Journal
 	o.OK, o.Unknown, o.Token = true, false, c.token
 	j.open[c.id].grant = len(j.Grants)
-	j.Grants = append(j.Grants, check.Grant{Name: lockName, Holder: strconv.Itoa(int(c.id)), Shared: c.shared,
+	j.Grants = append(j.Grants, check.Grant{Name: lockName, Holder: strconv.Itoa(int(c.id)), Shared: c.request.shared,
 		Token: c.token, Called: o.Call, Returned: o.Return})
 }
 

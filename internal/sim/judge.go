@@ -1,5 +1,7 @@
 package sim
 
+import "time"
+
 // guard is the protected resource: it refuses a token smaller than the floor
 // that it has seen, and remembers what it would have done without.
 type guard struct {
@@ -19,15 +21,32 @@ func (w *World) judge(c *client) {
 		w.violate(Stillborn, "client %d got token %d with a lease that is over", c.id, c.token)
 	}
 	for i := range w.clients {
-		if d := &w.clients[i]; d != c && !(c.shared && d.shared) && w.believes(d) {
+		if d := &w.clients[i]; d != c && !(c.request.shared && d.request.shared) && w.believes(d) && !w.past[c.owner].broken && !w.past[d.owner].broken {
 			w.violate(Overlap, "client %d got token %d while client %d holds %d", c.id, c.token, d.id, d.token)
 		}
 	}
 	w.judgeToken(c)
+	w.judgeHold(c)
 	w.order.acquired++
-	c.ordinal = w.order.acquired
-	if !c.shared {
+	c.ordinal, w.order.taken = w.order.acquired, w.now
+	if w.past[c.owner].broken {
+		return // before it knew that it had it
+	}
+	w.order.whole = c.ordinal
+	if !c.request.shared {
 		w.order.exclusive = c.ordinal
+	}
+}
+
+// judgeHold looks whether a minimum hold is over.
+func (w *World) judgeHold(c *client) {
+	o := &w.order
+	if w.now < o.closed && c.called > o.closedAt && !c.request.forced {
+		w.violate(Early, "client %d got token %d %v before the end of a minimum hold", c.id, c.token, time.Duration(o.closed-w.now))
+	}
+	hold := c.request.atLeast * 1000
+	if until := c.called + hold - hold/50; hold > 0 && until > o.closed {
+		o.closed, o.closedAt = until, w.now
 	}
 }
 
@@ -55,9 +74,12 @@ func (w *World) judgeToken(c *client) {
 
 // interrupted checks that nobody else had the lock since a holder got it.
 func (w *World) interrupted(c *client) {
-	other := w.order.acquired
-	if c.shared {
+	other := w.order.whole
+	if c.request.shared {
 		other = w.order.exclusive
+	}
+	if w.past[c.owner].broken && c.renewed <= w.order.taken {
+		return // a break is learned of with the next renewal
 	}
 	if other > c.ordinal {
 		w.violate(Overlap, "client %d goes on with token %d although another has had the lock since", c.id, c.token)
@@ -74,7 +96,7 @@ func (w *World) write(e *event) {
 	}
 	if e.token < g.floor {
 		w.Tally.Stale++
-		if current && w.class.Inside() {
+		if current && w.class.Inside() && !w.past[e.owner].broken {
 			w.violate(Refused, "client %d holds %d, and the guard wants %d", c.id, e.token, g.floor)
 		}
 		return
@@ -87,7 +109,7 @@ func (w *World) write(e *event) {
 // later and was exclusive. A later one that is shared does not promise that: its
 // floor is a lower bound, which an exclusive holder before it may still reach.
 func (w *World) leak(e *event) {
-	g, shared := &w.guard, e.answer == 1
+	g, shared := &w.guard, e.flags&shared != 0
 	ordinal, before := int64(e.round>>16), int64(e.round&0xffff)
 	switch {
 	case ordinal <= g.only:

@@ -11,25 +11,34 @@ type Status uint8
 // The statuses.
 const (
 	Granted     Status = iota
-	Held               // somebody else has it
+	Held               // somebody else has it, or a minimum hold is not over
 	Quarantined        // the node may have forgotten what it granted
 	OtherNodes         // the node works with another set of nodes
+	Late               // the request came when nobody wants it any more
+	Told               // the name is free, and kept for those who were told so
 )
 
 // Request asks a node for the lock. Times are in microseconds.
 type Request struct {
 	Owner    Owner
 	Shared   bool
+	Forced   bool   // take the name away from its holders
 	Proposed int64  // the token that the client would like
 	TTL      int64  // the lease
+	By       int64  // not after, by the node's clock
 	Nodes    uint32 // a hash of the client's set of nodes
+	MaxTTL   int64  // for how long a node that may have forgotten does not vote; 0 means not at all
+	Wait     Wait
 }
 
 // Answer is what a node says to a Request.
 type Answer struct {
 	Status Status
-	Token  int64 // the token stored, if granted
-	Floor  int64 // the smallest token among the holders, if granted
+	Token  int64  // the token stored, if granted
+	Floor  int64  // the smallest token among the holders, if granted
+	Left   int64  // for how long a node does not vote, or keeps the name, in milliseconds
+	Server uint32 // which server it is
+	Broken []Owner
 }
 
 // Seat is one holder's place on a node.
@@ -43,7 +52,7 @@ type Seat struct {
 // of package quorum are apart.
 type Line uint32
 
-// The lines of the nodes.
+// The lines of the nodes and of the clients around package quorum.
 const (
 	OwnerLine    Line = 1 << iota // raise asks who has the lock
 	MissLine                      // raise is refused where no lock stands
@@ -51,6 +60,7 @@ const (
 	MarkLine                      // a missing marker is a reason for quarantine, however long the server has been up
 	ReplLine                      // a failover is a change of incarnation
 	NodesLine                     // a node works with one set of nodes
+	LongestLine                   // a node that votes notes a greater MaxTTL, too
 	CapLine                       // proposals are capped
 	ReviveLine                    // renew does not revive
 	FenceLine                     // repair asks for the stored token
@@ -60,6 +70,13 @@ const (
 	SeatLine                      // a renewal corrects the token of its seat
 	LowLine                       // raise refuses a token that may be another sharer's, each time
 	AcquaintLine                  // the client tells a renewal which lease it extends
+	ByLine                        // a request ends when nobody wants it any more
+	BarLine                       // what is taken back bars a request that has not been answered
+	HoldLine                      // a minimum hold is stored
+	UndoLine                      // a take that failed gives its minimum hold back
+	SinceLine                     // a node tells by its own clock since when a request waits
+	TillLine                      // a name is kept for who was told for a moment only
+	EndedLine                     // a renewal says nothing about a hold that has ended
 )
 
 // incarnation tells apart the lives of a server's memory.
@@ -70,97 +87,108 @@ type incarnation struct{ run, repl uint32 }
 // Declare makes it vote at once. It is not safe for concurrent use.
 type Node struct {
 	Without Line  // for the simulator: leave safety lines out
-	MaxTTL  int64 // how long a node that may have forgotten does not vote; 0 means at once
 	Ahead   int64 // how far ahead of the clock a proposal may be
 
-	Fence  int64  // the last token stored
-	Shared bool   // whether the seats are shared
-	Seats  []Seat // who holds the lock
+	Fence     int64  // the last token stored
+	NotBefore int64  // the end of a minimum hold
+	Shared    bool   // whether the seats are shared
+	Seats     []Seat // who holds the lock
+	Bars      []Bar
+	waiters
 
 	life   incarnation // of the server
 	booted int64       // when the server started
 	marker marker
-	lapsed int // seats that ran out
+	lapsed []Owner // whose seats ran out, since somebody looked
 }
 
-// marker is the key that tells which incarnation granted the locks.
-type marker struct {
-	exists bool
-	nodes  uint32
-	known  bool // life has been through the quarantine
-	life   incarnation
-	seen   incarnation // the one in quarantine
-	since  int64       // from when
+// Bar keeps an owner from being granted anything.
+type Bar struct {
+	Owner Owner
+	Until int64
 }
 
 func (n *Node) lacks(l Line) bool { return n.Without&l != 0 }
 
-// Declare makes the node vote at once, as fencelock init does.
-func (n *Node) Declare(nodes uint32) {
-	n.marker = marker{exists: true, nodes: nodes, known: true, life: n.incarnation(), seen: n.incarnation()}
-}
-
-func (n *Node) incarnation() incarnation {
-	life := n.life
-	if n.lacks(ReplLine) {
-		life.repl = 0
-	}
-	return life
-}
-
 // Ask is the first round of a take.
 func (n *Node) Ask(r Request, now int64) Answer {
-	if s := n.admits(r.Nodes, now); s != Granted {
-		return Answer{Status: s}
-	}
 	n.lapse(now)
-	if s := n.find(r.Owner); s != nil { // asked twice; the lease may be a longer one by now
+	if n.late(r.Owner, r.By, now) {
+		return Answer{Status: Late}
+	}
+	if s, left := n.admits(r, now); s != Granted {
+		return Answer{Status: s, Left: left}
+	}
+	a := Answer{Server: n.Server()}
+	switch {
+	case r.Forced:
+		for _, s := range n.Seats {
+			a.Broken = append(a.Broken, s.Owner)
+		}
+		n.Seats = n.Seats[:0]
+	case n.NotBefore > now:
+		n.join(r, now)
+		a.Status = Held
+		return a
+	case len(n.Seats) == 0:
+		if left := n.keeps(r, now); left > 0 {
+			n.join(r, now)
+			a.Status, a.Left = Told, left
+			return a
+		}
+	}
+	s := n.find(r.Owner)
+	switch {
+	case s != nil: // asked twice; the lease may be a longer one by now
 		s.Until = max(s.Until, now+r.TTL)
-		return Answer{Status: Granted, Token: s.Token, Floor: n.floor()}
+		a.Token = s.Token
+	case len(n.Seats) == 0 || n.Shared && r.Shared:
+		a.Token = n.grant(r, now)
+	default:
+		n.join(r, now)
+		a.Status = Held
+		return a
 	}
-	if len(n.Seats) > 0 && !(n.Shared && r.Shared) {
-		return Answer{Status: Held}
+	a.Floor = n.floor()
+	return a
+}
+
+// late reports whether a request of an owner came too late.
+func (n *Node) late(owner Owner, by, now int64) bool {
+	if !n.lacks(ByLine) && now > by {
+		return true
 	}
+	live, barred := n.Bars[:0], false
+	for _, b := range n.Bars {
+		if b.Until > now {
+			live, barred = append(live, b), barred || b.Owner == owner
+		}
+	}
+	n.Bars = live
+	return barred
+}
+
+func (n *Node) grant(r Request, now int64) (token int64) {
 	proposed := r.Proposed
 	if !n.lacks(CapLine) {
 		proposed = min(proposed, now+n.Ahead)
 	}
-	n.Fence = max(n.Fence+1, now, proposed)
+	n.remember(max(n.Fence+1, now, proposed))
 	n.seat(r.Owner, n.Fence, r.Shared, now+r.TTL)
-	return Answer{Status: Granted, Token: n.Fence, Floor: n.floor()}
+	if r.Wait.Joins {
+		n.Leave(r.Wait.Caller)
+	}
+	return n.Fence
 }
 
-// admits says whether the node votes, for clients with this set of nodes.
-func (n *Node) admits(nodes uint32, now int64) Status {
-	m, life := &n.marker, n.incarnation()
-	if n.MaxTTL == 0 || n.lacks(WaitLine) {
-		return Granted
-	}
-	if m.exists && m.nodes != nodes && !n.lacks(NodesLine) {
-		return OtherNodes
-	}
-	if !m.exists {
-		*m = marker{exists: true, seen: life, since: now}
-		if n.lacks(MarkLine) {
-			m.since = n.booted
-		}
-	}
-	m.nodes = nodes
-	if m.known && m.life == life {
-		return Granted
-	}
-	if m.seen != life {
-		m.seen, m.since = life, now
-	}
-	if now-m.since < n.MaxTTL {
-		return Quarantined
-	}
-	m.known, m.life = true, life
-	return Granted
+// remember stores a token, and who was told that the name is free was told.
+func (n *Node) remember(token int64) {
+	n.Fence, n.first = max(n.Fence, token), first{}
 }
 
-// Raise is the second round of a take: it stores the token of an acquisition.
-func (n *Node) Raise(owner Owner, token, now int64) bool {
+// Raise is the second round of a take: it stores the token of an acquisition, and
+// its minimum hold.
+func (n *Node) Raise(owner Owner, token, atLeast, now int64) bool {
 	n.lapse(now)
 	s := n.find(owner)
 	if s == nil {
@@ -170,15 +198,19 @@ func (n *Node) Raise(owner Owner, token, now int64) bool {
 		}
 		return false
 	}
-	if s.Token != token {
-		if n.Shared && token <= n.Fence { // it may be another's who shares the lock
-			if n.lacks(LowLine) {
-				s.Token = token
-			}
-			return false
+	if s.Token != token && n.Shared && token <= n.Fence { // it may be another's who shares the lock
+		if n.lacks(LowLine) {
+			s.Token = token
 		}
-		s.Token, n.Fence = token, max(n.Fence, token)
+		return false
 	}
+	if atLeast > 0 && !n.lacks(HoldLine) {
+		n.NotBefore = max(n.NotBefore, now+atLeast)
+	}
+	if s.Token != token || atLeast > 0 {
+		n.remember(token)
+	}
+	s.Token = token
 	return true
 }
 
@@ -204,30 +236,53 @@ func (n *Node) Renew(owner Owner, token, ttl, now int64) quorum.Standing {
 }
 
 // Repair puts a lock back that the node lost, unless it has stored a greater
-// token since.
-func (n *Node) Repair(owner Owner, token int64, shared bool, ttl, now int64) bool {
+// token since, or the request comes too late.
+func (n *Node) Repair(owner Owner, token int64, shared bool, ttl, by, now int64) bool {
 	n.lapse(now)
 	if n.find(owner) != nil {
 		return true
+	}
+	if n.late(owner, by, now) {
+		return false
 	}
 	if n.Fence > token && !n.lacks(FenceLine) || len(n.Seats) > 0 && !(n.Shared && shared) {
 		return false
 	}
 	n.seat(owner, token, shared, now+ttl)
-	n.Fence = max(n.Fence, token)
+	n.remember(token)
 	return true
 }
 
-// Release ends an owner's lock.
-func (n *Node) Release(owner Owner, now int64) bool {
+// Ending takes an acquisition back.
+type Ending struct {
+	Owner  Owner
+	By     int64 // until then a request of this owner may still arrive; 0 means that all were answered
+	Failed bool  // the take failed, and its minimum hold with it
+	Keep   bool  // keep the name for those who wait
+	Aloud  bool  // and tell the one that has waited longest
+}
+
+// Release ends an owner's lock, and returns who is told that it is free.
+func (n *Node) Release(r Ending, now int64) (ok bool, told Call) {
 	n.lapse(now)
-	for i := range n.Seats {
-		if n.Seats[i].Owner == owner || n.lacks(CompareLine) {
-			n.Seats = append(n.Seats[:i], n.Seats[i+1:]...)
-			return true
-		}
+	if r.By > now && !n.lacks(BarLine) {
+		n.Bars = append(n.Bars, Bar{r.Owner, r.By})
 	}
-	return false
+	for i := range n.Seats {
+		if n.Seats[i].Owner != r.Owner && !n.lacks(CompareLine) {
+			continue
+		}
+		if r.Failed && !n.Shared && !n.lacks(UndoLine) {
+			n.NotBefore = 0
+		}
+		n.Seats = append(n.Seats[:i], n.Seats[i+1:]...)
+		ok = true
+		break
+	}
+	if r.Keep {
+		told = n.invite(r.Aloud, now)
+	}
+	return ok, told
 }
 
 func (n *Node) seat(owner Owner, token int64, shared bool, until int64) {
@@ -263,8 +318,9 @@ func (n *Node) lapse(now int64) {
 		if s.Until > now {
 			live = append(live, s)
 		} else {
-			n.lapsed++
+			n.lapsed = append(n.lapsed, s.Owner)
 		}
 	}
 	n.Seats = live
+	n.forget(now)
 }

@@ -17,7 +17,7 @@ func TestNodeTokens(t *testing.T) {
 		"a clock stepped back": {fence: 5000, now: 10, proposed: 20, want: 5001},
 	} {
 		n := sim.Node{Fence: c.fence, Ahead: ahead}
-		if a := n.Ask(sim.Request{Owner: 1, Proposed: c.proposed, TTL: 100}, c.now); a.Token != c.want || n.Fence != c.want {
+		if a := n.Ask(sim.Request{Owner: 1, Proposed: c.proposed, TTL: 100, By: c.now}, c.now); a.Token != c.want || n.Fence != c.want {
 			t.Errorf("%s: %+v, fence %d, want %d", name, a, n.Fence, c.want)
 		}
 	}
@@ -26,7 +26,7 @@ func TestNodeTokens(t *testing.T) {
 func TestNodeExcludes(t *testing.T) {
 	n := sim.Node{}
 	ask := func(owner sim.Owner, shared bool, now int64) sim.Status {
-		return n.Ask(sim.Request{Owner: owner, Shared: shared, TTL: 100}, now).Status
+		return n.Ask(sim.Request{Owner: owner, Shared: shared, TTL: 100, By: now}, now).Status
 	}
 	if ask(1, true, 0) != sim.Granted || ask(2, true, 10) != sim.Granted || ask(3, false, 20) != sim.Held {
 		t.Error("two share, and a third does not get it for itself")
@@ -37,7 +37,11 @@ func TestNodeExcludes(t *testing.T) {
 	if ask(3, false, 150); n.Renew(3, n.Fence, 100, 209) != quorum.Renewed {
 		t.Error("who asks twice has the lock for a TTL from then on")
 	}
-	if n.Release(1, 210) || !n.Release(3, 210) || n.Release(3, 210) {
+	release := func(owner sim.Owner) bool {
+		ok, _ := n.Release(sim.Ending{Owner: owner}, 210)
+		return ok
+	}
+	if release(1) || !release(3) || release(3) {
 		t.Error("only the owner releases, and once")
 	}
 	if n.Renew(3, 1, 100, 211) != quorum.Free || len(n.Seats) > 0 {
@@ -46,9 +50,9 @@ func TestNodeExcludes(t *testing.T) {
 }
 
 func TestNodeQuarantine(t *testing.T) {
-	n := sim.Node{MaxTTL: 1000}
+	n := sim.Node{}
 	ask := func(nodes uint32, now int64) sim.Status {
-		return n.Ask(sim.Request{Owner: sim.Owner(now + 1), Shared: true, TTL: 1, Nodes: nodes}, now).Status
+		return n.Ask(sim.Request{Owner: sim.Owner(now + 1), Shared: true, TTL: 1, By: now, Nodes: nodes, MaxTTL: 1000}, now).Status
 	}
 	if ask(7, 0) != sim.Quarantined || ask(7, 999) != sim.Quarantined || ask(7, 1000) != sim.Granted {
 		t.Error("an unknown node votes when MaxTTL has passed since it was first asked")
@@ -56,8 +60,8 @@ func TestNodeQuarantine(t *testing.T) {
 	if ask(8, 1001) != sim.OtherNodes {
 		t.Error("a node works with two sets of nodes")
 	}
-	n = sim.Node{MaxTTL: 1000}
-	n.Declare(7)
+	n = sim.Node{}
+	n.Declare(7, 1000)
 	if ask(7, 0) != sim.Granted {
 		t.Error("a node that was declared new does not vote")
 	}
@@ -65,18 +69,18 @@ func TestNodeQuarantine(t *testing.T) {
 
 func TestNodeRaises(t *testing.T) {
 	n := sim.Node{}
-	a := n.Ask(sim.Request{Owner: 1, Shared: true, Proposed: 0, TTL: 100}, 10)
-	b := n.Ask(sim.Request{Owner: 2, Shared: true, Proposed: 0, TTL: 100}, 10)
-	if !n.Raise(1, a.Token, 20) || !n.Raise(2, 50, 20) || n.Fence != 50 {
+	a := n.Ask(sim.Request{Owner: 1, Shared: true, Proposed: 0, TTL: 100, By: 10}, 10)
+	b := n.Ask(sim.Request{Owner: 2, Shared: true, Proposed: 0, TTL: 100, By: 10}, 10)
+	if !n.Raise(1, a.Token, 0, 20) || !n.Raise(2, 50, 0, 20) || n.Fence != 50 {
 		t.Errorf("fence %d, want 50", n.Fence)
 	}
-	if n.Raise(1, 50, 20) || n.Raise(1, 40, 20) || !n.Raise(1, 51, 20) {
+	if n.Raise(1, 50, 0, 20) || n.Raise(1, 40, 0, 20) || !n.Raise(1, 51, 0, 20) {
 		t.Error("no two acquisitions have one token")
 	}
-	if n.Raise(3, 60, 20) || n.Raise(2, 60, 200) || n.Fence != 51 || b.Floor != a.Token {
+	if n.Raise(3, 60, 0, 20) || n.Raise(2, 60, 0, 200) || n.Fence != 51 || b.Floor != a.Token {
 		t.Error("only who has the lock raises its token")
 	}
-	if n.Repair(2, 50, true, 100, 201) || !n.Repair(2, 51, true, 100, 201) || n.Repair(3, 99, false, 100, 202) {
+	if n.Repair(2, 50, true, 100, 201, 201) || !n.Repair(2, 51, true, 100, 201, 201) || n.Repair(3, 99, false, 100, 202, 202) {
 		t.Error("a repair puts back what nobody followed")
 	}
 }

@@ -47,7 +47,7 @@ func (p *plot) take(owner sim.Owner, now int64, nodes ...int) {
 	p.Helper()
 	take := quorum.NewTake(terms, now, at(now))
 	for _, i := range nodes {
-		a := p.nodes[i].Ask(sim.Request{Owner: owner, Proposed: now, TTL: lease}, now)
+		a := p.nodes[i].Ask(sim.Request{Owner: owner, Proposed: now, TTL: lease, By: now}, now)
 		take.Asked(i, quorum.Vote{Granted: a.Status == sim.Granted, Token: a.Token, Floor: a.Floor}, at(now))
 	}
 	if take.State() != quorum.Won {
@@ -58,15 +58,15 @@ func (p *plot) take(owner sim.Owner, now int64, nodes ...int) {
 
 // renew asks a node and hands the answer over, later.
 func (p *plot) renew(r *quorum.Renewal, i int, now, heard int64) []int {
-	return r.Heard(i, p.nodes[i].Renew(ownA, p.tokens[ownA], lease, now), at(heard))
+	return r.Heard(i, p.nodes[i].Renew(ownA, p.tokens[ownA], lease, now), 0, at(heard))
 }
 
 // comeAndGo lets B have the lock of nodes 1 and 2 for a moment.
 func (p *plot) comeAndGo(now int64) {
 	p.Helper()
 	p.take(ownB, now, 1, 2)
-	p.nodes[1].Release(ownB, now+1000)
-	p.nodes[2].Release(ownB, now+1000)
+	p.nodes[1].Release(sim.Ending{Owner: ownB}, now+1000)
+	p.nodes[2].Release(sim.Ending{Owner: ownB}, now+1000)
 	if p.tokens[ownB] <= p.tokens[ownA] {
 		p.Fatalf("tokens %v do not grow", p.tokens)
 	}
@@ -100,7 +100,7 @@ func TestLateRepair(t *testing.T) {
 			}
 			p.renew(second, 0, 1_261_000, 1_400_000)
 			p.comeAndGo(1_310_000)
-			p.nodes[2].Repair(ownA, p.tokens[ownA], false, lease, 1_320_000)
+			p.nodes[2].Repair(ownA, p.tokens[ownA], false, lease, 1_320_000, 1_320_000)
 			p.renew(second, 2, 1_330_000, 1_400_000)
 			p.renew(second, 1, 1_330_000, 1_400_000)
 			if broken := second.Result() == quorum.Kept; broken != c.broken {
@@ -123,7 +123,7 @@ func TestLateAsk(t *testing.T) {
 		}
 		p.renew(r, 0, 961_000, 1_100_000)
 		p.comeAndGo(1_010_000)
-		p.nodes[2].Ask(sim.Request{Owner: ownA, Proposed: 0, TTL: lease}, 1_020_000)
+		p.nodes[2].Ask(sim.Request{Owner: ownA, Proposed: 0, TTL: lease, By: 1_020_000}, 1_020_000)
 		p.renew(r, 2, 1_030_000, 1_100_000)
 		if kept := r.Result() == quorum.Kept; kept != blind {
 			t.Errorf("late renewals count: %v; A goes on although B had the lock: %v", blind, kept)
@@ -136,7 +136,7 @@ func TestLateAsk(t *testing.T) {
 func TestSeatOfARenewalIsTheToken(t *testing.T) {
 	n := sim.Node{Fence: 500}
 	n.Ask(sim.Request{Owner: ownA, Shared: true, Proposed: 400, TTL: lease}, 0)
-	if n.Raise(ownA, 400, 0) {
+	if n.Raise(ownA, 400, 0, 0) {
 		t.Fatal("a node stored a token that it has given to others")
 	}
 	n.Renew(ownA, 400, lease, 0)

@@ -11,10 +11,12 @@ const (
 	evRenew
 	evRepair
 	evRelease
+	evLeave
 	// Answers, which arrive at a client.
 	evVote
 	evRaised
 	evStanding
+	evTold
 	// What a client's timers and its program bring up.
 	evTry
 	evAskLimit
@@ -32,7 +34,7 @@ const (
 )
 
 var kindNames = [...]string{
-	"ask", "raise", "renew", "repair", "release", "vote", "raised", "standing",
+	"ask", "raise", "renew", "repair", "release", "leave", "vote", "raised", "standing", "told",
 	"try", "ask limit", "raise limit", "expire", "tick", "renew limit", "check", "done",
 	"write", "fault", "replica in sync",
 }
@@ -47,9 +49,27 @@ type event struct {
 	client uint8
 	node   uint8
 	answer uint8 // a Status, a quorum.Standing, or 1 for yes
+	flags  flags
+	server uint32 // who answers
 	token  int64
-	floor  int64
+	floor  int64 // in a request: the lease, or the minimum hold, in microseconds
+	by     int64 // not after, by the node's clock; in an answer: its clock
+	waited int64 // in microseconds
 }
+
+// flags are what a message says by yes and no.
+type flags uint8
+
+const (
+	shared flags = 1 << iota
+	forced
+	joins
+	goesFirst
+	goesNext
+	quiet // who waits is not told
+	failed
+	twice // the network made two of it
+)
 
 // queue is a heap of events, four children to a node: flat, and kind to caches.
 type queue struct {

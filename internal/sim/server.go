@@ -3,6 +3,7 @@ package sim
 // server is a node with a clock, a life and a replica.
 type server struct {
 	Node
+	index   uint8
 	replica snapshot // what survives a power cut or a failover
 	drift   int64    // how fast the clock runs, in parts per million beside 1
 	offset  int64    // of the clock, in microseconds
@@ -14,6 +15,7 @@ type server struct {
 type snapshot struct {
 	fence  int64
 	shared bool
+	closed int64
 	seats  []Seat
 	marker marker
 }
@@ -27,19 +29,24 @@ func (s *server) clock(t int64) int64 { return epoch + s.offset + (t+t/1000*s.dr
 
 func (s *server) sync() {
 	s.replica.seats = append(s.replica.seats[:0], s.Seats...)
-	s.replica.fence, s.replica.shared, s.replica.marker = s.Fence, s.Shared, s.marker
+	s.replica.fence, s.replica.shared, s.replica.closed, s.replica.marker = s.Fence, s.Shared, s.NotBefore, s.marker
 }
 
 // fallBack returns to what the replica knows.
 func (s *server) fallBack() {
 	s.Seats = append(s.Seats[:0], s.replica.seats...)
-	s.Fence, s.Shared, s.marker = s.replica.fence, s.replica.shared, s.replica.marker
+	s.Fence, s.Shared, s.NotBefore, s.marker = s.replica.fence, s.replica.shared, s.replica.closed, s.replica.marker
+	s.loseQueue()
 }
 
 // flush forgets everything, as FLUSHALL does.
 func (s *server) flush() {
-	s.Seats, s.Fence, s.marker = s.Seats[:0], 0, marker{}
+	s.Seats, s.Fence, s.NotBefore, s.marker = s.Seats[:0], 0, 0, marker{}
+	s.loseQueue()
 }
+
+// loseQueue forgets who waits, and what was taken back.
+func (s *server) loseQueue() { s.Bars, s.line, s.first = s.Bars[:0], s.line[:0], first{} }
 
 // restart begins another life of the server, by the time t.
 func (s *server) restart(t int64) {

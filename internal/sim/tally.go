@@ -12,10 +12,18 @@ const (
 	Poisoned                   // a token is further ahead of all clocks than the cap allows
 	Leak                       // the guard let a write pass after one of a later acquisition
 	Refused                    // the guard refused a rightful holder
+	Ghost                      // a node gave a lock to a request that nobody wanted any more
+	Revived                    // a hold that had ended did something
+	Misnamed                   // a node shows a holder with another's token
+	Early                      // a minimum hold was not over
+	Stuck                      // a free name was kept for nobody
+	Overtaken                  // one who came later was told first
+	Closed                     // a take that failed closed the name for its minimum hold
 	violations
 )
 
-var violationNames = [...]string{"overlap", "token order", "stillborn", "leftover", "poisoned", "leak", "refused"}
+var violationNames = [...]string{"overlap", "token order", "stillborn", "leftover", "poisoned", "leak", "refused",
+	"ghost", "revived", "misnamed", "early", "stuck", "overtaken", "closed"}
 
 // String returns the violation's name.
 func (v Violation) String() string { return violationNames[v] }

@@ -13,7 +13,7 @@ func (w *World) say(format string, args ...any) {
 }
 
 var (
-	statusNames   = [...]string{"granted", "held", "quarantined", "other nodes"}
+	statusNames   = [...]string{"granted", "held", "quarantined", "other nodes", "too late", "kept for others"}
 	standingNames = [...]string{"silent", "renewed", "free", "taken"}
 )
 
@@ -22,8 +22,8 @@ func (w *World) trace(e *event) {
 	name := kindNames[e.kind]
 	switch {
 	case e.kind == evAsk:
-		w.say("node %d: %s of client %d for owner %d, proposing %d", e.node, name, e.client, e.owner, e.token)
-	case e.kind <= evRelease:
+		w.say("node %d: %s of client %d for owner %d, proposing %d, flags %b", e.node, name, e.client, e.owner, e.token, e.flags)
+	case e.kind <= evLeave:
 		w.say("node %d: %s of client %d for owner %d, token %d", e.node, name, e.client, e.owner, e.token)
 	case e.kind == evVote && Status(e.answer) == Granted:
 		w.say("client %d: node %d grants owner %d token %d, floor %d", e.client, e.node, e.owner, e.token, e.floor)
@@ -33,6 +33,8 @@ func (w *World) trace(e *event) {
 		w.say("client %d: node %d stored the token of owner %d: %v", e.client, e.node, e.owner, e.answer == 1)
 	case e.kind == evStanding:
 		w.say("client %d: node %d says of owner %d: %s", e.client, e.node, e.owner, standingNames[quorum.Standing(e.answer)])
+	case e.kind == evTold:
+		w.say("client %d: node %d tells %d that the name is free", e.client, e.node, e.token)
 	case e.kind <= evDone:
 		w.say("client %d: %s", e.client, name)
 	case e.kind == evWrite:

@@ -33,16 +33,23 @@ type World struct {
 	terms   quorum.Terms
 	margin  time.Duration
 	owners  Owner
+	callers Caller
+	past    []past  // by owner
+	since   []int64 // by caller: since when it has wanted the lock
 	order   order
 	detour  int64 // how much longer the message takes that is being sent
+	lapsed  int   // leases that ran out
 	failed  error
 }
 
 // order is what the tokens so far must be like.
 type order struct {
-	acquired, exclusive int64    // how many acquisitions, and which was the last exclusive one
-	greatest            int64    // the greatest token returned
-	recent              [8]int64 // the last tokens returned
+	acquired         int64    // how many acquisitions
+	whole, exclusive int64    // which was the last one, and the last exclusive one, that nobody had broken
+	taken            int64    // when the last one was
+	closed, closedAt int64    // until when a minimum hold lasts, and when it was acquired
+	greatest         int64    // the greatest token returned
+	recent           [8]int64 // the last tokens returned
 }
 
 // Run plays the schedule of a class and a seed, and returns an error for the
@@ -65,7 +72,7 @@ func (w *World) Run(class *Class, seed uint64) error {
 
 func (w *World) handle(e *event) {
 	switch {
-	case e.kind <= evRelease:
+	case e.kind <= evLeave:
 		w.serve(e)
 	case e.kind <= evDone:
 		w.step(e)
@@ -108,7 +115,8 @@ func (w *World) setUp(class *Class, seed uint64) {
 		w.rng = w.rng*31 + random(b)
 	}
 	w.queue.reset()
-	w.links, w.guard, w.order, w.owners = [8][maxNodes]link{}, guard{}, order{}, 0
+	w.links, w.guard, w.order, w.owners, w.callers = [8][maxNodes]link{}, guard{}, order{}, 0, 0
+	w.past, w.since, w.lapsed = append(w.past[:0], past{}), append(w.since[:0], 0), 0
 	w.size = int(3 + 2*w.rng.below(2))
 	w.mixed = w.rng.chance(300)
 	if class.Single {
@@ -136,13 +144,13 @@ func (w *World) setUpServers() {
 	w.stepped = w.rng.chance(w.class.Stepped)
 	for i := range w.servers {
 		s := &w.servers[i]
-		seats, copies := s.Seats[:0], s.replica.seats[:0]
-		*s = server{Node: Node{Without: w.class.Without | w.Lacks, MaxTTL: int64(maxTTL) / 1000, Ahead: int64(ahead) / 1000, Seats: seats}}
-		s.replica.seats = copies
+		seats, copies, line, bars := s.Seats[:0], s.replica.seats[:0], s.line[:0], s.Bars[:0]
+		*s = server{index: uint8(i), Node: Node{Without: w.class.Without | w.Lacks, Ahead: int64(ahead) / 1000, Seats: seats, Bars: bars}}
+		s.replica.seats, s.line, s.life.run = copies, line, uint32(i+1)<<8
 		s.drift, s.offset = w.rng.within(w.class.Rate), w.rng.within(w.class.Skew)
 		s.booted = s.clock(-int64(time.Hour)) // long ago
 		if i < w.size {
-			s.Declare(0)
+			s.Declare(0, int64(maxTTL)/1000)
 		}
 		if w.stepped {
 			s.Fence = epoch + hour
@@ -159,19 +167,15 @@ func (w *World) setUpClients(n int) {
 	w.clients = w.clients[:n]
 	for i := range w.clients {
 		w.clients[i].reset(w, uint8(i))
-		w.after(w.rng.below(50*ms), event{kind: evTry, client: uint8(i), round: w.clients[i].life})
+		w.after(w.rng.below(50*ms), event{kind: evTry, client: uint8(i), round: w.clients[i].turn})
 	}
 }
 
 // close ends a schedule.
 func (w *World) close() {
 	if w.class.Calm {
-		lapsed := 0
-		for i := range w.servers {
-			lapsed += w.servers[i].lapsed
-		}
-		if lapsed > 0 {
-			w.violate(Leftover, "%d leases ran out although nothing went wrong", lapsed)
+		if w.lapsed > 0 {
+			w.violate(Leftover, "%d leases ran out although nothing went wrong", w.lapsed)
 		}
 	}
 	if w.Journal != nil {

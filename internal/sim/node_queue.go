@@ -1,0 +1,144 @@
+package sim
+
+import "slices"
+
+// Caller names a request that waits; 0 is nobody.
+type Caller int32
+
+// Call says what a request that waits knows, or whom a node tells that the name is
+// free: one caller, or one of these.
+type Call int32
+
+// The calls that name no caller.
+const (
+	Nobody   Call = 0
+	Sharers  Call = -1 // all who wait to share
+	Everyone Call = -2 // nobody in particular
+)
+
+// Wait is how a request waits. The zero Wait does not.
+type Wait struct {
+	Joins  bool
+	Caller Caller
+	Waited int64 // for how long it has waited, in microseconds
+	Since  int64 // by the client's clock: what Waited is for
+	First  bool  // it was told to go first
+	Next   bool  // it has the vote of the node that told it
+}
+
+// For how long a name that is free is kept for those who wait, and for how long a
+// request waits unless it says so again.
+const (
+	told     = int64(10_000)
+	patience = int64(5_000_000)
+)
+
+// waiters are who waits for the name on a node.
+type waiters struct {
+	first first
+	line  []waiter // in the order in which they go, by since and caller
+	until int64    // when the server forgets the line, in milliseconds
+}
+
+// first is who goes first.
+type first struct {
+	who  Call
+	till int64 // in milliseconds
+}
+
+type waiter struct {
+	caller Caller
+	shared bool
+	since  int64
+	till   int64 // in milliseconds
+}
+
+// keeps returns for how many milliseconds more a free name is kept for others
+// than this request.
+func (n *Node) keeps(r Request, now int64) int64 {
+	f, ms := n.first, now/1000
+	if f.who == Nobody || f.till <= ms && !n.lacks(TillLine) || f.till > ms+told/1000 || r.Wait.Next {
+		return 0
+	}
+	if r.Wait.First && (f.who == Everyone || f.who == Call(r.Wait.Caller) || f.who == Sharers && r.Shared) {
+		return 0
+	}
+	return max(f.till-ms, 1)
+}
+
+// join enters a request into the queue, or keeps it there.
+func (n *Node) join(r Request, now int64) {
+	if !r.Wait.Joins {
+		return
+	}
+	n.Leave(r.Wait.Caller)
+	w := waiter{r.Wait.Caller, r.Shared, now - r.Wait.Waited, now/1000 + patience/1000}
+	if n.lacks(SinceLine) {
+		w.since = min(r.Wait.Since, now)
+	}
+	i := 0
+	for i < len(n.line) && (n.line[i].since < w.since || n.line[i].since == w.since && n.line[i].caller < w.caller) {
+		i++
+	}
+	n.line, n.until = slices.Insert(n.line, i, w), max(n.until, w.till)
+}
+
+// Leave takes a request out of the queue.
+func (n *Node) Leave(c Caller) {
+	for i := range n.line {
+		if n.line[i].caller == c {
+			n.drop(i)
+			return
+		}
+	}
+}
+
+func (n *Node) drop(i int) {
+	if n.line = append(n.line[:i], n.line[i+1:]...); len(n.line) == 0 {
+		n.until = 0
+	}
+}
+
+// forget forgets a line of which nobody has said anything for a while.
+func (n *Node) forget(now int64) {
+	if n.until <= now/1000 {
+		n.line, n.until = n.line[:0], 0
+	}
+}
+
+// GiveUp is Leave for a request that waits no more. If it was to go first, the
+// next one does, and is told.
+func (n *Node) GiveUp(c Caller, now int64) Call {
+	n.lapse(now)
+	n.Leave(c)
+	if n.first.who == Call(c) {
+		return n.invite(true, now)
+	}
+	return Nobody
+}
+
+// invite keeps a name that has become free for those who wait, and tells the one
+// that has waited longest, who leaves the queue: one that died is told once.
+func (n *Node) invite(aloud bool, now int64) Call {
+	if len(n.line) == 0 || len(n.Seats) > 0 {
+		return Nobody
+	}
+	who, ms := Everyone, now/1000
+	if aloud {
+		for len(n.line) > 0 && n.line[0].till <= ms {
+			n.drop(0)
+		}
+		if len(n.line) == 0 {
+			return Nobody
+		}
+		if who = Sharers; !n.line[0].shared {
+			who = Call(n.line[0].caller)
+			n.drop(0)
+		}
+	}
+	n.first = first{who, ms + told/1000}
+	if aloud {
+		return who
+	}
+	return Nobody
+}
