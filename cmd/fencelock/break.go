@@ -41,7 +41,7 @@ func (c breakCmd) Run(a *app) error {
 		return err
 	}
 	if strings.TrimSpace(c.Reason) == "" {
-		return &exitError{exitUsage, errors.New("the reason is empty\ntry: fencelock break NAME --reason \"host db3 is gone\"")}
+		return &exitError{code: exitUsage, err: errors.New("the reason is empty\ntry: fencelock break NAME --reason \"host db3 is gone\"")}
 	}
 	ctx, stop := a.interruptible()
 	defer stop()
@@ -54,7 +54,7 @@ func (c breakCmd) Run(a *app) error {
 	case token != 0: // even if a process still keeps the lock, the token shuts it out
 		return errors.Join(c.print(a, token), err)
 	case errors.Is(err, driver.ErrNotHeld):
-		return &exitError{exitNotHeld, fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", show(c.Name))}
+		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", show(c.Name))}
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (c breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64
 	f, ok := engine.(forcer)
 	switch {
 	case c.Force && !ok:
-		return 0, &exitError{exitConfig, fmt.Errorf("%w: %s has no --force; break without it leaves nothing in force", driver.ErrUnsupported, engine.Traits().Engine)}
+		return 0, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no --force; break without it leaves nothing in force", driver.ErrUnsupported, engine.Traits().Engine)}
 	case c.Force:
 		return c.force(ctx, a, f)
 	}

@@ -24,33 +24,41 @@ type child struct {
 	ignoreLoss bool          // a loss does not end the command
 	signal     unix.Signal   // asks the command to end
 	killAfter  time.Duration // how long it has to end
-	tick       time.Duration // how often the keeper hears of the deadline
+	tick       time.Duration // how often the watchdog hears of the deadline
 
-	pid    int // also the process group
-	keeper *keeper
-	events <-chan waited
-	status unix.WaitStatus
-	ended  bool             // the command itself has ended; what it left behind may not
-	tell   <-chan time.Time // when to speak of what it left behind
+	env      func(*fencelock.Lock) []string // the command's environment
+	pid      int                            // also the process group
+	family   *family
+	watchdog *watchdog
+	events   <-chan waited
+	status   unix.WaitStatus
+	ended    bool             // the command itself has ended; what it left behind may not
+	tell     <-chan time.Time // when to speak of what it left behind
 
 	lost   bool
 	asked  bool // a signal that ends programs was passed on
 	hungUp bool // or one that ends many
 	killed bool
-	struck bool             // the keeper killed the command
+	byDog  bool             // the watchdog killed the command
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
 }
 
 // start runs the command. It must be called on the main thread, which is locked:
 // the kernel ties the parent-death signal to the thread that forks.
-func (c *child) start(path string, argv, env []string, files []*os.File) error {
+func (c *child) start(path string, argv, env []string, locked []*os.File) error {
 	adoptOrphans()
+	c.family = newFamily(ownerVariable + "=" + c.lock.Owner())
 	if !c.ignoreLoss {
-		var err error
-		if c.keeper, err = startKeeper(); err != nil {
-			return fmt.Errorf("the keeper of the command does not start: %w", err)
+		if err := c.startWatchdog(); err != nil {
+			return &exitError{code: exitStart, err: fmt.Errorf("the watchdog of the command does not start: %w", err)}
 		}
 	}
+	inherited, err := inheritable(locked) // after the watchdog, which must not have them
+	if err != nil {
+		c.watchdog.dismiss()
+		return &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
+	}
+	defer closeAll(inherited)
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if c.tty.wanted() {
 		attr.Foreground, attr.Ctty = true, c.tty.fd
@@ -59,37 +67,44 @@ func (c *child) start(path string, argv, env []string, files []*os.File) error {
 		dieWithParent(attr)
 	}
 	c.tty.heedStops()
-	process, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files, Sys: attr})
+	process, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr,
+	})
 	c.tty.ignoreStops()
 	if err != nil {
 		if attr.Foreground {
 			c.tty.take()
 		}
-		c.keeper.dismiss()
+		c.watchdog.dismiss()
 		return startError(argv[0], err)
 	}
-	c.pid = process.Pid
-	c.keeper.guard(c.pid)
-	c.tellKeeper()
-	c.events = reap()
+	c.pid, c.family.command = process.Pid, process.Pid
+	c.tellWatchdog()
+	c.events = reap(c.family.collect)
 	return nil
 }
 
-// tellKeeper passes the deadline on, and replaces a keeper that died.
-func (c *child) tellKeeper() {
+func (c *child) startWatchdog() error {
+	w, err := startWatchdog()
+	if err == nil {
+		c.watchdog = w
+		c.family.watchdogs[w.pid] = true
+	}
+	return err
+}
+
+// tellWatchdog passes the group and the deadline on, and replaces a watchdog that
+// died.
+func (c *child) tellWatchdog() {
 	if c.ignoreLoss {
 		return
 	}
-	if c.keeper == nil {
-		k, err := startKeeper()
-		if err != nil {
-			return // the next tick tries again
-		}
-		c.keeper = k
-		c.keeper.guard(c.pid)
+	if c.watchdog == nil && c.startWatchdog() != nil {
+		return // the next tick tries again
 	}
+	c.watchdog.guard(c.pid)
 	if deadline := c.lock.Deadline(); !deadline.IsZero() && !c.lost {
-		c.keeper.until(deadline.Add(-killReserve))
+		c.watchdog.until(deadline.Add(-killReserve))
 	}
 }
 
@@ -104,30 +119,33 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// send sends a signal to the group, and to those who left it. Those are known
-// only where orphans are adopted.
+// send sends a signal to the command: to its group, and to those who left the group
+// if it kills or if the command itself has ended.
 func (c *child) send(sig unix.Signal) {
-	unix.Kill(-c.pid, sig) // fails once the group is empty
-	if !c.ended && sig != unix.SIGKILL {
-		return
-	}
-	for _, p := range descendants(os.Getpid()) {
-		if p.pid != c.keeper.id() && p.group != c.pid {
-			unix.Kill(p.pid, sig)
-		}
-	}
+	c.family.send(sig, c.ended || sig == unix.SIGKILL)
 }
 
-// left counts the processes that must end before the lock is released.
-func (c *child) left() int {
-	n := 0
-	for _, p := range descendants(os.Getpid()) {
-		if p.pid != c.keeper.id() {
-			n++
+// inheritable returns descriptors of the same open files that a command will get
+// under the same numbers: from 100 up, since lower ones may be its caller's own.
+func inheritable(files []*os.File) (dups []*os.File, err error) {
+	for _, f := range files {
+		fd := -1
+		for _, lowest := range []int{100, 10, 3} { // a tight limit may allow no more
+			if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, lowest); err == nil {
+				break
+			}
 		}
+		if err != nil {
+			closeAll(dups)
+			return nil, err
+		}
+		dups = append(dups, os.NewFile(uintptr(fd), f.Name()))
 	}
-	if n == 0 && unix.Kill(-c.pid, 0) == nil {
-		n = 1 // those who are not ours to wait for
+	return dups, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
 	}
-	return n
 }

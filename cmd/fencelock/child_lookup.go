@@ -9,12 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // lookup finds the command as a shell would. Its errors carry the exit codes of
 // a shell.
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
+	if _, set := os.LookupEnv("PATH"); !set && errors.Is(err, exec.ErrNotFound) {
+		path, err = lookupWithoutPath(name)
+	}
 	switch {
 	case err == nil || errors.Is(err, exec.ErrDot):
 		return path, nil
@@ -31,8 +36,23 @@ func lookup(name string) (string, error) {
 	return "", notFound(name)
 }
 
+// lookupWithoutPath looks where the C library does if there is no PATH.
+func lookupWithoutPath(name string) (path string, err error) {
+	for _, dir := range []string{"/bin", "/usr/bin"} {
+		if path, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
+			break
+		}
+	}
+	return path, err
+}
+
 // startError is what lookup would have said, had it known.
 func startError(name string, err error) error {
+	for _, ours := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(err, ours) {
+			return &exitError{code: exitStart, err: fmt.Errorf("%s does not start: %w", name, err)}
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return notFound(name + ", or its interpreter,")
 	}
@@ -40,12 +60,12 @@ func startError(name string, err error) error {
 }
 
 func notFound(name string) error {
-	return &exitError{exitNotFound, fmt.Errorf("%s was not found", name)}
+	return &exitError{code: exitNotFound, err: fmt.Errorf("%s was not found", name)}
 }
 
 func notExecutable(name string, err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
 	}
-	return &exitError{exitNotExecutable, fmt.Errorf("%s cannot be executed: %w", name, err)}
+	return &exitError{code: exitNotExecutable, err: fmt.Errorf("%s cannot be executed: %w", name, err)}
 }

@@ -12,8 +12,8 @@ import (
 
 // supervise waits until the command has ended, with all it left behind, and
 // returns the exit code. Meanwhile it passes signals on, keeps the terminal
-// where it belongs, and ends the command when the lock is lost. The keeper is
-// left to bury.
+// where it belongs, and ends the command when the lock is lost. The watchdog is
+// left to reapWatchdog.
 func (c *child) supervise() int {
 	tick := time.NewTicker(c.tick)
 	defer tick.Stop()
@@ -25,7 +25,7 @@ func (c *child) supervise() int {
 			c.onLoss()
 		case <-c.kill:
 			c.kill = nil
-			c.strike()
+			c.killAll()
 		case ev, ok := <-c.events:
 			if !ok {
 				c.events = nil // none of those that are left is ours
@@ -35,7 +35,7 @@ func (c *child) supervise() int {
 		case sig := <-c.signals:
 			c.onSignal(sig)
 		case <-c.tell:
-			c.app.say("the command has ended; waiting for what it left behind (%d), which -o would not", c.left())
+			c.app.say("the command has ended; waiting for what it left behind (%d), which -o would not", c.family.left())
 		case <-tick.C:
 			c.onTick()
 		}
@@ -45,25 +45,25 @@ func (c *child) supervise() int {
 		c.app.say("%v; the command has ended", err)
 	}
 	c.tty.takeBack(c.pid)
-	c.keeper.dismiss()
+	c.watchdog.dismiss()
 	return c.code()
 }
 
-// bury waits for the keeper's end, briefly: not every init collects what we leave,
-// and the next command must not meet what is left of this one. A keeper that was
-// stopped, and does not hear that it is dismissed, is killed.
-func (c *child) bury() {
+// reapWatchdog waits for the watchdog's end, briefly: not every init collects what we
+// leave, and the next command must not meet what is left of this one. A watchdog that
+// does not hear that it is dismissed is killed.
+func (c *child) reapWatchdog() {
 	enough := time.After(time.Second)
-	for c.events != nil && (c.keeper != nil || !c.closing) {
+	for c.events != nil && (c.watchdog != nil || !c.closing && !c.family.crowded) {
 		select {
 		case ev, ok := <-c.events:
 			if !ok {
 				c.events = nil
-			} else if ev.pid == c.keeper.id() && gone(ev) {
-				c.onKeeper(ev)
+			} else if ev.pid == c.watchdog.id() && gone(ev) {
+				c.onWatchdogEnd(ev)
 			}
 		case <-enough:
-			if !c.keeper.kill() {
+			if !c.watchdog.kill() {
 				return
 			}
 			enough = time.After(time.Second)
@@ -75,7 +75,7 @@ func gone(ev waited) bool { return ev.status.Exited() || ev.status.Signaled() }
 
 // over reports whether there is nothing to wait for any more.
 func (c *child) over() bool {
-	return c.ended && (c.closing || c.left() == 0)
+	return c.ended && (c.closing || c.family.left() == 0)
 }
 
 // onLoss asks the command to end and sets the time of its kill: before the lease
@@ -92,24 +92,27 @@ func (c *child) onLoss() {
 		wait = min(wait, time.Until(deadline)-killReserve)
 	}
 	if wait <= 0 {
+		c.killAll()
 		c.app.say("%v; killing the command", cause)
-		c.strike()
 		return
 	}
-	c.app.say("%v; sending %s to the command, SIGKILL in %v", cause, unix.SignalName(c.signal), wait.Round(time.Millisecond))
 	c.send(c.signal)
 	c.send(unix.SIGCONT) // a stopped process hears nothing
 	c.kill = time.After(wait)
+	c.app.say("%v; sending %s to the command, SIGKILL in %v", cause, unix.SignalName(c.signal), wait.Round(time.Millisecond))
 }
 
-// strike kills everything. What is started at that very moment is killed at the
+// killAll kills everything. What is started at that very moment is killed at the
 // next tick.
-func (c *child) strike() {
+func (c *child) killAll() {
 	c.killed = true
 	c.send(unix.SIGKILL)
 }
 
 func (c *child) onEvent(ev waited) {
+	if gone(ev) {
+		defer c.family.forget(ev.pid)
+	}
 	switch {
 	case ev.pid == c.pid && ev.status.Stopped():
 		c.onStop(ev.status.StopSignal())
@@ -117,24 +120,27 @@ func (c *child) onEvent(ev waited) {
 		c.ended, c.status = true, ev.status
 		c.tty.takeBack(c.pid)
 		c.tell = time.After(patience)
-	case ev.pid == c.keeper.id() && gone(ev):
-		c.keeper.dismiss()
-		c.onKeeper(ev)
+	case ev.pid == c.watchdog.id() && gone(ev):
+		c.watchdog.dismiss()
+		c.onWatchdogEnd(ev)
+		c.tellWatchdog() // there must be one
+	case ev.pid == c.watchdog.id() && ev.status.Stopped():
+		c.watchdog.kill() // it guards nobody; its end brings the next one
 	}
 }
 
-// onKeeper notes the end of the keeper, and whether it killed the command: then we
-// are late, on a busy machine or after a freeze.
-func (c *child) onKeeper(ev waited) {
-	c.struck = c.struck || ev.status.Exited() && ev.status.ExitStatus() == exitLost
-	c.keeper = nil
+// onWatchdogEnd notes the end of the watchdog, and whether it killed the command:
+// then we are late, on a busy machine or after a freeze.
+func (c *child) onWatchdogEnd(ev waited) {
+	c.byDog = c.byDog || ev.status.Exited() && ev.status.ExitStatus() == exitLost
+	c.watchdog = nil
 }
 
 func (c *child) onTick() {
 	if c.killed {
 		c.send(unix.SIGKILL)
 	}
-	c.tellKeeper()
+	c.tellWatchdog()
 }
 
 func (c *child) onSignal(sig os.Signal) {
@@ -173,8 +179,8 @@ func (c *child) onStop(sig unix.Signal) {
 func (c *child) resume() {
 	if err := c.lock.Err(); err != nil && !c.ignoreLoss {
 		c.lost = true
+		c.killAll()
 		c.app.say("%v; killing the command", err)
-		c.strike()
 		return
 	}
 	c.tty.giveAgain(c.pid)

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,15 +17,16 @@ type waited struct {
 	status unix.WaitStatus
 }
 
-// reap collects every process that is ours: the command, its keeper, and the
-// orphans we adopt. Its goroutine ends, and closes the channel, when none is left.
-func reap() <-chan waited {
+// reap collects every process that is ours, each with mu held: the command, its
+// watchdog, and the orphans we adopt. Its goroutine ends, and closes the channel, when
+// none is left.
+func reap(mu *sync.Mutex) <-chan waited {
 	events := make(chan waited, 16)
 	go func() {
 		defer close(events)
 		for {
 			var status unix.WaitStatus
-			pid, err := unix.Wait4(-1, &status, unix.WUNTRACED|unix.WCONTINUED, nil)
+			pid, err := wait4(mu, &status)
 			switch err {
 			case nil:
 				events <- waited{pid, status}

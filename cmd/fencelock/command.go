@@ -23,6 +23,7 @@ type command struct {
 	Signal    string        `default:"TERM" placeholder:"NAME" help:"Signal that asks the command to end when the lock is lost."`
 	KillAfter time.Duration `short:"k" placeholder:"DURATION" help:"How long it has to end before it is killed; at most TTL/2 - 200ms. Default: 5s, or a third of the TTL."`
 	Note      string        `placeholder:"TEXT" help:"Shown to people who list the locks."`
+	PassURL   bool          `name:"pass-url" help:"Give the command FENCELOCK_URL, which may hold a password."`
 
 	Name    string   `arg:"" help:"Name of the lock."`
 	Command []string `arg:"" passthrough:"partial" name:"cmd" help:"Command and its arguments, after --."`
@@ -89,15 +90,20 @@ func (c *command) child(a *app, lock *fencelock.Lock, signals chan os.Signal) *c
 	}
 	return &child{
 		app: a, lock: lock, signals: signals, tty: c.tty,
-		signal: c.signal, killAfter: c.KillAfter, tick: max(c.TTL/20, 50*time.Millisecond),
+		signal: c.signal, killAfter: c.KillAfter, tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2),
+		env: func(lock *fencelock.Lock) []string { return c.environment(a, lock) },
 	}
 }
 
 // on finds the command, opens the engine, and runs f with both.
 func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
+	outliveReaders()
 	path, err := lookup(c.Command[0])
 	if err != nil {
 		return err
+	}
+	if _, err := ownProgram(); err != nil {
+		return &exitError{code: exitStart, err: err} // before a wait, and not after it
 	}
 	engine, closeEngine, err := a.open(a.ctx)
 	if err != nil {
@@ -111,18 +117,25 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 }
 
 // environment is ours and what the command may want to know about its lock.
-func environment(lock *fencelock.Lock) []string {
+func (c *command) environment(a *app, lock *fencelock.Lock) []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		switch name, _, _ := strings.Cut(kv, "="); name {
-		case "FENCELOCK_NAME", "FENCELOCK_TOKEN", "FENCELOCK_OWNER", keeperVariable:
+		case "FENCELOCK_NAME", "FENCELOCK_TOKEN", ownerVariable, "FENCELOCK_URL", watchdogVariable:
 		default:
 			env = append(env, kv)
 		}
 	}
+	if c.PassURL && a.url != "" {
+		env = append(env, "FENCELOCK_URL="+a.url)
+	}
 	return append(env,
 		"FENCELOCK_NAME="+lock.Name(),
 		fmt.Sprintf("FENCELOCK_TOKEN=%d", lock.Token()),
-		"FENCELOCK_OWNER="+lock.Owner(),
+		ownerVariable+"="+lock.Owner(),
 	)
 }
+
+// ownerVariable tells a command which acquisition it runs under. It also marks the
+// processes of the command for us.
+const ownerVariable = "FENCELOCK_OWNER"

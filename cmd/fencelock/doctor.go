@@ -94,7 +94,7 @@ func verdict(findings []driver.Finding) error {
 	if broken == 0 {
 		return nil
 	}
-	return &exitError{exitBroken, fmt.Errorf("%d of %d checks found something broken", broken, len(findings))}
+	return &exitError{code: exitBroken, err: fmt.Errorf("%d of %d checks found something broken", broken, len(findings))}
 }
 
 // findingView is driver.Finding as --json prints it; docs/cli-json.md documents

@@ -202,6 +202,15 @@ func (f *fleet) stopped(times int) {
 	}
 }
 
+// below returns the processes that descend from pid.
+func below(pid int) []int {
+	all := childrenOf(pid)
+	for i := 0; i < len(all); i++ {
+		all = append(all, childrenOf(all[i])...)
+	}
+	return all
+}
+
 // newest returns the greatest token in the log.
 func (f *fleet) newest() (token int64) {
 	for _, e := range readLog(f.t, f.log) {
@@ -212,15 +221,15 @@ func (f *fleet) newest() (token int64) {
 
 // frozen stops the leader and its command for longer than the TTL: another leads
 // meanwhile, and the command is gone before it can write again. With whole its
-// keeper is stopped too, as on a host that sleeps, and the command goes on first: the
+// watchdog is stopped too, as on a host that sleeps, and the command goes on first: the
 // guard refuses what it writes. It returns the pid of the command.
 func (f *fleet) frozen(whole bool) int {
 	l := f.leader(f.newest() - 1)
 	time.Sleep(fleetRest)
 	pids := []int{l.child, l.parent}
-	for _, p := range descendants(l.parent) {
-		if whole && p.pid != l.child {
-			pids = append(pids, p.pid)
+	for _, pid := range below(l.parent) {
+		if whole && pid != l.child {
+			pids = append(pids, pid)
 		}
 	}
 	m, began := f.members[l.parent], time.Now()

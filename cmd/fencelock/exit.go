@@ -18,6 +18,7 @@ import (
 // too; nobody else has a code for a lost lock.
 const (
 	exitUnavailable   = 69
+	exitStart         = 71 // something of ours did not start
 	exitBusy          = 75
 	exitLost          = 76
 	exitNotExecutable = 126
@@ -27,8 +28,9 @@ const (
 
 // exitError ends the program with a code. With a nil err it says nothing.
 type exitError struct {
-	code int
-	err  error
+	code        int
+	err         error
+	interrupted bool // by SIGINT, of which we must die then
 }
 
 func (e *exitError) Error() string {

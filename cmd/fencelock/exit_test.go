@@ -24,7 +24,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("%w: limits", driver.ErrUnsupported), 78, false},
 		{fmt.Errorf("%w: name", driver.ErrInvalid), 64, false},
 		{driver.ErrLost, 76, true},
-		{&exitError{3, driver.ErrHeld}, 3, true},
+		{&exitError{code: 3, err: driver.ErrHeld}, 3, true},
 		{fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrConfig), 78, false}, // what no retry mends comes first
 	} {
 		if got := exitCode(c.err); got != c.want {

@@ -33,8 +33,8 @@ func (c *child) hold(engine driver.Engine, path string, argv []string) outcome {
 	}
 	code := c.supervise()
 	freed := giveBack(c.lock)
-	c.bury()
-	if c.wasStruck() && !c.lost {
+	c.reapWatchdog()
+	if c.killedByWatchdog() && !c.lost {
 		c.lost, code = true, exitLost
 		c.app.say("lock %q was not renewed in time; the command was killed before others could get in", c.lock.Name())
 	}
@@ -49,26 +49,24 @@ func (c *child) hold(engine driver.Engine, path string, argv []string) outcome {
 	}
 }
 
-// wasStruck reports whether the keeper was faster than we were to end the command.
-func (c *child) wasStruck() bool {
-	return c.struck && c.status.Signaled() && c.status.Signal() == unix.SIGKILL
+// killedByWatchdog reports whether the watchdog was faster than we were to end the
+// command.
+func (c *child) killedByWatchdog() bool {
+	return c.byDog && c.status.Signaled() && c.status.Signal() == unix.SIGKILL
 }
 
 // begin starts the command, with the descriptors of a lock that lives in some. Ours
 // are closed: they would keep the lock after its release.
 func (c *child) begin(engine driver.Engine, path string, argv []string) error {
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	var locked []*os.File
 	if inheritor, ok := engine.(driver.Inheritor); ok && !c.closing {
-		inherited, err := inheritor.Inherit(c.lock.Lease())
-		if err != nil {
-			return fmt.Errorf("the command cannot inherit the lock: %w", err)
+		var err error
+		if locked, err = inheritor.Inherit(c.lock.Lease()); err != nil {
+			return &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
 		}
-		for _, f := range inherited {
-			defer f.Close()
-		}
-		files = append(files, inherited...)
+		defer closeAll(locked)
 	}
-	return c.start(path, argv, environment(c.lock), files)
+	return c.start(path, argv, c.env(c.lock), locked)
 }
 
 // giveBack releases the lock. One that was lost, perhaps because the engine is
@@ -94,9 +92,12 @@ func (c *child) verdict(code int, freed error) error {
 	switch {
 	case freed == nil || code == exitLost:
 	case errors.Is(freed, driver.ErrNotHeld):
-		return &exitError{exitLost, fmt.Errorf("the command ended with code %d, but %w", code, freed)}
+		return &exitError{code: exitLost, err: fmt.Errorf("the command ended with code %d, but %w", code, freed)}
 	default:
 		c.app.say("the command ended, but its lock could not be released: %v", freed)
+	}
+	if code == exitSignal+int(unix.SIGINT) && c.status.Signaled() {
+		return &exitError{code: code, interrupted: true}
 	}
 	return exitWith(code)
 }

@@ -48,7 +48,7 @@ func (c initCmd) Run(a *app) error {
 	postgres := scheme == "postgres" || scheme == "postgresql"
 	switch {
 	case c.Print && !postgres:
-		return &exitError{exitConfig, errors.New("there is SQL for postgres:// only")}
+		return &exitError{code: exitConfig, err: errors.New("there is SQL for postgres:// only")}
 	case c.Print:
 		_, err := io.WriteString(a.stdout, pglock.Schema())
 		return err
@@ -59,7 +59,7 @@ func (c initCmd) Run(a *app) error {
 		i, ok := engine.(initer)
 		switch {
 		case !ok || engine.Traits().Engine == "redis" && a.parameter("quarantine") != "on":
-			return &exitError{exitConfig, fmt.Errorf("%s needs no init; the first lock may be taken at once", needless(engine))}
+			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init; the first lock may be taken at once", needless(engine))}
 		case postgres:
 			return c.schema(ctx, a, engine, i)
 		}
@@ -98,7 +98,7 @@ func (c initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i ini
 	if _, err := io.WriteString(a.stdout, pglock.Schema()); err != nil {
 		return err
 	}
-	return &exitError{exitConfig, errors.New("the role may not create the schema fencelock; the SQL for an administrator is on stdout" +
+	return &exitError{code: exitConfig, err: errors.New("the role may not create the schema fencelock; the SQL for an administrator is on stdout" +
 		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE")}
 }
 
@@ -120,12 +120,12 @@ func (c initCmd) declare(ctx context.Context, a *app, i initer) error {
 func (a *app) confirm(question string) error {
 	f, ok := a.stdin.(*os.File)
 	if !ok || !isTTY(f) {
-		return &exitError{exitUsage, errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
+		return &exitError{code: exitUsage, err: errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
 	}
 	fmt.Fprint(a.stderr, question)
 	answer, err := bufio.NewReader(f).ReadString('\n')
 	if err != nil || strings.TrimSpace(answer) != "yes" {
-		return &exitError{exitUsage, errors.New("nothing was changed")}
+		return &exitError{code: exitUsage, err: errors.New("nothing was changed")}
 	}
 	return nil
 }

@@ -75,13 +75,13 @@ func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
 		err = closing
 	}
 	if errors.Is(err, context.Canceled) {
-		return &exitError{exitSignal + int(syscall.SIGINT), errors.New("interrupted")}
+		return &exitError{code: exitSignal + int(syscall.SIGINT), err: errors.New("interrupted"), interrupted: true}
 	}
 	return err
 }
 
 func unsupported(engine driver.Engine, what string) error {
-	return &exitError{exitConfig, fmt.Errorf("%w: %s cannot %s", driver.ErrUnsupported, engine.Traits().Engine, what)}
+	return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s cannot %s", driver.ErrUnsupported, engine.Traits().Engine, what)}
 }
 
 // printTable writes the aligned table; nothing at all for an empty list.

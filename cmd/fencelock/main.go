@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -51,8 +52,9 @@ const description = `Locks that many processes share, with fencing tokens.
   fencelock ls                             who holds what
 
 Exit codes: the command's own, 128+n if it died of signal n, 75 busy, 76 lock
-lost, 64 usage, 69 engine unreachable, 70 doctor found something broken, 78 bad
-configuration, a missing right or a refused login.`
+lost, 64 usage, 69 engine unreachable, 70 doctor found something broken, 71
+something of fencelock's own did not start, 78 bad configuration, a missing
+right or a refused login.`
 
 // app is what every command works with.
 type app struct {
@@ -64,37 +66,55 @@ type app struct {
 }
 
 func main() {
-	maybeKeeper()
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	maybeWatchdog()
+	speech := newTalk(os.Stderr)
+	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
+	speech.flush(lastMessage)
+	if exit, ok := errors.AsType[*exitError](err); ok && exit.interrupted {
+		dieOfInterrupt()
+	}
+	os.Exit(exitCode(err))
 }
 
-// run is the whole command: it parses args, does what they ask and returns the
-// exit code.
+// run is perform, and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return exitCode(perform(args, stdin, stdout, stderr))
+}
+
+// perform is the whole command: it parses args, does what they ask, tells people what
+// went wrong, and returns an error that stands for the exit code.
+func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var c cli
 	helped := false
 	parser := newParser(&c, stdout, stderr, func(int) { helped = true })
 	if len(args) == 0 {
 		shortHelp(stderr, parser)
-		return exitUsage
+		return &exitError{code: exitUsage}
 	}
 	parsed, err := parser.Parse(args)
 	switch {
 	case helped:
-		return 0
+		return nil
 	case err != nil:
-		complain(stderr, usageError(err))
-		return exitUsage
+		err = usageError(err)
+		complain(stderr, err)
+		return err
 	}
 	a := &app{
 		ctx: context.Background(), stdin: stdin, stdout: stdout, stderr: stderr,
 		url: c.URL, json: c.JSON, verbose: c.Verbose,
 	}
-	if err := parsed.Run(a, parser); err != nil {
-		complain(stderr, err)
-		return exitCode(err)
-	}
-	return 0
+	err = parsed.Run(a, parser)
+	complain(stderr, err)
+	return err
+}
+
+// dieOfInterrupt ends us as the command or the wait ended, so that a shell knows that
+// a person interrupted it, and stops its loop.
+func dieOfInterrupt() {
+	signal.Reset(os.Interrupt)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	time.Sleep(time.Second) // the signal ends us meanwhile
 }
 
 // newParser builds the parser. exit is called in place of os.Exit, by --help.
@@ -130,7 +150,7 @@ func usageError(err error) error {
 		page = parse.Context.Selected().FullPath()
 	}
 	text := redact(strings.ReplaceAll(err.Error(), "\n", " "))
-	return &exitError{exitUsage, fmt.Errorf("%s\ntry: %s --help", text, page)}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s --help", text, page)}
 }
 
 // userinfo is the part of a URL that may hold a password.

@@ -48,7 +48,7 @@ func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
 	case errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled):
 		return nil, nil, err
 	case err != nil:
-		return nil, nil, &exitError{exitConfig, err}
+		return nil, nil, &exitError{code: exitConfig, err: err}
 	}
 	return engine, closeEngine, nil
 }

@@ -53,7 +53,7 @@ func notThere(engine driver.Engine, err error) error {
 	if !errors.Is(err, driver.ErrUnsupported) {
 		return err
 	}
-	return &exitError{exitConfig, fmt.Errorf("%w: %s has no limits\ntry: file:///path, redis:// or postgres://, which have",
+	return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no limits\ntry: file:///path, redis:// or postgres://, which have",
 		driver.ErrUnsupported, engine.Traits().Engine)}
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -15,7 +16,7 @@ import (
 // runCmd runs a command while it holds a lock.
 type runCmd struct {
 	Nonblock bool          `short:"n" xor:"wait" help:"Do not wait: exit 75 if the lock is held."`
-	Wait     time.Duration `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most so long, then exit 75."`
+	Wait     waitLimit     `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most so long, then exit 75. A bare number is seconds; 0 is -n."`
 	Conflict int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"N" help:"Exit code if the lock is busy."`
 	Quiet    bool          `short:"q" name:"quiet-if-busy" help:"If the lock is busy, say nothing and exit 0."`
 	Shared   bool          `short:"s" help:"Share the lock with other shared holders."`
@@ -33,7 +34,7 @@ func (c *runCmd) Validate() error { return cmp.Or(c.command.check(), c.checkNumb
 
 func (c *runCmd) checkNumbers() error {
 	switch {
-	case c.Wait < 0 || c.AtLeast < 0 || c.Limit < 0 || c.Weight < 0:
+	case c.Wait.limit < 0 || c.AtLeast < 0 || c.Limit < 0 || c.Weight < 0:
 		return errors.New("durations, limits and weights must not be negative")
 	case c.Conflict < 0 || c.Conflict > 255:
 		return fmt.Errorf("the exit code %d is not between 0 and 255", c.Conflict)
@@ -45,6 +46,26 @@ func (c *runCmd) checkNumbers() error {
 	return nil
 }
 
+// waitLimit is a duration, or a number of seconds as flock has it.
+type waitLimit struct {
+	given bool
+	limit time.Duration
+}
+
+// UnmarshalText reads the value of the flag.
+func (w *waitLimit) UnmarshalText(text []byte) (err error) {
+	w.given = true
+	if seconds, bad := strconv.ParseFloat(string(text), 64); bad == nil {
+		if !(seconds > -1e9 && seconds < 1e9) {
+			return fmt.Errorf("%s seconds are too many", text)
+		}
+		w.limit = time.Duration(seconds * float64(time.Second))
+		return nil
+	}
+	w.limit, err = time.ParseDuration(string(text))
+	return err
+}
+
 // Run looks the command up, takes the lock, runs the command and gives the lock
 // back. Its error carries the exit code.
 func (c *runCmd) Run(a *app) error {
@@ -54,7 +75,7 @@ func (c *runCmd) Run(a *app) error {
 			Shared:  c.Shared || c.Limit > 0,
 			Limit:   c.Limit,
 			Weight:  c.Weight,
-			Wait:    c.Wait,
+			Wait:    c.Wait.limit,
 			AtLeast: c.AtLeast,
 			OnWait:  line.update,
 		})

@@ -19,11 +19,14 @@ import (
 // taker takes the lock, in a queue or not at all.
 func (c *runCmd) taker(locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := locker.Acquire
-	if c.Nonblock {
+	if c.atOnce() {
 		take = locker.TryAcquire
 	}
 	return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 }
+
+// atOnce reports whether not to wait.
+func (c *runCmd) atOnce() bool { return c.Nonblock || c.Wait.given && c.Wait.limit == 0 }
 
 // refusal says why there is no lock, and what to do about it.
 func (c *runCmd) refusal(err error) error {
@@ -38,12 +41,12 @@ func (c *runCmd) refusal(err error) error {
 		who = held.Error()
 	}
 	wait := "fencelock run -w 30s"
-	if !c.Nonblock {
-		who += fmt.Sprintf("; gave up after %v", c.Wait)
-		wait = fmt.Sprintf("fencelock run -w %v", 2*c.Wait)
+	if !c.atOnce() {
+		who += fmt.Sprintf("; gave up after %v", c.Wait.limit)
+		wait = fmt.Sprintf("fencelock run -w %v", 2*c.Wait.limit)
 	}
 	hint := fmt.Sprintf("%s %s -- ..., or fencelock status %[2]s", wait, showWord(c.Name))
-	return &exitError{c.Conflict, fmt.Errorf("%s\ntry: %s", who, hint)}
+	return &exitError{code: c.Conflict, err: fmt.Errorf("%s\ntry: %s", who, hint)}
 }
 
 // showWord quotes a name for a shell, if it needs that.
@@ -95,5 +98,5 @@ func interruptible(parent context.Context) (context.Context, func()) {
 }
 
 func gaveUp(s os.Signal) error {
-	return &exitError{exitSignal + int(s.(unix.Signal)), fmt.Errorf("gave up waiting: %v", s)}
+	return &exitError{code: exitSignal + int(s.(unix.Signal)), err: fmt.Errorf("gave up waiting: %v", s), interrupted: s == unix.SIGINT}
 }

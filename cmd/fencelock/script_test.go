@@ -28,7 +28,7 @@ import (
 const scriptPatience = 30 * time.Second
 
 func TestMain(m *testing.M) {
-	maybeKeeper()
+	maybeWatchdog()
 	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog})
 }
 

@@ -116,8 +116,8 @@ func controls(f *os.File) bool {
 
 // isTTY reports whether w is a terminal.
 func isTTY(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
+	f := fileOf(w)
+	if f == nil {
 		return false
 	}
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)

@@ -158,8 +158,8 @@ func cut(text string, columns int) string {
 
 // width returns the columns of the terminal w, or 0.
 func width(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
+	f := fileOf(w)
+	if f == nil {
 		return 0
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)

@@ -108,13 +108,13 @@ func TestRunTerminated(t *testing.T) {
 	w.bothGone(t)
 }
 
-// A keeper that ended the command says so with its exit code, and the lock counts as
+// A watchdog that ended the command says so with its exit code, and the lock counts as
 // lost even if the wrapper did not notice.
-func TestKeeperTellsThatItStruck(t *testing.T) {
+func TestWatchdogTellsThatItKilled(t *testing.T) {
 	const exited = 8 // the exit code is above the signal in a wait status
 	for _, c := range []struct {
-		keeper, command unix.WaitStatus
-		want            bool
+		watchdog, command unix.WaitStatus
+		want              bool
 	}{
 		{exitLost << exited, unix.WaitStatus(unix.SIGKILL), true},
 		{exitLost << exited, 0, false}, // it came too late
@@ -122,9 +122,9 @@ func TestKeeperTellsThatItStruck(t *testing.T) {
 		{unix.WaitStatus(unix.SIGKILL), unix.WaitStatus(unix.SIGKILL), false},
 	} {
 		ch := &child{status: c.command}
-		ch.onKeeper(waited{1, c.keeper})
-		if got := ch.wasStruck(); got != c.want {
-			t.Errorf("keeper %#x, command %#x: %v", c.keeper, c.command, got)
+		ch.onWatchdogEnd(waited{1, c.watchdog})
+		if got := ch.killedByWatchdog(); got != c.want {
+			t.Errorf("watchdog %#x, command %#x: %v", c.watchdog, c.command, got)
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// nameProcess does nothing: the name is that of the program here.
+func nameProcess(string) {}
+
 // bootTime reads a clock that is the same in every process of this machine and
 // that nobody sets. On macOS it goes on while the machine sleeps.
 func bootTime() time.Duration {

@@ -19,13 +19,14 @@ import (
 // parent-death signal is tied to the thread that forks.
 func init() { runtime.LockOSThread() }
 
-// maybeKeeper is the whole life of a keeper, and nothing in any other process.
-func maybeKeeper() {
-	if os.Getenv(keeperVariable) == "" {
+// maybeWatchdog is the whole life of a watchdog, and nothing in any other process.
+func maybeWatchdog() {
+	if os.Getenv(watchdogVariable) == "" {
 		return
 	}
+	nameProcess(watchdogName)
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
-	w := watchman{due: math.MaxInt64}
+	w := patrol{due: math.MaxInt64}
 	if w.watch(orders(os.Stdin)) {
 		w.kill()
 		os.Exit(exitLost) // the wrapper may not have noticed yet
@@ -45,15 +46,15 @@ func orders(r io.Reader) <-chan string {
 	return lines
 }
 
-// watchman is what a keeper knows.
-type watchman struct {
+// patrol is what a watchdog knows.
+type patrol struct {
 	group int           // 0: no command yet
 	due   time.Duration // on the clock of bootTime
 }
 
 // watch obeys the wrapper. It returns true when the command must be killed: the
 // wrapper is gone without a goodbye, or the deadline has come.
-func (w *watchman) watch(lines <-chan string) bool {
+func (w *patrol) watch(lines <-chan string) bool {
 	for {
 		// Timers stand still while the machine sleeps, so look once a second.
 		left := w.due - bootTime()
@@ -83,7 +84,7 @@ func (w *watchman) watch(lines <-chan string) bool {
 // is gone cannot be known, and a guess could hit a stranger. It looks again until
 // nobody is left or a second is over, since a process may be born while its
 // parent dies.
-func (w *watchman) kill() {
+func (w *patrol) kill() {
 	if w.group <= 1 {
 		return // no command was started; 0 and 1 would mean others
 	}
