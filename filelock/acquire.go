@@ -32,6 +32,9 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := req.Check(e.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
 	if err := e.ready(true); err != nil {
 		return driver.Grant{}, err
 	}

@@ -21,7 +21,10 @@ func TestMain(m *testing.M) {
 
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
+	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }, Known: map[string]string{
+		"waiting-once":       "a waiter hears of every change of place",
+		"panicking-callback": "a waiter whose callback panicked stays in the queue",
+	}})
 }
 
 // world is a directory.

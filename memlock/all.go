@@ -18,6 +18,9 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 		}
 		claims[i] = c
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	grants := make([]driver.Grant, len(reqs))
 	err := e.call(ctx, func(now time.Time) error {
 		if err := e.store.allFit(claims, now); err != nil {

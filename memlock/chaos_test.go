@@ -49,7 +49,7 @@ func (l *ledger) leave(owner string) {
 // work takes turns until ctx ends or its client dies.
 func (l *ledger) work(ctx context.Context, e *memlock.Engine, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		limit, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(120))*time.Second)
+		limit, cancel := context.WithTimeout(ctx, time.Duration(1+rnd.IntN(120))*time.Second)
 		g, err := e.Acquire(limit, driver.Request{Name: "x", TTL: 10 * time.Second, Wait: true})
 		cancel()
 		switch {
@@ -69,7 +69,7 @@ func (l *ledger) work(ctx context.Context, e *memlock.Engine, rnd *rand.Rand) {
 
 // disturb does one random thing to a client.
 func disturb(e *memlock.Engine, rnd *rand.Rand) {
-	switch rnd.IntN(6) {
+	switch rnd.IntN(7) {
 	case 0:
 		e.Freeze()
 		time.Sleep(time.Duration(rnd.IntN(30)) * time.Second)
@@ -80,6 +80,10 @@ func disturb(e *memlock.Engine, rnd *rand.Rand) {
 		e.Refuse(nil)
 	case 2:
 		e.Restart()
+	case 3:
+		e.Hang()
+		time.Sleep(time.Duration(rnd.IntN(15)) * time.Second)
+		e.Resume()
 	default:
 		time.Sleep(5 * time.Second)
 	}

@@ -35,7 +35,8 @@ func (e *Engine) do(f func(now time.Time)) {
 	s.unlock()
 }
 
-// call is do for one call of the engine: late, or refused, when a switch says so.
+// call is do for one call of the engine: late, refused or not answered, when a
+// switch says so.
 func (e *Engine) call(ctx context.Context, f func(now time.Time) error) (err error) {
 	var delay time.Duration
 	e.do(func(time.Time) { delay = e.delay })
@@ -47,15 +48,25 @@ func (e *Engine) call(ctx context.Context, f func(now time.Time) error) (err err
 		case <-ctx.Done():
 		}
 	}
-	e.do(func(now time.Time) {
-		switch {
-		case e.refusal != nil:
-			err = e.refusal
-		case ctx.Err() != nil:
-			err = fmt.Errorf("%w: the request was not sent: %w", driver.ErrUnavailable, ctx.Err())
-		default:
-			err = f(now)
+	for {
+		var hung chan struct{}
+		e.do(func(now time.Time) {
+			hung = e.store.hung
+			switch {
+			case e.refusal != nil:
+				hung, err = nil, e.refusal
+			case ctx.Err() != nil:
+				hung, err = nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, ctx.Err())
+			case hung == nil:
+				err = f(now)
+			}
+		})
+		if hung == nil {
+			return err
 		}
-	})
-	return err
+		select {
+		case <-hung:
+		case <-ctx.Done():
+		}
+	}
 }

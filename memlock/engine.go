@@ -10,7 +10,6 @@ package memlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -64,6 +63,9 @@ func (e *Engine) Traits() driver.Traits {
 // differs from that of the shared holders or waiters is driver.ErrInvalid.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c, err := e.claim(req)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -75,8 +77,8 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	switch {
 	case err == nil && !c.granted():
 		return e.wait(ctx, c)
-	case err != nil && req.Wait && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		err = driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+	case err != nil && req.Wait:
+		err = c.heard.Ended(ctx, err)
 	}
 	return c.grant, err
 }
@@ -95,28 +97,46 @@ func (e *Engine) claim(req driver.Request) (*claim, error) {
 
 // wait blocks until the claim is granted and confirmed, or ctx ends.
 func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
-	place := 0
-	for {
-		var info driver.WaitInfo
+	answered := false
+	defer func() {
+		if !answered { // Waiting panicked
+			e.abandon(c)
+		}
+	}()
+	var last driver.WaitInfo
+	for first := true; ; first = false {
+		info := last
 		var err error
 		e.do(func(now time.Time) {
 			l := e.store.lock(c.req.Name, now)
 			defer e.store.settle(l, now)
 			err = e.store.proceed(ctx, l, c, now)
-			info = driver.WaitInfo{Position: l.position(c), Held: l.inWay(c, now)}
+			if first || c.req.Follow {
+				info = driver.WaitInfo{Position: l.position(c), Held: l.inWay(c, now)}
+			}
 		})
 		if err != nil || c.granted() {
+			answered = true
 			return c.grant, err
 		}
-		if c.req.Waiting != nil && info.Position != place {
+		if c.req.Waiting != nil && (first || info.Position != last.Position) {
 			c.req.Waiting(info)
 		}
-		place = info.Position
+		last = info
 		select {
 		case <-c.wake:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// abandon takes a waiting claim away, whose caller is gone.
+func (e *Engine) abandon(c *claim) {
+	e.do(func(now time.Time) {
+		l := e.store.lock(c.req.Name, now)
+		defer e.store.settle(l, now)
+		e.store.withdraw(l, c, now)
+	})
 }
 
 // Renew extends acquisitions to a full TTL from now. One that expired, was

@@ -19,6 +19,8 @@ type world struct{ store *memlock.Engine }
 
 func (w world) Client(testing.TB) drivertest.Client { return process{w.store.Client()} }
 func (w world) Restart(testing.TB)                  { w.store.Restart() }
+func (w world) Cut(testing.TB)                      { w.store.Hang() }
+func (w world) Mend(testing.TB)                     { w.store.Resume() }
 
 type process struct{ *memlock.Engine }
 

@@ -23,6 +23,7 @@ type claim struct {
 	until   time.Time // when its lease ends
 	pending bool      // granted, and its client has not confirmed that it knows
 	grant   driver.Grant
+	heard   driver.Waited // what its client knows of its wait
 }
 
 // granted reports whether the client has its grant.
@@ -182,10 +183,10 @@ func (l *lock) leave(c *claim) bool {
 	return len(l.queue) < before
 }
 
-// moved wakes the waiters who want to know their place.
+// moved wakes the waiters who want to know their place, and nobody else.
 func (l *lock) moved() {
 	for _, w := range l.queue {
-		if w.req.Waiting != nil {
+		if w.req.Follow {
 			w.wake.ring()
 		}
 	}

@@ -23,8 +23,9 @@ type store struct {
 	tokens   map[string]int64 // the last token of each name, for ever
 	limits   map[string]int   // what Resize set, for ever
 	watchers map[*watcher]bool
-	tickets  uint64   // how many claims ever joined a queue
-	after    []func() // callbacks to run once mu is open again
+	tickets  uint64        // how many claims ever joined a queue
+	after    []func()      // callbacks to run once mu is open again
+	hung     chan struct{} // not nil while nothing is answered; closed to go on
 }
 
 // do runs f with the mutex held.
@@ -39,8 +40,14 @@ func (s *store) unlock() {
 	after := s.after
 	s.after = nil
 	s.mu.Unlock()
-	for _, fn := range after {
-		fn()
+	run(after)
+}
+
+// run calls all of fns, even if some panic.
+func run(fns []func()) {
+	if len(fns) > 0 {
+		defer run(fns[1:])
+		fns[0]()
 	}
 }
 
@@ -132,16 +139,21 @@ func (s *store) admit(l *lock, c *claim, now time.Time) error {
 }
 
 // proceed lets a waiting claim that woke up take its grant, give up, or learn
-// its place. It joins again if the store lost its queue.
+// who is in its way. It joins again if the store lost its queue.
 func (s *store) proceed(ctx context.Context, l *lock, c *claim, now time.Time) error {
+	if s.hung != nil {
+		c.heard.Unavailable(context.Background(), errHung)
+	} else {
+		c.heard.Held(l.inWay(c, now))
+	}
 	switch {
 	case c.client.refusal != nil:
 		s.withdraw(l, c, now)
-		return c.client.refusal
+		return c.heard.Ended(ctx, c.client.refusal)
 	case ctx.Err() != nil:
-		held := l.inWay(c, now)
 		s.withdraw(l, c, now)
-		return driver.WaitError(held, ctx.Err())
+		return c.heard.Ended(ctx, nil)
+	case s.hung != nil:
 	case c.pending:
 		s.confirm(l, c, now)
 	case !slices.Contains(l.queue, c):

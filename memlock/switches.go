@@ -82,6 +82,35 @@ func (e *Engine) thaw() {
 	}
 }
 
+// Hang makes the store silent for all its clients, as a frozen server is: calls
+// block, and fail with driver.ErrUnavailable when their context ends; a waiter learns
+// nothing. Leases run on. It lasts until Resume.
+func (e *Engine) Hang() {
+	e.store.do(func(time.Time) {
+		if e.store.hung == nil {
+			e.store.hung = make(chan struct{})
+		}
+	})
+}
+
+var errHung = errors.New("no answer")
+
+// Resume lets a store that hangs go on.
+func (e *Engine) Resume() {
+	e.store.do(func(now time.Time) {
+		if e.store.hung == nil {
+			return
+		}
+		close(e.store.hung)
+		e.store.hung = nil
+		for _, l := range e.store.locks {
+			for _, c := range slices.Concat(l.queue, l.holders) {
+				c.wake.ring()
+			}
+		}
+	})
+}
+
 // Restart stops and starts the store. Holders, minimum holds and tokens survive;
 // the queues do not, so every waiter joins again, at its old place.
 func (e *Engine) Restart() {

@@ -218,24 +218,56 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// A store that hangs is not one that says "held".
+func TestHang(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		held := take(t, a, request("x"))
+		waits, quits := wait(b, request("x")), wait(c, request("x"))
+		a.Hang()
+		a.Hang()
+		late := wait(c, request("free"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := a.Release(ctx, held)
+		want(t, err, driver.ErrUnavailable)
+		want(t, err, context.DeadlineExceeded)
+		late.cancel()
+		quits.cancel()
+		for _, w := range []*waiting{late, quits} {
+			if !w.answered() || !errors.Is(w.err, driver.ErrUnavailable) || !errors.Is(w.err, context.Canceled) || errors.Is(w.err, driver.ErrHeld) {
+				t.Errorf("a wait that ended meanwhile: %v", w.err)
+			}
+		}
+		time.Sleep(2 * ttl)
+		if waits.answered() {
+			t.Fatalf("answered by a store that hangs: %v", waits.err)
+		}
+		a.Resume()
+		a.Resume()
+		if !waits.answered() || waits.err != nil {
+			t.Errorf("after Resume: %v", waits.err)
+		}
+		if _, err := c.Acquire(t.Context(), request("free")); err != nil {
+			t.Errorf("a wait that ended meanwhile left something behind: %v", err)
+		}
+	})
+}
+
 func TestCancelledBeforeTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _, _ *memlock.Engine) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		req := request("x")
-		_, err := a.Acquire(ctx, req)
-		want(t, err, driver.ErrUnavailable)
-		want(t, err, context.Canceled)
-		req.Wait = true
-		_, err = a.Acquire(ctx, req)
-		want(t, err, driver.ErrHeld)
-		want(t, err, context.Canceled)
+		for _, req.Wait = range []bool{false, true} {
+			if _, err := a.Acquire(ctx, req); err != context.Canceled {
+				t.Errorf("got %v", err)
+			}
+		}
+		if _, err := a.AcquireAll(ctx, []driver.Request{request("x")}); err != context.Canceled {
+			t.Errorf("together: %v", err)
+		}
 		if s := only(t, a); s != nil {
 			t.Errorf("left behind: %+v", s)
-		}
-		var held *driver.HeldError
-		if !errors.As(err, &held) || held.Name != "x" {
-			t.Errorf("got %v", err)
 		}
 	})
 }

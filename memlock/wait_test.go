@@ -87,13 +87,14 @@ func TestCancelInTheInstantOfTheGrant(t *testing.T) {
 	})
 }
 
-func TestWaiting(t *testing.T) {
+func TestFollow(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
 		first := request("x")
 		first.Identity = driver.Identity{Host: "one", PID: 1}
 		held := take(t, a, first)
 		ahead := wait(b, request("x"))
 		req := request("x")
+		req.Follow = true
 		var places []int
 		var hosts []string
 		req.Waiting = func(i driver.WaitInfo) {
@@ -109,6 +110,60 @@ func TestWaiting(t *testing.T) {
 		}
 		if d := cmp.Diff([]int{2, 1}, places) + cmp.Diff([]string{"one", "one"}, hosts); d != "" {
 			t.Errorf("told (-want +got):\n%s", d)
+		}
+	})
+}
+
+// Nobody is woken who does not want to hear, and nothing that was not there is told.
+func TestWaitingIsCalledOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		held := take(t, a, request("x"))
+		ahead := wait(b, request("x"))
+		req := request("x")
+		var told []driver.WaitInfo
+		req.Waiting = func(i driver.WaitInfo) { told = append(told, i) }
+		w := wait(c, req)
+		c.Restart()
+		ahead.cancel()
+		synctest.Wait()
+		if err := a.Release(t.Context(), held); err != nil || !w.answered() {
+			t.Fatal(err)
+		}
+		if len(told) != 1 || told[0].Position != 2 {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
+func TestACallbackThatPanics(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
+		var lost []int
+		for i := range 3 {
+			req := request("x")
+			req.Mode = driver.Shared
+			req.Lost = func(error) { lost = append(lost, i); panic("boom") }
+			take(t, a, req)
+		}
+		req := request("x")
+		req.Wait, req.Waiting = true, func(driver.WaitInfo) { panic("boom") }
+		for what, call := range map[string]func(){
+			"Waiting": func() { _, _ = b.Acquire(t.Context(), req) },
+			"Lost":    func() { a.Lose("x") },
+		} {
+			func() {
+				defer func() {
+					if recover() != "boom" {
+						t.Errorf("%s: no panic", what)
+					}
+				}()
+				call()
+			}()
+		}
+		if s := only(t, c); s != nil {
+			t.Errorf("left behind: %+v", s)
+		}
+		if len(lost) != 3 {
+			t.Errorf("%d of 3 holders were told", len(lost))
 		}
 	})
 }

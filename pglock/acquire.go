@@ -47,6 +47,9 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err == nil {
 		err = checkLimit(req.Limit)
 	}
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return driver.Grant{}, err
 	}

@@ -36,6 +36,9 @@ type bundle struct {
 // driver.ErrInvalid: nobody can hold both.
 func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	b, err := e.bundle(reqs)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil || len(reqs) == 0 {
 		return nil, err
 	}

@@ -47,6 +47,10 @@ func TestExam(t *testing.T) {
 	pg := enginetest.StartPostgres(t, "max_connections=200")
 	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World {
 		return &world{pg: pg, dsn: database(t, pg)}
+	}, Known: map[string]string{
+		"silent-waiter":      "a waiter that nobody wants to hear of has no row",
+		"panicking-callback": "a waiter whose callback panicked keeps its turn",
+		"unreachable":        "a wait that ends while the server is silent says held",
 	}})
 }
 
@@ -69,3 +73,5 @@ type world struct {
 func (w *world) Client(t testing.TB) drivertest.Client { return enginetest.Start(t, "postgres", w.dsn) }
 
 func (w *world) Restart(t testing.TB) { w.pg.Restart(t) }
+func (w *world) Cut(t testing.TB)     { w.pg.Freeze(t) }
+func (w *world) Mend(t testing.TB)    { w.pg.Thaw(t) }

@@ -14,6 +14,9 @@ import (
 // one, which learns by a published message, in one round trip. Behind a holder
 // that is not of this library it polls every 50 to 150 ms.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
 	ks, err := e.check(ctx, req)
 	if err != nil {
 		return driver.Grant{}, e.ended(ctx, req, nil, err)

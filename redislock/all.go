@@ -15,6 +15,9 @@ import (
 // that share a slot, at most 64 names, and none with Config.Quarantine: for others
 // it is driver.ErrUnsupported, as it is for names that somebody waits for.
 func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	claims := make([]*waiter, len(reqs))
 	for i, req := range reqs {
 		ks, err := e.check(ctx, req)

@@ -30,7 +30,10 @@ func dial(addr string) rueidis.Client {
 
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second, Known: map[string]string{
+		"panicking-callback": "a waiter whose callback panicked stays in the queue",
+		"unreachable":        "a wait that ends while the server is silent says held",
+	}})
 }
 
 // world is a server that keeps its data over a restart.
@@ -45,3 +48,5 @@ func (w world) Client(t testing.TB) drivertest.Client {
 }
 
 func (w world) Restart(t testing.TB) { w.Redis.Restart(t) }
+func (w world) Cut(t testing.TB)     { w.Freeze(t) }
+func (w world) Mend(t testing.TB)    { w.Thaw(t) }

@@ -13,6 +13,9 @@ import (
 // they came; between processes there is no order. A waiter is woken when a node
 // tells of a release, and looks again by itself when a lease may have ended.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
 	if err := e.begin(); err != nil {
 		return driver.Grant{}, err
 	}

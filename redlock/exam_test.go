@@ -38,7 +38,9 @@ func dial(addrs []string) *redlock.Engine {
 // TestExam runs every client of the exam in a process of its own, on five real
 // servers.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second, Known: map[string]string{
+		"unreachable": "a wait that ends without a majority says held",
+	}})
 }
 
 // world is five servers that keep their data over a restart.
@@ -82,4 +84,17 @@ func (w world) Restart(t testing.TB) {
 		r.Restart(t)
 	}
 	w.declareNew(t)
+}
+
+// Cut leaves a minority that answers.
+func (w world) Cut(t testing.TB) {
+	for _, r := range w[:len(w)/2+1] {
+		r.Freeze(t)
+	}
+}
+
+func (w world) Mend(t testing.TB) {
+	for _, r := range w[:len(w)/2+1] {
+		r.Thaw(t)
+	}
 }

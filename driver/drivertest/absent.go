@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -146,12 +147,20 @@ func cancelRace(t *sitting) {
 // race releases h and gives the wait up, in an order that differs by round.
 func (t *sitting) race(round int, h *held, quits *call) {
 	t.Helper()
-	switch round % 3 {
+	switch round % 4 {
 	case 0:
 		quits.cancel()
 		h.free()
 	case 1:
 		h.free()
+		quits.cancel()
+	case 2: // while the grant is on its way, or a moment later
+		h.free()
+		if t.bubble {
+			synctest.Wait()
+		} else {
+			time.Sleep(time.Duration(round) * 50 * time.Microsecond)
+		}
 		quits.cancel()
 	default:
 		t.calls.Go(quits.cancel)

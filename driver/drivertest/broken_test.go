@@ -100,6 +100,7 @@ type brokenStore struct {
 	real     map[string]driver.Lease // owners to what memlock knows
 	limits   map[string]int          // what clients think was the last Resize of a name
 	heavy    map[string]int          // how many heavy waiters of a name are in no queue
+	cut      chan struct{}           // closed by the next Cut
 }
 
 func (s *brokenStore) Restart(testing.TB) {
@@ -108,6 +109,16 @@ func (s *brokenStore) Restart(testing.TB) {
 	s.restarts++
 	s.mu.Unlock()
 }
+
+func (s *brokenStore) Cut(testing.TB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engine.Hang()
+	close(s.cut)
+	s.cut = make(chan struct{})
+}
+
+func (s *brokenStore) Mend(testing.TB) { s.engine.Resume() }
 
 func (s *brokenStore) Client(testing.TB) drivertest.Client {
 	s.mu.Lock()
@@ -131,7 +142,7 @@ func exam(infect func(*broken)) drivertest.Exam {
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		return &brokenStore{engine: memlock.New(nil), infect: infect, ctx: ctx,
-			real: map[string]driver.Lease{}, limits: map[string]int{}, heavy: map[string]int{}}
+			real: map[string]driver.Lease{}, limits: map[string]int{}, heavy: map[string]int{}, cut: make(chan struct{})}
 	}}
 }
 

@@ -190,7 +190,13 @@ func (t *sitting) queue(c Client, req driver.Request) *call {
 	t.Helper()
 	joined := make(chan struct{})
 	var once sync.Once
-	req.Waiting = func(driver.WaitInfo) { once.Do(func() { close(joined) }) }
+	told := req.Waiting
+	req.Waiting = func(info driver.WaitInfo) {
+		if told != nil {
+			told(info)
+		}
+		once.Do(func() { close(joined) })
+	}
 	w := t.wait(c, req)
 	select {
 	case <-joined:

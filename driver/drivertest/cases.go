@@ -13,6 +13,7 @@ func Cases() []Case {
 		question("no-reentrance", all, noReentrance),
 		question("try-held", all, tryHeld),
 		question("no-steal", leased, noSteal),
+		question("ended-context", all, endedContext),
 
 		question("expiry", leased, expiry),
 		question("crash-frees", unleased, crashFrees),
@@ -34,6 +35,11 @@ func Cases() []Case {
 		question("frozen-waiter", ordered, frozenWaiter),
 		question("cancelled-waiter", all, cancelledWaiter),
 		question("cancel-race", all, cancelRace),
+		question("silent-waiter", all, silentWaiter),
+		question("waiting-once", all, waitingOnce),
+		question("panicking-callback", all, panickingCallback),
+		question("unreachable", all, unreachable),
+		question("outage", all, outage),
 
 		question("shared", all, shared),
 		question("limit", limits, limit),

@@ -29,6 +29,16 @@ type World interface {
 	Restart(t testing.TB)
 }
 
+// Cutter is a World whose engine can stop answering, without a word, as a server
+// that is frozen or behind a silent partition. The cases about that then run.
+type Cutter interface {
+	World
+	// Cut makes the engine silent for every client, until Mend.
+	Cut(t testing.TB)
+	// Mend ends a Cut.
+	Mend(t testing.TB)
+}
+
 // Client is one process that uses the engine. It may also implement
 // driver.Lister, driver.Breaker, driver.Resizer and driver.AllAcquirer, whose
 // cases then run. An AllAcquirer may answer driver.ErrUnsupported.
@@ -57,6 +67,9 @@ type Exam struct {
 	// Patience is how long something that must happen may take. It is ignored
 	// in a bubble. 0 means 10 s.
 	Patience time.Duration
+	// Known are the cases, by name, that the engine does not pass yet, and why.
+	// They run, and fail if they pass, so that the list empties itself.
+	Known map[string]string
 }
 
 // Case is one question of the exam.
@@ -84,8 +97,22 @@ func Run(t *testing.T, e Exam) {
 // run puts one case, in a bubble if the exam wants one.
 func (e Exam) run(t *testing.T, c Case) {
 	if !e.Bubble {
+		e.put(t, c)
+		return
+	}
+	synctest.Test(t, func(t *testing.T) { e.put(t, c) })
+}
+
+// put puts one case, which must fail if that is known.
+func (e Exam) put(t testing.TB, c Case) {
+	why, known := e.Known[c.Name]
+	if !known {
 		c.Run(t, e)
 		return
 	}
-	synctest.Test(t, func(t *testing.T) { c.Run(t, e) })
+	if failures := collect(t, func(t testing.TB) { c.Run(t, e) }); len(failures) > 0 {
+		t.Logf("known to fail (%s): %s", why, failures[0])
+		return
+	}
+	t.Errorf("passes: take it off Exam.Known, where it stands as: %s", why)
 }

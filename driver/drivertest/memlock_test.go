@@ -12,6 +12,8 @@ type store struct{ *memlock.Engine }
 
 func (s store) Client(testing.TB) drivertest.Client { return process{s.Engine.Client()} }
 func (s store) Restart(testing.TB)                  { s.Engine.Restart() }
+func (s store) Cut(testing.TB)                      { s.Engine.Hang() }
+func (s store) Mend(testing.TB)                     { s.Engine.Resume() }
 
 // process is a client of a memlock as a drivertest.Client.
 type process struct{ *memlock.Engine }

@@ -8,10 +8,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+func lowerCase(name string, _ driver.Mode) string { return strings.ToLower(name) }
+
 // asking are engines that are wrong about names, requests and answers.
 var asking = []mutant{
 	{"names without case", "names", func(b *broken) {
-		b.rename(func(name string, _ driver.Mode) string { return strings.ToLower(name) })
+		b.rename(lowerCase)
 	}},
 	{"names cut short", "names", func(b *broken) {
 		b.rename(func(name string, _ driver.Mode) string { return name[:min(len(name), 511)] })

@@ -29,9 +29,10 @@ type sitting struct {
 	cancel context.CancelFunc
 	calls  sync.WaitGroup // the calls under way
 
-	mu     sync.Mutex // guards owners, frozen
+	mu     sync.Mutex // guards owners, frozen, cut
 	owners map[string]bool
 	frozen map[Client]bool
+	cut    bool // between Cut and Mend
 }
 
 // sit opens a world for one case.
@@ -71,6 +72,7 @@ func (t *sitting) end() {
 		c.Thaw(t.TB)
 	}
 	t.mu.Unlock()
+	t.mend()
 	t.cancel()
 	done := make(chan struct{})
 	go func() { // ends when every call has returned
@@ -112,6 +114,30 @@ func (t *sitting) thaw(c Client) {
 	t.mu.Unlock()
 	if frozen {
 		c.Thaw(t.TB)
+	}
+}
+
+// silence makes the engine silent until mend, or until the end of the case; ok is
+// false if the world cannot.
+func (t *sitting) silence() (ok bool) {
+	w, ok := t.world.(Cutter)
+	if ok {
+		t.mu.Lock()
+		t.cut = true
+		t.mu.Unlock()
+		w.Cut(t.TB)
+	}
+	return ok
+}
+
+// mend lets the engine answer again, if it is cut.
+func (t *sitting) mend() {
+	t.mu.Lock()
+	cut := t.cut
+	t.cut = false
+	t.mu.Unlock()
+	if cut {
+		t.world.(Cutter).Mend(t.TB)
 	}
 }
 

@@ -1,0 +1,62 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// endedContext: a context that has ended before the request is its own error, for
+// a name that is free and for one that is held, and nothing is taken. The engine is
+// not even asked: the answer is the same when it is silent.
+func endedContext(t *sitting) {
+	cs := t.clients(2)
+	h := t.hold(cs[0], t.request("held"))
+	t.endedContexts(cs[1])
+	if t.silence() {
+		t.endedContexts(cs[1])
+		t.mend()
+	}
+	t.take(t.patience, cs[0], t.request("free")).free()
+	h.free()
+	t.take(t.patience, cs[0], t.request("held")).free()
+}
+
+func (t *sitting) endedContexts(c Client) {
+	t.Helper()
+	cancelled, cancel := context.WithCancel(t.ctx)
+	cancel()
+	late, cancel := context.WithDeadline(t.ctx, time.Now().Add(-time.Second))
+	defer cancel()
+	for _, ctx := range []context.Context{cancelled, late} {
+		for _, name := range []string{"free", "held"} {
+			req := t.request(name)
+			for _, req.Wait = range []bool{false, true} {
+				err := within(t, "Acquire", func(context.Context) error { _, err := c.Acquire(ctx, req); return err })
+				t.itsOwn(ctx, err, name)
+			}
+		}
+		all, ok := c.(driver.AllAcquirer)
+		if !ok {
+			continue
+		}
+		err := within(t, "AcquireAll", func(context.Context) error {
+			_, err := all.AcquireAll(ctx, []driver.Request{t.request("free"), t.request("free too")})
+			return err
+		})
+		if !errors.Is(err, driver.ErrUnsupported) {
+			t.itsOwn(ctx, err, "free")
+		}
+	}
+}
+
+// itsOwn fails the case unless err is that of a context which ended before the
+// request, and nothing else.
+func (t *sitting) itsOwn(ctx context.Context, err error, name string) {
+	t.Helper()
+	if !errors.Is(err, ctx.Err()) || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("acquiring %q with a context that has ended: got %v, want %v and nothing else", name, err, ctx.Err())
+	}
+}

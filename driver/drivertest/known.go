@@ -1,0 +1,67 @@
+package drivertest
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// recorder is a test whose failures are collected instead of reported.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex // guards failures, cleanups
+	failures []string
+	cleanups []func()
+}
+
+// collect runs a case, which may be in a bubble, and returns its failures.
+func collect(t testing.TB, run func(testing.TB)) []string {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() { // ends with the case, which Fatal ends early
+		defer close(done)
+		defer r.clean()
+		run(r)
+	}()
+	<-done
+	return r.failures
+}
+
+func (r *recorder) note(failure string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, failure)
+}
+
+// Failed reports whether a failure was collected.
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}
+
+// Cleanup keeps f for the end of the case.
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// clean cleans up, last in first out.
+func (r *recorder) clean() {
+	for i := len(r.cleanups) - 1; i >= 0; i-- {
+		r.cleanups[i]()
+	}
+}
+
+// The methods by which a test fails or talks.
+
+func (r *recorder) Fail()                        { r.note("failed") }
+func (r *recorder) FailNow()                     { r.Fail(); runtime.Goexit() }
+func (r *recorder) Error(args ...any)            { r.note(fmt.Sprint(args...)) }
+func (r *recorder) Errorf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)) }
+func (r *recorder) Fatal(args ...any)            { r.Error(args...); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, args ...any) { r.Errorf(f, args...); runtime.Goexit() }
+func (r *recorder) Log(...any)                   {}
+func (r *recorder) Logf(string, ...any)          {}

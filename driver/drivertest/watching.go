@@ -1,0 +1,113 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// silentWaiter: a waiter that does not want to hear of its wait is listed all the
+// same, and gets in.
+func silentWaiter(t *sitting) {
+	cs := t.clients(2)
+	if _, ok := cs[0].(driver.Lister); !ok {
+		return
+	}
+	h := t.hold(cs[0], t.request("listed"))
+	w := t.wait(cs[1], t.request("listed"))
+	t.waiters(cs[0], "listed", 1)
+	if s := t.look(cs[0], "listed"); len(s.Waiters) != 1 || s.Waiters[0].Identity != identity {
+		t.Errorf("a waiter without Request.Waiting is listed as %+v", s.Waiters)
+	}
+	h.free()
+	w.granted(t.patience, "a waiter without Request.Waiting").free()
+}
+
+// waiters fails the case unless c lists n waiters within the patience.
+func (t *sitting) waiters(c Client, name string, n int) {
+	t.Helper()
+	if _, ok := c.(driver.Lister); !ok {
+		return
+	}
+	t.eventually(t.patience, fmt.Sprintf("%d waiters of %q are listed", n, name), func() bool {
+		for _, s := range t.query(c, driver.Query{Prefix: name, Exact: true}) {
+			return len(s.Waiters) == n
+		}
+		return n == 0
+	})
+}
+
+// waitingOnce: Waiting is called once, when the request joins the queue, however
+// often its place changes, unless the request wants to follow.
+func waitingOnce(t *sitting) {
+	cs := t.clients(4)
+	h := t.hold(cs[0], t.request("told-once"))
+	var told [3]atomic.Int64
+	var ws []*call
+	for i := range told {
+		req := t.request("told-once")
+		req.Waiting = func(driver.WaitInfo) { told[i].Add(1) }
+		ws = append(ws, t.queue(cs[1+i], req))
+	}
+	h.free()
+	for range ws {
+		t.eventually(t.patience, "one of several waiters gets in", func() bool {
+			for i, w := range ws {
+				if w != nil && w.answered() {
+					w.granted(t.patience, "a waiter").free()
+					ws[i] = nil
+					return true
+				}
+			}
+			return false
+		})
+	}
+	for i := range told {
+		if n := told[i].Load(); n != 1 {
+			t.Errorf("waiter %d of %d was told %d times that it waits", i+1, len(told), n)
+		}
+	}
+}
+
+// panickingCallback: a Waiting that panics, and a caller that recovers, leave
+// nothing behind: no waiter, no holder, and a client that works.
+func panickingCallback(t *sitting) {
+	cs := t.clients(3)
+	for _, behind := range []bool{false, true} {
+		h := t.hold(cs[0], t.request("panicked"))
+		left := 0
+		var first *call
+		if behind { // another request of the same client
+			first, left = t.queue(cs[1], t.request("panicked")), 1
+		}
+		t.panics(cs[1], t.request("panicked"))
+		t.waiters(cs[0], "panicked", left)
+		h.free()
+		if behind {
+			first.granted(t.patience, "the waiter before one that panicked").free()
+		}
+		t.take(t.patience, cs[2], t.request("panicked")).free()
+		t.take(t.patience, cs[1], t.request("panicked")).free()
+	}
+}
+
+// panics waits with a callback that panics, and recovers.
+func (t *sitting) panics(c Client, req driver.Request) {
+	t.Helper()
+	req.Wait = true
+	called := make(chan struct{}, 1)
+	req.Waiting = func(driver.WaitInfo) {
+		called <- struct{}{}
+		panic("a callback that panics")
+	}
+	err := within(t, "Acquire", func(ctx context.Context) (err error) {
+		defer func() { _ = recover() }()
+		_, err = c.Acquire(ctx, req)
+		return err
+	})
+	if len(called) == 0 {
+		t.Fatalf("a waiter for %q was not told that it waits: %v", req.Name, err)
+	}
+}
