@@ -40,6 +40,7 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/enginetest/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer" . ./internal/schedule
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./cmd/... ./examples/... ./internal/enginetest/fleet
+	FENCELOCK_SLOW=1 $(GO) test -timeout 120m -v ./internal/enginetest/nemesis
 
 .PHONY: matrix
 matrix: cc redis ## the tests of Redis on each server that is here, and on REDIS="/path/redis-server ..."

@@ -31,8 +31,17 @@ func (g Grant) String() string {
 // conflicts reports whether two acquisitions of one name exclude each other.
 func (g Grant) conflicts(h Grant) bool { return !g.Shared || !h.Shared }
 
-// Sweep returns what is wrong with a history, in no particular order: holders at
-// the same time that exclude each other, more than the limit, and tokens that do
+// A Violation is what is wrong with an acquisition, and the other one that shows
+// it; with a limit that was passed there is no single other one.
+type Violation struct {
+	Text          string
+	Before, After Grant
+}
+
+func (v *Violation) Error() string { return v.Text }
+
+// Sweep returns what is wrong with a history, each a *Violation, in no particular
+// order: holders at the same time that exclude each other, more than the limit, and tokens that do
 // not grow. An acquisition's token must be greater than that of every one that
 // it excludes and that returned before, and of every one that returned before it
 // was called.
@@ -63,11 +72,15 @@ type sweep struct {
 	sharing           ends  // when the shared ones end
 }
 
+func (s *sweep) finds(before, after Grant, format string, args ...any) {
+	s.errs = append(s.errs, &Violation{fmt.Sprintf(format, args...), before, after})
+}
+
 func (s *sweep) overlap(g Grant) {
 	if s.started && s.only.Until > g.Returned {
-		s.errs = append(s.errs, fmt.Errorf("held at once: %v and %v", s.only, g))
+		s.finds(s.only, g, "held at once: %v and %v", s.only, g)
 	} else if s.anything && !g.Shared && s.any.Until > g.Returned {
-		s.errs = append(s.errs, fmt.Errorf("held at once: %v and %v", s.any, g))
+		s.finds(s.any, g, "held at once: %v and %v", s.any, g)
 	}
 	if g.Shared {
 		s.limit(g)
@@ -88,7 +101,7 @@ func (s *sweep) limit(g Grant) {
 		heap.Push(&s.sharing, g.Until)
 	}
 	if g.Limit > 0 && len(s.sharing) > g.Limit {
-		s.errs = append(s.errs, fmt.Errorf("%d holders, the limit is %d: %v", len(s.sharing), g.Limit, g))
+		s.finds(Grant{}, g, "%d holders, the limit is %d: %v", len(s.sharing), g.Limit, g)
 	}
 }
 
@@ -98,7 +111,7 @@ func (s *sweep) order(g Grant) {
 		top, some = s.anyTop, s.anything
 	}
 	if some && g.Token <= top.Token {
-		s.errs = append(s.errs, fmt.Errorf("token not greater: %v after %v", g, top))
+		s.finds(top, g, "token not greater: %v after %v", g, top)
 	}
 	if !s.anything || g.Token > s.anyTop.Token {
 		s.anyTop = g
@@ -122,7 +135,7 @@ func later(grants []Grant) (errs []error) {
 			}
 		}
 		if top >= 0 && !g.conflicts(grants[top]) && g.Token <= grants[top].Token {
-			errs = append(errs, fmt.Errorf("token not greater: %v called after %v", g, grants[top]))
+			errs = append(errs, &Violation{fmt.Sprintf("token not greater: %v called after %v", g, grants[top]), grants[top], g})
 		}
 	}
 	return errs

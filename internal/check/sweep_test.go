@@ -116,3 +116,13 @@ func BenchmarkSweep(b *testing.B) {
 		}
 	}
 }
+
+// TestSweepNamesBoth: a violation says which two acquisitions it is about.
+func TestSweepNamesBoth(t *testing.T) {
+	first, second := grant(1, 0, 1, 3), grant(2, 0, 2, 4)
+	for _, err := range check.Sweep([]check.Grant{second, first}) {
+		if v, ok := err.(*check.Violation); !ok || v.Before != first || v.After != second {
+			t.Errorf("%#v", err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A fault is something that happens to a worker or a server for a while.
+type fault struct {
+	what   string
+	worker int // or the server, if what is about one
+	server int // of those behind the worker's proxies; -1 means all
+	from   time.Duration
+	length time.Duration
+	by     time.Duration // how late
+	seed   uint64        // for what is left to chance
+}
+
+func (f fault) String() string {
+	s := fmt.Sprintf("%v to %v: %s", f.from.Round(time.Millisecond), (f.from + f.length).Round(time.Millisecond), f.what)
+	switch f.what {
+	case "pause", "crash", "clock", "storm":
+		s += fmt.Sprintf(" of server %d", f.server)
+	default:
+		s += fmt.Sprintf(" of worker %d", f.worker)
+		if f.server >= 0 {
+			s += fmt.Sprintf(" at server %d", f.server)
+		}
+	}
+	if f.by != 0 {
+		s += fmt.Sprintf(" by %v", f.by)
+	}
+	return s
+}
+
+// What can happen. Those of clients and of the network are safe on every engine.
+const (
+	kill   = "kill"   // a worker's process is killed, and another one takes its place
+	freeze = "freeze" // a worker's process stands still
+	cut    = "cut"    // a worker's connections are reset
+	late   = "late"   // what a worker sends arrives late, even if it has given up
+	delay  = "delay"  // what a worker hears arrives late
+	stall  = "stall"  // one connection of a worker stands still
+	drop   = "drop"   // nothing arrives in one direction, or in both
+	storm  = "storm"  // a server ends half of its connections, several times a second
+	pause  = "pause"  // a server stands still
+	crash  = "crash"  // a server is killed and started again
+	clock  = "clock"  // the wall clock of a server is stepped
+	still  = "still"  // the process that serves one connection stands still
+)
+
+var network = []string{kill, freeze, cut, late, delay, stall, drop}
+
+// plan makes the faults of a round from its seed.
+func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration) (all []fault) {
+	for at := 200 * time.Millisecond; at < length; at += below(r, 200*time.Millisecond) {
+		f := fault{what: mix[r.IntN(len(mix))], worker: r.IntN(workers), server: r.IntN(servers+1) - 1, from: at, seed: r.Uint64()}
+		switch f.what {
+		case kill, cut, crash:
+		case late, delay:
+			f.length, f.by = below(r, time.Second), below(r, 2*ttl)
+		case storm:
+			f.length = below(r, 2*time.Second)
+		case clock:
+			f.by = below(r, 4*ttl) - 2*ttl
+		default:
+			f.length = below(r, 2*ttl) // half of them longer than a lease
+		}
+		if slices.Contains([]string{storm, pause, crash, clock, still}, f.what) {
+			f.server = max(f.server, 0)
+			at += ttl / 2 // the server is everybody's
+		}
+		if f.from+f.length+f.by < length {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func below(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
+
+// A step begins or ends a fault.
+type step struct {
+	at time.Duration
+	do func()
+}
+
+// steps are in the order in which they are to be done.
+func inOrder(steps []step) []step {
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return steps
+}
