@@ -33,7 +33,7 @@ var rooms = []room{
 	{folder: "internal/hold", imports: []string{}},
 	{folder: "internal/schedule", imports: []string{"internal/hold"}},
 	{folder: "memlock", imports: []string{"driver", "engine libraries"}},
-	{folder: "filelock", imports: []string{"driver", "engine libraries", "github.com/fsnotify/fsnotify"}},
+	{folder: "filelock", imports: []string{"driver", "engine libraries"}},
 	{folder: "redislock", imports: []string{"driver", "internal/words", "redislock/internal/prompt", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "redislock/goredis", imports: []string{"driver", "redislock", "redislock/internal/prompt", "engine libraries", "github.com/redis/go-redis/v9"}},
 	{folder: "redislock/internal/prompt", imports: []string{}},

@@ -20,14 +20,19 @@ type request struct {
 	engine *Engine
 	ticket ticket
 	record record
-	file   *os.File // the ticket's; nil while there is none
-	dir    string   // where the ticket is
-	told   int      // the position last told to Waiting
-	held   *driver.HeldError
+	file   *os.File      // the ticket's; nil while there is none
+	dir    string        // where the ticket is
+	bell   chan struct{} // rings when something may have cleared the way
+	fifo   *os.File      // through which other processes ring; nil if they cannot
+	heard  driver.Waited
+
+	told    int       // the position last told to Waiting
+	counted time.Time // when the directory had changed last before the positions were counted
 }
 
 // Acquire makes one acquisition; see [driver.Engine]. It returns ErrUnavailable
-// for whatever the file system refuses, and leaves nothing behind then.
+// or ErrConfig for whatever the file system refuses, and leaves nothing behind
+// then.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := req.Check(e.Traits()); err != nil {
 		return driver.Grant{}, err
@@ -42,18 +47,20 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err != nil {
 		return driver.Grant{}, err
 	}
+	defer r.quit()
 	o, grant, err := r.attempt(ctx)
 	for req.Wait && errors.Is(err, errGate) {
+		r.heard.Unavailable(ctx, err)
 		o, grant, err = r.attempt(ctx)
 	}
-	if o == nil || err != nil {
-		return r.answer(ctx, grant, err)
-	}
-	if !req.Wait {
+	if o != nil && err == nil && !req.Wait {
 		o.close()
 		return driver.Grant{}, o.held
 	}
-	grant, err = r.wait(ctx, o)
+	if o != nil && err == nil {
+		r.heard.Held(o.held)
+		grant, err = r.wait(ctx, o)
+	}
 	return r.answer(ctx, grant, err)
 }
 
@@ -62,33 +69,29 @@ func (e *Engine) newRequest(req driver.Request) (*request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
 	}
-	r := &request{Request: req, engine: e}
+	r := &request{Request: req, engine: e, bell: make(chan struct{}, 1)}
 	r.ticket = newTicket(req, id.String())
 	r.record = record{
 		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note,
 		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit, Weight: r.ticket.weight,
 		Machine: machine(), Process: os.Getpid(),
 	}
-	r.held = &driver.HeldError{Name: req.Name}
 	return r, nil
 }
 
-// answer turns what came out into what the caller reads; unless it is a grant,
-// the request leaves the queue.
+// answer turns what came out into what the caller reads.
 func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (driver.Grant, error) {
-	if err == nil {
-		return grant, nil
-	}
-	r.quit()
 	switch {
-	case ctx.Err() != nil && r.Wait && errors.Is(err, ctx.Err()):
-		return driver.Grant{}, driver.WaitError(r.held, ctx.Err())
+	case err == nil:
+		return grant, nil
 	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrHeld):
 		return driver.Grant{}, err
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.Wait:
+		return driver.Grant{}, r.heard.Ended(ctx, err)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return driver.Grant{}, fmt.Errorf("acquire %q: %w", r.Name, err)
 	}
-	return driver.Grant{}, r.engine.unavailable(err)
+	return driver.Grant{}, r.heard.Ended(ctx, r.engine.unavailable(err))
 }
 
 // attempt goes through the gate once: it ends with a grant, with what is in
@@ -105,6 +108,9 @@ func (r *request) attempt(ctx context.Context) (*obstacle, driver.Grant, error) 
 	g.leave()
 	if o != nil || err != nil {
 		return o, driver.Grant{}, err
+	}
+	if r.Mode == driver.Shared {
+		r.engine.wake(g.dir, r.ticket.seq) // who is behind may hold beside us
 	}
 	return nil, h.grant, h.confirm(ctx)
 }
@@ -133,7 +139,7 @@ func (r *request) decide(g *gate) (*obstacle, *hold, error) {
 		}
 	}
 	if o != nil && r.Wait && r.file == nil {
-		err = r.join(g)
+		err = r.join(g, q)
 	}
 	if err != nil {
 		o.close()
@@ -144,7 +150,7 @@ func (r *request) decide(g *gate) (*obstacle, *hold, error) {
 
 // find returns what is in the way before the lock itself is tried.
 func (r *request) find(q *queue) (*obstacle, error) {
-	notBefore, err := readNumber(q.gate.path("not-before"))
+	notBefore, _, err := q.gate.readNumber("not-before")
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +177,7 @@ func (r *request) foreign(g *gate, q *queue) *obstacle {
 	if r.Wait {
 		return o // will look often, and to search all processes would keep the gate closed
 	}
-	if f, err := os.Open(g.path("lock")); err == nil {
+	if f, err := g.openFile("lock", os.O_RDONLY); err == nil {
 		defer f.Close()
 		if pids, _ := flockOwners(f); len(pids) > 0 {
 			o.held.Identity = driver.Identity{Host: machine(), PID: pids[0], Note: "not by fencelock"}
@@ -180,39 +186,28 @@ func (r *request) foreign(g *gate, q *queue) *obstacle {
 	return o
 }
 
-// join makes the request's ticket, at the end of the queue.
-func (r *request) join(g *gate) error {
-	t, err := r.place(g)
-	if err != nil {
-		return err
-	}
+// join makes the request's ticket, at the end of the queue, with a bell.
+func (r *request) join(g *gate, q *queue) error {
+	t := r.ticket
+	t.seq = q.last + 1
+	fifo := g.hang(t.owner)
 	f, err := g.createTicket(t, &r.record)
 	if err != nil {
+		g.unhang(t.owner, fifo)
 		return err
 	}
-	r.ticket, r.file, r.dir = t, f, g.dir
-	r.engine.setOwn(t.owner, true)
+	r.ticket, r.file, r.fifo, r.dir = t, f, fifo, g.dir
+	r.engine.setOwn(t.owner, r.bell)
+	if fifo != nil {
+		go listen(fifo, r.bell)
+	}
 	return nil
-}
-
-// place returns the request's ticket with the next free number.
-func (r *request) place(g *gate) (ticket, error) {
-	all, err := g.tickets()
-	if err != nil {
-		return ticket{}, err
-	}
-	t := r.ticket
-	t.seq = 1
-	if len(all) > 0 {
-		t.seq = all[len(all)-1].seq + 1
-	}
-	return t, nil
 }
 
 // rejoin forgets a ticket that somebody has removed: it will be made again, at
 // the end of the queue.
 func (r *request) rejoin(g *gate) {
-	if r.file != nil && !same(r.file, g.path(r.ticket.base())) {
+	if r.file != nil && isGone(r.file, g.path(r.ticket.base())) {
 		r.quit()
 	}
 }
@@ -226,7 +221,11 @@ func (r *request) quit() {
 	_ = os.Remove(filepath.Join(r.dir, r.ticket.base())) // or whoever finds it dead does
 	_ = flock(r.file, unlock)
 	r.file.Close()
-	r.engine.setOwn(r.ticket.owner, false)
-	r.engine.hub.wake(r.dir, r.ticket.base())
-	r.file, r.ticket.seq = nil, math.MaxInt64
+	if r.fifo != nil {
+		_ = os.Remove(filepath.Join(r.dir, bellOf(r.ticket.owner)))
+		r.fifo.Close()
+	}
+	r.engine.dropOwn(r.ticket.owner)
+	r.engine.wake(r.dir, r.ticket.seq)
+	r.file, r.fifo, r.ticket.seq = nil, nil, math.MaxInt64
 }

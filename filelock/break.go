@@ -36,6 +36,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	case err != nil:
 		return 0, e.unavailable(err)
 	}
+	defer e.wake(e.dirOf(name), 0)
 	return b.token, b.finish(ctx)
 }
 
@@ -84,11 +85,13 @@ func (b *breaking) begin(ctx context.Context) error {
 		if r, _, err := readRecord(q.files[i]); err == nil && r.Machine == machine() {
 			b.pids = append(b.pids, r.Process)
 		}
-		appendEnding(g.path(t.base()), end)
-		if err := os.Remove(g.path(t.base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if f, err := g.root.OpenFile(t.base(), os.O_WRONLY|nonblock, 0); err == nil {
+			appendEnding(f, end)
+			f.Close()
+		}
+		if err := g.root.Remove(t.base()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		b.engine.hub.wake(g.dir, t.base())
 	}
 	return nil
 }

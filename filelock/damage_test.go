@@ -71,6 +71,21 @@ func TestTicketRemoved(t *testing.T) {
 	stillExcluded(t, dir, e, l)
 }
 
+func TestBreakIsNoticedWithoutFileEvents(t *testing.T) {
+	dir := tempDir(t)
+	e := filelock.New(dir, &filelock.Config{Poll: true})
+	lost := make(chan error, 1)
+	req := request("a")
+	req.Lost = func(err error) { lost <- err }
+	acquire(t, e, req)
+	if _, err := filelock.New(dir, nil).Break(t.Context(), "a", "test"); err != nil {
+		t.Error(err)
+	}
+	if err := await(t, lost, "the loss"); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("cause: %v", err)
+	}
+}
+
 func TestDirectoryRemoved(t *testing.T) {
 	_, e, l := damaged(t, func(dir string) { os.RemoveAll(dir) })
 	if err := e.Release(context.Background(), l); !errors.Is(err, driver.ErrNotHeld) {

@@ -82,7 +82,7 @@ func TestDirectoryBelowAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := filelock.New(filepath.Join(file, "locks"), nil).Acquire(context.Background(), request("a"))
-	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, file, "--url") {
+	if !errors.Is(err, driver.ErrConfig) || !oneLineWith(err, file, "--url") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -97,8 +97,45 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 	defer os.Chmod(dir, 0o700)
 	_, err := p.Acquire(context.Background(), request("new"))
-	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "--url") {
+	if !errors.Is(err, driver.ErrConfig) || !oneLineWith(err, dir, "--url") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestDirectoryThatIsClosedForAWhileLosesNoLock(t *testing.T) {
+	dir := tempDir(t)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	locks := filepath.Join(dir, "locks")
+	if err := os.Mkdir(locks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chown(locks, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := startAsUser(t, locks)
+	lost := make(chan error, 1)
+	req := request("a")
+	req.Lost = func(err error) { lost <- err }
+	l := leaseOf("a", acquire(t, p, req))
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	errs := p.Renew(t.Context(), []driver.Lease{l})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if errs[0] != nil {
+		t.Errorf("while the directory was closed: %v", errs[0])
+	}
+	release(t, p, l)
+	select {
+	case err := <-lost:
+		t.Errorf("lost: %v", err)
+	default:
 	}
 }
 

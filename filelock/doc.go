@@ -34,15 +34,16 @@
 //     microseconds) and synced before anybody sees the token. A minimum hold is
 //     the file "not-before", kept in the same way. The limit that Resize has set
 //     is the file "limit", which is replaced as a whole.
-//  6. The ticket is renamed from waiting (w) to holding (h). Its removal, which
-//     the kernel announces, wakes the next in line. The others watch the ticket
-//     right before their own, so that nothing wakes them all.
-//  7. A crash is not announced, so the next in line looks every 20 ms whether
-//     the holders' tickets are still locked, and the others every 100 ms at the
-//     ticket before their own. A waiter that is frozen does not stamp its
-//     ticket any more; it is passed over and keeps its place.
-//  8. A holder hears of everything that happens to its ticket and its lock file,
-//     and looks by itself every second. If either was removed or replaced, the
+//  6. The ticket is renamed from waiting (w) to holding (h). Who leaves, or lets
+//     others in beside it, rings for the first waiter that is alive and awake: a
+//     byte into the FIFO beside that waiter's ticket. Nothing wakes them all.
+//  7. The end of a holder's process is told to the first in line by the kernel
+//     (pidfd). What makes no sound is looked for, ten times a second where it
+//     matters and once a second elsewhere: a waiter that died or froze, a child
+//     that outlived the holder. A waiter that is frozen is passed over and keeps
+//     its place.
+//  8. A holder hears of everything that happens to its ticket and its lock file
+//     (inotify), and looks by itself. If either was removed or replaced, the
 //     lock is lost.
 //  9. Break removes the holder's ticket, with a note on who did it and why, waits
 //     for the holder to let go, and kills it if it does not.

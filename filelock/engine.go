@@ -19,6 +19,20 @@ type Config struct {
 	// with ErrUnsupported. Default false.
 	AllowNetwork bool
 
+	// Group is the name or number of a group of users who share the directory: its
+	// directories belong to that group with mode 2770, its files have mode 0660,
+	// whatever the umask says. Who makes them must be in the group, and a directory
+	// that is there already must be shared with it. Empty means this user only
+	// (0700 and 0600), which is the default.
+	Group string
+
+	// Poll does without file events (inotify), of which a user has few instances:
+	// each hold is then looked at ten times a second, and once a second if there
+	// are more than a hundred, to find out whether it was broken or its files were
+	// removed. It is for programs that hold a lock or two. Default false: an engine
+	// that holds locks uses one instance, and polls when there is none left.
+	Poll bool
+
 	// BreakWait is how long Break waits for a broken holder to let go before it
 	// kills the processes that keep the lock. A holder that can be reached lets
 	// go within one second. Negative never kills. Zero means the default, 2 s.
@@ -28,15 +42,17 @@ type Config struct {
 // Engine grants locks that live in a directory. All its methods may be called
 // from many goroutines at once.
 type Engine struct {
-	dir string
-	cfg Config
-	hub hub
+	dir  string
+	cfg  Config
+	hub  hub
+	perm perm
 
-	mu      sync.Mutex       // guards checked, holds, own
-	checked bool             // the directory's file system is acceptable
-	holds   map[string]*hold // by owner
-	own     map[string]bool  // owners of all tickets of this engine
+	mu      sync.Mutex               // guards checked, holds, own
+	checked bool                     // the directory and its file system are acceptable
+	holds   map[string]*hold         // by owner
+	own     map[string]chan struct{} // bells of all tickets of this engine, by owner
 
+	deaf bool              // for tests: hears of nothing that others do
 	hook func(token int64) // for tests: called once a token is durable
 }
 
@@ -55,7 +71,11 @@ func New(dir string, cfg *Config) *Engine {
 	if cfg == nil {
 		cfg = &Config{}
 	}
-	e := &Engine{dir: filepath.Clean(dir), cfg: *cfg, holds: map[string]*hold{}, own: map[string]bool{}}
+	dir = filepath.Clean(dir)
+	e := &Engine{
+		dir: dir, cfg: *cfg, hub: hub{poll: cfg.Poll}, perm: newPerm(dir, cfg.Group),
+		holds: map[string]*hold{}, own: map[string]chan struct{}{},
+	}
 	if e.cfg.BreakWait == 0 {
 		e.cfg.BreakWait = 2 * time.Second
 	}
@@ -68,8 +88,8 @@ func (e *Engine) Traits() driver.Traits {
 	return driver.Traits{Engine: "files", Order: driver.OrderAll, Limits: true}
 }
 
-// ready refuses systems and file systems on which flock cannot be trusted. It
-// creates the directory if create is set, and remembers a good answer.
+// ready refuses systems, file systems and directories on which locks cannot be
+// trusted. It creates the directory if create is set, and remembers a good answer.
 func (e *Engine) ready(create bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,7 +100,7 @@ func (e *Engine) ready(create bool) error {
 		return err
 	}
 	if create {
-		if err := makeDirs(e.dir); err != nil {
+		if err := e.perm.makeDirs(); err != nil {
 			return e.unavailable(err)
 		}
 	}
@@ -93,6 +113,9 @@ func (e *Engine) ready(create bool) error {
 	case network && !e.cfg.AllowNetwork:
 		return fmt.Errorf("%w: %q is on a network file system (%s), where flock cannot be trusted; choose a local directory, or set AllowNetwork", driver.ErrUnsupported, e.dir, fs)
 	}
+	if err := e.perm.check(); err != nil {
+		return e.unavailable(err)
+	}
 	e.checked = true
 	return nil
 }
@@ -100,31 +123,35 @@ func (e *Engine) ready(create bool) error {
 // unavailable puts what the system said into one line that says what to do.
 func (e *Engine) unavailable(err error) error {
 	switch {
-	case errors.Is(err, driver.ErrUnavailable): // it says so already
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrConfig): // it says so already
 		return err
 	case os.IsPermission(err), isReadOnly(err), isNotDir(err):
-		return fmt.Errorf("%w: cannot keep locks in %q: %w; choose a directory this user may write, such as --url file:///path", driver.ErrUnavailable, e.dir, err)
+		return fmt.Errorf("%w: cannot keep locks in %q: %w; choose a directory this user may write, such as --url file:///path", driver.ErrConfig, e.dir, err)
 	case isFull(err):
 		return fmt.Errorf("%w: cannot keep locks in %q: %w; free some space or choose another directory", driver.ErrUnavailable, e.dir, err)
 	}
 	return fmt.Errorf("%w: locks in %q: %w", driver.ErrUnavailable, e.dir, err)
 }
 
-// isOwn reports whether a ticket of owner belongs to this very engine, so that
-// its end is always announced in process.
-func (e *Engine) isOwn(owner string) bool {
+// bell returns what wakes a waiter of this very engine; ok is false for one of
+// any other.
+func (e *Engine) bell(owner string) (bell chan struct{}, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.own[owner]
+	bell, ok = e.own[owner]
+	return bell, ok
 }
 
-// setOwn notes that a ticket of owner lives, or no longer lives, in this engine.
-func (e *Engine) setOwn(owner string, live bool) {
+// setOwn notes that a ticket of owner lives in this engine.
+func (e *Engine) setOwn(owner string, bell chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if live {
-		e.own[owner] = true
-	} else {
-		delete(e.own, owner)
-	}
+	e.own[owner] = bell
+}
+
+// dropOwn notes that a ticket of owner does not live in this engine any more.
+func (e *Engine) dropOwn(owner string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.own, owner)
 }

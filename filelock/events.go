@@ -19,7 +19,7 @@ const watchEvery = 200 * time.Millisecond
 // between two looks, which are a few milliseconds apart while something happens
 // to a name already seen and 200 ms otherwise, is not told.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
-	w := &watch{engine: e, query: q, fn: fn, seen: map[string]*sighting{}, subs: map[string]*sub{}, woken: make(chan struct{}, 1)}
+	w := &watch{engine: e, hub: &hub{poll: e.deaf}, query: q, fn: fn, seen: map[string]*sighting{}, subs: map[string]*sub{}, woken: make(chan struct{}, 1)}
 	defer w.close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -40,6 +40,7 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 // A watch is one Watch under way.
 type watch struct {
 	engine *Engine
+	hub    *hub // its own: Config.Poll is for holds
 	query  driver.Query
 	fn     func(driver.Event) error
 	seen   map[string]*sighting // by owner
@@ -58,7 +59,7 @@ type sighting struct {
 
 func (w *watch) close() {
 	for _, s := range w.subs {
-		w.engine.hub.unsubscribe(s)
+		w.hub.unsubscribe(s)
 	}
 	for _, s := range w.seen {
 		s.file.Close()
@@ -70,7 +71,7 @@ func (w *watch) follow(dir string) {
 	if w.subs[dir] != nil {
 		return
 	}
-	w.subs[dir] = w.engine.hub.subscribe(dir, func(string) {
+	w.subs[dir] = w.hub.subscribe(dir, func(string) {
 		select {
 		case w.woken <- struct{}{}:
 		default: // woken already
@@ -117,7 +118,7 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting
 		return err
 	}
 	for _, t := range all {
-		f, err := g.open(t)
+		f, err := g.openTicket(t)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	enginetest.Main(map[string]func(string) driver.Engine{
 		"files": func(dir string) driver.Engine { return filelock.New(dir, nil) },
+		"poll":  func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Poll: true}) },
 		"full":  func(dir string) driver.Engine { return filelock.New(fill(dir), nil) },
 		"user":  func(dir string) driver.Engine { return filelock.New(dir, nil) },
 	})
@@ -21,10 +22,7 @@ func TestMain(m *testing.M) {
 
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }, Known: map[string]string{
-		"waiting-once":       "a waiter hears of every change of place",
-		"panicking-callback": "a waiter whose callback panicked stays in the queue",
-	}})
+	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
 }
 
 // world is a directory.

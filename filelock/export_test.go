@@ -11,7 +11,7 @@ var (
 func (e *Engine) SetHook(fn func(token int64)) { e.hook = fn }
 
 // Deafen keeps the engine from hearing what other engines do; it must come first.
-func (e *Engine) Deafen() { e.hub.running = true }
+func (e *Engine) Deafen() { e.deaf, e.hub.poll = true, true }
 
 // ParseTicket returns what the file name of a ticket says about its limit.
 func ParseTicket(base string) (limit, weight int, ok bool) {

@@ -3,9 +3,9 @@ package filelock
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/fencelock/fencelock/driver"
@@ -24,29 +24,55 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// makeDirs creates a directory and its parents, and makes it survive a power
-// cut when it is new.
-func makeDirs(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
+// openFile opens a file of the name that anybody could have put there: only a
+// regular one, of an owner we trust, with one name, is used. With os.O_CREATE it
+// makes the file if there is none.
+func (g *gate) openFile(base string, flag int) (*os.File, error) {
+	f, err := g.root.OpenFile(base, flag|nonblock, g.engine.perm.file&0o600)
+	if err != nil {
+		if isLink(g.path(base)) {
+			err = fmt.Errorf("%w: %q is a symbolic link; remove it", driver.ErrConfig, g.path(base))
+		}
+		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || links(info) > 1) {
+		err = fmt.Errorf("%w: %q is not a file of ours alone; remove it", driver.ErrConfig, g.path(base))
 	}
-	return syncDir(filepath.Dir(dir))
+	if err == nil {
+		err = g.engine.perm.owned(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if flag&os.O_CREATE != 0 && info.Mode().Perm() != g.engine.perm.file {
+		g.engine.perm.apply(f)
+	}
+	return f, nil
+}
+
+// createFile makes a file that was not there.
+func (g *gate) createFile(base string) (*os.File, error) {
+	f, err := g.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, g.engine.perm.file&0o600)
+	if err == nil {
+		g.engine.perm.apply(f)
+	}
+	return f, err
 }
 
 // writeNew creates or replaces a whole file at once: it is there with its
-// content, or as it was before, whatever happens. The caller has the gate; what
-// a crash leaves half made is removed with half made tickets.
-func writeNew(path string, content []byte) (err error) {
-	temp := filepath.Join(filepath.Dir(path), "new."+filepath.Base(path))
+// content, or as it was before, whatever happens. What a crash leaves half made
+// is removed with half made tickets.
+func (g *gate) writeNew(base string, content []byte) (err error) {
+	temp := "new." + base
+	_ = g.root.Remove(temp)
 	defer func() {
 		if err != nil {
-			os.Remove(temp)
+			_ = g.root.Remove(temp)
 		}
 	}()
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := g.createFile(temp)
 	if err != nil {
 		return err
 	}
@@ -56,10 +82,10 @@ func writeNew(path string, content []byte) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(temp, path); err != nil {
+	if err = g.root.Rename(temp, base); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return g.f.Sync()
 }
 
 // numberWidth is the fixed width of a stored number, so that it can be
@@ -74,29 +100,37 @@ func parseNumber(b []byte) (n int64, ok bool) {
 	return n, err == nil && len(b) == numberWidth && n >= 0
 }
 
-// readNumber returns the number kept in a file, 0 if there is no such file.
-func readNumber(path string) (int64, error) {
-	b, err := os.ReadFile(path)
+// errDamaged says that a file does not hold what it must.
+var errDamaged = errors.New("is damaged")
+
+// readNumber returns the number kept in a file; ok is false if there is no such
+// file.
+func (g *gate) readNumber(base string) (n int64, ok bool, err error) {
+	f, err := g.openFile(base, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	n, ok := parseNumber(b)
-	if !ok {
-		return 0, fmt.Errorf("%w: %q is damaged: write %d digits into it, a number greater than any it held (date +%%s%%6N, padded with zeros, will do)", driver.ErrUnavailable, path, numberWidth)
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 2*numberWidth))
+	if err != nil {
+		return 0, false, err
 	}
-	return n, nil
+	if n, ok = parseNumber(b); !ok {
+		return 0, false, fmt.Errorf("%w: %q %w: write %d digits into it, a number greater than any it held (date +%%s%%6N, padded with zeros, will do)", driver.ErrUnavailable, g.path(base), errDamaged, numberWidth)
+	}
+	return n, true, nil
 }
 
 // writeNumber stores a number; it is in the file, but durable only once the
 // returned file, which is nil for one already durable, has been synced.
-func writeNumber(path string, n int64) (*os.File, error) {
+func (g *gate) writeNumber(base string, n int64) (*os.File, error) {
 	content := formatNumber(n)
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := g.openFile(base, os.O_WRONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, writeNew(path, content)
+		return nil, g.writeNew(base, content)
 	}
 	if err != nil {
 		return nil, err
@@ -118,12 +152,29 @@ func settle(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-// same reports whether path still leads to the open file f.
-func same(f *os.File, path string) bool {
+// vanished reports whether path certainly does not lead to the open file f any
+// more. That it cannot be looked at, because of a directory that was closed to
+// us for a moment, says nothing.
+func vanished(f *os.File, path string) (bool, error) {
 	mine, err := f.Stat()
 	if err != nil {
-		return false
+		return false, err
 	}
 	now, err := os.Lstat(path)
-	return err == nil && os.SameFile(mine, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return err == nil && !os.SameFile(mine, now), err
+}
+
+// isGone is vanished for those who look again later.
+func isGone(f *os.File, path string) bool {
+	gone, err := vanished(f, path)
+	return gone && err == nil
+}
+
+// isLink reports whether path is a symbolic link.
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
 }

@@ -22,33 +22,44 @@ const gatePatience = 5 * time.Second
 var errGate = errors.New("somebody is stuck while changing it")
 
 // A gate is the right to change a name: the flock on the directory of the name.
-// All that decides who holds and who waits happens inside.
+// All that decides who holds and who waits happens inside. Files are opened below
+// the directory that is locked, so nobody who replaces it by a link can lead us
+// elsewhere.
 type gate struct {
 	engine *Engine
 	name   string
-	dir    string
-	f      *os.File
+	dir    string   // its path
+	root   *os.Root // the directory itself
+	f      *os.File // the same, locked
 }
 
 // dirOf returns the directory of a name.
 func (e *Engine) dirOf(name string) string { return filepath.Join(e.dir, encode(name)) }
 
 // enter goes through the gate of a name. With create it makes the directory of
-// the name; otherwise a missing one is fs.ErrNotExist.
+// the name; otherwise a missing one is fs.ErrNotExist. Whoever finds the gate
+// closed tries again at intervals that grow, or hundreds of processes that come
+// at once would leave no time to the one inside.
 func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, error) {
 	g := &gate{engine: e, name: name, dir: e.dirOf(name)}
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Microsecond, time.Millisecond
+	pause.InitialInterval, pause.MaxInterval = 50*time.Microsecond, 50*time.Millisecond
 	for start := time.Now(); ; {
 		err := g.try(create)
+		if err == nil {
+			return g, nil
+		}
 		if !errors.Is(err, errBusy) {
-			return g, err
+			g.close()
+			return nil, err
 		}
 		if time.Since(start) > gatePatience {
+			g.close()
 			return nil, g.stuck()
 		}
 		select {
 		case <-ctx.Done():
+			g.close()
 			return nil, ctx.Err()
 		case <-time.After(pause.NextBackOff()):
 		}
@@ -58,58 +69,88 @@ func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, er
 // try enters if nobody else is inside. A directory that was replaced meanwhile
 // counts as busy: its successor is next.
 func (g *gate) try(create bool) error {
-	f, err := os.Open(g.dir)
-	if create && errors.Is(err, fs.ErrNotExist) {
-		if err := g.create(); err != nil {
+	if g.f == nil {
+		err := g.open()
+		if create && errors.Is(err, fs.ErrNotExist) {
+			if err := g.create(); err != nil {
+				return err
+			}
+			err = g.open()
+		}
+		if err != nil {
 			return err
 		}
-		f, err = os.Open(g.dir)
 	}
+	if err := flock(g.f, lockExclusive); err != nil {
+		return err
+	}
+	err := g.check(create)
 	if err != nil {
-		return err
-	}
-	g.f = f
-	if err := flock(f, lockExclusive); err != nil {
-		f.Close()
-		return err
-	}
-	if !same(f, g.dir) {
 		g.leave()
-		return errBusy
 	}
-	if create {
-		if err := g.label(); err != nil {
-			g.leave()
-			return err
-		}
+	return err
+}
+
+// open opens the directory of the name.
+func (g *gate) open() (err error) {
+	if g.root, err = os.OpenRoot(g.dir); err != nil {
+		return err
 	}
-	return nil
+	g.f, err = g.root.Open(".")
+	return err
 }
 
 // create makes the directory of the name.
 func (g *gate) create() error {
-	if err := makeDirs(g.engine.dir); err != nil {
+	if err := g.engine.perm.makeDirs(); err != nil {
 		return err
 	}
-	if err := os.Mkdir(g.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := g.engine.perm.mkdir(g.dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(g.engine.dir)
 }
 
-// label keeps the exact name in the directory, for List.
-func (g *gate) label() error {
-	path := g.path("name")
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+// check looks, inside, whether this is the directory everybody else sees, and
+// one of ours.
+func (g *gate) check(create bool) error {
+	gone, err := vanished(g.f, g.dir)
+	if err != nil {
 		return err
 	}
-	return writeNew(path, []byte(g.name))
+	if gone {
+		if isLink(g.dir) {
+			return fmt.Errorf("%w: %q is a symbolic link; remove it", driver.ErrConfig, g.dir)
+		}
+		return errBusy
+	}
+	if err := g.engine.perm.owned(g.f); err != nil || !create {
+		return err
+	}
+	return g.label()
+}
+
+// label keeps the exact name in the directory, for List.
+func (g *gate) label() error {
+	if _, err := g.root.Lstat("name"); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return g.writeNew("name", []byte(g.name))
 }
 
 // leave lets the next one in.
 func (g *gate) leave() {
 	_ = flock(g.f, unlock) // a process forked meanwhile may have a duplicate
+	g.close()
+}
+
+// close forgets the directory.
+func (g *gate) close() {
 	g.f.Close()
+	if g.root != nil {
+		g.root.Close()
+	}
+	g.f, g.root = nil, nil
 }
 
 // stuck says who keeps the gate closed, if the system tells.

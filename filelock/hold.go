@@ -52,27 +52,41 @@ func (r *request) take(g *gate, q *queue) (_ *hold, err error) {
 	if err = h.number(g, r.AtLeast); err != nil {
 		return nil, err
 	}
-	if r.file == nil {
-		if err = r.join(g); err != nil {
-			return nil, err
-		}
-	}
 	done := r.record
 	done.Token, done.Since = h.grant.Token, time.Now()
-	if err = writeRecord(r.file, &done); err != nil {
+	if err = r.settleIn(g, q, &done); err != nil {
 		return nil, err
 	}
-	t := r.ticket
-	t.held = true
-	if err = os.Rename(g.path(r.ticket.base()), g.path(t.base())); err != nil {
-		return nil, err
-	}
-	h.base, h.file = t.base(), r.file
+	h.base, h.file = r.ticket.base(), r.file
 	r.file = nil // the hold has it now
-	h.grant.Owner, h.grant.Floor = t.owner, q.floor(h.grant.Token)
+	h.grant.Owner, h.grant.Floor = r.ticket.owner, q.floor(h.grant.Token)
 	h.grant.Sent, h.grant.TTL = done.Since, r.TTL
 	r.engine.keep(h)
 	return h, nil
+}
+
+// settleIn makes the request's ticket one that holds.
+func (r *request) settleIn(g *gate, q *queue, done *record) (err error) {
+	t := r.ticket
+	t.held = true
+	if r.file == nil {
+		t.seq = q.last + 1
+		if r.file, err = g.createTicket(t, done); err != nil {
+			return err
+		}
+		r.ticket, r.dir = t, g.dir
+		r.engine.setOwn(t.owner, nil)
+		return nil
+	}
+	if err := writeRecord(r.file, done); err != nil {
+		return err
+	}
+	if err := g.root.Rename(r.ticket.base(), t.base()); err != nil {
+		return err
+	}
+	g.unhang(t.owner, r.fifo)
+	r.ticket, r.fifo = t, nil
+	return nil
 }
 
 // lock takes the lock file's own flock, through which flock(1) excludes us and
@@ -82,9 +96,8 @@ func (g *gate) lock(mode driver.Mode) (*os.File, error) {
 	if mode == driver.Shared {
 		how = lockShared
 	}
-	path := g.path("lock")
 	for range 10 { // somebody may be replacing the file
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := g.openFile("lock", os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return nil, err
 		}
@@ -92,12 +105,12 @@ func (g *gate) lock(mode driver.Mode) (*os.File, error) {
 			f.Close()
 			return nil, err
 		}
-		if same(f, path) {
+		if !isGone(f, g.path("lock")) {
 			return f, nil
 		}
 		f.Close()
 	}
-	return nil, fmt.Errorf("%q is being replaced all the time", path)
+	return nil, fmt.Errorf("%q is being replaced all the time", g.path("lock"))
 }
 
 // number mints the token and closes the name for the minimum hold.
@@ -110,7 +123,7 @@ func (h *hold) number(g *gate, atLeast time.Duration) error {
 	if atLeast == 0 {
 		return nil
 	}
-	f, err = writeNumber(g.path("not-before"), time.Now().Add(atLeast).UnixMicro())
+	f, err = g.writeNumber("not-before", time.Now().Add(atLeast).UnixMicro())
 	h.fresh = append(h.fresh, f)
 	return err
 }
@@ -118,13 +131,12 @@ func (h *hold) number(g *gate, atLeast time.Duration) error {
 // mint returns a token greater than any before. It is durable once the file,
 // which may be nil, has been settled.
 func (g *gate) mint() (int64, *os.File, error) {
-	path := g.path("token")
-	last, err := readNumber(path)
+	last, _, err := g.readNumber("token")
 	if err != nil {
 		return 0, nil, err
 	}
 	token := max(last+1, time.Now().UnixMicro())
-	f, err := writeNumber(path, token)
+	f, err := g.writeNumber("token", token)
 	return token, f, err
 }
 
@@ -182,15 +194,16 @@ func (e *Engine) find(l driver.Lease) *hold {
 func (h *hold) path(base string) string { return filepath.Join(h.dir, base) }
 
 // standing returns why the hold does not stand any more, nil if it does: its
-// ticket and its lock are still the ones everybody else sees.
+// ticket and its lock are still the ones everybody else sees. A directory that
+// cannot be looked at for a while loses no lock.
 func (h *hold) standing() error {
 	switch {
-	case !same(h.file, h.path(h.base)):
+	case isGone(h.file, h.path(h.base)):
 		if _, end, err := readRecord(h.file); err == nil && end.End == "broken" {
 			return &brokenError{end}
 		}
 		return fmt.Errorf("%w: its ticket in %q was removed", driver.ErrLost, h.dir)
-	case !same(h.lock, h.path("lock")):
+	case isGone(h.lock, h.path("lock")):
 		return fmt.Errorf("%w: %q was removed or replaced", driver.ErrLost, h.path("lock"))
 	}
 	return nil
@@ -217,7 +230,10 @@ func (h *hold) check() {
 		h.lost(cause)
 	}
 	if _, broken := errors.AsType[*brokenError](cause); broken {
-		time.AfterFunc(letGoAfter, h.letGo)
+		time.AfterFunc(letGoAfter, func() {
+			h.letGo()
+			h.engine.wake(h.dir, 0)
+		})
 	}
 }
 

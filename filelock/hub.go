@@ -2,43 +2,48 @@ package filelock
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
-// checkEvery is how often everything is looked at whether or not the system
-// has told of a change, and how long an idle watcher lives.
-const checkEvery = time.Second
+// How often a hub looks by itself at what the system does not tell it, and at
+// everything. An idle hub ends at the next look.
+const (
+	checkEvery = time.Second            // with file events, or with many to look at
+	pollEvery  = 100 * time.Millisecond // without, as long as there are few
+	pollFew    = 100
+	checkAll   = 10 // every so many looks at everything
+)
 
-// A hub tells waiters and holders of one engine what comes to and goes from the
-// directories of their names, or what happens to one file there. Where the system gives no watcher, only the
-// regular check remains, and waiters look for themselves anyway.
+// A hub tells the holders and watches of one engine what comes to and goes from
+// directories. It has one inotify instance at most. Where the system gives none,
+// or no more, it looks by itself.
 type hub struct {
-	mu      sync.Mutex // guards all below; no event is called under it
+	poll bool // without file events; set before the first use
+
+	mu      sync.Mutex // guards all below; no event is called under it, and nothing there blocks
 	subs    map[string]map[*sub]struct{}
-	watched map[string]bool // paths the watcher knows
-	watcher *fsnotify.Watcher
+	watched map[string]int // watch descriptors, by path
+	paths   map[int]string // the other way round
+	source  *notifier      // nil without file events
 	running bool
 }
 
-// A sub hears of one directory, or of one file in it. event must not block; an
-// empty base means "look at everything".
+// A sub hears of one directory. event must not block; an empty base means "look
+// at everything".
 type sub struct {
 	path  string
 	event func(base string)
 }
 
-// subscribe starts to tell event about path, until unsubscribe.
+// subscribe starts to tell event about a directory, until unsubscribe.
 func (h *hub) subscribe(path string, event func(base string)) *sub {
 	s := &sub{path: path, event: event}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subs == nil {
-		h.subs, h.watched = map[string]map[*sub]struct{}{}, map[string]bool{}
+		h.subs, h.watched, h.paths = map[string]map[*sub]struct{}{}, map[string]int{}, map[int]string{}
 	}
 	if h.subs[path] == nil {
 		h.subs[path] = map[*sub]struct{}{}
@@ -46,17 +51,30 @@ func (h *hub) subscribe(path string, event func(base string)) *sub {
 	h.subs[path][s] = struct{}{}
 	if !h.running {
 		h.running = true
-		h.watcher, _ = fsnotify.NewWatcher() // nil if the system has no more
-		go h.run(h.watcher)
+		h.start()
 	}
 	h.watch(path)
 	return s
 }
 
-// watch makes sure that the watcher knows path. The caller has mu.
+// start starts to listen and to look. The caller has mu.
+func (h *hub) start() {
+	if !h.poll {
+		h.source, _ = newNotifier() // nil if the user has no more of them
+	}
+	if h.source != nil {
+		go h.listen(h.source)
+	}
+	go h.run()
+}
+
+// watch makes sure that the system tells of a directory. The caller has mu.
 func (h *hub) watch(path string) {
-	if h.watcher != nil && !h.watched[path] {
-		h.watched[path] = h.watcher.Add(path) == nil
+	if _, ok := h.watched[path]; ok || h.source == nil {
+		return
+	}
+	if wd, err := h.source.add(path); err == nil {
+		h.watched[path], h.paths[wd] = wd, path
 	}
 }
 
@@ -64,81 +82,90 @@ func (h *hub) watch(path string) {
 func (h *hub) unsubscribe(s *sub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.subs[s.path], s) // the path itself goes at the next check
+	delete(h.subs[s.path], s) // the path itself goes at the next look
 }
 
-// run passes events on. It ends at the first check that finds no subscription.
-func (h *hub) run(w *fsnotify.Watcher) {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	var events chan fsnotify.Event
-	var errs chan error
-	if w != nil {
-		defer w.Close()
-		events, errs = w.Events, w.Errors
-	}
+// listen passes events on. It ends when its source is closed.
+func (h *hub) listen(source *notifier) {
 	for {
-		select {
-		case ev := <-events:
+		events, err := source.read()
+		if err != nil {
+			return
+		}
+		for _, ev := range events {
 			h.pass(ev)
-		case <-errs: // events were dropped
-			h.all()
-		case <-tick.C:
-			if !h.tidy() {
-				return
-			}
-			h.all()
 		}
 	}
 }
 
 // pass tells who has to know of an event.
-func (h *hub) pass(ev fsnotify.Event) {
+func (h *hub) pass(ev event) {
+	if ev.overflow {
+		h.all(true)
+		return
+	}
 	h.mu.Lock()
-	_, itself := h.subs[ev.Name]
-	if itself && ev.Has(fsnotify.Remove|fsnotify.Rename) {
-		h.watched[ev.Name] = false
+	path, ok := h.paths[ev.wd]
+	if ev.gone {
+		delete(h.paths, ev.wd)
+		delete(h.watched, path)
 	}
 	h.mu.Unlock()
-	if itself {
-		h.tell(ev.Name, "")
+	if ok {
+		h.tell(path, ev.base)
 	}
-	if ev.Has(fsnotify.Remove | fsnotify.Rename | fsnotify.Create) {
-		h.tell(filepath.Dir(ev.Name), filepath.Base(ev.Name))
-	}
-}
-
-// wake tells everybody who listens to a directory, or to a file there, about it.
-func (h *hub) wake(dir, base string) {
-	h.tell(dir, base)
-	h.tell(filepath.Join(dir, base), "")
 }
 
 // tell tells the subscribers of a path.
 func (h *hub) tell(path, base string) {
 	h.mu.Lock()
-	list := make([]*sub, 0, len(h.subs[path]))
-	for s := range h.subs[path] {
-		list = append(list, s)
-	}
+	list := slices.Collect(maps.Keys(h.subs[path]))
 	h.mu.Unlock()
 	for _, s := range list {
 		s.event(base)
 	}
 }
 
-// all makes everybody look.
-func (h *hub) all() {
+// run looks from time to time. It ends at the first look that finds no
+// subscription.
+func (h *hub) run() {
+	for n := 0; ; n++ {
+		time.Sleep(h.pause())
+		if !h.tidy() {
+			return
+		}
+		h.all(n%checkAll == 0)
+	}
+}
+
+// pause returns how long to wait for the next look.
+func (h *hub) pause() time.Duration {
 	h.mu.Lock()
-	paths := slices.Collect(maps.Keys(h.subs))
+	defer h.mu.Unlock()
+	if len(h.subs) > pollFew || len(h.watched) >= len(h.subs) {
+		return checkEvery
+	}
+	return pollEvery
+}
+
+// all makes those look of whose directories the system does not tell, or
+// everybody.
+func (h *hub) all(everybody bool) {
+	h.mu.Lock()
+	var paths []string
+	for path := range h.subs {
+		if _, ok := h.watched[path]; everybody || !ok {
+			paths = append(paths, path)
+		}
+	}
 	h.mu.Unlock()
 	for _, path := range paths {
 		h.tell(path, "")
 	}
 }
 
-// tidy forgets paths nobody asks for any more and watches again those that were
-// replaced. It returns false when nothing is left, and run must end.
+// tidy forgets directories nobody asks for any more and watches again those that
+// were replaced. It returns false when nothing is left, and run must end.
 func (h *hub) tidy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,12 +174,25 @@ func (h *hub) tidy() bool {
 			h.watch(path)
 			continue
 		}
-		if h.watched[path] {
-			_ = h.watcher.Remove(path)
+		if wd, ok := h.watched[path]; ok {
+			h.source.remove(wd)
+			delete(h.watched, path)
+			delete(h.paths, wd)
 		}
 		delete(h.subs, path)
-		delete(h.watched, path)
 	}
 	h.running = len(h.subs) > 0
+	if !h.running && h.source != nil {
+		h.source.close()
+		h.source = nil
+	}
 	return h.running
+}
+
+// An event is what the system tells of a watched directory.
+type event struct {
+	wd       int
+	base     string // what came or went there; empty for the directory itself
+	gone     bool   // the watch has ended with its directory
+	overflow bool   // some events were dropped
 }

@@ -81,7 +81,7 @@ func (e *Engine) status(ctx context.Context, name string) (driver.Status, error)
 		}
 	}
 	if s.Limit > 0 {
-		override, err := readLimit(g.path(limitFile))
+		override, err := g.limit()
 		if err != nil {
 			return s, err
 		}
@@ -91,7 +91,7 @@ func (e *Engine) status(ctx context.Context, name string) (driver.Status, error)
 	if len(s.Holders) == 0 {
 		g.describeForeign(&s)
 	}
-	until, err := readNumber(g.path("not-before"))
+	until, _, err := g.readNumber("not-before")
 	if t := time.UnixMicro(until); t.After(time.Now()) {
 		s.NotBefore = t
 	}
@@ -100,7 +100,7 @@ func (e *Engine) status(ctx context.Context, name string) (driver.Status, error)
 
 // describe adds a ticket to a status, if it lives.
 func (g *gate) describe(s *driver.Status, t ticket) error {
-	f, err := g.open(t)
+	f, err := g.openTicket(t)
 	if f == nil || err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (g *gate) describeForeign(s *driver.Status) {
 // busy opens the lock file and reports whether anybody holds its flock. It
 // leaves it unlocked.
 func (g *gate) busy() (f *os.File, busy bool) {
-	f, err := os.Open(g.path("lock"))
+	f, err := g.openFile("lock", os.O_RDONLY)
 	if err != nil {
 		return nil, false
 	}

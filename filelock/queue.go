@@ -12,7 +12,7 @@ import (
 
 // staleAfter is the age at which a waiting ticket that was not stamped again
 // belongs to a frozen process and is passed over.
-const staleAfter = time.Second
+const staleAfter = 5 * time.Second
 
 // An obstacle is why a request is not granted now, and what to look at until
 // it may be.
@@ -27,6 +27,8 @@ type obstacle struct {
 	waiting  string    // the path of that ticket if it waits, until it holds; else empty
 	files    []*os.File
 	paused   func() bool // the waiter in the way has frozen; nil for a holder
+	told     bool        // the end of the holder's process is told
+	process  *os.File    // through which it is told; nil if it is this one's
 }
 
 // close ends the watch over the obstacle's tickets. A nil obstacle has none.
@@ -38,12 +40,28 @@ func (o *obstacle) close() {
 		f.Close()
 	}
 	o.files = nil
+	o.process.Close()
+}
+
+// attend makes bell ring when the process of the one holder in the way ends.
+func (o *obstacle) attend(e *Engine, bell chan<- struct{}) {
+	if o.owner == "" || o.waiting != "" {
+		return
+	}
+	if _, own := e.bell(o.owner); own {
+		o.told = true
+		return
+	}
+	if r, _, err := readRecord(o.files[0]); err == nil && r.Machine == machine() && !e.deaf {
+		o.process = watchProcess(r.Process, bell)
+		o.told = o.process != nil
+	}
 }
 
 // gone reports whether a ticket in the way has died, was removed, has frozen, or
 // does not wait any more.
 func (o *obstacle) gone() bool {
-	if o.waiting != "" && !same(o.files[0], o.waiting) {
+	if o.waiting != "" && isGone(o.files[0], o.waiting) {
 		return true
 	}
 	for _, f := range o.files {
@@ -51,7 +69,7 @@ func (o *obstacle) gone() bool {
 			return true
 		}
 	}
-	return o.paused != nil && o.paused()
+	return o.paused != nil && sinceStamp(o.files[0]) > 2*lookSeldom && o.paused()
 }
 
 // A queue is what a request finds behind the gate.
@@ -61,6 +79,7 @@ type queue struct {
 	override int      // the limit that Resize has set, if I ask with one; 0 for none
 	before   []ticket // waiting in front of me, nearest last
 	holders  []ticket // alive
+	last     int64    // the last place that anybody has
 	files    []*os.File
 }
 
@@ -73,11 +92,12 @@ func (g *gate) line(me ticket) (*queue, error) {
 	}
 	q := &queue{gate: g, me: me}
 	if me.limit > 0 {
-		if q.override, err = readLimit(g.path(limitFile)); err != nil {
+		if q.override, err = g.limit(); err != nil {
 			return nil, err
 		}
 	}
 	for _, t := range all {
+		q.last = t.seq
 		switch {
 		case t.owner == me.owner:
 		case !t.held:
@@ -85,7 +105,7 @@ func (g *gate) line(me ticket) (*queue, error) {
 				q.before = append(q.before, t)
 			}
 		default:
-			f, err := g.open(t)
+			f, err := g.openTicket(t)
 			if err != nil {
 				q.close()
 				return nil, err
@@ -116,7 +136,7 @@ func (q *queue) check() error {
 			continue
 		}
 		if !t.held {
-			f, err := q.gate.open(t)
+			f, err := q.gate.openTicket(t)
 			if err != nil || f == nil {
 				continue
 			}
@@ -198,12 +218,12 @@ func (q *queue) take(n int) []*os.File {
 // waiter returns the obstacle that a waiter in front of me is; nil if it died or
 // has frozen.
 func (q *queue) waiter(t ticket) (*obstacle, error) {
-	f, err := q.gate.open(t)
+	f, err := q.gate.openTicket(t)
 	if f == nil || err != nil {
 		return nil, err
 	}
 	o := &obstacle{owner: t.owner, waiting: q.gate.path(t.base()), files: []*os.File{f}}
-	if q.gate.engine.isOwn(t.owner) {
+	if _, own := q.gate.engine.bell(t.owner); own {
 		return o, nil // as awake as we are
 	}
 	r, _, _ := readRecord(f) // a strange one counts as long as it is stamped
@@ -215,17 +235,21 @@ func (q *queue) waiter(t ticket) (*obstacle, error) {
 	return o, nil
 }
 
-// isPaused reports whether a waiter does not stamp its ticket any more. A stamp
-// in the future is one before the clock was set back.
+// isPaused reports whether a waiter is stopped, or does not stamp its ticket any
+// more.
 func isPaused(f *os.File, r record) bool {
+	age := sinceStamp(f)
+	return age > staleAfter || age > 0 && r.Machine == machine() && stopped(r.Process)
+}
+
+// sinceStamp returns how old the stamp of a waiting ticket is. A stamp in the
+// future is one before the clock was set back.
+func sinceStamp(f *os.File) time.Duration {
 	info, err := f.Stat()
 	if err != nil {
-		return false
+		return 0
 	}
-	if time.Since(info.ModTime()).Abs() > staleAfter {
-		return true
-	}
-	return r.Machine == machine() && stopped(r.Process)
+	return max(1, time.Since(info.ModTime()).Abs())
 }
 
 // behind completes an obstacle with my place and with who is in the way: the

@@ -37,7 +37,7 @@ func (h *hold) release() error {
 	inherited := h.inherited
 	if !h.closed && !inherited {
 		if !gone {
-			appendEnding(h.path(h.base), ending{End: "released"})
+			appendEnding(h.file, ending{End: "released"})
 		}
 		_ = flock(h.lock, unlock)
 		err := os.Remove(h.path(h.base))
@@ -48,8 +48,8 @@ func (h *hold) release() error {
 	if !gone && inherited {
 		h.leave()
 	}
-	h.engine.setOwn(h.grant.Owner, false)
-	h.engine.hub.wake(h.dir, h.base)
+	h.engine.dropOwn(h.grant.Owner)
+	h.engine.wake(h.dir, 0)
 	if gone {
 		return fmt.Errorf("release %q: %w", h.name, driver.ErrNotHeld)
 	}
@@ -59,13 +59,13 @@ func (h *hold) release() error {
 // leave removes the ticket of a hold that children inherited, unless one of
 // them still keeps it.
 func (h *hold) leave() {
-	f, err := os.Open(h.path(h.base))
+	f, err := os.OpenFile(h.path(h.base), os.O_RDWR|nonblock, 0)
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	if flock(f, lockShared) == nil {
-		appendEnding(h.path(h.base), ending{End: "released"})
+		appendEnding(f, ending{End: "released"})
 		os.Remove(h.path(h.base))
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -30,7 +28,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	err := e.resize(ctx, name, limit)
 	switch {
 	case err == nil:
-		e.hub.wake(e.dirOf(name), limitFile) // other processes see the file come
+		e.wake(e.dirOf(name), 0)
 		return nil
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return fmt.Errorf("resize %q: %w", name, err)
@@ -48,21 +46,17 @@ func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 		return err
 	}
 	defer g.leave()
-	return writeNew(g.path(limitFile), formatNumber(int64(limit)))
+	return g.writeNew(limitFile, formatNumber(int64(limit)))
 }
 
-// readLimit returns the limit that Resize has set, 0 if it never has.
-func readLimit(path string) (int, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+// limit returns the limit that Resize has set, 0 if it never has.
+func (g *gate) limit() (int, error) {
+	n, ok, err := g.readNumber(limitFile)
+	if err == nil && (!ok || 1 <= n && n <= math.MaxInt) {
+		return int(n), nil
 	}
-	if err != nil {
-		return 0, err
+	if err == nil || errors.Is(err, errDamaged) {
+		return 0, fmt.Errorf("%w: %q is damaged: set the limit again with Resize, or remove the file to go by the limits of the requests", driver.ErrUnavailable, g.path(limitFile))
 	}
-	n, ok := parseNumber(b)
-	if !ok || n < 1 || n > math.MaxInt {
-		return 0, fmt.Errorf("%w: %q is damaged: set the limit again with Resize, or remove the file to go by the limits of the requests", driver.ErrUnavailable, path)
-	}
-	return int(n), nil
+	return 0, err
 }

@@ -36,3 +36,8 @@ func isNotDir(error) bool                  { return false }
 func statFS(string) (string, bool, error)  { return "", false, supported() }
 func stopped(int) bool                     { return false }
 func flockOwners(*os.File) ([]int, bool)   { return nil, false }
+
+const nonblock = 0
+
+func ownerOf(os.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
+func links(os.FileInfo) int                       { return 1 }

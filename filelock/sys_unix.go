@@ -5,6 +5,7 @@ package filelock
 import (
 	"errors"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,3 +71,23 @@ func isFull(err error) bool {
 func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
 
 func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
+
+// nonblock keeps an open from waiting for a FIFO that somebody has put there.
+const nonblock = unix.O_NONBLOCK
+
+// ownerOf returns who a file belongs to.
+func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(st.Uid), int(st.Gid), true
+}
+
+// links returns how many names a file has.
+func links(info os.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Nlink)
+	}
+	return 1
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,14 +147,13 @@ func readRecord(f *os.File) (r record, end ending, err error) {
 
 // appendEnding notes how a ticket ended. Nothing but what people read depends
 // on it, so a full disk does not matter.
-func appendEnding(path string, end ending) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+func appendEnding(f *os.File, end ending) {
+	info, err := f.Stat()
 	if err != nil {
 		return
 	}
-	defer f.Close()
 	b, _ := json.Marshal(end)
-	_, _ = f.Write(append([]byte("\n"), b...))
+	_, _ = f.WriteAt(append([]byte("\n"), b...), info.Size())
 }
 
 // tickets returns the tickets of the name in order. What a crashed process left
@@ -161,11 +161,21 @@ func appendEnding(path string, end ending) {
 func (g *gate) tickets() ([]ticket, error) {
 	all, others, err := listTickets(g.dir)
 	for _, base := range others {
-		if strings.HasPrefix(base, "new.") {
-			os.Remove(g.path(base))
+		if owner, ok := strings.CutPrefix(base, bellPrefix); strings.HasPrefix(base, "new.") || ok && !waits(all, owner) {
+			_ = g.root.Remove(base)
 		}
 	}
 	return all, err
+}
+
+// bellPrefix begins the file name of a waiter's bell; see hang.
+const bellPrefix = "bell."
+
+func bellOf(owner string) string { return bellPrefix + owner }
+
+// waits reports whether a ticket of owner is among those that wait.
+func waits(all []ticket, owner string) bool {
+	return slices.ContainsFunc(all, func(t ticket) bool { return !t.held && t.owner == owner })
 }
 
 // listTickets reads a name's directory: its tickets in order, and what else is
@@ -182,10 +192,9 @@ func listTickets(dir string) (all []ticket, others []string, err error) {
 	return all, others, err
 }
 
-// open opens a live ticket. A dead one is removed and, like a missing one, nil.
-func (g *gate) open(t ticket) (*os.File, error) {
-	path := g.path(t.base())
-	f, err := os.Open(path)
+// openTicket opens a live ticket. A dead one is removed and, like a missing one, nil.
+func (g *gate) openTicket(t ticket) (*os.File, error) {
+	f, err := g.root.OpenFile(t.base(), os.O_RDONLY|nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -200,7 +209,7 @@ func (g *gate) open(t ticket) (*os.File, error) {
 		return nil, err
 	}
 	f.Close()
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := g.root.Remove(t.base()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return nil, nil
@@ -209,8 +218,8 @@ func (g *gate) open(t ticket) (*os.File, error) {
 // createTicket makes the file of a ticket, locked for as long as its process lives.
 // It appears under its name only when it is locked and complete.
 func (g *gate) createTicket(t ticket, r *record) (f *os.File, err error) {
-	temp := g.path("new." + t.owner)
-	f, err = os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	temp := "new." + t.owner
+	f, err = g.createFile(temp)
 	if err != nil {
 		return nil, err
 	}
@@ -218,10 +227,10 @@ func (g *gate) createTicket(t ticket, r *record) (f *os.File, err error) {
 		err = writeRecord(f, r)
 	}
 	if err == nil {
-		err = os.Rename(temp, g.path(t.base()))
+		err = g.root.Rename(temp, t.base())
 	}
 	if err != nil {
-		os.Remove(temp)
+		_ = g.root.Remove(temp)
 		f.Close()
 		return nil, err
 	}

@@ -3,46 +3,48 @@ package filelock
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
-// How often a waiter looks by itself. The first bounds how long the lock of a
-// crashed holder stays unused: a crash makes no event. The last is rare because
-// a process that is stopped inside the gate stops everybody else.
+// How often a waiter looks by itself. It is told of what concerns it, with few
+// exceptions: a process that freezes, a child that outlives the holder, a lock
+// held by flock(1). Looks begin close together, since what comes soon is the
+// common case, and move apart.
 const (
-	probeEvery = 20 * time.Millisecond  // at the tickets in the way, if they hold
-	queueEvery = 100 * time.Millisecond // at the one in the way, if it waits
-	stampEvery = 250 * time.Millisecond
-	countEvery = 400 * time.Millisecond // its place in the queue
+	lookFirst  = 20 * time.Millisecond
+	lookOften  = 100 * time.Millisecond // where it is not told
+	lookSeldom = time.Second            // where it is
 	enterEvery = 10 * time.Second       // through the gate, without a reason
 )
 
 // wait blocks until the request is granted or ctx ends. It consumes o.
 func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
 	defer func() { o.close() }()
-	l := &lookout{hub: &r.engine.hub, dir: r.dir, woken: make(chan string, 16), tick: time.NewTicker(probeEvery)}
-	defer l.close()
-	var stamped, counted time.Time
-	entered, look := time.Now(), l.turn(o) && r.mayGo(o)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	o.attend(r.engine, r.bell)
+	stamped := time.Now()
+	entered, pause, look := time.Now(), lookFirst, r.mayGo(o)
 	for {
 		r.tell(o)
 		if !look {
+			timer.Reset(r.within(pause, o))
 			select {
 			case <-ctx.Done():
 				return driver.Grant{}, ctx.Err()
-			case base := <-l.woken:
-				look = o.clearedBy(base) || base == "" && r.mayGo(o)
-			case <-l.tick.C:
-				if time.Since(stamped) > stampEvery {
+			case <-r.bell:
+				look = true
+			case <-timer.C:
+				pause = min(pause*3/2, o.every(r.fifo != nil))
+				if time.Since(stamped) >= lookSeldom {
 					stamp(r.file)
-					stamped = time.Now()
-				}
-				if time.Since(counted) > countEvery {
 					r.count(o)
-					counted = time.Now()
+					stamped = time.Now()
 				}
 				look = time.Since(entered) > enterEvery || r.mayGo(o)
 			}
@@ -52,65 +54,60 @@ func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
 		}
 		next, grant, err := r.attempt(ctx)
 		if errors.Is(err, errGate) {
+			r.heard.Unavailable(ctx, err)
 			continue // rides it out, as ctx allows
 		}
 		if next == nil || err != nil {
 			return grant, err
 		}
 		o.close()
-		o, entered, look = next, time.Now(), l.turn(next) && r.mayGo(next)
-	}
-}
-
-// A lookout hears of what may clear the way: of one waiter's ticket while that is
-// in the way, so that what others do wakes nobody else, or of the whole name.
-type lookout struct {
-	hub   *hub
-	dir   string
-	woken chan string
-	tick  *time.Ticker
-	sub   *sub
-}
-
-// turn makes the lookout look at o. It reports whether it has looked elsewhere
-// until now, so that the way may have been cleared unseen.
-func (l *lookout) turn(o *obstacle) bool {
-	path, every := l.dir, probeEvery
-	if o.waiting != "" {
-		path, every = o.waiting, queueEvery
-	}
-	if l.sub != nil && l.sub.path == path {
-		return false
-	}
-	old := l.sub
-	l.sub = l.hub.subscribe(path, func(base string) {
-		select {
-		case l.woken <- base:
-		default: // enough of them to look again
+		o, entered, look = next, time.Now(), false
+		o.attend(r.engine, r.bell)
+		if !o.busy { // then every look is a way through the gate
+			pause = lookFirst
 		}
-	})
-	if old != nil {
-		l.hub.unsubscribe(old)
 	}
-	l.tick.Reset(every)
-	return true
 }
 
-func (l *lookout) close() {
-	l.tick.Stop()
-	l.hub.unsubscribe(l.sub)
+// within returns how long to wait for the next look: not beyond the end of a
+// minimum hold.
+func (r *request) within(pause time.Duration, o *obstacle) time.Duration {
+	if o.until.IsZero() {
+		return pause
+	}
+	return max(time.Millisecond, min(pause, time.Until(o.until)))
 }
 
-// count brings the position up to date. It stays outside the gate, so it may
-// count a ticket that is about to go; nothing but what people see depends on it.
+// every returns how far apart the looks get.
+func (o *obstacle) every(bell bool) time.Duration {
+	if bell && (o.waiting != "" || o.told) {
+		return lookSeldom
+	}
+	return lookOften
+}
+
+// count brings the position up to date for whoever follows it. It stays outside
+// the gate, so it may count a ticket that is about to go; nothing but what people
+// see depends on it.
 func (r *request) count(o *obstacle) {
-	all, _, err := listTickets(r.dir)
+	info, err := os.Lstat(r.dir)
+	if err != nil || !r.Follow || o.position <= 1 || info.ModTime().Equal(r.counted) {
+		return
+	}
+	r.counted = info.ModTime()
+	d, err := os.Open(r.dir)
 	if err != nil {
 		return
 	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return
+	}
+	mine := r.ticket.base()[:numberWidth]
 	o.position = 1
-	for _, t := range all {
-		if !t.held && t.seq < r.ticket.seq {
+	for _, name := range names {
+		if len(name) > numberWidth && name[:numberWidth] < mine && strings.Contains(name, ".w.") {
 			o.position++
 		}
 	}
@@ -126,21 +123,21 @@ func (r *request) resized(o *obstacle) bool {
 	if !o.any {
 		return false
 	}
-	override, err := readLimit(filepath.Join(r.dir, limitFile))
-	return err != nil || override != o.override // the gate tells what is wrong with it
+	b, err := os.ReadFile(filepath.Join(r.dir, limitFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return o.override != 0
+	}
+	n, ok := parseNumber(b)
+	return err != nil || !ok || n != int64(o.override) // the gate tells what is wrong with it
 }
 
-// clearedBy reports whether a file that came or went may have cleared the way.
-func (o *obstacle) clearedBy(base string) bool {
-	t, ok := parseTicket(base)
-	return base == "lock" || base == limitFile && o.any || ok && (o.any && t.held || t.owner == o.owner)
-}
-
-// tell reports a new position.
+// tell reports that the request waits, and a new position to whoever follows it.
 func (r *request) tell(o *obstacle) {
-	r.held = o.held
-	if r.Waiting != nil && o.position != r.told {
+	if held, _ := r.heard.Last(); held != o.held {
+		r.heard.Held(o.held)
+	}
+	if r.Waiting != nil && (r.told == 0 || r.Follow && o.position != r.told) {
+		r.told = o.position
 		r.Waiting(driver.WaitInfo{Position: o.position, Held: o.held})
 	}
-	r.told = o.position
 }

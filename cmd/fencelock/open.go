@@ -59,7 +59,7 @@ func openURL(ctx context.Context, raw string) (driver.Engine, func() error, erro
 		if err != nil {
 			return nil, nil, err
 		}
-		return filelock.New(dir, &filelock.Config{BreakWait: breakWait}), nothingToClose, nil
+		return filelock.New(dir, &filelock.Config{Poll: true, BreakWait: breakWait}), nothingToClose, nil
 	}
 	u, err := parseURL(raw)
 	if err != nil {
@@ -130,15 +130,20 @@ func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error
 	case strings.ContainsRune(u.Path, 0):
 		return nil, nil, errors.New("the path of the file URL contains a NUL byte")
 	}
-	query, err := parameters(u, "network")
+	query, err := parameters(u, "network", "group")
 	if err != nil {
 		return nil, nil, err
 	}
 	if v := query.Get("network"); query.Has("network") && v != "allow" {
 		return nil, nil, fmt.Errorf("network=%s: the only value is network=allow", show(v))
 	}
+	if query.Has("group") && query.Get("group") == "" {
+		return nil, nil, errors.New("group= names no group")
+	}
 	return filelock.New(filepath.Clean(u.Path), &filelock.Config{
 		AllowNetwork: query.Has("network"),
+		Group:        query.Get("group"),
+		Poll:         true,
 		BreakWait:    breakWait,
 	}), nothingToClose, nil
 }
