@@ -1,6 +1,7 @@
 package fencelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,27 +64,88 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, how manner) (*L
 	if err := l.checkAll(names); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	limited := ctx
 	if how != trying && l.opts.Wait > 0 {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, l.opts.Wait)
 		defer cancel()
 	}
+	each := *l
+	each.opts.Wait = 0 // it is the set's
+	a := &acquisition{Locker: &each, names: names, how: how, told: map[string]*report{}}
+	a.set = &LockSet{parent: ctx, bound: how == bound}
+	done := false
+	defer unless(&done, func() { _ = a.set.Release() })
+	err := a.insist(limited)
+	if err != nil {
+		_ = a.set.Release() // what cannot be released is logged, and ends by itself
+	}
+	for _, name := range names {
+		a.told[name].end(nil, err) // those that have ended say no more
+	}
+	done = true
+	if err != nil {
+		return nil, err
+	}
+	return a.set, nil
+}
+
+// acquisition is one AcquireAll under way. One goroutine uses it.
+type acquisition struct {
+	*Locker
+	names []string // in order
+	how   manner
+	set   *LockSet           // what it has so far
+	told  map[string]*report // of those who asked for each name; nil if nobody is told
+	heard driver.Waited
+}
+
+// insist takes all names, or returns an error, and the set may hold some.
+func (a *acquisition) insist(ctx context.Context) error {
 	for {
-		set := &LockSet{parent: ctx, bound: how == bound}
-		err := l.takeAll(limited, set, names)
-		if how != trying && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
-			err = l.takeEach(limited, set, names, how)
+		err := a.note(a.takeAll(ctx))
+		if a.how != trying && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
+			err = a.note(a.takeEach(ctx))
 		}
 		if err == nil {
-			return set, nil
+			return nil
 		}
-		lost := set.lost() != nil || errors.Is(err, ErrNotHeld)
-		_ = set.Release() // what cannot be released is logged, and ends by itself
-		if how == trying || !lost || limited.Err() != nil {
-			return nil, err
+		lost := a.set.lost() != nil || errors.Is(err, ErrNotHeld)
+		if a.how == trying || !lost || ctx.Err() != nil {
+			return a.ended(ctx, err)
 		}
+		_ = a.set.Release() // as far as there is something to release; all begins again
+		a.set.locks = nil
 	}
+}
+
+// note returns err, and keeps who is in the way, for the case that the time runs out
+// elsewhere.
+func (a *acquisition) note(err error) error {
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		a.heard.Held(held)
+	}
+	return err
+}
+
+// ended is the error of a set that was not acquired.
+func (a *acquisition) ended(ctx context.Context, err error) error {
+	if a.how == trying && errors.Is(err, ErrHeld) {
+		return err
+	}
+	return driver.OneLine(a.heard.Ended(ctx, err))
+}
+
+// report tells the tracer that a name is asked for, unless it knows.
+func (a *acquisition) report(ctx context.Context, name string) *report {
+	if r := a.told[name]; r != nil && !r.over {
+		return r
+	}
+	a.told[name] = a.Locker.report(ctx, a.request(name, a.how != trying))
+	return a.told[name]
 }
 
 // checkAll returns an ErrInvalid that says what is wrong with a set of names.
@@ -103,22 +165,19 @@ func (l *Locker) checkAll(names []string) error {
 }
 
 // takeAll takes the names in one step, without waiting, and ErrUnsupported if the
-// engine cannot.
-func (l *Locker) takeAll(ctx context.Context, set *LockSet, names []string) (err error) {
-	engine, ok := l.engine.(driver.AllAcquirer)
-	if !ok || len(names) == 1 {
-		return l.unsupported("take several names at once")
+// engine cannot. The names are reported each for itself: the engine gets the context
+// of none of them.
+func (a *acquisition) takeAll(ctx context.Context) error {
+	engine, ok := a.engine.(driver.AllAcquirer)
+	if !ok || len(a.names) == 1 {
+		return a.unsupported("take several names at once")
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.TTL)
+	for _, name := range a.names {
+		a.report(ctx, name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.opts.TTL)
 	defer cancel()
-	reqs, locks := l.requestAll(set, names)
-	if !l.silent(ctx) {
-		for i := range reqs {
-			var ended func(*Lock, error)
-			ctx, ended = l.told(ctx, &reqs[i])
-			defer func() { ended(locks[i], err) }()
-		}
-	}
+	reqs, locks := a.requests()
 	before := instant()
 	grants, err := engine.AcquireAll(ctx, reqs)
 	if err == nil && len(grants) != len(reqs) {
@@ -127,44 +186,64 @@ func (l *Locker) takeAll(ctx context.Context, set *LockSet, names []string) (err
 	if err != nil {
 		return err
 	}
+	done := false
+	defer unless(&done, func() { a.giveBack(locks, grants) })
 	var errs []error
 	for i, lock := range locks {
-		if err := l.adopt(lock, grants[i], before); err != nil {
+		if err := a.adopt(lock, grants[i], before); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		set.locks = append(set.locks, lock)
+		a.set.locks = append(a.set.locks, lock)
 	}
+	for _, lock := range a.set.locks {
+		a.told[lock.Name()].end(lock, nil)
+	}
+	done = true
 	return errors.Join(errs...)
 }
 
-// requestAll returns the requests of a set, which do not wait, and their locks.
-func (l *Locker) requestAll(set *LockSet, names []string) ([]driver.Request, []*Lock) {
-	reqs := make([]driver.Request, len(names))
-	locks := make([]*Lock, len(names))
-	for i, name := range names {
-		reqs[i] = l.request(name, false)
-		locks[i] = newLock(l, set.parent, reqs[i], waiting)
+// requests returns the requests of a step, which do not wait, and their locks.
+func (a *acquisition) requests() ([]driver.Request, []*Lock) {
+	reqs := make([]driver.Request, len(a.names))
+	locks := make([]*Lock, len(a.names))
+	for i, name := range a.names {
+		reqs[i] = a.request(name, false)
+		locks[i] = newLock(a.Locker, a.set.parent, reqs[i], waiting)
 		reqs[i].Lost = locks[i].gone
 	}
 	return reqs, locks
 }
 
+// giveBack releases what was granted and did not get into the set.
+func (a *acquisition) giveBack(locks []*Lock, grants []driver.Grant) {
+	for i, lock := range locks {
+		if !slices.Contains(a.set.locks, lock) {
+			lock.granted(grants[i], instant())
+			_ = lock.releaseEngine()
+		}
+	}
+}
+
 // takeEach takes the names one after the other. It stops as soon as a lock that
 // it has is lost.
-func (l *Locker) takeEach(ctx context.Context, set *LockSet, names []string, how manner) error {
+func (a *acquisition) takeEach(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	how := a.how
 	if how == bound {
 		how = waiting // the context of the set is bound, not that of its locks
 	}
-	for _, name := range names {
-		lock, err := l.acquire(ctx, name, how)
+	for _, name := range a.names {
+		if err := ctx.Err(); err != nil {
+			return cmp.Or(a.set.Err(), err)
+		}
+		lock, err := a.pursue(ctx, a.request(name, how != trying), how, a.report(ctx, name))
 		if err != nil {
 			return err
 		}
-		set.locks = append(set.locks, lock)
+		a.set.locks = append(a.set.locks, lock)
 		context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
 	}
-	return set.Err()
+	return a.set.Err()
 }

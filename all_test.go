@@ -177,7 +177,7 @@ func TestDoAllEndsWithTheFirstLoss(t *testing.T) {
 				t.Errorf("the cause is %v", context.Cause(ctx))
 			}
 			other := fencelock.New(engine.Client(), nil)
-			if _, err := other.TryAcquire(ctx, "a"); !errors.Is(err, fencelock.ErrHeld) && !errors.Is(err, fencelock.ErrUnavailable) {
+			if _, err := other.TryAcquire(context.WithoutCancel(ctx), "a"); !errors.Is(err, fencelock.ErrHeld) {
 				t.Errorf("a while the work still runs: %v", err)
 			}
 			return mine
@@ -280,4 +280,55 @@ func TestTheTracerHearsOfEveryName(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A set whose time is up while a name is held is held, wherever it was just then, and
+// one whose engine went away meanwhile is not.
+func TestASetThatGivesUpTellsBusyFromBroken(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		slow string // the name whose request is under way when the time is up
+		hang bool   // nothing is answered from the beginning
+		want error
+	}{
+		{"it waits for the held one", "", false, fencelock.ErrHeld},
+		{"its request for a free one was cut short", "a", false, fencelock.ErrHeld},
+		{"nothing was ever answered", "", true, fencelock.ErrUnavailable},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := memlock.New(nil)
+				held := acquire(t, fencelock.New(inner.Client(), nil), "b")
+				engine := &slow{Engine: inner, name: c.slow}
+				if c.hang {
+					inner.Hang()
+				}
+				locks := fencelock.New(engine, &fencelock.Config{TTL: hour}).With(fencelock.Options{Wait: time.Minute})
+				_, err := locks.AcquireAll(t.Context(), "a", "b")
+				if !errors.Is(err, c.want) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want %v and over time", err, c.want)
+				}
+				if errors.Is(err, fencelock.ErrHeld) && errors.Is(err, fencelock.ErrUnavailable) {
+					t.Errorf("%v is both", err)
+				}
+				inner.Resume()
+				_ = held.Release()
+				free(t, inner, "a", "b")
+			})
+		})
+	}
+}
+
+// slow answers all requests for one name but the first step too late.
+type slow struct {
+	*memlock.Engine
+	name string
+}
+
+func (s *slow) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if req.Name == s.name {
+		<-ctx.Done()
+		return driver.Grant{}, (&driver.Waited{}).Ended(ctx, nil)
+	}
+	return s.Engine.Acquire(ctx, req)
 }

@@ -164,7 +164,10 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
+	done := false
+	defer unless(&done, func() { _ = l.releaseEngine() })
 	l.step(hold.Event{Kind: hold.Released}, instant())
+	done = true
 	err := l.releaseEngine()
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
@@ -178,8 +181,11 @@ func (l *Lock) releaseEngine() error {
 	begun := time.Now()
 	limit := newLimit(l.values(), begun.Add(cfg.ReleaseTimeout))
 	defer limit.stop()
+	done := false
+	defer unless(&done, func() { _ = l.renewer.release(limit, l.lease) })
 	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
 	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
+	done = true
 	data.Err = l.renewer.release(ctx, l.lease)
 	data.Took = time.Since(begun)
 	end(ctx, cfg.Tracer.ReleaseEnd, data)
@@ -246,10 +252,10 @@ func (l *Lock) ended(now hold.Instant) {
 	if cancel != nil {
 		cancel(cause)
 	}
+	l.renewer.remove(l)
 	if loss != nil {
 		data.Lost = loss
 		cfg.Logger.Warn("lock lost", "name", data.Name, "token", data.Token, "held", data.Held, "error", loss.Reason)
 	}
-	l.renewer.remove(l)
 	end(l.values(), cfg.Tracer.HoldEnd, data)
 }

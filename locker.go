@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
@@ -81,7 +79,9 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // Acquire waits until it holds name, no longer than Options.Wait and ctx allow,
 // and returns the lock, which the caller must Release. ctx bounds the wait and
 // never the hold; the lock's context keeps its values only. A wait that ends
-// without a lock returns an error that is both ErrHeld and the context's error.
+// without a lock returns an error that is the context's error, and besides ErrHeld if
+// the engine has said that the name is held and was not found out of reach since, or
+// else ErrUnavailable. If ctx has ended already, its error is all that is returned.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, waiting)
 }
@@ -106,46 +106,39 @@ func (l *Locker) acquire(ctx context.Context, name string, how manner) (*Lock, e
 	if err := l.check(l.opts); err != nil {
 		return nil, err
 	}
-	req := l.request(name, how != trying)
-	req.Waiting, req.Follow = l.opts.OnWait, l.opts.OnWait != nil
-	if l.silent(ctx) {
-		return l.attempt(ctx, ctx, req, how)
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	traced, ended := l.told(ctx, &req)
-	lock, err := l.attempt(traced, ctx, req, how)
-	ended(lock, err)
+	req := l.request(name, how != trying)
+	r := l.report(ctx, req)
+	lock, err := l.pursue(ctx, req, how, r)
+	if err != nil {
+		r.end(nil, err)
+	}
 	return lock, err
 }
 
-// told tells the tracer that a request begins, and returns what tells it, and the
-// logger, how the request ended.
-func (l *Locker) told(ctx context.Context, req *driver.Request) (context.Context, func(*Lock, error)) {
-	begun := time.Now()
-	data := TraceAcquireEnd{Name: req.Name, Mode: req.Mode}
-	ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
-	onWait := req.Waiting
-	req.Waiting = func(info driver.WaitInfo) {
-		if data.Position == 0 {
-			data.Position = info.Position
-		}
-		if onWait != nil {
-			onWait(info)
-		}
+// pursue gets a lock, and reports a success. If a callback panics, the lock is given
+// back.
+func (l *Locker) pursue(ctx context.Context, req driver.Request, how manner, r *report) (*Lock, error) {
+	req.Waiting, req.Follow = r.waiting(l.opts.OnWait), l.opts.OnWait != nil
+	lock, err := l.attempt(r.within(ctx), ctx, req, how)
+	if err != nil {
+		return nil, err
 	}
-	return ctx, func(lock *Lock, err error) {
-		data.Waited, data.Err = time.Since(begun), err
-		if err == nil {
-			data.Token = lock.Token()
-		}
-		end(ctx, l.cfg.Tracer.AcquireEnd, data)
-		l.cfg.Logger.DebugContext(ctx, "acquire", "name", data.Name, "mode", data.Mode.String(),
-			"waited", data.Waited, "token", data.Token, "error", err)
-	}
+	done := false
+	defer unless(&done, func() { _ = lock.Release() })
+	r.end(lock, nil)
+	done = true
+	return lock, nil
 }
 
-// silent reports whether nobody is to be told of acquisitions.
-func (l *Locker) silent(ctx context.Context) bool {
-	return l.cfg.Tracer.AcquireStart == nil && l.cfg.Tracer.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
+// unless undoes, in a deferred call, what was not done: a callback panicked, or ended
+// its goroutine.
+func unless(done *bool, undo func()) {
+	if !*done {
+		undo()
+	}
 }
 
 func (l *Locker) request(name string, wait bool) driver.Request {
@@ -184,8 +177,11 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 		// the stamp older, never younger.
 		before := instant()
 		grant, err := l.engine.Acquire(ctx, req)
+		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
+			err = heard.Ended(ctx, err)
+		}
 		if err != nil {
-			return nil, err
+			return nil, driver.OneLine(err)
 		}
 		switch err = l.adopt(lock, grant, before); {
 		case err == nil:
@@ -212,6 +208,8 @@ func final(err error) bool {
 // adopt begins the hold of a granted lock, once it is confirmed if it must be.
 // before was read before the request was sent.
 func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
+	done := false
+	defer unless(&done, func() { _ = lock.releaseEngine() })
 	h, now := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()
 	if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(now) {
 		h, err = l.confirm(lock)
@@ -220,6 +218,7 @@ func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err
 	if err == nil {
 		lock.begin(h, now)
 	}
+	done = true
 	return err
 }
 

@@ -324,3 +324,42 @@ func TestErrIsNotInTheWayOfRenewals(t *testing.T) {
 		}
 	})
 }
+
+// A context that has ended is its own error, and the engine is not asked.
+func TestAContextThatHasEndedIsItsOwnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scripted{Engine: memlock.New(nil)}
+		engine.acquire = func(context.Context, driver.Request) (driver.Grant, error) {
+			t.Error("the engine was asked")
+			return driver.Grant{}, driver.ErrUnavailable
+		}
+		locks := fencelock.New(engine, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for what, ask := range map[string]func() error{
+			"Acquire":       func() error { _, err := locks.Acquire(ctx, "a"); return err },
+			"TryAcquire":    func() error { _, err := locks.TryAcquire(ctx, "a"); return err },
+			"AcquireAll":    func() error { _, err := locks.AcquireAll(ctx, "a", "b"); return err },
+			"TryAcquireAll": func() error { _, err := locks.TryAcquireAll(ctx, "a", "b"); return err },
+			"Do":            func() error { return locks.Do(ctx, "a", func(context.Context) error { return nil }) },
+		} {
+			if err := ask(); err != context.Canceled {
+				t.Errorf("%s: got %v", what, err)
+			}
+		}
+	})
+}
+
+// A wait limit that is over before the engine has answered says nothing of the name.
+func TestAWaitLimitTooShortForAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		engine.Delay(time.Second)
+		for _, limit := range []time.Duration{1, time.Millisecond} {
+			_, err := locks.With(fencelock.Options{Wait: limit}).Acquire(t.Context(), "a")
+			if !errors.Is(err, fencelock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fencelock.ErrHeld) {
+				t.Errorf("after %v: %v", limit, err)
+			}
+		}
+	})
+}

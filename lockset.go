@@ -78,11 +78,20 @@ func (s *LockSet) Context() context.Context {
 // the errors joined. Another call does nothing and returns nil.
 func (s *LockSet) Release() error {
 	errs := make([]error, len(s.locks))
+	panics := make([]any, len(s.locks)) // of callbacks; those belong to the caller
 	var all sync.WaitGroup
 	for i, l := range s.locks {
-		all.Go(func() { errs[i] = l.Release() }) // ends with the release timeout at the latest
+		all.Go(func() { // ends with the release timeout at the latest
+			defer func() { panics[i] = recover() }()
+			errs[i] = l.Release()
+		})
 	}
 	all.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -2,6 +2,7 @@ package fencelock
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -84,4 +85,81 @@ func end[T any](ctx context.Context, hook func(context.Context, T), data T) {
 	if hook != nil {
 		hook(ctx, data)
 	}
+}
+
+// report is what the tracer and the logger hear of one acquisition: that it begins,
+// and once how it ended. A nil one tells nobody.
+type report struct {
+	cfg   *Config
+	asked context.Context // given to AcquireStart
+	ctx   context.Context // what it returned
+	begun time.Time
+	data  TraceAcquireEnd
+	over  bool
+}
+
+// report tells the tracer that an acquisition begins, for which the caller calls end.
+func (l *Locker) report(ctx context.Context, req driver.Request) *report {
+	if l.silent(ctx) {
+		return nil
+	}
+	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{Name: req.Name, Mode: req.Mode}}
+	r.ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
+	return r
+}
+
+// silent reports whether nobody is to be told of acquisitions.
+func (l *Locker) silent(ctx context.Context) bool {
+	return l.cfg.Tracer.AcquireStart == nil && l.cfg.Tracer.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
+}
+
+// within returns the context of AcquireStart. One that was made of its parent
+// meanwhile gets its values.
+func (r *report) within(ctx context.Context) context.Context {
+	switch {
+	case r == nil:
+		return ctx
+	case ctx == r.asked:
+		return r.ctx
+	}
+	return tracedContext{ctx, r.ctx}
+}
+
+// tracedContext ends when the first context does, and has the values of the second.
+type tracedContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c tracedContext) Value(key any) any { return c.values.Value(key) }
+
+// waiting returns a callback that notes the first place in the queue, and calls
+// onWait, which may be nil.
+func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
+	if r == nil {
+		return onWait
+	}
+	return func(info driver.WaitInfo) {
+		if r.data.Position == 0 {
+			r.data.Position = info.Position
+		}
+		if onWait != nil {
+			onWait(info)
+		}
+	}
+}
+
+// end tells how the acquisition ended, the first time it is called.
+func (r *report) end(lock *Lock, err error) {
+	if r == nil || r.over {
+		return
+	}
+	r.over = true
+	r.data.Waited, r.data.Err = time.Since(r.begun), err
+	if err == nil {
+		r.data.Token = lock.Token()
+	}
+	end(r.ctx, r.cfg.Tracer.AcquireEnd, r.data)
+	r.cfg.Logger.DebugContext(r.ctx, "acquire", "name", r.data.Name, "mode", r.data.Mode.String(),
+		"waited", r.data.Waited, "token", r.data.Token, "error", err)
 }

@@ -45,12 +45,17 @@ func (w *Waited) Held(held *HeldError) { w.held, w.trouble = held, nil }
 
 // Unavailable notes that the engine could not be asked, did not answer, or grants
 // nothing just now. That ctx has ended meanwhile is no news of the engine, and is
-// not noted.
+// not noted. An error that another Waited has made counts as what that one heard.
 func (w *Waited) Unavailable(ctx context.Context, err error) {
+	if other, ok := errors.AsType[*waitError](err); ok && other.last != errNoAnswer {
+		err = other.last
+	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		w.held, w.trouble = nil, err
 	}
 }
+
+var errNoAnswer = fmt.Errorf("%w: no answer", ErrUnavailable)
 
 // Last returns what the engine said last: who is in the way, or why it was
 // unavailable. Both are nil if nothing was heard of it.
@@ -81,8 +86,10 @@ func (w *Waited) Ended(ctx context.Context, err error) error {
 	switch {
 	case w.held != nil:
 		return WaitError(w.held, ctx.Err())
+	case w.trouble == nil && errors.Is(err, ErrUnavailable): // the engine's own words for it
+		return OneLine(err)
 	case w.trouble == nil:
-		return &waitError{fmt.Errorf("%w: no answer", ErrUnavailable), ctx.Err()}
+		return &waitError{errNoAnswer, ctx.Err()}
 	case errors.Is(w.trouble, ErrUnavailable):
 		return &waitError{OneLine(w.trouble), ctx.Err()}
 	default:

@@ -30,6 +30,8 @@ func over(t *testing.T) context.Context {
 func TestWaited(t *testing.T) {
 	late := over(t)
 	cut := fmt.Errorf("asking: %w", late.Err())
+	silent := (&driver.Waited{}).Ended(late, nil)
+	refused := (&driver.Waited{}).Ended(late, errRefused)
 	for _, c := range []struct {
 		what string
 		hear func(w *driver.Waited)
@@ -39,6 +41,10 @@ func TestWaited(t *testing.T) {
 	}{
 		{"nothing", func(*driver.Waited) {}, nil, driver.ErrUnavailable, "engine is unavailable: no answer: gave up waiting: context deadline exceeded"},
 		{"nothing, and its request was cut short", func(*driver.Waited) {}, cut, driver.ErrUnavailable, "no answer"},
+		{"nothing, and the engine has words for it", func(*driver.Waited) {}, fmt.Errorf("%w: %w", driver.ErrUnavailable, cut), driver.ErrUnavailable, "engine is unavailable: asking: context"},
+		{"what another one heard: refused", func(w *driver.Waited) { w.Held(inWay) }, refused, driver.ErrUnavailable, "engine is unavailable: connection refused: gave up waiting: context deadline"},
+		{"what another one heard: nothing", func(w *driver.Waited) { w.Held(inWay) }, silent, driver.ErrHeld, "held by o"},
+		{"what another one heard: held", func(w *driver.Waited) { w.Unavailable(open, errRefused) }, driver.WaitError(inWay, late.Err()), driver.ErrHeld, "held by o"},
 		{"held", func(w *driver.Waited) { w.Held(inWay) }, nil, driver.ErrHeld, `"n" is held by o: gave up waiting: context deadline exceeded`},
 		{"held, as the last error", func(*driver.Waited) {}, inWay, driver.ErrHeld, "held by o"},
 		{"held, and the next request was cut short", func(w *driver.Waited) { w.Held(inWay); w.Unavailable(late, cut) }, cut, driver.ErrHeld, "held by o"},

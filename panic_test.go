@@ -1,0 +1,119 @@
+package fencelock_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// panics is a logger that panics at its debug level, as a hook does.
+type panics struct{ slog.Handler }
+
+func (panics) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelDebug }
+func (panics) Handle(context.Context, slog.Record) error        { panic("boom") }
+
+// A callback that panics, or ends its goroutine, leaves nothing behind: no holder,
+// no waiter, and no lock that is renewed.
+func TestNothingIsLeftBehindACallbackThatPanics(t *testing.T) {
+	tracer := func(set func(*fencelock.Tracer)) fencelock.Config {
+		var tracer fencelock.Tracer
+		set(&tracer)
+		return fencelock.Config{Tracer: &tracer}
+	}
+	for what, cfg := range map[string]fencelock.Config{
+		"Logger": {Logger: slog.New(panics{})},
+		"AcquireStart": tracer(func(t *fencelock.Tracer) {
+			t.AcquireStart = func(context.Context, fencelock.TraceAcquireStart) context.Context { panic("boom") }
+		}),
+		"AcquireEnd": tracer(func(t *fencelock.Tracer) {
+			t.AcquireEnd = func(context.Context, fencelock.TraceAcquireEnd) { panic("boom") }
+		}),
+		"HoldEnd": tracer(func(t *fencelock.Tracer) {
+			t.HoldEnd = func(context.Context, fencelock.TraceHoldEnd) { panic("boom") }
+		}),
+		"ReleaseStart": tracer(func(t *fencelock.Tracer) {
+			t.ReleaseStart = func(context.Context, fencelock.TraceReleaseStart) context.Context { panic("boom") }
+		}),
+		"ReleaseEnd": tracer(func(t *fencelock.Tracer) {
+			t.ReleaseEnd = func(context.Context, fencelock.TraceReleaseEnd) { panic("boom") }
+		}),
+	} {
+		for how, use := range map[string]func(*fencelock.Locker){
+			"Acquire": func(l *fencelock.Locker) {
+				if lock, err := l.Acquire(context.Background(), "a"); err == nil {
+					_ = lock.Release()
+				}
+			},
+			"Do": func(l *fencelock.Locker) {
+				_ = l.Do(context.Background(), "a", func(context.Context) error { return nil })
+			},
+			"DoAll": func(l *fencelock.Locker) {
+				_ = l.DoAll(context.Background(), []string{"a"}, func(context.Context) error { return nil })
+			},
+		} {
+			t.Run(what+" in "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					locks, engine := newLocks(cfg)
+					recovered(t, func() { use(locks) })
+					nothing(t, engine)
+				})
+			})
+		}
+	}
+}
+
+// recovered runs f, which must panic.
+func recovered(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() != "boom" {
+			t.Error("no panic")
+		}
+	}()
+	f()
+}
+
+// nothing fails the test if anybody holds or waits.
+func nothing(t *testing.T, engine *memlock.Engine) {
+	t.Helper()
+	list, err := engine.List(t.Context(), driver.Query{})
+	if err != nil || len(list) != 0 {
+		t.Errorf("left behind: %+v, %v", list, err)
+	}
+}
+
+func TestNothingIsLeftBehindOnWaitThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		held := acquire(t, locks, "b")
+		waits := locks.With(fencelock.Options{OnWait: func(driver.WaitInfo) { panic("boom") }})
+		recovered(t, func() { _, _ = waits.Acquire(t.Context(), "b") })
+		recovered(t, func() { _, _ = waits.AcquireAll(t.Context(), "a", "b") })
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		nothing(t, engine)
+	})
+}
+
+// Several names at once are all given back if the tracer panics over one of them.
+func TestNothingIsLeftBehindOfASet(t *testing.T) {
+	bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+		for _, bad := range []string{"a", "b", "c"} {
+			locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+				AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) {
+					if data.Name == bad {
+						panic("boom")
+					}
+				},
+			}})
+			recovered(t, func() { _, _ = locks.AcquireAll(t.Context(), "a", "b", "c") })
+			nothing(t, engine)
+		}
+	})
+}
