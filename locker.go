@@ -34,6 +34,9 @@ func New(engine driver.Engine, cfg *Config) *Locker {
 	}
 }
 
+// Options returns what l asks for, the Config's TTL, grace and note included.
+func (l *Locker) Options() Options { return l.opts }
+
 // With returns a Locker like l, on the same engine and the same keep-alive, for
 // acquisitions with other options.
 //

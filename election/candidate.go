@@ -38,8 +38,9 @@ type Config struct {
 	// so that another one gets its turn. 0 means the default, 1 s.
 	Rest time.Duration
 
-	// OnChange is told every change of state, in order. It must not block, and
-	// must not call the Candidate. nil, the default, is no call.
+	// OnChange is told every change of state, in order and from one goroutine. A
+	// call that blocks delays the next one and nothing else. nil, the default, is
+	// no call.
 	OnChange func(Change)
 
 	// Logger gets what cannot be returned: an engine that cannot be reached, and
@@ -61,10 +62,12 @@ type Candidate struct {
 	name  string
 	cfg   Config
 
-	mu      sync.Mutex // guards running, stuck, state, term, lost, and left of each term
+	mu      sync.Mutex // guards running, stuck, state, changes, telling, term, lost, and left of each term
 	running bool       // Run or Terms is at work, or fn is stuck
 	stuck   bool       // Run returned ErrStuck and fn still runs
 	state   State
+	changes []Change  // OnChange has not been told yet
+	telling bool      // tell is at work
 	term    *Term     // the latest term, until its work has returned
 	lost    time.Time // when term was lost; zero before
 }
@@ -109,6 +112,9 @@ func (c *Candidate) Resign() bool {
 
 // begin claims the candidate for Run or Terms.
 func (c *Candidate) begin() error {
+	if o := c.locks.Options(); o.Shared || o.Limit > 0 {
+		return fmt.Errorf("%w: a Locker with Options.Shared would let several lead %q at once", fencelock.ErrInvalid, c.name)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -1,6 +1,8 @@
 package election
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,16 +12,21 @@ import (
 )
 
 // Check returns an error if the work of a lost term still runs more than
-// tolerance after the loss: such a process acts as a leader and is none. A
-// candidate that waits, leads or stops cleanly is healthy. It does no I/O.
+// tolerance after the loss: such a process acts as a leader and is none. It also
+// does so once Run has returned ErrStuck and the work still runs: such a process
+// keeps everybody else from leading. A candidate that waits, leads or stops cleanly is
+// healthy. It does no I/O.
 func (c *Candidate) Check(tolerance time.Duration) error {
 	c.mu.Lock()
-	term := c.term
+	term, stuck := c.term, c.stuck
 	c.mu.Unlock()
 	if term == nil {
 		return nil
 	}
 	lost := term.lock.Err()
+	if stuck {
+		return fmt.Errorf("%w: %q: Run has given it up: end this process (%w)", ErrStuck, c.name, cmp.Or(lost, errKept))
+	}
 	if !errors.Is(lost, fencelock.ErrLost) {
 		return nil
 	}
@@ -31,6 +38,25 @@ func (c *Candidate) Check(tolerance time.Duration) error {
 	}
 	return nil
 }
+
+// Ready returns an error if this candidate neither leads nor could: Run or Terms is
+// not at work, or the engine does not answer. It asks the engine, no longer than ctx
+// lasts, unless the candidate leads.
+func (c *Candidate) Ready(ctx context.Context) error {
+	if c.Term() != nil {
+		return nil
+	}
+	if c.State() == Idle {
+		return fmt.Errorf("%w: the candidate for %q does not campaign", fencelock.ErrUnavailable, c.name)
+	}
+	if _, err := c.locks.Status(ctx, c.name); !errors.Is(err, fencelock.ErrUnsupported) {
+		return err
+	}
+	return nil // an engine that lists nothing
+}
+
+// errKept says that nobody else can lead.
+var errKept = errors.New("it keeps the name")
 
 // Health returns a handler for liveness probes: 200 with the candidate's state,
 // or 503 with the error of Check.

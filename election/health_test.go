@@ -2,12 +2,14 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -46,5 +48,49 @@ func TestHealth(t *testing.T) {
 		probe(200, "stopping")
 		<-r.done
 		probe(200, "idle")
+	})
+}
+
+// Work that Run has given up keeps the name: such a process is not healthy, though
+// its lock stands.
+func TestStuckWorkIsUnhealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(memlock.New(nil), election.Config{Shutdown: time.Second})
+		release := make(chan struct{})
+		r := p.run(func(context.Context) error {
+			<-release
+			return nil
+		})
+		r.cancel(nil)
+		want(t, "Run", <-r.done, election.ErrStuck)
+		want(t, "Check", p.Check(time.Hour), election.ErrStuck)
+		close(release)
+		synctest.Wait()
+		if err := p.Check(time.Hour); err != nil {
+			t.Errorf("the work has returned: %v", err)
+		}
+	})
+}
+
+// A standby is ready while the engine answers.
+func TestReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		leader, standby := start(store, election.Config{}), start(store.Client(), election.Config{})
+		want(t, "idle", leader.Ready(t.Context()), fencelock.ErrUnavailable)
+		one := leader.run(obey)
+		two := standby.run(obey)
+		for who, p := range map[string]*process{"leader": leader, "standby": standby} {
+			if err := p.Ready(t.Context()); err != nil {
+				t.Errorf("%s: %v", who, err)
+			}
+		}
+		standby.engine.Refuse(errors.New("refused"))
+		want(t, "standby without an engine", standby.Ready(t.Context()), fencelock.ErrUnavailable)
+		standby.engine.Refuse(nil)
+		one.cancel(nil)
+		two.cancel(nil)
+		<-one.done
+		<-two.done
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -25,6 +26,8 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 //     fencelock.ErrLost. Once fn has returned, Run campaigns again; what fn
 //     returned is logged.
 //   - Resign is called, or fn returns ErrResigned: the same, after Config.Rest.
+//
+// A panic in fn ends the term, and Run panics with a [*PanicError].
 //
 // The context of fn is made from ctx and carries the term's number for
 // fencelock.TokenFrom. An engine that cannot be reached is asked again until ctx
@@ -49,6 +52,10 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 			return err // work closes the term when fn returns at last
 		}
 		c.close(term)
+		if panicked, ok := err.(*PanicError); ok { //nolint:errorlint // fn may return one of another Run
+			c.end(term)
+			panic(panicked)
+		}
 		if !term.again(err) {
 			c.end(term)
 			return err
@@ -56,6 +63,22 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 		c.noteResult(term, err)
 		c.rest(ctx, term)
 	}
+}
+
+// PanicError is what Run panics with when fn did, in the goroutine of its caller, after
+// the term has ended.
+type PanicError struct {
+	Value any    // what fn panicked with
+	Stack []byte // where, as runtime/debug.Stack tells it
+}
+
+// Error returns the value and the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
 }
 
 // errExited stands for fn's error if its goroutine ends by runtime.Goexit.
@@ -66,6 +89,9 @@ var errExited = errors.New("the work ended its goroutine")
 func (c *Candidate) work(term *Term, fn func(ctx context.Context) error, done chan<- error) {
 	err := errExited
 	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
 		if !c.leave(term) {
 			done <- err
 			return
@@ -73,6 +99,9 @@ func (c *Candidate) work(term *Term, fn func(ctx context.Context) error, done ch
 		c.noteResult(term, err)
 		c.close(term)
 		c.end(term)
+		if panicked, ok := err.(*PanicError); ok { //nolint:errorlint // see Run
+			panic(panicked) // nobody else hears of it
+		}
 	}()
 	err = fn(term.ctx)
 }

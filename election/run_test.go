@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ func TestRunReturnsWhatTheWorkReturns(t *testing.T) {
 		if s, _ := p.locks.Status(t.Context(), name); len(s.Holders) > 0 {
 			t.Errorf("left behind: %+v", s)
 		}
+		synctest.Wait()
 		if got := p.changes.String(); got != "campaigning leading idle campaigning leading idle" {
 			t.Error(got)
 		}
@@ -352,5 +354,63 @@ func TestNeverTwoLeaders(t *testing.T) {
 				wantState(t, all[i], election.Idle)
 			}
 		})
+	}
+}
+
+// A panic in the work reaches whoever called Run, and the next one leads.
+func TestAPanicReachesTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		p := start(store, election.Config{})
+		boom := errors.New("boom")
+		var got any
+		func() {
+			defer func() { got = recover() }()
+			_ = p.Run(t.Context(), func(context.Context) error { panic(boom) })
+		}()
+		panicked, ok := got.(*election.PanicError)
+		if !ok || !errors.Is(panicked, boom) || !strings.Contains(string(panicked.Stack), "TestAPanicReachesTheCaller") {
+			t.Fatalf("got %v, want a PanicError of boom that says where", got)
+		}
+		if err := start(store, election.Config{}).Run(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Errorf("after the panic: %v", err)
+		}
+		if err := p.Run(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Errorf("the same candidate again: %v", err)
+		}
+	})
+}
+
+// The hook may block and call the candidate; it hears everything, in order.
+func TestOnChangeHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, seen := memlock.New(nil), &log{}
+		locks := fencelock.New(store, &fencelock.Config{TTL: ttl})
+		var c *election.Candidate
+		c = election.New(locks, name, &election.Config{OnChange: func(change election.Change) {
+			time.Sleep(time.Minute)
+			_ = c.State()
+			seen.add("%v", change.State)
+		}})
+		began := time.Now()
+		if err := c.Run(t.Context(), func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
+			t.Errorf("Run took %v: %v", time.Since(began), err)
+		}
+		time.Sleep(time.Hour)
+		if got := seen.String(); got != "campaigning leading stopping idle" && got != "campaigning leading idle" {
+			t.Errorf("heard %q", got)
+		}
+	})
+}
+
+// A Locker that shares would let several lead.
+func TestSharedLockersAreRefused(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), nil)
+	for _, o := range []fencelock.Options{{Shared: true}, {Shared: true, Limit: 3}} {
+		err := election.Run(t.Context(), locks.With(o), name, func(context.Context) error {
+			t.Errorf("%+v leads", o)
+			return nil
+		})
+		want(t, "Run", err, fencelock.ErrInvalid)
 	}
 }

@@ -33,8 +33,8 @@ func (c *Candidate) State() State {
 	return c.state
 }
 
-// set notes a new state, in which term begins, ends or ended, and tells of it.
-// The caller holds mu.
+// set notes a new state, in which term begins, ends or ended, and has it told. The
+// caller holds mu.
 func (c *Candidate) set(s State, term *Term) {
 	if c.state == s {
 		return
@@ -50,5 +50,25 @@ func (c *Candidate) set(s State, term *Term) {
 			change.Cause = context.Cause(term.ctx)
 		}
 	}
-	c.cfg.OnChange(change)
+	c.changes = append(c.changes, change)
+	if !c.telling {
+		c.telling = true
+		go c.tell() // ends when all changes have been told
+	}
+}
+
+// tell calls OnChange without the mutex: it may block, call the candidate or panic.
+func (c *Candidate) tell() {
+	for {
+		c.mu.Lock()
+		if len(c.changes) == 0 {
+			c.telling = false
+			c.mu.Unlock()
+			return
+		}
+		change := c.changes[0]
+		c.changes = c.changes[1:]
+		c.mu.Unlock()
+		c.cfg.OnChange(change)
+	}
 }

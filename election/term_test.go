@@ -40,6 +40,7 @@ func TestTermsAreALoop(t *testing.T) {
 		if leader, err := election.Current(t.Context(), p.locks, name); err != nil || leader.Term != 0 {
 			t.Errorf("break left %+v, %v", leader, err)
 		}
+		synctest.Wait()
 		if got := p.changes.String(); got != "campaigning leading stopping campaigning leading stopping campaigning leading idle" {
 			t.Error(got)
 		}
