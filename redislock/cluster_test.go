@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ func TestClusterSlotMigration(t *testing.T) {
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
-	s := scene{t, from, nil}
+	s := scene{TB: t, server: from}
 	h := s.hold(a, request("n"))
 	first, second := s.queue(b, brief("n")), s.queue(d, brief("n"))
 
@@ -42,12 +44,79 @@ func TestClusterSlotMigration(t *testing.T) {
 	s.clean("n")
 }
 
+// TestClusterSlowMigration: a part of a lock's keys has moved, and the rest does not
+// for longer than GiveUp. Waiters stay in the queue, and a release says what the
+// server said until it works.
+func TestClusterSlowMigration(t *testing.T) {
+	c := enginetest.StartRedisCluster(t, 3)
+	engine := func() *redislock.Engine {
+		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{GiveUp: time.Second})
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	a, b := engine(), engine()
+	slot := c.Slot("lock:n")
+	from := c.Owner(t, slot)
+	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
+	s := scene{TB: t, server: from}
+	h := s.hold(a, request("n"))
+	w := s.queue(b, brief("n"))
+	c.BeginMigration(t, slot, from, to)
+	c.MoveKeys(t, slot, from, to, "queue:{lock:n}", "alive:{lock:n}")
+	select {
+	case <-w.done:
+		_, err := w.ended()
+		t.Fatalf("the wait ended: %v", err)
+	case <-time.After(4 * time.Second):
+	}
+	s.says(h.release(), driver.ErrUnavailable, "non local key")
+	c.MoveKeys(t, slot, from, to)
+	c.EndMigration(t, slot, from, to)
+	s.server = to
+	s.until("released", func() bool { err := h.release(); return err == nil || errors.Is(err, driver.ErrNotHeld) })
+	w.granted().free()
+}
+
+// TestClusterGrantByAnotherClock: the slot of a waiter has moved to a node whose clock
+// is ahead, and the message of its grant lay unread for so long. The clock of the node
+// that queued it must not date that.
+func TestClusterGrantByAnotherClock(t *testing.T) {
+	c := enginetest.StartRedisCluster(t, 3)
+	slot := c.Slot("lock:n")
+	from := c.Owner(t, slot)
+	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
+	s := scene{TB: t, server: from}
+	a := clusterEngine(t, c)
+	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...)))}
+	b := redislock.NewConn(tap, nil)
+	t.Cleanup(func() { _ = b.Close() })
+	const ahead = 1500 * time.Millisecond
+	tap.texts(func(text string, pass func(string)) {
+		if f := strings.Fields(text); f[0] == "grant" {
+			at, _ := strconv.ParseInt(f[4], 10, 64)
+			f[4] = number(at + ahead.Microseconds())
+			time.Sleep(ahead)
+			text = strings.Join(f, " ")
+		}
+		pass(text)
+	})
+	h := s.hold(a, request("n"))
+	w := s.queue(b, request("n"))
+	c.Migrate(t, slot, from, to)
+	s.server = to
+	time.Sleep(time.Second) // the wait has lasted for half of a grant
+	s.until("released", func() bool { return h.release() == nil })
+	if g := w.granted(); g.TTL != time.Minute {
+		t.Errorf("a grant of %v, which may have been over for %v, was not confirmed", g.TTL, ahead)
+	}
+}
+
 // TestClusterFreesTheDead: on a Cluster nobody can tell from PUBLISH who is dead;
 // a process that is costs one grant.
 func TestClusterFreesTheDead(t *testing.T) {
 	c := enginetest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngine(t, c)
-	s := scene{t, c.Owner(t, c.Slot("lock:n")), nil}
+	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
 	h := s.hold(a, request("n"))
 	s.server.Do(t, "ZADD", "queue:{lock:n}", "1", "00000000-0000-7000-8000-000000000000 dead x 0 60000 0 1 host ")
 	s.server.Do(t, "ZADD", "alive:{lock:n}", number(time.Now().UnixMicro()), "dead")

@@ -45,6 +45,14 @@ type Config struct {
 	// where every client must agree on it; 0 means 30 s. It is ignored without.
 	MaxTTL time.Duration
 
+	// ReplicaLag is the most that min-replicas-max-lag says on any of the masters,
+	// with Quarantine and replicas: a master that was cut off takes renewals for so
+	// long, so the quarantine lasts MaxTTL and ReplicaLag and 2 s more. Every client
+	// must agree on it. 0, the default, is for a server without replicas; with
+	// Quarantine one that has some is refused then (driver.ErrConfig), as is one
+	// whose min-replicas-to-write is 0. It is ignored without Quarantine.
+	ReplicaLag time.Duration
+
 	// AllowEviction accepts a server that evicts keys when its memory is full,
 	// and locks with them. The default refuses it.
 	AllowEviction bool
@@ -91,8 +99,9 @@ type Engine struct {
 	close  context.CancelFunc
 	tasks  sync.WaitGroup // goroutines that end after Close; Add under mu
 
-	gather gatherer
-	parts  parts
+	gather  gatherer
+	parts   parts
+	fitness fitness
 
 	mu       sync.Mutex         // guards all below
 	done     bool               // no more tasks
@@ -100,7 +109,6 @@ type Engine struct {
 	groups   map[string]*group  // waiters by name
 	holds    map[string]hold    // by owner
 	listener *listener
-	checked  bool // the server keeps what it is told
 }
 
 // New returns an engine on a rueidis client, which stays the caller's to close.
@@ -119,6 +127,7 @@ func NewConn(conn Conn, cfg *Config) *Engine {
 		groups:  map[string]*group{},
 		holds:   map[string]hold{},
 		gather:  gatherer{delay: gatherDelay},
+		fitness: fitness{looking: make(chan struct{}, 1)},
 	}
 	e.closed, e.close = context.WithCancel(context.Background())
 	e.retention = millis(e.cfg.Retention)
@@ -179,7 +188,7 @@ func (e *Engine) commonArg(a asks) string {
 		counts = 0 // subscribers on other nodes are not counted
 	}
 	if e.cfg.Quarantine {
-		quarantine = ceilMillis(e.cfg.MaxTTL)
+		quarantine = ceilMillis(e.cfg.quarantine())
 	}
 	return fmt.Sprintf("%v %s %d %d %s", a, e.retention, counts, quarantine, e.channel())
 }
@@ -206,11 +215,12 @@ func (e *Engine) eval(ctx context.Context, c Call) (string, error) {
 // Init declares a server new, so that an engine with Quarantine grants on it at
 // once. Call it when nobody can hold a lock on it.
 func (e *Engine) Init(ctx context.Context) error {
-	life := max(ceilMillis(e.cfg.Retention), 2*ceilMillis(e.cfg.MaxTTL))
+	lasts := ceilMillis(e.cfg.quarantine())
+	life := max(ceilMillis(e.cfg.Retention), 2*lasts)
 	_, err := e.eval(ctx, Call{
 		Script: initScript,
 		Keys:   []string{e.marker()},
-		Args:   []string{strconv.FormatInt(ceilMillis(e.cfg.MaxTTL), 10), strconv.FormatInt(life, 10)},
+		Args:   []string{strconv.FormatInt(lasts, 10), strconv.FormatInt(life, 10)},
 	})
 	return unavailable(err)
 }

@@ -36,8 +36,12 @@ func passing(err error) bool {
 	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED":
 		return true
 	}
-	return strings.Contains(e.Text, "max number of clients")
+	return strings.Contains(e.Text, "max number of clients") || strings.Contains(e.Text, nonLocal)
 }
+
+// nonLocal is what a script is refused that touches a key of a slot on its way to
+// another node, where the key is or would be.
+const nonLocal = "non local key"
 
 // cause returns why tries have failed: err, or what was known before if err says
 // no more than that the time was up.

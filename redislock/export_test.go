@@ -83,3 +83,6 @@ func (e *Engine) Waiting() int {
 
 // Subscribed blocks until the subscription stands.
 func (e *Engine) Subscribed(ctx context.Context) error { return e.subscribed(ctx, e.listen()) }
+
+// Doubt makes the next acquire look at the server again.
+func (e *Engine) Doubt() { e.fitness.doubt() }

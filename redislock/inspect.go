@@ -31,7 +31,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	}
 	in := &inspection{
 		conn: e.conn, ttl: ttl, keys: probe, prefix: e.cfg.Prefix, channel: e.channel() + "doctor-" + id.String(),
-		quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas,
+		quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas, replicaLag: e.cfg.ReplicaLag,
 	}
 	findings, err := in.run(ctx)
 	return findings, unavailable(err)
@@ -46,6 +46,7 @@ type inspection struct {
 	channel     string   // one like those the waiters listen on
 	quarantine  bool
 	minReplicas int
+	replicaLag  time.Duration
 
 	nodes []node
 }

@@ -182,8 +182,36 @@ func (in *inspection) replicas(n node) driver.Finding {
 	if in.minReplicas > 0 {
 		f.Saw += fmt.Sprintf(", min-replicas=%d here", in.minReplicas)
 	}
+	if in.quarantine {
+		return in.stopsWhenCutOff(n, count, f)
+	}
 	f.Means = "replication is asynchronous: a failover may forget the last locks, and a second holder gets in"
 	return in.waitedOut(f, "min-replicas=1 and min-replicas-to-write 1, which narrow the gap")
+}
+
+// stopsWhenCutOff looks, for a quarantine, whether a master that is cut off from its
+// replicas stops before one of them, promoted, grants.
+func (in *inspection) stopsWhenCutOff(n node, count int, f driver.Finding) driver.Finding {
+	least, lag := n.config["min-replicas-to-write"], n.config["min-replicas-max-lag"]
+	if err := cmp.Or(least.err, lag.err); err != nil {
+		f = noRight(f.Check, err, "+config|get")
+		f.Severity, f.Means = driver.Broken, "locks are refused: with a quarantine and replicas this must be known"
+		return f
+	}
+	writes, _ := strconv.Atoi(least.value)
+	seconds, _ := strconv.Atoi(lag.value)
+	switch why := cutOff(writes, seconds, in.replicaLag); {
+	case why != "":
+		f.Severity, f.Do = driver.Broken, why
+		f.Means = "locks are refused: a master that is cut off would go on renewing them while a promoted replica grants them anew"
+	case writes < count:
+		f.Severity = driver.Warning
+		f.Means = "a master that is cut off together with enough of its replicas goes on while another one is promoted"
+		f.Do = fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are", count)
+	default:
+		f.Severity, f.Saw = driver.Good, f.Saw+"; quarantine waits out what a failover forgets"
+	}
+	return f
 }
 
 // waitedOut says what to do about a server that may forget, which is no danger

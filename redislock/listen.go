@@ -33,10 +33,13 @@ func (e *Engine) listen() *listener {
 // lost, so each time all waiters take their places again.
 func (e *Engine) subscribe(l *listener) {
 	pause := newBackoff()
-	for e.closed.Err() == nil {
+	for again := false; e.closed.Err() == nil; again = true {
 		err := e.conn.Subscribe(e.closed, e.channel()+e.id, func() {
 			pause.Reset()
 			l.set(nil)
+			if again {
+				e.fitness.doubt()
+			}
 			e.rejoin()
 		}, e.hear)
 		l.set(orElse(err, errEnded))

@@ -20,7 +20,7 @@ func TestPart(t *testing.T) {
 	}
 	c := enginetest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
-	s := scene{t, c.Nodes()[0], nil}
+	s := scene{TB: t, server: c.Nodes()[0]}
 	s.hold(e, request("first")).free() // asks for the table
 	s.until("the table of slots", func() bool { return len(partsOf(e)) == 3 })
 	for i := range 100 {

@@ -14,7 +14,7 @@ import (
 
 // careful is a client that does not trust a server which may have forgotten.
 func (s scene) careful() *redislock.Engine {
-	return s.engine(&redislock.Config{Quarantine: true, MaxTTL: 2 * time.Second})
+	return s.engine(&redislock.Config{Quarantine: true, MaxTTL: 2 * time.Second, ReplicaLag: s.lag})
 }
 
 // quarantined fails the test unless a try is refused, and a wait gets in once
@@ -99,7 +99,9 @@ func (s scene) refusal(e *redislock.Engine, name string) (err error) {
 func TestQuarantineOfAPromotedReplica(t *testing.T) {
 	s := newScene(t)
 	first := s.server
-	second := enginetest.StartRedisReplica(t, first)
+	first.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2")
+	second := enginetest.StartRedisReplica(t, first, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+	s.lag = 2 * time.Second
 	if err := s.careful().Init(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -46,10 +46,14 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 		r := e.try(limited, w, join, again)
 		if r.Err == nil {
 			a := e.parseAcquire(w, r, sent)
+			if a.status == "quarantine" {
+				e.fitness.doubt() // another server may be the master
+			}
 			e.settleRequest(w, a, again)
 			return a
 		}
 		again, why = true, cause(why, r.Err)
+		e.fitness.doubt()
 		if limited.Err() == nil && e.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
 			if sleep(ctx, min(pause.NextBackOff(), time.Until(end))); limited.Err() == nil {

@@ -282,7 +282,7 @@ func TestResizeIsRefused(t *testing.T) {
 func TestClusterResize(t *testing.T) {
 	c := enginetest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngine(t, c)
-	s := scene{t, c.Owner(t, c.Slot("lock:n")), nil}
+	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
 	two := shared(request("n"), 2)
 	first := s.hold(a, weighing(two, 2))
 	second, third := s.queue(b, two), s.queue(a, weighing(two, 2))

@@ -22,12 +22,13 @@ type scene struct {
 	testing.TB
 	server *enginetest.Redis
 	looks  *observer
+	lag    time.Duration // with replicas and a quarantine
 }
 
 type observer struct{ *redislock.Engine }
 
 func newScene(t testing.TB, args ...string) scene {
-	return scene{t, enginetest.StartRedis(t, args...), &observer{}}
+	return scene{TB: t, server: enginetest.StartRedis(t, args...), looks: &observer{}}
 }
 
 // engine returns another client of the server; cfg may be nil.

@@ -25,7 +25,7 @@ func sentinelEngine(t testing.TB, w *enginetest.Sentinel, cfg *redislock.Config)
 // queue, and waiters come along.
 func TestSentinelFailover(t *testing.T) {
 	w := enginetest.StartSentinel(t, 3)
-	s := scene{t, w.Master(), nil}
+	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, &redislock.Config{MinReplicas: 1}), sentinelEngine(t, w, nil)
 	h := s.hold(a, request("n"))
 	first, second := s.queue(b, request("n")), s.queue(b, request("n"))
@@ -47,7 +47,7 @@ func TestSentinelFailover(t *testing.T) {
 // protects is right; the first one learns by its next renewal.
 func TestSentinelFailoverForgets(t *testing.T) {
 	w := enginetest.StartSentinel(t, 3)
-	s := scene{t, w.Master(), nil}
+	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, nil), sentinelEngine(t, w, nil)
 	s.hold(a, request("n")).free()
 	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "EXISTS", "fence:{lock:n}", "lock:n") == "1" })

@@ -22,34 +22,10 @@ func (e *Engine) check(ctx context.Context, req driver.Request) (keys, error) {
 	if err == nil && e.conn.Cluster() {
 		e.knowParts()
 	}
-	if err != nil || e.cfg.AllowEviction {
+	if err != nil {
 		return ks, err
 	}
-	return ks, e.checkServer(ctx)
-}
-
-// checkServer refuses a server that evicts keys. It asks once.
-func (e *Engine) checkServer(ctx context.Context) error {
-	e.mu.Lock()
-	checked := e.checked
-	e.mu.Unlock()
-	if checked {
-		return nil
-	}
-	answers, err := e.ask(ctx, "INFO", "memory")
-	if err != nil {
-		return unavailable(err)
-	}
-	for _, a := range answers {
-		// Whoever may not ask is served all the same.
-		if policy := evicts(a.Text); a.Err == nil && policy != "" {
-			return fmt.Errorf("%w: the server evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrConfig, policy)
-		}
-	}
-	e.mu.Lock()
-	e.checked = true
-	e.mu.Unlock()
-	return nil
+	return ks, e.fit(ctx)
 }
 
 // ask sends a command to every master until each has answered, for no longer than

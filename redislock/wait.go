@@ -72,6 +72,9 @@ func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, o
 		return g, false, n.err
 	}
 	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: e.sampleOf(w).begin(n.at, w.asked), TTL: n.life}
+	if e.conn.Cluster() { // the slot may have moved to a node with another clock
+		g.Sent = w.asked
+	}
 	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.AtLeast > 0 || e.cfg.MinReplicas > 0 {
 		if ok, err = e.confirm(ctx, w, &g); !ok {
 			return driver.Grant{}, false, err

@@ -1,0 +1,178 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// fitFor is how long a server that was found fit to keep locks is believed to be so,
+// while nothing points to another one.
+const fitFor = 30 * time.Second
+
+// cutOffSlack is how long a master that was cut off may take renewals beyond its
+// min-replicas-max-lag: it looks at its replicas once a second.
+const cutOffSlack = 2 * time.Second
+
+// quarantine is for how long nothing is granted after the server may have forgotten
+// locks: as long as a lease of before can last.
+func (cfg *Config) quarantine() time.Duration {
+	if cfg.ReplicaLag <= 0 {
+		return cfg.MaxTTL
+	}
+	return cfg.MaxTTL + cfg.ReplicaLag + cutOffSlack
+}
+
+// fitness is whether the server was found fit to keep locks: it does not evict them,
+// and with a quarantine a master that is cut off stops.
+type fitness struct {
+	looking chan struct{} // holds one while somebody looks
+
+	mu    sync.Mutex // guards all below
+	since time.Time  // when it was last found fit; zero if that is not known
+}
+
+// known says how long ago the server was found fit; ok is false if it was not, or if
+// there may be another one by now.
+func (f *fitness) known() (age time.Duration, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Since(f.since), !f.since.IsZero()
+}
+
+func (f *fitness) set(since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since = since
+}
+
+// doubt makes the next acquire look again: after an error of the connection, or when
+// the subscription was broken, another server may answer.
+func (f *fitness) doubt() { f.set(time.Time{}) }
+
+// fit returns an error unless the server is fit to keep locks. It looks before the
+// first acquire and after every doubt, and else now and then in the background.
+func (e *Engine) fit(ctx context.Context) error {
+	f := &e.fitness
+	if e.cfg.AllowEviction && !e.cfg.Quarantine {
+		return nil
+	}
+	age, ok := f.known()
+	switch {
+	case ok && age < fitFor:
+		return nil
+	case ok:
+		f.set(time.Now()) // one looks, the others go on
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.spawn(func() { // ends when the masters have answered, with GiveUp, or with Close
+			if e.examine(e.closed) != nil {
+				f.doubt()
+			}
+		})
+		return nil
+	}
+	select {
+	case f.looking <- struct{}{}:
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
+	defer func() { <-f.looking }()
+	if _, ok := f.known(); ok {
+		return nil
+	}
+	now := time.Now()
+	err := e.examine(ctx)
+	if err == nil {
+		f.set(now)
+	}
+	return err
+}
+
+// examine asks every master whether it may be used.
+func (e *Engine) examine(ctx context.Context) error {
+	if !e.cfg.AllowEviction {
+		answers, err := e.ask(ctx, "INFO", "memory")
+		if err != nil {
+			return unavailable(err)
+		}
+		for _, a := range answers {
+			// Whoever may not ask is served all the same.
+			if policy := evicts(a.Text); a.Err == nil && policy != "" {
+				return fmt.Errorf("%w: the server evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrConfig, policy)
+			}
+		}
+	}
+	if !e.cfg.Quarantine {
+		return nil
+	}
+	return e.examineReplicas(ctx)
+}
+
+// examineReplicas refuses a master that would go on renewing leases when it is cut
+// off from its replicas, one of which is promoted.
+func (e *Engine) examineReplicas(ctx context.Context) error {
+	answers, err := e.ask(ctx, "INFO", "replication")
+	if err != nil {
+		return unavailable(err)
+	}
+	alone := !slices.ContainsFunc(answers, func(a Answer) bool {
+		count := parseInfo(a.Text)["connected_slaves"]
+		return a.Err == nil && count != "" && count != "0"
+	})
+	if alone { // a script that may not ask says so by itself
+		return nil
+	}
+	least, err := e.settingOf(ctx, "min-replicas-to-write")
+	if err != nil {
+		return err
+	}
+	lag, err := e.settingOf(ctx, "min-replicas-max-lag")
+	if err != nil {
+		return err
+	}
+	if why := cutOff(least, lag, e.cfg.ReplicaLag); why != "" {
+		return fmt.Errorf("%w: with a quarantine a master with replicas must stop when it is cut off from them: %s", driver.ErrConfig, why)
+	}
+	return nil
+}
+
+// cutOff says what is wrong with the settings of a master that has replicas, for
+// clients that count on a lag; empty if nothing is.
+func cutOff(least, lag int, known time.Duration) string {
+	switch {
+	case least < 1:
+		return "CONFIG SET min-replicas-to-write 1"
+	case lag < 1:
+		return "CONFIG SET min-replicas-max-lag 10"
+	case known < time.Duration(lag)*time.Second:
+		return fmt.Sprintf("min-replicas-max-lag is %d s; set the replica lag of every client to that (replica-lag=%ds in a URL)", lag, lag)
+	}
+	return ""
+}
+
+// settingOf returns a setting of the masters: of the first.
+func (e *Engine) settingOf(ctx context.Context, name string) (int, error) {
+	answers, err := e.ask(ctx, "CONFIG", "GET", name)
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	if len(answers) == 0 {
+		return 0, unavailable(errNoSetting)
+	}
+	s := parseSetting(answers[0])
+	if s.err != nil {
+		return 0, fmt.Errorf("%w: with a quarantine and replicas %s must be known: ACL SETUSER name +config|get: %w", driver.ErrConfig, name, s.err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(s.value))
+	if err != nil {
+		return 0, malformed(s.value)
+	}
+	return n, nil
+}
