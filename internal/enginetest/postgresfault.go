@@ -51,6 +51,7 @@ func (p *Postgres) Kill(t testing.TB) {
 	// A postmaster that stands still neither reaps nor forks, so the numbers of
 	// its children stay theirs.
 	p.signal(t, syscall.SIGSTOP, p.PID())
+	p.waitFor(t, "TZ", p.PID())
 	children := p.children()
 	p.signal(t, syscall.SIGKILL, children...)
 	p.waitFor(t, "Z", children...)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -32,6 +33,7 @@ type arena struct {
 	planted string
 	servers servers
 	ways    [workers][]*faults.Proxy // one for each server
+	ahead   time.Duration            // how far the clock of the last server is
 
 	last map[string]check.Grant // the greatest tokens of earlier rounds
 }
@@ -196,8 +198,26 @@ func (r *round) awaitFree() (took, bound time.Duration) {
 		})
 	}
 	all.Wait()
+	r.awaitNothing(ctx, locks)
 	stop()
 	return time.Duration(last.Load()), ttl + time.Second + 2*late()
+}
+
+// awaitNothing waits until nobody is listed any more.
+func (r *round) awaitNothing(ctx context.Context, locks *fencelock.Locker) {
+	r.t.Helper()
+	for {
+		left, err := locks.List(ctx, fencelock.Query{})
+		left = slices.DeleteFunc(left, func(s fencelock.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 })
+		switch {
+		case err != nil:
+			r.t.Errorf("seed %d: list: %v; left: %v", r.seed, err, left)
+			return
+		case len(left) == 0:
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // lateness measures how late this machine wakes a goroutine, until stop is

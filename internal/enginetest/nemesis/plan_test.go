@@ -24,7 +24,7 @@ type fault struct {
 func (f fault) String() string {
 	s := fmt.Sprintf("%v to %v: %s", f.from.Round(time.Millisecond), (f.from + f.length).Round(time.Millisecond), f.what)
 	switch f.what {
-	case "pause", "crash", "clock", "storm":
+	case pause, crash, clock, back, storm, still, full:
 		s += fmt.Sprintf(" of server %d", f.server)
 	default:
 		s += fmt.Sprintf(" of worker %d", f.worker)
@@ -32,7 +32,7 @@ func (f fault) String() string {
 			s += fmt.Sprintf(" at server %d", f.server)
 		}
 	}
-	if f.by != 0 {
+	if f.by != 0 { // late, delay, clock, back
 		s += fmt.Sprintf(" by %v", f.by)
 	}
 	return s
@@ -51,7 +51,9 @@ const (
 	pause  = "pause"  // a server stands still
 	crash  = "crash"  // a server is killed and started again
 	clock  = "clock"  // the wall clock of a server is stepped
+	back   = "back"   // the wall clock of a server is set back a little, for good
 	still  = "still"  // the process that serves one connection stands still
+	full   = "full"   // the server's table of locks is full
 )
 
 var network = []string{kill, freeze, cut, late, delay, stall, drop}
@@ -68,12 +70,17 @@ func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration
 			f.length = below(r, 2*time.Second)
 		case clock:
 			f.by = below(r, 4*ttl) - 2*ttl
+		case back:
+			f.by, f.length = below(r, ttl/4), 2*ttl // what it makes longer ends before the round does
 		default:
 			f.length = below(r, 2*ttl) // half of them longer than a lease
 		}
-		if slices.Contains([]string{storm, pause, crash, clock, still}, f.what) {
+		if slices.Contains([]string{storm, pause, crash, clock, back, still, full}, f.what) {
 			f.server = max(f.server, 0)
 			at += ttl / 2 // the server is everybody's
+			if f.what == clock || f.what == back {
+				f.server = servers - 1
+			}
 		}
 		if f.from+f.length+f.by < length {
 			all = append(all, f)

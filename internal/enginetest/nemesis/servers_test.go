@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
 
@@ -34,16 +36,18 @@ type servers struct {
 	addrs  []string
 	pause  func(i int)
 	resume func(i int)
-	crash  func(i int)                             // and starts it again
-	cut    func(i int, r *rand.Rand)               // ends about half of the connections
-	still  func(i int, r *rand.Rand) (thaw func()) // stops what serves one of them; nil if it cannot
-	clock  *enginetest.Clock                       // of the last server
+	crash  func(i int, r *rand.Rand) // and starts it again
+	cut    func(i int, r *rand.Rand) // ends about half of the connections
+	clock  *enginetest.Clock         // of the last server
+
+	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
+	fill  func() (empty func()) // PostgreSQL: fills the lock table
 }
 
 var kinds map[string]kind
 
 func init() { // the workers' functions refer to it
-	redisSafe := append([]string{storm, pause, crash}, network...)
+	redisSafe := append([]string{storm, pause, crash, back}, network...)
 	kinds = map[string]kind{
 		"redis": {
 			start: func(t testing.TB) servers { return startRedis(t, 1, "--appendonly", "yes") },
@@ -75,7 +79,7 @@ func init() { // the workers' functions refer to it
 			start: startPostgres,
 			open:  openPostgres,
 			safe:  []string{kill, freeze, late, delay, stall, drop, pause, still},
-			all:   append([]string{storm, pause, crash, clock, still}, network...),
+			all:   append([]string{storm, pause, crash, clock, still, full}, network...),
 		},
 	}
 }
@@ -108,7 +112,7 @@ func startRedis(t testing.TB, n int, settings ...string) servers {
 	}
 	s.pause = func(i int) { all[i].Freeze(t) }
 	s.resume = func(i int) { all[i].Thaw(t) }
-	s.crash = func(i int) {
+	s.crash = func(i int, _ *rand.Rand) {
 		all[i].Kill(t)
 		all[i].Restart(t)
 	}
@@ -152,28 +156,62 @@ func openRedlock(addrs []string) (driver.Engine, error) {
 func startPostgres(t testing.TB) servers {
 	t.Helper()
 	s := servers{clock: enginetest.NewClock(t)}
-	pg := enginetest.StartPostgresBy(t, s.clock, "max_connections=400")
+	pg := enginetest.StartPostgresBy(t, s.clock, "max_connections=400", "max_locks_per_transaction=10")
 	s.addrs = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port()))}
 	s.pause = func(int) { pg.Freeze(t) }
 	s.resume = func(int) { pg.Thaw(t) }
-	s.crash = func(int) {
+	s.crash = func(_ int, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			pg.Thaw(t) // or it would not hear of it
+			pg.Crash(t)
+			return
+		}
 		pg.Kill(t)
 		pg.Restart(t)
 	}
 	s.cut = func(int, *rand.Rand) {
-		pg.Query(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
+		visit(t, pg, func(ctx context.Context, conn *pgx.Conn) {
+			_, _ = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
+		})
 	}
-	s.still = func(int, *rand.Rand) (thaw func()) {
-		pid, err := strconv.ParseUint(pg.Query(t, `SELECT pid FROM pg_stat_activity
-			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random()`), 10, 32)
-		if err != nil {
-			return func() {} // nobody is connected
+	s.still = func() (thaw func()) {
+		pid := uint32(0)
+		visit(t, pg, func(ctx context.Context, conn *pgx.Conn) {
+			_ = conn.QueryRow(ctx, `SELECT pid FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random()`).Scan(&pid)
+		})
+		if pid == 0 {
+			return func() {}
 		}
-		pg.FreezeBackend(t, uint32(pid))
-		return func() { pg.ThawBackend(t, uint32(pid)) }
+		pg.FreezeBackend(t, pid)
+		return func() { pg.ThawBackend(t, pid) }
+	}
+	s.fill = func() (empty func()) {
+		conn, err := pgx.Connect(t.Context(), pg.DSN())
+		if err != nil {
+			return func() {}
+		}
+		// It fails when the table is full, and keeps what it has got.
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, _ = conn.Exec(ctx, "SELECT pg_advisory_lock_shared(4711, i) FROM generate_series(1, 1000000) i")
+		return func() { _ = conn.Close(t.Context()) }
 	}
 	return s
+}
+
+// visit gives do a connection to a server that may be in any trouble: then it
+// does nothing.
+func visit(t testing.TB, pg *enginetest.Postgres, do func(context.Context, *pgx.Conn)) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, pg.DSN())
+	if err != nil {
+		return
+	}
+	do(ctx, conn)
+	_ = conn.Close(ctx)
 }
 
 func openPostgres(addrs []string) (driver.Engine, error) {

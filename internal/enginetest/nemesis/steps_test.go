@@ -29,22 +29,33 @@ func (r *round) steps(f fault) []step {
 	case freeze:
 		return []step{begin(signal(syscall.SIGSTOP)), end(signal(syscall.SIGCONT))}
 	case crash:
-		return []step{begin(func() { r.servers.crash(f.server) })}
+		return []step{begin(func() { r.servers.crash(f.server, random) })}
 	case clock:
-		return []step{begin(func() { r.servers.clock.Set(f.by) })}
+		return []step{begin(func() { r.setClock(f.by) })}
+	case back:
+		return []step{begin(func() { r.setClock(r.ahead - f.by) })}
 	case pause:
 		return []step{begin(func() { r.pause(f.server, 1) }), end(func() { r.pause(f.server, -1) })}
-	case still:
-		thaw := func() {}
+	case still, full:
+		do, undo := r.servers.still, func() {}
+		if f.what == full {
+			do = r.servers.fill
+		}
 		return []step{begin(func() {
 			if r.paused[f.server] == 0 {
-				thaw = r.servers.still(f.server, random)
+				undo = do()
 			}
-		}), end(func() { thaw() })}
+		}), end(func() { undo() })}
 	case storm:
 		return r.storm(f, random, begin)
 	}
 	return r.onTheWay(f, random, begin, end)
+}
+
+// setClock sets the clock of the last server.
+func (r *round) setClock(ahead time.Duration) {
+	r.ahead = ahead
+	r.servers.clock.Set(ahead)
 }
 
 // pause makes a server stand still while there is a fault that wants it.
