@@ -2,6 +2,7 @@ package fencelock
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/hold"
@@ -27,4 +28,10 @@ func Attended(l *Locker) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.plan.Attended(time.Since(origin))
+}
+
+// NewNotifier returns what tells notices one after the other, of which so many may
+// wait.
+func NewNotifier(logger *slog.Logger, most int) func(notice func()) {
+	return newNotifier(Config{Logger: logger, Tracer: &Tracer{}}, most).tell
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,16 +22,18 @@ type Lock struct {
 	parent  context.Context // the caller's
 	bound   bool            // the lock's context ends with parent
 
-	mu       sync.Mutex // guards hold, began, loss, reported, released, ctx, cancel
+	mu       sync.Mutex // guards hold, began, held, loss, reported, released, ctx, cancel
 	hold     hold.Hold
 	began    hold.Instant    // when the hold began; zero before
+	held     time.Duration   // how long it lasted, once it has ended
 	loss     *LostError      // not nil after a loss
 	reported error           // a loss that the engine reported before the hold began
 	released bool            // Release was called
 	ctx      context.Context // made when somebody asks for it
 	cancel   context.CancelCauseFunc
 
-	wake schedule.Entry[*Lock] // guarded by renewer.mu
+	wake    schedule.Entry[*Lock] // guarded by renewer.mu
+	renewal *renewal              // guarded by batcher.mu; nil before the first renewal
 }
 
 // newLock returns a lock that does not stand yet, for a request about to be
@@ -73,7 +74,7 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 		l.gone(reported)
 		return
 	}
-	l.renewer.advance(l, hold.Event{Kind: hold.Tick}, now)
+	l.renewer.begin(l, now)
 }
 
 // Name returns the name of the lock.
@@ -125,7 +126,7 @@ func (l *Lock) cause() error {
 // ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
 // step that must not happen without the lock.
 func (l *Lock) Err() error {
-	l.step(hold.Event{Kind: hold.Look}, instant())
+	l.feed(hold.Event{Kind: hold.Look}, instant())
 	if err := l.lost(); err != nil {
 		return err
 	}
@@ -164,14 +165,12 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
-	done := false
-	defer unless(&done, func() { _ = l.releaseEngine() })
-	l.step(hold.Event{Kind: hold.Released}, instant())
-	done = true
+	l.feed(hold.Event{Kind: hold.Released}, instant())
 	err := l.releaseEngine()
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
 	}
+	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: l.held})
 	return err
 }
 
@@ -219,43 +218,32 @@ func (l *Lock) gone(cause error) {
 		return
 	}
 	l.mu.Unlock()
-	l.step(hold.Event{Kind: hold.Gone, Cause: cause}, instant())
+	l.feed(hold.Event{Kind: hold.Gone, Cause: cause}, instant())
 }
 
-// step feeds the state machine and carries out an end. It returns what is left
-// to do for the renewer.
-func (l *Lock) step(ev hold.Event, now hold.Instant) hold.Action {
-	if ev.Kind == hold.Failed {
-		ev.Jitter = rand.Float64()
-	}
+// feed tells the state machine what happened, and carries out an end: the context
+// first, then the rest. It returns what is left to do for the renewer, and whether
+// the lock stood until now.
+func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood bool) {
 	l.mu.Lock()
-	was := l.hold.Ended()
-	act := l.hold.Step(ev, now)
-	over := l.hold.Ended() && !was
-	if cause := l.hold.Cause(); over && cause != nil {
+	stood = !l.hold.Ended()
+	act = l.hold.Step(ev, now)
+	if !stood || !l.hold.Ended() {
+		l.mu.Unlock()
+		return act, stood
+	}
+	if cause := l.hold.Cause(); cause != nil {
 		l.loss = l.lostError(cause, now)
 	}
-	l.mu.Unlock()
-	if over {
-		l.ended(now)
-	}
-	return act
-}
-
-// ended carries out the end of the hold, once.
-func (l *Lock) ended(now hold.Instant) {
-	cfg := &l.renewer.cfg
-	data := TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: now.Mono - l.began.Mono}
-	l.mu.Lock()
-	cancel, cause, loss := l.cancel, l.cause(), l.loss
+	l.held = now.Mono - l.began.Mono
+	cancel, cause, loss, renewing := l.cancel, l.cause(), l.loss, l.hold.Renewing()
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel(cause)
 	}
-	l.renewer.remove(l)
+	l.renewer.remove(l, renewing)
 	if loss != nil {
-		data.Lost = loss
-		cfg.Logger.Warn("lock lost", "name", data.Name, "token", data.Token, "held", data.Held, "error", loss.Reason)
+		l.renewer.notifier.lost(l.values(), loss, l.held)
 	}
-	end(l.values(), cfg.Tracer.HoldEnd, data)
+	return act, stood
 }

@@ -1,12 +1,10 @@
 package fencelock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,18 +13,14 @@ import (
 	"github.com/fencelock/fencelock/internal/schedule"
 )
 
-const (
-	maxBatch   = 1000 // leases in one call of Engine.Renew
-	maxFlights = 8    // such calls under way at once
-)
-
 // renewer keeps all locks of a Locker alive: it drives their state machines when
-// their time comes and sends the renewals that fall due together as one batch.
-// One timer stands for all locks; package schedule decides when it fires.
+// their time comes and hands the renewals that fall due to the batcher. One timer
+// stands for all locks; package schedule decides when it fires.
 type renewer struct {
-	engine  driver.Engine
-	cfg     Config
-	flights chan struct{} // counts calls of Renew
+	engine   driver.Engine
+	cfg      Config
+	batcher  *batcher
+	notifier *notifier
 
 	mu    sync.Mutex // guards plan, timer, and wake of each lock
 	plan  schedule.Schedule[*Lock]
@@ -34,18 +28,13 @@ type renewer struct {
 }
 
 func newRenewer(engine driver.Engine, cfg Config) *renewer {
-	return &renewer{engine: engine, cfg: cfg, flights: make(chan struct{}, maxFlights)}
+	r := &renewer{engine: engine, cfg: cfg, notifier: newNotifier(cfg, maxNotices)}
+	r.batcher = newBatcher(engine, r.renew)
+	return r
 }
 
-// advance feeds a lock an event, carries out what follows and schedules the
-// lock's next wake-up.
-func (r *renewer) advance(l *Lock, ev hold.Event, now hold.Instant) {
-	act := l.step(ev, now)
-	r.schedule(l, act, now)
-	if act.Renew {
-		go r.renew([]*Lock{l}) // ends when the engine has answered or the attempt limit is over
-	}
-}
+// begin takes care of a lock from now on.
+func (r *renewer) begin(l *Lock, now hold.Instant) { r.serve([]*Lock{l}, now) }
 
 // schedule sets when a lock is to be looked at next.
 func (r *renewer) schedule(l *Lock, act hold.Action, now hold.Instant) {
@@ -72,17 +61,20 @@ func (r *renewer) set(a schedule.Alarm) {
 	}
 }
 
-// remove forgets a lock whose hold has ended.
-func (r *renewer) remove(l *Lock) {
+// remove forgets a lock whose hold has ended, and whose renewal may be under way.
+func (r *renewer) remove(l *Lock, renewing bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.plan.Close(&l.wake)
+	r.mu.Unlock()
+	if renewing {
+		r.batcher.drop(l)
+	}
 }
 
 // tick, called by a timer, looks at the locks whose time has come.
 func (r *renewer) tick() {
 	for due := r.due(); len(due) > 0; due = r.due() {
-		r.serve(due)
+		r.serve(due, instant())
 	}
 }
 
@@ -95,59 +87,50 @@ func (r *renewer) due() []*Lock {
 	return due
 }
 
-// serve drives the locks that are due, and sends their renewals: those that
-// would be lost first go first.
-func (r *renewer) serve(due []*Lock) {
-	type renewal struct {
-		lock *Lock
-		left time.Duration
-	}
-	var batch []renewal
+// serve drives locks that are due, and has those renewed that want to be.
+func (r *renewer) serve(due []*Lock, now hold.Instant) {
+	var batch []dueRenewal
 	for _, l := range due {
-		now := instant()
-		act := l.step(hold.Event{Kind: hold.Tick}, now)
+		act, _ := l.feed(hold.Event{Kind: hold.Tick}, now)
 		r.schedule(l, act, now)
 		if act.Renew {
-			batch = append(batch, renewal{l, act.Left})
+			batch = append(batch, dueRenewal{l, act})
 		}
 	}
-	slices.SortFunc(batch, func(a, b renewal) int { return cmp.Compare(a.left, b.left) })
-	for chunk := range slices.Chunk(batch, maxBatch) {
-		locks := make([]*Lock, len(chunk))
-		for i, r := range chunk {
-			locks[i] = r.lock
-		}
-		go r.renew(locks) // ends when the engine has answered or the attempt limit is over
+	if len(batch) > 0 {
+		r.batcher.add(batch, now)
 	}
 }
 
-// renew renews a batch and feeds the answers to the locks. An attempt takes no
-// longer than a sixth of the shortest TTL, so that another one can follow.
-func (r *renewer) renew(batch []*Lock) {
-	r.flights <- struct{}{}
-	defer func() { <-r.flights }()
-	limit := batch[0].lease.TTL
-	leases := make([]driver.Lease, len(batch))
-	for i, l := range batch {
-		leases[i] = l.lease
-		limit = min(limit, l.lease.TTL)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit/6)
-	defer cancel()
-	ctx = start(ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(batch)})
+// renew renews a batch and feeds the answers to the locks. What failed together is
+// tried again together.
+func (r *renewer) renew(f *flight) {
+	ctx := start(f.ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks)})
 	begun, sent := time.Now(), instant()
-	errs := r.engine.Renew(ctx, leases)
-	data := TraceRenewEnd{Locks: len(batch)}
-	for i, l := range batch {
+	errs := r.engine.Renew(ctx, f.leases)
+	now, jitter := instant(), rand.Float64()
+	data := TraceRenewEnd{Locks: len(f.locks)}
+	var again []dueRenewal
+	for i, l := range f.locks {
 		ev := answer(errs, i, sent)
-		if ev.Kind != hold.Renewed {
-			data.Failed++
-			r.cfg.Logger.Warn("renewal failed", "name", l.lease.Name, "token", l.lease.Token, "error", ev.Cause)
+		ev.Jitter = jitter
+		act, stood := l.feed(ev, now)
+		r.schedule(l, act, now)
+		if act.Renew {
+			again = append(again, dueRenewal{l, act})
 		}
-		r.advance(l, ev, instant())
+		if stood && ev.Kind != hold.Renewed { // a lock that was released meanwhile needs no renewal
+			data.Failed++
+		}
+		if stood && ev.Kind == hold.Failed && !act.Lost { // a loss tells why by itself
+			r.notifier.renewalFailed(l.lease, ev.Cause)
+		}
+	}
+	if len(again) > 0 {
+		r.batcher.add(again, now)
 	}
 	data.Took = time.Since(begun)
-	end(ctx, r.cfg.Tracer.RenewEnd, data)
+	r.notifier.renewEnd(ctx, data)
 }
 
 // answer turns what the engine said of lease i into an event.

@@ -340,6 +340,7 @@ func TestTracerSeesStartsAndEnds(t *testing.T) {
 		lost := acquire(t, locks, "b")
 		engine.Lose("b")
 		_ = lost.Release()
+		synctest.Wait() // losses are told a little later
 		mu.Lock()
 		defer mu.Unlock()
 		for _, want := range []string{"acquire true 0", "acquire false 1", "renew 1 0", "hold 30m0s false", "hold 0s true", "release true", "release false"} {

@@ -10,14 +10,17 @@ import (
 
 // Tracer is told what a Locker does, for metrics and traces. Each hook may be
 // nil. The context that a Start hook returns is given to the matching End hook,
-// and to the engine. Hooks are called from many goroutines and must not block.
+// and to the engine. Hooks are called from many goroutines and should not block: a
+// hook of Acquire or Release delays its caller, RenewStart its batch, and RenewEnd and
+// the HoldEnd of a loss, which are told by one goroutine in order, those after them.
 type Tracer struct {
 	AcquireStart func(context.Context, TraceAcquireStart) context.Context
 	AcquireEnd   func(context.Context, TraceAcquireEnd)
 	// RenewStart and RenewEnd frame a batch of renewals.
 	RenewStart func(context.Context, TraceRenewStart) context.Context
 	RenewEnd   func(context.Context, TraceRenewEnd)
-	// HoldEnd ends what a successful AcquireEnd began.
+	// HoldEnd ends what a successful AcquireEnd began: after ReleaseEnd, or after
+	// a loss.
 	HoldEnd      func(context.Context, TraceHoldEnd)
 	ReleaseStart func(context.Context, TraceReleaseStart) context.Context
 	ReleaseEnd   func(context.Context, TraceReleaseEnd)

@@ -41,6 +41,8 @@ type Engine interface {
 	// ErrNotHeld (gone for good), or another error (worth another try). An
 	// engine without leases verifies that the acquisition still stands. It never
 	// revives an acquisition that expired or was broken, and changes no token.
+	// When ctx ends it returns the answers that came, and an error for each lease
+	// without one: a part that does not answer costs no other lease its renewal.
 	Renew(ctx context.Context, leases []Lease) []error
 
 	// Release ends an acquisition. An acquisition that no longer stands is

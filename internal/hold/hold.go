@@ -132,7 +132,10 @@ func (h *Hold) plan(now Instant) Action {
 	act := Action{Left: h.Left(now)}
 	if !h.renewing {
 		if due := h.due(now); due > 0 {
-			act.Wait, act.Slack = due, h.slack()
+			act.Wait = due
+			if h.pause == 0 {
+				act.Slack = h.ttl / 32
+			}
 		} else {
 			h.renewing, act.Renew, act.Limit = true, true, h.ttl/6
 		}
@@ -154,21 +157,15 @@ func (h *Hold) due(now Instant) time.Duration {
 	return max(third-now.Since(h.sent), h.retry(now))
 }
 
-// slack is how much later than due a renewal is just as good: what came apart, or
-// failed at different times, comes together by it.
-func (h *Hold) slack() time.Duration {
-	if h.pause > 0 {
-		return h.ttl / 128
-	}
-	return h.ttl / 32
-}
-
 func (h *Hold) retry(now Instant) time.Duration {
 	if h.pause == 0 {
 		return 0
 	}
 	return h.pause - now.Since(h.failed)
 }
+
+// Renewing reports whether a renewal was asked for and has not been answered.
+func (h *Hold) Renewing() bool { return h.renewing }
 
 // Ended reports whether the hold is over.
 func (h *Hold) Ended() bool { return h.ended }

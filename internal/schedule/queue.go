@@ -6,7 +6,7 @@ import (
 )
 
 // Entry is the place of one item in a queue. An Entry with its Item alone is not
-// queued yet. It belongs to one queue for life.
+// queued yet. It is in one queue at a time.
 type Entry[T any] struct {
 	Item   T
 	at     time.Duration
