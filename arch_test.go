@@ -37,6 +37,7 @@ var rooms = []room{
 	{folder: "redislock", imports: []string{"driver", "internal/words", "redislock/internal/prompt", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "redislock/goredis", imports: []string{"driver", "redislock", "redislock/internal/prompt", "engine libraries", "github.com/redis/go-redis/v9"}},
 	{folder: "redislock/internal/prompt", imports: []string{}},
+	{folder: "redislock/internal/twin", imports: []string{}},
 	{folder: "redislock/internal/conntest", imports: []string{"redislock", "internal/enginetest", "internal/faults"}},
 	{folder: "pglock", imports: []string{"driver", "engine libraries", "github.com/jackc/pgx/v5"}},
 	{folder: "redlock", imports: []string{"driver", "redislock", "internal/quorum", "internal/hold", "internal/words", "engine libraries", "github.com/redis/rueidis"}},

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/fencelock/fencelock/driver"
@@ -17,11 +16,12 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
+	w := &waiter{req: req}
 	ks, err := e.check(ctx, req)
 	if err != nil {
-		return driver.Grant{}, e.ended(ctx, req, nil, err)
+		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
-	w := &waiter{req: req, keys: ks, desc: e.describe(req)}
+	w.keys, w.desc = ks, e.describe(req)
 	if w.owner, err = newOwner(); err != nil {
 		return driver.Grant{}, err
 	}
@@ -43,11 +43,12 @@ func (e *Engine) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
 	join := w.req.Wait && l.ready()
 	a := e.request(ctx, w, join)
 	if a.err == nil && w.req.Wait && (a.status == "held" || a.status == "quarantine") {
+		w.listen(ctx, a.outlook)
 		if err := e.subscribed(ctx, l); err != nil {
-			return driver.Grant{}, e.ended(ctx, w.req, a.outlook.held(w.req.Name), err)
+			return driver.Grant{}, w.heard.Ended(ctx, err)
 		}
 		// The first request may still be withdrawn, under its owner.
-		next := &waiter{req: w.req, keys: w.keys, desc: w.desc}
+		next := &waiter{req: w.req, keys: w.keys, desc: w.desc, heard: w.heard}
 		var err error
 		if next.owner, err = newOwner(); err != nil {
 			return driver.Grant{}, err
@@ -56,26 +57,27 @@ func (e *Engine) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
 	}
 	switch {
 	case a.err != nil:
-		return driver.Grant{}, e.ended(ctx, w.req, a.held(w), a.err)
+		return driver.Grant{}, w.heard.Ended(ctx, a.err)
 	case a.status == "granted":
 		e.hold(w, a.grant.Token)
 		return e.replicated(ctx, w, a.grant, a.replicas)
 	case a.status == "queued":
 		return e.wait(ctx, w, a)
 	default:
+		if err := a.outlook.trouble(); err != nil {
+			return driver.Grant{}, err
+		}
 		return driver.Grant{}, a.outlook.held(w.req.Name)
 	}
 }
 
-// ended turns the error of a request into what its caller is owed.
-func (e *Engine) ended(ctx context.Context, req driver.Request, held *driver.HeldError, err error) error {
-	if !req.Wait || ctx.Err() == nil || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnsupported) {
-		return err
+// listen notes what the server has said of the name.
+func (w *waiter) listen(ctx context.Context, o outlook) {
+	if err := o.trouble(); err != nil {
+		w.heard.Unavailable(ctx, err)
+	} else {
+		w.heard.Held(o.held(w.req.Name))
 	}
-	if held == nil {
-		held = &driver.HeldError{Name: req.Name}
-	}
-	return driver.WaitError(held, ctx.Err())
 }
 
 // replicated gives a grant back that too few replicas have heard of.
@@ -84,7 +86,7 @@ func (e *Engine) replicated(ctx context.Context, w *waiter, g driver.Grant, repl
 		return g, nil
 	}
 	e.forget(w.owner)
-	e.withdraw(w, withdrawPatience, false)
-	return driver.Grant{}, e.ended(ctx, w.req, nil, fmt.Errorf("%w: %d of %d replicas acknowledged %q in time",
+	e.withdraw(w, withdrawPatience)
+	return driver.Grant{}, w.heard.Ended(ctx, fmt.Errorf("%w: %d of %d replicas acknowledged %q in time",
 		driver.ErrUnavailable, replicas, e.cfg.MinReplicas, w.req.Name))
 }

@@ -29,6 +29,7 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 	if err := e.checkAll(claims); err != nil {
 		return nil, err
 	}
+	e.askTime(ctx)
 	limited := within(ctx, e.cfg.GiveUp)
 	var why error
 	for pause := newBackoff(); ; {
@@ -78,19 +79,29 @@ func slotTag(key string) string {
 // succeed; what may have come of this one is withdrawn.
 func (e *Engine) takeAll(ctx context.Context, claims []*waiter) (grants []driver.Grant, again bool, err error) {
 	ttl := claims[0].req.TTL
-	c := Call{Script: acquireAllScript, Args: []string{e.retention, millis(ttl)}, Replicas: e.cfg.MinReplicas}
+	limit := attemptLimit(ttl)
+	until, late := e.until(ctx, limit)
+	c := Call{Script: acquireAllScript, Args: []string{e.retention, millis(ttl), until}, Replicas: e.cfg.MinReplicas}
 	for _, w := range claims {
 		if w.owner, err = newOwner(); err != nil {
 			return nil, false, err
 		}
+		w.late = 0
 		c.Keys = append(c.Keys, w.keys.lock, w.keys.fence)
 		c.Args = append(c.Args, "fencelock "+w.owner+" ", w.desc)
 	}
 	sent := time.Now()
-	r := e.conn.Eval(within(ctx, attemptLimit(ttl)), []Call{c})[0]
+	r := e.conn.Eval(within(ctx, limit), []Call{c})[0]
 	if r.Err != nil {
-		e.withdrawAll(claims, true)
+		for _, w := range claims {
+			w.unanswered(r.Err, late)
+		}
+		e.withdrawAll(claims)
 		return nil, passing(r.Err), unavailable(r.Err)
+	}
+	if now, ok := strings.CutPrefix(r.Text, "late "); ok {
+		e.clock.note(sample{sent: sent, server: number(now)}, true)
+		return nil, true, errLate
 	}
 	grants, err = e.parseAll(claims, r, sent)
 	return grants, false, err
@@ -112,7 +123,7 @@ func (e *Engine) parseAll(claims []*waiter, r Reply, sent time.Time) ([]driver.G
 			break
 		}
 		if r.Replicas < e.cfg.MinReplicas {
-			e.withdrawAll(claims, false)
+			e.withdrawAll(claims)
 			return nil, fmt.Errorf("%w: %d of %d replicas acknowledged in time", driver.ErrUnavailable, r.Replicas, e.cfg.MinReplicas)
 		}
 		grants := make([]driver.Grant, len(claims))
@@ -122,14 +133,14 @@ func (e *Engine) parseAll(claims []*waiter, r Reply, sent time.Time) ([]driver.G
 		}
 		return grants, nil
 	}
-	e.withdrawAll(claims, false)
+	e.withdrawAll(claims)
 	return nil, malformed(r.Text)
 }
 
 // withdrawAll gives back whatever has become of the claims. Each withdrawal keeps
 // its own copy: the next try has other owners.
-func (e *Engine) withdrawAll(claims []*waiter, late bool) {
+func (e *Engine) withdrawAll(claims []*waiter) {
 	for _, w := range claims {
-		e.withdraw(&waiter{req: w.req, keys: w.keys, desc: w.desc, owner: w.owner}, 0, late)
+		e.withdraw(&waiter{req: w.req, keys: w.keys, desc: w.desc, owner: w.owner, late: w.late}, 0)
 	}
 }

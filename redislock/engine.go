@@ -93,13 +93,14 @@ type Engine struct {
 	id   string // of this client; its channel is named after it
 
 	retention string    // of a fence, as an argument
-	common    [4]string // the first argument of most scripts, by what is asked for
+	common    [8]string // the first argument of most scripts, by what is asked for
 
 	closed context.Context // ends with Close
 	close  context.CancelFunc
 	tasks  sync.WaitGroup // goroutines that end after Close; Add under mu
 
 	gather  gatherer
+	clock   clock
 	parts   parts
 	fitness fitness
 
@@ -108,6 +109,7 @@ type Engine struct {
 	waiters  map[string]*waiter // by owner
 	groups   map[string]*group  // waiters by name
 	holds    map[string]hold    // by owner
+	hot      map[string]bool    // names that were waited for when we got them last
 	listener *listener
 }
 
@@ -126,6 +128,7 @@ func NewConn(conn Conn, cfg *Config) *Engine {
 		waiters: map[string]*waiter{},
 		groups:  map[string]*group{},
 		holds:   map[string]hold{},
+		hot:     map[string]bool{},
 		gather:  gatherer{delay: gatherDelay},
 		fitness: fitness{looking: make(chan struct{}, 1)},
 	}
@@ -177,9 +180,10 @@ type asks int
 const (
 	toWait    asks = 1 << iota // a place in the queue
 	askedOnce                  // an earlier try may have worked
+	toFollow                   // which place it is
 )
 
-func (a asks) String() string { return [...]string{"-", "w", "a", "wa"}[a] }
+func (a asks) String() string { return [...]string{"-", "w", "a", "wa", "p", "wp", "ap", "wap"}[a] }
 
 // commonArg is the first argument of every script that may grant.
 func (e *Engine) commonArg(a asks) string {

@@ -25,15 +25,15 @@ func unavailable(err error) error {
 }
 
 // passing reports whether another try may succeed: the server did not answer, or
-// it says that it is starting, failing over or moving keys, or has no room
-// for another client.
+// it says that it is starting, failing over or moving keys, has no room for
+// another client, or has not been told a script yet.
 func passing(err error) bool {
 	e, ok := errors.AsType[ServerError](err)
 	if !ok {
 		return !errors.Is(err, driver.ErrConfig)
 	}
 	switch e.Code() {
-	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED":
+	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED", "NOSCRIPT":
 		return true
 	}
 	return strings.Contains(e.Text, "max number of clients") || strings.Contains(e.Text, nonLocal)

@@ -30,10 +30,7 @@ func dial(addr string) rueidis.Client {
 
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second, Known: map[string]string{
-		"panicking-callback": "a waiter whose callback panicked stays in the queue",
-		"unreachable":        "a wait that ends while the server is silent says held",
-	}})
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
 }
 
 // world is a server that keeps its data over a restart.

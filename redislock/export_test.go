@@ -86,3 +86,13 @@ func (e *Engine) Subscribed(ctx context.Context) error { return e.subscribed(ctx
 
 // Doubt makes the next acquire look at the server again.
 func (e *Engine) Doubt() { e.fitness.doubt() }
+
+// Mistake makes the engine wrong about the server's clock.
+func (e *Engine) Mistake(by time.Duration) {
+	e.clock.mu.Lock()
+	defer e.clock.mu.Unlock()
+	e.clock.last = sample{sent: time.Now(), server: e.clock.last.latest(time.Now()) + by.Microseconds()}
+}
+
+// BreakScript ends every acquisition of a name.
+var BreakScript = breakScript

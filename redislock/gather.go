@@ -45,6 +45,7 @@ type errand struct {
 type verdict struct {
 	letter byte
 	now    string
+	late   int64 // until when an acquire may still be served
 	err    error
 }
 
@@ -79,8 +80,11 @@ func (e *Engine) send(ctx context.Context, er *errand) verdict {
 	case v := <-er.done:
 		return v
 	case <-ctx.Done():
-		e.gather.leave(er)
-		return verdict{err: ctx.Err()}
+		var late int64
+		if !e.gather.leave(er) {
+			_, late = e.until(context.Background(), er.limit)
+		}
+		return verdict{err: ctx.Err(), late: late}
 	}
 }
 
@@ -99,11 +103,13 @@ func (g *gatherer) queue(er *errand, depart func()) (now bool) {
 	return now
 }
 
-// leave takes an errand that was not sent yet away.
-func (g *gatherer) leave(er *errand) {
+// leave takes an errand away, and reports whether it was not sent yet.
+func (g *gatherer) leave(er *errand) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	n := len(g.waiting)
 	g.waiting = slices.DeleteFunc(g.waiting, func(o *errand) bool { return o == er })
+	return len(g.waiting) < n
 }
 
 // next returns the errands that go together now; without any, the flight is over.
@@ -154,7 +160,7 @@ func (e *Engine) shuttle(batch []*errand) {
 
 // fly does a batch of errands in one script, and tells each what became of it.
 func (e *Engine) fly(batch []*errand) {
-	c := Call{Script: gatherScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 2, 2+3*len(batch))}
+	c := Call{Script: gatherScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit
 	for i, er := range batch {
 		if letters[i] = 'a'; len(er.args) == 1 {
@@ -164,7 +170,8 @@ func (e *Engine) fly(batch []*errand) {
 		c.Args = append(c.Args, er.args...)
 		limit = min(limit, er.limit)
 	}
-	c.Args[0], c.Args[1] = e.retention, string(letters)
+	until, late := e.until(context.Background(), limit)
+	c.Args[0], c.Args[1], c.Args[2] = e.retention, string(letters), until
 	text, err := e.eval(within(context.Background(), limit), c)
 	in := words.Words{Rest: text}
 	now := in.Next()
@@ -179,7 +186,7 @@ func (e *Engine) fly(batch []*errand) {
 		case answered:
 			er.done <- verdict{letter: refused}
 		default:
-			er.done <- verdict{err: err}
+			er.done <- verdict{err: err, late: late}
 		}
 	}
 }

@@ -75,11 +75,11 @@ func (e *Engine) join(w *waiter, a answer) bool {
 		e.spawn(func() { e.attend(g) }) // ends when nobody of the group waits, or with Close
 	}
 	g.waiters = append(g.waiters, w)
-	g.sample = a.sample
+	g.sample, w.sample = a.sample, a.sample
 	g.heard()
 	w.wake = make(chan struct{}, 1)
 	w.queued = w.news == nil
-	g.advance(pause(seen{a.position, a.outlook}, w.req.TTL))
+	g.advance(pause(seen{position: a.position, outlook: a.outlook}, w.req.TTL))
 	if !w.look.IsZero() {
 		g.advance(time.Until(w.look))
 	}
@@ -104,6 +104,9 @@ func (e *Engine) rejoin() {
 	for _, g := range e.groups {
 		g.lost = true
 		g.sample = sample{} // another server's clock may answer next
+		for _, w := range g.waiters {
+			w.sample = sample{}
+		}
 		g.advance(0)
 	}
 }
@@ -126,13 +129,17 @@ func (e *Engine) lookAfter(name string, after time.Duration) {
 	}
 }
 
-func (e *Engine) sampleOf(w *waiter) sample {
+// begun is a local time before a grant, if there is telling: by the last look at
+// the queue, or, if others have joined since the grant, by the request's own answer.
+func (e *Engine) begun(w *waiter, at int64) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if g := e.groups[w.req.Name]; g != nil {
-		return g.sample
+		if begin := g.sample.begin(at, w.asked); !begin.IsZero() {
+			return begin
+		}
 	}
-	return sample{}
+	return w.sample.begin(at, w.asked)
 }
 
 // shortest is the shortest TTL among the requests.

@@ -43,6 +43,7 @@ func (e *Engine) subscribe(l *listener) {
 			e.rejoin()
 		}, e.hear)
 		l.set(orElse(err, errEnded))
+		e.troubles(orElse(err, errEnded))
 		sleep(e.closed, pause.NextBackOff())
 	}
 }

@@ -22,6 +22,7 @@ func TestWaitingTellsPlaces(t *testing.T) {
 	told := make(chan struct{}, 100)
 	for i := range places {
 		req := brief("n")
+		req.Follow = true
 		req.Waiting = func(info driver.WaitInfo) {
 			places[i] = append(places[i], info.Position)
 			if info.Held == nil || info.Held.Owner == "" {

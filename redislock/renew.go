@@ -60,16 +60,29 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	if err != nil {
 		return err
 	}
-	r := e.free(ctx, ks, l)
+	e.mu.Lock()
+	late := e.holds[l.Owner].late
+	e.mu.Unlock()
+	r := e.free(ctx, ks, l, late)
 	e.forget(l.Owner)
+	if r.Err != nil && late > 0 { // another release would not know of the late try
+		e.withdraw(&waiter{keys: ks, owner: l.Owner, desc: e.id + " x 0 0 0 ", late: late}, 0)
+	}
 	return e.standing(l, r)
 }
 
-// free makes one try of a release. Most share a script with others.
-func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease) Reply {
+// free makes one try of a release. Most share a script with others. Late is until
+// when a try of the acquire may still be served: it must not be.
+func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) Reply {
 	c := e.releaseCall(ks, l.Mode, l.Owner, l.Token)
+	if late > 0 {
+		if l.Mode == driver.Exclusive {
+			c.Args = append(c.Args, "")
+		}
+		c.Args = append(c.Args, strconv.FormatInt(late, 10))
+	}
 	single := func() Reply { return e.conn.Eval(ctx, []Call{c})[0] }
-	if alone := e.gather.board(); alone || l.Mode != driver.Exclusive || !e.together() {
+	if alone := e.gather.board(); alone || late > 0 || l.Mode != driver.Exclusive || !e.together() {
 		if alone {
 			defer e.land()
 		}

@@ -34,6 +34,15 @@ func readOutlook(w *words.Words) outlook {
 	return outlook{next: w.Millis(), why: w.Next(), text: w.Rest}
 }
 
+// trouble says why the server itself grants nothing, if it does not.
+func (o outlook) trouble() error {
+	if o.why != whyQuarantine {
+		return nil
+	}
+	return fmt.Errorf("%w: the server may have forgotten its locks and grants nothing until %s",
+		driver.ErrUnavailable, time.Now().Add(o.next).Format(time.RFC3339))
+}
+
 // held says who is in the way.
 func (o outlook) held(name string) *driver.HeldError {
 	held := &driver.HeldError{Name: name}
@@ -43,8 +52,6 @@ func (o outlook) held(name string) *driver.HeldError {
 	switch o.why {
 	case whyForeign:
 		held.Owner = printable(o.text)
-	case whyQuarantine:
-		held.Owner, held.Note = "nobody", "quarantine: the server may have forgotten its locks"
 	case whyMinimum:
 		held.Owner, held.Note = "nobody", "the minimum hold of its last holder runs"
 	default:

@@ -12,7 +12,7 @@ import (
 
 // answer is what the acquire script said.
 type answer struct {
-	status   string // granted, queued, held or quarantine; empty if err is set
+	status   string // granted, queued, held, limit, quarantine or late; empty if the answer made no sense
 	grant    driver.Grant
 	replicas int
 	outlook  outlook
@@ -21,12 +21,9 @@ type answer struct {
 	err      error
 }
 
-func (a answer) held(w *waiter) *driver.HeldError {
-	if a.status == "" {
-		return nil
-	}
-	return a.outlook.held(w.req.Name)
-}
+// errLate is the answer to a request that arrived after its time, or whose client
+// is wrong about the server's clock. It has had no effect.
+var errLate = fmt.Errorf("%w: a request arrived too late to be served", driver.ErrUnavailable)
 
 // request runs the acquire script until it answers. Passing errors are tried
 // again, for no longer than GiveUp, under the same owner: a try that worked
@@ -35,6 +32,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 	if join {
 		e.register(w)
 	}
+	e.askTime(ctx)
 	limited := within(ctx, e.cfg.GiveUp)
 	pause, again := newBackoff(), false
 	var why error
@@ -46,10 +44,14 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 		r := e.try(limited, w, join, again)
 		if r.Err == nil {
 			a := e.parseAcquire(w, r, sent)
+			e.clock.note(a.sample, a.status == "late")
+			if a.status == "late" && limited.Err() == nil && e.closed.Err() == nil {
+				continue
+			}
 			if a.status == "quarantine" {
 				e.fitness.doubt() // another server may be the master
 			}
-			e.settleRequest(w, a, again)
+			e.settleRequest(w, a)
 			return a
 		}
 		again, why = true, cause(why, r.Err)
@@ -65,7 +67,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 		if ctx.Err() == nil {
 			patience = 0 // the caller was kept waiting long enough
 		}
-		e.withdraw(w, patience, true)
+		e.withdraw(w, patience)
 		return answer{err: unavailable(why)}
 	}
 }
@@ -73,10 +75,15 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 // try makes one try of a request. Most may take the fast way of the acquire
 // script, and share a script with others.
 func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
-	slow := func(again bool) Reply {
-		return e.attempt(ctx, w, e.asking(asked(join, again), acquireScript, w.keys, w.owner, w.desc))
+	limit := attemptLimit(w.req.TTL)
+	slow := func(again bool, fast ...string) Reply {
+		until, late := e.until(ctx, limit)
+		args := append([]string{w.owner, w.desc, until}, fast...)
+		r := e.attempt(ctx, w, e.asking(asked(w, join, again), acquireScript, w.keys, args...))
+		w.unanswered(r.Err, late)
+		return r
 	}
-	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 {
+	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 || e.isHot(w.req.Name) {
 		return slow(again)
 	}
 	life := millis(w.req.TTL)
@@ -84,28 +91,30 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 		if alone {
 			defer e.land()
 		}
-		return e.attempt(ctx, w, e.asking(asked(join, false), acquireScript, w.keys, w.owner, w.desc, life, e.retention))
+		return slow(false, life, e.retention)
 	}
-	limit := attemptLimit(w.req.TTL)
 	v := e.send(within(ctx, limit), &errand{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
 	switch v.letter {
 	case 't':
 		return Reply{Text: "taken " + v.now}
 	case 's':
 		return slow(false)
+	case 'l':
+		return Reply{Text: "late " + v.now}
 	case refused:
 		return slow(true)
 	}
+	w.unanswered(v.err, v.late)
 	return Reply{Err: v.err}
 }
 
 // settleRequest forgets a request that was refused. Where an earlier try of its
 // own may still be on its way, it makes sure that nothing becomes of it.
-func (e *Engine) settleRequest(w *waiter, a answer, again bool) {
+func (e *Engine) settleRequest(w *waiter, a answer) {
 	switch {
 	case a.err == nil && (a.status == "granted" || a.status == "queued"):
-	case again || a.status == "":
-		e.withdraw(w, 0, again)
+	case w.late > 0 || a.status == "":
+		e.withdraw(w, 0)
 	default:
 		e.unregister(w)
 	}
@@ -138,8 +147,10 @@ func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 	case "quarantine":
 		a.outlook = outlook{next: in.Millis(), why: whyQuarantine}
 		if !w.req.Wait {
-			a.err = quarantined(a.outlook.next)
+			a.err = a.outlook.trouble()
 		}
+	case "late":
+		a.err = errLate
 	default:
 		in.Bad = true
 	}
@@ -149,16 +160,14 @@ func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 	return a
 }
 
-func quarantined(left time.Duration) error {
-	return fmt.Errorf("%w: the server may have forgotten its locks and grants nothing until %s",
-		driver.ErrUnavailable, time.Now().Add(left).Format(time.RFC3339))
-}
-
 // asked is what a request asks for if it joins the queue, and if an earlier try
 // may have worked.
-func asked(join, again bool) (a asks) {
+func asked(w *waiter, join, again bool) (a asks) {
 	if join {
 		a |= toWait
+	}
+	if join && w.req.Waiting != nil {
+		a |= toFollow
 	}
 	if again {
 		a |= askedOnce

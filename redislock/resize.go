@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -11,7 +12,8 @@ var _ driver.Resizer = (*Engine)(nil)
 
 // Resize sets the limit of a shared name for everybody; see [driver.Resizer]. The
 // server remembers it next to the name's last token, for Config.Retention after
-// the last acquire. Passing errors are tried again, for no longer than GiveUp;
+// the last acquire. A try that arrives late, after another Resize, has no effect.
+// Passing errors are tried again, for no longer than GiveUp;
 // after an error the limit may have changed or may still change.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
@@ -21,14 +23,27 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err != nil {
 		return err
 	}
-	c := e.call(resizeScript, ks, strconv.Itoa(limit))
 	limited := within(ctx, e.cfg.GiveUp)
+	text, err := e.insist(ctx, limited, e.call(resizeScript, ks, strconv.Itoa(limit)))
+	if err != nil {
+		return unavailable(err)
+	}
+	version, ok := strings.CutPrefix(text, "version ")
+	if !ok {
+		return malformed(text)
+	}
+	_, err = e.insist(ctx, limited, e.call(resizeScript, ks, strconv.Itoa(limit), version))
+	return unavailable(err)
+}
+
+// insist makes a call until the server has answered, or limited ends.
+func (e *Engine) insist(ctx, limited context.Context, c Call) (string, error) {
 	var why error
 	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
-		_, err := e.eval(within(limited, attemptLimit(0)), c)
+		text, err := e.eval(within(limited, attemptLimit(0)), c)
 		why = cause(why, err)
 		if err == nil || !passing(err) || limited.Err() != nil || e.closed.Err() != nil {
-			return unavailable(why)
+			return text, why
 		}
 	}
 }

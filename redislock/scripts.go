@@ -4,6 +4,8 @@ import _ "embed"
 
 // The protocol is in these scripts; docs/design.md says why it is as it is.
 var (
+	//go:embed lua/begin.lua
+	beginLua string
 	//go:embed lua/common.lua
 	commonLua string
 	//go:embed lua/acquire_fast.lua
@@ -38,12 +40,12 @@ var (
 	acquireScript    = NewScript(acquireFastLua, commonLua, acquireLua)
 	gatherScript     = NewScript(gatherLua)
 	acquireAllScript = NewScript(acquireAllLua)
-	touchScript      = NewScript(commonLua, touchLua)
+	touchScript      = NewScript(beginLua, commonLua, touchLua)
 	releaseScript    = NewScript(releaseFastLua, commonLua, releaseLua)
-	leaveScript      = NewScript(commonLua, leaveLua)
-	breakScript      = NewScript(commonLua, breakLua)
-	confirmScript    = NewScript(commonLua, confirmLua)
-	resizeScript     = NewScript(commonLua, resizeLua)
+	leaveScript      = NewScript(beginLua, commonLua, leaveLua)
+	breakScript      = NewScript(beginLua, commonLua, breakLua)
+	confirmScript    = NewScript(beginLua, commonLua, confirmLua)
+	resizeScript     = NewScript(beginLua, commonLua, resizeLua)
 	renewScript      = NewScript(renewLua)
 	statusScript     = NewScript(statusLua)
 	initScript       = NewScript(initLua)

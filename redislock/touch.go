@@ -39,6 +39,9 @@ func (e *Engine) attend(g *group) {
 			continue
 		}
 		err := e.touch(g)
+		if err != nil {
+			e.trouble(g, err)
+		}
 		switch {
 		case err == nil:
 			failed.Reset()
@@ -54,6 +57,32 @@ func (e *Engine) attend(g *group) {
 		e.mu.Lock()
 		g.due = time.Now().Add(failed.NextBackOff())
 		e.mu.Unlock()
+	}
+}
+
+// trouble tells the waiters of a group that the server could not be asked.
+func (e *Engine) trouble(g *group, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g.trouble(err)
+}
+
+// troubles tells all waiters that nothing is heard of the server.
+func (e *Engine) troubles(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, g := range e.groups {
+		g.trouble(err)
+	}
+}
+
+// trouble is for a caller that holds Engine.mu.
+func (g *group) trouble(err error) {
+	for _, w := range g.waiters {
+		if w.queued {
+			w.seen, w.trouble = &seen{err: unavailable(err)}, true
+			w.notify()
+		}
 	}
 }
 
@@ -86,7 +115,7 @@ func (e *Engine) touch(g *group) error {
 		return nil
 	}
 	asked := toAsk(queued)
-	args := []string{e.id, millis(longest), strconv.Itoa(len(asked))}
+	args := []string{e.id, millis(longest), "", strconv.Itoa(len(asked))}
 	for _, w := range asked {
 		args = append(args, w.entry())
 	}
@@ -134,7 +163,7 @@ func toAsk(queued []*waiter) []*waiter {
 		if len(asked) == askedSize {
 			break
 		}
-		if w.req.Waiting != nil {
+		if w.req.Waiting != nil && w.req.Follow {
 			asked = append(asked, w)
 		}
 	}
@@ -143,11 +172,16 @@ func toAsk(queued []*waiter) []*waiter {
 
 // look runs the touch script and acts on what it says.
 func (e *Engine) look(g *group, asked []*waiter, args []string) error {
-	ctx := within(e.closed, attemptLimit(asked[0].req.TTL))
+	limit := attemptLimit(asked[0].req.TTL)
+	args[2], _ = e.until(e.closed, limit)
 	sent := time.Now()
-	text, err := e.eval(ctx, e.call(touchScript, g.keys, args...))
+	text, err := e.eval(within(e.closed, limit), e.call(touchScript, g.keys, args...))
 	if err != nil {
 		return err
+	}
+	if now, ok := strings.CutPrefix(text, "late "); ok {
+		e.clock.note(sample{sent: sent, server: number(now)}, true)
+		return errLate
 	}
 	in := words.Words{Rest: text}
 	now, known := in.Int(), in.Int() == 1
@@ -160,7 +194,9 @@ func (e *Engine) look(g *group, asked []*waiter, args []string) error {
 	for i := range all {
 		all[i] = seen{position: int(number(places[i])), outlook: o}
 	}
-	if h, ours := e.settle(g, sample{sent: sent, server: now}, all[0]); ours {
+	s := sample{sent: sent, server: now}
+	e.clock.note(s, false)
+	if h, ours := e.settle(g, s, all[0]); ours {
 		e.deliver(h.Owner, news{token: h.Token, floor: h.Token})
 	}
 	e.report(g, asked, all, known)
@@ -183,14 +219,21 @@ func (e *Engine) settle(g *group, now sample, first seen) (h driver.Holder, ours
 	return h, granted && w != nil && w.queued
 }
 
-// report tells the requests that were asked for their places, and takes all back
+// report tells the requests that were asked for their places, and those that heard
+// of trouble that it is over, and takes all back
 // to the queue if the server has forgotten the oldest.
 func (e *Engine) report(g *group, asked []*waiter, all []seen, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, w := range asked {
 		if w.queued {
-			w.seen = &all[i]
+			w.seen, w.trouble = &all[i], false
+			w.notify()
+		}
+	}
+	for _, w := range g.waiters {
+		if w.queued && w.trouble {
+			w.seen, w.trouble = &seen{outlook: all[0].outlook}, false
 			w.notify()
 		}
 	}

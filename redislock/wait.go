@@ -11,24 +11,30 @@ import (
 // wait blocks until a queued request is granted or ctx ends.
 func (e *Engine) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
 	if !e.join(w, a) {
-		e.withdraw(w, withdrawPatience, false)
+		e.withdraw(w, withdrawPatience)
 		return driver.Grant{}, unavailable(errClosed)
 	}
 	defer e.tasks.Done()
-	p := progress{req: w.req}
-	p.see(seen{a.position, a.outlook})
+	granted := false
+	defer func() { // also if Waiting panics
+		if !granted {
+			e.withdraw(w, withdrawPatience)
+		}
+	}()
+	var p progress
+	p.see(ctx, w, seen{position: a.position, outlook: a.outlook})
 	for {
 		n, s := e.read(w)
 		if s != nil {
-			p.see(*s)
+			p.see(ctx, w, *s)
 		}
 		if n != nil {
 			g, ok, err := e.take(ctx, w, *n)
 			if err != nil {
-				e.withdraw(w, withdrawPatience, false)
-				return driver.Grant{}, e.ended(ctx, w.req, p.held, err)
+				return driver.Grant{}, w.heard.Ended(ctx, err)
 			}
 			if ok {
+				granted = true
 				return g, nil
 			}
 			e.requeue(w)
@@ -36,32 +42,33 @@ func (e *Engine) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, e
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			e.withdraw(w, withdrawPatience, false)
-			return driver.Grant{}, driver.WaitError(p.held, ctx.Err())
+			return driver.Grant{}, w.heard.Ended(ctx, nil)
 		case <-e.closed.Done():
-			e.withdraw(w, withdrawPatience, false)
 			return driver.Grant{}, unavailable(errClosed)
 		}
 	}
 }
 
-// progress is what a waiting request was last told.
+// progress is what the caller of a waiting request was last told.
 type progress struct {
-	req      driver.Request
+	told     bool
 	position int
-	held     *driver.HeldError
 }
 
-// see tells the caller of a request if its place has changed.
-func (p *progress) see(s seen) {
-	p.held = s.outlook.held(p.req.Name)
-	if s.position == 0 || s.position == p.position {
+// see notes what was heard of the server, and tells the caller: once, and if it
+// follows whenever the place has changed.
+func (p *progress) see(ctx context.Context, w *waiter, s seen) {
+	if s.err != nil {
+		w.heard.Unavailable(ctx, s.err)
+	} else {
+		w.listen(ctx, s.outlook)
+	}
+	if w.req.Waiting == nil || p.told && (!w.req.Follow || s.position == 0 || s.position == p.position) {
 		return
 	}
-	p.position = s.position
-	if p.req.Waiting != nil {
-		p.req.Waiting(driver.WaitInfo{Position: p.position, Held: p.held})
-	}
+	p.told, p.position = true, s.position
+	held, trouble := w.heard.Last()
+	w.req.Waiting(driver.WaitInfo{Position: s.position, Held: held, Trouble: trouble})
 }
 
 // take accepts a grant. One that may have lain unread, or that has to reach
@@ -71,7 +78,7 @@ func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, o
 	if n.err != nil {
 		return g, false, n.err
 	}
-	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: e.sampleOf(w).begin(n.at, w.asked), TTL: n.life}
+	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: e.begun(w, n.at), TTL: n.life}
 	if e.conn.Cluster() { // the slot may have moved to a node with another clock
 		g.Sent = w.asked
 	}

@@ -13,15 +13,19 @@ type waiter struct {
 	owner string
 	desc  string
 	asked time.Time // before it was first sent; zero if it was not
+	late  int64     // until when a try that has no answer may still be served, by the server's clock
+	heard driver.Waited
 
 	ticket string        // its place, once it has joined the queue
 	wake   chan struct{} // news or seen changed; nil until it has joined
 
 	// Guarded by Engine.mu.
-	queued bool      // it is in the queue, as far as we know
-	news   *news     // its grant, or why there will be none; the newest counts
-	seen   *seen     // what was last seen of the queue
-	look   time.Time // when it was asked to look before it had joined; zero if it was not
+	queued  bool      // it is in the queue, as far as we know
+	news    *news     // its grant, or why there will be none; the newest counts
+	seen    *seen     // what was last seen of the queue
+	trouble bool      // it was told that the server cannot be asked
+	look    time.Time // when it was asked to look before it had joined; zero if it was not
+	sample  sample    // of the answer by which it joined
 }
 
 func (w *waiter) entry() string { return w.owner + " " + w.desc }
@@ -31,6 +35,14 @@ func (w *waiter) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default: // it has not joined, or is awake
+	}
+}
+
+// unanswered notes that a try has failed that may be served until late, unless the
+// server has refused it.
+func (w *waiter) unanswered(err error, late int64) {
+	if _, refused := serverError(err); err != nil && !refused {
+		w.late = max(w.late, late)
 	}
 }
 
@@ -46,6 +58,7 @@ type news struct {
 type seen struct {
 	position int
 	outlook  outlook
+	err      error // why the server could not be asked
 }
 
 // sample ties the server's clock to ours: what happened at or after server
@@ -113,6 +126,9 @@ func (e *Engine) deliver(owner string, n news) bool {
 		return ok && h.token == n.token
 	}
 	w.tell(n)
+	if g := e.groups[w.req.Name]; g != nil && n.at > 0 {
+		g.advance(n.life + lag(g.shortest())) // nobody else tells us when it is over
+	}
 	return true
 }
 
@@ -134,6 +150,7 @@ func (e *Engine) read(w *waiter) (*news, *seen) {
 // hold is a granted acquisition.
 type hold struct {
 	token int64
+	late  int64 // until when a try of its request may still be served
 	name  string
 	lost  func(cause error)
 }
@@ -145,11 +162,37 @@ func (e *Engine) keep(w *waiter, token int64) (other int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drop(w)
-	e.holds[w.owner] = hold{token: token, name: w.req.Name, lost: w.req.Lost}
+	e.warm(w)
+	e.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.Lost}
 	if n := w.news; n != nil && n.token != 0 && n.token != token {
 		return n.token
 	}
 	return 0
+}
+
+// maxHot is how many names are remembered for having been waited for.
+const maxHot = 256
+
+// warm notes whether a request had to wait. The next one for the name then does
+// not try the way for free locks first. The caller holds mu.
+func (e *Engine) warm(w *waiter) {
+	switch {
+	case w.wake == nil:
+		if len(e.hot) > 0 {
+			delete(e.hot, w.req.Name)
+		}
+	case len(e.hot) < maxHot:
+		e.hot[w.req.Name] = true
+	default:
+		clear(e.hot)
+	}
+}
+
+// isHot reports whether a name was waited for when we got it last.
+func (e *Engine) isHot(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hot[name]
 }
 
 func (e *Engine) forget(owner string) {

@@ -12,27 +12,20 @@ const (
 	// withdrawLimit is how long it is tried: a grant nobody took has ended by
 	// then, and so has the place in the queue.
 	withdrawLimit = time.Minute
-	// withdrawAgain is when a second withdrawal follows the first: a server that
-	// was frozen reads its connections in any order.
-	withdrawAgain = time.Second
 	// closeLimit is how long the last try goes on after Close.
 	closeLimit = 500 * time.Millisecond
 )
 
 // withdraw takes a request out of the queue, or gives its grant back, whatever
 // has become of it. It does not depend on the caller's context, waits for
-// patience at most, and goes on in the background. Late says that a try of the
-// request may reach the server after the withdrawal.
-func (e *Engine) withdraw(w *waiter, patience time.Duration, late bool) {
-	c := e.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(e.unregister(w), 10))
+// patience at most, and goes on in the background. A try of the request that
+// reaches the server after the withdrawal is not served.
+func (e *Engine) withdraw(w *waiter, patience time.Duration) {
+	c := e.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(e.unregister(w), 10), strconv.FormatInt(w.late, 10))
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
-		answered := e.retreat(w, c)
+		e.retreat(w, c)
 		close(gone)
-		if late && answered {
-			sleep(e.closed, withdrawAgain)
-			e.retreat(w, c)
-		}
 	}
 	e.mu.Lock()
 	started := e.spawn(task)
@@ -52,9 +45,8 @@ func (e *Engine) withdraw(w *waiter, patience time.Duration, late bool) {
 	}
 }
 
-// retreat sends the withdrawal until the server has answered, and reports whether
-// it has.
-func (e *Engine) retreat(w *waiter, c Call) bool {
+// retreat sends the withdrawal until the server has answered.
+func (e *Engine) retreat(w *waiter, c Call) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
 	defer cancel()
 	defer context.AfterFunc(e.closed, func() { // ends after closeLimit
@@ -65,12 +57,8 @@ func (e *Engine) retreat(w *waiter, c Call) bool {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit(w.req.TTL))
 		_, err := e.eval(limited, c)
 		cancel()
-		if err == nil {
-			return true
-		}
-		if !passing(err) || e.closed.Err() != nil {
-			return false
+		if err == nil || !passing(err) || e.closed.Err() != nil {
+			return
 		}
 	}
-	return false
 }

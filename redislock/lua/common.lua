@@ -1,13 +1,21 @@
--- Every script that may grant begins with this text. It works on the keys of one
--- name, all in one slot; KEYS are the first two and the marker, since each one
--- that is passed costs as much as a third of a command:
+-- Every script that may grant goes on with this text, once it knows the time
+-- (clock) and has read lock and fence (both). It works on the keys of one name,
+-- all in one slot; KEYS are the first two and the marker, since each one that is
+-- passed costs as much as a third of a command:
 --   lock    who holds it, as text, or "fencelock shared limit", and " w" if a
 --           weight must be counted; the key of plain SET NX PX locks
---   fence   "token granted client notbefore": the last grant, in microseconds;
---           " l" with the limit for everybody if there is one; and " q" if there
---           may be a queue, which saves most scripts a look
---   queue   waiting requests, scored by ticket, the smallest is next
---   alive   waiting clients, scored by when they were last heard of
+--   fence   "token granted client notbefore": the last grant, in microseconds, and
+--           whom it was handed to; " l" with the limit for everybody if there is
+--           one, " v" with its version; " w" with the weight of so many holders;
+--           " b" with the time until which alive says who is barred; and if there
+--           may be a queue " u" with a time until which it lives, " m" with the
+--           client that was told of a lease longer than a short one (* for
+--           several) and " q". Times after the first four are milliseconds.
+--   queue   waiting requests, scored by ticket, the smallest is next; a ticket is
+--           when the request joined, and says that its client lived then
+--   alive   waiting clients, scored by when they were last heard of if their
+--           tickets do not say it; with a minus those that are suspended, and
+--           owners of which no late try may be served, scored by until when
 --   shared  tokens of shared holders, scored by when they end (milliseconds)
 --   meta    shared holders as text, scored by token
 --   marker  (quarantine only) the server's last known incarnation
@@ -19,49 +27,129 @@
 -- asked for (- in most scripts), how long a fence is kept, whether PUBLISH counts
 -- all subscribers, for how long the quarantine lasts and what the channels' names
 -- begin with.
+-- A script reads and decides first, and writes the fence last (commit).
 local lock, fence, marker = unpack(KEYS)
 local tag = string.sub(fence, 7)
 local queue, alive, shared, meta = 'queue:' .. tag, 'alive:' .. tag, 'shared:' .. tag, 'meta:' .. tag
 local asks, retention, counts, quarantine, channel = string.match(ARGV[1], '^(%S+) (%d+) (%d) (%d+) (.*)$')
 retention, counts, quarantine = tonumber(retention), counts == '1', tonumber(quarantine)
-local clock = redis.call('TIME')
+local call = redis.call
 local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)
 local int = function(n) return string.format('%d', n) end
-local last, granted, grantee, notbefore, lined = 0, 0, '-', 0, false
-local resized          -- the limit for everybody; nil if requests say it
+local last, granted, grantee, notbefore = 0, 0, '-', 0
+local resized, version = nil, 0 -- the limit for everybody; nil if requests say it
+local sum, summed = 0, 0        -- the weight of so many shared holders
+local barred, lined, lasts, told = 0, true, 0, '*'
+local dirty = false             -- the fence has to be written
+local state, cap, holder = 'free', nil, '' -- free, x, s with its limit, or foreign; and the text
+local stands = false   -- the lock key is there, whether it counts or not
 local weighted = false -- one of the shared holders may weigh more than 1
-local failure = '' -- why a message could not be published
+local failure = ''     -- why a message could not be published
 
--- The waiters of a client that was not heard of for so many TTLs are dead.
-local PATIENCE = 3
+-- The waiters of a client that was not heard of for so many TTLs are dead. However
+-- long its TTL is, a client speaks every TOUCH milliseconds.
+local PATIENCE, TOUCH = 3, 20000
 -- How long a granted waiter may take to say that it knows, in milliseconds.
 local GRANT = 2000
--- How many waiters one script lets in, so that it does not block the server.
-local BATCH = 64
+-- How many waiters one script lets in, and how many leases it ends, so that it
+-- does not block the server.
+local BATCH, PURGE = 64, 256
 
-local function recall(text)
-  local a, b, c, d, rest = string.match(text or '', '^(%d+) (%d+) (%S+) (%d+)(.*)$')
-  if not a then return end
-  last, granted, grantee, notbefore = tonumber(a), tonumber(b), c, tonumber(d)
-  resized, lined = string.match(rest, '^ l(%d+)'), string.sub(rest, -2) == ' q'
+if both[2] then
+  local a, b, c, d, rest = string.match(both[2], '^(%d+) (%d+) (%S+) (%d+)(.*)$')
+  if a then
+    last, granted, grantee, notbefore = tonumber(a), tonumber(b), c, tonumber(d)
+    local life, who = string.match(rest, ' u(%d+) m(%S+) q$')
+    if life then
+      lasts, told = tonumber(life), who
+    elseif string.sub(rest, -2) ~= ' q' then
+      lined, told = false, '-'
+    end
+    resized, version = string.match(rest, ' l(%d+)'), tonumber(string.match(rest, ' v(%d+)') or 0)
+    local s, n = string.match(rest, ' w(%d+)/(%d+)')
+    sum, summed = tonumber(s or 0), tonumber(n or 0)
+    barred = tonumber(string.match(rest, ' b(%d+)') or 0)
+  end
 end
 
-local function remember()
+-- commit writes what the script has found out, and takes a lock away that nobody
+-- has any more.
+local function commit()
+  if state == 'free' and stands then call('DEL', lock) end
+  if not dirty then return end
   if notbefore <= now then notbefore = 0 end
-  local till = math.max(math.floor(math.max(now, last) / 1000) + retention, math.floor(notbefore / 1000) + 1000)
-  lined = redis.call('EXISTS', queue) == 1
+  if barred <= ms then barred = 0 end
+  local till = math.max(math.floor(math.max(now, last) / 1000) + retention, math.floor(notbefore / 1000) + 1000, barred)
   local text = string.format('%d %d %s %d', last, granted, grantee, notbefore)
-  if resized then text = text .. ' l' .. resized end
-  redis.call('SET', fence, text .. (lined and ' q' or ''), 'PXAT', int(till))
-end
-
--- extend makes a key live for at least so long.
-local function extend(key, life)
-  if redis.call('PTTL', key) < life then redis.call('PEXPIRE', key, int(life)) end
+  if resized then text = string.format('%s l%s v%d', text, resized, version) end
+  if weighted and summed > 0 then text = string.format('%s w%d/%d', text, sum, summed) end
+  if barred > 0 then text = string.format('%s b%d', text, barred) end
+  if lined then
+    text = string.format('%s u%d m%s q', text, lasts, told)
+    till = math.max(till, lasts)
+  end
+  call('SET', fence, text, 'PXAT', int(till))
 end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end
+
+-- patience is for how long a client of a request is believed to live after its last
+-- word, in milliseconds.
+local function patience(ttl) return PATIENCE * math.min(ttl, TOUCH) end
+
+-- note scores a member of alive, and makes the key live for long enough.
+local function note(member, score, till)
+  call('ZADD', alive, int(score), member)
+  call('PEXPIREAT', alive, int(math.max(till, ms + 2 * patience(TOUCH))))
+end
+
+-- hear notes that a client lives. Tokens do not go back when a clock does, so that
+-- what comes after a grant is not older than its token.
+local function hear(client) note(client, math.max(now, last), 0) end
+
+-- bar suspends a client, or an owner whose late tries must not be served, until so
+-- many microseconds.
+local function bar(member, till)
+  till = math.floor(till / 1000)
+  barred = math.max(barred, till + patience(TOUCH))
+  note(member, -1000 * till, barred)
+  dirty = true
+end
+
+-- suspend bars a client whose grant ran out unanswered, unless it was heard of
+-- since, by a clock that was not set back meanwhile. Its next word brings it back.
+local function suspend(client, token)
+  if client == '-' then return end
+  local newest, heard = math.max(now, last), tonumber(call('ZSCORE', alive, client) or 0)
+  if heard >= token and heard <= newest then return end
+  local joined = call('ZREVRANGE', queue, 0, PURGE, 'WITHSCORES')
+  for i = 1, #joined, 2 do
+    local ticket = tonumber(joined[i + 1])
+    if ticket < token then break end
+    if ticket <= newest and string.match(joined[i], '^%S+ (%S+) ') == client then return end
+  end
+  bar(client, now)
+end
+
+-- lives reports whether the client of a waiting request is believed to live.
+local function lives(client, ttl, ticket)
+  local since = now - 1000 * patience(ttl)
+  if barred <= ms and ticket > since then return true end
+  local heard = tonumber(call('ZSCORE', alive, client) or 0)
+  return heard >= 0 and math.max(heard, ticket) > since
+end
+
+-- lasting makes the queue live for as long as a request may be in it. A queue that
+-- is new has no expiry yet.
+local function lasting(ttl, new)
+  local life = patience(ttl)
+  if lasts < ms + life then
+    lasts, dirty, new = ms + 2 * life, true, true
+  end
+  if new then call('PEXPIREAT', queue, int(lasts)) end
+  if not lined then lined, told, dirty = true, '-', true end
+end
 
 -- share reads "limit" or "limit/weight".
 local function share(word)
@@ -72,115 +160,133 @@ end
 -- agree reports whether two shared requests may have these limits.
 local function agree(a, b) return a == b or resized and a ~= '0' and b ~= '0' end
 
--- fits reports whether a shared request could join holders of so much weight. A
--- name that nobody holds takes whoever is next, however heavy.
-local function fits(limit, weight, used)
-  return limit == '0' or used + weight <= tonumber(resized or limit)
-end
+-- weigh returns the weight of a holder as text.
+local function weigh(who) return tonumber(string.match(who, '^%S+ %d+ %d+ %S+ %a %d+/(%d+)')) or 1 end
 
--- suspend takes a client whose grant ran out unanswered off the list of the
--- living, unless it was heard of since. Its next word brings it back.
-local function suspend(client, since)
-  local heard = redis.call('ZSCORE', alive, client)
-  if heard and since <= now and tonumber(heard) < since then redis.call('ZREM', alive, client) end
-end
-
--- prolong extends one shared holder. What a full memory refuses does not come
--- first.
-local function prolong(token, ttl)
-  redis.call('PEXPIRE', meta, int(math.max(redis.call('PTTL', meta), ttl)))
-  redis.call('ZADD', shared, int(ms + ttl), token)
-  extend(lock, ttl)
-  extend(shared, ttl)
-end
-
-local function drop(token)
-  redis.call('ZREMRANGEBYSCORE', meta, token, token)
-  redis.call('ZREM', shared, token)
-end
-
--- purge ends the shared holders whose lease is over.
-local function purge()
-  for _, token in ipairs(redis.call('ZRANGEBYSCORE', shared, '-inf', int(ms))) do
-    local who = redis.call('ZRANGEBYSCORE', meta, token, token)[1]
-    local since, client = string.match(who or '', '^%S+ %d+ (%d+) (%S+) ')
-    drop(token)
-    if client then suspend(client, tonumber(since)) end
-  end
-end
-
--- look returns 'free', 'x', 's' with its limit, or 'foreign', and the text.
-local function look()
-  local text = redis.pcall('GET', lock)
-  if not text then return 'free', nil, '' end
-  if type(text) == 'table' then return 'foreign', nil, text.err end
-  if not starts(text, 'fencelock ') then return 'foreign', nil, string.sub(text, 1, 200) end
-  local limit, w = string.match(text, '^fencelock shared (%d+)(.*)$')
-  if not limit then return 'x', nil, text end
-  weighted = w == ' w'
-  purge()
-  if redis.call('EXISTS', shared) == 0 then
-    redis.call('DEL', lock, meta)
-    return 'free', nil, ''
-  end
-  return 's', limit, 'fencelock ' .. (redis.call('ZRANGE', meta, 0, 0)[1] or '')
-end
-
--- taken is the weight of the shared holders together.
+-- taken is the weight of the shared holders together. All are counted only if
+-- somebody came or went that did not keep the sum.
 local function taken()
-  if not weighted then return redis.call('ZCARD', shared) end
-  local sum = 0
-  for _, who in ipairs(redis.call('ZRANGE', meta, 0, -1)) do
-    sum = sum + (tonumber(string.match(who, '^%S+ %d+ %d+ %S+ %a %d+/(%d+)')) or 1)
+  local n = call('ZCARD', shared)
+  if not weighted or n == 0 then return n end
+  if n ~= summed then
+    sum, summed, dirty = 0, n, true
+    for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do sum = sum + weigh(who) end
   end
   return sum
 end
 
--- open makes the key that shared holders share, or extends it.
-local function open(word, ttl, free)
-  local limit, weight = share(word)
-  local w = weight > 1 and ' w' or ''
-  if free then
-    if not redis.call('SET', lock, 'fencelock shared ' .. limit .. w, 'PX', int(ttl), 'NX') then return false end
-    redis.call('DEL', shared, meta) -- holders of a lock that was taken away
-    weighted = weight > 1
-    return true
+-- fits reports whether a shared request could join the holders. A name that nobody
+-- holds takes whoever is next, however heavy.
+local function fits(limit, weight)
+  return state == 'free' or limit == '0' or taken() + weight <= tonumber(resized or limit)
+end
+
+-- counted keeps the sum of the weights, if there is one.
+local function counted(n, weight)
+  if weighted and summed > 0 then sum, summed, dirty = sum + weight, summed + n, true end
+end
+
+-- drop takes a shared holder away.
+local function drop(token, who)
+  call('ZREMRANGEBYSCORE', meta, token, token)
+  call('ZREM', shared, token)
+  if who then counted(-1, -weigh(who)) end
+end
+
+-- seated returns a shared holder as text.
+local function seated(token) return call('ZRANGEBYSCORE', meta, token, token)[1] end
+
+-- look finds out who holds the lock, and ends shared leases that are over.
+local function look()
+  local text = both[1]
+  if not text then return end
+  stands = true
+  if not starts(text, 'fencelock ') then
+    state, holder = 'foreign', string.sub(text, 1, 200)
+    return
   end
-  extend(lock, ttl)
-  if weight > 1 and not weighted then
-    redis.call('SET', lock, redis.call('GET', lock) .. w, 'KEEPTTL')
-    weighted = true
+  local limit, w = string.match(text, '^fencelock shared (%d+)(.*)$')
+  if not limit then
+    state, holder = 'x', text
+    return
   end
+  state, cap, weighted = 's', limit, w == ' w'
+  local over = call('ZRANGEBYSCORE', shared, '-inf', int(ms), 'LIMIT', 0, PURGE)
+  for _, token in ipairs(over) do
+    local who = seated(token)
+    drop(token, who)
+    local client = string.match(who or '', '^%S+ %d+ %d+ (%S+) ')
+    if client and lined then suspend(client, tonumber(token)) end
+  end
+  if #over > 0 and call('ZCARD', shared) == 0 then state = 'free' end
+end
+
+-- put writes the lock key, unless somebody else has it. A key of another type is in
+-- the way too, which MGET does not show.
+local function put(text, ttl)
+  if stands then
+    call('SET', lock, text, 'PX', int(ttl))
+  elseif not call('SET', lock, text, 'PX', int(ttl), 'NX') then
+    local kind = redis.pcall('GET', lock)
+    state, holder = 'foreign', type(kind) == 'table' and kind.err or ''
+    return false
+  end
+  stands = true
   return true
 end
 
--- seat makes a request a holder for ttl. It returns nothing if a key of another
--- type is in the way, which GET and MGET do not show.
-local function seat(owner, desc, ttl, free)
-  local client, mode, word = string.match(desc, '^(%S+) (%a) (%S+) ')
+-- prolong makes the keys that shared holders share live for so long. What a full
+-- memory refuses does not come first.
+local function prolong(ttl)
+  local left = call('PTTL', lock)
+  call('PEXPIRE', lock, int(math.max(left, ttl)))
+  if left >= ttl then return end
+  call('PEXPIRE', shared, int(ttl))
+  call('PEXPIRE', meta, int(ttl))
+end
+
+-- seat makes a request a holder for ttl, and returns its token and the floor.
+local function seat(owner, desc, ttl)
+  local mode, word = string.match(desc, '^%S+ (%a) (%S+) ')
   local token = math.max(last + 1, now)
   local floor = token
   local who = string.format('%s %d %d %s', owner, token, now, desc)
   if mode == 'x' then
-    if not redis.call('SET', lock, 'fencelock ' .. who, 'PX', int(ttl), 'NX') then return end
+    if not put('fencelock ' .. who, ttl) then return end
+    state, holder = 'x', 'fencelock ' .. who
   else
-    if not open(word, ttl, free) then return end
-    redis.call('ZADD', shared, int(ms + ttl), int(token))
-    redis.call('ZADD', meta, int(token), who)
-    extend(shared, ttl)
-    extend(meta, ttl)
-    floor = tonumber(redis.call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2])
+    local limit, weight = share(word)
+    local first = state == 'free'
+    if first then
+      if not put('fencelock shared ' .. limit .. (weight > 1 and ' w' or ''), ttl) then return end
+      call('DEL', shared, meta) -- holders of a lock that was taken away
+      state, cap, weighted, sum, summed = 's', limit, weight > 1, 0, 0
+    elseif weight > 1 and not weighted then
+      call('SET', lock, 'fencelock shared ' .. cap .. ' w', 'KEEPTTL')
+      summed = call('ZCARD', shared)
+      weighted, sum = true, summed
+    end
+    call('ZADD', shared, int(ms + ttl), int(token))
+    call('ZADD', meta, int(token), who)
+    if first then
+      if weighted then sum, summed = weight, 1 end
+      call('PEXPIRE', shared, int(ttl))
+      call('PEXPIRE', meta, int(ttl))
+    else
+      counted(1, weight)
+      prolong(ttl)
+      floor = tonumber(call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2])
+    end
   end
-  last, granted, grantee = token, now, client
-  remember()
+  last, granted, grantee, dirty = token, now, '-', true
   return token, floor
 end
 
 -- unseat ends one shared holder, and the lock with the last of them.
-local function unseat(token)
-  drop(token)
-  local longest = redis.call('ZREVRANGE', shared, 0, 0, 'WITHSCORES')[2]
-  if longest then redis.call('PEXPIREAT', lock, longest) else redis.call('DEL', lock) end
+local function unseat(token, who)
+  drop(token, who)
+  local longest = call('ZREVRANGE', shared, 0, 0, 'WITHSCORES')[2]
+  if longest then call('PEXPIREAT', lock, longest) else state = 'free' end
 end
 
 -- tell publishes to a client and returns false if surely nobody listens.
@@ -193,42 +299,33 @@ local function tell(client, text)
   return n > 0 or not counts
 end
 
-local function live(client, ttl)
-  local heard = redis.call('ZSCORE', alive, client)
-  return heard and tonumber(heard) + PATIENCE * ttl * 1000 > now
-end
-
--- hail asks two waiting clients other than the grantee's to look after a while:
--- the next in line, and the one last heard of.
+-- hail asks those to look after a while who may sleep for longer. Whoever was told
+-- of a short lease looks by itself.
 local function hail(after, except)
-  local text, told = string.format('advance %d %s', after, lock), nil
-  for _, entry in ipairs(redis.call('ZRANGE', queue, 0, 3)) do
-    local client, ttl = string.match(entry, '^%S+ (%S+) %a %S+ (%d+) ')
-    if client ~= except and live(client, tonumber(ttl)) then
-      if tell(client, text) then
-        told = client
-        break
-      end
-      redis.call('ZREM', alive, client)
+  local text = string.format('advance %d %s', after, lock)
+  if told == '*' then
+    local list = call('ZREVRANGE', alive, 0, BATCH - 1, 'WITHSCORES')
+    for i = 1, #list, 2 do
+      if tonumber(list[i + 1]) < 0 then break end
+      if list[i] ~= except and not tell(list[i], text) then call('ZREM', alive, list[i]) end
     end
+  elseif told ~= '-' and told ~= except then
+    tell(told, text)
   end
-  for _, client in ipairs(redis.call('ZREVRANGE', alive, 0, 3)) do
-    if client ~= except and client ~= told then
-      if tell(client, text) then return end
-      redis.call('ZREM', alive, client)
-    end
-  end
+  if after <= GRANT and told ~= '-' then told, dirty = '-', true end
 end
 
--- hand lets a waiting request in and tells its client.
-local function hand(owner, desc, client, ttl, free)
+-- hand lets a waiting request in and tells its client. A grant that nobody hears of
+-- is taken back, and the key is left for the next one.
+local function hand(owner, desc, client, mode, ttl)
   local life = math.min(ttl, GRANT)
-  local token, floor = seat(owner, desc, life, free)
+  local token, floor = seat(owner, desc, life)
   if not token then return false end
-  local mode = string.match(desc, '^%S+ (%a) ')
+  grantee = client
   if tell(client, string.format('grant %s %d %d %d %d %s %s', owner, token, floor, now, life, mode, lock)) then return true end
-  if mode == 'x' then redis.call('DEL', lock) else unseat(int(token)) end
-  redis.call('ZREM', alive, client)
+  if mode == 'x' then state = 'free' else unseat(int(token), seated(int(token))) end
+  grantee = '-'
+  bar(client, now)
   return false
 end
 
@@ -258,79 +355,98 @@ end
 -- advance lets in whoever is next, as many as fit. orderly says that the last
 -- holder let go by itself.
 local function advance(orderly)
-  local state, limit = look()
-  if state == 'x' or state == 'foreign' or redis.call('EXISTS', queue) == 0 then return end
-  if state == 'free' and not orderly then suspend(grantee, granted) end
-  local left = math.max(quarantined(), math.ceil((notbefore - now) / 1000))
-  if left > 0 then
-    if orderly and grantee ~= '-' then
-      grantee = '-' -- who let go need not be suspended later
-      remember()
-    end
-    return hail(left, '')
+  if state == 'x' or state == 'foreign' or not lined then return end
+  local head = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+  if not head[1] then
+    lined, dirty = false, dirty or both[2]
+    return
   end
-  local seated, life, used = 0, 0, state == 's' and limit ~= '0' and taken() or 0
-  for _ = 1, 16 * BATCH do
-    local entry = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not entry or seated == BATCH then break end
+  if state == 'free' and grantee ~= '-' then
+    if not orderly then suspend(grantee, last) end
+    grantee, dirty = '-', true -- once is enough
+  end
+  local left = math.max(quarantined(), math.ceil((notbefore - now) / 1000))
+  if left > 0 then return hail(left, '') end
+  local room, turns, life, to = BATCH, 16 * BATCH, 0, ''
+  while head[1] do
+    if room == 0 or turns == 0 then -- others go on
+      told = '*'
+      tell(string.match(head[1], '^%S+ (%S*)'), string.format('advance 0 %s', lock))
+      return hail(0, '')
+    end
+    turns = turns - 1
+    local entry = head[1]
     local owner, desc = string.match(entry, '^(%S+) (.*)$')
-    local client, mode, word, ttl = string.match(desc, '^(%S+) (%a) (%S+) (%d+) ')
-    local cap, weight = share(word)
+    local client, mode, word, ttl = string.match(desc or '', '^(%S+) (%a) (%S+) (%d+) ')
+    local limit, weight = share(word or '0')
     ttl = tonumber(ttl)
-    if not live(client, ttl) then
-      redis.call('ZREM', queue, entry)
-    elseif state == 's' and (mode == 'x' or agree(cap, limit) and not fits(cap, weight, used)) then
+    if not client or not lives(client, ttl, tonumber(head[2])) then
+      call('ZREM', queue, entry)
+    elseif state == 's' and (mode == 'x' or agree(limit, cap) and not fits(limit, weight)) then
       break
     else
-      redis.call('ZREM', queue, entry)
-      if state == 's' and not agree(cap, limit) then
-        tell(client, string.format('refuse %s %s', owner, limit))
-      elseif hand(owner, desc, client, ttl, state == 'free') then
-        seated, life = seated + 1, math.min(ttl, GRANT)
+      call('ZREM', queue, entry)
+      if state == 's' and not agree(limit, cap) then
+        tell(client, string.format('refuse %s %s', owner, cap))
+      elseif hand(owner, desc, client, mode, ttl) then
+        room, life, to = room - 1, math.min(ttl, GRANT), client
         if mode == 'x' then break end
-        state, limit = 's', cap
-        used = used + weight
+      elseif state == 'foreign' then
+        return
       end
     end
+    head = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+    if not head[1] then lined, dirty = false, true end
   end
-  if seated == BATCH then return hail(0, '') end
-  if seated > 0 then hail(life, grantee) end
+  if room < BATCH then hail(life, to) end
 end
 
 -- mine extends what owner holds already, and returns its token and its floor.
-local function mine(state, text, owner, mode, ttl)
+local function mine(owner, mode, ttl)
   local own = 'fencelock ' .. owner .. ' '
-  if state == 'x' and starts(text, own) then
-    redis.call('PEXPIRE', lock, int(ttl))
-    local token = string.match(text, '^(%d+)', #own + 1)
+  if state == 'x' and starts(holder, own) then
+    call('PEXPIRE', lock, int(ttl))
+    local token = string.match(holder, '^(%d+)', #own + 1)
     return token, token
   end
   if state ~= 's' or mode ~= 's' then return end
-  for _, who in ipairs(redis.call('ZRANGE', meta, 0, -1)) do
+  for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do
     if starts(who, owner .. ' ') then
       local token = string.match(who, '^%S+ (%d+)')
-      prolong(token, ttl)
-      return token, redis.call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2]
+      prolong(ttl)
+      call('ZADD', shared, int(ms + ttl), token)
+      return token, call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2]
     end
   end
 end
 
 -- outlook says in how many milliseconds time alone may change something, why if
 -- it is not one of our holders that is in the way (f: a foreign one, q: the
--- quarantine, m: a minimum hold), and who holds the lock.
-local function outlook(state, _, text)
-  local left, why = 0, '-'
+-- quarantine, m: a minimum hold), and who holds the lock. It notes that client may
+-- sleep for so long. What was handed over is renewed or over soon: that needs no
+-- look at the lock.
+local function outlook(client)
+  local left, why, text = 0, '-', holder
   if state == 's' then
-    left = tonumber(redis.call('ZRANGE', shared, 0, 0, 'WITHSCORES')[2]) - ms
+    left = math.max(tonumber(call('ZRANGE', shared, 0, 0, 'WITHSCORES')[2] or 0) - ms, 0)
+    text = 'fencelock ' .. (call('ZRANGE', meta, 0, 0)[1] or '')
   elseif state == 'free' then
     local rest = math.ceil((notbefore - now) / 1000)
     left = quarantined()
     if left > 0 then why = 'q' elseif rest > 0 then why = 'm' end
-    left = math.max(left, rest, 0)
+    left, text = math.max(left, rest, 0), ''
   else
-    left = redis.call('PTTL', lock)
     if state == 'foreign' then why = 'f' end
+    if state == 'x' and grantee ~= '-' then
+      local life = math.min(GRANT, tonumber(string.match(holder, '^%S+ %S+ %d+ %d+ %S+ %a %S+ (%d+)') or 0))
+      left = granted > now and 0 or life - math.floor((now - granted) / 1000)
+    end
+    if left <= 0 then left = call('PTTL', lock) end
   end
-  return string.format('%d %s %s', left, why, text)
+  if client and (left > GRANT or left < 0) and told ~= '*' and told ~= client then
+    told, dirty = told == '-' and client or '*', true
+  end
+  return string.format('%d %s %s', left, why, text), left
 end
 
+look()

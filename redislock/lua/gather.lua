@@ -3,8 +3,8 @@
 -- KEYS: lock and fence of each. ARGV: 1 retention, 2 a letter for each: a to
 -- acquire, which takes three more arguments (how the holder begins, its
 -- description, the TTL), and r to release, which takes one (how the holder
--- begins). Returns the time and a letter for each: t taken, o released, g gone,
--- s for what has to go the slow way. All locks are read first and freed last, so
+-- begins); 3 until when acquires are served. Returns the time and a letter for
+-- each: t taken, o released, g gone, l late, s for what has to go the slow way. All locks are read first and freed last, so
 -- that two errands about one name do not see half of one another.
 local call, sub = redis.call, string.sub
 local had = call('MGET', unpack(KEYS))
@@ -12,13 +12,13 @@ local clock = call('TIME')
 local now = string.format('%d%06d', clock[1], clock[2])
 local text = now .. ' ' .. now .. ' '
 local fence, newest, life = text .. '- 0', now .. ' ', ARGV[1]
-local said, freed, at = {}, {}, 3
+local said, freed, at = {}, {}, 4
 for i = 1, #ARGV[2] do
   local k = 2 * i
   local holder, last = had[k - 1], had[k]
   if string.byte(ARGV[2], i) == 97 then -- a
-    said[i] = 's'
-    if not holder and (last and sub(last, -2) == ' 0' and sub(last, 1, 17) < newest or
+    said[i] = ARGV[3] < now and 'l' or 's'
+    if said[i] == 's' and not holder and (last and sub(last, -2) == ' 0' and sub(last, 1, 17) < newest or
         not last and call('EXISTS', 'queue:' .. sub(KEYS[k], 7)) == 0) and
         call('SET', KEYS[k - 1], ARGV[at] .. text .. ARGV[at + 1], 'PX', ARGV[at + 2], 'NX') then
       call('SET', KEYS[k], fence, 'PX', life)

@@ -1,27 +1,31 @@
--- leave: a request stops waiting; a grant it did not take is given back.
+-- leave: a request stops waiting; a grant it did not take is given back, and the
+-- minimum hold that began with it.
 -- ARGV: 2 owner, 3 desc, 4 when its client last heard from us if it waits for
--- nothing else.
-local owner, desc, heard = ARGV[2], ARGV[3], tonumber(ARGV[4])
-local client = string.match(desc, '^(%S+) ')
+-- nothing else, 5 until when a late try of it must not be served.
+local owner, desc, heard, late = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local client, atleast = string.match(desc, '^(%S+) %a %S+ %d+ (%d+) ')
 local done = 'left'
-if redis.call('ZREM', queue, owner .. ' ' .. desc) == 0 then
+if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
   done = 'gone'
-  local state, _, text = look()
-  if state == 'x' and starts(text, 'fencelock ' .. owner .. ' ') then
-    redis.call('DEL', lock)
-    done = 'released'
+  local closed = tonumber(atleast) > 0
+  if state == 'x' and starts(holder, 'fencelock ' .. owner .. ' ') then
+    state, done = 'free', 'released'
   elseif state == 's' then
-    for _, who in ipairs(redis.call('ZRANGE', meta, 0, -1)) do
+    for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do
       if starts(who, owner .. ' ') then
-        unseat(string.match(who, '^%S+ (%d+)'))
+        unseat(string.match(who, '^%S+ (%d+)'), who)
         done = 'released'
+      elseif not string.match(who, '^%S+ %d+ %d+ %S+ %a %S+ %d+ 0 ') then
+        closed = false -- by another one, too
       end
     end
   end
+  if done == 'released' and closed and notbefore > now then notbefore, dirty = 0, true end
 end
 -- Another request of the client may have joined meanwhile.
-local last_word = redis.call('ZSCORE', alive, client)
-if last_word and tonumber(last_word) <= heard then redis.call('ZREM', alive, client) end
-recall(redis.call('GET', fence))
+local word = tonumber(call('ZSCORE', alive, client) or -1)
+if word >= 0 and word <= heard then call('ZREM', alive, client) end
+if late > now then bar(owner, late) end
 advance(done == 'released')
+commit()
 return done

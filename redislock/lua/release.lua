@@ -1,16 +1,13 @@
--- release: ends one acquisition and lets in whoever is next. An exclusive one has
--- been found to stand.
--- ARGV: 2 how the holder begins; 3 its token, if it is shared.
-local own, token = ARGV[2], ARGV[3]
-if not token then
-  redis.call('DEL', lock)
+-- release: ends one acquisition and lets in whoever is next.
+local own, token, late = ARGV[2], ARGV[3], ARGV[4]
+if not token or token == '' then
+  if standing then state = 'free' end
 else
-  local who = look() == 's' and redis.call('ZRANGEBYSCORE', meta, token, token)[1]
-  if not who or not starts(who, own) then return 'gone' end
-  unseat(token)
+  local who = state == 's' and seated(token)
+  standing = who and starts(who, own)
+  if standing then unseat(token, who) end
 end
-if redis.call('EXISTS', queue) == 1 then
-  recall(redis.call('GET', fence))
-  advance(true)
-end
-return 'ok ' .. failure
+if standing then advance(true) end
+if late and tonumber(late) > now then bar(string.match(own, '(%S+) %d+ $'), tonumber(late)) end
+commit()
+return standing and 'ok ' .. failure or 'gone'

@@ -22,8 +22,9 @@ elseif text then
 end
 local queued = redis.call('ZRANGE', queue, 0, 999, 'WITHSCORES')
 for i = 1, #queued, 2 do
-  local client = string.match(queued[i], '^%S+ (%S+) ')
-  table.insert(out.waiters, { queued[i], queued[i + 1], redis.call('ZSCORE', alive, client) or '0' })
+  local heard = redis.call('ZSCORE', alive, string.match(queued[i], '^%S+ (%S+) ') or '') or '0'
+  if tonumber(heard) >= 0 and tonumber(heard) < tonumber(queued[i + 1]) then heard = queued[i + 1] end
+  table.insert(out.waiters, { queued[i], queued[i + 1], heard })
 end
 local notbefore, rest = string.match(redis.call('GET', fence) or '', '^%d+ %d+ %S+ (%d+)(.*)$')
 out.notbefore, out.resized = notbefore or '0', string.match(rest or '', '^ l(%d+)') or ''

@@ -1,0 +1,75 @@
+package redislock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// clock is what an engine knows of its server's time, so that a request can say
+// until when it may be served: what arrives later has no effect.
+type clock struct {
+	mu   sync.Mutex // guards last
+	last sample     // the newest; of a Cluster, whose nodes may differ, the one that is furthest ahead
+}
+
+// clockAge is for how long a sample counts.
+const clockAge = 10 * time.Second
+
+// note takes another sample. A sure one replaces the last, whatever that says.
+func (c *clock) note(s sample, sure bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sure || c.last.sent.IsZero() || time.Since(c.last.sent) > clockAge || s.server > c.last.latest(s.sent) {
+		c.last = s
+	}
+}
+
+// after is the latest time, in the server's microseconds, that it can be there
+// after so long. It is 0 if nothing is known.
+func (c *clock) after(d time.Duration) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last.sent.IsZero() {
+		return 0
+	}
+	return c.last.latest(time.Now()) + d.Microseconds()
+}
+
+// latest is the latest time on the server that a local time can be. It counts a clock
+// that runs up to 1 % fast.
+func (s sample) latest(at time.Time) int64 {
+	passed := at.Sub(s.sent)
+	return s.server + (passed + passed/100).Microseconds()
+}
+
+// askTime makes sure that the server's time is known, if it can be had. Otherwise
+// the first request is answered with it, and made again.
+func (e *Engine) askTime(ctx context.Context) {
+	if e.clock.after(0) > 0 {
+		return
+	}
+	sent := time.Now()
+	answers, err := e.conn.Each(within(ctx, attemptLimit(0)), "TIME")
+	if err != nil {
+		return
+	}
+	for _, a := range answers {
+		seconds, micros, ok := strings.Cut(strings.TrimSpace(a.Text), "\n")
+		if ok && a.Err == nil {
+			e.clock.note(sample{sent: sent, server: number(seconds)*1e6 + number(strings.TrimSpace(micros))}, false)
+		}
+	}
+}
+
+// until formats when a request that has so long may be served at the latest, and
+// returns it as a number, too.
+func (e *Engine) until(ctx context.Context, limit time.Duration) (string, int64) {
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, max(time.Until(end), 0))
+	}
+	at := e.clock.after(limit)
+	return strconv.FormatInt(at, 10), at
+}

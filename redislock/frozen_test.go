@@ -1,0 +1,189 @@
+package redislock_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// TestThousandsOfTheDead: more dead requests stand in front than one script looks at.
+func TestThousandsOfTheDead(t *testing.T) {
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	w := s.queue(b, request("n"))
+	args := []string{"ZADD", "queue:{lock:n}"}
+	for i := range 5000 {
+		args = append(args, number(int64(i+1)), fmt.Sprintf("00000000-0000-7000-8000-%012d dead x 0 60000 0 1 host ", i))
+	}
+	s.server.Do(t, args...)
+	begun := time.Now()
+	h.free()
+	w.granted().free()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v to pass 5,000 dead", took)
+	}
+}
+
+// freeze makes an engine send and hear nothing more.
+func (t *tap) freeze() {
+	t.texts(func(string, func(string)) {})
+	t.calls(func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} })
+}
+
+// TestThreeFrozenProcesses: each that is handed the lock costs one grant, and whoever
+// waits looks when that is over.
+func TestThreeFrozenProcesses(t *testing.T) {
+	s := newScene(t)
+	h := s.hold(s.engine(nil), request("n"))
+	var taps []*tap
+	for range 3 {
+		e, tap := s.tapped(nil)
+		s.queue(e, request("n"))
+		s.queue(e, request("n"))
+		taps = append(taps, tap)
+	}
+	live := s.engine(nil)
+	w := s.queue(live, request("n"))
+	for _, tap := range taps {
+		tap.disconnect()()
+	}
+	s.until("it was heard of before all others", func() bool {
+		return !strings.Contains(s.server.Do(t, "ZREVRANGE", "alive:{lock:n}", "0", "2"), live.ID())
+	})
+	for _, tap := range taps {
+		tap.freeze()
+	}
+	begun := time.Now()
+	h.free()
+	w.granted().free()
+	took := time.Since(begun)
+	if took > 12*time.Second {
+		t.Errorf("three frozen processes cost %v, want three grants of 2 s", took)
+	}
+	t.Logf("three frozen processes cost %v", took)
+}
+
+// TestFrozenProcessAfterAClockStep: the server's clock is set back, and a process with
+// several waiters is frozen. It costs one grant, not one for each of them.
+func TestFrozenProcessAfterAClockStep(t *testing.T) {
+	clock := enginetest.NewClock(t)
+	s := scene{TB: t, server: enginetest.StartRedisBy(t, clock), looks: &observer{}}
+	h := s.hold(s.engine(nil), request("n"))
+	e, tap := s.tapped(nil)
+	for range 5 {
+		s.queue(e, request("n"))
+	}
+	w := s.queue(s.engine(nil), request("n"))
+	clock.Set(-time.Hour)
+	tap.freeze()
+	begun := time.Now()
+	h.free()
+	w.granted().free()
+	took := time.Since(begun)
+	if took > 8*time.Second {
+		t.Errorf("a frozen process with five waiters cost %v, want one grant of 2 s", took)
+	}
+	t.Logf("a frozen process with five waiters cost %v", took)
+}
+
+// TestTheForgottenAreForgotten: processes that waited once leave no trace for as
+// long as the name is waited for.
+func TestTheForgottenAreForgotten(t *testing.T) {
+	s := newScene(t)
+	s.hold(s.engine(nil), request("n"))
+	old := time.Now().Add(-time.Hour).UnixMicro()
+	args := []string{"ZADD", "alive:{lock:n}"}
+	for i := range 600 {
+		args = append(args, number(old+int64(i)), fmt.Sprintf("once%012d", i), number(-old-int64(i)), fmt.Sprintf("barred%010d", i))
+	}
+	s.server.Do(t, args...)
+	s.queue(s.engine(nil), brief("n"))
+	s.until("trimmed", func() bool { return number64(t, s.server.Do(t, "ZCARD", "alive:{lock:n}")) < 5 })
+}
+
+// TestManyLeasesEndTogether: no script ends so many shared leases that others have
+// to wait for it.
+func TestManyLeasesEndTogether(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	s.server.Do(t, "SET", "lock:n", "fencelock shared 0", "PX", "60000")
+	ends := []string{"ZADD", "shared:{lock:n}"}
+	texts := []string{"ZADD", "meta:{lock:n}"}
+	const holders = 3000
+	for i := range holders {
+		ends = append(ends, "1000", number(int64(i+1)))
+		texts = append(texts, number(int64(i+1)), fmt.Sprintf("00000000-0000-7000-8000-%012d %d 1 client s 0 60000 0 1 host ", i, i+1))
+	}
+	for _, c := range [][]string{ends, texts, {"PEXPIRE", ends[1], "60000"}, {"PEXPIRE", texts[1], "60000"}} {
+		s.server.Do(t, c...)
+	}
+	scripts := 0
+	for held := int64(holders); held > 0; scripts++ {
+		if h, err := s.ask(e, try(request("n"))).ended(); err == nil {
+			h.free()
+		}
+		left := number64(t, s.server.Do(t, "ZCARD", "shared:{lock:n}"))
+		if held-left > 300 {
+			t.Fatalf("one script ended %d leases", held-left)
+		}
+		held = left
+	}
+	if scripts < 3 {
+		t.Errorf("%d scripts ended %d leases", scripts, holders)
+	}
+	s.clean("n")
+}
+
+// TestLateResize: the first try of a change of the limit arrives after a later change.
+func TestLateResize(t *testing.T) {
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	var first redislock.Call
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.ResizeScript && first.Script == nil && len(c.Args) == redislock.ResizeArgs {
+			first = c
+			return redislock.Reply{Err: errLost}
+		}
+		return do()
+	})
+	s.resize(e, "n", 2)
+	s.resize(s.observer(), "n", 3)
+	if r := tap.Conn.Eval(t.Context(), []redislock.Call{first})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	for range 3 {
+		s.hold(e, shared(request("n"), 3))
+	}
+	if st := s.status("n"); st.Limit != 3 || len(st.Holders) != 3 {
+		t.Errorf("after a late try of an earlier change: %+v", st)
+	}
+}
+
+// TestScriptForgottenAtTheDeadline: the server does not know a script, and the time of
+// the try is over before it could be told. Another try follows, and a withdrawal does.
+func TestScriptForgottenAtTheDeadline(t *testing.T) {
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	forgets := func(script *redislock.Script) {
+		tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+			if c.Script == script {
+				tap.calls(nil)
+				return redislock.Reply{Err: redislock.ServerError{Text: "NOSCRIPT No matching script. Please use EVAL."}}
+			}
+			return do()
+		})
+	}
+	forgets(redislock.AcquireScript)
+	h := s.hold(e, request("n"))
+	w := s.queue(e, request("n"))
+	forgets(redislock.LeaveScript)
+	w.cancel()
+	_, _ = w.ended()
+	s.until("withdrawn", func() bool { return s.queued("n") == 0 })
+	h.free()
+}

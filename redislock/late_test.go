@@ -1,0 +1,194 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// kinds returns a request of each kind for names of their own.
+func kinds() []driver.Request {
+	closing, closingShared := request("closing"), shared(request("closing-shared"), 3)
+	closing.AtLeast, closingShared.AtLeast = time.Minute, time.Minute
+	weighted := shared(request("weighted"), 9)
+	weighted.Weight = 4
+	return []driver.Request{
+		request("exclusive"), try(request("tried")), shared(request("shared"), 0), shared(request("permit"), 2), weighted, closing, closingShared,
+	}
+}
+
+// free fails the test unless name can be had at once by anybody, now.
+func (s scene) free(name string) {
+	s.Helper()
+	h, err := s.ask(s.observer(), try(request(name))).ended()
+	if err != nil {
+		s.Errorf("%s: %v", name, err)
+		return
+	}
+	h.free()
+}
+
+// TestTryThatARetryHasOvertaken: the first try of an acquire arrives when the second
+// was granted and its lock released.
+func TestTryThatARetryHasOvertaken(t *testing.T) {
+	s := newScene(t)
+	proxy, err := faults.NewProxy(s.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	e := redislock.New(rueidisClient(t, rueidisOption(proxy.Addr())), nil)
+	t.Cleanup(func() { _ = e.Close() })
+	s.hold(e, request("warm")).free()
+	for _, req := range kinds() {
+		held := proxy.HoldNext("lock:" + req.Name)
+		c := s.ask(e, req)
+		<-held.Caught()
+		held.ResetClients()
+		h := c.granted()
+		if req.AtLeast > 0 {
+			s.server.Do(t, "SET", "fence:{lock:"+req.Name+"}", fmt.Sprintf("%d %d - 0", h.Token, h.Token), "PX", "60000")
+		}
+		h.free()
+		held.Deliver()
+		<-held.Answered()
+		held.End()
+		s.free(req.Name)
+	}
+}
+
+// TestTryOfTheDead: a process sends a try and ends, or gives up and its withdrawal is
+// lost. The try arrives when its time is over.
+func TestTryOfTheDead(t *testing.T) {
+	s := newScene(t)
+	e, tap := s.tapped(&redislock.Config{GiveUp: 100 * time.Millisecond})
+	s.hold(e, request("warm")).free()
+	var late []redislock.Call
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.AcquireScript || c.Script == redislock.AcquireAllScript {
+			late = append(late, c)
+		}
+		return redislock.Reply{Err: errLost}
+	})
+	reqs := kinds()
+	for _, req := range reqs {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := e.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("%s: %v", req.Name, err)
+		}
+		cancel()
+	}
+	set := []driver.Request{request("one"), request("another")}
+	if _, err := e.AcquireAll(t.Context(), set); !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	tap.calls(nil)
+	time.Sleep(2100 * time.Millisecond) // no try is served for longer
+	for _, c := range late {
+		if r := tap.Conn.Eval(t.Context(), []redislock.Call{c})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
+			t.Errorf("%v: %+v", c.Keys, r)
+		}
+	}
+	for _, req := range slices.Concat(reqs, set) {
+		s.free(req.Name)
+	}
+}
+
+// TestSetThatARetryHasOvertaken: the first try of a set arrives when the second was
+// granted and its locks released.
+func TestSetThatARetryHasOvertaken(t *testing.T) {
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	var first redislock.Call
+	lost := make(chan struct{})
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.AcquireAllScript && first.Script == nil {
+			first = c
+			close(lost)
+			return redislock.Reply{Err: errLost}
+		}
+		return do()
+	})
+	reqs := []driver.Request{request("one"), request("another")}
+	grants, err := e.AcquireAll(t.Context(), reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-lost
+	for i, g := range grants {
+		hold{s, e, reqs[i], g}.free()
+	}
+	for _, req := range reqs {
+		s.until("its withdrawal", func() bool { return strings.Contains(s.server.Do(t, "GET", "fence:{lock:"+req.Name+"}"), " b") })
+	}
+	if r := tap.Conn.Eval(t.Context(), []redislock.Call{first})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
+		t.Errorf("a late try: %+v", r)
+	}
+	for _, req := range reqs {
+		s.free(req.Name)
+	}
+}
+
+// TestClientOfAnotherTime: a client that is wrong about the server's clock is told
+// so, and gets in with its next try.
+func TestClientOfAnotherTime(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	for _, name := range []string{"taken", "waited"} {
+		s.hold(e, request(name)).free()
+		e.Mistake(-time.Hour)
+		s.hold(e, request(name)).free()
+	}
+	h := s.hold(s.observer(), brief("waited"))
+	w := s.queue(e, brief("waited"))
+	e.Mistake(-time.Hour)
+	s.server.Do(t, "DEL", "lock:waited", "queue:{lock:waited}")
+	w.granted().free()
+	s.gone(h.release())
+}
+
+// TestFailedMinimumHold: a request with a minimum hold whose answer is lost, and that
+// gives up, leaves the name open.
+func TestFailedMinimumHold(t *testing.T) {
+	s := newScene(t)
+	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
+		for _, script := range []*redislock.Script{redislock.AcquireScript, redislock.ConfirmScript} {
+			e, tap := s.tapped(&redislock.Config{GiveUp: 300 * time.Millisecond})
+			s.ask(e, try(request("warm")))
+			s.ready(e)
+			req := request("n")
+			req.Mode, req.AtLeast = mode, time.Minute
+			tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+				r := do()
+				if c.Script == script && (r.Text == "ok" || strings.HasPrefix(r.Text, "granted")) {
+					return redislock.Reply{Err: errLost}
+				}
+				return r
+			})
+			var h hold
+			if script == redislock.ConfirmScript {
+				h = s.hold(s.observer(), request("n"))
+			}
+			c := s.ask(e, req)
+			if script == redislock.ConfirmScript {
+				s.until("queued", func() bool { return s.queued("n") == 1 })
+				h.free()
+				s.until("closed", func() bool { return !s.status("n").NotBefore.IsZero() })
+				c.cancel()
+			}
+			if _, err := c.ended(); err == nil {
+				t.Fatal("granted")
+			}
+			s.until("a withdrawal", func() bool { return len(s.status("n").Holders) == 0 })
+			s.free("n")
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package redislock_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// mutants are changes of single lines of the scripts: what is there, and what is
+// there instead.
+var mutants = [][2]string{
+	{"local token = math.max(last + 1, now)", "local token = math.max(last, now)"},
+	{"if ARGV[4] < now then return 'late ' .. now end", ""},
+	{"if barred > ms and tonumber(call('ZSCORE', alive, owner) or 0) < 0 then", "if false then"},
+	{"if late and tonumber(late) > now then bar(", "if false then bar("},
+	{"if late > now then bar(owner, late) end", ""},
+	{"local life = math.min(ttl, GRANT)", "local life = ttl"},
+	{"if not orderly then suspend(grantee, last) end", ""},
+	{"  if heard >= token and heard <= newest then return end", "  if heard >= token then return end"},
+	{"if new > version then", "if new >= 0 then"},
+	{"if room and notbefore <= now and not lined then", "if room and notbefore <= now then"},
+	{"local left = math.max(quarantined(), math.ceil((notbefore - now) / 1000))\n  if left > 0 then return hail(left, '') end", "local left = 0"},
+	{"return state == 'free' or limit == '0' or taken() + weight <= tonumber(resized or limit)", "return true"},
+	{"if done == 'released' and closed and notbefore > now then notbefore, dirty = 0, true end", ""},
+	{"call('ZREMRANGEBYSCORE', alive, '-' .. cut, cut)", ""},
+	{"if new then call('PEXPIREAT', queue, int(lasts)) end", ""},
+	{"  call('PEXPIREAT', alive, int(math.max(till, ms + 2 * patience(TOUCH))))", ""},
+	{"if longest then call('PEXPIREAT', lock, longest) else state = 'free' end", "state = 'free'"},
+	{"if after <= GRANT and told ~= '-' then told, dirty = '-', true end", ""},
+	{"    told, dirty = told == '-' and client or '*', true", "    told, dirty = client, true"},
+	{"if word >= 0 and word <= heard then call('ZREM', alive, client) end", ""},
+	{"if state == 's' and mode == 's' and not agree(cap, limit) then", "if false then"},
+	{"if atleast > 0 then notbefore = now + atleast * 1000 end", ""},
+	{"if left <= 0 then known, left = me, 0 end", "known, left = me, 0"},
+	{"    type(last) == 'string' and sub(last, -2) == ' 0' and last < now then", "    type(last) == 'string' and last < now then"},
+	{"    if both[2] and string.sub(both[2], -2) ~= ' q' then", "    if both[2] then"},
+	{"    elseif last and sub(last, -2) ~= ' q' then", "    elseif last then"},
+}
+
+// TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as
+// one line of them is changed.
+func TestTwinNoticesEveryChange(t *testing.T) {
+	s := newScene(t)
+	client := rueidisClient(t, rueidisOption(s.server.Addr()))
+	for _, m := range mutants {
+		changed := false
+		server := &realLua{client: client, scripts: twinScripts(func(_, source string) string {
+			changed = changed || strings.Contains(source, m[0])
+			return strings.ReplaceAll(source, m[0], m[1])
+		})}
+		if !changed {
+			t.Errorf("no script has the line\n%s", m[0])
+			continue
+		}
+		seed, noticed := uint64(0), false
+		for ; seed < 3000 && !noticed; seed++ {
+			noticed = newPlay(seed, server).run(t, 25) != nil
+		}
+		if !noticed {
+			t.Errorf("nobody notices\n%s\ninstead of\n%s", m[1], m[0])
+			continue
+		}
+		t.Logf("noticed in sequence %d: %s", seed, strings.TrimSpace(m[0]))
+	}
+}
