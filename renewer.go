@@ -169,7 +169,7 @@ func (r *renewer) release(ctx context.Context, lease driver.Lease) error {
 		}
 		unknown = true
 		if sleepFor(ctx, pause); ctx.Err() != nil {
-			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, err)
+			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, driver.OneLine(err))
 		}
 	}
 }

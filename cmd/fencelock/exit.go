@@ -62,7 +62,6 @@ func exitCode(err error) int {
 		{driver.ErrHeld, exitBusy},
 		{driver.ErrUnavailable, exitUnavailable},
 		{driver.ErrUnsupported, exitConfig},
-		{driver.ErrConfig, exitConfig},
 		{driver.ErrInvalid, exitUsage},
 	} {
 		if errors.Is(err, known.err) {

@@ -183,18 +183,18 @@ func (p *postgresTarget) knock(ctx context.Context) error {
 
 // refused says in the server's words why there is no connection, and what to do.
 func (p *postgresTarget) refused(err error) error {
-	hint := "check --url or FENCELOCK_URL, and that the server is up"
+	kind, hint := driver.ErrUnavailable, "check --url or FENCELOCK_URL, and that the server is up"
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case !ok:
 	case strings.HasPrefix(pg.Code, "28"):
-		hint = "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
+		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
 	case pg.Code == "3D000":
-		hint = "check the name of the database in FENCELOCK_URL"
+		kind, hint = driver.ErrConfig, "check the name of the database in FENCELOCK_URL"
 	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
 		return fmt.Errorf("postgres: %s%s", p.hide(pg.Error()), p.meant())
 	}
-	return &hintedError{fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, p.reason(err)), hint}
+	return &hintedError{fmt.Errorf("%w: postgres: %s", kind, p.reason(err)), hint}
 }
 
 // meant suggests the parameter of ours that was perhaps meant.
