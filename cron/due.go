@@ -72,6 +72,9 @@ func (d *Due) Take(now time.Time) []time.Time {
 func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.last.After(now.Add(early + d.job.Skew)) {
+		d.last = now.Round(0) // the clock was ahead; what it saw is yet to come
+	}
 	if oldest := now.Add(-d.job.Late).Round(0); d.last.Before(oldest) {
 		if first := d.next(d.last, now); !first.After(oldest) {
 			past = first
@@ -93,14 +96,12 @@ func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 	return due, past
 }
 
-// Next returns when the next tick comes due; the zero time for never.
+// Next returns when the first tick that Take has not seen comes due, or came due; the
+// zero time for never.
 func (d *Due) Next(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.last.After(now) {
-		return d.next(d.last, now)
-	}
-	return d.next(now, now)
+	return d.next(d.last, now)
 }
 
 // next is the tick after t, in the zone of now; zero also for a schedule that

@@ -15,7 +15,7 @@ import (
 // when the others look: every tick is run once.
 func TestEveryTickRunsOnce(t *testing.T) {
 	for name, overlap := range map[string]cron.Overlap{
-		"skip": cron.OverlapSkip, "wait": cron.OverlapWait, "allow": cron.OverlapAllow,
+		"skip": cron.OverlapSkip, "wait": cron.OverlapLast, "allow": cron.OverlapAllow,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestInstanceKilledInItsRun(t *testing.T) {
 		lost    int // ticks that are skipped because of the dead
 	}{
 		"skip":  {cron.OverlapSkip, 9},
-		"wait":  {cron.OverlapWait, 0},
+		"wait":  {cron.OverlapLast, 0},
 		"allow": {cron.OverlapAllow, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,15 +56,19 @@ type Job struct {
 	// Logger gets failures as warnings, skipped ticks as information, and runs at
 	// debug level. nil, the default, is silent.
 	Logger *slog.Logger
+
+	turn *turn // of Run; nil otherwise
 }
 
-// Overlap says what happens to a tick that comes due during an earlier run.
+// Overlap says what happens to a tick that comes due during an earlier run. With
+// OverlapLast, the tick that came due last on an instance waits there, no longer than
+// Job.Late, and those before it are skipped; callers of Tick see to that themselves.
 type Overlap int
 
 // The ways to deal with an overlap.
 const (
 	OverlapSkip  Overlap = iota // the tick is not run, by anybody
-	OverlapWait                 // the tick runs when the earlier run is over
+	OverlapLast                 // the tick runs when the earlier run is over, unless it is too late by then
 	OverlapAllow                // both run; their locks are shared
 )
 

@@ -24,12 +24,22 @@ type Run struct {
 // begin begins a run, whose context ends with ctx, the lock, or Job.AtMost.
 func (j Job) begin(ctx context.Context, tick time.Time, lock *fencelock.Lock) *Run {
 	r := &Run{job: j, tick: tick, lock: lock, began: time.Now()}
-	r.ctx, r.cancel = context.WithCancelCause(lock.Context())
+	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, tick))
 	r.stops = append(r.stops, context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) }))
 	if j.AtMost > 0 {
 		r.stops = append(r.stops, time.AfterFunc(j.AtMost, func() { r.cancel(ErrAtMost) }).Stop)
 	}
 	return r
+}
+
+// tickKey is the context key of the tick that a run is for.
+type tickKey struct{}
+
+// TickFrom returns the time of the tick that ctx was made for, in UTC, and false if it
+// was made for none.
+func TickFrom(ctx context.Context) (time.Time, bool) {
+	tick, ok := ctx.Value(tickKey{}).(time.Time)
+	return tick, ok
 }
 
 // Scheduled returns the time of the tick, in UTC.

@@ -26,7 +26,9 @@ func (j Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) e
 	defer runs.Wait()
 	for {
 		if ticks := due.Take(time.Now()); len(ticks) > 0 {
-			runs.Go(func() { j.each(ctx, ticks, fn) }) // ends when the runs are over
+			j.turn = j.turn.next()
+			job := j
+			runs.Go(func() { job.each(ctx, ticks, fn) }) // ends when the runs are over
 		}
 		now := time.Now()
 		next := due.Next(now)
@@ -51,4 +53,31 @@ func (j Job) each(ctx context.Context, ticks []time.Time, fn func(ctx context.Co
 		}
 		_ = j.Tick(ctx, tick, fn) // reported
 	}
+}
+
+// turn ends the wait of a tick once a later one waits. A nil turn ends none.
+type turn struct{ over chan struct{} }
+
+// next ends t and returns the turn of the ticks that come now.
+func (t *turn) next() *turn {
+	if t != nil {
+		close(t.over)
+	}
+	return &turn{make(chan struct{})}
+}
+
+// end calls cancel when the turn is over, until the function it returns is called.
+func (t *turn) end(cancel func()) (stop func()) {
+	if t == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() { // ends when stop is called, or the turn is over
+		select {
+		case <-t.over:
+			cancel()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +103,38 @@ func TestRunStopsInTheMiddle(t *testing.T) {
 		_ = in.job.Run(ctx, cron.Every(time.Hour), func(ctx context.Context) error { runs++; return idle(ctx, time.Minute) })
 		if runs != 2 {
 			t.Errorf("%d runs", runs)
+		}
+	})
+}
+
+// Of the ticks that come due during a long run one waits, and no goroutine stays for
+// those before it.
+func TestOneTickWaitsForALongRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Job{Name: "job", Overlap: cron.OverlapLast, Late: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		var runs atomic.Int64
+		ended := make(chan error, 1)
+		go func() { // ends with ctx
+			ended <- in.job.Run(ctx, cron.Every(time.Minute), func(ctx context.Context) error {
+				if runs.Add(1) == 1 {
+					return idle(ctx, 30*time.Minute+30*time.Second)
+				}
+				return nil
+			})
+		}()
+		time.Sleep(25 * time.Minute)
+		synctest.Wait()
+		if s, err := in.job.Locks.Status(ctx, "job"); err != nil || len(s.Waiters) != 1 {
+			t.Errorf("%d wait, want 1; %v", len(s.Waiters), err)
+		}
+		time.Sleep(10 * time.Minute)
+		cancel()
+		<-ended
+		books.mu.Lock()
+		defer books.mu.Unlock()
+		if skipped := books.skipped[cron.Overlapped]; skipped != 29 || runs.Load() < 4 {
+			t.Errorf("%d skipped, %d runs", skipped, runs.Load())
 		}
 	})
 }

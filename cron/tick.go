@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -11,8 +12,8 @@ import (
 
 // Tick runs fn for the tick that was scheduled at the given time, if this
 // instance is the one to do so, and returns fn's error. Otherwise it returns a
-// *SkippedError, or an error of package fencelock if the engine could not tell;
-// the tick may then be run by nobody.
+// *SkippedError, or an error of package fencelock if the engine could not tell until
+// the tick was too late (Job.Late); the tick may then be run by nobody.
 //
 // The context of fn is ctx with the fencing token of the run; it ends with a
 // cause that is fencelock.ErrLost if the lock of the run is lost, and ErrAtMost
@@ -53,10 +54,10 @@ func (j Job) start(ctx context.Context, tick time.Time) (*Run, error) {
 	switch late := time.Since(tick); {
 	case late > j.Late:
 		return nil, j.skipped(tick, TooLate, nil)
-	case late < -j.Skew:
+	case late < -j.Skew-early:
 		return nil, fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.Name, stamp(tick), -late)
 	}
-	if err := j.claim(ctx, tick); err != nil {
+	if err := j.insist(ctx, tick, func() error { return j.claim(ctx, tick) }); err != nil {
 		return nil, err
 	}
 	if time.Since(tick) > j.Late {
@@ -64,11 +65,48 @@ func (j Job) start(ctx context.Context, tick time.Time) (*Run, error) {
 		// instance may have come and gone meanwhile.
 		return nil, j.skipped(tick, TooLate, nil)
 	}
-	lock, err := j.enter(ctx, tick)
+	var lock *fencelock.Lock
+	err := j.insist(ctx, tick, func() (err error) {
+		lock, err = j.enter(ctx, tick)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return j.begin(ctx, tick, lock), nil
+}
+
+const (
+	firstPause = 100 * time.Millisecond // after an engine could not be asked
+	lastPause  = 5 * time.Second
+)
+
+// insist calls ask until the engine can be asked, or the tick would be too late.
+func (j Job) insist(ctx context.Context, tick time.Time, ask func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := ask()
+		wait := pause/2 + rand.N(pause/2)
+		if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, fencelock.ErrConfig) ||
+			ctx.Err() != nil || time.Since(tick)+wait > j.Late {
+			return err
+		}
+		j.Logger.Info("engine is away", "job", j.Name, "tick", tick, "again_in", wait, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Claim makes this instance the one that runs the tick, and is nil if it is. It is
+// for programs that hold a lock of their own while they run it; see [Job.Start].
+func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
+	full, err := j.withDefaults()
+	if err != nil {
+		return err
+	}
+	scheduled = scheduled.Round(0).UTC()
+	return full.insist(ctx, scheduled, func() error { return full.claim(ctx, scheduled) })
 }
 
 // claim makes this instance the one that runs the tick. The lock of the claim is
@@ -94,15 +132,19 @@ func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error)
 		AtLeast: j.AtLeast,
 		Note:    stamp(tick),
 	})
-	acquire := locks.TryAcquire
-	if j.Overlap == OverlapWait {
+	acquire, waiting := locks.TryAcquire, ctx
+	if j.Overlap == OverlapLast {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.Late))
+		defer cancel()
+		defer j.turn.end(cancel)()
 		acquire = locks.Acquire
 	}
-	lock, err := acquire(ctx, j.Name)
+	lock, err := acquire(waiting, j.Name)
 	switch {
 	case err == nil:
 		return lock, nil
-	case errors.Is(err, fencelock.ErrHeld) && ctx.Err() == nil:
+	case errors.Is(err, fencelock.ErrHeld) && ctx.Err() == nil, waiting.Err() != nil && ctx.Err() == nil:
 		return nil, j.skipped(tick, Overlapped, err)
 	}
 	return nil, fmt.Errorf("run %q at %s: %w", j.Name, stamp(tick), err)

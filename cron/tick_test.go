@@ -70,7 +70,7 @@ func TestOverlap(t *testing.T) {
 		begins  time.Duration // when the second run begins; 0 for never
 	}{
 		"skip":  {cron.OverlapSkip, 0},
-		"wait":  {cron.OverlapWait, 10 * time.Second},
+		"wait":  {cron.OverlapLast, 10 * time.Second},
 		"allow": {cron.OverlapAllow, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,9 +97,9 @@ func TestOverlap(t *testing.T) {
 }
 
 // A tick that waits for its turn gives up with its context, or with a wait limit.
-func TestOverlapWaitEnds(t *testing.T) {
+func TestOverlapLastEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job", Overlap: cron.OverlapWait})
+		in, books := alone(cron.Job{Name: "job", Overlap: cron.OverlapLast})
 		go func() { _ = in.job.Tick(t.Context(), time.Now(), books.work(time.Now(), time.Minute)) }() // ends with the run
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -176,10 +176,17 @@ func TestEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Job{Name: "job"})
 		in.engine.Refuse(errors.New("no route"))
+		began := time.Now()
 		want(t, "Tick", in.job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrUnavailable)
-		if len(books.failed) != 1 {
-			t.Errorf("reported %v", books.failed)
+		if took := time.Since(began); len(books.failed) != 1 || took < 50*time.Second || took > time.Minute {
+			t.Errorf("reported %v after %v, want one after the minute that a tick may be late", books.failed, took)
 		}
+		tick := time.Now()
+		time.AfterFunc(30*time.Second, func() { in.engine.Refuse(nil) })
+		if err := in.job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
+			t.Errorf("an engine that was away for 30s: %v", err)
+		}
+		books.wantRuns(t, []time.Time{tick}, 1)
 	})
 }
 
@@ -262,6 +269,42 @@ func TestSkipsAreVisible(t *testing.T) {
 			if !strings.Contains(out.String(), line) {
 				t.Errorf("no %s in\n%s", line, out.String())
 			}
+		}
+	})
+}
+
+// A tick that is due a moment early by the clock is run, whatever the skew.
+func TestTickTakenEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job", Skew: time.Millisecond})
+		due, err := in.job.Due(cron.Every(10 * time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9960 * time.Millisecond)
+		ticks := due.Take(time.Now())
+		if len(ticks) != 1 {
+			t.Fatalf("took %v", ticks)
+		}
+		if err := in.job.Tick(t.Context(), ticks[0], nothing); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The work knows which tick it is for.
+func TestTickFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Job{Name: "job"})
+		tick := time.Now().Add(-time.Second)
+		err := in.job.Tick(t.Context(), tick, func(ctx context.Context) error {
+			if got, ok := cron.TickFrom(ctx); !ok || !got.Equal(tick) {
+				t.Errorf("got %v, %v", got, ok)
+			}
+			return nil
+		})
+		if got, ok := cron.TickFrom(t.Context()); err != nil || ok {
+			t.Errorf("%v; without a tick: %v", err, got)
 		}
 	})
 }

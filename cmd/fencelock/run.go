@@ -23,6 +23,7 @@ type runCmd struct {
 	Limit    int           `placeholder:"N" help:"Share the lock with at most N holders in all."`
 	Weight   int           `placeholder:"N" help:"With --limit: take N of it instead of 1."`
 	AtLeast  time.Duration `placeholder:"DURATION" help:"Nobody gets the lock again before this is over."`
+	Tick     time.Duration `placeholder:"DURATION" help:"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick."`
 	OnLost   string        `enum:"terminate,ignore" default:"terminate" help:"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too)."`
 	Close    bool          `short:"o" help:"Do not wait for processes the command leaves behind, and keep the lock's descriptor from it."`
 
@@ -36,6 +37,8 @@ func (c *runCmd) checkNumbers() error {
 	switch {
 	case c.Wait.limit < 0 || c.AtLeast < 0 || c.Limit < 0 || c.Weight < 0:
 		return errors.New("durations, limits and weights must not be negative")
+	case c.Tick != 0 && c.Tick < time.Second:
+		return fmt.Errorf("the tick %v is shorter than a second", c.Tick)
 	case c.Conflict < 0 || c.Conflict > 255:
 		return fmt.Errorf("the exit code %d is not between 0 and 255", c.Conflict)
 	case c.Weight > 0 && c.Limit == 0:
@@ -79,7 +82,7 @@ func (c *runCmd) Run(a *app) error {
 			AtLeast: c.AtLeast,
 			OnWait:  line.update,
 		})
-		lock, signals, err := a.await(c.taker(locker))
+		lock, signals, err := a.await(c.taker(engine, locker))
 		line.stop()
 		if err != nil {
 			return c.refusal(err)

@@ -9,20 +9,40 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// taker takes the lock, in a queue or not at all.
-func (c *runCmd) taker(locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
+// taker claims the tick, if there is one, and takes the lock, in a queue or not at all.
+func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := locker.Acquire
 	if c.atOnce() {
 		take = locker.TryAcquire
 	}
-	return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
+	return func(ctx context.Context) (*fencelock.Lock, error) {
+		if c.Tick > 0 {
+			if err := c.claim(ctx, engine); err != nil {
+				return nil, err
+			}
+		}
+		return take(ctx, c.Name)
+	}
+}
+
+// claim claims the tick that is nearest by this host's clock: others mean the same one
+// if their clocks and their crontabs are less than half a tick apart.
+func (c *runCmd) claim(ctx context.Context, engine driver.Engine) error {
+	job := cron.Job{Locks: c.locker(engine, fencelock.Options{}), Name: c.Name, Skew: c.Tick / 2, Late: c.Tick / 2}
+	err := job.Claim(ctx, time.Now().Round(c.Tick))
+	if errors.Is(err, cron.ErrSkipped) {
+		return fmt.Errorf("%w: %w", driver.ErrHeld, err)
+	}
+	return err
 }
 
 // atOnce reports whether not to wait.
@@ -35,6 +55,9 @@ func (c *runCmd) refusal(err error) error {
 	}
 	if c.Quiet {
 		return exitWith(0)
+	}
+	if skipped, ok := errors.AsType[*cron.SkippedError](err); ok {
+		return &exitError{code: c.Conflict, err: skipped}
 	}
 	who := err.Error()
 	if held, ok := errors.AsType[*fencelock.HeldError](err); ok {

@@ -37,12 +37,13 @@ func Task(job cron.Job, schedule cron.Schedule, fn func(ctx context.Context) err
 		return nil, err
 	}
 	return func(ctx context.Context) error {
+		var failed error // a tick that fails keeps no other one from running
 		for _, tick := range due.Take(time.Now()) {
 			if err := job.Tick(ctx, tick, fn); err != nil && !errors.Is(err, cron.ErrSkipped) {
-				return err
+				failed = errors.Join(failed, err)
 			}
 		}
-		return nil
+		return failed
 	}, nil
 }
 
@@ -68,7 +69,8 @@ type locker struct {
 func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	ticks := l.due.Take(time.Now())
 	if len(ticks) == 0 {
-		return nil, fmt.Errorf("%w: %q: no tick of its schedule is due", cron.ErrSkipped, l.job.Name)
+		return nil, fmt.Errorf("%w: %q: no tick of its schedule is due; a DurationJob needs gocron.WithStartAt at a multiple of its duration",
+			cron.ErrSkipped, l.job.Name)
 	}
 	run, err := l.job.Start(ctx, ticks[0])
 	if err != nil {
