@@ -36,16 +36,6 @@ retention, counts, quarantine = tonumber(retention), counts == '1', tonumber(qua
 local call = redis.call
 local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)
-local int = function(n) return string.format('%d', n) end
-local last, granted, grantee, notbefore = 0, 0, '-', 0
-local resized, version = nil, 0 -- the limit for everybody; nil if requests say it
-local sum, summed = 0, 0        -- the weight of so many shared holders
-local barred, lined, lasts, told = 0, true, 0, '*'
-local dirty = false             -- the fence has to be written
-local state, cap, holder = 'free', nil, '' -- free, x, s with its limit, or foreign; and the text
-local stands = false   -- the lock key is there, whether it counts or not
-local weighted = false -- one of the shared holders may weigh more than 1
-local failure = ''     -- why a message could not be published
 
 -- The waiters of a client that was not heard of for so many TTLs are dead. However
 -- long its TTL is, a client speaks every TOUCH milliseconds.
@@ -56,72 +46,88 @@ local GRANT = 2000
 -- does not block the server.
 local BATCH, PURGE = 64, 256
 
+-- What the script knows and will write, and all functions, are in one table: each
+-- local that a function refers to costs every call of the script some time.
+local S = {
+  last = 0, granted = 0, grantee = '-', notbefore = 0,
+  version = 0,                  -- of resized, the limit for everybody; nil if requests say it
+  sum = 0, summed = 0,          -- the weight of so many shared holders
+  barred = 0, lined = true, lasts = 0, told = '*',
+  dirty = false,                -- the fence has to be written
+  state = 'free', holder = '',  -- free, x, s with its limit (cap), or foreign; and the text
+  stands = false,               -- the lock key is there, whether it counts or not
+  weighted = false,             -- one of the shared holders may weigh more than 1
+  failure = '',                 -- why a message could not be published
+}
+
+function S.int(n) return string.format('%d', n) end
+
 if both[2] then
   local a, b, c, d, rest = string.match(both[2], '^(%d+) (%d+) (%S+) (%d+)(.*)$')
   if a then
-    last, granted, grantee, notbefore = tonumber(a), tonumber(b), c, tonumber(d)
+    S.last, S.granted, S.grantee, S.notbefore = tonumber(a), tonumber(b), c, tonumber(d)
     local life, who = string.match(rest, ' u(%d+) m(%S+) q$')
     if life then
-      lasts, told = tonumber(life), who
+      S.lasts, S.told = tonumber(life), who
     elseif string.sub(rest, -2) ~= ' q' then
-      lined, told = false, '-'
+      S.lined, S.told = false, '-'
     end
-    resized, version = string.match(rest, ' l(%d+)'), tonumber(string.match(rest, ' v(%d+)') or 0)
+    S.resized, S.version = string.match(rest, ' l(%d+)'), tonumber(string.match(rest, ' v(%d+)') or 0)
     local s, n = string.match(rest, ' w(%d+)/(%d+)')
-    sum, summed = tonumber(s or 0), tonumber(n or 0)
-    barred = tonumber(string.match(rest, ' b(%d+)') or 0)
+    S.sum, S.summed = tonumber(s or 0), tonumber(n or 0)
+    S.barred = tonumber(string.match(rest, ' b(%d+)') or 0)
   end
 end
 
 -- commit writes what the script has found out, and takes a lock away that nobody
 -- has any more.
-local function commit()
-  if state == 'free' and stands then call('DEL', lock) end
-  if not dirty then return end
-  if notbefore <= now then notbefore = 0 end
-  if barred <= ms then barred = 0 end
-  local till = math.max(math.floor(math.max(now, last) / 1000) + retention, math.floor(notbefore / 1000) + 1000, barred)
-  local text = string.format('%d %d %s %d', last, granted, grantee, notbefore)
-  if resized then text = string.format('%s l%s v%d', text, resized, version) end
-  if weighted and summed > 0 then text = string.format('%s w%d/%d', text, sum, summed) end
-  if barred > 0 then text = string.format('%s b%d', text, barred) end
-  if lined then
-    text = string.format('%s u%d m%s q', text, lasts, told)
-    till = math.max(till, lasts)
+function S.commit()
+  if S.state == 'free' and S.stands then call('DEL', lock) end
+  if not S.dirty then return end
+  if S.notbefore <= now then S.notbefore = 0 end
+  if S.barred <= ms then S.barred = 0 end
+  local till = math.max(math.floor(math.max(now, S.last) / 1000) + retention, math.floor(S.notbefore / 1000) + 1000, S.barred)
+  local text = string.format('%d %d %s %d', S.last, S.granted, S.grantee, S.notbefore)
+  if S.resized then text = string.format('%s l%s v%d', text, S.resized, S.version) end
+  if S.weighted and S.summed > 0 then text = string.format('%s w%d/%d', text, S.sum, S.summed) end
+  if S.barred > 0 then text = string.format('%s b%d', text, S.barred) end
+  if S.lined then
+    text = string.format('%s u%d m%s q', text, S.lasts, S.told)
+    till = math.max(till, S.lasts)
   end
-  call('SET', fence, text, 'PXAT', int(till))
+  call('SET', fence, text, 'PXAT', S.int(till))
 end
 
-local function starts(text, with) return string.sub(text, 1, #with) == with end
+function S.starts(text, with) return string.sub(text, 1, #with) == with end
 
 -- patience is for how long a client of a request is believed to live after its last
 -- word, in milliseconds.
-local function patience(ttl) return PATIENCE * math.min(ttl, TOUCH) end
+function S.patience(ttl) return PATIENCE * math.min(ttl, TOUCH) end
 
 -- note scores a member of alive, and makes the key live for long enough.
-local function note(member, score, till)
-  call('ZADD', alive, int(score), member)
-  call('PEXPIREAT', alive, int(math.max(till, ms + 2 * patience(TOUCH))))
+function S.note(member, score, till)
+  call('ZADD', alive, S.int(score), member)
+  call('PEXPIREAT', alive, S.int(math.max(till, ms + 2 * S.patience(TOUCH))))
 end
 
 -- hear notes that a client lives. Tokens do not go back when a clock does, so that
 -- what comes after a grant is not older than its token.
-local function hear(client) note(client, math.max(now, last), 0) end
+function S.hear(client) S.note(client, math.max(now, S.last), 0) end
 
 -- bar suspends a client, or an owner whose late tries must not be served, until so
 -- many microseconds.
-local function bar(member, till)
+function S.bar(member, till)
   till = math.floor(till / 1000)
-  barred = math.max(barred, till + patience(TOUCH))
-  note(member, -1000 * till, barred)
-  dirty = true
+  S.barred = math.max(S.barred, till + S.patience(TOUCH))
+  S.note(member, -1000 * till, S.barred)
+  S.dirty = true
 end
 
 -- suspend bars a client whose grant ran out unanswered, unless it was heard of
 -- since, by a clock that was not set back meanwhile. Its next word brings it back.
-local function suspend(client, token)
+function S.suspend(client, token)
   if client == '-' then return end
-  local newest, heard = math.max(now, last), tonumber(call('ZSCORE', alive, client) or 0)
+  local newest, heard = math.max(now, S.last), tonumber(call('ZSCORE', alive, client) or 0)
   if heard >= token and heard <= newest then return end
   local joined = call('ZREVRANGE', queue, 0, PURGE, 'WITHSCORES')
   for i = 1, #joined, 2 do
@@ -129,171 +135,171 @@ local function suspend(client, token)
     if ticket < token then break end
     if ticket <= newest and string.match(joined[i], '^%S+ (%S+) ') == client then return end
   end
-  bar(client, now)
+  S.bar(client, now)
 end
 
 -- lives reports whether the client of a waiting request is believed to live.
-local function lives(client, ttl, ticket)
-  local since = now - 1000 * patience(ttl)
-  if barred <= ms and ticket > since then return true end
+function S.lives(client, ttl, ticket)
+  local since = now - 1000 * S.patience(ttl)
+  if S.barred <= ms and ticket > since then return true end
   local heard = tonumber(call('ZSCORE', alive, client) or 0)
   return heard >= 0 and math.max(heard, ticket) > since
 end
 
 -- lasting makes the queue live for as long as a request may be in it. A queue that
 -- is new has no expiry yet.
-local function lasting(ttl, new)
-  local life = patience(ttl)
-  if lasts < ms + life then
-    lasts, dirty, new = ms + 2 * life, true, true
+function S.lasting(ttl, new)
+  local life = S.patience(ttl)
+  if S.lasts < ms + life then
+    S.lasts, S.dirty, new = ms + 2 * life, true, true
   end
-  if new then call('PEXPIREAT', queue, int(lasts)) end
-  if not lined then lined, told, dirty = true, '-', true end
+  if new then call('PEXPIREAT', queue, S.int(S.lasts)) end
+  if not S.lined then S.lined, S.told, S.dirty = true, '-', true end
 end
 
 -- share reads "limit" or "limit/weight".
-local function share(word)
+function S.share(word)
   local limit, weight = string.match(word, '^(%d+)/?(%d*)$')
   return limit, tonumber(weight) or 1
 end
 
 -- agree reports whether two shared requests may have these limits.
-local function agree(a, b) return a == b or resized and a ~= '0' and b ~= '0' end
+function S.agree(a, b) return a == b or S.resized and a ~= '0' and b ~= '0' end
 
 -- weigh returns the weight of a holder as text.
-local function weigh(who) return tonumber(string.match(who, '^%S+ %d+ %d+ %S+ %a %d+/(%d+)')) or 1 end
+function S.weigh(who) return tonumber(string.match(who, '^%S+ %d+ %d+ %S+ %a %d+/(%d+)')) or 1 end
 
 -- taken is the weight of the shared holders together. All are counted only if
 -- somebody came or went that did not keep the sum.
-local function taken()
+function S.taken()
   local n = call('ZCARD', shared)
-  if not weighted or n == 0 then return n end
-  if n ~= summed then
-    sum, summed, dirty = 0, n, true
-    for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do sum = sum + weigh(who) end
+  if not S.weighted or n == 0 then return n end
+  if n ~= S.summed then
+    S.sum, S.summed, S.dirty = 0, n, true
+    for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do S.sum = S.sum + S.weigh(who) end
   end
-  return sum
+  return S.sum
 end
 
 -- fits reports whether a shared request could join the holders. A name that nobody
 -- holds takes whoever is next, however heavy.
-local function fits(limit, weight)
-  return state == 'free' or limit == '0' or taken() + weight <= tonumber(resized or limit)
+function S.fits(limit, weight)
+  return S.state == 'free' or limit == '0' or S.taken() + weight <= tonumber(S.resized or limit)
 end
 
 -- counted keeps the sum of the weights, if there is one.
-local function counted(n, weight)
-  if weighted and summed > 0 then sum, summed, dirty = sum + weight, summed + n, true end
+function S.counted(n, weight)
+  if S.weighted and S.summed > 0 then S.sum, S.summed, S.dirty = S.sum + weight, S.summed + n, true end
 end
 
 -- drop takes a shared holder away.
-local function drop(token, who)
+function S.drop(token, who)
   call('ZREMRANGEBYSCORE', meta, token, token)
   call('ZREM', shared, token)
-  if who then counted(-1, -weigh(who)) end
+  if who then S.counted(-1, -S.weigh(who)) end
 end
 
 -- seated returns a shared holder as text.
-local function seated(token) return call('ZRANGEBYSCORE', meta, token, token)[1] end
+function S.seated(token) return call('ZRANGEBYSCORE', meta, token, token)[1] end
 
 -- look finds out who holds the lock, and ends shared leases that are over.
-local function look()
+function S.look()
   local text = both[1]
   if not text then return end
-  stands = true
-  if not starts(text, 'fencelock ') then
-    state, holder = 'foreign', string.sub(text, 1, 200)
+  S.stands = true
+  if not S.starts(text, 'fencelock ') then
+    S.state, S.holder = 'foreign', string.sub(text, 1, 200)
     return
   end
   local limit, w = string.match(text, '^fencelock shared (%d+)(.*)$')
   if not limit then
-    state, holder = 'x', text
+    S.state, S.holder = 'x', text
     return
   end
-  state, cap, weighted = 's', limit, w == ' w'
-  local over = call('ZRANGEBYSCORE', shared, '-inf', int(ms), 'LIMIT', 0, PURGE)
+  S.state, S.cap, S.weighted = 's', limit, w == ' w'
+  local over = call('ZRANGEBYSCORE', shared, '-inf', S.int(ms), 'LIMIT', 0, PURGE)
   for _, token in ipairs(over) do
-    local who = seated(token)
-    drop(token, who)
+    local who = S.seated(token)
+    S.drop(token, who)
     local client = string.match(who or '', '^%S+ %d+ %d+ (%S+) ')
-    if client and lined then suspend(client, tonumber(token)) end
+    if client and S.lined then S.suspend(client, tonumber(token)) end
   end
-  if #over > 0 and call('ZCARD', shared) == 0 then state = 'free' end
+  if #over > 0 and call('ZCARD', shared) == 0 then S.state = 'free' end
 end
 
 -- put writes the lock key, unless somebody else has it. A key of another type is in
 -- the way too, which MGET does not show.
-local function put(text, ttl)
-  if stands then
-    call('SET', lock, text, 'PX', int(ttl))
-  elseif not call('SET', lock, text, 'PX', int(ttl), 'NX') then
+function S.put(text, ttl)
+  if S.stands then
+    call('SET', lock, text, 'PX', S.int(ttl))
+  elseif not call('SET', lock, text, 'PX', S.int(ttl), 'NX') then
     local kind = redis.pcall('GET', lock)
-    state, holder = 'foreign', type(kind) == 'table' and kind.err or ''
+    S.state, S.holder = 'foreign', type(kind) == 'table' and kind.err or ''
     return false
   end
-  stands = true
+  S.stands = true
   return true
 end
 
 -- prolong makes the keys that shared holders share live for so long. What a full
 -- memory refuses does not come first.
-local function prolong(ttl)
+function S.prolong(ttl)
   local left = call('PTTL', lock)
-  call('PEXPIRE', lock, int(math.max(left, ttl)))
+  call('PEXPIRE', lock, S.int(math.max(left, ttl)))
   if left >= ttl then return end
-  call('PEXPIRE', shared, int(ttl))
-  call('PEXPIRE', meta, int(ttl))
+  call('PEXPIRE', shared, S.int(ttl))
+  call('PEXPIRE', meta, S.int(ttl))
 end
 
 -- seat makes a request a holder for ttl, and returns its token and the floor.
-local function seat(owner, desc, ttl)
+function S.seat(owner, desc, ttl)
   local mode, word = string.match(desc, '^%S+ (%a) (%S+) ')
-  local token = math.max(last + 1, now)
+  local token = math.max(S.last + 1, now)
   local floor = token
   local who = string.format('%s %d %d %s', owner, token, now, desc)
   if mode == 'x' then
-    if not put('fencelock ' .. who, ttl) then return end
-    state, holder = 'x', 'fencelock ' .. who
+    if not S.put('fencelock ' .. who, ttl) then return end
+    S.state, S.holder = 'x', 'fencelock ' .. who
   else
-    local limit, weight = share(word)
-    local first = state == 'free'
+    local limit, weight = S.share(word)
+    local first = S.state == 'free'
     if first then
-      if not put('fencelock shared ' .. limit .. (weight > 1 and ' w' or ''), ttl) then return end
+      if not S.put('fencelock shared ' .. limit .. (weight > 1 and ' w' or ''), ttl) then return end
       call('DEL', shared, meta) -- holders of a lock that was taken away
-      state, cap, weighted, sum, summed = 's', limit, weight > 1, 0, 0
-    elseif weight > 1 and not weighted then
-      call('SET', lock, 'fencelock shared ' .. cap .. ' w', 'KEEPTTL')
-      summed = call('ZCARD', shared)
-      weighted, sum = true, summed
+      S.state, S.cap, S.weighted, S.sum, S.summed = 's', limit, weight > 1, 0, 0
+    elseif weight > 1 and not S.weighted then
+      call('SET', lock, 'fencelock shared ' .. S.cap .. ' w', 'KEEPTTL')
+      S.summed = call('ZCARD', shared)
+      S.weighted, S.sum = true, S.summed
     end
-    call('ZADD', shared, int(ms + ttl), int(token))
-    call('ZADD', meta, int(token), who)
+    call('ZADD', shared, S.int(ms + ttl), S.int(token))
+    call('ZADD', meta, S.int(token), who)
     if first then
-      if weighted then sum, summed = weight, 1 end
-      call('PEXPIRE', shared, int(ttl))
-      call('PEXPIRE', meta, int(ttl))
+      if S.weighted then S.sum, S.summed = weight, 1 end
+      call('PEXPIRE', shared, S.int(ttl))
+      call('PEXPIRE', meta, S.int(ttl))
     else
-      counted(1, weight)
-      prolong(ttl)
+      S.counted(1, weight)
+      S.prolong(ttl)
       floor = tonumber(call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2])
     end
   end
-  last, granted, grantee, dirty = token, now, '-', true
+  S.last, S.granted, S.grantee, S.dirty = token, now, '-', true
   return token, floor
 end
 
 -- unseat ends one shared holder, and the lock with the last of them.
-local function unseat(token, who)
-  drop(token, who)
+function S.unseat(token, who)
+  S.drop(token, who)
   local longest = call('ZREVRANGE', shared, 0, 0, 'WITHSCORES')[2]
-  if longest then call('PEXPIREAT', lock, longest) else state = 'free' end
+  if longest then call('PEXPIREAT', lock, longest) else S.state = 'free' end
 end
 
 -- tell publishes to a client and returns false if surely nobody listens.
-local function tell(client, text)
+function S.tell(client, text)
   local n = redis.pcall('PUBLISH', channel .. client, text)
   if type(n) == 'table' then
-    failure = n.err
+    S.failure = n.err
     return true
   end
   return n > 0 or not counts
@@ -301,37 +307,37 @@ end
 
 -- hail asks those to look after a while who may sleep for longer. Whoever was told
 -- of a short lease looks by itself.
-local function hail(after, except)
+function S.hail(after, except)
   local text = string.format('advance %d %s', after, lock)
-  if told == '*' then
+  if S.told == '*' then
     local list = call('ZREVRANGE', alive, 0, BATCH - 1, 'WITHSCORES')
     for i = 1, #list, 2 do
       if tonumber(list[i + 1]) < 0 then break end
-      if list[i] ~= except and not tell(list[i], text) then call('ZREM', alive, list[i]) end
+      if list[i] ~= except and not S.tell(list[i], text) then call('ZREM', alive, list[i]) end
     end
-  elseif told ~= '-' and told ~= except then
-    tell(told, text)
+  elseif S.told ~= '-' and S.told ~= except then
+    S.tell(S.told, text)
   end
-  if after <= GRANT and told ~= '-' then told, dirty = '-', true end
+  if after <= GRANT and S.told ~= '-' then S.told, S.dirty = '-', true end
 end
 
 -- hand lets a waiting request in and tells its client. A grant that nobody hears of
 -- is taken back, and the key is left for the next one.
-local function hand(owner, desc, client, mode, ttl)
+function S.hand(owner, desc, client, mode, ttl)
   local life = math.min(ttl, GRANT)
-  local token, floor = seat(owner, desc, life)
+  local token, floor = S.seat(owner, desc, life)
   if not token then return false end
-  grantee = client
-  if tell(client, string.format('grant %s %d %d %d %d %s %s', owner, token, floor, now, life, mode, lock)) then return true end
-  if mode == 'x' then state = 'free' else unseat(int(token), seated(int(token))) end
-  grantee = '-'
-  bar(client, now)
+  S.grantee = client
+  if S.tell(client, string.format('grant %s %d %d %d %d %s %s', owner, token, floor, now, life, mode, lock)) then return true end
+  if mode == 'x' then S.state = 'free' else S.unseat(S.int(token), S.seated(S.int(token))) end
+  S.grantee = '-'
+  S.bar(client, now)
   return false
 end
 
 -- quarantined returns for how many milliseconds more nothing may be granted,
 -- because the server may have forgotten who holds what. See docs/design.md.
-local function quarantined()
+function S.quarantined()
   if quarantine == 0 then return 0 end
   local info = redis.pcall('INFO', 'server')
   if type(info) == 'table' then error('the quarantine needs the right to INFO: ' .. info.err) end
@@ -347,74 +353,74 @@ local function quarantined()
   end
   local text = string.format('%s %d %s %d', known or '-', life, seen or me, since or ms)
   if text ~= redis.call('GET', marker) or redis.call('PTTL', marker) < retention / 2 then
-    redis.call('SET', marker, text, 'PX', int(math.max(retention, 2 * life)))
+    redis.call('SET', marker, text, 'PX', S.int(math.max(retention, 2 * life)))
   end
   return left
 end
 
 -- advance lets in whoever is next, as many as fit. orderly says that the last
 -- holder let go by itself.
-local function advance(orderly)
-  if state == 'x' or state == 'foreign' or not lined then return end
+function S.advance(orderly)
+  if S.state == 'x' or S.state == 'foreign' or not S.lined then return end
   local head = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
   if not head[1] then
-    lined, dirty = false, dirty or both[2]
+    S.lined, S.dirty = false, S.dirty or both[2]
     return
   end
-  if state == 'free' and grantee ~= '-' then
-    if not orderly then suspend(grantee, last) end
-    grantee, dirty = '-', true -- once is enough
+  if S.state == 'free' and S.grantee ~= '-' then
+    if not orderly then S.suspend(S.grantee, S.last) end
+    S.grantee, S.dirty = '-', true -- once is enough
   end
-  local left = math.max(quarantined(), math.ceil((notbefore - now) / 1000))
-  if left > 0 then return hail(left, '') end
+  local left = math.max(S.quarantined(), math.ceil((S.notbefore - now) / 1000))
+  if left > 0 then return S.hail(left, '') end
   local room, turns, life, to = BATCH, 16 * BATCH, 0, ''
   while head[1] do
     if room == 0 or turns == 0 then -- others go on
-      told = '*'
-      tell(string.match(head[1], '^%S+ (%S*)'), string.format('advance 0 %s', lock))
-      return hail(0, '')
+      S.told = '*'
+      S.tell(string.match(head[1], '^%S+ (%S*)'), string.format('advance 0 %s', lock))
+      return S.hail(0, '')
     end
     turns = turns - 1
     local entry = head[1]
     local owner, desc = string.match(entry, '^(%S+) (.*)$')
     local client, mode, word, ttl = string.match(desc or '', '^(%S+) (%a) (%S+) (%d+) ')
-    local limit, weight = share(word or '0')
+    local limit, weight = S.share(word or '0')
     ttl = tonumber(ttl)
-    if not client or not lives(client, ttl, tonumber(head[2])) then
+    if not client or not S.lives(client, ttl, tonumber(head[2])) then
       call('ZREM', queue, entry)
-    elseif state == 's' and (mode == 'x' or agree(limit, cap) and not fits(limit, weight)) then
+    elseif S.state == 's' and (mode == 'x' or S.agree(limit, S.cap) and not S.fits(limit, weight)) then
       break
     else
       call('ZREM', queue, entry)
-      if state == 's' and not agree(limit, cap) then
-        tell(client, string.format('refuse %s %s', owner, cap))
-      elseif hand(owner, desc, client, mode, ttl) then
+      if S.state == 's' and not S.agree(limit, S.cap) then
+        S.tell(client, string.format('refuse %s %s', owner, S.cap))
+      elseif S.hand(owner, desc, client, mode, ttl) then
         room, life, to = room - 1, math.min(ttl, GRANT), client
         if mode == 'x' then break end
-      elseif state == 'foreign' then
+      elseif S.state == 'foreign' then
         return
       end
     end
     head = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-    if not head[1] then lined, dirty = false, true end
+    if not head[1] then S.lined, S.dirty = false, true end
   end
-  if room < BATCH then hail(life, to) end
+  if room < BATCH then S.hail(life, to) end
 end
 
 -- mine extends what owner holds already, and returns its token and its floor.
-local function mine(owner, mode, ttl)
+function S.mine(owner, mode, ttl)
   local own = 'fencelock ' .. owner .. ' '
-  if state == 'x' and starts(holder, own) then
-    call('PEXPIRE', lock, int(ttl))
-    local token = string.match(holder, '^(%d+)', #own + 1)
+  if S.state == 'x' and S.starts(S.holder, own) then
+    call('PEXPIRE', lock, S.int(ttl))
+    local token = string.match(S.holder, '^(%d+)', #own + 1)
     return token, token
   end
-  if state ~= 's' or mode ~= 's' then return end
+  if S.state ~= 's' or mode ~= 's' then return end
   for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do
-    if starts(who, owner .. ' ') then
+    if S.starts(who, owner .. ' ') then
       local token = string.match(who, '^%S+ (%d+)')
-      prolong(ttl)
-      call('ZADD', shared, int(ms + ttl), token)
+      S.prolong(ttl)
+      call('ZADD', shared, S.int(ms + ttl), token)
       return token, call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2]
     end
   end
@@ -425,28 +431,28 @@ end
 -- quarantine, m: a minimum hold), and who holds the lock. It notes that client may
 -- sleep for so long. What was handed over is renewed or over soon: that needs no
 -- look at the lock.
-local function outlook(client)
-  local left, why, text = 0, '-', holder
-  if state == 's' then
+function S.outlook(client)
+  local left, why, text = 0, '-', S.holder
+  if S.state == 's' then
     left = math.max(tonumber(call('ZRANGE', shared, 0, 0, 'WITHSCORES')[2] or 0) - ms, 0)
     text = 'fencelock ' .. (call('ZRANGE', meta, 0, 0)[1] or '')
-  elseif state == 'free' then
-    local rest = math.ceil((notbefore - now) / 1000)
-    left = quarantined()
+  elseif S.state == 'free' then
+    local rest = math.ceil((S.notbefore - now) / 1000)
+    left = S.quarantined()
     if left > 0 then why = 'q' elseif rest > 0 then why = 'm' end
     left, text = math.max(left, rest, 0), ''
   else
-    if state == 'foreign' then why = 'f' end
-    if state == 'x' and grantee ~= '-' then
-      local life = math.min(GRANT, tonumber(string.match(holder, '^%S+ %S+ %d+ %d+ %S+ %a %S+ (%d+)') or 0))
-      left = granted > now and 0 or life - math.floor((now - granted) / 1000)
+    if S.state == 'foreign' then why = 'f' end
+    if S.state == 'x' and S.grantee ~= '-' then
+      local life = math.min(GRANT, tonumber(string.match(S.holder, '^%S+ %S+ %d+ %d+ %S+ %a %S+ (%d+)') or 0))
+      left = S.granted > now and 0 or life - math.floor((now - S.granted) / 1000)
     end
     if left <= 0 then left = call('PTTL', lock) end
   end
-  if client and (left > GRANT or left < 0) and told ~= '*' and told ~= client then
-    told, dirty = told == '-' and client or '*', true
+  if client and (left > GRANT or left < 0) and S.told ~= '*' and S.told ~= client then
+    S.told, S.dirty = S.told == '-' and client or '*', true
   end
   return string.format('%d %s %s', left, why, text), left
 end
 
-look()
+S.look()

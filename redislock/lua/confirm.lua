@@ -2,18 +2,18 @@
 -- begins its minimum hold. ARGV: 2 owner, 3 token, 4 mode, 5 ttl, 6 atleast.
 local owner, token, mode, ttl, atleast = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local own = owner .. ' ' .. token .. ' '
-if state == 'x' then
-  if mode ~= 'x' or not starts(holder, 'fencelock ' .. own) then return 'gone' end
-  call('PEXPIRE', lock, int(ttl))
+if S.state == 'x' then
+  if mode ~= 'x' or not S.starts(S.holder, 'fencelock ' .. own) then return 'gone' end
+  call('PEXPIRE', lock, S.int(ttl))
 else
-  local who = state == 's' and mode == 's' and seated(token)
-  if not who or not starts(who, own) then
-    commit()
+  local who = S.state == 's' and mode == 's' and S.seated(token)
+  if not who or not S.starts(who, own) then
+    S.commit()
     return 'gone'
   end
-  prolong(ttl)
-  call('ZADD', shared, int(ms + ttl), token)
+  S.prolong(ttl)
+  call('ZADD', shared, S.int(ms + ttl), token)
 end
-if atleast > 0 then notbefore, dirty = math.max(notbefore, now + atleast * 1000), true end
-commit()
+if atleast > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + atleast * 1000), true end
+S.commit()
 return 'ok'

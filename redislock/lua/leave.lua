@@ -8,24 +8,24 @@ local done = 'left'
 if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
   done = 'gone'
   local closed = tonumber(atleast) > 0
-  if state == 'x' and starts(holder, 'fencelock ' .. owner .. ' ') then
-    state, done = 'free', 'released'
-  elseif state == 's' then
+  if S.state == 'x' and S.starts(S.holder, 'fencelock ' .. owner .. ' ') then
+    S.state, done = 'free', 'released'
+  elseif S.state == 's' then
     for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do
-      if starts(who, owner .. ' ') then
-        unseat(string.match(who, '^%S+ (%d+)'), who)
+      if S.starts(who, owner .. ' ') then
+        S.unseat(string.match(who, '^%S+ (%d+)'), who)
         done = 'released'
       elseif not string.match(who, '^%S+ %d+ %d+ %S+ %a %S+ %d+ 0 ') then
         closed = false -- by another one, too
       end
     end
   end
-  if done == 'released' and closed and notbefore > now then notbefore, dirty = 0, true end
+  if done == 'released' and closed and S.notbefore > now then S.notbefore, S.dirty = 0, true end
 end
 -- Another request of the client may have joined meanwhile.
 local word = tonumber(call('ZSCORE', alive, client) or -1)
 if word >= 0 and word <= heard then call('ZREM', alive, client) end
-if late > now then bar(owner, late) end
-advance(done == 'released')
-commit()
+if late > now then S.bar(owner, late) end
+S.advance(done == 'released')
+S.commit()
 return done

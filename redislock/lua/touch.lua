@@ -5,34 +5,34 @@
 -- request.
 local client, ttl, asked = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 if tonumber(ARGV[4]) < now then
-  commit()
-  return 'late ' .. int(now)
+  S.commit()
+  return 'late ' .. S.int(now)
 end
 -- Who was not heard of for long is forgotten. This is also a write that is not
 -- refused when memory is full, and all after it are not.
-local cut = int(now - 1000 * patience(TOUCH))
+local cut = S.int(now - 1000 * S.patience(TOUCH))
 call('ZREMRANGEBYSCORE', alive, '-' .. cut, cut)
-hear(client)
+S.hear(client)
 local back = false
 for i = 6 + asked, #ARGV, 2 do
   local owner = string.match(ARGV[i + 1], '^%S+ ')
-  if not starts(holder, 'fencelock ' .. owner) then
+  if not S.starts(S.holder, 'fencelock ' .. owner) then
     call('ZADD', queue, 'NX', ARGV[i], ARGV[i + 1])
     back = true
   end
 end
-if back or lined then lasting(ttl, back) end
+if back or S.lined then S.lasting(ttl, back) end
 
 local known = call('ZRANK', queue, ARGV[6])
 local places = {}
-if known and (state == 'x' or state == 'foreign') then
+if known and (S.state == 'x' or S.state == 'foreign') then
   places[1] = known + 1
 else
-  advance()
+  S.advance()
 end
 for i = #places + 1, asked do
   places[i] = (call('ZRANK', queue, ARGV[5 + i]) or -1) + 1
 end
-local text = outlook(client)
-commit()
+local text = S.outlook(client)
+S.commit()
 return string.format('%d %d %s %s', now, known and 1 or 0, table.concat(places, ','), text)
