@@ -17,13 +17,6 @@ var inspectSource string
 
 var inspectScript = NewScript(inspectSource)
 
-// What a script is told when the user lacks a right.
-const (
-	noCommand = "can't run this command"
-	noKey     = "can't access at least one of the keys"
-	noChannel = "the channel"
-)
-
 // lacks is what the user is not allowed.
 type lacks struct {
 	commands []string // lock commands
@@ -116,19 +109,21 @@ func (in *inspection) listen(parent context.Context, l *lacks) error {
 	return nil
 }
 
-// add sorts one refusal.
+// add sorts one refusal. Servers say "can't run this command", or from 7.2 on "has no
+// permissions to run the 'set' command"; and likewise of keys and channels.
 func (l *lacks) add(command, words string) {
+	denied := ServerError{Text: words}.Denied()
 	switch {
-	case strings.Contains(words, noCommand) || strings.HasPrefix(words, "NOPERM") && !strings.Contains(words, "key"):
+	case denied && strings.Contains(words, " run "):
 		list := &l.commands
 		if command == "PUBLISH" {
 			list = &l.looking
 		}
 		*list = append(*list, named(command, words))
-	case strings.Contains(words, noKey) || strings.HasPrefix(words, "NOPERM"):
-		l.keys = true
-	case command == "PUBLISH" && strings.Contains(words, noChannel):
+	case denied && strings.Contains(words, " channel"):
 		l.channel = true
+	case denied:
+		l.keys = true
 	default:
 		l.write = cmp.Or(l.write, words)
 	}

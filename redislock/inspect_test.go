@@ -267,6 +267,41 @@ func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
 	}
 }
 
+// TestInspectNewerWords: Redis from 7.2 on and Valkey say in other words that a right
+// is missing.
+func TestInspectNewerWords(t *testing.T) {
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	for _, c := range []struct{ right, check, saw, words, newer string }{
+		{"-zadd", "rights", "no right to run ZADD", "The user executing the script can't run this command or subcommand", "ACL failure in script: User app has no permissions to run the 'zadd' command"},
+		{"resetkeys", "rights", "no right to some of the keys", "The user executing the script can't access at least one of the keys mentioned in the command arguments", "ACL failure in script: No permissions to access a key"},
+		{"resetchannels", "notices", "no right to the channels", "The user executing the script can't publish to the channel mentioned in the command", "ACL failure in script: No permissions to access a channel"},
+	} {
+		s.server.Do(t, "ACL", "SETUSER", "default", "on", "~*", "&*", "+@all", c.right)
+		if c.right == "resetkeys" {
+			s.server.Do(t, "ACL", "SETUSER", "default", "~fencelock:none")
+		}
+		said := false
+		tap.calls(func(call redislock.Call, do func() redislock.Reply) redislock.Reply {
+			r := do()
+			said = said || strings.Contains(r.Text, c.words)
+			r.Text = strings.ReplaceAll(r.Text, c.words, c.newer)
+			if e, ok := errors.AsType[redislock.ServerError](r.Err); ok && c.right == "resetkeys" {
+				said, r.Err = strings.HasPrefix(e.Text, "NOPERM"), redislock.ServerError{Text: "NOPERM No permissions to access a key"}
+			}
+			return r
+		})
+		found, err := e.Inspect(t.Context(), time.Minute)
+		if err != nil || !said {
+			t.Fatalf("%s: %v, in the words %q: %v", c.right, err, c.words, said)
+		}
+		i := slices.IndexFunc(found, func(f driver.Finding) bool { return f.Check == c.check })
+		if found[i].Severity < driver.Warning || !strings.Contains(found[i].Saw, c.saw) {
+			t.Errorf("%s: %+v", c.right, found[i])
+		}
+	}
+}
+
 func TestInspectReplicas(t *testing.T) {
 	r := enginetest.StartRedis(t)
 	wantFinding(t, findings(t, r, nil), "replicas", driver.Good, "none")
