@@ -67,7 +67,10 @@ func openURL(ctx context.Context, raw string) (driver.Engine, func() error, erro
 		return nil, nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
 	}
 	if u.Scheme == "" {
-		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", redact(show(raw)))
+		if strings.ContainsAny(raw, "@?#") { // a password may be in it anywhere
+			return nil, nil, errors.New("the URL has no scheme; write redis://host:port, say, or file:///path for a directory")
+		}
+		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", show(raw))
 	}
 	open, ok := openers()[u.Scheme]
 	if !ok {
