@@ -30,6 +30,7 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 		return nil, err
 	}
 	e.askTime(ctx)
+	e.listen() // a break is told by message
 	limited := within(ctx, e.cfg.GiveUp)
 	var why error
 	for pause := newBackoff(); ; {

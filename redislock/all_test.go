@@ -114,6 +114,34 @@ func TestAcquireAllAnswerIsLost(t *testing.T) {
 	})
 }
 
+// TestAcquireAllHearsOfABreak: a set has asked for no turn, and is told all the same.
+func TestAcquireAllHearsOfABreak(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	lost := make(chan error, 2)
+	reqs := requests("a", "b")
+	for i := range reqs {
+		reqs[i].Lost = func(err error) { lost <- err }
+	}
+	if _, err := e.AcquireAll(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	s.until("it listens", func() bool {
+		return s.server.Do(t, "PUBSUB", "NUMSUB", "fencelock:"+e.ID()) == "fencelock:"+e.ID()+"\n1"
+	})
+	if _, err := s.engine(nil).Break(t.Context(), "a", "test"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-lost:
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("lost: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("a break of a name of a set was not told")
+	}
+}
+
 // TestAcquireAllRefuses: what it cannot do in one step it says so, and leaves no
 // trace.
 func TestAcquireAllRefuses(t *testing.T) {

@@ -53,6 +53,11 @@ type Config struct {
 	// whose min-replicas-to-write is 0. It is ignored without Quarantine.
 	ReplicaLag time.Duration
 
+	// MarkerLife is for how long a server without locks is remembered, with
+	// Quarantine: a grant or a listing after a longer pause finds what looks like a
+	// new server. 0 means 90 days. It is ignored without Quarantine.
+	MarkerLife time.Duration
+
 	// AllowEviction accepts a server that evicts keys when its memory is full,
 	// and locks with them. The default refuses it.
 	AllowEviction bool
@@ -82,6 +87,7 @@ func (cfg *Config) withDefaults() Config {
 	or(&full.MaxTTL, 30*time.Second)
 	or(&full.GiveUp, 4*time.Second)
 	or(&full.Retention, 7*24*time.Hour)
+	or(&full.MarkerLife, 90*24*time.Hour)
 	return full
 }
 
@@ -103,6 +109,7 @@ type Engine struct {
 	clock   clock
 	parts   parts
 	fitness fitness
+	marked  marked
 
 	mu       sync.Mutex         // guards all below
 	done     bool               // no more tasks
@@ -220,7 +227,7 @@ func (e *Engine) eval(ctx context.Context, c Call) (string, error) {
 // once. Call it when nobody can hold a lock on it.
 func (e *Engine) Init(ctx context.Context) error {
 	lasts := ceilMillis(e.cfg.quarantine())
-	life := max(ceilMillis(e.cfg.Retention), 2*lasts)
+	life := max(ceilMillis(e.cfg.MarkerLife), ceilMillis(e.cfg.Retention), 2*lasts)
 	_, err := e.eval(ctx, Call{
 		Script: initScript,
 		Keys:   []string{e.marker()},

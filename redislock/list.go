@@ -15,6 +15,7 @@ import (
 // It looks through all keys of the server (SCAN) unless the name is exact, and
 // shows at most 1,000 waiters of a name.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	e.remark()
 	names := map[string]bool{}
 	if q.Exact {
 		if err := driver.CheckName(q.Prefix); err != nil {

@@ -123,6 +123,31 @@ func TestQuarantineOfAPromotedReplica(t *testing.T) {
 	}
 }
 
+// TestMarkerStays: a server that is used once a month is known again the next time. A
+// grant and a listing make its marker stay.
+func TestMarkerStays(t *testing.T) {
+	s := newScene(t)
+	const month = 30 * 24 * time.Hour
+	stays := func(what string) {
+		t.Helper()
+		s.until(what, func() bool {
+			return number64(t, s.server.Do(t, "PTTL", "fencelock:incarnation")) > (2 * month).Milliseconds()
+		})
+	}
+	if err := s.careful().Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stays("declared new")
+	s.server.Do(t, "PEXPIRE", "fencelock:incarnation", "100000")
+	s.hold(s.careful(), try(brief("n"))).free()
+	stays("used")
+	s.server.Do(t, "PEXPIRE", "fencelock:incarnation", "100000")
+	if _, err := s.careful().List(t.Context(), driver.Query{}); err != nil {
+		t.Fatal(err)
+	}
+	stays("looked at")
+}
+
 // TestQuarantineNeedsInfo: without the right to INFO nothing can be told.
 func TestQuarantineNeedsInfo(t *testing.T) {
 	s := newScene(t)

@@ -120,6 +120,21 @@ func TestRightLostWhileWaiting(t *testing.T) {
 	ws[0].granted().free()
 }
 
+// TestWithoutChannels: a user who may not listen takes what is free, and learns at once
+// that it cannot wait.
+func TestWithoutChannels(t *testing.T) {
+	s := newScene(t)
+	o := s.user("~*")
+	s.server.Do(t, "ACL", "SETUSER", "app", "resetchannels")
+	e := redislock.New(rueidisClient(t, o), &redislock.Config{GiveUp: time.Hour})
+	t.Cleanup(func() { _ = e.Close() })
+	s.hold(e, request("free")).free()
+	s.hold(s.engine(nil), request("n"))
+	s.refused(e, request("n"))
+	_, err := s.ask(e, request("n")).ended()
+	s.says(err, driver.ErrConfig, "channel")
+}
+
 // TestLoginRefused: the password was changed, and the connections were cut. That is
 // told at once, as a matter of the setup.
 func TestLoginRefused(t *testing.T) {

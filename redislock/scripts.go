@@ -34,6 +34,8 @@ var (
 	renewLua string
 	//go:embed lua/status.lua
 	statusLua string
+	//go:embed lua/remark.lua
+	remarkLua string
 	//go:embed lua/init.lua
 	initLua string
 
@@ -48,5 +50,6 @@ var (
 	resizeScript     = NewScript(beginLua, commonLua, resizeLua)
 	renewScript      = NewScript(renewLua)
 	statusScript     = NewScript(statusLua)
+	remarkScript     = NewScript(remarkLua)
 	initScript       = NewScript(initLua)
 )

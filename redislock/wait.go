@@ -94,6 +94,7 @@ func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, o
 // hold remembers a granted acquisition. A second seat, which a shared request has
 // that took its place again when it had been let in, is given back.
 func (e *Engine) hold(w *waiter, token int64) {
+	e.remark()
 	if other := e.keep(w, token); other != 0 {
 		e.giveBack(e.releaseCall(w.keys, w.req.Mode, w.owner, other))
 	}
