@@ -173,14 +173,17 @@ func TestGrantThatLayUnread(t *testing.T) {
 
 	h = s.hold(a, request("n"))
 	w = s.queue(b, request("n"))
+	over := make(chan struct{})
 	tap.texts(func(text string, pass func(string)) {
 		if strings.HasPrefix(text, "grant ") {
 			s.hold(c, request("n")) // others look, and take over
 			pass(text)
+			close(over)
 		}
 	})
 	h.free()
-	time.Sleep(2500 * time.Millisecond)
+	<-over
+	s.until("it waits again", func() bool { return b.Queued("n") == 1 || w.answered() })
 	if w.answered() {
 		t.Error("a waiter believed in a grant that had run out")
 	}

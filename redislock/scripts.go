@@ -8,6 +8,8 @@ var (
 	beginLua string
 	//go:embed lua/common.lua
 	commonLua string
+	//go:embed lua/end.lua
+	endLua string
 	//go:embed lua/acquire_fast.lua
 	acquireFastLua string
 	//go:embed lua/release_fast.lua
@@ -39,15 +41,15 @@ var (
 	//go:embed lua/init.lua
 	initLua string
 
-	acquireScript    = NewScript(acquireFastLua, commonLua, acquireLua)
+	acquireScript    = NewScript(acquireFastLua, commonLua, acquireLua, endLua)
 	gatherScript     = NewScript(gatherLua)
 	acquireAllScript = NewScript(acquireAllLua)
-	touchScript      = NewScript(beginLua, commonLua, touchLua)
-	releaseScript    = NewScript(releaseFastLua, commonLua, releaseLua)
-	leaveScript      = NewScript(beginLua, commonLua, leaveLua)
-	breakScript      = NewScript(beginLua, commonLua, breakLua)
-	confirmScript    = NewScript(beginLua, commonLua, confirmLua)
-	resizeScript     = NewScript(beginLua, commonLua, resizeLua)
+	touchScript      = NewScript(beginLua, commonLua, touchLua, endLua)
+	releaseScript    = NewScript(releaseFastLua, commonLua, releaseLua, endLua)
+	leaveScript      = NewScript(beginLua, commonLua, leaveLua, endLua)
+	breakScript      = NewScript(beginLua, commonLua, breakLua, endLua)
+	confirmScript    = NewScript(beginLua, commonLua, confirmLua, endLua)
+	resizeScript     = NewScript(beginLua, commonLua, resizeLua, endLua)
 	renewScript      = NewScript(renewLua)
 	statusScript     = NewScript(statusLua)
 	remarkScript     = NewScript(remarkLua)

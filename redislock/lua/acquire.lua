@@ -11,10 +11,7 @@ if undone then
   S.commit()
   S.dirty = false
 end
-if S.barred > ms and tonumber(call('ZSCORE', alive, owner) or 0) < 0 then
-  S.commit()
-  return 'late ' .. S.int(now)
-end
+if S.barred > ms and tonumber(call('ZSCORE', alive, owner) or 0) < 0 then return 'late ' .. S.int(now) end
 if wait and S.barred > ms then S.hear(client) end
 S.advance()
 
@@ -24,35 +21,23 @@ local token, floor
 if again then token, floor = S.mine(owner, mode, ttl) end
 if token then
   if atleast > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + atleast * 1000), true end
-  S.commit()
   return string.format('granted %d %s %s', now, token, floor)
 end
 
-if S.state == 's' and mode == 's' and not S.agree(S.cap, limit) then
-  S.commit()
-  return string.format('limit %d %s', now, S.cap)
-end
+if S.state == 's' and mode == 's' and not S.agree(S.cap, limit) then return string.format('limit %d %s', now, S.cap) end
 local room = S.state == 'free' or S.state == 's' and mode == 's' and not S.lined and S.fits(limit, weight)
 if room and S.notbefore <= now and not S.lined then
   local left = S.quarantined()
-  if left > 0 and not wait then
-    S.commit()
-    return string.format('quarantine %d %d', now, left)
-  end
+  if left > 0 and not wait then return string.format('quarantine %d %d', now, left) end
   if left == 0 then
     token, floor = S.seat(owner, desc, ttl)
     if token then
       if atleast > 0 then S.notbefore = now + atleast * 1000 end
-      S.commit()
       return string.format('granted %d %d %d', now, token, floor)
     end
   end
 end
-if not wait then
-  local text = S.outlook()
-  S.commit()
-  return string.format('held %d %s', now, text)
-end
+if not wait then return string.format('held %d %s', now, (S.outlook())) end
 
 local entry = owner .. ' ' .. desc
 local ticket = again and call('ZSCORE', queue, entry)
@@ -65,5 +50,4 @@ end
 local text, left = S.outlook(client)
 if left > GRANT or left < 0 then S.hear(client) end
 local position = (place or S.state == 'foreign') and call('ZRANK', queue, entry) + 1 or 0
-S.commit()
 return string.format('queued %d %s %d %s', now, ticket, position, text)

@@ -1,10 +1,7 @@
 -- break: ends every acquisition of the name and tells the holders why.
 -- ARGV: 2 reason.
 if not both[1] and call('EXISTS', lock) == 1 then S.state = 'foreign' end -- a key of another type
-if S.state == 'free' then
-  S.commit()
-  return 'gone'
-end
+if S.state == 'free' then return 'gone' end
 local holders = {}
 if S.state == 'x' then holders = { string.sub(S.holder, 11) } end
 if S.state == 's' then holders = call('ZRANGE', meta, 0, -1) end
@@ -17,5 +14,4 @@ for _, who in ipairs(holders) do
   if owner then S.tell(client, string.format('lost %s %s %s', owner, own, ARGV[2])) end
 end
 S.advance(true)
-S.commit()
 return 'broken ' .. S.int(token)

@@ -1,7 +1,6 @@
 -- Every script that may grant goes on with this text, once it knows the time
--- (clock) and has read lock and fence (both). It works on the keys of one name,
--- all in one slot; KEYS are the first two and the marker, since each one that is
--- passed costs as much as a third of a command:
+-- (clock) and has read lock and fence (both). KEYS are the first two and the marker,
+-- since each one that is passed costs as much as a third of a command:
 --   lock    who holds it, as text, or "fencelock shared limit", and " w" if a
 --           weight must be counted; the key of plain SET NX PX locks
 --   fence   "token granted client notbefore": the last grant, in microseconds, and
@@ -20,14 +19,11 @@
 --   meta    shared holders as text, scored by token
 --   marker  (quarantine only) the server's last known incarnation
 -- A holder as text is "owner token since client mode limit ttl atleast pid host
--- note"; a waiting request the same without token and since. The limit is "5",
--- or "5/2" with a weight of 2. Times are the server's. Integers are formatted
--- with %d: tostring loses digits.
--- ARGV[1], since each argument costs too, says several things at once: what is
--- asked for (- in most scripts), how long a fence is kept, whether PUBLISH counts
--- all subscribers, for how long the quarantine lasts and what the channels' names
--- begin with.
--- A script reads and decides first, and writes the fence last (commit).
+-- note"; a waiting request the same without token and since. The limit is "5", or
+-- "5/2" with a weight of 2. Integers are formatted with %d: tostring loses digits.
+-- ARGV[1] says what is asked for (- in most scripts), how long a fence is kept,
+-- whether PUBLISH counts all subscribers, for how long the quarantine lasts and what
+-- the channels' names begin with. The fence is written last, by end.lua.
 local lock, fence, marker = unpack(KEYS)
 local tag = string.sub(fence, 7)
 local queue, alive, shared, meta = 'queue:' .. tag, 'alive:' .. tag, 'shared:' .. tag, 'meta:' .. tag
@@ -37,14 +33,11 @@ local call = redis.call
 local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)
 
--- The waiters of a client that was not heard of for so many TTLs are dead. However
--- long its TTL is, a client speaks every TOUCH milliseconds.
-local PATIENCE, TOUCH = 3, 20000
--- How long a granted waiter may take to say that it knows, in milliseconds.
-local GRANT = 2000
--- How many waiters one script lets in, and how many leases it ends, so that it
--- does not block the server.
-local BATCH, PURGE = 64, 256
+-- The waiters of a client that was not heard of for PATIENCE TTLs are dead; it
+-- speaks every TOUCH ms at least. GRANT is how many ms a granted waiter may take to
+-- say that it knows. One script lets BATCH waiters in and ends PURGE leases at most,
+-- so that it does not block the server.
+local PATIENCE, TOUCH, GRANT, BATCH, PURGE = 3, 20000, 2000, 64, 256
 
 -- What the script knows and will write, and all functions, are in one table: each
 -- local that a function refers to costs every call of the script some time.
@@ -114,8 +107,7 @@ end
 -- what comes after a grant is not older than its token.
 function S.hear(client) S.note(client, math.max(now, S.last), 0) end
 
--- bar suspends a client, or an owner whose late tries must not be served, until so
--- many microseconds.
+-- bar suspends a client, or bars an owner's late tries until so many microseconds.
 function S.bar(member, till)
   till = math.floor(till / 1000)
   S.barred = math.max(S.barred, till + S.patience(TOUCH))
@@ -146,8 +138,7 @@ function S.lives(client, ttl, ticket)
   return heard >= 0 and math.max(heard, ticket) > since
 end
 
--- lasting makes the queue live for as long as a request may be in it. A queue that
--- is new has no expiry yet.
+-- lasting makes the queue live for long enough; a new one has no expiry yet.
 function S.lasting(ttl, new)
   local life = S.patience(ttl)
   if S.lasts < ms + life then
@@ -166,11 +157,9 @@ end
 -- agree reports whether two shared requests may have these limits.
 function S.agree(a, b) return a == b or S.resized and a ~= '0' and b ~= '0' end
 
--- weigh returns the weight of a holder as text.
 function S.weigh(who) return tonumber(string.match(who, '^%S+ %d+ %d+ %S+ %a %d+/(%d+)')) or 1 end
 
--- taken is the weight of the shared holders together. All are counted only if
--- somebody came or went that did not keep the sum.
+-- taken is the weight of the shared holders, counted anew if the sum was not kept.
 function S.taken()
   local n = call('ZCARD', shared)
   if not S.weighted or n == 0 then return n end
@@ -181,8 +170,7 @@ function S.taken()
   return S.sum
 end
 
--- fits reports whether a shared request could join the holders. A name that nobody
--- holds takes whoever is next, however heavy.
+-- fits reports whether a shared request could join; a free name takes the heaviest.
 function S.fits(limit, weight)
   return S.state == 'free' or limit == '0' or S.taken() + weight <= tonumber(S.resized or limit)
 end
@@ -227,8 +215,7 @@ function S.look()
   if #over > 0 and call('ZCARD', shared) == 0 then S.state = 'free' end
 end
 
--- put writes the lock key, unless somebody else has it. A key of another type is in
--- the way too, which MGET does not show.
+-- put writes the lock key, unless a key of another type is there, which MGET hides.
 function S.put(text, ttl)
   if S.stands then
     call('SET', lock, text, 'PX', S.int(ttl))
@@ -305,8 +292,7 @@ function S.tell(client, text)
   return n > 0 or not counts
 end
 
--- hail asks those to look after a while who may sleep for longer. Whoever was told
--- of a short lease looks by itself.
+-- hail asks those to look after a while who were told of more than a short lease.
 function S.hail(after, except)
   local text = string.format('advance %d %s', after, lock)
   if S.told == '*' then
@@ -426,11 +412,10 @@ function S.mine(owner, mode, ttl)
   end
 end
 
--- outlook says in how many milliseconds time alone may change something, why if
--- it is not one of our holders that is in the way (f: a foreign one, q: the
--- quarantine, m: a minimum hold), and who holds the lock. It notes that client may
--- sleep for so long. What was handed over is renewed or over soon: that needs no
--- look at the lock.
+-- outlook says in how many milliseconds time alone may change something, why if it
+-- is not a holder of ours (f: a foreign one, q: the quarantine, m: a minimum hold),
+-- and who holds the lock, and notes that client may sleep for so long. What was
+-- handed over is renewed or over soon: that needs no look at the lock.
 function S.outlook(client)
   local left, why, text = 0, '-', S.holder
   if S.state == 's' then
@@ -456,3 +441,4 @@ function S.outlook(client)
 end
 
 S.look()
+local answer = (function() -- the script itself, up to end.lua

@@ -7,13 +7,9 @@ if S.state == 'x' then
   call('PEXPIRE', lock, S.int(ttl))
 else
   local who = S.state == 's' and mode == 's' and S.seated(token)
-  if not who or not S.starts(who, own) then
-    S.commit()
-    return 'gone'
-  end
+  if not who or not S.starts(who, own) then return 'gone' end
   S.prolong(ttl)
   call('ZADD', shared, S.int(ms + ttl), token)
 end
 if atleast > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + atleast * 1000), true end
-S.commit()
 return 'ok'

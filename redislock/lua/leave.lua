@@ -27,5 +27,4 @@ local word = tonumber(call('ZSCORE', alive, client) or -1)
 if word >= 0 and word <= heard then call('ZREM', alive, client) end
 if late > now then S.bar(owner, late) end
 S.advance(done == 'released')
-S.commit()
 return done

@@ -9,5 +9,4 @@ else
 end
 if standing then S.advance(true) end
 if late and tonumber(late) > now then S.bar(string.match(own, '(%S+) %d+ $'), tonumber(late)) end
-S.commit()
 return standing and 'ok ' .. S.failure or 'gone'

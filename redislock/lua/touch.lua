@@ -4,10 +4,7 @@
 -- follow whose places it asks for, the oldest first; then pairs of ticket and
 -- request.
 local client, ttl, asked = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
-if tonumber(ARGV[4]) < now then
-  S.commit()
-  return 'late ' .. S.int(now)
-end
+if tonumber(ARGV[4]) < now then return 'late ' .. S.int(now) end
 -- Who was not heard of for long is forgotten. This is also a write that is not
 -- refused when memory is full, and all after it are not.
 local cut = S.int(now - 1000 * S.patience(TOUCH))
@@ -34,5 +31,4 @@ for i = #places + 1, asked do
   places[i] = (call('ZRANK', queue, ARGV[5 + i]) or -1) + 1
 end
 local text = S.outlook(client)
-S.commit()
 return string.format('%d %d %s %s', now, known and 1 or 0, table.concat(places, ','), text)

@@ -1,0 +1,3 @@
+end)()
+S.commit()
+return answer
