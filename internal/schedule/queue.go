@@ -21,23 +21,20 @@ type Queue[T any] struct{ entries entries[T] }
 // Len returns how many items are queued.
 func (q *Queue[T]) Len() int { return len(q.entries) }
 
-// Set queues an item for at, or moves it there; one that was closed stays out.
+// Set queues an item for at, or moves it there. It must not have been closed.
 func (q *Queue[T]) Set(e *Entry[T], at time.Duration) {
-	switch {
-	case e.closed:
-	case e.index > 0:
-		e.at = at
+	e.at = at
+	if e.index > 0 {
 		heap.Fix(&q.entries, e.index-1)
-	default:
-		e.at = at
-		heap.Push(&q.entries, e)
+		return
 	}
+	heap.Push(&q.entries, e)
 }
 
 // Pop takes the first item off the queue, which must not be empty.
 func (q *Queue[T]) Pop() *Entry[T] { return heap.Pop(&q.entries).(*Entry[T]) }
 
-// Close takes an item off the queue, if it is there, and keeps it out.
+// Close takes an item off the queue, if it is there, for good.
 func (q *Queue[T]) Close(e *Entry[T]) {
 	e.closed = true
 	if e.index > 0 {

@@ -47,8 +47,8 @@ const (
 	Move              // let the timer that was started last fire at At instead
 )
 
-// Set queues an item, or moves it, to be due at at. now is the monotonic clock,
-// and may have been read a while ago.
+// Set queues an item, or moves it, to be due at at; one that was closed stays out.
+// now is the monotonic clock, and may have been read a while ago.
 func (s *Schedule[T]) Set(e *Entry[T], at, now time.Duration) Alarm {
 	if e.closed {
 		return Alarm{}

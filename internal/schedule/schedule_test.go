@@ -40,11 +40,12 @@ const (
 	far1           // who is acquired, and due late
 	release        // who is released
 	fire           // the timer with this index fires
+	moved          // who is queued, and due soon instead: an answer came
 	serve          // the goroutine with this index looks at its next lock, or calls Due again
 )
 
 func (m move) String() string {
-	kinds := [...]string{"wait", "jump", "read", "acquire, due soon", "acquire, due late", "release", "fire", "serve"}
+	kinds := [...]string{"wait", "jump", "read", "acquire, due soon", "acquire, due late", "release", "fire", "move", "serve"}
 	return fmt.Sprint(kinds[m.kind], " ", m.who)
 }
 
@@ -61,6 +62,7 @@ type world struct {
 	ticks  []tick                  // goroutines between two calls of Due
 	stale  bool                    // a time that was read a while ago was used; there may be a timer too many then
 	seen   time.Duration           // ahead, at the last Due
+	twice  bool                    // two were awake at once: the schedule knows no more than that one is done
 	wrong  string
 }
 
@@ -102,6 +104,11 @@ func (w *world) do(m move) bool {
 		w.locks[m.who], w.taken[m.who] = nil, false
 	case fire:
 		return w.fire(m.who)
+	case moved:
+		if w.locks[m.who] == nil || w.taken[m.who] {
+			return false
+		}
+		w.set(w.locks[m.who], w.clock, true)
 	case serve:
 		return w.serve(m.who)
 	}
@@ -113,7 +120,11 @@ func (w *world) set(e *schedule.Entry[int], now time.Duration, soon bool) {
 	if soon {
 		at = now + near
 	}
-	w.alarm(w.s.Set(e, at, now), now)
+	a := w.s.Set(e, at, now)
+	if a.Do != schedule.Leave && len(w.ticks) == 1 && !w.twice {
+		w.fail("at %v a timer is set for %v, although somebody is awake", now, a.At)
+	}
+	w.alarm(a, now)
 }
 
 // alarm carries out what the schedule wants done about the timer.
@@ -186,6 +197,7 @@ func (w *world) due(i int) {
 	if len(t.due) > 0 {
 		w.ticks = append(w.ticks, t)
 	}
+	w.twice = len(w.ticks) > 1 || len(w.ticks) == 1 && (w.twice || len(t.due) == 0)
 }
 
 // serve lets a goroutine go on.
@@ -238,7 +250,7 @@ func (w *world) fail(format string, args ...any) {
 // state tells worlds apart, by times from now.
 func (w *world) state() string {
 	in := w.s.Inner()
-	b := fmt.Appendf(nil, "%v %v %v %d %d %d|", w.stale, in.Armed, in.Awake, in.Fires-w.clock, w.ahead, w.seen)
+	b := fmt.Appendf(nil, "%v %v %v %v %d %d %d|", w.stale, w.twice, in.Armed, in.Awake, in.Fires-w.clock, w.ahead, w.seen)
 	for who, e := range w.locks {
 		if e != nil {
 			at, queued := e.At()
