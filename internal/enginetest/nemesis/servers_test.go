@@ -169,11 +169,17 @@ func startPostgres(t testing.TB) servers {
 		pg.Kill(t)
 		pg.Restart(t)
 	}
+	var admin *pgx.Conn // kept: in a storm a new connection takes too long
 	s.cut = func(int, *rand.Rand) {
-		visit(t, pg, func(ctx context.Context, conn *pgx.Conn) {
-			_, _ = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if admin == nil || admin.IsClosed() {
+			admin, _ = pgx.Connect(ctx, pg.DSN())
+		}
+		if admin != nil {
+			_, _ = admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
-		})
+		}
 	}
 	s.still = func() (thaw func()) {
 		pid := uint32(0)

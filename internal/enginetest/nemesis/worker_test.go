@@ -160,7 +160,11 @@ func (h *hand) wish() (name string, opts fencelock.Options, length time.Duration
 			opts.Shared, opts.Limit = true, 2
 		}
 	}
-	return fmt.Sprint(name, h.rand.IntN(twins)), opts, length
+	twin := h.rand.IntN(2 * twins)
+	if twin >= twins {
+		twin = 0 // one of them is sought after
+	}
+	return fmt.Sprint(name, twin), opts, length
 }
 
 // take acquires with much patience, with little, or with none.
@@ -192,7 +196,7 @@ func (h *hand) hold(id string, lock *fencelock.Lock, length time.Duration) error
 		if err := h.diary.believed(id, at); err != nil || at >= end {
 			return err
 		}
-		time.Sleep(min(end-at, 20*time.Millisecond))
+		time.Sleep(min(end-at, max(length/50, time.Millisecond)))
 	}
 }
 
