@@ -46,6 +46,7 @@ func TestNemesis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, name)
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()%1e9))
+			t.Logf("seeds from %d on", seed)
 			for end := time.Now().Add(length); time.Until(end) > time.Second && !t.Failed(); seed++ {
 				r := a.round(seed, mix(t, kinds[name]), min(roundLength, time.Until(end)))
 				r.report(t)
