@@ -127,7 +127,6 @@ func refuses(t *testing.T, fault, url string) {
 
 // knownBroken is what an engine does not do right yet, and why. It must fail.
 var knownBroken = map[string]string{
-	"redis/quarantine":         "a server in quarantine looks like a holder",
 	"redlock/quarantine":       "a wait that ends without a majority says held",
 	"redlock/refused":          "a wait that ends without a majority says held",
 	"redlock/frozen":           "a wait that ends without a majority says held",
