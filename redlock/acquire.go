@@ -23,6 +23,9 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := req.Check(e.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
 	if err := e.acquaint(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -30,15 +33,15 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if !req.Wait {
 		return e.once(ctx, req)
 	}
-	t, arrived := e.turnOf(req.Name), time.Now()
+	w := &wait{engine: e, turn: e.turnOf(req.Name), req: req, arrived: time.Now()}
 	defer e.leave(req.Name)
 	if req.Mode == driver.Exclusive {
-		if err := e.await(ctx, t, req); err != nil {
+		if err := w.await(ctx); err != nil {
 			return driver.Grant{}, err
 		}
-		defer t.next()
+		defer w.turn.next()
 	}
-	return e.wait(ctx, t, req, arrived)
+	return w.run(ctx)
 }
 
 // collisions is how often a request that does not wait tries again when nobody
@@ -48,14 +51,18 @@ const collisions = 12
 // once tries until it is decided: attempts that collided are made again.
 func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	pause, begun, left := newBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
+	var heard driver.Waited
 	for {
 		o := e.try(ctx, req, manner{})
+		o.note(ctx, &heard)
 		switch {
 		case o.won:
 			return o.grant, nil
 		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > e.cfg.GiveUp):
-			return driver.Grant{}, o.err
-		case o.err == nil && (!o.split || left == 0 || ctx.Err() != nil):
+			return driver.Grant{}, o.ended(ctx, &heard)
+		case o.err == nil && ctx.Err() != nil:
+			return driver.Grant{}, heard.Ended(ctx, nil)
+		case o.err == nil && (!o.split || left == 0):
 			return driver.Grant{}, o.inWay
 		case o.err == nil:
 			left--

@@ -3,24 +3,52 @@ package redlock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// asks counts the questions of a request that are under way at each node. Who takes
+// asks are the questions of a request that are under way at each node. Who takes
 // back what a question may do, a lock or a place in the queue, lets it go first: the
-// two need not travel on one connection.
-type asks []sync.WaitGroup
+// two need not travel on one connection. A question that was given up may still
+// arrive, and is barred.
+type asks []asked
 
-// under counts questions to nodes, which ask puts.
-func (as asks) under(nodes []*node, ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
+// asked are the questions to one node.
+type asked struct {
+	open  sync.WaitGroup
+	until atomic.Int64 // one that was given up may arrive until then, by the node's clock; 0 if there is none
+}
+
+// under counts questions to nodes, which ask puts, and which are of use for d.
+func (as asks) under(nodes []*node, d time.Duration, ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
 	for _, n := range nodes {
-		as[n.index].Add(1)
+		as[n.index].open.Add(1)
 	}
 	return func(ctx context.Context, n *node) redislock.Reply {
-		defer as[n.index].Done()
-		return ask(ctx, n)
+		defer as[n.index].open.Done()
+		r := ask(ctx, n)
+		if unknown(r.Err) {
+			as.gaveUp(n, d)
+		}
+		return r
 	}
+}
+
+// gaveUp notes that nobody waits for an answer of the node any more.
+func (as asks) gaveUp(n *node, d time.Duration) {
+	if as != nil {
+		as[n.index].until.Store(n.by(d))
+	}
+}
+
+// until returns until when a question that was given up may reach the node.
+func (as asks) until(n *node) int64 {
+	if as == nil {
+		return 0
+	}
+	return as[n.index].until.Load()
 }
 
 // after lets the questions to a node that are under way go first, which have limits
@@ -30,7 +58,7 @@ func (as asks) after(ask func(context.Context, *node) redislock.Reply) func(cont
 		return ask
 	}
 	return func(ctx context.Context, n *node) redislock.Reply {
-		as[n.index].Wait()
+		as[n.index].open.Wait()
 		return ask(ctx, n)
 	}
 }

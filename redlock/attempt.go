@@ -2,9 +2,10 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -26,6 +27,8 @@ type attempt struct {
 	asked, raised chan reply
 	open          int    // answers that are still to come
 	granted       []bool // by node
+	heard         []bool // nodes of which the outcome is known, or will not be
+	answered      []bool // those that said something
 	idle          []bool // nodes that were not asked, and have nothing to give back
 
 	ballot ballot
@@ -33,11 +36,13 @@ type attempt struct {
 
 // manner is how an attempt is made.
 type manner struct {
-	woken  bool   // the request was told that the name is free
-	asks   asks   // those of the whole request; nil for those of the attempt alone
-	since  int64  // from when it has waited, in microseconds; 0 if it does not wait
-	caller string // its name in the queue
-	reason string // to break the name with; "" for an ordinary take
+	woken  bool      // the request was told that the name is free
+	mine   bool      // and that it goes first
+	asks   asks      // those of the whole request; nil for those of the attempt alone
+	joins  bool      // it waits in the nodes' queues
+	since  time.Time // from when
+	caller string    // its name there
+	reason string    // to break the name with; "" for an ordinary take
 }
 
 // outcome is how an attempt ended.
@@ -50,7 +55,28 @@ type outcome struct {
 	heard bool          // a majority answered
 	later bool          // and some of it will vote when it is out of quarantine
 	err   error         // no majority answered
+	cut   bool          // because the caller's context ended first
 	final bool          // and another attempt would fare no better
+}
+
+// note tells what a request hears by the attempt.
+func (o *outcome) note(ctx context.Context, heard *driver.Waited) {
+	held, trouble := heard.Last()
+	switch {
+	case o.cut && (held != nil || trouble != nil): // that is no news
+	case o.err != nil:
+		heard.Unavailable(ctx, o.err)
+	case !o.won && o.heard:
+		heard.Held(o.inWay)
+	}
+}
+
+// ended is the error of a request that ends with the attempt.
+func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
+	if o.cut {
+		return heard.Ended(ctx, nil)
+	}
+	return heard.Ended(ctx, o.err)
 }
 
 // try makes one attempt. It returns as soon as it is decided; what answers after
@@ -67,7 +93,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 	a := &attempt{
 		engine: e, req: req, how: how, owner: id.String(), desc: describe(req),
 		asked: make(chan reply, len(e.nodes)), raised: make(chan reply, len(e.nodes)),
-		granted: make([]bool, len(e.nodes)), idle: make([]bool, len(e.nodes)), ballot: ballot{engine: e, name: req.Name, open: len(e.nodes)},
+		granted: make([]bool, len(e.nodes)), heard: make([]bool, len(e.nodes)), answered: make([]bool, len(e.nodes)), idle: make([]bool, len(e.nodes)), ballot: ballot{engine: e, name: req.Name, open: len(e.nodes)},
 	}
 	a.sent = time.Now()
 	a.ask(e.propose())
@@ -92,27 +118,58 @@ func (a *attempt) ask(proposed int64) {
 	terms := e.terms(a.req.Mode, a.req.TTL)
 	terms.TwoRound = a.req.AtLeast > 0 // which the second round stores
 	a.take = quorum.NewTake(terms, proposed, instant(a.sent))
-	question := func(call string) func(context.Context, *node) redislock.Reply {
-		return asking(e.call(askScript, a.req.Name, a.owner, letter(a.req.Mode), millis(a.req.TTL), strconv.FormatInt(proposed, 10),
-			flag(a.how.reason != ""), a.how.reason, a.desc, strconv.FormatInt(a.how.since, 10), a.how.caller, call))
+	limit := e.cfg.limit(a.req.TTL)
+	question := func(nodes []*node, call string) {
+		args := a.args(proposed, call)
+		e.spread(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redislock.Reply {
+			mine := slices.Clone(args)
+			mine[askBy] = decimal(n.by(limit))
+			return n.ask(ctx, e.call(e.lua.ask, a.req.Name, mine...))[0]
+		}))
 	}
 	rest, call := e.nodes, "-"
-	if first := e.leader(); a.how.woken && first != nil {
-		only := []*node{first}
-		e.spread(only, e.cfg.limit(a.req.TTL), a.asked, a.how.asks.under(only, question("first")))
+	switch first := e.leader(); {
+	case first == nil:
+	case a.how.mine: // the leader has said so: nobody else asks now
+		question([]*node{first}, "first")
+		rest, call = without(e.nodes, first), "next"
+		a.open++
+	case a.how.woken:
+		question([]*node{first}, "first")
 		r := <-a.asked
-		a.answered(r)
+		a.hear(r)
 		if r.Err == nil && !a.granted[r.node] {
+			a.ballot.first = true
 			for i := range a.idle {
-				a.idle[i] = true
+				a.idle[i], a.heard[i] = true, true
 			}
 			a.obey(a.take.Expire())
 			return
 		}
 		rest, call = without(e.nodes, first), "next"
 	}
-	a.open = len(rest)
-	e.spread(rest, e.cfg.limit(a.req.TTL), a.asked, a.how.asks.under(rest, question(call)))
+	a.open += len(rest)
+	question(rest, call)
+}
+
+// askBy is which argument tells a node after what time it need not answer. What
+// comes behind desc is left out where it says nothing.
+const askBy = 3
+
+// args are the arguments of the first round.
+func (a *attempt) args(proposed int64, call string) []string {
+	args := []string{a.owner, millis(a.req.TTL), decimal(proposed), "", a.desc}
+	waited := int64(-1)
+	if a.how.joins {
+		waited = time.Since(a.how.since).Microseconds()
+	}
+	if a.how.reason != "" {
+		call = "break"
+	}
+	if a.req.Mode == driver.Exclusive && waited < 0 && call == "-" {
+		return args
+	}
+	return append(args, letter(a.req.Mode), decimal(waited), a.how.caller, call, a.how.reason)
 }
 
 // without returns the nodes but one.
@@ -141,10 +198,10 @@ func (a *attempt) step(ctx context.Context) {
 	select {
 	case r := <-a.asked:
 		a.open--
-		a.answered(r)
+		a.hear(r)
 	case r := <-a.raised:
 		a.open--
-		a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", 0, instant(time.Now())))
+		a.stored(r)
 	case <-ctx.Done():
 		a.obey(a.take.Expire())
 	case <-a.engine.closed.Done():
@@ -168,16 +225,43 @@ func (a *attempt) linger(ctx context.Context) {
 	}
 }
 
-func (a *attempt) answered(r reply) {
-	if unknown(r.Err) {
-		a.engine.nodes[r.node].owe(a.req.Name, a.owner, a.req.TTL)
-	} else if r.Err != nil {
+// hear takes an answer to the first round.
+func (a *attempt) hear(r reply) {
+	n := a.engine.nodes[r.node]
+	a.heard[r.node] = true
+	switch {
+	case unknown(r.Err):
+		n.owe(a.ending(n))
+	case r.Err != nil:
 		a.idle[r.node] = true
+	default:
+		a.answered[r.node] = true
 	}
 	if a.take.State() == quorum.Won && !a.engine.keeps(a.owner) {
 		return // it has been released since, and the release comes to this node next; see asks
 	}
 	a.vote(r)
+}
+
+// ending takes the attempt back on a node, which may not have run its request yet.
+func (a *attempt) ending(n *node) ending {
+	d := ending{name: a.req.Name, owner: a.owner, ttl: a.req.TTL, failed: a.req.AtLeast > 0}
+	if !a.answered[n.index] {
+		d.until = n.by(a.engine.cfg.limit(a.req.TTL))
+	}
+	return d
+}
+
+// stored takes an answer to the second round.
+func (a *attempt) stored(r reply) {
+	ok, server := affirmed(r.Reply)
+	a.obey(a.take.Raised(r.node, ok, server, instant(time.Now())))
+}
+
+// affirmed reads an answer that says "ok" and which server it is.
+func affirmed(r redislock.Reply) (ok bool, server uint64) {
+	word, name, _ := strings.Cut(r.Text, " ")
+	return r.Err == nil && word == "ok", serverOf(name)
 }
 
 func (a *attempt) vote(r reply) {
@@ -192,10 +276,10 @@ func (a *attempt) finish() {
 		select {
 		case r := <-a.asked:
 			a.open--
-			a.answered(r)
+			a.hear(r)
 		case r := <-a.raised:
 			a.open--
-			a.obey(a.take.Raised(r.node, r.Err == nil && r.Text == "ok", 0, instant(time.Now())))
+			a.stored(r)
 		}
 	}
 	if a.waitsOnSome() {
@@ -212,7 +296,7 @@ func (a *attempt) finish() {
 // waitsOnSome reports whether a request that has its lock is in the queue of
 // nodes that did not grant it. They would keep the name for it.
 func (a *attempt) waitsOnSome() bool {
-	return a.take.State() == quorum.Won && a.how.since > 0 && slices.Contains(a.granted, false)
+	return a.take.State() == quorum.Won && a.how.joins && slices.Contains(a.granted, false)
 }
 
 // obey sends what follows from an answer.
@@ -225,20 +309,27 @@ func (a *attempt) obey(o quorum.Orders) {
 		}
 		a.open += len(nodes)
 		e.spread(nodes, e.cfg.limit(a.req.TTL), a.raised,
-			asking(e.call(raiseScript, a.req.Name, a.owner, strconv.FormatInt(a.take.Token(), 10), millis(a.req.AtLeast))))
+			asking(e.call(e.lua.raise, a.req.Name, a.owner, decimal(a.take.Token()), millis(a.req.AtLeast))))
 	}
 	for _, i := range o.Free {
 		if !a.idle[i] {
-			e.nodes[i].free(a.req.Name, a.owner, a.req.TTL)
+			e.nodes[i].free(a.ending(e.nodes[i]))
 		}
 	}
 }
 
+var errNoAnswer = errors.New("no answer yet")
+
 func (a *attempt) outcome(ctx context.Context) outcome {
+	e := a.engine
 	if a.take.State() != quorum.Won {
+		for i, heard := range a.heard {
+			if !heard {
+				a.ballot.causes.add(e.nodes[i], errNoAnswer)
+			}
+		}
 		return a.ballot.outcome(ctx)
 	}
-	e := a.engine
 	g := driver.Grant{Owner: a.owner, Token: a.take.Token(), Floor: a.take.Floor(), Sent: a.sent, TTL: a.req.TTL}
 	e.saw(g.Token)
 	e.keep(a.req, g, a.how.asks)

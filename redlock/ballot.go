@@ -2,7 +2,9 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ type ballot struct {
 	inWay  *driver.HeldError
 	rivals map[string]int // on how many nodes somebody is in the way
 	open   int            // nodes whom nobody is known to have: all but those that answered
+	first  bool           // only the node that goes first was asked, and it refused
 	waits  int            // nodes that answered that they do not vote yet
 	next   time.Duration
 }
@@ -67,11 +70,27 @@ func (b *ballot) vote(r reply) quorum.Vote {
 		return quorum.Vote{}
 	}
 	w := words.Words{Rest: r.Text}
-	switch w.Next() {
+	word := w.Next()
+	if word == "nodes" {
+		b.causes.wrong = fmt.Errorf("%w: %s works with another set of nodes; give every client the same set, and run fencelock init when it has changed", driver.ErrConfig, n.label)
+		b.causes.add(n, b.causes.wrong)
+		return quorum.Vote{}
+	}
+	n.showed(w.Int(), r.sent)
+	server := serverOf(w.Next())
+	switch word {
 	case "granted":
-		if v := (quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int()}); !w.Bad {
-			return v
+		v := quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int(), Server: server}
+		if w.Bad {
+			break
 		}
+		if err := n.recognise(server); err != nil {
+			b.causes.add(n, err)
+		}
+		return v
+	case "late":
+		b.causes.add(n, errors.New("the request came too late"))
+		return quorum.Vote{}
 	case "held":
 		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
 			b.seen(left, foreign, w.Rest)
@@ -86,12 +105,18 @@ func (b *ballot) vote(r reply) quorum.Vote {
 		b.waits++
 		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
-	case "nodes":
-		b.causes.add(n, unfit{fmt.Errorf("%w: %s works with another set of nodes; give every client the same set, and run fencelock init when it has changed", driver.ErrInvalid, n.label)})
-		return quorum.Vote{}
 	}
 	b.causes.add(n, fmt.Errorf("unexpected answer %.100q", r.Text))
 	return quorum.Vote{}
+}
+
+// serverOf reads the name that a node gives itself; 0 means unknown.
+func serverOf(text string) uint64 {
+	server, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return server
 }
 
 // seen notes who is in the way; of several, the one that stays longest.
@@ -128,14 +153,14 @@ func (b *ballot) outcome(ctx context.Context) outcome {
 		o.inWay = &driver.HeldError{Name: b.name}
 	}
 	switch {
-	case b.causes.wrong != nil:
-		o.err, o.final = b.causes.wrong, true
-	case ctx.Err() != nil:
-		o.err = unavailable(ctx.Err())
 	case b.engine.closed.Err() != nil:
 		o.err, o.final = unavailable(errClosed), true
-	case len(b.causes.errs) > len(b.engine.nodes)-b.engine.need:
-		o.err, o.final = b.causes.err(), b.causes.forever >= b.engine.need
+	case !o.heard && ctx.Err() != nil && b.causes.wrong == nil:
+		o.err, o.cut = b.causes.err(), true
+	case b.causes.wrong != nil || len(b.causes.errs) > len(b.engine.nodes)-b.engine.need:
+		o.err, o.final = b.causes.err(), b.causes.final()
+	case !o.heard && !b.first:
+		o.err = b.causes.err()
 	}
 	return o
 }

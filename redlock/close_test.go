@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -82,5 +84,29 @@ func TestLazy(t *testing.T) {
 	lazy.Close()
 	if _, err := lazy.Each(context.Background(), "PING"); err == nil {
 		t.Error("a closed connection works")
+	}
+}
+
+// TestRefusedReleaseIsTakenBack: a node that refuses a release for the moment, as one
+// that has lost its scripts does after a deadline, is told again, and not left with the
+// lock until its lease ends.
+func TestRefusedReleaseIsTakenBack(t *testing.T) {
+	w := startNodes(t, 3)
+	var refused atomic.Bool
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redislock.Conn) redislock.Conn {
+		return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+			if i == 0 && redlock.Kind(c.Script) == "release" && refused.CompareAndSwap(false, true) {
+				return []redislock.Reply{{Err: redislock.ServerError{Text: "NOSCRIPT No matching script. Please use EVAL."}}}
+			}
+			return do()
+		}}
+	})
+	_, l := take(t, e, "x", 29*time.Second)
+	eventually(t, "the lock on every node", func() bool { return w[0].Do(t, "EXISTS", "lock:x") == "1" })
+	begun := time.Now()
+	release(t, e, l)
+	eventually(t, "a free node", func() bool { return w[0].Do(t, "EXISTS", "lock:x") == "0" })
+	if d := time.Since(begun); d > 20*time.Second || !refused.Load() {
+		t.Errorf("the node was free after %v, with a lease of 29 s", d)
 	}
 }

@@ -1,11 +1,7 @@
 package redlock
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -48,6 +44,12 @@ type Config struct {
 	// name is kept; 0 means 7 days. Later the nodes' clocks alone make tokens
 	// grow.
 	Retention time.Duration
+
+	// MarkerTTL is how long a node that nobody uses stays known: one whose marker
+	// has expired counts as new and does not vote for MaxTTL. Every grant, renewal
+	// and listing keeps it, with a write a day. Make it longer than the pause
+	// between two uses. 0 means 90 days.
+	MarkerTTL time.Duration
 }
 
 func (cfg *Config) withDefaults() Config {
@@ -63,6 +65,7 @@ func (cfg *Config) withDefaults() Config {
 	or(&full.MaxTTL, 30*time.Second)
 	or(&full.GiveUp, 4*time.Second)
 	or(&full.Retention, 7*24*time.Hour)
+	or(&full.MarkerTTL, 90*24*time.Hour)
 	return full
 }
 
@@ -78,18 +81,6 @@ func (cfg *Config) limit(ttl time.Duration) time.Duration {
 // wait for.
 func (cfg *Config) endLimit(ttl time.Duration) time.Duration {
 	return max(callLimit, cfg.limit(ttl)+time.Second)
-}
-
-// common are the arguments that every script begins with, for n nodes.
-func (cfg *Config) common(n int) []string {
-	quarantine := "0"
-	if !cfg.NoQuarantine {
-		quarantine = millis(cfg.MaxTTL)
-	}
-	names := slices.Sorted(slices.Values(cfg.Nodes))
-	sum := sha256.Sum256([]byte(strings.Join(names, " ")))
-	set := strconv.Itoa(n) + "-" + hex.EncodeToString(sum[:6])
-	return []string{millis(cfg.Retention), cfg.channel(), quarantine, set}
 }
 
 // channel is where nodes tell what becomes free, and what was broken.

@@ -3,58 +3,84 @@ package redlock
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/redislock"
 )
 
+// ending takes an acquisition back on one node.
+type ending struct {
+	name, owner string
+	token       int64  // 0 fits any: some nodes store one a little off
+	voice       string // whether who waits is told; see voice
+	until       int64  // a request of this owner may arrive until then, by the node's clock; 0 means that all were answered
+	failed      bool   // the take failed, and its minimum hold with it
+	ttl         time.Duration
+}
+
+func (e *Engine) release(d ending) redislock.Call {
+	args := []string{d.owner, decimal(d.token), d.voice}
+	if d.until > 0 || d.failed {
+		args = append(args, decimal(d.until), flag(d.failed))
+	}
+	return e.call(e.lua.release, d.name, args...)
+}
+
 // debt is a lock that a node may have granted, or may grant yet, and that nobody
 // has: a request of unknown outcome, or a release that did not get through. It
-// is released when the node is back. What stays nevertheless keeps the name for
+// is released when the node answers. What stays nevertheless keeps the name for
 // one TTL on this one node, and is never taken for a lock that is held.
 type debt struct {
-	name  string
-	until time.Time // the lease is over by then
+	ending
+	expires time.Time // the lease is over by then
 }
 
 // maxDebts bounds the memory that a dead node takes. More are left to expire.
 const maxDebts = 10_000
 
-func (n *node) owe(name, owner string, ttl time.Duration) {
+// owe notes a debt, and has it paid as soon as the node answers.
+func (n *node) owe(d ending) {
+	d.token, d.voice = 0, "2"
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
 	if len(n.debts) >= maxDebts {
-		for owner, d := range n.debts {
-			if d.until.Before(now) {
-				delete(n.debts, owner)
-			}
-		}
+		n.forgive(now)
 	}
 	if len(n.debts) < maxDebts {
 		// A frozen node counts the lease from when it is thawed.
-		n.debts[owner] = debt{name, now.Add(max(10*ttl, time.Minute))}
+		n.debts[d.owner] = debt{d, now.Add(max(10*d.ttl, time.Minute))}
+	}
+	n.wake()
+}
+
+// forgive forgets debts that are over. The caller holds mu.
+func (n *node) forgive(now time.Time) {
+	for owner, d := range n.debts {
+		if d.expires.Before(now) {
+			delete(n.debts, owner)
+		}
 	}
 }
 
-// payDebts releases what nobody has.
-func (n *node) payDebts(ctx context.Context) error {
-	for {
+// payDebts releases what nobody has. What the server refuses for now is tried again.
+func (n *node) payDebts(ctx context.Context) (err error) {
+	for err == nil {
 		owners, calls := n.due(500)
 		if len(calls) == 0 {
 			return nil
 		}
 		for i, r := range n.conn.Eval(ctx, calls) {
-			if unknown(r.Err) {
-				return r.Err
+			if r.Err != nil && !denied(r.Err) { // NOSCRIPT after a deadline, too
+				err = r.Err
+				continue
 			}
 			n.mu.Lock()
 			delete(n.debts, owners[i])
 			n.mu.Unlock()
 		}
 	}
+	return err
 }
 
 // due returns the releases of up to limit debts, and forgets those that are
@@ -62,6 +88,7 @@ func (n *node) payDebts(ctx context.Context) error {
 func (n *node) due(limit int) (owners []string, calls []redislock.Call) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.forgive(time.Now())
 	for owner, d := range n.debts {
 		if len(calls) == limit {
 			break
@@ -71,27 +98,27 @@ func (n *node) due(limit int) (owners []string, calls []redislock.Call) {
 			continue
 		}
 		owners = append(owners, owner)
-		calls = append(calls, n.engine.call(releaseScript, d.name, owner, "0", "2"))
+		calls = append(calls, n.engine.release(d.ending))
 	}
 	return owners, slices.Clip(calls)
 }
 
 // free gives the node's lock back in the background, without telling anybody:
 // who waits looks again by itself, and telling all would make them all collide.
-func (n *node) free(name, owner string, ttl time.Duration) {
+func (n *node) free(d ending) {
+	d.voice = "0"
 	n.engine.tasks.run(func() { // ends with callLimit
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		defer cancel()
-		n.release(ctx, driver.Lease{Name: name, Owner: owner, TTL: ttl}, "0")
+		n.release(ctx, d)
 	})
 }
 
-// release ends an acquisition on the node, now or when the node is back. A token
-// of 0 fits any: some nodes store one a little off.
-func (n *node) release(ctx context.Context, l driver.Lease, tell string) redislock.Reply {
-	r := n.ask(ctx, n.engine.call(releaseScript, l.Name, l.Owner, strconv.FormatInt(l.Token, 10), tell))[0]
+// release ends an acquisition on the node, now or when the node is back.
+func (n *node) release(ctx context.Context, d ending) redislock.Reply {
+	r := n.ask(ctx, n.engine.release(d))[0]
 	if r.Err != nil {
-		n.owe(l.Name, l.Owner, l.TTL)
+		n.owe(d)
 	}
 	return r
 }

@@ -27,12 +27,12 @@ var (
 // Engine is a client of several masters. All methods may be called from many
 // goroutines at once.
 type Engine struct {
-	nodes  []*node
-	need   int // a majority
-	cfg    Config
-	common []string
-	wrong  error            // why this set of nodes is no good
-	clock  func() time.Time // for proposals only
+	nodes []*node
+	need  int // a majority
+	cfg   Config
+	lua   scripts
+	wrong error            // why this set of nodes is no good
+	clock func() time.Time // for proposals only
 
 	closed context.Context // ends with Close
 	close  context.CancelFunc
@@ -66,7 +66,7 @@ func New(nodes []redislock.Conn, cfg *Config) *Engine {
 	e.wrong = e.checkSet()
 	e.closed, e.close = context.WithCancel(context.Background())
 	e.tasks.closed, e.tasks.work = e.closed, make(chan func())
-	e.common = e.cfg.common(len(nodes))
+	e.lua = e.cfg.scripts(len(nodes), nil)
 	return e
 }
 
@@ -147,7 +147,7 @@ func (e *Engine) Init(ctx context.Context) error {
 	}
 	var why causes
 	answers := make(chan reply, len(e.nodes))
-	e.spread(e.nodes, callLimit, answers, asking(e.call(initScript, "init")))
+	e.spread(e.nodes, callLimit, answers, asking(e.call(e.lua.init, "init")))
 	for range e.nodes {
 		select {
 		case r := <-answers:

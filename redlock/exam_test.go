@@ -38,9 +38,7 @@ func dial(addrs []string) *redlock.Engine {
 // TestExam runs every client of the exam in a process of its own, on five real
 // servers.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second, Known: map[string]string{
-		"unreachable": "a wait that ends without a majority says held",
-	}})
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
 }
 
 // world is five servers that keep their data over a restart.

@@ -11,20 +11,29 @@ import (
 // SetClock replaces the clock that a client's token proposals come from.
 func (e *Engine) SetClock(now func() time.Time) { e.clock = now }
 
-// Run runs one script on the first node and returns the words of the answer.
-func (e *Engine) Run(ctx context.Context, script, name string, args ...string) ([]string, error) {
-	s := map[string]*redislock.Script{
-		"ask": askScript, "raise": raiseScript, "renew": renewScript, "repair": repairScript, "release": releaseScript,
-	}[script]
-	r := e.nodes[0].conn.Eval(ctx, []redislock.Call{e.call(s, name, args...)})[0]
-	return strings.Fields(r.Text), r.Err
+// Edit changes the texts of the engine's scripts, before it is used.
+func (e *Engine) Edit(edit func(text string) string) { e.lua = e.cfg.scripts(len(e.nodes), edit) }
+
+// Run runs one script on the first node. more are keys beside the lock's.
+func (e *Engine) Run(ctx context.Context, script, name string, more []string, args ...string) (string, error) {
+	c := e.call(map[string]*redislock.Script{
+		"ask": e.lua.ask, "raise": e.lua.raise, "renew": e.lua.renew, "repair": e.lua.repair, "release": e.lua.release,
+		"leave": e.lua.leave, "status": e.lua.status, "init": e.lua.init,
+	}[script], name, args...)
+	c.Keys = append(c.Keys, more...)
+	r := e.nodes[0].conn.Eval(ctx, []redislock.Call{c})[0]
+	return r.Text, r.Err
 }
 
-// The scripts that a test waits for.
-var (
-	ReleaseScript = releaseScript
-	LeaveScript   = leaveScript
-)
+// Kind says which script it is.
+func Kind(s *redislock.Script) string {
+	for kind, text := range map[string]string{"ask": askLua, "raise": raiseLua, "renew": renewLua, "repair": repairLua, "release": releaseLua, "leave": leaveLua} {
+		if strings.HasSuffix(s.Source, text) {
+			return kind
+		}
+	}
+	return "another"
+}
 
 // Agree makes one holder of what nodes show.
 var Agree = agree

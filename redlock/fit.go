@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ func (n *node) meet(ctx context.Context) error {
 	err := n.examine(ctx)
 	if err == nil {
 		n.fit.Store(true)
+		n.knew.Store(true)
 		return nil
 	}
 	n.leaveOut(err)
@@ -62,7 +64,10 @@ func (n *node) examine(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(answers) != 1:
-		return unfit{fmt.Errorf("%w: %s has %d masters behind it; redlock needs one each", driver.ErrInvalid, n.label, len(answers))}
+		return unfit{fmt.Errorf("%w: %s has %d masters behind it; redlock needs one each", driver.ErrConfig, n.label, len(answers))}
+	}
+	if err := n.tell(ctx); err != nil {
+		return err
 	}
 	if err := answers[0].Err; err != nil {
 		switch _, words := errors.AsType[redislock.ServerError](err); {
@@ -80,15 +85,25 @@ func (n *node) examine(ctx context.Context) error {
 	return n.engine.register(n, info["run_id"])
 }
 
+// tell reads the node's clock. What the node may refuse, the scripts will tell.
+func (n *node) tell(ctx context.Context) error {
+	sent := time.Now()
+	answers, err := n.conn.Each(ctx, "TIME")
+	if err == nil && len(answers) > 0 {
+		n.showed(parseTime(answers[0].Text), sent)
+	}
+	return err
+}
+
 // judge says what is wrong with a server.
 func (n *node) judge(info map[string]string) error {
 	switch {
 	case info["role"] != "master":
-		return fmt.Errorf("%w: %s is a replica of %s:%s; redlock needs independent masters", driver.ErrInvalid, n.label, info["master_host"], info["master_port"])
+		return fmt.Errorf("%w: %s is a replica of %s:%s; redlock needs independent masters", driver.ErrConfig, n.label, info["master_host"], info["master_port"])
 	case info["cluster_enabled"] == "1":
-		return fmt.Errorf("%w: %s is a node of a Redis Cluster; redlock needs independent masters", driver.ErrInvalid, n.label)
+		return fmt.Errorf("%w: %s is a node of a Redis Cluster; redlock needs independent masters", driver.ErrConfig, n.label)
 	case !n.engine.cfg.AllowEviction && info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction":
-		return fmt.Errorf("%w: %s evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrUnavailable, n.label, info["maxmemory_policy"])
+		return fmt.Errorf("%w: %s evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrConfig, n.label, info["maxmemory_policy"])
 	}
 	return nil
 }
@@ -97,10 +112,37 @@ func (n *node) judge(info map[string]string) error {
 func (e *Engine) register(n *node, runID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if i, ok := e.servers[runID]; ok && i != n.index {
-		return unfit{fmt.Errorf("%w: %s and %s are the same server", driver.ErrInvalid, e.nodes[i].label, n.label)}
+	maps.DeleteFunc(e.servers, func(_ string, i int) bool { return i == n.index })
+	if i, ok := e.servers[runID]; ok {
+		return sameServer(e.nodes[i], n)
 	}
 	e.servers[runID] = n.index
+	return nil
+}
+
+func sameServer(a, b *node) error {
+	return unfit{fmt.Errorf("%w: %s and %s are the same server", driver.ErrConfig, a.label, b.label)}
+}
+
+// recognise notes which server answered for the node. If that is another node's, an
+// address leads to the wrong server: this one is left out until it leads to one of
+// its own.
+func (n *node) recognise(server uint64) error {
+	if server == 0 || n.who.Load() == server {
+		return nil
+	}
+	e := n.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range e.nodes {
+		if o != n && o.who.Load() == server {
+			err := sameServer(o, n)
+			n.fit.Store(false)
+			n.leaveOut(err)
+			return err
+		}
+	}
+	n.who.Store(server)
 	return nil
 }
 

@@ -2,10 +2,8 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -83,7 +81,7 @@ func (n *node) see(ctx context.Context) *sight {
 	}
 	s.fsync, s.save = s.setting(ctx, "appendfsync"), s.setting(ctx, "save")
 	s.clock(ctx)
-	r := n.conn.Eval(ctx, []redislock.Call{n.engine.call(inspectScript, "fencelock-doctor")})[0]
+	r := n.conn.Eval(ctx, []redislock.Call{n.engine.call(n.engine.lua.inspect, "fencelock-doctor")})[0]
 	if s.votes = r.Text; r.Err != nil {
 		s.votes = r.Err.Error()
 	}
@@ -133,11 +131,8 @@ func (s *sight) clock(ctx context.Context) {
 	begun := time.Now()
 	text, err := s.ask(ctx, "TIME")
 	s.doubt = time.Since(begun) / 2
-	seconds, micros, _ := strings.Cut(text, "\n")
-	a, errA := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)
-	b, errB := strconv.ParseInt(strings.TrimSpace(micros), 10, 64)
-	if errors.Join(err, errA, errB) == nil {
+	if now := parseTime(text); err == nil && now > 0 {
 		s.told = true
-		s.ahead = time.UnixMicro(a*1e6 + b).Sub(begun.Add(s.doubt))
+		s.ahead = time.UnixMicro(now).Sub(begun.Add(s.doubt))
 	}
 }

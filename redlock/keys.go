@@ -9,12 +9,10 @@ import (
 // companions are the prefixes of the keys beside the lock's own.
 var companions = [...]string{"fence:", "shared:", "tokens:", "about:", "queue:", "callers:"}
 
-// keysOf returns the keys that the scripts get for a name. They make the
+// keysOf returns the key that the scripts get for a name. They make the
 // companions' names themselves, for the sake of speed: a node of redlock is no
 // part of a cluster.
-func (e *Engine) keysOf(name string) []string {
-	return []string{e.cfg.Prefix + "lock:" + name, e.cfg.Prefix + "fencelock:node"}
-}
+func (e *Engine) keysOf(name string) []string { return []string{e.cfg.Prefix + "lock:" + name} }
 
 // nameOf returns the name whose lock, or whose companion, is at key.
 func (e *Engine) nameOf(key string) (string, bool) {

@@ -141,7 +141,7 @@ func (n *node) list(ctx context.Context, q driver.Query) (statuses, error) {
 	for part := range slices.Chunk(names, 500) {
 		calls := make([]redislock.Call, len(part))
 		for j, name := range part {
-			calls[j] = n.engine.call(statusScript, name)
+			calls[j] = n.engine.call(n.engine.lua.status, name)
 		}
 		for j, r := range n.ask(ctx, calls...) {
 			if r.Err != nil {

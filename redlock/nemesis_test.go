@@ -49,11 +49,10 @@ func TestNemesis(t *testing.T) {
 // before had ended, and how many had a smaller token.
 func torment(t *testing.T, d time.Duration, cfg redlock.Config) (holds, overlaps, falls int) {
 	w := startNodes(t, 3)
+	first := open(t, w.addrs(), cfg)
+	eventually(t, "new nodes", func() bool { return first.Init(t.Context()) == nil })
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	if err := open(t, w.addrs(), cfg).Init(ctx); err != nil {
-		t.Fatal(err)
-	}
 	var mu sync.Mutex // guards spans
 	var spans []span
 	var clients sync.WaitGroup

@@ -19,9 +19,12 @@ type node struct {
 	conn   redislock.Conn
 	label  string // its name or number, for messages
 
-	fit atomic.Bool            // it was found to be what redlock needs
-	out atomic.Pointer[outage] // why it is left out; nil while it is asked
-	ear atomic.Bool            // the subscription stands
+	fit   atomic.Bool            // it was found to be what redlock needs
+	knew  atomic.Bool            // it was once
+	clock atomic.Pointer[sample] // what its clock showed last
+	who   atomic.Uint64          // which server answered last; 0 means unknown
+	out   atomic.Pointer[outage] // why it is left out; nil while it is asked
+	ear   atomic.Bool            // the subscription stands
 
 	flights atomic.Int32 // requests under way
 
@@ -33,7 +36,7 @@ type node struct {
 // outage is why a node is left out: its requests fail at once, until it is back.
 type outage struct {
 	cause error
-	unfit bool // it is the wrong kind of server
+	unfit bool // it is the wrong kind of server, and was never another
 }
 
 // notAsked is the error of a request that was not sent.
@@ -94,7 +97,13 @@ func (n *node) leaveOut(cause error) {
 	_, unfit := errors.AsType[unfit](cause)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.out.Store(&outage{cause, unfit})
+	n.out.Store(&outage{cause, unfit && !n.knew.Load()})
+	n.wake()
+}
+
+// wake begins to look whether the node answers, unless somebody does. The caller
+// holds mu.
+func (n *node) wake() {
 	if !n.reviver {
 		n.reviver = true
 		n.engine.tasks.Go(n.revive) // ends with Close, or when the node is back
@@ -116,15 +125,22 @@ func (n *node) revive() {
 			err = n.payDebts(ctx)
 		}
 		cancel()
-		if err == nil {
-			n.mu.Lock()
-			n.reviver = false
-			n.out.Store(nil)
-			n.mu.Unlock()
+		if err == nil && n.back() {
 			return
 		}
-		n.leaveOut(err)
+		if unknown(err) || n.out.Load() != nil {
+			n.leaveOut(err)
+		}
 	}
+}
+
+// back lets the node vote again, unless another debt has come meanwhile.
+func (n *node) back() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.out.Store(nil)
+	n.reviver = len(n.debts) > 0
+	return !n.reviver
 }
 
 // look asks the node for any sign of life, and what it is if that is unknown.
@@ -142,6 +158,7 @@ func (n *node) look(ctx context.Context) error {
 // reply is what one node said.
 type reply struct {
 	node int
+	sent time.Time // before it was asked
 	redislock.Reply
 }
 
@@ -158,7 +175,8 @@ func (e *Engine) spread(nodes []*node, limit time.Duration, answers chan<- reply
 	}
 	for _, n := range nodes {
 		e.tasks.run(func() { // ends when the node has answered, or with the limit
-			answers <- reply{n.index, ask(ctx, n)}
+			sent := time.Now()
+			answers <- reply{n.index, sent, ask(ctx, n)}
 			answered()
 		})
 	}
@@ -170,8 +188,7 @@ func asking(c redislock.Call) func(context.Context, *node) redislock.Reply {
 }
 
 func (e *Engine) call(s *redislock.Script, name string, args ...string) redislock.Call {
-	all := make([]string, 0, len(e.common)+len(args))
-	return redislock.Call{Script: s, Keys: e.keysOf(name), Args: append(append(all, e.common...), args...)}
+	return redislock.Call{Script: s, Keys: e.keysOf(name), Args: args}
 }
 
 // callLimit bounds a request that nobody's lease depends on.

@@ -146,15 +146,15 @@ func TestNodeSets(t *testing.T) {
 	w := startNodes(t, 5)
 	for _, cfg := range []redlock.Config{{}, {NoQuarantine: true}} {
 		three := open(t, w.addrs()[:3], cfg)
-		if _, err := try(three, "x", time.Second); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another set of nodes") {
-			t.Errorf("with three of five nodes: got %v, want ErrInvalid that says why", err)
+		if _, err := try(three, "x", time.Second); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "another set of nodes") {
+			t.Errorf("with three of five nodes: got %v, want ErrConfig that says why", err)
 		}
 		if cfg.NoQuarantine {
 			continue
 		}
 		other := open(t, w.addrs(), redlock.Config{Nodes: []string{"a", "b", "c", "d", "e"}})
-		if _, err := try(other, "x", time.Second); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("with other names: got %v, want ErrInvalid", err)
+		if _, err := try(other, "x", time.Second); !errors.Is(err, driver.ErrConfig) {
+			t.Errorf("with other names: got %v, want ErrConfig", err)
 		}
 	}
 	three := open(t, w.addrs()[:3], redlock.Config{})
@@ -171,8 +171,8 @@ func TestNoRightToInfo(t *testing.T) {
 	}
 	begun := time.Now()
 	_, err := try(open(t, w.addrs(), redlock.Config{GiveUp: time.Minute}), "x", time.Second)
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "+info") {
-		t.Errorf("without the right to INFO: got %v, want ErrUnavailable that names it", err)
+	if !errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "+info") {
+		t.Errorf("without the right to INFO: got %v, want ErrConfig that names it", err)
 	}
 	if d := time.Since(begun); d > 30*time.Second {
 		t.Errorf("it took %v to say so", d)

@@ -79,7 +79,7 @@ func (e *Engine) end(l driver.Lease) <-chan reply {
 		under = h.asks
 	}
 	e.spread(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
-		return n.release(ctx, l, e.voice(n))
+		return n.release(ctx, ending{name: l.Name, owner: l.Owner, token: l.Token, voice: e.voice(n), until: under.until(n), ttl: l.TTL})
 	}))
 	return answers
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -92,7 +91,7 @@ func (r *renewals) send() <-chan batch {
 	for j, l := range r.leases {
 		// Of a lock that is known here, the owner is enough: some nodes store a
 		// token a little off.
-		calls[j] = e.call(renewScript, l.Name, l.Owner, strconv.FormatInt(l.Token, 10), flag(e.keeps(l.Owner) && !e.foreign(l)), millis(l.TTL))
+		calls[j] = e.call(e.lua.renew, l.Name, l.Owner, decimal(l.Token), flag(e.keeps(l.Owner) && !e.foreign(l)), millis(l.TTL))
 	}
 	answers, limit := make(chan batch, len(e.nodes)), r.limit()
 	for _, n := range e.nodes {
@@ -110,13 +109,14 @@ func (r *renewals) hear(b batch) {
 	now := instant(time.Now())
 	for j, reply := range b.replies {
 		before := r.each[j].Result()
-		repair := r.each[j].Heard(b.node, r.standing(j, b.node, reply), 0, now)
+		s, server := r.standing(j, b.node, reply)
+		repair := r.each[j].Heard(b.node, s, server, now)
 		if before == quorum.Open && r.each[j].Result() != quorum.Open {
 			r.open--
 			r.decided(j)
 		}
 		for _, i := range repair {
-			r.engine.nodes[i].repair(r.leases[j])
+			r.engine.nodes[i].repair(r.leases[j], r.sent)
 		}
 	}
 }
@@ -132,38 +132,48 @@ func (r *renewals) decided(j int) {
 	}
 }
 
-func (r *renewals) standing(j, node int, reply redislock.Reply) quorum.Standing {
+// standing reads what a node said of lease j, and which server it is.
+func (r *renewals) standing(j, node int, reply redislock.Reply) (quorum.Standing, uint64) {
+	n := r.engine.nodes[node]
+	ok, server := affirmed(reply)
 	switch {
 	case r.engine.foreign(r.leases[j]):
-		return quorum.Taken
+		return quorum.Taken, 0
 	case reply.Err != nil:
-		r.causes[j].add(r.engine.nodes[node], reply.Err)
-		return quorum.Silent
-	case reply.Text == "ok":
-		return quorum.Renewed
+		r.causes[j].add(n, reply.Err)
+		return quorum.Silent, 0
+	case ok:
+		if err := n.recognise(server); err != nil {
+			r.causes[j].add(n, err)
+			return quorum.Silent, 0
+		}
+		return quorum.Renewed, server
 	case reply.Text == "free":
-		return quorum.Free
+		return quorum.Free, 0
 	default:
-		return quorum.Taken
+		return quorum.Taken, 0
 	}
 }
 
-// repair gives the node a lock back that it lost, in the background.
-func (n *node) repair(l driver.Lease) {
+// repair gives the node a lock back that it lost, in the background, and before the
+// lease that counts from sent is over.
+func (n *node) repair(l driver.Lease, sent time.Time) {
 	e := n.engine
 	h := e.held(l.Owner)
 	if h == nil {
 		return // released meanwhile, or not ours
 	}
-	call := e.call(repairScript, l.Name, l.Owner, strconv.FormatInt(l.Token, 10), letter(l.Mode), millis(l.TTL), h.desc)
+	limit := min(e.cfg.limit(l.TTL), l.TTL-drift(l.TTL)-time.Since(sent))
+	call := e.call(e.lua.repair, l.Name, l.Owner, decimal(l.Token), letter(l.Mode), millis(l.TTL), decimal(n.by(limit)), h.desc)
 	e.tasks.Go(func() { // ends when the node has answered, or with the limit
-		ctx, cancel := context.WithTimeout(context.Background(), e.cfg.limit(l.TTL))
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		switch r := n.ask(ctx, call)[0]; {
 		case unknown(r.Err):
-			n.owe(l.Name, l.Owner, l.TTL)
+			h.asks.gaveUp(n, limit)
+			n.owe(ending{name: l.Name, owner: l.Owner, until: n.by(limit), ttl: l.TTL})
 		case r.Err == nil && !e.keeps(l.Owner): // it may have run after the release
-			n.free(l.Name, l.Owner, l.TTL)
+			n.free(ending{name: l.Name, owner: l.Owner, ttl: l.TTL})
 		}
 	})
 }

@@ -2,6 +2,14 @@ package redlock
 
 import (
 	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
 
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -32,14 +40,68 @@ var (
 	inspectLua string
 	//go:embed lua/init.lua
 	initLua string
-
-	askScript     = redislock.NewScript(askFastLua, commonLua, askLua)
-	raiseScript   = redislock.NewScript(commonLua, raiseLua)
-	renewScript   = redislock.NewScript(commonLua, renewLua)
-	repairScript  = redislock.NewScript(commonLua, repairLua)
-	releaseScript = redislock.NewScript(releaseFastLua, commonLua, releaseLua)
-	leaveScript   = redislock.NewScript(commonLua, leaveLua)
-	statusScript  = redislock.NewScript(commonLua, statusLua)
-	inspectScript = redislock.NewScript(commonLua, inspectLua)
-	initScript    = redislock.NewScript(commonLua, initLua)
 )
+
+// scripts are those of one deployment. What is the same in every call of it stands
+// in their text, and not in arguments, which would be sent, read and parsed each time.
+type scripts struct {
+	ask, raise, renew, repair, release, leave, status, inspect, init *redislock.Script
+}
+
+// scripts returns them for n nodes. edit changes their texts, for tests; nil does not.
+func (cfg *Config) scripts(n int, edit func(string) string) scripts {
+	constants := cfg.constants(n)
+	script := func(parts ...string) *redislock.Script {
+		text := strings.Join(parts, "")
+		if edit != nil {
+			text = edit(text)
+		}
+		return redislock.NewScript(constants, text)
+	}
+	return scripts{
+		ask:     script(askFastLua, commonLua, askLua),
+		raise:   script(commonLua, raiseLua),
+		renew:   script(commonLua, renewLua),
+		repair:  script(commonLua, repairLua),
+		release: script(releaseFastLua, commonLua, releaseLua),
+		leave:   script(commonLua, leaveLua),
+		status:  script(commonLua, statusLua),
+		inspect: script(commonLua, inspectLua),
+		init:    script(commonLua, initLua),
+	}
+}
+
+// constants are the first line of every script.
+func (cfg *Config) constants(n int) string {
+	quarantine := time.Duration(0)
+	if !cfg.NoQuarantine {
+		quarantine = cfg.MaxTTL
+	}
+	names := slices.Sorted(slices.Values(cfg.Nodes))
+	sum := sha256.Sum256([]byte(strings.Join(names, " ")))
+	set := strconv.Itoa(n) + "-" + hex.EncodeToString(sum[:6])
+	return fmt.Sprintf("local RETENTION, CHANNEL, QUARANTINE, NODES, MARKER, KEEP, REFRESH, AHEAD = %s, %s, %s, %s, %s, %s, %s, %d\n",
+		millis(cfg.Retention), quote(cfg.channel()), millis(quarantine), quote(set), quote(cfg.Prefix+"fencelock:node"),
+		millis(cfg.MarkerTTL), millis(min(24*time.Hour, cfg.MarkerTTL/4)), cfg.ahead().Microseconds())
+}
+
+// ahead is how far ahead of a node's clock a proposal for a token may be: one of a
+// client with a wrong clock must not carry tokens into the future. A node that
+// forgets them waits for longer than that.
+func (cfg *Config) ahead() time.Duration {
+	if cfg.NoQuarantine {
+		return ahead
+	}
+	return min(ahead, cfg.MaxTTL/2)
+}
+
+// quote makes a Lua string of any text.
+func quote(text string) string {
+	var b strings.Builder
+	b.WriteByte('\'')
+	for _, c := range []byte(text) {
+		fmt.Fprintf(&b, "\\%03d", c)
+	}
+	b.WriteByte('\'')
+	return b.String()
+}

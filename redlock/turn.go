@@ -3,8 +3,6 @@ package redlock
 import (
 	"context"
 	"slices"
-
-	"github.com/fencelock/fencelock/driver"
 )
 
 // turn is what the requests of one process that wait for one name share: only
@@ -17,6 +15,7 @@ type turn struct {
 	users int
 	busy  bool
 	queue []chan struct{}
+	last  outcome                // of the one whose turn it is, or was before
 	ears  map[string]chan string // of those who compete, by their names in the nodes' queues
 }
 
@@ -42,8 +41,26 @@ func (e *Engine) leave(name string) {
 	}
 }
 
-// await blocks until it is the caller's turn, who then calls next.
-func (e *Engine) await(ctx context.Context, t *turn, req driver.Request) error {
+// note remembers what a request heard whose turn it is: those behind it have heard
+// the same.
+func (t *turn) note(ctx context.Context, o *outcome) {
+	if ctx.Err() == nil {
+		t.engine.mu.Lock()
+		t.last = *o
+		t.engine.mu.Unlock()
+	}
+}
+
+// told returns what was heard last.
+func (t *turn) told() outcome {
+	t.engine.mu.Lock()
+	defer t.engine.mu.Unlock()
+	return t.last
+}
+
+// await blocks until it is the caller's turn, who then says next.
+func (w *wait) await(ctx context.Context) error {
+	e, t := w.engine, w.turn
 	e.mu.Lock()
 	if !t.busy {
 		t.busy = true
@@ -54,20 +71,29 @@ func (e *Engine) await(ctx context.Context, t *turn, req driver.Request) error {
 	t.queue = append(t.queue, mine)
 	position := len(t.queue) + 1
 	e.mu.Unlock()
-	held := &driver.HeldError{Name: req.Name}
-	if req.Waiting != nil {
-		req.Waiting(driver.WaitInfo{Position: position, Held: held})
-	}
+	w.note(ctx)
+	w.inform(position)
 	select {
 	case <-mine:
 		return nil
 	case <-ctx.Done():
 		t.desert(mine)
-		return driver.WaitError(held, ctx.Err())
+		w.note(context.Background())
+		return w.heard.Ended(ctx, nil)
 	case <-e.closed.Done():
 		t.desert(mine)
 		return unavailable(errClosed)
 	}
+}
+
+// note takes what was heard by the one whose turn it is. If that has not been said
+// anything yet, or has got the lock, it is in the way itself.
+func (w *wait) note(ctx context.Context) {
+	o := w.turn.told()
+	if o.err == nil && o.inWay == nil {
+		return
+	}
+	o.note(ctx, &w.heard)
 }
 
 // next passes the turn on.

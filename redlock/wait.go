@@ -10,31 +10,30 @@ import (
 	"github.com/google/uuid"
 )
 
-// wait is a request that waits and whose turn it is in this process.
+// wait is a request that waits.
 type wait struct {
-	engine *Engine
-	turn   *turn
-	req    driver.Request
-	how    manner
+	engine  *Engine
+	turn    *turn
+	req     driver.Request
+	arrived time.Time
+	how     manner
 
-	held     *driver.HeldError // who was in the way
-	answered bool              // by a majority, at least once
-	informed bool              // the caller knows that it waits
+	heard    driver.Waited
+	answered bool // by a majority, at least once
+	informed bool // the caller knows that it waits
 	slow     *backoff.ExponentialBackOff
 	splits   int // collisions in a row
 }
 
-// wait tries until the request is granted or ctx ends.
-func (e *Engine) wait(ctx context.Context, t *turn, req driver.Request, arrived time.Time) (driver.Grant, error) {
+// run tries until the request, whose turn it is in this process, is granted or ctx
+// ends.
+func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return driver.Grant{}, unavailable(err)
 	}
-	w := &wait{
-		engine: e, turn: t, req: req,
-		how:  manner{since: arrived.UnixMicro(), caller: id.String(), asks: make(asks, len(e.nodes))},
-		slow: newBackoff(30*time.Millisecond, time.Second),
-	}
+	w.how = manner{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.engine.nodes))}
+	w.slow = newBackoff(30*time.Millisecond, time.Second)
 	g, err := w.insist(ctx)
 	if err != nil {
 		w.leave()
@@ -48,43 +47,42 @@ func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
 	// The first attempt does not join the queues: it may meet a node that has yet to
 	// hear of a release, and would wait there for what it has.
 	how := w.how
-	how.since = 0
+	how.joins = false
 	for {
 		o := e.try(ctx, w.req, how)
 		w.answered = w.answered || o.heard
+		o.note(ctx, &w.heard)
+		w.turn.note(ctx, &o)
 		switch {
 		case o.won:
 			return o.grant, nil
 		case ctx.Err() != nil:
-			if w.held == nil {
-				w.held = o.inWay
-			}
-			return driver.Grant{}, driver.WaitError(w.held, ctx.Err())
+			return driver.Grant{}, o.ended(ctx, &w.heard)
 		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > e.cfg.GiveUp:
 			return driver.Grant{}, o.err
 		}
-		if how.since != 0 || o.err != nil {
-			w.inform(o)
+		if how.joins || o.err != nil {
+			w.inform(0)
 			w.sleep(ctx, w.pause(o), news)
 		}
 		how = w.how
 	}
 }
 
-func (w *wait) inform(o outcome) {
-	if w.held = o.inWay; o.err != nil {
-		w.held = &driver.HeldError{Name: w.req.Name, Identity: driver.Identity{Note: o.err.Error()}}
+// inform tells the caller, once, that the request waits, and what is known.
+func (w *wait) inform(position int) {
+	if w.req.Waiting == nil || w.informed && !w.req.Follow {
+		return
 	}
-	if w.req.Waiting != nil && !w.informed {
-		w.informed = true
-		w.req.Waiting(driver.WaitInfo{Held: w.held})
-	}
+	w.informed = true
+	held, trouble := w.heard.Last()
+	w.req.Waiting(driver.WaitInfo{Position: position, Held: held, Trouble: trouble})
 }
 
 // pause is how long to wait for news before the next attempt. News comes in time
 // unless a subscription is cut or the holder is no fencelock.
 func (w *wait) pause(o outcome) time.Duration {
-	if o.err == nil && o.split && !w.how.woken {
+	if o.err == nil && o.split && (w.how.mine || !w.how.woken) {
 		w.splits = min(w.splits+1, 5)
 		return time.Millisecond + rand.N(4*time.Millisecond<<w.splits)
 	}
@@ -104,7 +102,7 @@ func (w *wait) pause(o outcome) time.Duration {
 func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	w.how.woken = false
+	w.how.woken, w.how.mine = false, false
 	longest := time.Now().Add(250 * time.Millisecond)
 	for {
 		select {
@@ -116,6 +114,7 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 			return
 		case first := <-news:
 			w.how.woken = true
+			w.how.mine = first == w.how.caller || first == letter(w.req.Mode)
 			w.slow.Reset()
 			if first == everybody || first == w.how.caller || first == letter(w.req.Mode) {
 				return
@@ -142,7 +141,7 @@ func (w *wait) leave() {
 func (e *Engine) depart(name string, ttl time.Duration, how manner, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {
-		e.spread(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(leaveScript, name, how.caller))))
+		e.spread(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(e.lua.leave, name, how.caller))))
 	}
 	return answers
 }

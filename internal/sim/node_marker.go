@@ -60,3 +60,17 @@ func (n *Node) admits(r Request, now int64) (s Status, left int64) {
 	m.known, m.life = true, life
 	return Granted, 0
 }
+
+// Reincarnate begins another life of the server's memory, as a restart does.
+func (n *Node) Reincarnate() { n.life.repl++ }
+
+// Life returns which life an answer names: the one that votes, or that was seen last.
+func (n *Node) Life() uint32 {
+	switch m := n.marker; {
+	case m.known:
+		return m.life.repl
+	case m.exists:
+		return m.seen.repl
+	}
+	return n.life.repl
+}

@@ -1,6 +1,10 @@
 package sim
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
 
 // Caller names a request that waits; 0 is nobody.
 type Caller int32
@@ -141,4 +145,38 @@ func (n *Node) invite(aloud bool, now int64) Call {
 		return who
 	}
 	return Nobody
+}
+
+// String returns the call as the scripts write it.
+func (c Call) String() string {
+	switch c {
+	case Nobody:
+		return "-"
+	case Sharers:
+		return "s"
+	case Everyone:
+		return "*"
+	}
+	return strconv.Itoa(int(c))
+}
+
+// First returns who goes first, as the scripts write it.
+func (n *Node) First() string {
+	if n.first.who == Nobody {
+		return "-"
+	}
+	return n.first.who.String() + "/" + strconv.FormatInt(n.first.till, 10)
+}
+
+// Line returns who waits, one text each.
+func (n *Node) Line(now int64) (all []string) {
+	n.forget(now)
+	for _, w := range n.line {
+		mode := "x"
+		if w.shared {
+			mode = "s"
+		}
+		all = append(all, fmt.Sprintf("waits %d %s %d %d", w.caller, mode, w.since, w.till))
+	}
+	return all
 }

@@ -1,29 +1,27 @@
--- Every script of this package begins with this text. It runs on one node, and
--- KEYS are two: lock, who holds a name here, as text: the key of plain SET NX PX
--- locks; and marker, the node's last known incarnation, and which nodes it works
--- with. The companions of a lock are:
+-- Every script of this package begins with this text, after what one deployment
+-- always says: RETENTION, CHANNEL, QUARANTINE (the longest TTL, or 0), NODES (which
+-- nodes work together), MARKER (the key of the node's last known incarnation), KEEP
+-- and REFRESH (for how long that stays, and after how long it is written anew), all
+-- times in milliseconds. It runs on one node. KEYS[1] is the lock: who holds a name
+-- here, as text, at the key of plain SET NX PX locks. Its companions are:
 --   fence   "token granted first notbefore": the last token stored, when that
 --           was, who goes first now that the name is free, and the end of a
 --           minimum hold; times in microseconds
+--   fence/OWNER  exists while a request of that owner may still arrive that
+--           nobody wants any more
 --   shared  owners that share it, scored by when they end (milliseconds)
 --   tokens  the same owners, scored by their tokens
 --   about   the same owners, and who they are
 --   queue   requests that wait, scored by since when
 --   callers the same requests, and who they are: "until mode since pid host note"
 -- A holder as text is "owner token since pid host note". Times are the node's own.
-local lock, marker = KEYS[1], KEYS[2]
+local lock = KEYS[1]
 local fence, shared, tokens = 'fence:{' .. lock .. '}', 'shared:{' .. lock .. '}', 'tokens:{' .. lock .. '}'
 local about, queue, callers = 'about:{' .. lock .. '}', 'queue:{' .. lock .. '}', 'callers:{' .. lock .. '}'
-local retention, channel, quarantine, nodeset = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)
 local last, notbefore, first = 0, 0, '-'
-
--- How far ahead of this node's clock a client's proposal may be, in
--- microseconds: one with a wrong clock must not carry tokens into the future. A
--- node that forgets them waits for longer than that.
-local AHEAD = quarantine > 0 and math.min(500000, quarantine * 500) or 500000
 
 -- For how many milliseconds a name that is free is kept for those who waited, and
 -- for how long a request waits unless it says so again.
@@ -41,8 +39,8 @@ end
 
 -- store writes it; it is kept for a while after it was of use.
 local function store(granted)
-  local till = math.max(math.floor(math.max(now, last) / 1000) + retention, math.floor(notbefore / 1000) + 1000)
-  redis.call('SET', fence, string.format('%d %d %s %d', last, granted, first, notbefore), 'PXAT', int(till))
+  local life = math.max(math.floor(math.max(0, last - now) / 1000) + RETENTION, math.floor((notbefore - now) / 1000) + 1000)
+  redis.call('SET', fence, string.format('%d %d %s %d', last, granted, first, notbefore), 'PX', int(life))
 end
 
 local function remember(token)
@@ -129,19 +127,24 @@ local function free(owner, state)
   end
   drop(owner)
   local longest = redis.call('ZREVRANGE', shared, 0, 0, 'WITHSCORES')[2]
-  if longest then redis.call('PEXPIREAT', lock, longest) else redis.call('DEL', lock, shared, tokens, about) end
+  if longest then redis.call('PEXPIRE', lock, int(longest - ms)) else redis.call('DEL', lock, shared, tokens, about) end
 end
 
-local function tell(text) redis.pcall('PUBLISH', channel, text) end
+local function tell(text) redis.pcall('PUBLISH', CHANNEL, text) end
 
 local function leave(caller)
   redis.call('ZREM', queue, caller)
   redis.call('HDEL', callers, caller)
 end
 
+-- late reports whether nobody wants a request of an owner any more: its time is
+-- over, or it was taken back before it came.
+local function late(owner, by)
+  return now > by or redis.call('EXISTS', fence .. '/' .. owner) == 1
+end
+
 -- join enters a request into the queue, and keeps it there for a while.
 local function join(caller, since, mode, desc)
-  since = math.min(since, now)
   redis.call('ZADD', queue, int(since), caller)
   redis.call('HSET', callers, caller, string.format('%d %s %d %s', ms + PATIENCE, mode, since, desc))
   for _, key in ipairs({ queue, callers }) do extend(key, PATIENCE) end
@@ -187,28 +190,50 @@ local function incarnation()
   return string.sub(info, at + 1, at + 40)
 end
 
--- quarantined returns for how many milliseconds more this node does not vote,
--- because it may have forgotten what it granted; nil if it works with another
--- set of nodes.
-local function quarantined()
-  local text = redis.call('GET', marker) or ''
-  local known, longest, seen, since, nodes = string.match(text, '^(%S+) (%d+) (%S+) (%d+) (%S+)$')
-  if nodes and nodes ~= nodeset then return nil end
-  if quarantine == 0 then
-    if not nodes then redis.call('SET', marker, '- 0 - 0 ' .. nodeset, 'PX', int(retention)) end
-    return 0
+-- mark writes the marker: "known longest seen since nodes", the incarnation that
+-- votes, the longest TTL of any client, the incarnation that was seen last, and
+-- since when, or when the marker was written, if that is the one that votes.
+local function mark(known, longest, seen, since)
+  redis.call('SET', MARKER, known .. ' ' .. int(longest) .. ' ' .. seen .. ' ' .. int(since) .. ' ' .. NODES,
+    'PX', int(math.max(KEEP, 2 * longest)))
+end
+
+-- votes returns for how many milliseconds more this node does not vote, because
+-- it may have forgotten what it granted, and who it is; nil if it works with another
+-- set of nodes. Without a quarantine nobody looks at the incarnation, and the
+-- node's name is one that it was given.
+local function votes(owner)
+  local known, longest, seen, since, nodes = string.match(redis.call('GET', MARKER) or '', '^(%S+) (%d+) (%S+) (%d+) (%S+)$')
+  if nodes and nodes ~= NODES then return nil end
+  if QUARANTINE == 0 then
+    if not nodes or known == '-' and seen == '-' then
+      known, seen = '-', redis.sha1hex(owner .. int(now) .. tostring({})) -- an address of this process makes it unlike other nodes'
+      mark('-', 0, seen, ms)
+    end
+    return 0, string.sub(known == '-' and seen or known, 1, 16)
   end
   local me = incarnation()
-  local life, left = math.max(quarantine, tonumber(longest) or 0), 0
+  longest, since = tonumber(longest) or 0, tonumber(since) or ms
+  local life, left, write = math.max(QUARANTINE, longest), 0, longest < QUARANTINE
   if known ~= me then
-    if seen ~= me or tonumber(since) > ms then seen, since = me, ms end
-    left = tonumber(since) + life - ms
-    if left <= 0 then known, left = me, 0 end
+    if seen ~= me or since > ms then seen, since, write = me, ms, true end
+    left = since + life - ms
+    if left <= 0 then known, since, left, write = me, ms, 0, true end
+  elseif math.abs(ms - since) >= REFRESH then
+    since, write = ms, true
   end
-  local new = string.format('%s %d %s %s %s', known or '-', life, seen, since, nodeset)
-  if new ~= text or redis.call('PTTL', marker) < retention / 2 then
-    redis.call('SET', marker, new, 'PX', int(math.max(retention, 2 * life)))
+  if write then mark(known or '-', life, seen, since) end
+  return left, string.sub(me, 1, 16)
+end
+
+-- server returns who this node is, for answers that count, and keeps the marker of
+-- one that is used.
+local function server()
+  local known, longest, seen, since, nodes = string.match(redis.call('GET', MARKER) or '', '^(%S+) (%d+) (%S+) (%d+) (%S+)$')
+  if not known then return QUARANTINE > 0 and string.sub(incarnation(), 1, 16) or '-' end
+  if nodes == NODES and math.abs(ms - since) >= REFRESH and (QUARANTINE == 0 or known == incarnation()) then
+    pcall(mark, known, tonumber(longest), seen, ms)
   end
-  return left
+  return string.sub(known == '-' and seen or known, 1, 16)
 end
 

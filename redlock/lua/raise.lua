@@ -1,8 +1,8 @@
 -- raise: the second round of a take. It gives the holder the token on this node,
 -- and stores it. Shared holders stand beside one another, so there a token that
 -- may be another's is refused: no two have the same.
--- ARGV: 5 owner, 6 token, 7 minimum hold in milliseconds.
-local owner, token, atleast = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+-- ARGV: 1 owner, 2 token, 3 minimum hold in milliseconds.
+local owner, token, atleast = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 recall()
 local own, state = mine(owner)
 if not own then return 'gone' end
@@ -12,4 +12,4 @@ if own ~= token then
 end
 if atleast > 0 then notbefore = math.max(notbefore, now + atleast * 1000) end
 if own ~= token or atleast > 0 then remember(token) end
-return 'ok'
+return 'ok ' .. server()

@@ -1,9 +1,23 @@
 -- release: ends an owner's lock on this node.
--- ARGV: 5 owner, 6 its token, "0" if the owner is enough, 7 "0" to say nothing,
--- "1" to keep the name for those who wait, "2" to tell them as well.
-local own, state = mine(ARGV[5])
-if own and ARGV[6] ~= '0' and own ~= tonumber(ARGV[6]) then return 'gone' end
-if own then free(ARGV[5], state) end
+-- ARGV: 1 owner, 2 its token, "0" if the owner is enough, 3 "0" to say nothing,
+-- "1" to keep the name for those who wait, "2" to tell them as well; and, where
+-- the owner may still have a request on its way, 4 until when, 5 "1" if its take
+-- failed, and its minimum hold with it.
+local by = tonumber(ARGV[4] or 0)
+if by > now then
+  redis.call('SET', fence .. '/' .. ARGV[1], '', 'NX', 'PX', 1)
+  extend(fence .. '/' .. ARGV[1], (by - now) / 1000 + 1)
+end
+local own, state = mine(ARGV[1])
+if own and ARGV[2] ~= '0' and own ~= tonumber(ARGV[2]) then return 'gone' end
+if own then
+  free(ARGV[1], state)
+  if ARGV[5] == '1' and state == 'x' then
+    recall()
+    notbefore = 0
+    store(now)
+  end
+end
 -- The node may have missed this lock, and waiters listen here nevertheless.
-if ARGV[7] ~= '0' then invite(ARGV[7] == '2') end
+if ARGV[3] ~= '0' then invite(ARGV[3] == '2') end
 return own and 'ok' or 'gone'

@@ -1,13 +1,13 @@
 -- renew: extends an owner's lock on this node. The node may have stored a token
 -- of its own, before there was one; then it gets that of the acquisition, or who
 -- comes to share the lock would be told too high a floor.
--- ARGV: 5 owner, 6 token, 7 "1" if the owner is enough, 8 ttl.
-local owner, token, ttl = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8])
+-- ARGV: 1 owner, 2 token, 3 "1" if the owner is enough, 4 ttl.
+local owner, token, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
 local own, state = mine(owner)
 if not own then return state == 'free' and 'free' or 'taken' end
 if own ~= token then
-  if ARGV[7] ~= '1' then return 'taken' end
+  if ARGV[3] ~= '1' then return 'taken' end
   retoken(owner, token, state)
 end
 rearm(owner, ttl, state)
-return 'ok'
+return 'ok ' .. server()

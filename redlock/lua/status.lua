@@ -20,5 +20,6 @@ for _, caller in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
   if till and tonumber(till) > ms then table.insert(out.waiters, caller .. ' 0 ' .. who) end
 end
 recall()
+server()
 out.notbefore = int(notbefore)
 return cjson.encode(out)

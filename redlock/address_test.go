@@ -1,0 +1,116 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redlock"
+	"github.com/redis/rueidis"
+)
+
+// address is one that can be made to lead to another server, as a stale name or a
+// pod's address that is used again does.
+type address struct {
+	mu   sync.Mutex // guards to, open
+	to   string
+	open []net.Conn
+}
+
+func (a *address) dial(ctx context.Context, _ string, d *net.Dialer) (net.Conn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c, err := d.DialContext(ctx, "tcp", a.to)
+	if err == nil {
+		a.open = append(a.open, c)
+	}
+	return c, err
+}
+
+func (a *address) lead(to string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.to = to
+	for _, c := range a.open {
+		_ = c.Close()
+	}
+	a.open = nil
+}
+
+// astray opens an engine whose last node is behind an address.
+func astray(t *testing.T, w world, cfg redlock.Config) (*redlock.Engine, *address) {
+	t.Helper()
+	a := &address{to: w[len(w)-1].Addr()}
+	e := openThrough(t, w.addrs(), cfg, func(i int, node redislock.Conn) redislock.Conn {
+		if i < len(w)-1 {
+			return node
+		}
+		lazy := redlock.NewLazy(func() (rueidis.Client, error) {
+			return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.to}, DisableCache: true, ForceSingleClient: true,
+				DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return a.dial(ctx, addr, d)
+				}})
+		})
+		t.Cleanup(lazy.Close)
+		return lazy
+	})
+	return e, a
+}
+
+// TestOneServerHasOneVote: an address comes to lead to another node's server. That
+// one does not vote twice, neither for a lock nor for a renewal.
+func TestOneServerHasOneVote(t *testing.T) {
+	for what, cfg := range map[string]redlock.Config{"quarantine": {}, "no quarantine": {NoQuarantine: true}} {
+		t.Run(what, func(t *testing.T) {
+			w := startNodes(t, 3)
+			if cfg.NoQuarantine {
+				for _, r := range w {
+					r.Do(t, "FLUSHALL")
+				}
+			}
+			cfg.GiveUp = 2 * time.Second
+			e, third := astray(t, w, cfg)
+			warmUp(t, e)
+			_, l := take(t, e, "held", 29*time.Second)
+			third.lead(w[1].Addr())
+			w[0].Kill(t)
+			w[2].Do(t, "FLUSHALL")
+			g, err := try(e, "x", 29*time.Second)
+			if err == nil {
+				t.Fatalf("one server of three made a majority: %+v", g)
+			}
+			if !strings.Contains(err.Error(), "are the same server") {
+				t.Errorf("%v does not say that two are one", err)
+			}
+			if errs := e.Renew(context.Background(), []driver.Lease{l}); errs[0] == nil {
+				t.Error("one server of three renewed a lock")
+			}
+			third.lead(w[2].Addr())
+			if cfg.NoQuarantine {
+				eventually(t, "the third node is back", func() bool { _, err := try(e, "y", 29*time.Second); return err == nil })
+			}
+		})
+	}
+}
+
+// TestAMinorityAstray: while a majority answers at its own addresses, locks go on.
+func TestAMinorityAstray(t *testing.T) {
+	w := startNodes(t, 3)
+	e, third := astray(t, w, redlock.Config{})
+	warmUp(t, e)
+	third.lead(w[1].Addr())
+	for range 5 {
+		_, l := take(t, e, "x", 29*time.Second)
+		release(t, e, l)
+	}
+	if _, err := try(open(t, []string{w[0].Addr(), w[1].Addr(), w[1].Addr()}, redlock.Config{Nodes: []string{"a", "b", "c"}}), "x", time.Second); !errors.Is(err, driver.ErrConfig) {
+		t.Errorf("a set that never was one: got %v, want ErrConfig", err)
+	}
+}

@@ -1,0 +1,125 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/redlock"
+)
+
+// behind puts a proxy before every server.
+func behind(t *testing.T, w world) (proxies []*faults.Proxy, addrs []string) {
+	t.Helper()
+	for _, r := range w {
+		p, err := faults.NewProxy(r.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+	}
+	return proxies, addrs
+}
+
+// kinds are the kinds of requests.
+var kinds = map[string]driver.Request{
+	"exclusive":    {},
+	"shared":       {Mode: driver.Shared},
+	"minimum hold": {AtLeast: 20 * time.Second},
+	"waiting":      {Wait: true},
+}
+
+// TestLateRequestsDoNothing: two of three nodes get the requests of a client that has
+// long given up, closed its engine and gone. They close the name to nobody.
+func TestLateRequestsDoNothing(t *testing.T) {
+	for what, req := range kinds {
+		t.Run(what, func(t *testing.T) {
+			w := startNodes(t, 3)
+			proxies, addrs := behind(t, w)
+			late := open(t, addrs, redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond, NodeLimit: 100 * time.Millisecond})
+			eventually(t, "a first lock", func() bool {
+				g, err := try(late, "warm", 29*time.Second)
+				return err == nil && late.Release(context.Background(), leaseOf("warm", g, 29*time.Second)) == nil
+			})
+			var held []*faults.Held
+			for _, p := range proxies[:2] {
+				h := p.Hold("lock:x")
+				t.Cleanup(h.End)
+				held = append(held, h)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			req.Name, req.TTL = "x", 29*time.Second
+			if _, err := late.Acquire(ctx, req); !errors.Is(err, driver.ErrUnavailable) {
+				t.Fatalf("with two of three nodes behind: got %v, want ErrUnavailable", err)
+			}
+			for _, h := range held {
+				<-h.Caught()
+			}
+			if err := late.Close(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // what is late must be late: the limit of a node is 100 ms
+			for _, h := range held {
+				h.Deliver()
+				<-h.Answered()
+			}
+			other := open(t, w.addrs(), redlock.Config{})
+			_, l := take(t, other, "x", 29*time.Second)
+			release(t, other, l)
+			for _, r := range w {
+				if keys := r.Do(t, "KEYS", "*:{lock:x}*"); strings.Contains(keys, "queue") {
+					t.Errorf("%s has %q: one that gave up waits there", r.Addr(), keys)
+				}
+			}
+		})
+	}
+}
+
+// TestTakenBackBars: a request that is taken back before it arrives does nothing,
+// though its time is not over.
+func TestTakenBackBars(t *testing.T) {
+	for what, req := range kinds {
+		if req.Wait {
+			continue
+		}
+		t.Run(what, func(t *testing.T) {
+			w := startNodes(t, 3)
+			proxies, addrs := behind(t, w)
+			e := open(t, addrs, redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond, NodeLimit: 20 * time.Second})
+			warmUp(t, e)
+			var held []*faults.Held
+			for _, p := range proxies[:2] {
+				h := p.HoldNext("lock:x")
+				t.Cleanup(h.End)
+				held = append(held, h)
+			}
+			req.Name, req.TTL = "x", 29*time.Second
+			failed := make(chan error, 1)
+			go func() { // ends with the acquire
+				_, err := e.Acquire(t.Context(), req)
+				failed <- err
+			}()
+			for _, h := range held {
+				<-h.Caught()
+				h.ResetClients()
+			}
+			if err := <-failed; !errors.Is(err, driver.ErrUnavailable) {
+				t.Fatalf("with two of three nodes reset: got %v, want ErrUnavailable", err)
+			}
+			for _, r := range w[:2] { // the client, which is back, has taken it back there
+				eventually(t, "a bar", func() bool { return r.Do(t, "KEYS", "fence:{lock:x}/*") != "" })
+			}
+			for _, h := range held {
+				h.Deliver()
+				<-h.Answered()
+			}
+			take(t, open(t, w.addrs(), redlock.Config{}), "x", 29*time.Second)
+		})
+	}
+}
