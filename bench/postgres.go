@@ -29,8 +29,8 @@ var postgresSuite = suite{
 	signal:   contestant{name: bare, open: openAdvisory},
 	measures: []measure{{"alone", alone}, {"handover", handover}, {"crowd", crowd}, {"names", manyNames}},
 	bars: map[string][]bar{
-		"alone":    {atMost(bare, 1.3)},
-		"handover": {atMost(bare, 1.2)},
+		"alone":    {atMost(bare, 1.6)},
+		"handover": {atMost(bare, 2.2)},
 	},
 	per:   500,
 	start: startPostgres,

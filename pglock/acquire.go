@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/google/uuid"
 )
-
-// errHeld is how steps of an acquire say that somebody else is in the way.
-var errHeld = errors.New("held")
 
 // attempt is one request on its way to a grant.
 type attempt struct {
@@ -20,32 +21,25 @@ type attempt struct {
 	req      driver.Request
 	key      int64
 	owner    string
-	ticket   *ticket
-	detached bool              // a goroutine goes on for it, and gives up its turn
-	listed   bool              // it has a row among the waiters
-	told     bool              // whoever wants to know has heard that it waits
-	held     *driver.HeldError // who was in the way when it began to wait
-	trouble  error             // why the server could not be asked, the last time
+	place    *place // in the turn of this process
+	ticket   int64  // in the server's queue, on the session of uncontended locks; 0 means none
+	unqueue  func() // gives the ticket back; nil if there is none
+	roomy    bool   // its room in the lock table is taken
+	detached bool   // a goroutine goes on for it, and gives up its turn
+	listed   bool   // it has a row among the waiters
+	told     bool   // whoever wants to know has heard that it waits
+	heard    driver.Waited
 }
 
-var (
-	stmtTidy = &statement{"tidy", `WITH m AS (DELETE FROM fencelock.minimum WHERE key = $1::bigint AND not_before < clock_timestamp())
-DELETE FROM fencelock.holder WHERE key = $1::bigint AND until < clock_timestamp()`}
-	stmtClosed = &statement{"closed", `SELECT fencelock.closed($1::bigint, $2::integer, true)`}
-	stmtStamp  = &statement{"stamp", `WITH m AS (
-	INSERT INTO fencelock.minimum AS m VALUES ($1::bigint, $2::text, clock_timestamp() + $3::bigint * interval '1 ms')
-	ON CONFLICT (key) DO UPDATE SET name = excluded.name, not_before = greatest(m.not_before, excluded.not_before)
-	RETURNING m)
-SELECT fencelock.durable(), fencelock.twin(m) FROM m`}
-)
+// errHeld is how steps of an acquire say that somebody else is in the way.
+var errHeld = errors.New("held")
 
 // Acquire makes one acquisition; see [driver.Engine]. A wait ends early with
-// driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]) or cannot
-// be used at all.
+// driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]).
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	err := req.Check(e.Traits())
+	a, err := e.attempt(req)
 	if err == nil {
-		err = checkLimit(req.Limit)
+		err = ctx.Err()
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -53,13 +47,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	owner, err := uuid.NewV7()
-	if err != nil {
-		return driver.Grant{}, unavailable(err)
-	}
-	a := &attempt{Engine: e, req: req, key: keyOf(req.Name), owner: owner.String()}
 	g, err := a.acquire(ctx)
-	a.unlist(err == nil)
 	if err == nil {
 		return g, nil
 	}
@@ -68,125 +56,303 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 
 // failed puts an error into the words of package driver.
 func (a *attempt) failed(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, driver.ErrUnsupported):
-		return err
-	case ctx.Err() != nil && a.trouble != nil:
-		return unavailable(fmt.Errorf("%w: %w", ctx.Err(), a.trouble))
-	case ctx.Err() != nil && a.req.Wait:
-		return driver.WaitError(a.facts(), ctx.Err())
-	case errors.Is(err, errHeld):
-		return a.facts()
-	default:
-		return unavailable(err)
+	if errors.Is(err, errHeld) {
+		held, _ := a.whoIsIn(ctx)
+		return a.heard.Ended(ctx, held)
 	}
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return a.heard.Ended(ctx, failure(err))
+	}
+	if held, _ := a.heard.Last(); held != nil {
+		if held, err := a.whoIsIn(ctx); err == nil {
+			a.heard.Held(held)
+		}
+	}
+	return a.heard.Ended(ctx, nil)
+}
+
+// attempt checks a request.
+func (e *Engine) attempt(req driver.Request) (*attempt, error) {
+	if err := req.Check(e.Traits()); err != nil {
+		return nil, err
+	}
+	if err := checkLimit(req.Limit); err != nil {
+		return nil, err
+	}
+	owner, err := uuid.NewV7()
+	if err != nil {
+		return nil, failure(err)
+	}
+	req.Host, req.Note = plain(req.Host), plain(req.Note)
+	return &attempt{Engine: e, req: req, key: keyOf(req.Name), owner: owner.String()}, nil
+}
+
+// plain makes a text one that the server stores.
+func plain(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", `\x00`)
 }
 
 // acquire waits for the process's turn and asks until there is an answer.
-func (a *attempt) acquire(ctx context.Context) (driver.Grant, error) {
+func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
+	done := false
+	defer func() { // also when Waiting panics
+		if !done && !a.detached {
+			a.giveUp()
+		}
+		if a.listed {
+			a.unlist(done)
+		}
+	}()
 	if err := a.enter(ctx); err != nil {
-		return driver.Grant{}, err
+		return g, err
 	}
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 10*time.Millisecond, time.Second
 	for n := 1; ; n++ {
-		g, err := a.once(ctx)
-		if err == nil || a.detached {
+		g, err = a.once(ctx)
+		if err == nil {
+			done = true
+			return g, nil
+		}
+		if a.detached || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return g, err
 		}
-		d, again := a.retry(err, n, pause)
-		a.remember(ctx, err)
-		if again {
-			err = sleep(ctx, d, nil, err)
+		d, again := a.again(err, n, pause)
+		if !again {
+			return g, err
 		}
-		if !again || ctx.Err() != nil {
-			a.turn(a.key, func(t *turn) { t.quit(a.ticket) })
+		a.remember(ctx, err)
+		if err := sleep(ctx, d); err != nil {
 			return g, err
 		}
 	}
 }
 
-// remember keeps what went wrong, for the case that ctx ends before the next attempt,
-// and tells who wants to know that the server grants nothing yet.
-func (a *attempt) remember(ctx context.Context, err error) {
-	if ctx.Err() != nil || errors.Is(err, errHeld) || errors.Is(err, errCrowded) {
-		return
+// giveUp leaves the turn of this process, wherever the request stands.
+func (a *attempt) giveUp() {
+	if a.unqueue != nil {
+		a.unqueue()
 	}
-	a.trouble = err
-	q, ok := errors.AsType[*quarantined](err)
-	if ok && !a.told && a.req.Wait && a.req.Waiting != nil {
-		a.told = true
-		a.req.Waiting(driver.WaitInfo{Held: &driver.HeldError{Name: a.req.Name, Until: q.until,
-			Identity: driver.Identity{Note: "by nobody: " + err.Error()}}})
+	if a.roomy {
+		a.room.leave(1)
+	}
+	if a.place != nil {
+		a.turns.change(a.key, func(t *turn) { t.quit(a.place) })
 	}
 }
 
 // enough is how often a try is made before it says that the server is unavailable.
 const enough = 4
 
-// retry says whether, and after which pause, an attempt is worth another one.
-func (a *attempt) retry(err error, n int, pause backoff.BackOff) (time.Duration, bool) {
+// again says whether, and after which pause, an attempt is worth another one.
+func (a *attempt) again(err error, n int, pause backoff.BackOff) (time.Duration, bool) {
 	q, closed := errors.AsType[*quarantined](err)
 	switch {
 	case errors.Is(err, errHeld) || !passing(err):
 		return 0, false
-	case errors.Is(err, errCrowded):
-		return 100*time.Millisecond + jitter(150*time.Millisecond), true
+	case errors.Is(err, errBusy):
+		return jitter(2 * time.Millisecond), true
 	case closed:
 		return time.Until(q.until), a.req.Wait
 	}
 	return pause.NextBackOff(), a.req.Wait || n < enough
 }
 
+// errBusy is why a request asks again at once: another one counts the holders.
+var errBusy = errors.New("another request counts the holders")
+
+// remember keeps what went wrong, for the case that ctx ends before the next attempt,
+// and tells who wants to know that the server grants nothing yet.
+func (a *attempt) remember(ctx context.Context, err error) {
+	if errors.Is(err, errBusy) {
+		return
+	}
+	a.heard.Unavailable(ctx, failure(err))
+	if _, ok := errors.AsType[*quarantined](err); ok && !a.told && a.req.Wait && a.req.Waiting != nil {
+		a.told = true
+		a.req.Waiting(driver.WaitInfo{Trouble: err})
+	}
+}
+
 // enter waits until no other request of this process is before this one.
 func (a *attempt) enter(ctx context.Context) error {
-	a.ticket = &ticket{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	a.turn(a.key, func(t *turn) { t.join(a.ticket) })
-	select {
-	case <-a.ticket.ready:
-	default:
-		if a.req.Wait {
-			a.announce(ctx, nil, nil)
-		}
+	a.place = &place{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
+	a.turns.change(a.key, func(t *turn) { t.join(a.place) })
+	if !a.place.comes(ctx, a.listDelay()) && ctx.Err() == nil {
+		a.waitsHere(ctx)
 	}
 	select {
-	case <-a.ticket.ready:
+	case <-a.place.ready:
 	case <-ctx.Done():
-		a.turn(a.key, func(t *turn) { t.quit(a.ticket) })
 		return ctx.Err()
 	}
-	if a.ticket.refused {
+	if a.place.refused {
 		return errHeld
 	}
 	return nil
 }
 
+// comes waits for d, and reports whether the turn came.
+func (k *place) comes(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-k.ready:
+		return true
+	default:
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-k.ready:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // once asks the server once, and waits there if the request wants to.
 func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
-	s, err := a.lockSession(ctx, a.req.TTL, 1)
+	_, lock := a.locks.pick(a.req.TTL)
+	s, err := lock.get(ctx)
 	if err != nil {
-		if a.trouble == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && passing(err) {
-			a.trouble = err // nobody is known to hold the name; an earlier one says more
-		}
 		return driver.Grant{}, err
 	}
 	if err := s.quarantine(time.Now()); err != nil {
 		return driver.Grant{}, err
 	}
-	a.trouble = nil
-	var g driver.Grant
-	if a.req.Mode == driver.Shared {
-		g, err = a.share(ctx, s)
-	} else {
-		g, err = a.grab(ctx, s)
+	if !a.roomy {
+		if err := a.room.enter(ctx, s, 1); err != nil {
+			return driver.Grant{}, err
+		}
+		a.roomy = true
 	}
+	g, err := a.try(ctx, s)
 	if errors.Is(err, errHeld) && a.req.Wait {
-		return a.queue(ctx)
+		a.heard.Held(&driver.HeldError{Name: a.req.Name})
+		if g, err = a.queue(ctx); errors.Is(err, errCrowded) {
+			return a.crowd(ctx, s)
+		}
 	}
 	return g, err
+}
+
+// try takes a free key on the session of uncontended locks.
+func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
+	c, have := a.send(s)
+	r, err := c.Result(ctx)
+	if err != nil && c.Answered() {
+		r, err = c.Result(context.Background()) // it may have come in the same instant
+	}
+	if err != nil && !c.Answered() {
+		a.detach(func() {
+			r, err := c.Result(context.Background())
+			a.undo(s, r, err, have)
+		})
+		return driver.Grant{}, err
+	}
+	g, failed := a.judged(ctx, s, r, err, c.Sent())
+	if failed != nil {
+		a.undo(s, r, err, have)
+	}
+	return g, failed
+}
+
+// send sends the request, and says whether the session shares the key already.
+func (a *attempt) send(s *session) (c *pipe.Call, have bool) {
+	args := a.args(s, a.ticket, a.req.TTL)
+	if a.req.Mode == driver.Exclusive {
+		return s.Call(s.fn["take"], args...), false
+	}
+	have = a.holds.shares(s, a.key)
+	return s.Call(s.fn["share"], append(args, int32(a.req.Limit), int32(a.req.Units()), have, false)...), have
+}
+
+// args are the arguments that all requests have; see sql/lock.sql.
+func (a *attempt) args(s *session, ticket int64, ttl time.Duration) []any {
+	return []any{a.key, a.owner, a.req.Name, ttl, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
+		ticket, time.Now().UnixMilli(), a.seen.over(a.key)}
+}
+
+// undo frees what the server may have granted to a request that has come to nothing.
+func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
+	switch {
+	case err != nil && !have: // what was written is rolled back, and a lock may have stayed
+		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
+	case err == nil && r.Text(0) == "ok" && a.req.Mode == driver.Shared:
+		_, _ = s.Call(s.fn["leave"], a.key, a.owner, !have).Result(context.Background()) // else it ends with the session
+	case err == nil && r.Text(0) == "ok":
+		if r, err := s.Call(s.fn["free"], a.key, a.owner).Result(context.Background()); err != nil || r.Text(0) != "t" {
+			_ = s.unlock(a.key, a.req.Mode)
+		}
+	}
+}
+
+// judged reads the server's verdict, and makes a hold of a grant.
+func (a *attempt) judged(ctx context.Context, s *session, r pipe.Row, err error, sent time.Time) (driver.Grant, error) {
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	switch r.Text(0) {
+	case "ok":
+		a.seen.forget(a.key)
+		return a.grant(ctx, s, r, sent)
+	case "left":
+		a.seen.note(a.key, r)
+	case "limit":
+		return driver.Grant{}, fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
+			driver.ErrInvalid, a.req.Name, r.Int(1), a.req.Limit)
+	case "busy":
+		return driver.Grant{}, errBusy
+	}
+	return driver.Grant{}, errHeld
+}
+
+// grant makes a locked key a hold.
+func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.Time) (driver.Grant, error) {
+	if a.req.AtLeast > 0 {
+		if err := a.stamp(ctx); err != nil {
+			return driver.Grant{}, err
+		}
+	}
+	h := a.hold(s, r.Int(1))
+	if s.waiter {
+		h.lease = min(h.ttl, grantTTL)
+		if time.Since(sent) > h.lease/2 {
+			sent = time.Time{} // too little would be left of it
+		}
+	}
+	begin := func() (ok bool) {
+		a.turns.change(a.key, func(t *turn) { ok = t.hold(a.place, h.token) })
+		return ok
+	}
+	if err := a.holds.add(begin, h); err != nil {
+		return driver.Grant{}, err
+	}
+	floor := h.token
+	if low := r.Int(2); low > 0 {
+		floor = s.epoch<<40 + low
+	}
+	a.listen()
+	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.lease}, nil
+}
+
+// hold is what the request becomes.
+func (a *attempt) hold(s *session, token int64) *hold {
+	return &hold{session: s, key: a.key, name: a.req.Name, owner: a.owner, token: s.epoch<<40 + token,
+		mode: a.req.Mode, ttl: a.req.TTL, lease: a.req.TTL, lost: a.req.Lost, until: time.Now().Add(a.req.TTL)}
+}
+
+// stamp writes down a minimum hold, on a connection that carries no leases: it waits for the
+// disk, and for standbys that a commit waits for.
+func (a *attempt) stamp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(askLimit, a.req.TTL/3))
+	defer cancel()
+	least := a.req.AtLeast + time.Millisecond - 1 // the server counts whole ones
+	_, err := a.ask(ctx, "SELECT fencelock.close($1::bigint, $2::text, $3::bigint)", a.key, a.req.Name, least)
+	if err != nil {
+		return fmt.Errorf("the minimum hold could not be written down: %w", err)
+	}
+	return nil
 }
 
 // detach lets undo go on with an unanswered statement, and keeps the turn until
@@ -195,107 +361,28 @@ func (a *attempt) detach(undo func()) {
 	a.detached = true
 	go func() { // ends when the server has answered or the connection has ended
 		undo()
-		a.turn(a.key, func(t *turn) { t.quit(a.ticket) })
+		a.giveUp()
 	}()
 }
 
-// grab takes a free key on the session of uncontended locks.
-func (a *attempt) grab(ctx context.Context, s *session) (driver.Grant, error) {
-	var c *call
-	change, quick := s.clean.quick(a.key)
-	if quick {
-		c = s.send(stmtQuick, a.key)
-	} else {
-		c = s.send(stmtTry, a.key, s.id)
+// checkLimit refuses a limit that the server's columns have no room for.
+func checkLimit(limit int) error {
+	if limit > math.MaxInt32 {
+		return fmt.Errorf("%w: the limit %d is more than %d", driver.ErrInvalid, limit, math.MaxInt32)
 	}
-	rows, err := c.wait(ctx)
-	if err != nil && !c.answered() {
-		a.detach(func() {
-			if rows, err := c.wait(context.Background()); err != nil || rows[0][0] != nil {
-				_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
-			}
-		})
-		return driver.Grant{}, err
-	}
-	switch {
-	case err != nil:
-		_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
-		return driver.Grant{}, err
-	case rows[0][0] == nil:
-		return driver.Grant{}, errHeld
-	}
-	token := s.epoch<<40 + rows[0].int(0)
-	look := quick && rows[0].int(1) != change || !quick && rows[0].text(2) == "t"
-	s.clean.learn(a.key, rows[0].int(1), look)
-	if look || a.req.AtLeast > 0 {
-		err = a.admit(s)
-	}
-	var g driver.Grant
-	if err == nil {
-		g, err = a.grant(&hold{session: s, token: token}, token, c.sent)
-	}
-	if err != nil {
-		_ = s.unlock(a.key, driver.Exclusive) // a session that cannot is not used again
-	}
-	return g, err
+	return nil
 }
 
-// admit looks whether the key that the session has locked is closed, removes what
-// is over, and stamps a minimum hold. It is short, and ends with the connection at
-// the latest.
-func (a *attempt) admit(s *session) error {
-	rows, err := s.run(context.Background(), stmtClosed, a.key, s.id)
-	if err != nil {
-		return err
-	}
-	if rows[0].int(0) > 0 {
-		return errHeld
-	}
-	s.send(stmtTidy, a.key) // what it does not remove is looked at once more
-	return a.stamp(s)
-}
-
-// stamp writes down a minimum hold, if the request wants one.
-func (a *attempt) stamp(s *session) error {
-	if a.req.AtLeast == 0 {
-		return nil
-	}
-	least := a.req.AtLeast + time.Millisecond - 1 // the server counts whole ones
-	_, err := s.run(context.Background(), stmtStamp, a.key, a.req.Name, least)
-	return err
-}
-
-// grant makes a locked key a hold.
-func (a *attempt) grant(h *hold, floor int64, sent time.Time) (driver.Grant, error) {
-	g := a.granted(h, floor, sent)
-	if err := a.keep(h); err != nil {
-		return driver.Grant{}, err
-	}
-	a.registry.note(h)
-	return g, nil
-}
-
-// granted fills in a hold that is about to begin.
-func (a *attempt) granted(h *hold, floor int64, sent time.Time) driver.Grant {
-	now := time.Now()
-	h.key, h.name, h.owner = a.key, a.req.Name, a.owner
-	h.mode, h.seats, h.ttl = a.req.Mode, a.req.Limit, a.req.TTL
-	h.least = a.req.AtLeast > 0
-	h.since, h.until = now, now.Add(h.ttl)
-	h.Identity, h.lost = a.req.Identity, a.req.Lost
-	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.ttl}
-}
-
-// sleep waits for d, for wake or for ctx, and returns err, or ctx.Err() if ctx
-// ended.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}, err error) error {
+// sleep waits for d, or returns ctx.Err() if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-wake:
+		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
+		return ctx.Err()
 	}
-	return err
 }
+
+func jitter(d time.Duration) time.Duration { return rand.N(d) }

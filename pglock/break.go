@@ -12,13 +12,13 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-var (
-	stmtMint      = &statement{"mint", `SELECT nextval('fencelock.token')`}
-	stmtBroken    = &statement{"broken", `DELETE FROM fencelock.holder WHERE key = $1::bigint AND token < $2::bigint AND session <> 0`}
-	stmtTerminate = &statement{"terminate", `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid)
+// vanishedSQL frees the rows of holders that were broken and are not connected any more.
+const vanishedSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND token < $2::bigint AND NOT fencelock.live(session, $3::integer))
+UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND token < $2::bigint AND owner IS NOT NULL AND NOT fencelock.live(session, $3::integer)`
+
+const terminateSQL = `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid)
 	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-	WHERE ` + lockRows + ` AND ` + lockKey + ` = $1::bigint AND l.granted AND l.pid = ANY (CAST($2::text AS integer[]))) x`}
-)
+	WHERE ` + lockRows + ` AND ` + lockKey + ` = $1::bigint AND l.granted AND l.pid = ANY (CAST($2::text AS integer[]))) x`
 
 // maxReason is the longest reason that is passed on, in bytes.
 const maxReason = 500
@@ -35,31 +35,31 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 		return 0, err
 	}
 	key := keyOf(name)
-	before, err := e.holders(ctx, name, key)
+	before, err := e.holders(ctx, key)
 	switch {
 	case err != nil:
-		return 0, unavailable(err)
+		return 0, failure(err)
 	case len(before) == 0:
 		return 0, notHeld(name)
 	}
-	own, err := e.ownSession(ctx)
+	own, err := e.own.get(ctx)
 	if err != nil {
-		return 0, unavailable(err)
+		return 0, failure(err)
 	}
-	rows, err := own.run(ctx, stmtMint)
+	rows, err := own.Query(`SELECT nextval('fencelock.token')`).Wait(ctx)
 	if err != nil {
-		return 0, unavailable(err)
+		return 0, failure(err)
 	}
-	token := own.epoch<<40 + rows[0].int(0)
-	if _, err := own.run(ctx, stmtNotify, broken(key, token, reason)); err != nil {
-		return token, unavailable(err)
+	token := own.epoch<<40 + rows[0].Int(0)
+	if _, err := own.Query("SELECT pg_notify('fencelock', $1::text)", broken(key, token, reason)).Wait(ctx); err != nil {
+		return token, failure(err)
 	}
-	return token, e.finish(ctx, key, token, before)
+	return token, e.finish(ctx, own, key, token, before)
 }
 
 // holders returns the server processes that hold a key, 0 for one that is gone.
-func (e *Engine) holders(ctx context.Context, name string, key int64) ([]int64, error) {
-	locks, err := e.serverLocks(ctx, []int64{key})
+func (e *Engine) holders(ctx context.Context, key int64) ([]int64, error) {
+	locks, err := e.serverLocks(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (e *Engine) holders(ctx context.Context, name string, key int64) ([]int64, 
 	if len(all) > 0 {
 		return all, nil
 	}
-	rows, err := e.ask(ctx, stmtHolders, name, true)
+	rows, err := e.ask(ctx, whoSQL, key)
 	if err == nil && len(rows) > 0 {
 		all = append(all, 0)
 	}
@@ -81,33 +81,33 @@ func (e *Engine) holders(ctx context.Context, name string, key int64) ([]int64, 
 
 // finish waits until the holders have let go, and ends their connections if they
 // do not and the engine may.
-func (e *Engine) finish(ctx context.Context, key, token int64, before []int64) error {
-	left, err := e.letGoBy(ctx, key, token, before)
+func (e *Engine) finish(ctx context.Context, own *session, key, token int64, before []int64) error {
+	left, err := e.letGoBy(ctx, own, key, token, before)
 	if err != nil || len(left) == 0 {
 		return err
 	}
 	if !e.cfg.ForceBreak {
-		return unavailable(fmt.Errorf("server process %s has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak",
+		return failure(fmt.Errorf("server process %s has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak",
 			strings.Trim(array(left), "{}")))
 	}
-	if _, err := e.ask(ctx, stmtTerminate, key, array(left)); err != nil {
-		return unavailable(err)
+	if _, err := e.ask(ctx, terminateSQL, key, array(left)); err != nil {
+		return failure(err)
 	}
-	left, err = e.letGoBy(ctx, key, token, left)
+	left, err = e.letGoBy(ctx, own, key, token, left)
 	if err == nil && len(left) > 0 {
-		err = unavailable(errors.New("the server was told to end the holder's connection and has not"))
+		err = failure(errors.New("the server was told to end the holder's connection and has not"))
 	}
 	return err
 }
 
 // letGoBy waits up to BreakWait until none of some server processes holds key, and
 // returns those that still do. It then forgets holders that were broken.
-func (e *Engine) letGoBy(ctx context.Context, key, token int64, from []int64) ([]int64, error) {
+func (e *Engine) letGoBy(ctx context.Context, own *session, key, token int64, from []int64) ([]int64, error) {
 	end := time.Now().Add(e.cfg.BreakWait)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		locks, err := e.serverLocks(ctx, []int64{key})
+		locks, err := e.serverLocks(ctx, key)
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, failure(err)
 		}
 		var left []int64
 		for _, l := range locks {
@@ -116,30 +116,42 @@ func (e *Engine) letGoBy(ctx context.Context, key, token int64, from []int64) ([
 			}
 		}
 		if len(left) == 0 {
-			if _, err := e.ask(ctx, stmtBroken, key, token); err != nil {
-				return nil, unavailable(err)
+			if _, err := own.Query(vanishedSQL, key, token-own.epoch<<40, own.id).Wait(ctx); err != nil {
+				return nil, failure(err)
 			}
 			return nil, nil
 		}
 		if time.Now().After(end) {
 			return left, nil
 		}
-		if err := sleep(ctx, pause, nil, nil); err != nil {
-			return left, unavailable(err)
+		if err := sleep(ctx, pause); err != nil {
+			return left, failure(err)
 		}
 	}
 }
 
 // holdsSince reports whether this process took the key again, after the break.
 func (e *Engine) holdsSince(key, token int64, backend int32) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, h := range e.holds {
+	e.holds.mu.Lock()
+	defer e.holds.mu.Unlock()
+	for _, h := range e.holds.byOwner {
 		if h.key == key && h.token > token && h.session.backend == backend {
 			return true
 		}
 	}
 	return false
+}
+
+// array writes an array as the server reads it.
+func array(keys []int64) string {
+	b := []byte{'{'}
+	for i, k := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Append(b, k)
+	}
+	return string(append(b, '}'))
 }
 
 // broken is the notification that every hold of key before token is broken.
@@ -149,45 +161,35 @@ func broken(key, token int64, reason string) string {
 }
 
 // hear reads a notification. It must not block.
-func (e *Engine) hear(_, payload string) {
+func (e *Engine) hear(payload string) {
 	verb, rest, _ := strings.Cut(payload, " ")
 	first, rest, _ := strings.Cut(rest, " ")
+	second, reason, _ := strings.Cut(rest, " ")
 	key, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		return // somebody else's notification
-	}
-	switch verb {
-	case "free":
-		e.ring(key)
-	case "break":
-		second, reason, _ := strings.Cut(rest, " ")
-		if token, err := strconv.ParseInt(second, 10, 64); err == nil {
-			go e.broken(key, token, reason) // ends when the server has answered or the connection has ended
-		}
+	token, wrong := strconv.ParseInt(second, 10, 64)
+	if verb == "break" && err == nil && wrong == nil { // else it is somebody else's notification
+		go e.broken(key, token, reason) // ends when the server has answered or the connection has ended
 	}
 }
 
-// errBroken is why a grant comes to nothing whose token is older than a break that was
-// heard of before it came; the request asks once more.
-var errBroken = errors.New("the lock was broken just when it was granted")
-
 // broken lets go of the holds of key that are older than token.
 func (e *Engine) broken(key, token int64, reason string) {
-	e.mu.Lock()
-	if t := e.turns[key]; t != nil {
-		t.broken = max(t.broken, token)
+	e.turns.change(key, func(t *turn) { t.broken = max(t.broken, token) })
+	for _, h := range e.holds.before(key, token) {
+		h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
+		_ = e.release(context.Background(), h) // a session that cannot let go has ended
 	}
+}
+
+// before drops and returns the holds of key that are older than token.
+func (m *holdings) before(key, token int64) []*hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var gone []*hold
-	for _, h := range e.holds {
-		if h.key == key && h.token < token {
-			h.broken = true
-			e.drop(h)
+	for _, h := range m.byOwner {
+		if h.key == key && h.token < token && m.dropLocked(h) {
 			gone = append(gone, h)
 		}
 	}
-	e.mu.Unlock()
-	for _, h := range gone {
-		h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
-		_ = e.free(h) // a session that cannot let go is not used again
-	}
+	return gone
 }

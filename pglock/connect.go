@@ -2,11 +2,14 @@ package pglock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -16,29 +19,26 @@ const dialLimit = 10 * time.Second
 // dial opens a session whose leases run for ttl, and checks all that the leases
 // rest on before anything is locked. A ttl of 0 makes the engine's own session,
 // which holds no locks.
-func (e *Engine) dial(ctx context.Context, ttl time.Duration) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialLimit)
-	defer cancel()
+func (e *Engine) dial(ctx context.Context, ttl time.Duration, waiter bool) (*session, error) {
 	c, err := e.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{engine: e, ttl: ttl, holds: map[*hold]struct{}{}, keys: map[int64]int{}}
-	if err = s.check(ctx, c); err == nil {
-		err = s.enter(ctx, c)
+	s := &session{engine: e, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, keys: map[int64]int{}, fn: functions{}}
+	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter} {
+		if err = step(ctx, c); err != nil {
+			_ = c.Close(ctx) // it is not needed any more
+			return nil, err
+		}
 	}
-	if err == nil {
-		s.wire, err = newWire(c, e.hear)
-	}
-	if err != nil {
+	if s.Conn, err = pipe.New(c, e.hear); err != nil {
 		_ = c.Close(ctx) // it is not needed any more
 		return nil, err
 	}
 	if err := e.enlist(s); err != nil {
-		s.close(err)
+		s.Close(err)
 		return nil, err
 	}
-	go s.read()  // ends with the connection
 	go s.watch() // ends with the connection
 	return s, nil
 }
@@ -65,54 +65,59 @@ func (e *Engine) connect(ctx context.Context) (*pgconn.PgConn, error) {
 const probe = "fencelock: größe, 長さ, 🔒"
 
 const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(),
-	hashtextextended($1::text, 0), to_regproc('fencelock.` + newest + `') IS NOT NULL,
+	hashtextextended($1::text, 0), version(),
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)`
 
 // check refuses servers on which the locks could not keep their promises.
 func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
+	if c.ParameterStatus("crdb_version") != "" {
+		return refuse("the server is CockroachDB, whose advisory locks lock nothing; use PostgreSQL")
+	}
 	r, err := one(c.ExecParams(ctx, checkSQL, [][]byte{[]byte(probe)}, nil, nil, nil).Read())
 	if err != nil {
 		return err
 	}
-	s.backend = int32(r.int(0))
-	s.room = int(r.int(5) * 6 / 10)
-	switch version := r.int(1); {
+	s.backend, s.slots = int32(r.Int(0)), int(r.Int(5))
+	switch version := r.Int(1); {
+	case strings.Contains(r.Text(4), "CockroachDB"):
+		return refuse("the server is CockroachDB, whose advisory locks lock nothing; use PostgreSQL")
 	case version < 140000:
 		return refuse("the server is PostgreSQL %d, which cannot end the locks of a frozen client (idle_session_timeout); use 14 or later", version/10000)
-	case r.text(2) == "t":
+	case r.Text(2) == "t":
 		return refuse("the server is a hot standby, whose locks exclude nobody on the primary; connect to the primary (target_session_attrs=read-write)")
-	case r.int(3) != hashText(probe):
+	case r.Int(3) != hashText(probe):
 		return refuse("the server hashes names differently; use a database in UTF8")
-	case uint32(r.int(0)) != c.PID() && !s.engine.cfg.AllowPooler:
+	case uint32(r.Int(0)) != c.PID() && !s.engine.cfg.AllowPooler:
 		return refuse("there is a connection pooler in between; connect to the server directly, or set AllowPooler if it is in session mode")
-	case r.text(4) != "t":
-		return createOnce(ctx, c)
 	}
 	return nil
 }
 
 // one returns the only row of a result.
-func one(r *pgconn.Result) (row, error) {
+func one(r *pgconn.Result) (pipe.Row, error) {
 	switch {
 	case r.Err != nil:
 		return nil, r.Err
 	case len(r.Rows) != 1:
 		return nil, fmt.Errorf("%d rows instead of one", len(r.Rows))
 	}
-	return row(r.Rows[0]), nil
+	return r.Rows[0], nil
 }
 
 // settings are what a session must have, by name, in the units of pg_settings.
 // The server ends it, and frees its locks, after idle_session_timeout without a
 // statement.
 func (s *session) settings() map[string]string {
-	ttl := strconv.FormatInt(s.ttl.Milliseconds(), 10)
+	wait := s.ttl / 6
+	if s.waiter {
+		wait = waitBound(s.ttl)
+	}
 	return map[string]string{
-		"idle_session_timeout":                ttl,
-		"idle_in_transaction_session_timeout": ttl,
+		"idle_session_timeout":                strconv.FormatInt(s.ttl.Milliseconds(), 10),
+		"idle_in_transaction_session_timeout": strconv.FormatInt(s.ttl.Milliseconds(), 10),
 		"statement_timeout":                   "0",
-		"lock_timeout":                        "0",
+		"lock_timeout":                        strconv.FormatInt(wait.Milliseconds(), 10),
 		"client_encoding":                     "UTF8",
 		"default_transaction_isolation":       "read committed",
 		"default_transaction_read_only":       "off",
@@ -121,28 +126,28 @@ func (s *session) settings() map[string]string {
 
 // wishes are settings that help and may be missing on some systems and servers.
 func (s *session) wishes() map[string]string {
-	ms := strconv.FormatInt(max(s.ttl, ownLimit/3).Milliseconds(), 10)
-	w := map[string]string{
-		"tcp_user_timeout":                 ms,
-		"client_connection_check_interval": strconv.FormatInt(max(s.ttl/3, time.Second/10).Milliseconds(), 10),
-		"synchronous_commit":               "off", // fencelock.durable is for what must last
+	limit := max(s.ttl, ownLimit/3)
+	return map[string]string{
+		"tcp_user_timeout":                 strconv.FormatInt(limit.Milliseconds(), 10),
+		"tcp_keepalives_idle":              strconv.Itoa(max(1, int(limit.Seconds()/2))),
+		"tcp_keepalives_interval":          strconv.Itoa(max(1, int(limit.Seconds()/8))),
+		"tcp_keepalives_count":             "4",
+		"client_connection_check_interval": strconv.FormatInt(min(max(s.ttl/3, time.Second/10), time.Second).Milliseconds(), 10),
+		"client_min_messages":              "error", // an unlock of what is free is no news
+		"synchronous_commit":               "off",   // fencelock.durable is for what must last
 		"plan_cache_mode":                  "force_generic_plan",
 		"enable_seqscan":                   "off", // plans are made while the tables are empty
 		"jit":                              "off",
 		"transaction_timeout":              "0",
 	}
-	return w
 }
 
 const setSQL = `SELECT set_config(name, value, false) FROM json_each_text($1::json) AS x(name, value) WHERE current_setting(name, true) IS NOT NULL`
 
 const readSQL = `SELECT name, setting FROM pg_settings WHERE name IN (SELECT json_object_keys($1::json))`
 
-const enterSQL = `SELECT id, epoch, closed FROM fencelock.enter($1::bigint, $2::bigint)`
-
-// enter makes the connection a lock session: settings, which are read back, and
-// its place in the tables.
-func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
+// set gives the connection its settings, and reads them back.
+func (s *session) set(ctx context.Context, c *pgconn.PgConn) error {
 	wishes := s.wishes()
 	if r := c.ExecParams(ctx, setSQL, [][]byte{object(wishes)}, nil, nil, nil).Read(); r.Err != nil {
 		delete(wishes, "client_connection_check_interval") // some systems cannot
@@ -156,21 +161,47 @@ func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	if got.Err != nil {
 		return got.Err
 	}
-	if err := s.agreed(got.Rows); err != nil {
-		return err
+	return s.agreed(got.Rows)
+}
+
+const learnSQL = `SELECT proname, oid::bigint FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace
+UNION ALL SELECT proname, oid::bigint FROM pg_proc WHERE oid = ANY (ARRAY['pg_catalog.pg_backend_pid()'::regprocedure,
+	'pg_catalog.pg_advisory_unlock(bigint)'::regprocedure, 'pg_catalog.pg_advisory_unlock_shared(bigint)'::regprocedure])`
+
+// learn finds the functions that the session calls.
+func (s *session) learn(ctx context.Context, c *pgconn.PgConn) error {
+	got := c.ExecParams(ctx, learnSQL, nil, nil, nil, nil).Read()
+	for _, r := range got.Rows {
+		s.fn[string(r[0])] = pipe.Func(pipe.Row(r).Int(1))
 	}
-	args := encode([]any{s.ttl, s.engine.cfg.MaxTTL})
-	r, err := one(c.ExecParams(ctx, enterSQL, args, nil, nil, nil).Read())
+	return got.Err
+}
+
+// enter makes the connection a session of the engine. What may take long is done
+// before it carries leases.
+func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
+	args := [][]byte{strconv.AppendInt(nil, s.engine.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMilli(), 10)}
+	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2], r[3] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
+		args, nil, nil, nil).Read())
 	if err != nil {
 		return err
 	}
-	s.id, s.epoch, s.closed = int32(r.int(0)), r.int(1), time.Now().Add(r.millis(2))
+	s.id, s.epoch, s.closed = int32(r.Int(0)), r.Int(1), time.Now().Add(r.Millis(2))
 	if s.ttl > 0 {
 		// It does not listen: the server could not end a frozen client's session
 		// while it waits for the client to take notifications.
-		return nil
+		return c.Exec(ctx, "BEGIN; SELECT fencelock.ready("+strconv.Itoa(int(s.id))+"); ROLLBACK").Close()
 	}
 	return c.Exec(ctx, "LISTEN fencelock").Close()
+}
+
+// object writes a JSON object.
+func object(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts and numbers always marshal
+	}
+	return b
 }
 
 // agreed refuses a server that does not have the settings it was asked for.
@@ -197,11 +228,11 @@ func (e *Engine) enlist(s *session) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.done {
-		return refuse("the engine is closed")
+		return deny("the engine is closed")
 	}
 	for o := range e.sessions {
-		if o.backend == s.backend && o.over() == nil {
-			defer o.kill(errShared) // who knows what the other one did to its settings
+		if o.backend == s.backend && o.Err() == nil {
+			go o.Kill(errShared) // who knows what the other one did to its settings
 			return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
 		}
 	}

@@ -27,27 +27,20 @@
 //  1. All uncontended locks of one TTL live on one connection, which asks the
 //     server to end it after that time without a statement (idle_session_timeout).
 //     One statement renews them all; a holder that is frozen or cut off sends
-//     none, and the server frees its locks.
-//  2. Requests of this process for one key stand in line here, since the server
-//     grants a session's own lock to it again. The first of them waits in the
-//     server on a connection of its own, which the lock then stays on.
-//  3. The token is epoch << 40 plus a sequence, taken in the statement that takes
-//     the lock, or before, while the request waits and is certain to come right
-//     after another holder; see fencelock.ahead in the schema. Nobody waits until
-//     it is on disk (synchronous_commit is off), so a crash may set the sequence
-//     back. But a crash begins a new epoch, as does a new timeline, another
-//     cluster or a restored dump, and an epoch is on disk before the first token
-//     of it is given out. So are minimum holds and limits.
-//  4. Who holds is written down a few milliseconds later, on a connection of the
-//     engine's own, for people who ask, and so that a name stays closed until the
-//     end of the lease when its connection ends otherwise than by letting go: the
-//     process was killed, or the connection was cut and its holder may not know.
-//     A lock that is held for less than that is never written down, and in that
-//     first moment the end of its connection opens the name at once, though the
-//     holder may not know yet; its token is out of date then. A holder that lets
-//     go marks that with advisory locks before it unlocks; who waits looks in
-//     advance whom it comes after, so that its grant needs to see the mark only.
-//  5. A statement that locks is never cancelled on a connection that other locks
-//     live on. After an error or a cancelled wait the lock is unlocked, or the
-//     connection is destroyed.
+//     none, and the server frees its locks. There are four such connections at most.
+//  2. One function call takes a lock and writes down who holds it, and one gives it
+//     back and frees the row; see sql/lock.sql. Each is one message and one
+//     transaction. So whoever gets a lock and finds an owner in the row knows that
+//     this one vanished, and waits for its TTL by its own monotonic clock.
+//  3. Requests of this process for one key stand in line here, since the server
+//     grants a session's own lock to it again. The first of them draws a ticket and waits
+//     in the server on a connection of its own, which the lock then stays on. One
+//     statement waits for a third of the TTL at most; the ticket keeps the place.
+//  4. The token is a sequence's next number. Nobody waits until it is on disk
+//     (synchronous_commit is off), so a crash may set the sequence back. But a crash, a
+//     new timeline, another cluster and a restored dump set it forward to the time, which
+//     is on disk before the first such token is given out. So are minimum holds and limits.
+//  5. Statements that lock are made so that they may be ended at any time: after an error
+//     the key is unlocked, or the connection is destroyed. Nothing that may take
+//     longer than a sixth of a TTL runs on a connection with leases.
 package pglock

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,22 +15,57 @@ import (
 // transaction the wait was in.
 var ErrDeadlock = errors.New("the server found a deadlock; take locks in the same order everywhere")
 
-// refusal is why the engine does not work with a server: trying again is no use.
-type refusal struct{ err error }
+// refusal is why trying again is no use.
+type refusal struct {
+	err    error
+	config bool // something is set up wrongly
+}
 
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
+// refuse makes the error of a server, or a role, that cannot be used as it is set up.
 func refuse(format string, args ...any) error {
-	return &refusal{fmt.Errorf(format, args...)}
+	return &refusal{fmt.Errorf(format, args...), true}
 }
 
-// unavailable puts what went wrong below driver.ErrUnavailable, once.
-func unavailable(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
-		return err
+// deny makes the error of a request that is refused just now.
+func deny(format string, args ...any) error {
+	return &refusal{fmt.Errorf(format, args...), false}
+}
+
+// The SQLSTATEs that say something about the server or the role, and not about a request.
+const (
+	insufficientPrivilege = "42501"
+	outOfMemory           = "53200" // the lock table is full
+	tooManyConnections    = "53300"
+	readOnly              = "25006"
+	wrongState            = "55000"
+)
+
+// misconfigured are the SQLSTATEs of what only a human can mend.
+var misconfigured = []string{
+	insufficientPrivilege, wrongState, readOnly,
+	"28000", "28P01", // a refused login
+	"3D000", // no such database
+	"42883", // no such function
+	"42P01", // no such table
+}
+
+// failure puts what went wrong below driver.ErrConfig or driver.ErrUnavailable, once.
+func failure(err error) error {
+	for _, known := range []error{driver.ErrUnavailable, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrHeld} {
+		if errors.Is(err, known) {
+			return err
+		}
 	}
-	return fmt.Errorf("%w: postgres: %w", driver.ErrUnavailable, explain(err))
+	class := driver.ErrUnavailable
+	if r, ok := errors.AsType[*refusal](err); ok && r.config {
+		class = driver.ErrConfig
+	} else if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains(misconfigured, pg.Code) {
+		class = driver.ErrConfig
+	}
+	return fmt.Errorf("%w: postgres: %w", class, explain(err))
 }
 
 // explain adds what to do to some of the server's words.
@@ -41,11 +77,11 @@ func explain(err error) error {
 	switch pg.Code {
 	case deadlockDetected:
 		return fmt.Errorf("%w: %w", ErrDeadlock, err)
-	case "53200":
+	case outOfMemory:
 		return fmt.Errorf("the server's lock table is full; raise max_locks_per_transaction: %w", err)
-	case "53300":
+	case tooManyConnections:
 		return fmt.Errorf("the server takes no more connections; raise max_connections: %w", err)
-	case "42501":
+	case insufficientPrivilege:
 		return fmt.Errorf("%w; let an administrator run the SQL that fencelock init prints", err)
 	}
 	return err
@@ -54,7 +90,7 @@ func explain(err error) error {
 // passing reports whether an error may be gone at the next attempt: a connection
 // that ended or could not be made, as while the server restarts.
 func passing(err error) bool {
-	if _, ok := errors.AsType[*refusal](err); ok || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnsupported) {
+	if _, ok := errors.AsType[*refusal](err); ok || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrConfig) {
 		return false
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -69,7 +105,7 @@ func passing(err error) bool {
 		return true
 	}
 	switch pg.Code {
-	case "53300", "25006": // too many connections; read-only, as a standby just before its promotion
+	case tooManyConnections, lockNotAvailable, "42883": // and a schema that was dropped is made anew
 		return true
 	case deadlockDetected: // between rows of our tables
 		return true

@@ -47,10 +47,6 @@ func TestExam(t *testing.T) {
 	pg := enginetest.StartPostgres(t, "max_connections=200")
 	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World {
 		return &world{pg: pg, dsn: database(t, pg)}
-	}, Known: map[string]string{
-		"silent-waiter":      "a waiter that nobody wants to hear of has no row",
-		"panicking-callback": "a waiter whose callback panicked keeps its turn",
-		"unreachable":        "a wait that ends while the server is silent says held",
 	}})
 }
 

@@ -74,8 +74,9 @@ func renew(e driver.Engine, l driver.Lease) error {
 
 // A wait is an acquire in a goroutine of its own.
 type wait struct {
-	lease driver.Lease
-	err   error
+	engine driver.Engine
+	lease  driver.Lease
+	err    error
 }
 
 // queueUp starts a waiter and returns once it waits.
@@ -91,7 +92,7 @@ func queueUp(t testing.TB, ctx context.Context, e driver.Engine, req driver.Requ
 	}
 	go func() { // ends with ctx or the grant
 		g, err := e.Acquire(ctx, req)
-		done <- wait{leaseOf(req, g), err}
+		done <- wait{e, leaseOf(req, g), err}
 	}()
 	await(t, joined, "a waiter that waits")
 	return done
@@ -103,6 +104,9 @@ func granted(t testing.TB, done <-chan wait) driver.Lease {
 	w := await(t, done, "a grant")
 	if w.err != nil {
 		t.Fatal(w.err)
+	}
+	if err := renew(w.engine, w.lease); err != nil { // its lease is short until then
+		t.Fatal(err)
 	}
 	return w.lease
 }

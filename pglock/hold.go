@@ -4,39 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
 // hold is one acquisition of this process.
 type hold struct {
 	session *session // the hold ends with it
-	alone   bool     // the session was a waiter's, and serves this hold only
 	key     int64
 	name    string
 	owner   string
 	token   int64
 	mode    driver.Mode
-	seats   int  // the limit; 0 means none
-	least   bool // it has a minimum hold
-	broken  bool // by a break
 	ttl     time.Duration
-	since   time.Time
-	driver.Identity
-	lost func(error)
+	lost    func(error)
 
-	until time.Time // when it ends unless renewed; guarded by Engine.mu
-
-	noted     noted         // guarded by registry.mu, as the next two
-	withdrawn bool          // never write it down any more
-	flight    chan struct{} // closed when the note under way has been written
-
-	// What a release found: noted and flight.
-	left    noted
-	landing <-chan struct{}
-	marked  bool  // the release marked the key
-	forgot  *call // deletes the row of a shared holder
+	// Guarded by holdings.mu.
+	lease time.Duration // what the server knows of the TTL: less of a grant that ended a wait
+	until time.Time     // when it ends unless renewed
 }
 
 // tell tells the holder that its lock is gone.
@@ -46,204 +34,231 @@ func (h *hold) tell(cause error) {
 	}
 }
 
-// keep makes granted requests of one session holds, unless it has ended meanwhile or
-// one of them was broken before it began.
-func (e *Engine) keep(holds ...*hold) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := holds[0].session.over(); err != nil {
-		return err
-	}
-	for _, h := range holds {
-		if h.token < e.turns[h.key].broken {
-			return errBroken
-		}
-	}
-	for _, h := range holds {
-		e.holds[h.owner] = h
-		h.session.holds[h] = struct{}{}
-		h.session.keys[h.key]++
-		e.turnLocked(h.key, func(t *turn) { t.done(true) })
-	}
-	return nil
+// holdings are the acquisitions of this process.
+type holdings struct {
+	mu      sync.Mutex // guards byOwner, and what session and hold say
+	byOwner map[string]*hold
 }
 
-// drop forgets a hold; e.mu is held. Its turn goes on when the server has let go.
-func (e *Engine) drop(h *hold) {
-	delete(e.holds, h.owner)
-	delete(h.session.holds, h)
-	if h.session.keys[h.key]--; h.session.keys[h.key] == 0 {
-		delete(h.session.keys, h.key)
-	}
+// find returns the hold of a lease, nil if it does not stand.
+func (m *holdings) find(l driver.Lease) *hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease(l)
 }
 
-// find returns the hold of a lease, nil if it does not stand. e.mu is held.
-func (e *Engine) find(l driver.Lease) *hold {
-	h := e.holds[l.Owner]
+// lease is find for callers who have mu.
+func (m *holdings) lease(l driver.Lease) *hold {
+	h := m.byOwner[l.Owner]
 	if h == nil || h.token != l.Token || h.name != l.Name {
 		return nil
 	}
 	return h
 }
 
-// take takes the hold of a lease away, whose server lock is the caller's to free,
-// and says whether its lease was over.
-func (e *Engine) take(l driver.Lease) (h *hold, over bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h = e.find(l); h == nil {
-		return nil, false
+// of returns the holds on a session.
+func (m *holdings) of(s *session) []*hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []*hold
+	for h := range s.holds {
+		all = append(all, h)
 	}
-	e.drop(h)
-	return h, time.Now().After(h.until) || h.session.over() != nil
+	return all
 }
 
-// letGo sends what frees the server lock of a dropped hold.
-//
-// The next holder does not wait until the row of this one is deleted: it sees by
-// another advisory lock that the row is about to be. The rows of shared holders
-// count who is in, and so go first.
-func (e *Engine) letGo(h *hold) *call {
-	h.left, h.landing = e.registry.withdraw(h)
-	switch {
-	case h.mode == driver.Shared:
-		h.forgot = h.session.send(stmtForget, h.owner, h.key)
-		return h.session.send(stmtUnlockShared, h.key)
-	case h.left == unwritten:
-		return h.session.send(stmtUnlock, h.key)
-	default:
-		return h.session.send(stmtRelease, h.key, markOfToken(h.token), h.keyMark(!h.least && !h.broken))
+// add makes granted requests holds, unless their session has ended meanwhile or begin,
+// which gives them the turns of this process, says no.
+func (m *holdings) add(begin func() bool, holds ...*hold) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := holds[0].session.Err(); err != nil {
+		return err // who ends its holds may have been there before
 	}
+	if !begin() {
+		return errBroken
+	}
+	for _, h := range holds {
+		m.byOwner[h.owner] = h
+		h.session.holds[h] = struct{}{}
+		if h.mode == driver.Shared {
+			h.session.keys[h.key]++
+		}
+	}
+	return nil
 }
 
-// keyMark is the number that marks the key of a hold, or NULL. A minimum hold is not
-// over yet for who comes next; and after a break that one needs a token of its own.
-func (h *hold) keyMark(wanted bool) any {
-	if !wanted {
+// errBroken is why a grant comes to nothing whose token is older than a break that was
+// heard of before it came; the request asks once more.
+var errBroken = errors.New("the lock was broken just when it was granted")
+
+// drop forgets a hold, whose lock is then the caller's to free. It reports whether it was
+// there.
+func (m *holdings) drop(h *hold) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dropLocked(h)
+}
+
+func (m *holdings) dropLocked(h *hold) bool {
+	if m.byOwner[h.owner] != h {
+		return false
+	}
+	delete(m.byOwner, h.owner)
+	delete(h.session.holds, h)
+	return true
+}
+
+// overdue drops and returns the holds of a session that nobody renewed in time.
+func (m *holdings) overdue(s *session, now time.Time) []*hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var gone []*hold
+	for h := range s.holds {
+		if now.After(h.until) && m.dropLocked(h) {
+			gone = append(gone, h)
+		}
+	}
+	return gone
+}
+
+// shares reports whether a session holds key for a shared holder already.
+func (m *holdings) shares(s *session, key int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return s.keys[key] > 0
+}
+
+// last counts a shared holder out, and reports whether the session has no other of its
+// key.
+func (m *holdings) last(h *hold) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h.session.keys[h.key]--; h.session.keys[h.key] > 0 {
+		return false
+	}
+	delete(h.session.keys, h.key)
+	return true
+}
+
+// free sends what frees the lock of a dropped hold, and says in the same transaction
+// that nobody holds it any more.
+func (h *hold) free() *pipe.Call {
+	s := h.session
+	if h.mode == driver.Shared {
+		return s.Call(s.fn["leave"], h.key, h.owner, s.engine.holds.last(h))
+	}
+	return s.Call(s.fn["free"], h.key, h.owner)
+}
+
+// release frees the lock of a dropped hold.
+func (e *Engine) release(ctx context.Context, h *hold) error {
+	c := h.free()
+	r, err := c.Result(ctx)
+	if err != nil && c.Answered() {
+		r, err = c.Result(context.Background()) // it may have come in the same instant
+	}
+	if err != nil && !c.Answered() {
+		go func() { // ends when the server has answered or the connection has ended
+			r, err := c.Result(context.Background())
+			_ = e.released(h, r, err)
+		}()
+		return err
+	}
+	return e.released(h, r, err)
+}
+
+// released makes sure that the server has let go, and lets the next request of this process
+// at the lock.
+func (e *Engine) released(h *hold, r pipe.Row, err error) error {
+	defer e.ended(h)
+	if err == nil && r.Text(0) == "t" {
 		return nil
 	}
-	return markOfKey(h.key)
+	if h.mode == driver.Shared && err == nil && e.holds.shares(h.session, h.key) {
+		return nil // others of this process hold it, and the row is gone
+	}
+	if err := h.session.unlock(h.key, h.mode); err != nil {
+		return err
+	}
+	go e.forget(h) // ends within askLimit
+	return nil
 }
 
-// gone waits for the server to let go, and lets the next request of this process
-// at the lock.
-func (e *Engine) gone(h *hold, free *call) error {
-	rows, err := free.wait(context.Background())
-	if err != nil {
-		h.session.distrust(err)
-	} else if free.stmt == stmtRelease {
-		h.marked = rows[0].text(1) == "t"
+// ended ends what is left of a hold in this process.
+func (e *Engine) ended(h *hold) {
+	if h.session.waiter {
+		e.waiters.put(h.session)
 	}
-	if h.seats > 0 || h.stays() {
-		time.AfterFunc(settleDelay, func() { e.settle(h) }) // ends when the server has answered or the connection has ended
-	} else {
-		e.leave(h.session, h)
-	}
-	e.turn(h.key, func(t *turn) { t.leave(h.mode) })
-	return err
+	e.room.leave(1)
+	e.turns.change(h.key, func(t *turn) { t.leave(h.mode) })
 }
 
-// stays reports whether the row of a hold that let go is in the table yet.
-func (h *hold) stays() bool {
-	if h.mode == driver.Exclusive {
-		return h.left != unwritten
-	}
-	_, err := h.forgot.wait(context.Background()) // it came before the unlock
-	return err != nil
-}
+// askLimit bounds questions that nobody waits for.
+const askLimit = 5 * time.Second
 
-// settleDelay keeps the work after a release out of the way of the next holder.
-const settleDelay = 2 * time.Millisecond
-
-// settle does what is left to do after a release, before the session of a waiter
-// is used again.
-func (e *Engine) settle(h *hold) {
-	s := h.session
-	if h.left == flying {
-		select {
-		case <-h.landing:
-		case <-s.dead:
-		}
-	}
-	if h.stays() {
-		e.forget(h)
-	}
-	if h.mode == driver.Exclusive {
-		if _, err := s.run(context.Background(), stmtReleased, markOfToken(h.token), h.keyMark(h.marked)); err != nil {
-			s.distrust(err)
-		}
-	}
-	if h.seats > 0 {
-		_, _ = s.run(context.Background(), stmtNotify, freed(h.key)) // those who wait for a seat look by themselves as well
-	}
-	e.leave(s, h)
-}
-
-// forget deletes the row of a hold, on the engine's own session: a statement on
-// one with many locks costs more.
+// forget frees the row of a hold whose lock was given back without it, or the row would
+// close the name for a TTL.
 func (e *Engine) forget(h *hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	if _, err := e.ask(ctx, stmtForgetLate, h.owner, h.key); err != nil {
-		_, _ = h.session.run(ctx, stmtForget, h.owner, h.key) // else it closes the name until the lease is over
-	}
+	_, _ = e.ask(ctx, forgetSQL, h.key, h.owner) // a failure costs others the TTL
 }
 
-// free lets go of a dropped hold.
-func (e *Engine) free(h *hold) error { return e.gone(h, e.letGo(h)) }
-
-// leave gives the session of a waiter back.
-func (e *Engine) leave(s *session, h *hold) {
-	if h.alone {
-		e.park(s)
-	} else if !s.usable() {
-		s.distrust(errors.New("an error, with its last lock"))
-	}
-}
+const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)
+UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND owner = $2::text`
 
 // Renew extends acquisitions to a full TTL from now, with one statement for each
 // connection they live on. One whose connection has ended, that was broken or
 // that nobody renewed in time is driver.ErrNotHeld.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	errs := make([]error, len(leases))
-	groups := map[*session][]int{}
-	e.mu.Lock()
+	groups, short := map[*session][]int{}, map[*session]*hold{}
+	e.holds.mu.Lock()
 	now := time.Now()
 	for i, l := range leases {
-		h := e.find(l)
+		h := e.holds.lease(l)
 		if h == nil || now.After(h.until) {
 			errs[i] = notHeld(l.Name)
 			continue
 		}
 		groups[h.session] = append(groups[h.session], i)
+		if h.lease < h.ttl { // it is alone on its session
+			short[h.session] = h
+		}
 	}
-	e.mu.Unlock()
-	calls := make(map[*session]*call, len(groups))
+	e.holds.mu.Unlock()
+	calls := make(map[*session]*pipe.Call, len(groups))
 	for s := range groups {
-		calls[s] = s.beat()
+		if h := short[s]; h != nil {
+			calls[s] = s.Call(s.fn["confirm"], h.key, h.owner, h.ttl)
+		} else {
+			calls[s] = s.beat()
+		}
 	}
-	if s := e.own.cur.Load(); len(groups) > 0 && (s == nil || !s.usable()) {
-		go e.reopen() // ends when the session is open or cannot be opened
+	if len(groups) > 0 {
+		e.listen()
+		e.sweepSoon()
 	}
 	for s, c := range calls {
-		rows, err := c.wait(ctx)
-		e.renewed(s.beaten(rows, err), s, leases, groups[s], errs)
+		r, err := c.Result(ctx)
+		e.renewed(s.beaten(r, err), s, leases, groups[s], errs)
 	}
 	return errs
 }
 
 // renewed notes what a heartbeat means for the leases of one session.
 func (e *Engine) renewed(err error, s *session, leases []driver.Lease, which []int, errs []error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.holds.mu.Lock()
+	defer e.holds.mu.Unlock()
 	for _, i := range which {
-		switch h := e.find(leases[i]); {
-		case h == nil || s.over() != nil:
+		switch h := e.holds.lease(leases[i]); {
+		case h == nil || s.Err() != nil:
 			errs[i] = notHeld(leases[i].Name)
 		case err != nil:
-			errs[i] = unavailable(err)
+			errs[i] = failure(err)
 		default:
-			h.until = time.Now().Add(h.ttl)
+			h.until, h.lease = time.Now().Add(h.ttl), h.ttl
 		}
 	}
 }
@@ -251,21 +266,25 @@ func (e *Engine) renewed(err error, s *session, leases []driver.Lease, which []i
 // Release ends an acquisition, and lets the next one in. When it returns nil the
 // server has let go.
 func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
-	h, over := e.take(lease)
-	switch {
-	case h == nil:
-		return notHeld(lease.Name)
-	case over:
-		go func() { _ = e.free(h) }() // ends when the server has answered or the connection has ended
+	h := e.holds.find(lease)
+	if h == nil {
 		return notHeld(lease.Name)
 	}
-	free := e.letGo(h)
-	if _, err := free.wait(ctx); err != nil && !free.answered() {
-		go func() { _ = e.gone(h, free) }() // ends when the server has answered or the connection has ended
-		return unavailable(fmt.Errorf("releasing %q: %w", lease.Name, err))
+	e.holds.mu.Lock()
+	over := time.Now().After(h.until) || h.session.Err() != nil
+	e.holds.mu.Unlock()
+	if !e.holds.drop(h) {
+		return notHeld(lease.Name)
 	}
-	if err := e.gone(h, free); err != nil {
-		return unavailable(fmt.Errorf("releasing %q: %w", lease.Name, err))
+	if over {
+		go func() { _ = e.release(context.Background(), h) }() // ends when the server has answered or the connection has ended
+		return notHeld(lease.Name)
+	}
+	if err := e.release(ctx, h); err != nil {
+		if errors.Is(err, pipe.ErrEnded) || ctx.Err() != nil {
+			err = fmt.Errorf("releasing %q: %w", lease.Name, err)
+		}
+		return failure(err)
 	}
 	return nil
 }

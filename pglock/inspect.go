@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -15,7 +16,7 @@ type inspection struct {
 	engine  *Engine
 	conn    *pgconn.PgConn
 	ttl     time.Duration
-	facts   row
+	facts   pipe.Row
 	backend uint32 // that was told at connect
 	took    []time.Duration
 	ahead   time.Duration // the server's clock, of ours
@@ -30,12 +31,12 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	defer cancel()
 	c, err := e.connect(ctx)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, failure(err)
 	}
 	defer c.Close(ctx)
 	in := &inspection{engine: e, conn: c, ttl: ttl, backend: c.PID()}
 	if err := in.ask(ctx); err != nil {
-		return nil, unavailable(err)
+		return nil, failure(err)
 	}
 	return []driver.Finding{
 		in.version(), in.role(), in.pooler(), in.names(), in.schema(),
@@ -70,7 +71,7 @@ const inspectSQL = `SELECT pg_backend_pid(), current_setting('server_version_num
 	current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
 	current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint -
 		(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-	to_regproc('fencelock.` + newest + `') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'), current_user`
+	to_regproc('fencelock.ready') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'), current_user`
 
 const clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -95,7 +96,7 @@ func (in *inspection) ask(ctx context.Context) error {
 		// The answer was made somewhere between question and answer.
 		if in.doubt == 0 || took/2 < in.doubt {
 			in.doubt = took / 2
-			in.ahead = r.micros(0).Sub(begun.Add(in.doubt))
+			in.ahead = r.Micros(0).Sub(begun.Add(in.doubt))
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 // connections is about what is left for this engine: one connection for notes, one
 // for locks, and some for requests that wait.
 func (in *inspection) connections() driver.Finding {
-	free, want := in.facts.int(colConnsFree), int64(in.engine.cfg.MaxWaiters)+2
-	saw := fmt.Sprintf("%d of %d free", free, in.facts.int(colConns))
+	free, want := in.facts.Int(colConnsFree), int64(in.engine.cfg.MaxWaiters)+2
+	saw := fmt.Sprintf("%d of %d free", free, in.facts.Int(colConns))
 	if free >= want {
 		return good("connections", saw)
 	}
@@ -25,7 +25,7 @@ func (in *inspection) connections() driver.Finding {
 const fewLocks = 1000
 
 func (in *inspection) lockTable() driver.Finding {
-	all, used := in.facts.int(colSlots), in.facts.int(colSlotsUsed)
+	all, used := in.facts.Int(colSlots), in.facts.Int(colSlotsUsed)
 	saw := fmt.Sprintf("room for %d locks of all kinds, %d taken", all, used)
 	switch {
 	case used*10 > all*6:

@@ -9,15 +9,15 @@ import (
 )
 
 func (in *inspection) version() driver.Finding {
-	saw := "PostgreSQL " + in.facts.text(colVersion)
-	if in.facts.int(colVersionNum) >= 140000 {
+	saw := "PostgreSQL " + in.facts.Text(colVersion)
+	if in.facts.Int(colVersionNum) >= 140000 {
 		return good("version", saw)
 	}
 	return bad("version", driver.Broken, saw, "it cannot end the locks of a frozen client, so the engine refuses it",
 		"use PostgreSQL 14 or later")
 }
 
-func (in *inspection) standby() bool { return in.facts.text(colStandby) == "t" }
+func (in *inspection) standby() bool { return in.facts.Text(colStandby) == "t" }
 
 func (in *inspection) role() driver.Finding {
 	if !in.standby() {
@@ -30,7 +30,7 @@ func (in *inspection) role() driver.Finding {
 // pooler compares the server process that answered with the one that the
 // connection was promised.
 func (in *inspection) pooler() driver.Finding {
-	if uint32(in.facts.int(colBackend)) == in.backend {
+	if uint32(in.facts.Int(colBackend)) == in.backend {
 		return good("pooler", "a direct connection")
 	}
 	if in.engine.cfg.AllowPooler {
@@ -43,7 +43,7 @@ func (in *inspection) pooler() driver.Finding {
 }
 
 func (in *inspection) names() driver.Finding {
-	if in.facts.int(colHash) == hashText(probe) {
+	if in.facts.Int(colHash) == hashText(probe) {
 		return good("names", "hashed as expected")
 	}
 	return bad("names", driver.Broken, "hashed differently", "clients would not agree on the key of a name, so the engine refuses the database",
@@ -52,12 +52,12 @@ func (in *inspection) names() driver.Finding {
 
 func (in *inspection) schema() driver.Finding {
 	switch {
-	case in.facts.text(colSchema) == "t":
+	case in.facts.Text(colSchema) == "t":
 		return good("schema", "there")
-	case in.facts.text(colMayCreate) == "t":
+	case in.facts.Text(colMayCreate) == "t":
 		return good("schema", "not there yet; the first lock creates it")
 	}
-	return bad("schema", driver.Broken, "not there, and the role "+in.facts.text(colUser)+" may not create it", "no lock can be had",
+	return bad("schema", driver.Broken, "not there, and the role "+in.facts.Text(colUser)+" may not create it", "no lock can be had",
 		"let an administrator run the SQL that fencelock init prints")
 }
 
@@ -111,11 +111,11 @@ func (in *inspection) try(ctx context.Context, setting, value string) (got strin
 	if err != nil {
 		return "", err
 	}
-	return r.text(0), nil
+	return r.Text(0), nil
 }
 
 func (in *inspection) durability() driver.Finding {
-	fsync, pages := in.facts.text(colFsync), in.facts.text(colFullPages)
+	fsync, pages := in.facts.Text(colFsync), in.facts.Text(colFullPages)
 	saw := fmt.Sprintf("fsync = %s, full_page_writes = %s", fsync, pages)
 	if fsync == "on" && pages == "on" {
 		return good("durability", saw)

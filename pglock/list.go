@@ -8,50 +8,49 @@ import (
 	"strconv"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
 // The names that a query chooses: $1 is the prefix, or the whole name if $2.
 const chosen = `CASE WHEN $2::boolean THEN name = $1::text ELSE starts_with(name, $1::text) END`
 
+// A holder that vanished is shown until its TTL has passed since somebody saw that. What is
+// left of a lease is reckoned from the last statement of its connection, if the role may
+// see that.
 var (
-	stmtHolders = &statement{"holders", `SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
+	holdersSQL = numbers.Replace(`SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
 	(extract(epoch FROM h.since) * 1000000)::bigint,
-	greatest(1, extract(epoch FROM greatest(h.until, s.until) - clock_timestamp()) * 1000)::bigint,
-	h.host, h.pid, h.note, s.backend, h.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = h.key)
-FROM fencelock.holder h LEFT JOIN fencelock.session s ON s.id = h.session
-WHERE h.session <> 0 AND greatest(h.until, s.until) > clock_timestamp() AND ` + chosen + ` ORDER BY h.token`}
-	// A shared request waits with the shared lock or the queue's in hand until it has a row among the holders.
-	stmtWaiters = &statement{"waiters", `WITH l AS MATERIALIZED (
-	SELECT l.pid, l.granted, l.waitstart, l.objsubid = 1 AS plain, CASE l.objsubid WHEN 1 THEN ` + lockKey + ` ELSE l.objid::bigint END AS key
-	FROM pg_locks l WHERE ` + ownLocks + ` AND (l.objsubid = 1 OR l.objsubid = 2 AND l.classid = 1717923429)
-)
-SELECT w.name, w.key, w.owner, (extract(epoch FROM w.since) * 1000000)::bigint, w.host, w.pid, w.note, w.backend, w.shared,
+	greatest(1, least(h.ttl, h.ttl - extract(epoch FROM clock_timestamp() - greatest(h.since, a.query_start)) * 1000))::bigint,
+	h.host, h.pid, h.note, s.pid, h.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = h.key)
+FROM (
+	SELECT name, key, owner, token, false AS shared, 0 AS seats, since, ttl, host, pid, note, session, 0 AS weight, seen
+	FROM fencelock.held WHERE owner IS NOT NULL AND ` + chosen + `
+	UNION ALL SELECT name, key, owner, token, true, seats, since, ttl, host, pid, note, session, weight, seen
+	FROM fencelock.sharer WHERE ` + chosen + `
+) h
+LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session
+LEFT JOIN pg_stat_get_activity(NULL) a ON a.pid = s.pid
+WHERE s.id IS NOT NULL OR h.seen IS NULL OR h.seen + h.ttl * interval '1 ms' > clock_timestamp() ORDER BY h.token`)
+	waitersSQL = numbers.Replace(`SELECT w.name, w.key, w.owner, (extract(epoch FROM w.since) * 1000000)::bigint, w.host, w.pid, w.note, s.pid, w.shared,
 	w.seats, w.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = w.key)
-FROM fencelock.waiter w JOIN fencelock.session s ON s.id = w.session
-JOIN LATERAL pg_stat_get_activity(s.backend) a ON a.backend_start = s.began
-LEFT JOIN LATERAL (SELECT l.pid, l.waitstart FROM l
-	WHERE l.pid = w.backend AND (w.shared OR NOT l.granted)
-		AND l.key = CASE WHEN l.plain THEN w.key ELSE hashint8(w.key)::bigint & 4294967295 END
-	ORDER BY l.waitstart LIMIT 1) l ON true
-WHERE (w.backend = 0 OR l.pid IS NOT NULL) AND NOT EXISTS (SELECT FROM fencelock.holder h WHERE h.owner = w.owner)
-	AND ` + chosen + ` ORDER BY coalesce(l.waitstart, w.since), w.since`}
-	stmtMinimums = &statement{"minimums", `SELECT name, key, (extract(epoch FROM not_before) * 1000000)::bigint
-FROM fencelock.minimum WHERE not_before > clock_timestamp() AND ` + chosen}
+FROM fencelock.queued w JOIN ` + sessionLocks + ` s ON s.id = w.session
+LEFT JOIN ` + ticketLocks + ` t ON t.id = w.ticket & 2147483647 AND t.pid = s.pid
+WHERE ` + chosen + ` AND (w.ticket IS NULL OR t.id IS NOT NULL) ORDER BY w.ticket NULLS LAST, w.since`)
+	minimumsSQL = `SELECT name, key, (extract(epoch FROM not_before) * 1000000)::bigint
+FROM fencelock.minimum WHERE not_before > clock_timestamp() AND ` + chosen
 )
 
 // listing is a List under way.
 type listing struct {
 	engine *Engine
 	all    map[string]*driver.Status
-	keys   map[int64]string         // the name to show for a key
-	known  map[int64]map[int32]bool // server processes of a key that are shown already
+	keys   map[int64]string // the name to show for a key
 }
 
-// List shows who holds and who waits: what engines wrote down, up to a second
-// late, and whoever else has locked the same keys. Names that only others use
+// List shows who holds and who waits: what engines wrote down, and whoever else has locked the same keys. Names that only others use
 // are shown when they are asked for exactly, since the server knows keys only.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	l := &listing{engine: e, all: map[string]*driver.Status{}, keys: map[int64]string{}, known: map[int64]map[int32]bool{}}
+	l := &listing{engine: e, all: map[string]*driver.Status{}, keys: map[int64]string{}}
 	if q.Exact {
 		if err := driver.CheckName(q.Prefix); err != nil {
 			return nil, nil // nobody can hold it
@@ -59,19 +58,19 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		l.keys[keyOf(q.Prefix)] = q.Prefix
 	}
 	for _, part := range []struct {
-		stmt *statement
-		add  func(row)
-	}{{stmtHolders, l.holder}, {stmtWaiters, l.waiter}, {stmtMinimums, l.minimum}} {
-		rows, err := e.ask(ctx, part.stmt, q.Prefix, q.Exact)
+		sql string
+		add func(pipe.Row)
+	}{{holdersSQL, l.holder}, {waitersSQL, l.waiter}, {minimumsSQL, l.minimum}} {
+		rows, err := e.ask(ctx, part.sql, q.Prefix, q.Exact)
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, failure(err)
 		}
 		for _, r := range rows {
 			part.add(r)
 		}
 	}
-	if err := l.strangers(ctx); err != nil {
-		return nil, unavailable(err)
+	if err := l.strangers(ctx, q); err != nil {
+		return nil, failure(err)
 	}
 	var list []driver.Status
 	for _, name := range slices.Sorted(maps.Keys(l.all)) {
@@ -95,28 +94,17 @@ func (l *listing) status(name string, key int64) *driver.Status {
 	return s
 }
 
-// show notes that a server process is shown under a key.
-func (l *listing) show(key int64, backend int32) {
-	if l.known[key] == nil {
-		l.known[key] = map[int32]bool{}
-	}
-	l.known[key][backend] = true
-}
-
-func (l *listing) holder(r row) {
-	s := l.status(r.text(0), r.int(1))
-	if r.text(4) == "t" {
+func (l *listing) holder(r pipe.Row) {
+	s := l.status(r.Text(0), r.Int(1))
+	if r.Text(4) == "t" {
 		s.Mode = driver.Shared
-		limited(s, r.int(5), r.int(13))
-	} else {
-		s.Holders = nil // those let go, and have not deleted their rows yet
+		limited(s, r.Int(5), r.Int(13))
 	}
 	s.Holders = append(s.Holders, driver.Holder{
-		Owner: r.text(2), Token: r.int(3), Since: r.micros(6), TTL: r.millis(7),
-		Identity: driver.Identity{Host: r.text(8), PID: int(r.int(9)), Note: r.text(10)},
-		Weight:   weight(r.int(5), r.int(12)),
+		Owner: r.Text(2), Token: r.Int(3), Since: r.Micros(6), TTL: r.Millis(7),
+		Identity: driver.Identity{Host: r.Text(8), PID: int(r.Int(9)), Note: r.Text(10)},
+		Weight:   weight(r.Int(5), r.Int(12)),
 	})
-	l.show(r.int(1), int32(r.int(11)))
 }
 
 // limited notes the limit in force: what the request asked for, unless it was
@@ -135,48 +123,48 @@ func weight(seats, units int64) int {
 	return int(units)
 }
 
-func (l *listing) waiter(r row) {
-	s := l.status(r.text(0), r.int(1))
-	if r.text(8) == "t" && len(s.Holders) == 0 {
+func (l *listing) waiter(r pipe.Row) {
+	s := l.status(r.Text(0), r.Int(1))
+	if r.Text(8) == "t" && len(s.Holders) == 0 {
 		s.Mode = driver.Shared
-		limited(s, r.int(9), r.int(11))
+		limited(s, r.Int(9), r.Int(11))
 	}
 	s.Waiters = append(s.Waiters, driver.Waiter{
-		Owner: r.text(2), Since: r.micros(3),
-		Identity: driver.Identity{Host: r.text(4), PID: int(r.int(5)), Note: r.text(6)},
-		Weight:   weight(r.int(9), r.int(10)),
+		Owner: r.Text(2), Since: r.Micros(3),
+		Identity: driver.Identity{Host: r.Text(4), PID: int(r.Int(5)), Note: r.Text(6)},
+		Weight:   weight(r.Int(9), r.Int(10)),
 	})
-	l.show(r.int(1), int32(r.int(7)))
 }
 
-func (l *listing) minimum(r row) {
-	l.status(r.text(0), r.int(1)).NotBefore = r.micros(2)
+func (l *listing) minimum(r pipe.Row) {
+	l.status(r.Text(0), r.Int(1)).NotBefore = r.Micros(2)
 }
 
 // strangers adds what the server knows and nobody wrote down: sessions that are no
-// engine's, and engines' locks that are younger than their notes.
-func (l *listing) strangers(ctx context.Context) error {
-	if len(l.keys) == 0 {
+// engine's, of keys whose names are known.
+func (l *listing) strangers(ctx context.Context, q driver.Query) error {
+	var key any
+	if q.Exact {
+		key = keyOf(q.Prefix)
+	} else if len(l.keys) == 0 {
 		return nil
 	}
-	locks, err := l.engine.serverLocks(ctx, slices.Collect(maps.Keys(l.keys)))
+	locks, err := l.engine.serverLocks(ctx, key)
 	if err != nil {
 		return err
 	}
 	for _, o := range locks {
-		if l.known[o.key][o.backend] || o.ours && !o.granted {
+		name, ok := l.keys[o.key]
+		if !ok || o.ours {
 			continue
 		}
-		s := l.status(l.keys[o.key], o.key)
-		id := driver.Identity{}
-		if !o.ours {
-			id = o.identity()
-		}
+		s := l.status(name, o.key)
+		id := o.identity()
 		if o.granted && o.shared && len(s.Holders) == 0 {
 			s.Mode = driver.Shared
 		}
 		if o.granted {
-			s.Holders = append(s.Holders, driver.Holder{Identity: id, Since: o.since, Foreign: !o.ours})
+			s.Holders = append(s.Holders, driver.Holder{Identity: id, Since: o.since, Foreign: true})
 		} else {
 			s.Waiters = append(s.Waiters, driver.Waiter{Identity: id, Since: o.since, Owner: strconv.Itoa(int(o.backend))})
 		}
@@ -184,8 +172,9 @@ func (l *listing) strangers(ctx context.Context) error {
 	return nil
 }
 
-var stmtBeside = &statement{"beside", `SELECT DISTINCT o.name FROM fencelock.holder h JOIN fencelock.holder o ON o.session = h.session
-WHERE h.key = $1::bigint AND h.session <> 0 AND o.key <> h.key ORDER BY 1`}
+const besideSQL = `WITH h AS (
+	SELECT session, key, name FROM fencelock.held WHERE owner IS NOT NULL UNION ALL SELECT session, key, name FROM fencelock.sharer)
+SELECT DISTINCT o.name FROM h JOIN h o ON o.session = h.session WHERE h.key = $1::bigint AND o.key <> h.key ORDER BY 1`
 
 // Beside returns the other names, in order, that are held on the connections of
 // name's holders: those that a Break by force would take away as well.
@@ -193,13 +182,13 @@ func (e *Engine) Beside(ctx context.Context, name string) ([]string, error) {
 	if err := driver.CheckName(name); err != nil {
 		return nil, err
 	}
-	rows, err := e.ask(ctx, stmtBeside, keyOf(name))
+	rows, err := e.ask(ctx, besideSQL, keyOf(name))
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, failure(err)
 	}
 	names := make([]string, len(rows))
 	for i, r := range rows {
-		names[i] = r.text(0)
+		names[i] = r.Text(0)
 	}
 	return names, nil
 }

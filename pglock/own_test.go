@@ -17,7 +17,7 @@ func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
-	pin(t, pg, l)()
+	eventually(t, "the own connection is open", func() bool { return backends(t, pg, "true") == "2" })
 	locks := fmt.Sprint("pid <> ", holder(t, pg, "a"))
 	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock' AND "+locks)
 	eventually(t, "there is another connection", func() bool {
@@ -61,13 +61,13 @@ func TestNothingPilesUp(t *testing.T) {
 		release(t, e, try(t, e, req))
 	}
 	eventually(t, "the engine has forgotten the connections", func() bool { return e.LockSessions() == 0 })
-	pg.Exec(t, "UPDATE fencelock.session SET until = until - interval '1 hour'",
-		"INSERT INTO fencelock.waiter SELECT 'dead', 1, 'a', false, now(), min(id), 0, '', 0, '' FROM fencelock.session",
+	pg.Exec(t, "INSERT INTO fencelock.queued VALUES ('dead', 1, 'a', 1, false, 77777, now(), '', 0, '', 0, 1)",
+		"INSERT INTO fencelock.sharer VALUES ('gone', 1, 'a', 1, 1, 77777, now(), '', 0, '', 0, 1, now() - interval '1 hour', 1)",
 		"INSERT INTO fencelock.minimum VALUES (1, 'a', now() - interval '1 hour')")
 	other := engine(t, pg.DSN(), nil)
 	release(t, other, try(t, other, request("b")))
 	eventually(t, "the rows of the dead are gone", func() bool {
-		return pg.Query(t, `SELECT (SELECT count(*) FROM fencelock.session s WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = s.backend))
+		return pg.Query(t, `SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM fencelock.sharer)
 			+ (SELECT count(*) FROM fencelock.minimum)`) == "0"
 	})
 }

@@ -4,7 +4,6 @@ package pglock_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -127,27 +126,4 @@ func TestResizeRefusesWhatTheServerCannotStore(t *testing.T) {
 	if _, err := e.Acquire(t.Context(), shared(request("r"), 1<<31)); !errors.Is(err, driver.ErrInvalid) {
 		t.Error(err)
 	}
-}
-
-// TestOlderSchemaIsCompleted: the schema of a version without weights, with
-// holders in it, is completed by the first connection whose role may.
-func TestOlderSchemaIsCompleted(t *testing.T) {
-	pg := enginetest.StartPostgres(t)
-	pg.Exec(t, "CREATE ROLE app LOGIN")
-	old := engine(t, pg.DSN(), nil)
-	l := try(t, old, request("old"))
-	pg.Exec(t, "DROP FUNCTION fencelock.ahead", "DROP TABLE fencelock.resized", "ALTER TABLE fencelock.holder DROP COLUMN weight",
-		"ALTER TABLE fencelock.waiter DROP COLUMN seats, DROP COLUMN weight")
-	_, err := engine(t, pg.As("app"), nil).Acquire(t.Context(), request("a"))
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "older version") {
-		t.Errorf("a role that may not complete the schema: %v", err)
-	}
-	e := engine(t, pg.DSN(), nil)
-	try(t, e, weighing("new", 3, 2))
-	refused(t, e, weighing("new", 3, 2))
-	refused(t, e, request("old"))
-	if err := renew(old, l); err != nil {
-		t.Errorf("a lock from before: %v", err)
-	}
-	release(t, old, l)
 }

@@ -1,23 +1,27 @@
 package pglock
 
-import "github.com/fencelock/fencelock/driver"
+import (
+	"sync"
+
+	"github.com/fencelock/fencelock/driver"
+)
 
 // turn lets the requests of this process for one key go to the server one after
 // the other, first come first served. The server cannot tell them apart: a lock
 // that a connection has already is granted to it again.
 //
-// Engine.mu guards it. The turn of a key that nobody uses is forgotten.
+// turns.mu guards it. The turn of a key that nobody uses is forgotten.
 type turn struct {
-	exclusive bool      // held exclusively by this process
-	shared    int       // shared holders of this process
-	head      *ticket   // the one who talks to the server
-	waiting   bool      // head waits in the server, so tries are refused
-	queue     []*ticket // behind head
-	broken    int64     // the token of the last break that was heard of
+	exclusive bool     // held exclusively by this process
+	shared    int      // shared holders of this process
+	head      *place   // the one who talks to the server
+	waiting   bool     // head waits in the server, so tries are refused
+	queue     []*place // behind head
+	broken    int64    // the token of the last break that was heard of
 }
 
-// ticket is a request's place in a turn.
-type ticket struct {
+// place is a request's place in a turn.
+type place struct {
 	mode    driver.Mode
 	try     bool
 	refused bool          // valid when ready is closed
@@ -25,12 +29,12 @@ type ticket struct {
 }
 
 // fits reports whether the process's own holders would let a request in.
-func (t *turn) fits(k *ticket) bool {
+func (t *turn) fits(k *place) bool {
 	return !t.exclusive && (k.mode == driver.Shared || t.shared == 0)
 }
 
 // join puts a request in line. A try that cannot come next soon is refused.
-func (t *turn) join(k *ticket) {
+func (t *turn) join(k *place) {
 	if k.try && (t.waiting || !t.fits(k) || t.hasWaiter()) {
 		k.refuse()
 		return
@@ -48,7 +52,7 @@ func (t *turn) hasWaiter() bool {
 	return false
 }
 
-func (k *ticket) refuse() {
+func (k *place) refuse() {
 	k.refused = true
 	close(k.ready)
 }
@@ -78,21 +82,34 @@ func (t *turn) block() {
 	t.advance()
 }
 
-// done takes the head away, as a holder if it was granted.
-func (t *turn) done(granted bool) {
-	if granted && t.head.mode == driver.Shared {
+// hold makes a head that was granted a holder, unless its token is older than a break of
+// the key that was heard of since it came.
+func (t *turn) hold(k *place, token int64) bool {
+	if t.head != k {
+		panic("pglock: a request was granted out of turn")
+	}
+	if token < t.broken {
+		return false
+	}
+	if k.mode == driver.Shared {
 		t.shared++
-	} else if granted {
+	} else {
 		t.exclusive = true
 	}
+	t.next()
+	return true
+}
+
+// next takes the head away.
+func (t *turn) next() {
 	t.head, t.waiting = nil, false
 	t.advance()
 }
 
 // quit takes a request out of the line, wherever it is.
-func (t *turn) quit(k *ticket) {
+func (t *turn) quit(k *place) {
 	if t.head == k {
-		t.done(false)
+		t.next()
 		return
 	}
 	for i, o := range t.queue {
@@ -118,22 +135,23 @@ func (t *turn) unused() bool {
 	return !t.exclusive && t.shared == 0 && t.head == nil && len(t.queue) == 0
 }
 
-// turn changes the turn of a key by do.
-func (e *Engine) turn(key int64, do func(*turn)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.turnLocked(key, do)
+// turns are the turns of all keys.
+type turns struct {
+	mu    sync.Mutex // guards byKey, and all turns
+	byKey map[int64]*turn
 }
 
-// turnLocked is turn for callers who have e.mu.
-func (e *Engine) turnLocked(key int64, do func(*turn)) {
-	t := e.turns[key]
+// change changes the turn of a key by do.
+func (ts *turns) change(key int64, do func(*turn)) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byKey[key]
 	if t == nil {
 		t = &turn{}
-		e.turns[key] = t
+		ts.byKey[key] = t
 	}
 	do(t)
 	if t.unused() {
-		delete(e.turns, key)
+		delete(ts.byKey, key)
 	}
 }

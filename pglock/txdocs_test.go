@@ -182,11 +182,13 @@ func TestGuideSessionLock(t *testing.T) {
 // The remedy for a snapshot that was put back: greater tokens than before.
 func TestGuideNewEpoch(t *testing.T) {
 	p := enginetest.StartPostgres(t)
-	e := engine(t, p.DSN(), nil)
-	before := try(t, e, request("job"))
+	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("job")
+	req.TTL = time.Second
+	e := engine(t, p.DSN(), cfg)
+	before := try(t, e, req)
 	must(t, e.Release(t.Context(), before), e.Close())
 	p.Exec(t, "ALTER SEQUENCE fencelock.token RESTART", guideBlock(t, "SET system = 0"))
-	after := try(t, engine(t, p.DSN(), nil), request("job"))
+	after := regained(t, engine(t, p.DSN(), cfg), req)
 	if after.Token <= before.Token {
 		t.Errorf("token %d after a snapshot was put back, %d before", after.Token, before.Token)
 	}
@@ -221,7 +223,7 @@ func TestGuideNames(t *testing.T) {
 	if w := rows[1]; w["name"] != "job" || w["granted"] != "false" || w["owner"] != "<nil>" {
 		t.Errorf("the waiter is %v", w)
 	}
-	if held := table(t, conn, guideBlock(t, "h.note\n  FROM fencelock.holder")); len(held) != 1 || held[0]["name"] != "job" {
+	if held := table(t, conn, guideBlock(t, "h.note\n  FROM holder")); len(held) != 1 || held[0]["name"] != "job" {
 		t.Errorf("the connection holds %v, want job alone", held)
 	}
 	if last := table(t, conn, guideBlock(t, "last_token")); last[0]["last_token"] != fmt.Sprint(lease.Token) {

@@ -4,233 +4,327 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errCrowded is why a request has no connection to wait on.
-var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
+// waitBound is how long a request waits in the server before it asks again. A statement
+// that waits holds a snapshot, and keeps VACUUM from its work in the whole database.
+func waitBound(ttl time.Duration) time.Duration { return min(30*time.Second, ttl/3) }
 
-var (
-	// The server computes the alternatives of the first column in their order, and the other columns after it. A
-	// request that is armed and finds the key marked has its token already; see fencelock.ahead.
-	stmtLock = &statement{"lock", `SELECT CASE WHEN pg_advisory_lock($1::bigint) IS NULL THEN NULL
-	WHEN pg_try_advisory_xact_lock_shared(1717923433, $3::integer) OR pg_try_advisory_xact_lock_shared(1717923432, $4::integer)
-	THEN fencelock.late($1::bigint, $2::integer)
-	ELSE 0 END, statement_timestamp(), clock_timestamp()`}
-	stmtLockShared = &statement{"lock_shared", `SELECT pg_advisory_lock_shared($1::bigint)`}
-	stmtLockQueue  = &statement{"lock_queue", `SELECT pg_advisory_lock(1717923429, hashint8($1::bigint))`}
-)
+// grantTTL is the longest lease of a grant that ended a wait, until its holder renews it: a
+// waiter that has died meanwhile closes the name for no longer.
+const grantTTL = 2 * time.Second
 
-// blocks reports whether a statement may wait for other sessions.
-func (s *statement) blocks() bool { return s == stmtLock || s == stmtLockShared || s == stmtLockQueue }
+// waitGrace is how long after the bound the server may answer. The bound is its own
+// lock_timeout, which follows steps of its clock.
+const waitGrace = time.Second
 
-// eager reports whether the answer of a statement is wanted before its transaction
-// ends, and in binary form: the next holder need not wait while the server tidies
-// up. What the statement did does not depend on how its transaction ends.
-func (s *statement) eager() bool { return s == stmtLock }
+// wait is a request in the server's queue, on a connection of its own, where a ticket keeps
+// its place from one wait to the next.
+type wait struct {
+	*attempt
+	session *session
+	ticket  int64
+	stood   int // how often it had its turn and did not get the key
+}
 
 // queue waits for the key on a connection of its own, which becomes the session
 // of the hold. It is the only request of this process that does so for this key.
-func (a *attempt) queue(ctx context.Context) (driver.Grant, error) {
-	s, err := a.waiter(ctx)
+func (a *attempt) queue(ctx context.Context) (g driver.Grant, err error) {
+	ttl, _ := a.locks.pick(a.req.TTL)
+	s, err := a.waiters.get(ctx, ttl)
 	if err != nil {
-		return driver.Grant{}, err
+		return g, err
 	}
+	w := &wait{attempt: a, session: s}
+	granted := false
+	defer func() { // also when Waiting panics
+		if !granted {
+			w.leave()
+		}
+	}()
 	if err := s.quarantine(time.Now()); err != nil {
-		a.park(s)
+		return g, err
+	}
+	a.turns.change(a.key, func(t *turn) { t.block() })
+	position, err := w.join(ctx)
+	if err != nil {
+		return g, err
+	}
+	a.joined(ctx, position)
+	for {
+		g, err = w.once(ctx)
+		switch {
+		case err == nil:
+			granted = true
+			return g, nil
+		case !errors.Is(err, errHeld) && !errors.Is(err, errBusy):
+			return g, err
+		}
+	}
+}
+
+// join takes a ticket.
+func (w *wait) join(ctx context.Context) (position int, err error) {
+	r, err := w.sendJoin(w.session).Result(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w.listed = false // the row goes with the ticket
+	w.ticket = r.Int(0)
+	return int(r.Int(1)), nil
+}
+
+func (a *attempt) sendJoin(s *session) *pipe.Call {
+	return s.Call(s.fn["join"], a.key, a.owner, a.req.Name, a.req.TTL, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
+		a.req.Mode == driver.Shared, int32(a.req.Limit), int32(a.req.Units()))
+}
+
+// once waits for as long as one statement may.
+func (w *wait) once(ctx context.Context) (driver.Grant, error) {
+	a, s := w.attempt, w.session
+	bound := waitBound(s.ttl)
+	fn, args := "await", a.args(s, w.ticket, min(a.req.TTL, grantTTL))
+	if a.req.Mode == driver.Shared {
+		fn, args = "await_shared", append(args, int32(a.req.Limit), int32(a.req.Units()))
+	}
+	c := s.CallPatiently(bound, s.fn[fn], args...)
+	r, err := w.patiently(ctx, c, bound+waitGrace)
+	if err != nil {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == deadlockDetected {
+			return driver.Grant{}, &refusal{err: err} // waiting once more would be part of it again
+		}
 		return driver.Grant{}, err
 	}
-	a.turn(a.key, func(t *turn) { t.block() })
-	var g driver.Grant
-	if a.req.Mode == driver.Shared {
-		g, err = a.queueShared(ctx, s)
-	} else {
-		g, err = a.queueExclusive(ctx, s)
-	}
-	if err != nil && !a.detached {
-		a.discard(s)
+	g, err := a.judged(ctx, s, r, nil, c.Sent())
+	switch {
+	case errors.Is(err, errHeld):
+		return g, w.pause(ctx, r)
+	case err != nil:
+		a.undo(s, r, nil, false)
 	}
 	return g, err
 }
 
-// queueExclusive waits for the exclusive lock.
-func (a *attempt) queueExclusive(ctx context.Context, s *session) (driver.Grant, error) {
-	early := &arm{attempt: a, session: s, number: rand.Int32()}
-	c := s.send(stmtLock, a.key, s.id, early.number, markOfKey(a.key))
-	stop := early.soon()
-	err := a.block(ctx, s, c)
-	stop()
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	number := c.rows[0].binary(0)
-	sent, fresh := freshGrant(c, time.Now())
-	if !fresh || time.Since(sent) > s.ttl/2 || number < 0 {
-		sent, err = a.confirm(ctx, s)
-	}
-	if err == nil && number == 0 {
-		number, err = early.token()
-	}
-	token := s.epoch<<40 + max(number, -number)
-	if err == nil {
-		err = a.stamp(s)
-	}
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return a.grant(&hold{session: s, alone: true, token: token}, token, sent)
-}
-
-// freshLimit is how old a grant may be that is believed without asking again.
-const freshLimit = 100 * time.Millisecond
-
-// freshGrant reckons from when the lease of a grant runs that ended a wait: the
-// waiter sent its request, and the server then waited for so long by its own
-// clock, whose rate may be one percent off. A grant that is older than a moment by
-// this may have lain unread while its waiter was frozen and its session ended, and
-// one from the future is of a clock that was set; neither is fresh. A clock that is
-// set forward during the wait is not seen if the waiter is then frozen for just as
-// long; the end of the session lies behind the grant then, and is read next.
-func freshGrant(c *call, now time.Time) (sent time.Time, fresh bool) {
-	waited := time.Duration(c.rows[0].binary(2)-c.rows[0].binary(1)) * time.Microsecond
-	sent = c.sent.Add(max(0, waited-waited/100))
-	age := now.Sub(sent)
-	return sent, waited >= 0 && !c.sent.Add(waited).After(now) && age < freshLimit+waited/100
-}
-
-// confirm makes sure that the session lives after a wait, since the grant may
-// have lain unread while it ended, and stays while the key is closed. The lease
-// counts from the time it returns.
-func (a *attempt) confirm(ctx context.Context, s *session) (time.Time, error) {
-	for {
-		c := s.send(stmtClosed, a.key, s.id)
-		rows, err := c.wait(ctx)
-		if err != nil || rows[0].int(0) == 0 {
-			return c.sent, err
-		}
-		if !a.told {
-			a.announce(ctx, nil, nil)
-		}
-		if err := sleep(ctx, min(rows[0].millis(0), s.ttl/3), nil, nil); err != nil {
-			return c.sent, err
-		}
-	}
-}
-
-// block waits for a statement that waits. When ctx ends it takes the statement back.
-func (a *attempt) block(ctx context.Context, s *session, c *call) error {
-	a.announce(ctx, s, c)
-	_, err := c.wait(ctx)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == deadlockDetected {
-		return &refusal{err} // waiting once more would be part of it again
-	}
-	if err == nil || c.answered() {
-		return err
-	}
-	s.cancel(c)
-	if !c.answered() { // the server does not even answer the cancellation
-		a.detach(func() { a.discard(s) })
-	}
-	return err
-}
-
-// cancelLimit is how long a wait that was given up may take to leave the server.
-const cancelLimit = time.Second
-
-// cancel takes back a statement that waits, and returns when the server has
-// answered it, or does not.
-func (s *session) cancel(c *call) {
+// leave takes the request out of the queue, and destroys its connection, with all that it may
+// have: after an error or a cancelled statement nobody knows what that is.
+func (w *wait) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
 	defer cancel()
-	for !c.answered() && ctx.Err() == nil {
-		_ = s.server.CancelRequest(ctx) // it may come before the statement, or get lost
-		c.over(ctx, cancelLimit/5)
+	if w.ticket > 0 {
+		_, _ = w.session.Call(w.session.fn["leave_queue"], w.owner, w.ticket).Wait(ctx) // else the row is known to be dead
+	}
+	w.session.Close(fmt.Errorf("a wait was given up: %w", errSpare))
+	<-w.waiters.slots
+}
+
+// patiently waits for an answer. When its time is over, or ctx ends, it takes the statement
+// back.
+func (w *wait) patiently(ctx context.Context, c *pipe.Call, limit time.Duration) (pipe.Row, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if r, err := c.Result(limited); err == nil {
+		return r, nil
+	}
+	if c.Answered() {
+		return c.Result(context.Background())
+	}
+	back, cancel := context.WithTimeout(context.Background(), cancelLimit)
+	defer cancel()
+	c.Cancel(back)
+	switch {
+	case !c.Answered():
+		w.session.Kill(errSilent)
+		return nil, errSilent
+	case ctx.Err() != nil:
+		if r, err := c.Result(back); err == nil {
+			w.undo(w.session, r, nil, false) // it was granted in the same instant
+		}
+		return nil, ctx.Err()
+	}
+	return w.overdue(c)
+}
+
+// cancelLimit is how long a wait that was taken back may take to leave the server.
+const cancelLimit = time.Second
+
+// overdue makes a wait that the server did not end, and that was taken back, one that is to
+// be repeated.
+func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
+	r, err := c.Result(context.Background())
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != queryCanceled {
+		return r, err
+	}
+	if err := w.session.unlock(w.key, w.req.Mode); err != nil {
+		return nil, err
+	}
+	return pipe.Row{[]byte("again")}, nil
+}
+
+// pause says that the request has been told to ask again, and waits until it makes sense to.
+func (w *wait) pause(ctx context.Context, r pipe.Row) error {
+	most := w.session.ttl / 3
+	var d time.Duration
+	switch r.Text(0) {
+	case "closed":
+		d = min(r.Millis(1), most)
+	case "left":
+		d = min(w.seen.note(w.key, r), most)
+	case "full":
+		d = min(time.Millisecond<<min(w.stood, 4), 10*time.Millisecond)
+		w.stood++
+	case "again":
+		w.heard.Held(&driver.HeldError{Name: w.req.Name})
+		w.follow(ctx)
+	default: // a foreign holder was quicker
+		d = jitter(2 * time.Millisecond)
+	}
+	if d > 0 {
+		w.heard.Held(&driver.HeldError{Name: w.req.Name})
+		if err := sleep(ctx, d); err != nil {
+			return err
+		}
+	}
+	return errHeld
+}
+
+// follow tells who wants to know of the request's place.
+func (w *wait) follow(ctx context.Context) {
+	if !w.req.Follow || w.req.Waiting == nil {
+		return
+	}
+	c := w.session.Query(`SELECT count(*) + 1 FROM fencelock.queued WHERE key = $1::bigint AND ticket < $2::bigint`, w.key, w.ticket)
+	if rows, err := c.Wait(ctx); err == nil {
+		held, _ := w.whoIsIn(ctx)
+		w.req.Waiting(driver.WaitInfo{Position: int(rows[0].Int(0)), Held: held})
 	}
 }
 
-// waiter returns a connection to wait on: an idle one of the right TTL or a new
-// one.
-func (a *attempt) waiter(ctx context.Context) (*session, error) {
+// errCrowded is why a request has no connection to wait on.
+var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
+
+// crowdPause is how often a request without a connection tries, at most.
+const crowdPause = 50 * time.Millisecond
+
+// crowd waits without a connection of its own: it has a ticket on the session of
+// uncontended locks, which keeps its place like any other, and asks now and then.
+func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err error) {
+	c := a.sendJoin(s)
+	a.unqueue = func() {
+		a.unqueue = nil
+		if r, err := c.Result(context.Background()); err == nil {
+			a.ticket = 0
+			_, _ = s.Call(s.fn["leave_queue"], a.owner, r.Int(0)).Result(context.Background()) // else it goes with the session
+		}
+	}
+	r, err := c.Result(ctx)
+	if err != nil {
+		if !c.Answered() {
+			a.detach(func() {})
+		}
+		return g, err
+	}
+	a.ticket = r.Int(0)
+	defer func() {
+		if !a.detached && a.unqueue != nil {
+			a.unqueue()
+		}
+	}()
+	a.turns.change(a.key, func(t *turn) { t.block() })
+	a.joined(ctx, int(r.Int(1)))
+	for {
+		if err := sleep(ctx, crowdPause+jitter(crowdPause)); err != nil {
+			return g, err
+		}
+		if g, err = a.try(ctx, s); !errors.Is(err, errHeld) {
+			return g, err
+		}
+		a.heard.Held(&driver.HeldError{Name: a.req.Name})
+	}
+}
+
+// waiterPool are the connections of requests that wait.
+type waiterPool struct {
+	engine *Engine
+	slots  chan struct{} // counts connections in use
+
+	mu   sync.Mutex // guards idle
+	idle []*session // ready for the next one
+}
+
+// get returns a connection to wait on: an idle one of the right TTL or a new one.
+func (p *waiterPool) get(ctx context.Context, ttl time.Duration) (*session, error) {
 	select {
-	case a.seats <- struct{}{}:
+	case p.slots <- struct{}{}:
 	default:
 		return nil, errCrowded
 	}
-	if s := a.unpark(a.req.TTL); s != nil {
+	if s := p.take(ttl); s != nil {
 		return s, nil
 	}
-	s, err := a.dial(ctx, a.req.TTL)
-	if err != nil {
-		<-a.seats
-		return nil, err
+	type dialled struct {
+		s   *session
+		err error
 	}
-	go a.registry.sweep() // ends when the server has answered or has not in time
-	return s, nil
+	done := make(chan dialled, 1)
+	go func() { // ends within dialLimit
+		ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+		defer cancel()
+		s, err := p.engine.dial(ctx, ttl, true)
+		done <- dialled{s, err}
+	}()
+	select {
+	case d := <-done:
+		if d.err != nil {
+			<-p.slots
+		}
+		return d.s, d.err
+	case <-ctx.Done():
+		go func() { // ends within dialLimit
+			if d := <-done; d.err == nil {
+				p.put(d.s)
+			} else {
+				<-p.slots
+			}
+		}()
+		return nil, ctx.Err()
+	}
 }
 
-// unpark takes an idle connection. One of another TTL is closed, so that there
-// are never more than the seats allow.
-func (e *Engine) unpark(ttl time.Duration) *session {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	other := -1
-	for i := len(e.idle) - 1; i >= 0; i-- {
-		s := e.idle[i]
-		switch {
-		case s.over() != nil:
-			e.idle = slices.Delete(e.idle, i, i+1)
-			other-- // those behind it moved up
-		case s.ttl == ttl:
-			e.idle = slices.Delete(e.idle, i, i+1)
+// take takes an idle connection. One of another TTL is closed, so that there
+// are never more than the slots allow.
+func (p *waiterPool) take(ttl time.Duration) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(s *session) bool { return s.Err() != nil })
+	for i, s := range slices.Backward(p.idle) {
+		if s.ttl == ttl {
+			p.idle = slices.Delete(p.idle, i, i+1)
 			return s
-		default:
-			other = i
 		}
 	}
-	if other >= 0 && len(e.idle)+len(e.seats) > cap(e.seats) {
-		go e.idle[other].retire(errSpare) // ends when the goodbye is sent
-		e.idle = slices.Delete(e.idle, other, other+1)
+	if n := len(p.idle); n > 0 && n+len(p.slots) > cap(p.slots) {
+		go p.idle[0].Close(errSpare) // ends when the goodbye is sent
+		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	return nil
 }
 
 var errSpare = errors.New("closed, since another one was needed more")
 
-// park keeps a waiter's connection that holds nothing for the next one. The
+// put keeps a connection that holds nothing for the next one. The
 // server ends it when it has been idle for its TTL.
-func (e *Engine) park(s *session) {
-	e.mu.Lock()
-	keep := !s.doubt && s.over() == nil && !e.done
-	if keep {
-		e.idle = append(e.idle, s)
+func (p *waiterPool) put(s *session) {
+	if s.Err() == nil {
+		p.mu.Lock()
+		p.idle = append(p.idle, s)
+		p.mu.Unlock()
 	}
-	e.mu.Unlock()
-	if !keep {
-		s.close(errSpare)
-	}
-	<-e.seats
+	<-p.slots
 }
-
-// discard frees whatever a waiter's connection has and destroys it: after an
-// error or a cancelled statement nobody knows what that is.
-func (a *attempt) discard(s *session) {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
-	defer cancel()
-	if s.over() == nil {
-		s.send(stmtForgetAll, s.id)
-		s.send(stmtLeave, s.id) // rows of a session that is gone are ignored in the end
-		_, err := s.run(ctx, stmtUnlockAll)
-		if err != nil && ctx.Err() == nil { // a cancel request that came late hit it
-			_, err = s.run(ctx, stmtUnlockAll)
-		}
-		s.close(fmt.Errorf("a wait was given up: %w", errors.Join(err, errSpare)))
-	}
-	<-a.seats
-}
-
-func jitter(d time.Duration) time.Duration { return rand.N(d) }

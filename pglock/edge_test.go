@@ -1,0 +1,204 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// TestNULInANote: what the server cannot store is escaped, for that lock alone.
+func TestNULInANote(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	req := request("a")
+	req.Note = "before\x00after\xff"
+	l := try(t, e, req)
+	if held := refused(t, engine(t, pg.DSN(), nil), request("a")); held.Note != `before\x00after`+"\uFFFD" {
+		t.Errorf("the note is %q", held.Note)
+	}
+	release(t, e, l)
+}
+
+// TestManyTTLs: they share a few connections, and each keeps its own.
+func TestManyTTLs(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	for i := range 60 {
+		req := request(fmt.Sprint("lock", i))
+		req.TTL = 3*time.Second + time.Duration(i)*200*time.Millisecond
+		g, err := e.Acquire(t.Context(), req)
+		if err != nil || g.TTL != req.TTL {
+			t.Errorf("a TTL of %v: %v, %v", req.TTL, g.TTL, err)
+		}
+	}
+	if got := number(t, pg, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock'"); got > 5 {
+		t.Errorf("60 TTLs have %d connections", got)
+	}
+}
+
+// TestContextsShorterThanADial: a connection is opened for whoever comes next.
+func TestContextsShorterThanADial(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	eventually(t, "a request of a millisecond succeeds", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		req := request("a")
+		g, err := e.Acquire(ctx, req)
+		if err == nil {
+			release(t, e, leaseOf(req, g))
+		}
+		return err == nil
+	})
+}
+
+// TestReadOnlyRole: a role whose transactions are read-only takes locks all the same.
+func TestReadOnlyRole(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	pg.Exec(t, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app", "ALTER ROLE app SET default_transaction_read_only = on")
+	e := engine(t, pg.As("app"), nil)
+	release(t, e, try(t, e, request("a")))
+}
+
+// TestExitRightAfterRelease: what was released is free, whenever its process ends.
+func TestExitRightAfterRelease(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	other := engine(t, pg.DSN(), nil)
+	for range 30 {
+		p := engine(t, pg.DSN(), nil)
+		l := try(t, p, request("a"))
+		release(t, p, l)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		release(t, other, try(t, other, request("a")))
+	}
+}
+
+// TestHolderCutAtEveryStep: wherever the connection of a holder ends, in its acquire or its
+// release, nobody else is in before a holder that was told has ended, and the
+// name is free after its TTL.
+func TestHolderCutAtEveryStep(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	cfg := &pglock.Config{MaxTTL: time.Second}
+	e, next := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
+	req := request("a")
+	req.TTL = time.Second
+	release(t, next, try(t, next, req))
+	end := time.Now().Add(15 * time.Second)
+	for i := 0; i < 8 && time.Now().Before(end); i++ {
+		var cut sync.WaitGroup
+		cut.Go(func() {
+			time.Sleep(time.Duration(i) * 300 * time.Microsecond)
+			pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock' AND pid % 2 = "+fmt.Sprint(i%2))
+		})
+		g, err := e.Acquire(t.Context(), req)
+		if err == nil {
+			err = e.Release(t.Context(), leaseOf(req, g))
+		}
+		cut.Wait()
+		waits := req
+		waits.Wait = true
+		n, failed := next.Acquire(t.Context(), waits)
+		if failed != nil {
+			t.Fatalf("the next one: %v (the one before: %v)", failed, err)
+		}
+		if n.Token <= g.Token {
+			t.Errorf("token %d after %d", n.Token, g.Token)
+		}
+		_ = next.Release(t.Context(), leaseOf(req, n)) // its connection may have been cut as well
+	}
+}
+
+// TestManyAcquiresAtOnceLeaveRoom: requests under way count, and the application goes on.
+func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	e := engine(t, pg.DSN(), nil)
+	try(t, e, request("first"))
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards granted
+	granted := 0
+	for i := range 1000 {
+		all.Go(func() {
+			_, err := e.Acquire(t.Context(), request(fmt.Sprint("lock", i)))
+			switch {
+			case err == nil:
+				mu.Lock()
+				granted++
+				mu.Unlock()
+			case !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "max_locks_per_transaction"):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if granted > 120 || granted < 20 {
+		t.Errorf("%d of 1000 requests were granted, where 120 locks fit", granted)
+	}
+	pg.Query(t, "SELECT count(pg_try_advisory_xact_lock(n)) FROM generate_series(1, 20) n")
+}
+
+// TestReleaseInAFullLockTable: a lock is given back although nothing fits any more.
+func TestReleaseInAFullLockTable(t *testing.T) {
+	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	e := engine(t, pg.DSN(), nil)
+	l := try(t, e, request("a"))
+	hog := pg.Connect(t)
+	for n := 0; ; n++ {
+		if _, err := hog.Exec(t.Context(), "SELECT pg_advisory_lock($1)", n); err != nil {
+			break
+		}
+	}
+	release(t, e, l)
+	if err := hog.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND ((classid::bigint << 32) | objid::bigint) = hashtextextended('a', 0)"); got != "0" {
+		t.Errorf("the server has %s locks of a released name", got)
+	}
+	eventually(t, "the name can be had", func() bool {
+		req := request("a")
+		_, err := engine(t, pg.DSN(), nil).Acquire(t.Context(), req)
+		return err == nil
+	})
+}
+
+// TestWaitsDoNotStopVacuum: a wait holds a snapshot for a third of its TTL at most, and its
+// place all the time.
+func TestWaitsDoNotStopVacuum(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	holder, e, last := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req := request("a")
+	l := try(t, holder, req)
+	waits := request("a")
+	waits.TTL = time.Second
+	first := queueUp(t, t.Context(), e, waits)
+	second := queueUp(t, t.Context(), last, waits)
+	before := number(t, pg, "SELECT txid_current()")
+	for range 3 {
+		if err := renew(holder, l); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(waits.TTL / 2)
+	}
+	eventually(t, "no snapshot is older than the wait before the last", func() bool {
+		return number(t, pg, "SELECT coalesce(min(backend_xmin::text::bigint), 9223372036854775807) FROM pg_stat_activity WHERE application_name = 'fencelock'") > before
+	})
+	release(t, holder, l)
+	l = granted(t, first)
+	if len(second) > 0 {
+		t.Error("the second waiter got in with the first")
+	}
+	release(t, e, l)
+	release(t, last, granted(t, second))
+}

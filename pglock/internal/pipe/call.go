@@ -1,0 +1,218 @@
+package pipe
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Func is a function of the server, by its object id.
+type Func uint32
+
+// Call is one request under way.
+type Call struct {
+	// Patience is how long the server may take besides what answers take anyway,
+	// since the call waits for something there.
+	Patience time.Duration
+
+	conn *Conn
+	fn   Func
+	sql  string // if fn is 0
+	args []any
+	sent time.Time     // guarded by Conn.mu until done
+	done chan struct{} // closed when it is answered; then rows and err are valid
+	rows []Row
+	err  error
+}
+
+// Row is what a query returned: texts, nil for NULL. A function returns one row with the
+// parts of its result between "|".
+type Row [][]byte
+
+// Text returns a column, "" if it is NULL or missing.
+func (r Row) Text(i int) string {
+	if i >= len(r) {
+		return ""
+	}
+	return string(r[i])
+}
+
+// Int returns a column that is an integer, 0 if it is NULL or missing.
+func (r Row) Int(i int) int64 {
+	n, _ := strconv.ParseInt(r.Text(i), 10, 64) // the server writes integers
+	return n
+}
+
+// Millis returns a column that is a number of milliseconds.
+func (r Row) Millis(i int) time.Duration { return time.Duration(r.Int(i)) * time.Millisecond }
+
+// Micros returns a column that is a time in microseconds since 1970, zero if it is NULL.
+func (r Row) Micros(i int) time.Time {
+	if i >= len(r) || r[i] == nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(r.Int(i))
+}
+
+// Call sends a function call. Arguments are int64, int32, bool, string and
+// time.Duration (milliseconds, as a bigint).
+func (w *Conn) Call(fn Func, args ...any) *Call {
+	return w.submit(&Call{conn: w, fn: fn, args: args, done: make(chan struct{})})
+}
+
+// CallPatiently is Call for a function that waits in the server for so long.
+func (w *Conn) CallPatiently(patience time.Duration, fn Func, args ...any) *Call {
+	return w.submit(&Call{conn: w, Patience: patience, fn: fn, args: args, done: make(chan struct{})})
+}
+
+// Query sends a query with its arguments, nil for NULL.
+func (w *Conn) Query(sql string, args ...any) *Call {
+	return w.submit(&Call{conn: w, sql: sql, args: args, done: make(chan struct{})})
+}
+
+// encode appends the messages of a call.
+func (c *Call) encode(out []byte) ([]byte, error) {
+	if c.fn != 0 {
+		call := pgproto3.FunctionCall{Function: uint32(c.fn), ArgFormatCodes: []uint16{pgtype.BinaryFormatCode},
+			Arguments: make([][]byte, len(c.args)), ResultFormatCode: pgtype.TextFormatCode}
+		for i, a := range c.args {
+			call.Arguments[i] = binaryForm(a)
+		}
+		return call.Encode(out)
+	}
+	bind := pgproto3.Bind{Parameters: make([][]byte, len(c.args))}
+	for i, a := range c.args {
+		bind.Parameters[i] = textForm(a)
+	}
+	for _, m := range []pgproto3.FrontendMessage{&pgproto3.Parse{Query: c.sql}, &bind, &pgproto3.Execute{}, &pgproto3.Sync{}} {
+		var err error
+		if out, err = m.Encode(out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func binaryForm(a any) []byte {
+	switch a := a.(type) {
+	case int64:
+		return binary.BigEndian.AppendUint64(nil, uint64(a))
+	case time.Duration:
+		return binary.BigEndian.AppendUint64(nil, uint64(a.Milliseconds()))
+	case int32:
+		return binary.BigEndian.AppendUint32(nil, uint32(a))
+	case bool:
+		if a {
+			return []byte{1}
+		}
+		return []byte{0}
+	case string:
+		return []byte(a)
+	}
+	panic(fmt.Sprintf("pipe: an argument of type %T", a))
+}
+
+func textForm(a any) []byte {
+	switch a := a.(type) {
+	case nil:
+		return nil
+	case time.Duration:
+		return strconv.AppendInt(nil, a.Milliseconds(), 10)
+	case string:
+		return []byte(a)
+	}
+	return fmt.Append(nil, a)
+}
+
+// finish ends a call; Conn.mu is held.
+func (c *Call) finish(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	close(c.done)
+}
+
+// Sent returns when the call was sent. It is for calls that are answered or that
+// Oldest returned.
+func (c *Call) Sent() time.Time {
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	return c.sent
+}
+
+// Answered reports whether the answer has come.
+func (c *Call) Answered() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come;
+// they then still come to the call.
+func (c *Call) Wait(ctx context.Context) ([]Row, error) {
+	w := c.conn
+	if c.Answered() {
+		return c.rows, c.err
+	}
+	select {
+	case <-c.done:
+		return c.rows, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-w.turn:
+	}
+	w.used.Store(true)
+	defer w.giveTurn()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, w.interrupt)
+		defer stop()
+	}
+	for !c.Answered() && ctx.Err() == nil {
+		w.receive()
+	}
+	if c.Answered() {
+		return c.rows, c.err
+	}
+	return nil, ctx.Err()
+}
+
+// Result waits for the result of a function.
+func (c *Call) Result(ctx context.Context) (Row, error) {
+	rows, err := c.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var r Row
+	if len(rows) == 1 && rows[0][0] != nil {
+		for s := range strings.SplitSeq(rows[0].Text(0), "|") {
+			r = append(r, []byte(s))
+		}
+	}
+	return r, nil
+}
+
+// Cancel asks the server to end what the connection is at, and waits until the call is
+// answered, or ctx ends. It is for connections on which nothing else is under way.
+func (c *Call) Cancel(ctx context.Context) {
+	for !c.Answered() && ctx.Err() == nil {
+		try, cancel := context.WithTimeout(ctx, cancelPause)
+		_ = c.conn.server.CancelRequest(try) // it may come before the call, or get lost
+		_, _ = c.Wait(try)
+		cancel()
+	}
+}
+
+// cancelPause is how long a cancelled call has to end before it is cancelled again.
+const cancelPause = 200 * time.Millisecond
+
+// RequestCancel asks the server to end what the connection is at, without waiting for it.
+func (w *Conn) RequestCancel(ctx context.Context) { _ = w.server.CancelRequest(ctx) }

@@ -1,0 +1,272 @@
+-- The functions that take and release locks. A session calls them with the protocol's
+-- function calls, one message each, so that no connection that breaks can leave half
+-- a transaction behind. Each statement in them has a snapshot of its own, and sees what
+-- was committed before it, also after a wait.
+--
+-- Their arguments: k is the key, o the owner of the request, n the name, t the TTL in
+-- milliseconds, s the session, h, p and c the holder's host, process and note (comment).
+-- m is the request's ticket, 0 if it has none. cl is the client's clock, in milliseconds
+-- since 1970, and gone the vanished owners, separated by spaces, for whose leases the
+-- client has waited by its monotonic clock.
+--
+-- They return words separated by "|": the verdict and what belongs to it. Verdicts are
+-- ok (token, floor), held, queued (somebody is before the request), closed (milliseconds,
+-- by a minimum hold), left (milliseconds, owners: by vanished holders), full (no seat), limit (the
+-- other one), busy (ask again at once) and again (the time of a wait is over).
+
+-- ahead says whether a request that waits is before one with ticket m.
+CREATE OR REPLACE FUNCTION fencelock.ahead_of(k bigint, m bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+	b bigint;
+BEGIN
+	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND (m = 0 OR ticket < m) ORDER BY ticket LOOP
+		IF NOT pg_try_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer) THEN
+			RETURN true;
+		END IF;
+	END LOOP;
+	RETURN false;
+END $$;
+
+-- closed is for how many milliseconds a minimum hold closes the key.
+CREATE OR REPLACE FUNCTION fencelock.closed_by(k bigint) RETURNS bigint
+LANGUAGE sql AS $$
+	SELECT greatest(0, ceil(extract(epoch FROM not_before - clock_timestamp()) * 1000))::bigint
+	FROM fencelock.minimum WHERE key = k
+$$;
+
+-- own makes a request whose session has the key the holder, unless the row says that
+-- somebody else is. It waits for the end of a transaction that is releasing.
+CREATE OR REPLACE FUNCTION fencelock.own(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+	tok bigint;
+BEGIN
+	INSERT INTO fencelock.held AS x
+	VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c)
+	ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, name = excluded.name, token = excluded.token,
+		ttl = excluded.ttl, session = excluded.session, since = excluded.since,
+		host = excluded.host, pid = excluded.pid, note = excluded.note, seen = NULL, client = NULL
+	WHERE x.owner IS NULL
+	RETURNING x.token INTO tok;
+	RETURN tok;
+END $$;
+
+-- judge decides about a request whose session has got the key exclusively, when there is
+-- more than the holder's row to look at. The session keeps the key.
+CREATE OR REPLACE FUNCTION fencelock.judge(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	m bigint, cl bigint, gone text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	ms bigint := fencelock.closed_by(k);
+	watched text[] := string_to_array(gone, ' ');
+	tok bigint;
+	x fencelock.held;
+	y fencelock.sharer;
+	wait bigint := 0;
+	who text := '';
+BEGIN
+	IF ms > 0 THEN
+		RETURN 'closed|' || ms;
+	END IF;
+	IF fencelock.ahead_of(k, m) THEN
+		RETURN 'queued';
+	END IF;
+	-- Nobody shares a key that we have, so a row that stays is of one who vanished.
+	FOR y IN SELECT * FROM fencelock.sharer WHERE key = k FOR UPDATE LOOP
+		IF y.owner = ANY (watched) OR fencelock.waited(y.seen, y.client, cl) >= y.ttl THEN
+			DELETE FROM fencelock.sharer WHERE owner = y.owner;
+			CONTINUE;
+		END IF;
+		IF y.seen IS NULL OR fencelock.waited(y.seen, y.client, cl) < 0 THEN
+			UPDATE fencelock.sharer SET seen = clock_timestamp(), client = cl WHERE owner = y.owner;
+		END IF;
+		wait := greatest(wait, y.ttl);
+		who := concat_ws(' ', nullif(who, ''), y.owner);
+	END LOOP;
+	IF wait > 0 THEN
+		RETURN concat_ws('|', 'left', wait, who);
+	END IF;
+	tok := fencelock.own(k, o, n, t, s, h, p, c);
+	IF tok IS NULL THEN
+		SELECT * INTO x FROM fencelock.held WHERE key = k FOR UPDATE;
+		IF x.owner = ANY (watched) OR fencelock.waited(x.seen, x.client, cl) >= x.ttl THEN
+			UPDATE fencelock.held SET owner = NULL WHERE key = k;
+			tok := fencelock.own(k, o, n, t, s, h, p, c);
+		ELSE
+			IF x.seen IS NULL OR fencelock.waited(x.seen, x.client, cl) < 0 THEN
+				UPDATE fencelock.held SET seen = clock_timestamp(), client = cl WHERE key = k;
+			END IF;
+			RETURN concat_ws('|', 'left', x.ttl, x.owner);
+		END IF;
+	END IF;
+	RETURN concat_ws('|', 'ok', tok, tok);
+END $$;
+
+-- take takes a free key. If it does not, the session has not got the key.
+CREATE OR REPLACE FUNCTION fencelock.take(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	m bigint, cl bigint, gone text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	tok bigint;
+	verdict text;
+BEGIN
+	IF NOT pg_try_advisory_lock(k) THEN
+		RETURN 'held';
+	END IF;
+	IF NOT EXISTS (SELECT FROM fencelock.queued WHERE key = k) AND NOT EXISTS (SELECT FROM fencelock.sharer WHERE key = k)
+		AND NOT EXISTS (SELECT FROM fencelock.minimum WHERE key = k) THEN
+		-- As fencelock.own, which would cost a call more.
+		INSERT INTO fencelock.held AS x
+		VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c)
+		ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, name = excluded.name, token = excluded.token,
+			ttl = excluded.ttl, session = excluded.session, since = excluded.since,
+			host = excluded.host, pid = excluded.pid, note = excluded.note, seen = NULL, client = NULL
+		WHERE x.owner IS NULL
+		RETURNING x.token INTO tok;
+		IF tok IS NOT NULL THEN
+			RETURN 'ok|' || tok;
+		END IF;
+	END IF;
+	verdict := fencelock.judge(k, o, n, t, s, h, p, c, m, cl, gone);
+	IF left(verdict, 2) <> 'ok' THEN
+		PERFORM pg_advisory_unlock(k);
+	END IF;
+	RETURN verdict;
+END $$;
+
+-- free releases a key, and says whether the server has let go.
+CREATE OR REPLACE FUNCTION fencelock.free(k bigint, o text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+	ok boolean;
+BEGIN
+	UPDATE fencelock.held SET owner = NULL WHERE key = k AND owner = o RETURNING pg_advisory_unlock(k) INTO ok;
+	RETURN ok;
+END $$;
+
+-- share makes a shared holder of a request whose session has the shared lock on the key
+-- already (have), or tries to get it. If it fails, the session has what it had. A limit,
+-- lim, is kept by a gate: requests with one count alone, and others beside one another.
+-- patient requests may wait for the gate.
+CREATE OR REPLACE FUNCTION fencelock.share(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	m bigint, cl bigint, gone text, lim integer, units integer, have boolean, patient boolean) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	verdict text;
+BEGIN
+	IF NOT have AND NOT pg_try_advisory_lock_shared(k) THEN
+		RETURN 'held';
+	END IF;
+	IF EXISTS (SELECT FROM fencelock.queued WHERE key = k) AND fencelock.ahead_of(k, m) THEN
+		verdict := 'queued';
+	ELSIF patient AND lim > 0 THEN
+		PERFORM pg_advisory_xact_lock({gate}, hashint8(k));
+	ELSIF patient THEN
+		PERFORM pg_advisory_xact_lock_shared({gate}, hashint8(k));
+	ELSIF NOT (CASE WHEN lim > 0 THEN pg_try_advisory_xact_lock({gate}, hashint8(k))
+		ELSE pg_try_advisory_xact_lock_shared({gate}, hashint8(k)) END) THEN
+		verdict := 'busy';
+	END IF;
+	verdict := coalesce(verdict, fencelock.seat(k, o, n, t, s, h, p, c, cl, gone, lim, units));
+	IF NOT have AND left(verdict, 2) <> 'ok' THEN
+		PERFORM pg_advisory_unlock_shared(k);
+	END IF;
+	RETURN verdict;
+END $$;
+
+-- seat is the part of share inside the gate.
+CREATE OR REPLACE FUNCTION fencelock.seat(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	cl bigint, gone text, lim integer, units integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	ms bigint := fencelock.closed_by(k);
+	watched text[] := string_to_array(gone, ' ');
+	x fencelock.held;
+	most integer := coalesce((SELECT r.seats FROM fencelock.resized r WHERE r.key = k), 0);
+	taken bigint;
+	low bigint;
+	other integer;
+	wait bigint;
+	who text;
+	tok bigint;
+BEGIN
+	IF ms > 0 THEN
+		RETURN 'closed|' || ms;
+	END IF;
+	-- Nobody holds exclusively what we share, so an owner that stays vanished.
+	IF EXISTS (SELECT FROM fencelock.held WHERE key = k AND owner IS NOT NULL) THEN
+		SELECT * INTO x FROM fencelock.held WHERE key = k AND owner IS NOT NULL FOR UPDATE;
+		IF FOUND AND (x.owner = ANY (watched) OR fencelock.waited(x.seen, x.client, cl) >= x.ttl) THEN
+			UPDATE fencelock.held SET owner = NULL WHERE key = k;
+		ELSIF FOUND THEN
+			IF x.seen IS NULL OR fencelock.waited(x.seen, x.client, cl) < 0 THEN
+				UPDATE fencelock.held SET seen = clock_timestamp(), client = cl WHERE key = k;
+			END IF;
+			RETURN concat_ws('|', 'left', x.ttl, x.owner);
+		END IF;
+	END IF;
+	IF most > 0 OR lim > 0 THEN
+		DELETE FROM fencelock.sharer WHERE key = k
+			AND (owner = ANY (watched) OR fencelock.waited(seen, client, cl) >= ttl);
+	END IF;
+	SELECT sum(weight), min(token), max(seats) FILTER (WHERE seats <> lim AND (most = 0 OR seats = 0 OR lim = 0))
+	INTO taken, low, other FROM fencelock.sharer WHERE key = k;
+	IF other IS NOT NULL AND EXISTS (SELECT FROM fencelock.sharer WHERE key = k AND seats <> lim
+			AND fencelock.live(session, s)) THEN
+		RETURN 'limit|' || other;
+	END IF;
+	IF other IS NOT NULL OR lim > 0 AND taken + units > coalesce(nullif(most, 0), lim) THEN
+		UPDATE fencelock.sharer SET seen = clock_timestamp(), client = cl
+		WHERE key = k AND (seen IS NULL OR fencelock.waited(seen, client, cl) < 0) AND NOT fencelock.live(session, s);
+		SELECT max(ttl), string_agg(owner, ' ') INTO wait, who FROM fencelock.sharer WHERE key = k AND seen IS NOT NULL;
+		RETURN CASE WHEN wait IS NULL THEN 'full' ELSE concat_ws('|', 'left', wait, who) END;
+	END IF;
+	tok := nextval('fencelock.token');
+	INSERT INTO fencelock.sharer VALUES (o, k, n, tok, t, s, clock_timestamp(), h, p, c, lim, units);
+	RETURN concat_ws('|', 'ok', tok, least(tok, low));
+END $$;
+
+-- leave ends a shared hold. The last one of a session gives the lock back.
+CREATE OR REPLACE FUNCTION fencelock.leave(k bigint, o text, last boolean) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+	ok boolean;
+BEGIN
+	DELETE FROM fencelock.sharer WHERE owner = o AND key = k
+	RETURNING CASE WHEN last THEN pg_advisory_unlock_shared(k) ELSE true END INTO ok;
+	RETURN ok;
+END $$;
+
+-- together takes several keys or none of them; who has one object for each, in the order
+-- of the keys. It returns the verdicts of all, separated by spaces, or the place of the one
+-- that is in the way and its verdict.
+CREATE OR REPLACE FUNCTION fencelock.together(who text, s integer, cl bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	r jsonb;
+	verdict text;
+	taken text := '';
+	i integer := 0;
+BEGIN
+	FOR r IN SELECT * FROM jsonb_array_elements(who::jsonb) LOOP
+		IF (r->>'shared')::boolean THEN
+			verdict := fencelock.share((r->>'key')::bigint, r->>'owner', r->>'name', (r->>'ttl')::bigint, s, r->>'host',
+				(r->>'pid')::integer, r->>'note', 0, cl, '', (r->>'limit')::integer, (r->>'weight')::integer, false, false);
+		ELSE
+			verdict := fencelock.take((r->>'key')::bigint, r->>'owner', r->>'name', (r->>'ttl')::bigint, s, r->>'host',
+				(r->>'pid')::integer, r->>'note', 0, cl, '');
+		END IF;
+		EXIT WHEN left(verdict, 2) <> 'ok';
+		taken := concat_ws(' ', nullif(taken, ''), verdict);
+		i := i + 1;
+	END LOOP;
+	IF left(verdict, 2) = 'ok' THEN
+		RETURN taken;
+	END IF;
+	FOR r IN SELECT * FROM jsonb_array_elements(who::jsonb) WITH ORDINALITY AS x(e, at) WHERE at <= i LOOP
+		PERFORM CASE WHEN (r->>'shared')::boolean THEN fencelock.leave((r->>'key')::bigint, r->>'owner', true)
+			ELSE fencelock.free((r->>'key')::bigint, r->>'owner') END;
+	END LOOP;
+	RETURN concat_ws('|', i, verdict);
+END $$;

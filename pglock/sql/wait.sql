@@ -1,0 +1,135 @@
+-- join puts a request into the queue of a key, and returns its ticket and its place. The
+-- ticket lives as long as its advisory lock: whatever a row says, a ticket that anybody
+-- can lock is of a request that is gone.
+CREATE OR REPLACE FUNCTION fencelock.join(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	together boolean, lim integer, units integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	m bigint := nextval('fencelock.ticket');
+	b bigint;
+	place integer := 1;
+BEGIN
+	PERFORM pg_advisory_lock({ticket}, (m & 2147483647)::integer);
+	INSERT INTO fencelock.queued VALUES (o, k, n, m, together, s, clock_timestamp(), h, p, c, lim, units)
+	ON CONFLICT (owner) DO UPDATE SET ticket = excluded.ticket, session = excluded.session;
+	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND ticket < m FOR UPDATE SKIP LOCKED LOOP
+		IF pg_try_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer) THEN
+			DELETE FROM fencelock.queued WHERE owner = (SELECT owner FROM fencelock.queued WHERE key = k AND ticket = b);
+		ELSE
+			place := place + 1;
+		END IF;
+	END LOOP;
+	RETURN m || '|' || place;
+END $$;
+
+-- leave_queue takes a request out of the queue, after its grant too.
+CREATE OR REPLACE FUNCTION fencelock.leave_queue(o text, m bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	DELETE FROM fencelock.queued WHERE owner = o;
+	PERFORM pg_advisory_unlock({ticket}, (m & 2147483647)::integer);
+END $$;
+
+-- turn waits until no ticket before m is left, and then for the key, for as long as the
+-- session's lock_timeout allows. It waits for locks of the transaction, which go when it
+-- fails; a lock of the session may stay when its wait was ended.
+CREATE OR REPLACE FUNCTION fencelock.turn(k bigint, m bigint, together boolean) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+	b bigint := m;
+BEGIN
+	LOOP
+		b := (SELECT max(ticket) FROM fencelock.queued WHERE key = k AND ticket < b);
+		EXIT WHEN b IS NULL;
+		PERFORM pg_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer);
+	END LOOP;
+	IF together THEN
+		PERFORM pg_advisory_xact_lock_shared(k);
+	ELSE
+		PERFORM pg_advisory_xact_lock(k);
+	END IF;
+	RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+	RETURN false;
+END $$;
+
+-- confirm makes the lease of a grant that ended a wait as long as its holder asked for.
+CREATE OR REPLACE FUNCTION fencelock.confirm(k bigint, o text, t bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+BEGIN
+	UPDATE fencelock.held SET ttl = t WHERE key = k AND owner = o;
+	UPDATE fencelock.sharer SET ttl = t WHERE key = k AND owner = o;
+	RETURN pg_backend_pid();
+END $$;
+
+-- await waits for the key, exclusively, with ticket m. Unless the verdict is ok, the
+-- session has not got the key; the ticket keeps others from it.
+CREATE OR REPLACE FUNCTION fencelock.await(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	m bigint, cl bigint, gone text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	verdict text;
+BEGIN
+	IF NOT fencelock.turn(k, m, false) THEN
+		RETURN 'again';
+	END IF;
+	PERFORM pg_advisory_lock(k); -- which the transaction has
+	verdict := fencelock.judge(k, o, n, t, s, h, p, c, m, cl, gone);
+	IF left(verdict, 2) = 'ok' THEN
+		PERFORM fencelock.leave_queue(o, m);
+	ELSE
+		PERFORM pg_advisory_unlock(k);
+	END IF;
+	RETURN verdict;
+END $$;
+
+-- await_shared waits for the key, together with others. Unless the verdict is ok, the
+-- session has not got the key.
+CREATE OR REPLACE FUNCTION fencelock.await_shared(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	m bigint, cl bigint, gone text, lim integer, units integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	verdict text;
+BEGIN
+	IF NOT fencelock.turn(k, m, true) THEN
+		RETURN 'again';
+	END IF;
+	verdict := fencelock.share(k, o, n, t, s, h, p, c, m, cl, gone, lim, units, false, true);
+	IF left(verdict, 2) = 'ok' THEN
+		PERFORM fencelock.leave_queue(o, m);
+	END IF;
+	RETURN verdict;
+EXCEPTION WHEN lock_not_available THEN -- inside share, which had the key
+	PERFORM pg_advisory_unlock_shared(k);
+	RETURN 'again';
+END $$;
+
+-- resize sets the limit of a key for everybody.
+CREATE OR REPLACE FUNCTION fencelock.resize(k bigint, n text, lim integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fencelock.durable();
+	PERFORM pg_advisory_xact_lock({gate}, hashint8(k));
+	INSERT INTO fencelock.resized VALUES (k, n, lim)
+	ON CONFLICT (key) DO UPDATE SET name = excluded.name, seats = excluded.seats;
+END $$;
+
+-- close notes a minimum hold, and returns when it is on disk.
+CREATE OR REPLACE FUNCTION fencelock.close(k bigint, n text, ms bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fencelock.durable();
+	INSERT INTO fencelock.minimum AS m VALUES (k, n, clock_timestamp() + ms * interval '1 ms')
+	ON CONFLICT (key) DO UPDATE SET name = excluded.name, not_before = greatest(m.not_before, excluded.not_before);
+END $$;
+
+-- ready runs what a lock needs once, so that the first one does not wait for the server to
+-- read all this. The caller rolls it back.
+CREATE OR REPLACE FUNCTION fencelock.ready(s integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fencelock.take(-s, '', '', 1, s, '', 0, '', 0, 0, '');
+	PERFORM fencelock.free(-s, '');
+END $$;
+
+UPDATE fencelock.epoch SET version = {version} WHERE version < {version};
