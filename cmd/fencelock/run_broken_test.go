@@ -126,13 +126,7 @@ func refuses(t *testing.T, fault, url string) {
 }
 
 // knownBroken is what an engine does not do right yet, and why. It must fail.
-var knownBroken = map[string]string{
-	"redlock/quarantine":       "a wait that ends without a majority says held",
-	"redlock/refused":          "a wait that ends without a majority says held",
-	"redlock/frozen":           "a wait that ends without a majority says held",
-	"redlock/black-holed":      "a wait that ends without a majority says held",
-	"redlock/without_majority": "a wait that ends without a majority says held",
-}
+var knownBroken = map[string]string{}
 
 // holdOne holds the lock x until the end of the test.
 func holdOne(t *testing.T, url string) {
