@@ -11,6 +11,7 @@ import (
 type Lister interface {
 	// List returns the names with the given prefix that are held, waited for or
 	// closed by a minimum hold, ordered by name. Exact wants that one name only.
+	// If some names cannot be read the others may come together with an error.
 	List(ctx context.Context, q Query) ([]Status, error)
 }
 

@@ -10,6 +10,7 @@ type Status struct {
 	Holders   []Holder  // oldest first
 	Waiters   []Waiter  // next first
 	NotBefore time.Time // end of a minimum hold; zero means none
+	Trouble   error     // why this may not be all, or not be so any more; nil means it is
 }
 
 // Holder is one standing acquisition.

@@ -43,6 +43,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := e.ready(true); err != nil {
 		return driver.Grant{}, err
 	}
+	e.maybeSweep()
 	r, err := e.newRequest(req)
 	if err != nil {
 		return driver.Grant{}, err
@@ -188,6 +189,9 @@ func (r *request) foreign(g *gate, q *queue) *obstacle {
 
 // join makes the request's ticket, at the end of the queue, with a bell.
 func (r *request) join(g *gate, q *queue) error {
+	if err := g.mark(); err != nil {
+		return err
+	}
 	t := r.ticket
 	t.seq = q.last + 1
 	fifo := g.hang(t.owner)

@@ -143,12 +143,18 @@ func TestDirectoryThatIsClosedForAWhileLosesNoLock(t *testing.T) {
 // nothing. The binary must be where that user can read it.
 func startAsUser(t *testing.T, dir string) *enginetest.Process {
 	t.Helper()
+	return startAsUserOf(t, "user", dir)
+}
+
+// startAsUserOf is startAsUser for a kind of engine.
+func startAsUserOf(t *testing.T, kind, dir string) *enginetest.Process {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() != 0 {
-		return enginetest.StartCommand(t, exec.Command(exe), "user", dir)
+		return enginetest.StartCommand(t, exec.Command(exe), kind, dir)
 	}
 	b, err := os.ReadFile(exe)
 	if err != nil {
@@ -158,10 +164,12 @@ func startAsUser(t *testing.T, dir string) *enginetest.Process {
 	if err := os.WriteFile(bin, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{bin, filepath.Dir(bin)} {
+		if err := os.Chmod(path, 0o755); err != nil { // whatever the umask is
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.Command(bin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	return enginetest.StartCommand(t, cmd, "user", dir)
+	return enginetest.StartCommand(t, cmd, kind, dir)
 }

@@ -16,7 +16,9 @@
 // It is no lock between hosts: network file systems are refused unless
 // [Config.AllowNetwork] is set. It cannot defend itself against somebody who
 // deletes its files: the holder learns at once and its lock is lost, but who
-// deletes the whole directory may let a second holder in before that. A child
+// deletes the whole directory may let a second holder in before that. Symbolic
+// links and files of other users are refused, unless a group shares the directory
+// ([Config.Group]). A child
 // process that inherits the descriptors (see [Engine.Inherit]) keeps the lock.
 //
 // # How it works
@@ -48,6 +50,9 @@
 //  9. Break removes the holder's ticket, with a note on who did it and why, waits
 //     for the holder to let go, and kills it if it does not.
 //
-// Only tickets are ever deleted. A name that was used once costs one directory
-// with four small files, and one more if it was resized.
+// A name costs one directory with four small files while it is used, and one more
+// if it was resized. Once it has been idle for an hour it is removed, and its last
+// token is folded into one file for all (".floor"); a name with a limit or with a
+// minimum hold that is not over stays. The directory ".used" has an empty file for
+// each name in use, so that [Engine.List] and [Engine.Watch] cost what is held.
 package filelock

@@ -47,13 +47,15 @@ type Engine struct {
 	hub  hub
 	perm perm
 
-	mu      sync.Mutex               // guards checked, holds, own
+	mu      sync.Mutex               // guards checked, swept, holds, own
 	checked bool                     // the directory and its file system are acceptable
+	swept   time.Time                // when it was last seen to whether idle names must be removed
 	holds   map[string]*hold         // by owner
 	own     map[string]chan struct{} // bells of all tickets of this engine, by owner
 
 	deaf bool              // for tests: hears of nothing that others do
 	hook func(token int64) // for tests: called once a token is durable
+	pass func(what string) // for tests: called where others could come in between
 }
 
 var _ interface {
@@ -63,6 +65,7 @@ var _ interface {
 	driver.Resizer
 	driver.Watcher
 	driver.Inheritor
+	driver.Inspector
 } = (*Engine)(nil)
 
 // New returns an engine whose locks live below dir, which is created when it is
@@ -131,6 +134,13 @@ func (e *Engine) unavailable(err error) error {
 		return fmt.Errorf("%w: cannot keep locks in %q: %w; free some space or choose another directory", driver.ErrUnavailable, e.dir, err)
 	}
 	return fmt.Errorf("%w: locks in %q: %w", driver.ErrUnavailable, e.dir, err)
+}
+
+// step lets tests stop the engine where others could come in between.
+func (e *Engine) step(what string) {
+	if e.pass != nil {
+		e.pass(what)
+	}
 }
 
 // bell returns what wakes a waiter of this very engine; ok is false for one of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,6 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 	defer w.close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	w.follow(e.dir)
 	for {
 		if err := w.look(ctx); err != nil {
 			return err
@@ -66,17 +66,24 @@ func (w *watch) close() {
 	}
 }
 
-// follow wakes the watch whenever something happens in dir.
-func (w *watch) follow(dir string) {
-	if w.subs[dir] != nil {
-		return
+// followOnly wakes the watch whenever something happens in the directories of
+// names, or a name comes into use, and for nothing else.
+func (w *watch) followOnly(names []string) {
+	dirs := map[string]bool{w.engine.dir: true, filepath.Join(w.engine.dir, usedDir): true}
+	for _, name := range names {
+		dirs[w.engine.dirOf(name)] = true
 	}
-	w.subs[dir] = w.hub.subscribe(dir, func(string) {
-		select {
-		case w.woken <- struct{}{}:
-		default: // woken already
+	for dir, s := range w.subs {
+		if !dirs[dir] {
+			w.hub.unsubscribe(s)
+			delete(w.subs, dir)
 		}
-	})
+	}
+	for dir := range dirs {
+		if w.subs[dir] == nil {
+			w.subs[dir] = w.hub.subscribe(dir, func(string) { ringOwn(w.woken) })
+		}
+	}
 }
 
 // look compares what stands with what was told, and tells the difference: ends
@@ -86,6 +93,7 @@ func (w *watch) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.followOnly(names)
 	now := map[string]*sighting{}
 	defer func() {
 		for _, s := range now {
@@ -99,8 +107,6 @@ func (w *watch) look(ctx context.Context) error {
 			return ctx.Err()
 		case err != nil:
 			return w.engine.unavailable(err)
-		default:
-			w.follow(w.engine.dirOf(name))
 		}
 	}
 	return w.diff(now)
@@ -108,7 +114,7 @@ func (w *watch) look(ctx context.Context) error {
 
 // sight adds the living tickets of a name to now.
 func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting) error {
-	g, err := w.engine.enter(ctx, name, false)
+	g, _, err := w.engine.peek(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -117,6 +123,7 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting
 	if err != nil {
 		return err
 	}
+	idle := g.inside && !w.query.Exact
 	for _, t := range all {
 		f, err := g.openTicket(t)
 		if err != nil {
@@ -125,6 +132,7 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting
 		if f == nil {
 			continue
 		}
+		idle = false
 		r, _, _ := readRecord(f) // what cannot be read is not told
 		s := &sighting{name: name, held: t.held, file: f}
 		s.event = driver.Event{Identity: r.identity(), Kind: driver.EventWaiting, Name: name, Owner: t.owner, Time: r.Since}
@@ -132,6 +140,9 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting
 			s.event.Kind, s.event.Token = driver.EventAcquired, r.Token
 		}
 		now[t.owner] = s
+	}
+	if idle {
+		g.unmarkIdle()
 	}
 	return nil
 }

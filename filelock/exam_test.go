@@ -1,7 +1,10 @@
 package filelock_test
 
 import (
+	"context"
 	"os"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
@@ -11,12 +14,28 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(map[string]func(string) driver.Engine{
+	kinds := map[string]func(string) driver.Engine{
 		"files": func(dir string) driver.Engine { return filelock.New(dir, nil) },
 		"poll":  func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Poll: true}) },
 		"full":  func(dir string) driver.Engine { return filelock.New(fill(dir), nil) },
 		"user":  func(dir string) driver.Engine { return filelock.New(dir, nil) },
-	})
+	}
+	for _, step := range []string{"begin", "floor", "opened", "entered", "locked", "renamed"} {
+		kinds["sweep at "+step] = func(dir string) driver.Engine { return sweeper{filelock.New(dir, nil), step} }
+	}
+	kinds["stop inside"] = func(dir string) driver.Engine {
+		e := filelock.New(dir, nil)
+		e.SetPass(func(step string) {
+			if step == "entered" {
+				stopMyself()
+			}
+		})
+		return e
+	}
+	for _, group := range []string{"65534", strconv.Itoa(os.Getgid())} {
+		kinds["group "+group] = func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Group: group}) }
+	}
+	enginetest.Main(kinds)
 	os.Exit(m.Run())
 }
 
@@ -42,4 +61,22 @@ func tempDir(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// A sweeper starts to remove idle names when it is told to resize any, and stops
+// its own process at one step of that.
+type sweeper struct {
+	*filelock.Engine
+	step string
+}
+
+func (s sweeper) Resize(context.Context, string, int) error {
+	var once sync.Once
+	s.SetPass(func(step string) {
+		if step == s.step {
+			once.Do(func() { stopMyself() })
+		}
+	})
+	go s.Sweep() // ends with the sweep, or with the process
+	return nil
 }

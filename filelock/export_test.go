@@ -25,3 +25,9 @@ func SetFileSystem(fn func(dir string) (string, bool, error)) (restore func()) {
 	fileSystem = fn
 	return func() { fileSystem = old }
 }
+
+// SetPass calls fn where others could come in between.
+func (e *Engine) SetPass(fn func(what string)) { e.pass = fn }
+
+// Sweep removes the names that nobody uses now.
+func (e *Engine) Sweep() { e.sweep(0) }

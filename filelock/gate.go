@@ -18,6 +18,9 @@ import (
 // within a millisecond or so, unless it is frozen there.
 const gatePatience = 5 * time.Second
 
+// peekPatience is how long those wait who only want to show a name.
+const peekPatience = time.Second
+
 // errGate says that somebody stays in the gate for long.
 var errGate = errors.New("somebody is stuck while changing it")
 
@@ -30,7 +33,8 @@ type gate struct {
 	name   string
 	dir    string   // its path
 	root   *os.Root // the directory itself
-	f      *os.File // the same, locked
+	f      *os.File // the same
+	inside bool     // f is locked
 }
 
 // dirOf returns the directory of a name.
@@ -41,6 +45,10 @@ func (e *Engine) dirOf(name string) string { return filepath.Join(e.dir, encode(
 // closed tries again at intervals that grow, or hundreds of processes that come
 // at once would leave no time to the one inside.
 func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, error) {
+	return e.enterWithin(ctx, name, create, gatePatience)
+}
+
+func (e *Engine) enterWithin(ctx context.Context, name string, create bool, patience time.Duration) (*gate, error) {
 	g := &gate{engine: e, name: name, dir: e.dirOf(name)}
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Microsecond, 50*time.Millisecond
@@ -53,7 +61,7 @@ func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, er
 			g.close()
 			return nil, err
 		}
-		if time.Since(start) > gatePatience {
+		if time.Since(start) > patience {
 			g.close()
 			return nil, g.stuck()
 		}
@@ -64,6 +72,21 @@ func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, er
 		case <-time.After(pause.NextBackOff()):
 		}
 	}
+}
+
+// peek is enter for those who only want to show a name. If somebody is stuck in
+// the gate they stay outside, and trouble says who.
+func (e *Engine) peek(ctx context.Context, name string) (g *gate, trouble, err error) {
+	g, err = e.enterWithin(ctx, name, false, peekPatience)
+	if !errors.Is(err, errGate) {
+		return g, nil, err
+	}
+	g = &gate{engine: e, name: name, dir: e.dirOf(name)}
+	if openErr := g.open(); openErr != nil {
+		g.close()
+		return nil, nil, openErr
+	}
+	return g, err, nil
 }
 
 // try enters if nobody else is inside. A directory that was replaced meanwhile
@@ -81,9 +104,12 @@ func (g *gate) try(create bool) error {
 			return err
 		}
 	}
+	g.engine.step("opened")
 	if err := flock(g.f, lockExclusive); err != nil {
 		return err
 	}
+	g.inside = true
+	g.engine.step("entered")
 	err := g.check(create)
 	if err != nil {
 		g.leave()
@@ -100,7 +126,8 @@ func (g *gate) open() (err error) {
 	return err
 }
 
-// create makes the directory of the name.
+// create makes the directory of the name. Whoever keeps something durable there
+// syncs the directory above.
 func (g *gate) create() error {
 	if err := g.engine.perm.makeDirs(); err != nil {
 		return err
@@ -108,7 +135,7 @@ func (g *gate) create() error {
 	if err := g.engine.perm.mkdir(g.dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(g.engine.dir)
+	return nil
 }
 
 // check looks, inside, whether this is the directory everybody else sees, and
@@ -150,7 +177,7 @@ func (g *gate) close() {
 	if g.root != nil {
 		g.root.Close()
 	}
-	g.f, g.root = nil, nil
+	g.f, g.root, g.inside = nil, nil, false
 }
 
 // stuck says who keeps the gate closed, if the system tells.

@@ -71,6 +71,9 @@ func (r *request) settleIn(g *gate, q *queue, done *record) (err error) {
 	t.held = true
 	if r.file == nil {
 		t.seq = q.last + 1
+		if err := g.mark(); err != nil {
+			return err
+		}
 		if r.file, err = g.createTicket(t, done); err != nil {
 			return err
 		}
@@ -129,14 +132,25 @@ func (h *hold) number(g *gate, atLeast time.Duration) error {
 }
 
 // mint returns a token greater than any before. It is durable once the file,
-// which may be nil, has been settled.
+// which may be nil, has been settled. A name that is new, or comes again after it
+// was removed, begins above the floor.
 func (g *gate) mint() (int64, *os.File, error) {
-	last, _, err := g.readNumber("token")
+	last, old, err := g.readNumber("token")
+	if err == nil && !old {
+		top := &gate{engine: g.engine, dir: g.engine.dir}
+		defer top.close()
+		if err = top.open(); err == nil {
+			last, _, err = top.readNumber(floorFile)
+		}
+	}
 	if err != nil {
 		return 0, nil, err
 	}
 	token := max(last+1, time.Now().UnixMicro())
 	f, err := g.writeNumber("token", token)
+	if err == nil && !old {
+		err = syncDir(g.engine.dir) // whoever made the directory may not have yet
+	}
 	return token, f, err
 }
 

@@ -15,12 +15,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// List shows who holds and who waits, as the living tickets tell.
+// List shows who holds and who waits, as the living tickets tell. A name whose
+// gate is stuck, or one of whose files is damaged, says so in Status.Trouble and
+// shows what can be seen from outside. If some names may not be read the others
+// are returned, together with an ErrConfig that names the first of them.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	names, err := e.names(q)
-	if err != nil {
-		return nil, err
-	}
+	names, unread := e.names(q)
 	var all []driver.Status
 	for _, name := range names {
 		s, err := e.status(ctx, name)
@@ -30,47 +30,29 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			return nil, e.unavailable(err)
+			if err = e.unavailable(err); errors.Is(err, driver.ErrConfig) {
+				unread = cmp.Or(unread, err)
+				continue
+			}
+			s.Trouble = err
 		}
-		if len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
+		if s.Trouble != nil || len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
 			all = append(all, s)
 		}
 	}
-	return all, nil
+	return all, unread
 }
 
-// names returns the names below the directory that q chooses, in order.
-func (e *Engine) names(q driver.Query) ([]string, error) {
-	if err := e.ready(false); err != nil {
-		return nil, err
-	}
-	if q.Exact {
-		return []string{q.Prefix}, nil
-	}
-	entries, err := os.ReadDir(e.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, e.unavailable(err)
-	}
-	var names []string
-	for _, entry := range entries {
-		b, err := os.ReadFile(filepath.Join(e.dir, entry.Name(), "name"))
-		if err == nil && q.Matches(string(b)) {
-			names = append(names, string(b))
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-// status describes one name. It goes through the gate, so it sees no change
-// half done.
-func (e *Engine) status(ctx context.Context, name string) (driver.Status, error) {
-	s := driver.Status{Name: name}
-	g, err := e.enter(ctx, name, false)
+// status describes one name. It goes through the gate if it can, so it sees no
+// change half done.
+func (e *Engine) status(ctx context.Context, name string) (s driver.Status, err error) {
+	s.Name = name
+	g, trouble, err := e.peek(ctx, name)
 	if err != nil {
 		return s, err
 	}
 	defer g.leave()
+	s.Trouble = trouble
 	all, err := g.tickets()
 	if err != nil {
 		return s, err
@@ -88,12 +70,15 @@ func (e *Engine) status(ctx context.Context, name string) (driver.Status, error)
 		s.Limit = cmp.Or(override, s.Limit)
 	}
 	slices.SortStableFunc(s.Holders, func(a, b driver.Holder) int { return a.Since.Compare(b.Since) })
-	if len(s.Holders) == 0 {
+	if len(s.Holders) == 0 && g.inside {
 		g.describeForeign(&s)
 	}
 	until, _, err := g.readNumber("not-before")
 	if t := time.UnixMicro(until); t.After(time.Now()) {
 		s.NotBefore = t
+	}
+	if err == nil && g.inside && len(s.Holders) == 0 && len(s.Waiters) == 0 && s.NotBefore.IsZero() {
+		g.unmark()
 	}
 	return s, err
 }

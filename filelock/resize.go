@@ -46,7 +46,10 @@ func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 		return err
 	}
 	defer g.leave()
-	return g.writeNew(limitFile, formatNumber(int64(limit)))
+	if err := g.writeNew(limitFile, formatNumber(int64(limit))); err != nil {
+		return err
+	}
+	return syncDir(e.dir)
 }
 
 // limit returns the limit that Resize has set, 0 if it never has.

@@ -146,8 +146,9 @@ func TestDamagedLimitFile(t *testing.T) {
 				t.Errorf("with %q, wait %v: %v", content, wait, err)
 			}
 		}
-		if _, err := e.List(context.Background(), driver.Query{}); !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, path) {
-			t.Errorf("List with %q: %v", content, err)
+		s, err := e.List(context.Background(), driver.Query{})
+		if err != nil || len(s) != 1 || !errors.Is(s[0].Trouble, driver.ErrUnavailable) || !oneLineWith(s[0].Trouble, path) {
+			t.Errorf("List with %q: %+v, %v", content, s, err)
 		}
 		release(t, e, l)
 		release(t, e, hold(t, e, "a")) // who has no limit does not care

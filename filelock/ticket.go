@@ -160,6 +160,9 @@ func appendEnding(f *os.File, end ending) {
 // half made is removed: nobody makes a ticket while we are in the gate.
 func (g *gate) tickets() ([]ticket, error) {
 	all, others, err := listTickets(g.dir)
+	if !g.inside {
+		return all, err
+	}
 	for _, base := range others {
 		if owner, ok := strings.CutPrefix(base, bellPrefix); strings.HasPrefix(base, "new.") || ok && !waits(all, owner) {
 			_ = g.root.Remove(base)
@@ -209,6 +212,9 @@ func (g *gate) openTicket(t ticket) (*os.File, error) {
 		return nil, err
 	}
 	f.Close()
+	if !g.inside {
+		return nil, nil
+	}
 	if err := g.root.Remove(t.base()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

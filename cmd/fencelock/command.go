@@ -113,7 +113,19 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	if engine.Traits().Engine == "memory" {
 		a.say("mem: excludes nobody outside this process; use file:///path to exclude others")
 	}
+	a.sayDirectory(os.Geteuid(), os.Getenv)
 	return f(engine, path)
+}
+
+// sayDirectory tells where the locks are if nobody has chosen that: another user
+// would use another directory, and would not be excluded.
+func (a *app) sayDirectory(uid int, env func(string) string) {
+	if a.url != "" {
+		return
+	}
+	if dir, err := defaultDir(uid, env); err == nil {
+		a.say("locks are in %s, for this user alone; with FENCELOCK_URL=file:///path?group=NAME other users are excluded too", show(dir))
+	}
 }
 
 // environment is ours and what the command may want to know about its lock.

@@ -69,6 +69,9 @@ func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]dr
 	if !ok {
 		return append(round, ending(engine.Traits())), failed
 	}
+	if !engine.Traits().Leased {
+		round = append(round, ending(engine.Traits()))
+	}
 	findings, err := inspector.Inspect(ctx, ttl)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,8 @@ func (lsCmd) Help() string {
 	return `A line for each holder; a lock that is only waited for has the holder "-".
 SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that
 ends with its process. A limit follows the mode: shared/3 is one holder of three,
-and shared:2/3 takes two places of the three.
+and shared:2/3 takes two places of the three. What could not be looked at says so;
+names that this user may not read are exit code 78, after the rest.
 
     fencelock ls
     fencelock ls invoice: --json | jq -r .name`
@@ -31,22 +32,22 @@ and shared:2/3 takes two places of the three.
 
 // Run prints every lock with the prefix.
 func (c lsCmd) Run(a *app) error {
-	list, err := a.list(driver.Query{Prefix: c.Prefix})
-	if err != nil {
-		return err
-	}
+	list, failed := a.list(driver.Query{Prefix: c.Prefix})
 	if a.json {
 		for _, s := range list {
 			if err := printJSON(a.stdout, viewOf(s)); err != nil {
 				return err
 			}
 		}
-		return nil
+		return failed
 	}
-	if len(list) == 0 && a.verbose {
+	if len(list) == 0 && failed == nil && a.verbose {
 		fmt.Fprintln(a.stderr, "fencelock: nothing is held or waited for")
 	}
-	return printTable(a.stdout, list)
+	if err := printTable(a.stdout, list); err != nil {
+		return err
+	}
+	return failed
 }
 
 // list asks the engine who holds and who waits.
@@ -104,14 +105,14 @@ type row struct{ mode, columns, note string }
 
 func rows(s driver.Status) []row {
 	if len(s.Holders) == 0 {
-		return []row{{modeLimit(s), "-\t-\t" + closedFor(s.NotBefore) + "\t-", "-"}}
+		return []row{{modeLimit(s), "-\t-\t" + closedFor(s.NotBefore) + "\t-", troubleOr(s, "-")}}
 	}
 	out := make([]row, len(s.Holders))
 	for i, h := range s.Holders {
 		out[i] = row{
 			modeWeight(s, h),
 			fmt.Sprintf("%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), h.Token),
-			noteOr(h.Note, "-"),
+			troubleOr(s, noteOr(h.Note, "-")),
 		}
 	}
 	return out
@@ -134,6 +135,14 @@ func noteOr(note, none string) string {
 		return none
 	}
 	return showText(note)
+}
+
+// troubleOr is why the line may not be so any more, in the place of a note.
+func troubleOr(s driver.Status, note string) string {
+	if s.Trouble == nil {
+		return note
+	}
+	return "may have changed: " + showText(oneLine(s.Trouble.Error()))
 }
 
 // modeLimit is the mode with its limit, such as "shared/3".

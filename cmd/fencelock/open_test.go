@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,26 @@ func TestPasswordIsHidden(t *testing.T) {
 			t.Errorf("%q was opened", raw)
 		} else if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, "\n") {
 			t.Errorf("%q: %s", raw, text)
+		}
+	}
+}
+
+func TestDirectoryOfOneUserIsTold(t *testing.T) {
+	env := func(name string) string { return map[string]string{"HOME": "/home/u"}[name] }
+	for url, want := range map[string]string{"": "/home/u/.local/state/fencelock", "file:///srv/locks": ""} {
+		var out bytes.Buffer
+		a := &app{url: url, stderr: &out}
+		a.sayDirectory(1000, env)
+		if got := out.String(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: %q", url, got)
+		}
+	}
+}
+
+func TestGroupInAFileURL(t *testing.T) {
+	for raw, ok := range map[string]bool{"file:///srv/locks?group=staff": true, "file:///srv/locks?group=": false} {
+		if _, _, err := openURL(t.Context(), raw); (err == nil) != ok {
+			t.Errorf("%s: %v", raw, err)
 		}
 	}
 }

@@ -50,6 +50,9 @@ func describe(s driver.Status) string {
 	if !s.NotBefore.IsZero() {
 		fmt.Fprintf(&b, "  closed until %s by a minimum hold\n", stamp(s.NotBefore))
 	}
+	if s.Trouble != nil {
+		fmt.Fprintf(&b, "  may have changed: %s\n", showText(oneLine(s.Trouble.Error())))
+	}
 	for _, h := range s.Holders {
 		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h.TTL))
 		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, show(h.Owner), takes(h.Weight))

@@ -12,6 +12,7 @@ type view struct {
 	NotBefore *stamp       `json:"not_before,omitempty"`
 	Holders   []holderView `json:"holders"`
 	Waiters   []waiterView `json:"waiters"`
+	Trouble   string       `json:"trouble,omitempty"`
 }
 
 type holderView struct {
@@ -42,6 +43,9 @@ func viewOf(s driver.Status) view {
 		Holders: make([]holderView, 0, len(s.Holders)),
 		Waiters: make([]waiterView, 0, len(s.Waiters)),
 	}
+	if s.Trouble != nil {
+		v.Trouble = oneLine(s.Trouble.Error())
+	}
 	if !s.NotBefore.IsZero() {
 		until := stamp(s.NotBefore)
 		v.NotBefore = &until
@@ -65,6 +69,8 @@ func modeOf(s driver.Status) string {
 	switch {
 	case len(s.Holders) > 0 || len(s.Waiters) > 0:
 		return s.Mode.String()
+	case s.Trouble != nil:
+		return "unknown"
 	case !s.NotBefore.IsZero():
 		return "closed"
 	}

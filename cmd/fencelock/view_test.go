@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func TestTable(t *testing.T) {
 	err := printTable(&out, []driver.Status{
 		{Name: "a b", NotBefore: time.Now().Add(-time.Hour)},
 		{Name: "c", Holders: []driver.Holder{{Foreign: true, TTL: 1234 * time.Millisecond}}},
+		{Name: "d", Trouble: errors.New("stuck")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +73,7 @@ func TestTable(t *testing.T) {
 	want := `NAME   MODE       HOLDER   SINCE    TTL   TOKEN  WAITERS  NOTE
 "a b"  closed     -        -        0s    -      0        -
 c      exclusive  foreign  unknown  1.2s  0      0        -
+d      unknown    -        -        -     -      0        may have changed: stuck
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -1,0 +1,85 @@
+package filelock
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// usedDir holds an empty file for each name that may be held, waited for or closed
+// by a minimum hold, so that List and Watch need not look at idle names. The file
+// is made before the first ticket, and removed by whoever finds none; both in the
+// gate of the name. No name is encoded with a dot in front.
+const usedDir = ".used"
+
+// mark notes that the name is in use.
+func (g *gate) mark() error {
+	path := g.engine.markOf(g.dir)
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.engine.perm.file&0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := g.engine.perm.mkdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.engine.perm.file&0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// unmark notes that the name is idle.
+func (g *gate) unmark() { _ = os.Remove(g.engine.markOf(g.dir)) }
+
+// unmarkIdle is unmark for a name without tickets, unless a minimum hold or
+// flock(1) keeps it.
+func (g *gate) unmarkIdle() {
+	until, _, err := g.readNumber("not-before")
+	f, busy := g.busy()
+	if f != nil {
+		f.Close()
+	}
+	if err == nil && !busy && !time.UnixMicro(until).After(time.Now()) {
+		g.unmark()
+	}
+}
+
+func (e *Engine) markOf(dir string) string {
+	return filepath.Join(e.dir, usedDir, filepath.Base(dir))
+}
+
+// names returns the names in use that q chooses, in order, and what kept it from
+// reading some of them.
+func (e *Engine) names(q driver.Query) ([]string, error) {
+	if err := e.ready(false); err != nil {
+		return nil, err
+	}
+	if q.Exact {
+		return []string{q.Prefix}, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(e.dir, usedDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, e.unavailable(err)
+	}
+	var names []string
+	var unread error
+	for _, entry := range entries {
+		b, err := os.ReadFile(filepath.Join(e.dir, entry.Name(), "name"))
+		switch {
+		case err == nil && q.Matches(string(b)):
+			names = append(names, string(b))
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && unread == nil:
+			unread = e.unavailable(err)
+		}
+	}
+	slices.Sort(names)
+	return names, unread
+}
