@@ -49,11 +49,15 @@ func (c *child) supervise() int {
 	return c.code()
 }
 
-// reapWatchdog waits for the watchdog's end, briefly: not every init collects what we
-// leave, and the next command must not meet what is left of this one. A watchdog that
-// does not hear that it is dismissed is killed.
+// reapWatchdog waits for the watchdog's end: not every init collects what we leave,
+// and the next command must not meet what is left of this one. Unless it may be the
+// one that killed the command, and says so with its exit code, it is killed: it may
+// hardly have started, or be stopped.
 func (c *child) reapWatchdog() {
 	enough := time.After(time.Second)
+	if !c.status.Signaled() || c.status.Signal() != unix.SIGKILL {
+		c.watchdog.kill()
+	}
 	for c.events != nil && (c.watchdog != nil || !c.closing && !c.family.crowded) {
 		select {
 		case ev, ok := <-c.events:
