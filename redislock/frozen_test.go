@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -66,29 +65,6 @@ func TestThreeFrozenProcesses(t *testing.T) {
 		t.Errorf("three frozen processes cost %v, want three grants of 2 s", took)
 	}
 	t.Logf("three frozen processes cost %v", took)
-}
-
-// TestFrozenProcessAfterAClockStep: the server's clock is set back, and a process with
-// several waiters is frozen. It costs one grant, not one for each of them.
-func TestFrozenProcessAfterAClockStep(t *testing.T) {
-	clock := enginetest.NewClock(t)
-	s := scene{TB: t, server: enginetest.StartRedisBy(t, clock), looks: &observer{}}
-	h := s.hold(s.engine(nil), request("n"))
-	e, tap := s.tapped(nil)
-	for range 5 {
-		s.queue(e, request("n"))
-	}
-	w := s.queue(s.engine(nil), request("n"))
-	clock.Set(-time.Hour)
-	tap.freeze()
-	begun := time.Now()
-	h.free()
-	w.granted().free()
-	took := time.Since(begun)
-	if took > 8*time.Second {
-		t.Errorf("a frozen process with five waiters cost %v, want one grant of 2 s", took)
-	}
-	t.Logf("a frozen process with five waiters cost %v", took)
 }
 
 // TestTheForgottenAreForgotten: processes that waited once leave no trace for as

@@ -30,8 +30,10 @@ func hostDir(t *testing.T) string {
 // fullPipe returns the write end of a pipe that takes no byte more, and is never read.
 func fullPipe(t *testing.T) *os.File {
 	var p [2]int
-	must(t, unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
-	var err error
+	must(t, unix.Pipe(p[:]))
+	unix.CloseOnExec(p[0])
+	unix.CloseOnExec(p[1])
+	err := unix.SetNonblock(p[1], true)
 	for err == nil {
 		_, err = unix.Write(p[1], make([]byte, 4096))
 	}
