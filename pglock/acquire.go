@@ -41,9 +41,6 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err == nil {
 		err = ctx.Err()
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -57,7 +54,10 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 // failed puts an error into the words of package driver.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if errors.Is(err, errHeld) {
-		held, _ := a.whoIsIn(ctx)
+		held, err := a.whoIsIn(ctx)
+		if err != nil && a.place.refused { // so the server has not said that it is held
+			return a.heard.Ended(ctx, failure(err))
+		}
 		return a.heard.Ended(ctx, held)
 	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {

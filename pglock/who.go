@@ -38,6 +38,9 @@ func (a *attempt) waitsHere(ctx context.Context) {
 	}
 	if err != nil { // the wait itself needs no row
 		a.heard.Unavailable(ctx, failure(err))
+		if ctx.Err() != nil {
+			return // the server has not answered
+		}
 	}
 	a.joined(ctx, 0)
 }
