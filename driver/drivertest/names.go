@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -24,10 +25,13 @@ var strange = []string{
 func names(t *sitting) {
 	c, other := t.client(), t.client()
 	held := make([]*held, len(strange))
+	renewed := time.Now()
 	for i, name := range strange {
 		held[i] = t.hold(c, t.request(name))
+		renewed = t.keep(held[:i+1], renewed)
 	}
 	for _, name := range strange {
+		renewed = t.keep(held, renewed)
 		if facts := t.refused(other, t.request(name), "that is held"); facts.Name != name {
 			t.Errorf("HeldError.Name is %q, want %q", facts.Name, name)
 		}
@@ -35,13 +39,28 @@ func names(t *sitting) {
 			t.Errorf("%q is listed as %+v", name, s)
 		}
 	}
-	for _, h := range held {
+	for i, h := range held {
+		renewed = t.keep(held[i:], renewed)
 		h.free()
 		t.notHeld(h.release(), fmt.Sprintf("releasing %q twice", h.req.Name))
 	}
 	for _, name := range strange {
 		t.hold(other, t.request(name)).free()
 	}
+}
+
+// keep renews acquisitions, which may have to outlast a slow machine, unless that was done a
+// moment ago. It returns when it was.
+func (t *sitting) keep(all []*held, renewed time.Time) time.Time {
+	t.Helper()
+	now := time.Now()
+	if now.Sub(renewed) < t.long/6 {
+		return renewed
+	}
+	for _, h := range all {
+		h.stands("that is kept")
+	}
+	return now
 }
 
 // badInput: a request that makes no sense is ErrInvalid, also with Wait, and
