@@ -61,7 +61,7 @@ func (l *ledger) work(ctx context.Context, e *memlock.Engine, rnd *rand.Rand) {
 		case errors.Is(err, driver.ErrUnavailable):
 			time.Sleep(time.Second)
 		}
-		if err != nil && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrUnavailable) {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrUnavailable) {
 			l.t.Error(err)
 		}
 	}
