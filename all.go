@@ -105,28 +105,31 @@ type acquisition struct {
 
 // insist takes all names, or returns an error, and the set may hold some.
 func (a *acquisition) insist(ctx context.Context) error {
-	for {
-		err := a.note(a.takeAll(ctx))
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := a.note(ctx, a.takeAll(ctx))
 		if a.how != trying && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
-			err = a.note(a.takeEach(ctx))
+			err = a.note(ctx, a.takeEach(ctx))
 		}
 		if err == nil {
 			return nil
 		}
-		lost := a.set.lost() != nil || errors.Is(err, ErrNotHeld)
-		if a.how == trying || !lost || ctx.Err() != nil {
+		again := a.set.lost() != nil || errors.Is(err, ErrNotHeld) || errors.Is(err, errUnconfirmed)
+		if a.how == trying || !again || final(err) || ctx.Err() != nil {
 			return a.ended(ctx, err)
 		}
 		_ = a.set.Release() // as far as there is something to release; all begins again
 		a.set.locks = nil
+		sleepFor(ctx, pause)
 	}
 }
 
-// note returns err, and keeps who is in the way, for the case that the time runs out
-// elsewhere.
-func (a *acquisition) note(err error) error {
+// note returns err, and keeps who is in the way, or that the engine does not answer,
+// for the case that the time runs out elsewhere.
+func (a *acquisition) note(ctx context.Context, err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		a.heard.Held(held)
+	} else if errors.Is(err, errUnconfirmed) {
+		a.heard.Unavailable(ctx, err)
 	}
 	return err
 }
@@ -190,7 +193,7 @@ func (a *acquisition) takeAll(ctx context.Context) error {
 	defer unless(&done, func() { a.giveBack(locks, grants) })
 	var errs []error
 	for i, lock := range locks {
-		if err := a.adopt(lock, grants[i], before); err != nil {
+		if err := a.adopt(ctx, lock, grants[i], before); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -215,13 +218,16 @@ func (a *acquisition) requests() ([]driver.Request, []*Lock) {
 	return reqs, locks
 }
 
-// giveBack releases what was granted and did not get into the set.
+// giveBack releases what was granted and did not get into the set, all of it even if
+// a callback panics.
 func (a *acquisition) giveBack(locks []*Lock, grants []driver.Grant) {
-	for i, lock := range locks {
-		if !slices.Contains(a.set.locks, lock) {
-			lock.granted(grants[i], instant())
-			_ = lock.releaseEngine()
-		}
+	if len(locks) == 0 {
+		return
+	}
+	defer a.giveBack(locks[1:], grants[1:])
+	if !slices.Contains(a.set.locks, locks[0]) {
+		locks[0].granted(grants[0], instant())
+		_ = locks[0].releaseEngine()
 	}
 }
 

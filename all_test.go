@@ -3,6 +3,7 @@ package fencelock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -331,4 +332,61 @@ func (s *slow) Acquire(ctx context.Context, req driver.Request) (driver.Grant, e
 		return driver.Grant{}, (&driver.Waited{}).Ended(ctx, nil)
 	}
 	return s.Engine.Acquire(ctx, req)
+}
+
+// unsure is an engine that cannot tell how old its grants of several names are, and
+// whose first renewals fail.
+type unsure struct {
+	*memlock.Engine
+	failures int
+}
+
+func (u *unsure) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	grants, err := u.Engine.AcquireAll(ctx, reqs)
+	for i := range grants {
+		grants[i].Sent = time.Time{}
+	}
+	return grants, err
+}
+
+func (u *unsure) Renew(ctx context.Context, leases []driver.Lease) []error {
+	if u.failures--; u.failures >= 0 {
+		return []error{errors.New("no answer")}
+	}
+	return u.Engine.Renew(ctx, leases)
+}
+
+func TestAcquireAllGoesOnAfterAFailedConfirmation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &unsure{memlock.New(nil), 5}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		set, err := locks.AcquireAll(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Release(); err != nil {
+			t.Error(err)
+		}
+		engine.failures = math.MaxInt
+		_, err = locks.With(fencelock.Options{Wait: time.Minute}).AcquireAll(t.Context(), "a", "b")
+		if !errors.Is(err, fencelock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fencelock.ErrHeld) {
+			t.Error(err)
+		}
+		free(t, engine.Engine, "a", "b")
+	})
+}
+
+// The context of a set has ended when Release returns, whoever else has run by then.
+func TestAReleasedSetHasNoContext(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), nil)
+	for range 500 {
+		set, err := locks.AcquireAll(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := set.Context()
+		if err := set.Release(); err != nil || !errors.Is(context.Cause(ctx), context.Canceled) {
+			t.Fatalf("%v; the context: %v", err, context.Cause(ctx))
+		}
+	}
 }

@@ -186,7 +186,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 		if err != nil {
 			return nil, driver.OneLine(err)
 		}
-		switch err = l.adopt(lock, grant, before); {
+		switch err = l.adopt(ctx, lock, grant, before); {
 		case err == nil:
 			return lock, nil
 		case !req.Wait, final(err):
@@ -195,9 +195,8 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 			heard.Held(&HeldError{Name: req.Name})
 		default:
 			heard.Unavailable(ctx, err)
-			sleepFor(ctx, pause)
 		}
-		if ctx.Err() != nil {
+		if sleepFor(ctx, pause); ctx.Err() != nil {
 			return nil, heard.Ended(ctx, nil)
 		}
 	}
@@ -209,13 +208,13 @@ func final(err error) bool {
 }
 
 // adopt begins the hold of a granted lock, once it is confirmed if it must be.
-// before was read before the request was sent.
-func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
+// before was read before the request was sent. ctx bounds the confirmation.
+func (l *Locker) adopt(ctx context.Context, lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
 	done := false
 	defer unless(&done, func() { _ = lock.releaseEngine() })
 	h, now := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()
 	if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(now) {
-		h, err = l.confirm(lock)
+		h, err = l.confirm(ctx, lock)
 		now = instant()
 	}
 	if err == nil {
@@ -227,8 +226,8 @@ func (l *Locker) adopt(lock *Lock, grant driver.Grant, before hold.Instant) (err
 
 // confirm renews a grant that is too old, or of unknown age, before anybody
 // relies on it: the message may have lain unread while its lease ran.
-func (l *Locker) confirm(lock *Lock) (h hold.Hold, err error) {
-	ctx, cancel := context.WithTimeout(lock.values(), lock.lease.TTL/6)
+func (l *Locker) confirm(ctx context.Context, lock *Lock) (h hold.Hold, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lock.lease.TTL/6)
 	defer cancel()
 	sent := instant()
 	switch err = renewOne(ctx, l.engine, lock.lease); {
@@ -242,8 +241,11 @@ func (l *Locker) confirm(lock *Lock) (h hold.Hold, err error) {
 	if final(err) {
 		return h, err
 	}
-	return h, fmt.Errorf("%w: a grant of %q could not be confirmed: %w", ErrUnavailable, lock.lease.Name, err)
+	return h, fmt.Errorf("%w: %q: %w", errUnconfirmed, lock.lease.Name, err)
 }
+
+// errUnconfirmed: nobody knows whether a grant stands. It was given back.
+var errUnconfirmed = fmt.Errorf("%w: a grant could not be confirmed", ErrUnavailable)
 
 func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
 	if errs := engine.Renew(ctx, []driver.Lease{lease}); len(errs) == 1 {

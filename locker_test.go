@@ -363,3 +363,42 @@ func TestAWaitLimitTooShortForAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A grant that has lapsed each time it is looked at costs a pause, as one that cannot
+// be confirmed does.
+func TestAWaitWhoseGrantsLapsePauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		engine := &scripted{Engine: memlock.New(nil)}
+		engine.acquire = func(context.Context, driver.Request) (driver.Grant, error) {
+			if calls++; calls > 1000 {
+				return driver.Grant{}, errors.New("asked without a pause")
+			}
+			return driver.Grant{Owner: "lapsed", Token: 1}, nil
+		}
+		locks := fencelock.New(engine, nil).With(fencelock.Options{Wait: time.Minute})
+		if _, err := locks.Acquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrHeld) {
+			t.Error(err)
+		}
+	})
+}
+
+// The limit of a wait holds for the confirmation of a grant too.
+func TestAConfirmationTakesNoLongerThanTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memlock.New(nil)
+		engine := &scripted{Engine: &deaf{Engine: inner}}
+		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			grant, err := inner.Acquire(ctx, req)
+			grant.Sent = time.Time{}
+			return grant, err
+		}
+		locks := fencelock.New(engine, nil).With(fencelock.Options{Wait: 5 * time.Millisecond})
+		begun := time.Now()
+		_, err := locks.Acquire(t.Context(), "a")
+		if waited := time.Since(begun); waited != 5*time.Millisecond || !errors.Is(err, fencelock.ErrUnavailable) {
+			t.Errorf("after %v: %v", waited, err)
+		}
+		free(t, inner, "a")
+	})
+}

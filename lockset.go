@@ -87,12 +87,30 @@ func (s *LockSet) Release() error {
 		})
 	}
 	all.Wait()
+	s.end()
 	for _, p := range panics {
 		if p != nil {
 			panic(p)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// end ends the context of a set that was released, for the case that those who
+// follow the contexts of its locks have not run yet.
+func (s *LockSet) end() {
+	s.mu.Lock()
+	cancel := s.cancel
+	s.mu.Unlock()
+	if cancel == nil {
+		return
+	}
+	for _, l := range s.locks {
+		if lost := l.lost(); lost != nil {
+			cancel(lost)
+		}
+	}
+	cancel(context.Canceled)
 }
 
 // lost returns the losses of the locks that were lost, joined.

@@ -191,6 +191,9 @@ func (h *Hold) Fresh(now Instant) bool {
 	if !h.terms.Leased {
 		return true
 	}
+	if now.Since(h.sent) < 0 {
+		return false // a stamp of a time to come proves nothing
+	}
 	left := h.ttl - now.Since(h.sent)
 	if h.ttl < h.terms.TTL {
 		left = h.life(now)

@@ -220,3 +220,11 @@ func TestJumped(t *testing.T) {
 		t.Error("a suspend went unnoticed")
 	}
 }
+
+// A stamp of a time to come proves nothing about the lease: it must be confirmed.
+func TestAGrantFromTheFutureIsNotFresh(t *testing.T) {
+	h := hold.New(terms, at(time.Hour), terms.TTL)
+	if h.Fresh(at(time.Hour-1)) || !h.Fresh(at(time.Hour)) {
+		t.Error("a grant is fresh from when its request was sent, and not before")
+	}
+}
