@@ -118,10 +118,13 @@ func (b *batcher) launch(key queueKey) {
 
 // run sends one batch after the other until nothing is queued.
 func (b *batcher) run(key queueKey, q *renewQueue, f *flight) {
+	done := false
+	defer unless(&done, func() { go b.run(key, q, b.next(key, q, f)) }) // a hook ended the goroutine; ends as this one would
 	for f != nil {
 		b.send(f)
 		f = b.next(key, q, f)
 	}
+	done = true
 }
 
 // next ends a flight, and makes the next one of what is queued; nil if nothing is.

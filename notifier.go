@@ -19,6 +19,7 @@ const maxNotices = 1 << 17
 // waits is left out, and counted.
 type notifier struct {
 	logger *slog.Logger
+	logs   bool // there is a logger
 	tracer *Tracer
 	max    int
 
@@ -29,12 +30,13 @@ type notifier struct {
 }
 
 func newNotifier(cfg Config, most int) *notifier {
-	return &notifier{logger: cfg.Logger, tracer: cfg.Tracer, max: most}
+	logs := cfg.Logger.Handler() != slog.DiscardHandler // which levels is asked by run: that may block too
+	return &notifier{logger: cfg.Logger, logs: logs, tracer: cfg.Tracer, max: most}
 }
 
 // renewalFailed tells the logger that one lease was not renewed.
 func (n *notifier) renewalFailed(lease driver.Lease, err error) {
-	if n.logs() {
+	if n.logs {
 		n.tell(func() {
 			n.logger.Warn("renewal failed", "name", lease.Name, "token", lease.Token, "error", err)
 		})
@@ -50,7 +52,7 @@ func (n *notifier) renewEnd(ctx context.Context, data TraceRenewEnd) {
 
 // lost tells the logger and the tracer of a loss. ctx knows the lock.
 func (n *notifier) lost(ctx context.Context, loss *LostError, held time.Duration) {
-	if !n.logs() && n.tracer.HoldEnd == nil {
+	if !n.logs && n.tracer.HoldEnd == nil {
 		return
 	}
 	n.tell(func() {
@@ -58,9 +60,6 @@ func (n *notifier) lost(ctx context.Context, loss *LostError, held time.Duration
 		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{Name: loss.Name, Token: loss.Token, Held: held, Lost: loss})
 	})
 }
-
-// logs reports whether warnings go anywhere.
-func (n *notifier) logs() bool { return n.logger.Enabled(context.Background(), slog.LevelWarn) }
 
 // tell has a notice told after those before it, and returns at once.
 func (n *notifier) tell(notice func()) {
@@ -79,9 +78,12 @@ func (n *notifier) tell(notice func()) {
 
 // run tells everything there is.
 func (n *notifier) run() {
+	done := false
+	defer unless(&done, func() { go n.run() }) // a hook ended the goroutine; ends as this one would
 	for notice := n.next(); notice != nil; notice = n.next() {
 		notice()
 	}
+	done = true
 }
 
 // next takes the first notice off the queue; nil if there is none.

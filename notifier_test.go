@@ -56,6 +56,7 @@ func TestWhoBlocksWithholdsNoLoss(t *testing.T) {
 	block := func() { time.Sleep(10 * time.Minute) }
 	for what, cfg := range map[string]fencelock.Config{
 		"logger":   {Logger: slog.New(newSlowLog(10 * time.Minute))},
+		"level":    {Logger: slog.New(slowLevel{})},
 		"HoldEnd":  {Tracer: &fencelock.Tracer{HoldEnd: func(context.Context, fencelock.TraceHoldEnd) { block() }}},
 		"RenewEnd": {Tracer: &fencelock.Tracer{RenewEnd: func(context.Context, fencelock.TraceRenewEnd) { block() }}},
 	} {
@@ -153,3 +154,15 @@ func TestAPanicInAHookOfReleaseLeavesNothing(t *testing.T) {
 		})
 	}
 }
+
+// slowLevel is a log that takes its time to say which levels it wants.
+type slowLevel struct{ slog.Handler }
+
+func (s slowLevel) Enabled(_ context.Context, level slog.Level) bool {
+	if level >= slog.LevelWarn {
+		time.Sleep(10 * time.Minute)
+	}
+	return level >= slog.LevelWarn
+}
+
+func (s slowLevel) Handle(context.Context, slog.Record) error { return nil }

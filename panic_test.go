@@ -2,9 +2,12 @@ package fencelock_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
@@ -115,5 +118,56 @@ func TestNothingIsLeftBehindOfASet(t *testing.T) {
 			recovered(t, func() { _, _ = locks.AcquireAll(t.Context(), "a", "b", "c") })
 			nothing(t, engine)
 		}
+	})
+}
+
+// A hook that ends its goroutine, as FailNow of a test does, withholds no notice
+// after it.
+func TestNoticesGoOnAfterAHookThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		locks, engine := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			HoldEnd: func(context.Context, fencelock.TraceHoldEnd) { told++; runtime.Goexit() },
+		}})
+		for _, name := range []string{"a", "b", "c"} {
+			acquire(t, locks, name)
+			engine.Lose(name)
+			synctest.Wait()
+		}
+		if told != 3 {
+			t.Errorf("told of %d losses of 3", told)
+		}
+	})
+}
+
+// A hook that ends the goroutine of a renewal costs that attempt, and no lock.
+func TestLocksAreRenewedAfterAHookThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := 20 // more than there are calls of the engine at once
+		locks, _ := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			RenewStart: func(ctx context.Context, _ fencelock.TraceRenewStart) context.Context {
+				if ends--; ends%2 == 0 && ends >= 0 {
+					runtime.Goexit()
+				}
+				return ctx
+			},
+		}})
+		lock := acquire(t, locks, "a")
+		time.Sleep(10 * hour)
+		if err := errors.Join(lock.Err(), lock.Release()); err != nil || ends > 0 {
+			t.Errorf("%v, with %d calls to come", err, ends)
+		}
+	})
+}
+
+// A set is given back as a whole, even if a callback panics for each name of it.
+func TestNothingIsLeftBehindOfASetThatIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &unsure{memlock.New(nil), 1}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+			ReleaseStart: func(context.Context, fencelock.TraceReleaseStart) context.Context { panic("boom") },
+		}})
+		recovered(t, func() { _, _ = locks.AcquireAll(t.Context(), "a", "b", "c") })
+		nothing(t, engine.Engine)
 	})
 }

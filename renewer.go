@@ -102,12 +102,19 @@ func (r *renewer) serve(due []*Lock, now hold.Instant) {
 	}
 }
 
-// renew renews a batch and feeds the answers to the locks. What failed together is
-// tried again together.
+// renew renews a batch.
 func (r *renewer) renew(f *flight) {
-	ctx := start(f.ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks)})
-	begun, sent := time.Now(), instant()
-	errs := r.engine.Renew(ctx, f.leases)
+	ctx, begun, sent := f.ctx, time.Now(), hold.Instant{}
+	var errs []error                                         // as many as came, if a hook ends the goroutine
+	defer func() { r.answered(ctx, f, errs, begun, sent) }() // or the locks would wait for ever
+	ctx = start(ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks)})
+	begun, sent = time.Now(), instant()
+	errs = r.engine.Renew(ctx, f.leases)
+}
+
+// answered feeds the answers to the locks. What failed together is tried again
+// together.
+func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun time.Time, sent hold.Instant) {
 	now, jitter := instant(), rand.Float64()
 	data := TraceRenewEnd{Locks: len(f.locks)}
 	var again []dueRenewal
