@@ -117,6 +117,9 @@ func TestAllTogetherRenewedAndLost(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	eventually(t, "the server has freed the locks", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1") == "0"
+	})
 	noneOf(t, pg, other, requests(request(""), "b", "free"), "b") // vanished, and closed until its lease is over
 }
 
