@@ -55,7 +55,10 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if errors.Is(err, errHeld) {
 		held, err := a.whoIsIn(ctx)
-		if err != nil && a.place.refused { // so the server has not said that it is held
+		if own, _ := a.own.get(ctx); err == nil && own != nil {
+			err = own.quarantine(time.Now())
+		}
+		if err != nil && a.place.refused { // and the server has not said that it is held
 			return a.heard.Ended(ctx, failure(err))
 		}
 		return a.heard.Ended(ctx, held)
@@ -162,12 +165,16 @@ func (a *attempt) again(err error, n int, pause backoff.BackOff) (time.Duration,
 var errBusy = errors.New("another request counts the holders")
 
 // remember keeps what went wrong, for the case that ctx ends before the next attempt,
-// and tells who wants to know that the server grants nothing yet.
+// and tells who wants to know that the server grants nothing yet. No try of this process
+// waits until that has passed.
 func (a *attempt) remember(ctx context.Context, err error) {
 	if errors.Is(err, errBusy) {
 		return
 	}
 	a.heard.Unavailable(ctx, failure(err))
+	if a.req.Wait {
+		a.turns.change(a.key, func(t *turn) { t.block() })
+	}
 	if _, ok := errors.AsType[*quarantined](err); ok && !a.told && a.req.Wait && a.req.Waiting != nil {
 		a.told = true
 		a.req.Waiting(driver.WaitInfo{Trouble: err})

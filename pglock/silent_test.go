@@ -5,11 +5,13 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestSilentServerIsNotBusy: requests of one process that are in one another's way, while the
@@ -43,9 +45,59 @@ func TestSilentServerIsNotBusy(t *testing.T) {
 	}
 }
 
+// TestTryBehindAWaitThatCannotConnect: a try does not wait until the server is back because
+// another request of its process does.
+func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), short)
+	release(t, e, try(t, e, request("a")))
+	pg.Stop(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req := request("a")
+	req.Wait = true
+	waited := make(chan error, 1)
+	go func() { // ends with ctx
+		_, err := e.Acquire(ctx, req)
+		waited <- err
+	}()
+	for range 20 {
+		tried := make(chan error, 1)
+		go func() { // ends with ctx
+			_, err := e.Acquire(ctx, request("a"))
+			tried <- err
+		}()
+		unavailable(t, "a try", await(t, tried, "the answer to a try"))
+	}
+	cancel()
+	unavailable(t, "a wait", await(t, waited, "the end of the wait"))
+}
+
+// TestTryBehindAWaitInAQuarantine: it says until when the server grants nothing, and not that
+// the name is held.
+func TestTryBehindAWaitInAQuarantine(t *testing.T) {
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Minute})
+	release(t, e, try(t, e, request("a")))
+	pg.Kill(t)
+	pg.Restart(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waited := queueUp(t, ctx, e, request("a"))
+	for range 3 {
+		_, err := e.Acquire(t.Context(), request("a"))
+		unavailable(t, "a try", err)
+		if !strings.Contains(err.Error(), "grants nothing until") {
+			t.Errorf("a try in a quarantine: %v", err)
+		}
+	}
+	cancel()
+	unavailable(t, "a wait", await(t, waited, "the end of the wait").err)
+}
+
 func unavailable(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
-		t.Errorf("%s of a server that does not answer: got %v, want ErrUnavailable and not ErrHeld", what, err)
+		t.Errorf("%s while the server grants nothing: got %v, want ErrUnavailable and not ErrHeld", what, err)
 	}
 }

@@ -15,7 +15,7 @@ type turn struct {
 	exclusive bool     // held exclusively by this process
 	shared    int      // shared holders of this process
 	head      *place   // the one who talks to the server
-	waiting   bool     // head waits in the server, so tries are refused
+	waiting   bool     // head waits in the server, or for the server, so tries are refused
 	queue     []*place // behind head
 	broken    int64    // the token of the last break that was heard of
 }
@@ -76,7 +76,7 @@ func (t *turn) advance() {
 	t.queue = kept
 }
 
-// block says that the head waits in the server.
+// block says that the head waits in the server, or until it answers.
 func (t *turn) block() {
 	t.waiting = true
 	t.advance()

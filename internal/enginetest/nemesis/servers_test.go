@@ -47,6 +47,7 @@ type servers struct {
 var kinds map[string]kind
 
 func init() { // the workers' functions refer to it
+	postgresSafe := append([]string{storm, pause, crash, clock, still, full}, network...)
 	redisSafe := append([]string{storm, pause, crash, back}, network...)
 	kinds = map[string]kind{
 		"redis": {
@@ -78,8 +79,8 @@ func init() { // the workers' functions refer to it
 		"postgres": {
 			start: startPostgres,
 			open:  openPostgres,
-			safe:  []string{kill, freeze, late, delay, stall, drop, pause, still},
-			all:   append([]string{storm, pause, crash, clock, still, full}, network...),
+			safe:  postgresSafe,
+			all:   postgresSafe,
 		},
 	}
 }
