@@ -260,17 +260,20 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 	g, failed := a.judged(ctx, s, r, err, c.Sent())
 	if failed != nil {
 		a.undo(s, r, err, have)
+	} else if a.req.Mode == driver.Shared && a.holds.last(s, a.key) {
+		_ = s.unlock(a.key, a.req.Mode) // the hold has ended already, and left the lock to this request
 	}
 	return g, failed
 }
 
-// send sends the request, and says whether the session shares the key already.
+// send sends the request, and says whether the session shares the key already. A shared one
+// counts as a holder from now on, so that no other that ends meanwhile takes the lock away.
 func (a *attempt) send(s *session) (c *pipe.Call, have bool) {
 	args := a.args(s, a.ticket, a.req.TTL)
 	if a.req.Mode == driver.Exclusive {
 		return s.Call(s.fn["take"], args...), false
 	}
-	have = a.holds.shares(s, a.key)
+	have = a.holds.share(s, a.key)
 	return s.Call(s.fn["share"], append(args, int32(a.req.Limit), int32(a.req.Units()), have, false)...), have
 }
 
@@ -282,11 +285,15 @@ func (a *attempt) args(s *session, ticket int64, ttl time.Duration) []any {
 
 // undo frees what the server may have granted to a request that has come to nothing.
 func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
+	alone := true // nobody else needs the lock
+	if a.req.Mode == driver.Shared && !s.waiter {
+		alone = a.holds.last(s, a.key)
+	}
 	switch {
-	case err != nil && !have: // what was written is rolled back, and a lock may have stayed
-		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
 	case err == nil && r.Text(0) == "ok" && a.req.Mode == driver.Shared:
-		_, _ = s.Call(s.fn["leave"], a.key, a.owner, !have).Result(context.Background()) // else it ends with the session
+		_, _ = s.Call(s.fn["leave"], a.key, a.owner, alone).Result(context.Background()) // else it ends with the session
+	case alone && (err != nil || have): // what was written is rolled back, and a lock may have stayed
+		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
 	case err == nil && r.Text(0) == "ok":
 		if r, err := s.Call(s.fn["free"], a.key, a.owner).Result(context.Background()); err != nil || r.Text(0) != "t" {
 			_ = s.unlock(a.key, a.req.Mode)

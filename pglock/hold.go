@@ -21,6 +21,7 @@ type hold struct {
 	mode    driver.Mode
 	ttl     time.Duration
 	lost    func(error)
+	alone   bool // free gives the lock back, and not only this part of it; set by free
 
 	// Guarded by holdings.mu.
 	lease time.Duration // what the server knows of the TTL: less of a grant that ended a wait
@@ -129,15 +130,23 @@ func (m *holdings) shares(s *session, key int64) bool {
 	return s.keys[key] > 0
 }
 
-// last counts a shared holder out, and reports whether the session has no other of its
-// key.
-func (m *holdings) last(h *hold) bool {
+// share counts a request for a shared key in, and reports whether the session has it already.
+func (m *holdings) share(s *session, key int64) (have bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h.session.keys[h.key]--; h.session.keys[h.key] > 0 {
+	s.keys[key]++
+	return s.keys[key] > 1
+}
+
+// last counts a shared holder or request out, and reports whether the session has no other of
+// its key.
+func (m *holdings) last(s *session, key int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.keys[key]--; s.keys[key] > 0 {
 		return false
 	}
-	delete(h.session.keys, h.key)
+	delete(s.keys, key)
 	return true
 }
 
@@ -145,8 +154,9 @@ func (m *holdings) last(h *hold) bool {
 // that nobody holds it any more.
 func (h *hold) free() *pipe.Call {
 	s := h.session
+	h.alone = h.mode == driver.Exclusive || s.engine.holds.last(s, h.key)
 	if h.mode == driver.Shared {
-		return s.Call(s.fn["leave"], h.key, h.owner, s.engine.holds.last(h))
+		return s.Call(s.fn["leave"], h.key, h.owner, h.alone)
 	}
 	return s.Call(s.fn["free"], h.key, h.owner)
 }
@@ -175,14 +185,15 @@ func (e *Engine) released(h *hold, r pipe.Row, err error) error {
 	if err == nil && r.Text(0) == "t" {
 		return nil
 	}
-	if h.mode == driver.Shared && err == nil && e.holds.shares(h.session, h.key) {
-		return nil // others of this process hold it, and the row is gone
+	if h.alone {
+		err = h.session.unlock(h.key, h.mode)
+	} else if h.session.Err() == nil {
+		err = nil // others of this process need the lock
 	}
-	if err := h.session.unlock(h.key, h.mode); err != nil {
-		return err
+	if err == nil {
+		go e.forget(h) // ends within askLimit
 	}
-	go e.forget(h) // ends within askLimit
-	return nil
+	return err
 }
 
 // ended ends what is left of a hold in this process.

@@ -27,7 +27,7 @@ type session struct {
 
 	// Guarded by holdings.mu.
 	holds map[*hold]struct{}
-	keys  map[int64]int // how many shared ones of holds have this key
+	keys  map[int64]int // how many shared ones of holds, and of requests under way, have this key
 	done  bool          // takes no more locks
 }
 
