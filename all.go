@@ -113,7 +113,7 @@ func (a *acquisition) insist(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		again := a.set.lost() != nil || errors.Is(err, ErrNotHeld) || errors.Is(err, errUnconfirmed)
+		again := a.set.lost() != nil || errors.Is(err, errUnconfirmed)
 		if a.how == trying || !again || final(err) || ctx.Err() != nil {
 			return a.ended(ctx, err)
 		}
@@ -201,6 +201,7 @@ func (a *acquisition) takeAll(ctx context.Context) error {
 	}
 	for _, lock := range a.set.locks {
 		a.told[lock.Name()].end(lock, nil)
+		lock.announced()
 	}
 	done = true
 	return errors.Join(errs...)

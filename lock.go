@@ -22,12 +22,13 @@ type Lock struct {
 	parent  context.Context // the caller's
 	bound   bool            // the lock's context ends with parent
 
-	mu       sync.Mutex // guards hold, began, held, loss, reported, released, ctx, cancel
+	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel
 	hold     hold.Hold
 	began    hold.Instant    // when the hold began; zero before
 	held     time.Duration   // how long it lasted, once it has ended
 	loss     *LostError      // not nil after a loss
 	reported error           // a loss that the engine reported before the hold began
+	told     bool            // AcquireEnd was told: HoldEnd may follow
 	released bool            // Release was called
 	ctx      context.Context // made when somebody asks for it
 	cancel   context.CancelCauseFunc
@@ -75,6 +76,17 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 		return
 	}
 	l.renewer.begin(l, now)
+}
+
+// announced notes that AcquireEnd was told, which HoldEnd must not overtake.
+func (l *Lock) announced() {
+	l.mu.Lock()
+	l.told = true
+	loss, held := l.loss, l.held
+	l.mu.Unlock()
+	if loss != nil {
+		l.renewer.notifier.lost(l.values(), loss, held)
+	}
 }
 
 // Name returns the name of the lock.
@@ -236,13 +248,13 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		l.loss = l.lostError(cause, now)
 	}
 	l.held = now.Mono - l.began.Mono
-	cancel, cause, loss, renewing := l.cancel, l.cause(), l.loss, l.hold.Renewing()
+	cancel, cause, loss, told, renewing := l.cancel, l.cause(), l.loss, l.told, l.hold.Renewing()
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel(cause)
 	}
 	l.renewer.remove(l, renewing)
-	if loss != nil {
+	if loss != nil && told {
 		l.renewer.notifier.lost(l.values(), loss, l.held)
 	}
 	return act, stood

@@ -132,6 +132,7 @@ func (l *Locker) pursue(ctx context.Context, req driver.Request, how manner, r *
 	done := false
 	defer unless(&done, func() { _ = lock.Release() })
 	r.end(lock, nil)
+	lock.announced()
 	done = true
 	return lock, nil
 }
@@ -191,11 +192,8 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 			return lock, nil
 		case !req.Wait, final(err):
 			return nil, err
-		case errors.Is(err, ErrNotHeld): // it lapsed: the engine has gone on to others
-			heard.Held(&HeldError{Name: req.Name})
-		default:
-			heard.Unavailable(ctx, err)
 		}
+		heard.Unavailable(ctx, err)
 		if sleepFor(ctx, pause); ctx.Err() != nil {
 			return nil, heard.Ended(ctx, nil)
 		}
@@ -233,8 +231,8 @@ func (l *Locker) confirm(ctx context.Context, lock *Lock) (h hold.Hold, err erro
 	switch err = renewOne(ctx, l.engine, lock.lease); {
 	case err == nil:
 		return hold.New(lock.terms, sent, lock.terms.TTL), nil
-	case errors.Is(err, ErrNotHeld):
-		return h, err
+	case errors.Is(err, ErrNotHeld): // nothing is left to give back
+		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, lock.lease.Name)
 	}
 	// Unknown: whatever stands is given back rather than held unseen.
 	_ = lock.releaseEngine()
@@ -244,7 +242,8 @@ func (l *Locker) confirm(ctx context.Context, lock *Lock) (h hold.Hold, err erro
 	return h, fmt.Errorf("%w: %q: %w", errUnconfirmed, lock.lease.Name, err)
 }
 
-// errUnconfirmed: nobody knows whether a grant stands. It was given back.
+// errUnconfirmed: a grant has lapsed, or nobody knows whether it stands and it was
+// given back. The engine has not said that somebody holds the name.
 var errUnconfirmed = fmt.Errorf("%w: a grant could not be confirmed", ErrUnavailable)
 
 func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {

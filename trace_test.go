@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,4 +165,24 @@ func TestWatchingChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A lock that is lost before its AcquireEnd was told has its HoldEnd after it.
+func TestHoldEndFollowsAcquireEnd(t *testing.T) {
+	bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+		var told []string
+		locks := fencelock.New(engine, &fencelock.Config{Tracer: &fencelock.Tracer{
+			AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) {
+				engine.Lose(data.Name)
+				synctest.Wait()
+				told = append(told, "acquired "+data.Name)
+			},
+			HoldEnd: func(_ context.Context, data fencelock.TraceHoldEnd) { told = append(told, "lost "+data.Name) },
+		}})
+		acquire(t, locks, "a")
+		synctest.Wait()
+		if want := []string{"acquired a", "lost a"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
 }

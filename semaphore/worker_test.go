@@ -137,7 +137,7 @@ func (o orders) obey() error {
 			if err == nil {
 				err = permit.Release()
 			}
-			return ignore(err, fencelock.ErrHeld)
+			return ignore(err, context.Canceled)
 		case err != nil:
 			return err
 		}
