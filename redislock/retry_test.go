@@ -213,7 +213,7 @@ func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
 }
 
 // TestWithdrawalIsOfOneOwner: the first try of a waiter was of unknown outcome and
-// is withdrawn, twice. What it does next is not.
+// is withdrawn. What it does next is not.
 func TestWithdrawalIsOfOneOwner(t *testing.T) {
 	s := newScene(t)
 	a := s.engine(nil)
@@ -234,7 +234,6 @@ func TestWithdrawalIsOfOneOwner(t *testing.T) {
 	<-leaves
 	h.free()
 	g := w.kept()
-	<-leaves
 	if err := g.renew(); err != nil {
 		t.Errorf("a withdrawal took the lock away: %v", err)
 	}
