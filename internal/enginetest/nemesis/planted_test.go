@@ -17,7 +17,6 @@ var planted = map[string]func(driver.Engine) driver.Engine{
 	"double": func(e driver.Engine) driver.Engine { return double{e} },
 	"deaf":   func(e driver.Engine) driver.Engine { return deaf{e} },
 	"swap":   func(e driver.Engine) driver.Engine { return &swap{Engine: e, last: map[string]int64{}} },
-	"answer": func(e driver.Engine) driver.Engine { return answer{e} },
 	"name":   func(e driver.Engine) driver.Engine { return &byName{Engine: e, last: map[string]driver.Lease{}} },
 }
 
@@ -80,15 +79,6 @@ func (s *swap) Acquire(ctx context.Context, req driver.Request) (driver.Grant, e
 	}
 	s.last[req.Name] = right
 	return g, nil
-}
-
-// answer counts the lease from when the answer came.
-type answer struct{ driver.Engine }
-
-func (a answer) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	g, err := a.Engine.Acquire(ctx, req)
-	g.Sent = time.Now()
-	return g, err
 }
 
 // byName releases whatever this process has under a name, and once more a little
