@@ -127,9 +127,8 @@ func (c *child) onEvent(ev waited) {
 	case ev.pid == c.watchdog.id() && gone(ev):
 		c.watchdog.dismiss()
 		c.onWatchdogEnd(ev)
-		c.tellWatchdog() // there must be one
 	case ev.pid == c.watchdog.id() && ev.status.Stopped():
-		c.watchdog.kill() // it guards nobody; its end brings the next one
+		c.watchdog.kill() // it guards nobody; the tick after its end brings the next one
 	}
 }
 
