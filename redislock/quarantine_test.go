@@ -101,6 +101,7 @@ func TestQuarantineOfAPromotedReplica(t *testing.T) {
 	first := s.server
 	first.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2")
 	second := enginetest.StartRedisReplica(t, first, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+	first.WaitReplicas(t, 1)
 	s.lag = 2 * time.Second
 	if err := s.careful().Init(context.Background()); err != nil {
 		t.Fatal(err)

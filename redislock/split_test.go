@@ -26,7 +26,7 @@ func TestSplitBrain(t *testing.T) {
 	replica := enginetest.StartRedis(t)
 	_, port, _ := net.SplitHostPort(link.Addr())
 	replica.Replicaof(t, "127.0.0.1", port)
-	replica.WaitLink(t)
+	s.server.WaitReplicas(t, 1)
 	s.lag = 2 * time.Second
 	a := s.careful()
 	if err := a.Init(t.Context()); err != nil {
@@ -93,6 +93,7 @@ func TestQuarantineRefusesReplicas(t *testing.T) {
 	_, err = e.Acquire(t.Context(), try(brief("n")))
 	s.says(err, driver.ErrConfig, "min-replicas-to-write")
 	s.server.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	s.server.WaitReplicas(t, 1)
 	if err := e.Init(t.Context()); err != nil { // the first replica made another incarnation of it
 		t.Fatal(err)
 	}

@@ -37,6 +37,16 @@ func (r *Redis) WaitLink(t testing.TB) {
 	})
 }
 
+// WaitReplicas waits until the server counts n replicas as good ones, which it must
+// before it takes a write where min-replicas-to-write says so.
+func (r *Redis) WaitReplicas(t testing.TB, n int) {
+	t.Helper()
+	waitFor(t, "replicas in step", func() bool {
+		info, err := r.TryDo("INFO", "replication")
+		return err == nil && infoField(info, "min_slaves_good_slaves") == strconv.Itoa(n)
+	})
+}
+
 // waitFor asks again and again until the answer is yes.
 func waitFor(t testing.TB, what string, yes func() bool) {
 	t.Helper()
