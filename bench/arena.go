@@ -23,7 +23,7 @@ type suite struct {
 }
 
 // suites are all that is measured; every engine has one.
-var suites = []suite{redisSuite, postgresSuite, redlockSuite(3), redlockSuite(5)}
+var suites = []suite{redisSuite, hotSuite, modesSuite, postgresSuite, redlockSuite(3), redlockSuite(5)}
 
 // ours is the contestant that the bars are for, and bare the limit: the same
 // commands without a library.
@@ -67,11 +67,12 @@ type counting interface{ counters() (counters, error) }
 type counters struct {
 	total int64            // every command, those inside of scripts too
 	calls map[string]int64 // by command
+	cpu   time.Duration    // of the server
 }
 
 // since returns how far the counters went on from an earlier reading.
 func (c counters) since(before counters) counters {
-	out := counters{total: c.total - before.total, calls: map[string]int64{}}
+	out := counters{total: c.total - before.total, calls: map[string]int64{}, cpu: c.cpu - before.cpu}
 	for name, n := range c.calls {
 		if n -= before.calls[name]; n > 0 {
 			out.calls[name] = n

@@ -46,7 +46,7 @@ func main() {
 	rounds := flag.Int("rounds", 25, "interleaved rounds")
 	quick := flag.Bool("quick", false, "measure little of everything, and write no page")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
-	with := flag.String("with", "", "let these contestants alone take part, separated by commas, and the limit")
+	with := flag.String("with", "", "let these contestants alone take part, separated by commas, beside us and the limit")
 	check := flag.Bool("check", false, "exit with 1 when a bar is missed")
 	file := flag.String("o", filepath.Join("..", "docs", "benchmarks.md"), "the page to write")
 	flag.Parse()

@@ -48,7 +48,7 @@ func ratios(rounds map[string][]float64, base string) map[string]float64 {
 	out := map[string]float64{}
 	for name, values := range rounds {
 		var each []float64
-		for i, v := range values {
+		for i, v := range values[:min(len(values), len(rounds[base]))] { // none if base does not take part
 			each = append(each, v/rounds[base][i])
 		}
 		out[name] = percentile(each, 50)
@@ -104,18 +104,18 @@ func loop(c client, name string, n int) error {
 // alone measures acquire and release with nobody else there.
 func alone(a *arena, s settings) ([]row, error) {
 	const pairs = 25
-	rounds, err := timed(a, s, or(s, a.per, 100)/pairs, func(c client) error { return loop(c, "alone", pairs) }, pairs)
+	rounds, err := timed(a, s, or(s, a.per, 100)/pairs, func(o opened) error { return loop(o, "alone", pairs) }, pairs)
 	return []row{compared("acquire and release, nobody else there", rounds, a.bars["alone"]...)}, err
 }
 
 // parallel measures 256 goroutines of one process, with a name each.
 func parallel(a *arena, s settings) ([]row, error) {
 	const goroutines, pairs = 256, 3
-	rounds, err := timed(a, s, or(s, 5, 3), func(c client) error {
+	rounds, err := timed(a, s, or(s, 5, 3), func(o opened) error {
 		var all sync.WaitGroup
 		errs := make(chan error, goroutines)
 		for i := range goroutines {
-			all.Go(func() { errs <- loop(c, fmt.Sprint("parallel-", i), pairs) })
+			all.Go(func() { errs <- loop(o, fmt.Sprint("parallel-", i), pairs) })
 		}
 		all.Wait()
 		for range goroutines {
@@ -131,7 +131,7 @@ func parallel(a *arena, s settings) ([]row, error) {
 // timed measures what one of the n operations in a turn takes, in seconds. Each
 // round has several short turns of every contestant: the machine is faster for some
 // milliseconds and slower for others, and so is for all of them.
-func timed(a *arena, s settings, turns int, turn func(client) error, n int) (map[string][]float64, error) {
+func timed(a *arena, s settings, turns int, turn func(opened) error, n int) (map[string][]float64, error) {
 	all, shut, err := openAll(a.contestants, a.home)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func timed(a *arena, s settings, turns int, turn func(client) error, n int) (map
 	defer shut()
 	measured := func(o opened) (float64, error) {
 		begun := time.Now()
-		err := turn(o.client)
+		err := turn(o)
 		return time.Since(begun).Seconds() / float64(n), err
 	}
 	name := func(o opened) string { return o.name }

@@ -31,7 +31,7 @@ var redisSuite = suite{
 	},
 	signal: contestant{name: "publish", open: openPublisher, wait: openSubscriber},
 	measures: []measure{
-		{"alone", alone}, {"parallel", parallel}, {"handover", handover}, {"crowd", crowd}, {"idle", idle}, {"held", held},
+		{"alone", alone}, {"parallel", parallel}, {"handover", handover}, {"idle", idle}, {"held", held},
 	},
 	bars: map[string][]bar{
 		"alone":    {atMost(bare, 1.35), atMost(bestPeer, 1.10)},

@@ -83,8 +83,8 @@ Written by `+"`make bench`"+` (`+"`go run -C bench .`"+`): change the program in
 
 The contestants of an engine run against the same private servers, in one run, in %d interleaved rounds of many short turns whose order rotates; medians
 count, and ratios are taken within each round. Read the ratios: the times in brackets are those of one machine on one day. `+"`bare`"+` is the
-limit, what the engine itself takes without a library. Every lease is %v unless a section says otherwise. Rows about 64 contenders are
-medians of %d rounds of several seconds; those about idle waiters, many names and the first request after a fault are one run each.
+limit, what the engine itself takes without a library. Every lease is %v unless a section says otherwise. Rows about contenders for one name are
+medians of %d rounds of seconds; those about idle waiters, many names and the first request after a fault are one run each.
 Commands come from the server's own counters. Holding many locks on Redis needs a library that renews them.
 %s
 ## Machine and versions

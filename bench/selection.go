@@ -49,12 +49,12 @@ func pick[T any](all []T, list string, known []string, name func(T) string) ([]T
 	return picked, nil
 }
 
-// only returns the suite with the limit and the named contestants alone.
+// only returns the suite with the limit, us and the named contestants alone.
 func (s suite) only(with string) suite {
 	if with == "" {
 		return s
 	}
-	named := strings.Split(with+","+bare, ",")
+	named := append(strings.Split(with, ","), bare, minimal, ours)
 	s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), func(c contestant) bool { return !slices.Contains(named, c.name) })
 	return s
 }

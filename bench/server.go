@@ -89,7 +89,15 @@ func (s *redisServer) counters() (counters, error) {
 	if err != nil {
 		return counters{}, err
 	}
+	used, err := s.section("cpu")
+	if err != nil {
+		return counters{}, err
+	}
 	c := counters{calls: map[string]int64{}}
+	for _, key := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, _ := strconv.ParseFloat(used[key], 64)
+		c.cpu += time.Duration(seconds * float64(time.Second))
+	}
 	c.total, _ = strconv.ParseInt(stats["total_commands_processed"], 10, 64)
 	for key, value := range commands {
 		name := strings.TrimPrefix(key, "cmdstat_")

@@ -47,6 +47,14 @@ func atLeastTimesFaster(other string, factor float64) bar {
 	}}
 }
 
+// timesAsMany wants our value to be factor times that of other.
+func timesAsMany(other string, factor float64) bar {
+	return bar{test: func(r row) (string, bool) {
+		got := r.to(other)
+		return fmt.Sprintf(">= %.4g x %s (%.3g)", factor, other, got), got >= factor
+	}}
+}
+
 // atLeast wants our value to be limit or more.
 func atLeast(limit float64) bar {
 	return bar{test: func(r row) (string, bool) { return fmt.Sprintf(">= %.4g", limit), r.values[ours] >= limit }}

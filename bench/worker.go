@@ -18,6 +18,7 @@ import (
 type order struct {
 	Suite, Contestant, Addr string
 	Job                     string // a key of jobs
+	Name                    string // of the lock, where it matters
 	Clients, Each           int    // clients to open, and goroutines or locks of each
 }
 
