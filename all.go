@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // DoAll is [Locker.Do] for several names: it runs fn while holding all of them;
@@ -105,7 +106,7 @@ type acquisition struct {
 
 // insist takes all names, or returns an error, and the set may hold some.
 func (a *acquisition) insist(ctx context.Context) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := retry.NewBackoff(firstPause, lastPause); ; pause.Wait(ctx) {
 		err := a.note(ctx, a.takeAll(ctx))
 		if a.how != trying && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
 			err = a.note(ctx, a.takeEach(ctx))
@@ -119,7 +120,6 @@ func (a *acquisition) insist(ctx context.Context) error {
 		}
 		_ = a.set.Release() // as far as there is something to release; all begins again
 		a.set.locks = nil
-		sleepFor(ctx, pause)
 	}
 }
 

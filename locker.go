@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Locker makes locks on one engine and keeps them renewed. It is safe for
@@ -174,7 +175,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 		defer cancel()
 	}
 	var heard driver.Waited
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock := newLock(l, parent, req, how)
 		req.Lost = lock.gone
 		// Read before the engine stamps its request: less suspended time makes
@@ -194,7 +195,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 			return nil, err
 		}
 		heard.Unavailable(ctx, err)
-		if sleepFor(ctx, pause); ctx.Err() != nil {
+		if !pause.Wait(ctx) {
 			return nil, heard.Ended(ctx, nil)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/schedule"
 )
 
@@ -166,7 +167,7 @@ const (
 // acquisition that is not there any more is one that was released.
 func (r *renewer) release(ctx context.Context, lease driver.Lease) error {
 	unknown := false
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		err := r.engine.Release(ctx, lease)
 		switch {
 		case err == nil || unknown && errors.Is(err, ErrNotHeld):
@@ -175,16 +176,8 @@ func (r *renewer) release(ctx context.Context, lease driver.Lease) error {
 			return err
 		}
 		unknown = true
-		if sleepFor(ctx, pause); ctx.Err() != nil {
+		if !pause.Wait(ctx) {
 			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, driver.OneLine(err))
 		}
-	}
-}
-
-// sleepFor pauses for pause at most and half of it at least, or until ctx ends.
-func sleepFor(ctx context.Context, pause time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause/2 + rand.N(pause/2)):
 	}
 }

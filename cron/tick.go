@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Tick runs fn for the tick that was scheduled at the given time, if this
@@ -83,18 +83,15 @@ const (
 
 // insist calls ask until the engine can be asked, or the tick would be too late.
 func (j Job) insist(ctx context.Context, tick time.Time, ask func() error) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		err := ask()
-		wait := pause/2 + rand.N(pause/2)
+		wait := pause.Next()
 		if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, fencelock.ErrConfig) ||
 			ctx.Err() != nil || time.Since(tick)+wait > j.Late {
 			return err
 		}
 		j.Logger.Info("engine is away", "job", j.Name, "tick", tick, "again_in", wait, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		retry.Sleep(ctx, wait)
 	}
 }
 

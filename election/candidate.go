@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 var (
@@ -157,8 +157,7 @@ func (c *Candidate) leave(term *Term) bool {
 // campaign waits until the candidate leads. Failures that may pass are tried
 // again until ctx ends.
 func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
-	pause := firstPause
-	for {
+	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock, err := c.locks.Acquire(ctx, c.name)
 		switch {
 		case err == nil:
@@ -170,9 +169,9 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 		case errors.Is(err, fencelock.ErrHeld):
 			continue // a wait limit of the Locker
 		}
-		c.cfg.Logger.Warn("campaign failed", "name", c.name, "again_in", pause, "error", err)
-		sleep(ctx, pause/2+rand.N(pause/2))
-		pause = min(2*pause, lastPause)
+		wait := pause.Next()
+		c.cfg.Logger.Warn("campaign failed", "name", c.name, "again_in", wait, "error", err)
+		retry.Sleep(ctx, wait)
 	}
 }
 
@@ -183,16 +182,6 @@ func (c *Candidate) rest(ctx context.Context, term *Term) {
 	c.set(Campaigning, term)
 	c.mu.Unlock()
 	if !term.lost {
-		sleep(ctx, c.cfg.Rest)
-	}
-}
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		retry.Sleep(ctx, c.cfg.Rest)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Leader is who leads. The zero Leader means that nobody does.
@@ -90,7 +91,7 @@ func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan st
 				}
 				return nil
 			})
-			sleep(ctx, lookSoon)
+			retry.Sleep(ctx, lookSoon)
 		}
 	}()
 	return news

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // gatePatience is how long a gate may stay closed. Whoever is inside leaves
@@ -50,8 +49,7 @@ func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, er
 
 func (e *Engine) enterWithin(ctx context.Context, name string, create bool, patience time.Duration) (*gate, error) {
 	g := &gate{engine: e, name: name, dir: e.dirOf(name)}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Microsecond, 50*time.Millisecond
+	pause := retry.NewBackoff(50*time.Microsecond, 50*time.Millisecond)
 	for start := time.Now(); ; {
 		err := g.try(create)
 		if err == nil {
@@ -65,11 +63,9 @@ func (e *Engine) enterWithin(ctx context.Context, name string, create bool, pati
 			g.close()
 			return nil, g.stuck()
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.Wait(ctx) {
 			g.close()
 			return nil, ctx.Err()
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/google/uuid"
 )
@@ -109,8 +108,7 @@ func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 	if err := a.enter(ctx); err != nil {
 		return g, err
 	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 10*time.Millisecond, time.Second
+	pause := retry.NewBackoff(10*time.Millisecond, time.Second)
 	for n := 1; ; n++ {
 		g, err = a.once(ctx)
 		if err == nil {
@@ -125,8 +123,8 @@ func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 			return g, err
 		}
 		a.remember(ctx, err)
-		if err := sleep(ctx, d); err != nil {
-			return g, err
+		if !retry.Sleep(ctx, d) {
+			return g, ctx.Err()
 		}
 	}
 }
@@ -148,17 +146,17 @@ func (a *attempt) giveUp() {
 const enough = 4
 
 // again says whether, and after which pause, an attempt is worth another one.
-func (a *attempt) again(err error, n int, pause backoff.BackOff) (time.Duration, bool) {
+func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, bool) {
 	q, closed := errors.AsType[*quarantined](err)
 	switch {
 	case errors.Is(err, errHeld) || !passing(err):
 		return 0, false
 	case errors.Is(err, errBusy):
-		return jitter(2 * time.Millisecond), true
+		return retry.Jitter(2 * time.Millisecond), true
 	case closed:
 		return time.Until(q.until), a.req.Wait
 	}
-	return pause.NextBackOff(), a.req.Wait || n < enough
+	return pause.Next(), a.req.Wait || n < enough
 }
 
 // errBusy is why a request asks again at once: another one counts the holders.
@@ -386,17 +384,3 @@ func checkLimit(limit int) error {
 	}
 	return nil
 }
-
-// sleep waits for d, or returns ctx.Err() if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func jitter(d time.Duration) time.Duration { return rand.N(d) }

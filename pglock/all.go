@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
@@ -86,8 +86,7 @@ func (b *bundle) acquire(ctx context.Context) (grants []driver.Grant, err error)
 			return nil, a.failed(ctx, err)
 		}
 	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 10*time.Millisecond, time.Second
+	pause := retry.NewBackoff(10*time.Millisecond, time.Second)
 	for n := 1; ; n++ {
 		grants, a, err := b.once(ctx)
 		if err == nil {
@@ -97,8 +96,8 @@ func (b *bundle) acquire(ctx context.Context) (grants []driver.Grant, err error)
 		if !again || b.detached || ctx.Err() != nil {
 			return nil, a.failed(ctx, err)
 		}
-		if err := sleep(ctx, d); err != nil {
-			return nil, err
+		if !retry.Sleep(ctx, d) {
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // vanishedSQL frees the rows of holders that were broken and are not connected any more.
@@ -124,8 +125,8 @@ func (e *Engine) letGoBy(ctx context.Context, own *session, key, token int64, fr
 		if time.Now().After(end) {
 			return left, nil
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return left, failure(err)
+		if !retry.Sleep(ctx, pause) {
+			return left, failure(ctx.Err())
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -183,12 +184,12 @@ func (w *wait) pause(ctx context.Context, r pipe.Row) error {
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 		w.follow(ctx)
 	default: // a foreign holder was quicker
-		d = jitter(2 * time.Millisecond)
+		d = retry.Jitter(2 * time.Millisecond)
 	}
 	if d > 0 {
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
-		if err := sleep(ctx, d); err != nil {
-			return err
+		if !retry.Sleep(ctx, d) {
+			return ctx.Err()
 		}
 	}
 	return errHeld
@@ -239,8 +240,8 @@ func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err er
 	a.turns.change(a.key, func(t *turn) { t.block() })
 	a.joined(ctx, int(r.Int(1)))
 	for {
-		if err := sleep(ctx, crowdPause+jitter(crowdPause)); err != nil {
-			return g, err
+		if !retry.Sleep(ctx, crowdPause+retry.Jitter(crowdPause)) {
+			return g, ctx.Err()
 		}
 		if g, err = a.try(ctx, s); !errors.Is(err, errHeld) {
 			return g, err

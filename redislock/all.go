@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -40,7 +41,7 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 			return grants, why
 		}
 		end, _ := limited.Deadline()
-		sleep(ctx, min(pause.NextBackOff(), time.Until(end)))
+		retry.Sleep(ctx, min(pause.Next(), time.Until(end)))
 	}
 }
 

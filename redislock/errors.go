@@ -1,15 +1,13 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // unavailable wraps the words of a server or a client; nil stays nil. What is
@@ -52,36 +50,11 @@ func cause(before, err error) error {
 	return err
 }
 
-// newBackoff spreads retries exponentially, from 10 ms to 1 s, with jitter.
-func newBackoff() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{
-		InitialInterval:     10 * time.Millisecond,
-		RandomizationFactor: 0.5,
-		Multiplier:          2,
-		MaxInterval:         time.Second,
-	}
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// jitter returns a random part of d.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d)
-}
-
 // attemptLimit bounds one call for a lock of this TTL: short enough to try again
 // within it, long enough for a busy network.
 func attemptLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, 500*time.Millisecond), 2*time.Second)
 }
+
+// newBackoff spaces out attempts at a server that does not answer.
+func newBackoff() *retry.Backoff { return retry.NewBackoff(10*time.Millisecond, time.Second) }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // maxTouch is how long a waiting client may stay silent.
@@ -155,9 +157,9 @@ func (g *group) shortest() time.Duration {
 func pause(s seen, ttl time.Duration) time.Duration {
 	switch o := s.outlook; {
 	case o.why == whyForeign && s.position <= 1: // it publishes nothing
-		return 50*time.Millisecond + jitter(100*time.Millisecond)
+		return 50*time.Millisecond + retry.Jitter(100*time.Millisecond)
 	case o.why == whyForeign: // whoever is next looks
-		return 500*time.Millisecond + jitter(time.Second)
+		return 500*time.Millisecond + retry.Jitter(time.Second)
 	case o.next < 0:
 		return min(ttl, maxTouch)
 	default:
@@ -167,7 +169,7 @@ func pause(s seen, ttl time.Duration) time.Duration {
 
 // lag spreads the clients that wait for the same lease to end.
 func lag(ttl time.Duration) time.Duration {
-	return time.Millisecond + jitter(min(ttl/20, 50*time.Millisecond))
+	return time.Millisecond + retry.Jitter(min(ttl/20, 50*time.Millisecond))
 }
 
 // compareTickets compares numbers without leading zeros.

@@ -44,7 +44,7 @@ func (e *Engine) subscribe(l *listener) {
 		}, e.hear)
 		l.set(orElse(err, errEnded))
 		e.troubles(orElse(err, errEnded))
-		sleep(e.closed, pause.NextBackOff())
+		pause.Wait(e.closed)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -58,7 +59,7 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 		e.fitness.doubt()
 		if limited.Err() == nil && e.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
-			if sleep(ctx, min(pause.NextBackOff(), time.Until(end))); limited.Err() == nil {
+			if retry.Sleep(ctx, min(pause.Next(), time.Until(end))); limited.Err() == nil {
 				continue
 			}
 		}

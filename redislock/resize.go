@@ -39,7 +39,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 // insist makes a call until the server has answered, or limited ends.
 func (e *Engine) insist(ctx, limited context.Context, c Call) (string, error) {
 	var why error
-	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
+	for pause := newBackoff(); ; pause.Wait(ctx) {
 		text, err := e.eval(within(limited, attemptLimit(0)), c)
 		why = cause(why, err)
 		if err == nil || !passing(err) || limited.Err() != nil || e.closed.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/redislock/internal/prompt"
 	"github.com/redis/rueidis"
 )
@@ -51,7 +52,7 @@ func (c *rueidisConn) piped(ctx context.Context, call *Call) Reply {
 			c.hear(result)
 			return replyOf(ctx, result)
 		}
-		wait(ctx, again.delay)
+		retry.Sleep(ctx, again.delay)
 	}
 }
 
@@ -79,7 +80,7 @@ func (c *rueidisConn) batch(ctx context.Context, calls []Call, todo []int, repli
 			replies[i] = replyOf(ctx, result)
 		}
 		if todo = rest; len(todo) > 0 {
-			wait(ctx, delay)
+			retry.Sleep(ctx, delay)
 		}
 	}
 }
@@ -118,11 +119,4 @@ func (a *attempt) after(ctx context.Context, err error) bool {
 	}
 	// The context of another caller ended during the dial both waited for.
 	return !refused && isContextError(err) && a.n < tryAgains
-}
-
-// wait waits for d or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	if d > 0 {
-		sleep(ctx, d)
-	}
 }

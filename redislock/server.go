@@ -34,7 +34,7 @@ func (e *Engine) ask(ctx context.Context, args ...string) ([]Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.GiveUp)
 	defer cancel()
 	var why error
-	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
+	for pause := newBackoff(); ; pause.Wait(ctx) {
 		answers, err := e.conn.Each(ctx, args...)
 		for _, a := range answers {
 			if err == nil && a.Err != nil && passing(a.Err) {

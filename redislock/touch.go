@@ -55,7 +55,7 @@ func (e *Engine) attend(g *group) {
 			e.refuse(g, err)
 		}
 		e.mu.Lock()
-		g.due = time.Now().Add(failed.NextBackOff())
+		g.due = time.Now().Add(failed.Next())
 		e.mu.Unlock()
 	}
 }

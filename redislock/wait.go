@@ -103,7 +103,7 @@ func (e *Engine) hold(w *waiter, token int64) {
 // confirm asks the server whether a grant stands, and makes it a full lease.
 func (e *Engine) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
 	args := []string{w.owner, strconv.FormatInt(g.Token, 10), letter(w.req.Mode), millis(w.req.TTL), millis(w.req.AtLeast)}
-	for pause := newBackoff(); ; sleep(ctx, pause.NextBackOff()) {
+	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
 		r := e.attempt(ctx, w, e.call(confirmScript, w.keys, args...))
 		switch {

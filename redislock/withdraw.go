@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 const (
@@ -50,10 +52,10 @@ func (e *Engine) retreat(w *waiter, c Call) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
 	defer cancel()
 	defer context.AfterFunc(e.closed, func() { // ends after closeLimit
-		sleep(ctx, closeLimit)
+		retry.Sleep(ctx, closeLimit)
 		cancel()
 	})()
-	for pause := newBackoff(); ctx.Err() == nil; sleep(e.closed, pause.NextBackOff()) {
+	for pause := newBackoff(); ctx.Err() == nil; pause.Wait(e.closed) {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit(w.req.TTL))
 		_, err := e.eval(limited, c)
 		cancel()

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Acquire makes one acquisition; see [driver.Engine]. It returns as soon as a
@@ -50,7 +50,7 @@ const collisions = 12
 
 // once tries until it is decided: attempts that collided are made again.
 func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	pause, begun, left := newBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
+	pause, begun, left := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
 	var heard driver.Waited
 	for {
 		o := e.try(ctx, req, manner{})
@@ -67,23 +67,6 @@ func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, er
 		case o.err == nil:
 			left--
 		}
-		sleep(ctx, pause.NextBackOff())
-	}
-}
-
-// newBackoff spreads attempts from first to last, with jitter.
-func newBackoff(first, last time.Duration) *backoff.ExponentialBackOff {
-	b := &backoff.ExponentialBackOff{InitialInterval: first, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: last}
-	b.Reset()
-	return b
-}
-
-// sleep waits for d or ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		pause.Wait(ctx)
 	}
 }

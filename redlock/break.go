@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // breakTTL is the lease of the acquisition that breaks another.
@@ -32,8 +33,8 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 		reason = "no reason given"
 	}
 	req := driver.Request{Name: name, TTL: min(breakTTL, e.cfg.MaxTTL), Identity: driver.Identity{Note: "breaking: " + reason}}
-	pause := newBackoff(5*time.Millisecond, 250*time.Millisecond)
-	for begun := time.Now(); ; sleep(ctx, pause.NextBackOff()) {
+	pause := retry.NewBackoff(5*time.Millisecond, 250*time.Millisecond)
+	for begun := time.Now(); ; pause.Wait(ctx) {
 		o := e.try(ctx, req, manner{reason: reason})
 		switch {
 		case o.won:

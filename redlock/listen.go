@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -27,7 +28,7 @@ func (e *Engine) listen() {
 
 func (n *node) listen() {
 	e := n.engine
-	pause := newBackoff(10*time.Millisecond, time.Second)
+	pause := retry.NewBackoff(10*time.Millisecond, time.Second)
 	ready := func() {
 		pause.Reset()
 		n.ear.Store(true)
@@ -38,7 +39,7 @@ func (n *node) listen() {
 	for e.closed.Err() == nil {
 		_ = n.conn.Subscribe(e.closed, e.cfg.channel(), ready, n.hear)
 		n.ear.Store(false)
-		sleep(e.closed, pause.NextBackOff())
+		pause.Wait(e.closed)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -118,7 +119,7 @@ const reviveLimit = 2 * time.Second
 // meanwhile, and lets it vote again.
 func (n *node) revive() {
 	closed := n.engine.closed
-	for pause := newBackoff(20*time.Millisecond, time.Second); closed.Err() == nil; sleep(closed, pause.NextBackOff()) {
+	for pause := retry.NewBackoff(20*time.Millisecond, time.Second); closed.Err() == nil; pause.Wait(closed) {
 		ctx, cancel := context.WithTimeout(closed, reviveLimit)
 		err := n.look(ctx)
 		if err == nil {

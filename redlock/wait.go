@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/google/uuid"
 )
 
@@ -21,7 +21,7 @@ type wait struct {
 	heard    driver.Waited
 	answered bool // by a majority, at least once
 	informed bool // the caller knows that it waits
-	slow     *backoff.ExponentialBackOff
+	slow     *retry.Backoff
 	splits   int // collisions in a row
 }
 
@@ -33,7 +33,7 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 		return driver.Grant{}, unavailable(err)
 	}
 	w.how = manner{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.engine.nodes))}
-	w.slow = newBackoff(30*time.Millisecond, time.Second)
+	w.slow = retry.NewBackoff(30*time.Millisecond, time.Second)
 	g, err := w.insist(ctx)
 	if err != nil {
 		w.leave()
@@ -87,7 +87,7 @@ func (w *wait) pause(o outcome) time.Duration {
 		return time.Millisecond + rand.N(4*time.Millisecond<<w.splits)
 	}
 	w.splits = 0
-	d := w.slow.NextBackOff()
+	d := w.slow.Next()
 	if first := w.engine.leader(); first == nil || !first.ear.Load() || o.err != nil || o.inWay.PID == 0 {
 		d = min(d, 100*time.Millisecond+rand.N(50*time.Millisecond))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // campaign waits until this process leads, or until a signal ends the wait.
@@ -22,7 +23,7 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 			return nil, gaveUp(end)
 		}
 		defer stoppable(stop)()
-		sleep(ctx, c.pause)
+		retry.Sleep(ctx, c.pause)
 		line := newWaitLine(a, c.Name)
 		defer line.stop()
 		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
@@ -51,13 +52,12 @@ const (
 // insist takes the lock. Failures that may pass are tried again, if the engine has
 // ever answered: until then the URL may just be wrong.
 func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence *outage) (*fencelock.Lock, error) {
-	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+	for pause := retry.NewBackoff(firstRetry, lastRetry); ; pause.Wait(ctx) {
 		lock, err := locker.Acquire(ctx, c.Name)
 		if err == nil || ctx.Err() != nil || !c.reached.Load() || !passes(err) {
 			return lock, err
 		}
 		silence.note(err)
-		sleep(ctx, jitter(pause))
 	}
 }
 
@@ -107,15 +107,5 @@ func stoppable(now bool) func() {
 	return func() {
 		signal.Stop(stops)
 		close(done)
-	}
-}
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

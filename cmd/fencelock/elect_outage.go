@@ -5,12 +5,12 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // outage tells people, now and then, that an engine does not answer.
@@ -48,8 +48,8 @@ func (o *outage) over() {
 // lookOut asks the engine something from time to time, until ctx ends: most engines
 // ride out an outage in silence while a request waits.
 func (o *outage) lookOut(ctx context.Context, locker *fencelock.Locker, name string) {
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		sleep(ctx, jitter(pause))
+	for pause := retry.NewBackoff(firstLook, lastLook); ; {
+		pause.Wait(ctx)
 		_, err := locker.Status(ctx, name)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, driver.ErrUnsupported):
@@ -66,6 +66,3 @@ func (o *outage) lookOut(ctx context.Context, locker *fencelock.Locker, name str
 func passes(err error) bool {
 	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
 }
-
-// jitter spreads the tries of many processes that saw one outage.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // A crew is several worker processes, of which one is disturbed now and then. One
@@ -43,7 +45,7 @@ func (c *crew) run(ctx context.Context) error {
 				if done || err != nil {
 					return
 				}
-				sleep(ctx, 20*time.Millisecond) // or one that cannot begin is replaced too often
+				retry.Sleep(ctx, 20*time.Millisecond) // or one that cannot begin is replaced too often
 			}
 		})
 	}

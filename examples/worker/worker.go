@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // A worker takes tasks from a queue and does each under a lock of its own.
@@ -43,13 +44,13 @@ func (w *worker) run(ctx context.Context) error {
 			if taken, err := w.queue.Taken(ctx); err == nil && len(taken) == 0 {
 				return nil
 			}
-			sleep(ctx, 50*time.Millisecond)
+			retry.Sleep(ctx, 50*time.Millisecond)
 		case err == nil:
 			err = w.do(ctx, task)
 		}
 		if err != nil && !errors.Is(err, errNone) && ctx.Err() == nil {
 			w.log.Warn("failed", "task", task.ID, "error", err)
-			sleep(ctx, 50*time.Millisecond)
+			retry.Sleep(ctx, 50*time.Millisecond)
 		}
 		w.sweep(ctx)
 	}
@@ -105,7 +106,7 @@ func (w *worker) do(ctx context.Context, task Task) error {
 
 // perform is where the work goes. It stops when ctx ends.
 func perform(ctx context.Context, task Task) (result string, err error) {
-	if sleep(ctx, task.Length); ctx.Err() != nil {
+	if retry.Sleep(ctx, task.Length); ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	return fmt.Sprintf("took %v", task.Length), nil
@@ -155,14 +156,4 @@ func (w *worker) putBack(ctx context.Context) error {
 		w.log.Info("put back", "task", task.ID)
 	}
 	return nil
-}
-
-// sleep waits for d, or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

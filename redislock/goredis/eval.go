@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/go-redis/v9"
 )
@@ -109,7 +110,7 @@ func (c *conn) eval(ctx context.Context, calls []redislock.Call) []redislock.Rep
 			}
 		}
 		if todo = rest; len(todo) > 0 {
-			wait(ctx, delay)
+			retry.Sleep(ctx, delay)
 		}
 	}
 	return replies
@@ -154,18 +155,6 @@ func (a *attempt) after(ctx context.Context, err error) bool {
 		return a.n < tryAgains
 	}
 	return false
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // replicated makes one call that waits for replicas, on one connection.
