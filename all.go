@@ -15,10 +15,11 @@ import (
 // see [Locker.AcquireAll]. The context given to fn ends when any of the locks is
 // lost, and [TokenFor] finds the fencing token of each name in it.
 func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
-	set, err := l.acquireAll(ctx, names, bound)
+	set, err := l.acquireAll(ctx, names, true)
 	if err != nil {
 		return err
 	}
+	set.bound = true
 	defer func() { _ = set.Release() }() // for a panic in fn; otherwise the second, and harmless
 	err = fn(set.Context())
 	released := set.Release()
@@ -49,16 +50,16 @@ func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.
 // Options.AtLeast is ErrInvalid for several names: a set that got only some of them
 // would close these to everybody.
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
-	return l.acquireAll(ctx, names, waiting)
+	return l.acquireAll(ctx, names, true)
 }
 
 // TryAcquireAll is AcquireAll without waiting: if a name is held, or others wait
 // for it, it returns the *HeldError of that name and holds nothing.
 func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
-	return l.acquireAll(ctx, names, trying)
+	return l.acquireAll(ctx, names, false)
 }
 
-func (l *Locker) acquireAll(ctx context.Context, names []string, how manner) (*LockSet, error) {
+func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*LockSet, error) {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -69,15 +70,15 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, how manner) (*L
 		return nil, err
 	}
 	limited := ctx
-	if how != trying && l.opts.Wait > 0 {
+	if wait && l.opts.Wait > 0 {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, l.opts.Wait)
 		defer cancel()
 	}
 	each := *l
 	each.opts.Wait = 0 // it is the set's
-	a := &acquisition{Locker: &each, names: names, how: how, told: map[string]*report{}}
-	a.set = &LockSet{parent: ctx, bound: how == bound}
+	a := &acquisition{Locker: &each, names: names, wait: wait, told: map[string]*report{}}
+	a.set = &LockSet{parent: ctx}
 	done := false
 	defer unless(&done, func() { _ = a.set.Release() })
 	err := a.insist(limited)
@@ -97,8 +98,8 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, how manner) (*L
 // acquisition is one AcquireAll under way. One goroutine uses it.
 type acquisition struct {
 	*Locker
-	names []string // in order
-	how   manner
+	names []string           // in order
+	wait  bool               // for its turn
 	set   *LockSet           // what it has so far
 	told  map[string]*report // of those who asked for each name; nil if nobody is told
 	heard driver.Waited
@@ -108,14 +109,14 @@ type acquisition struct {
 func (a *acquisition) insist(ctx context.Context) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; pause.Wait(ctx) {
 		err := a.note(ctx, a.takeAll(ctx))
-		if a.how != trying && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
+		if a.wait && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
 			err = a.note(ctx, a.takeEach(ctx))
 		}
 		if err == nil {
 			return nil
 		}
 		again := a.set.lost() != nil || errors.Is(err, errUnconfirmed)
-		if a.how == trying || !again || final(err) || ctx.Err() != nil {
+		if !a.wait || !again || final(err) || ctx.Err() != nil {
 			return a.ended(ctx, err)
 		}
 		_ = a.set.Release() // as far as there is something to release; all begins again
@@ -136,7 +137,7 @@ func (a *acquisition) note(ctx context.Context, err error) error {
 
 // ended is the error of a set that was not acquired.
 func (a *acquisition) ended(ctx context.Context, err error) error {
-	if a.how == trying && errors.Is(err, ErrHeld) {
+	if !a.wait && errors.Is(err, ErrHeld) {
 		return err
 	}
 	return driver.OneLine(a.heard.Ended(ctx, err))
@@ -147,7 +148,7 @@ func (a *acquisition) report(ctx context.Context, name string) *report {
 	if r := a.told[name]; r != nil && !r.over {
 		return r
 	}
-	a.told[name] = a.Locker.report(ctx, a.request(name, a.how != trying))
+	a.told[name] = a.Locker.report(ctx, a.request(name, a.wait))
 	return a.told[name]
 }
 
@@ -213,7 +214,7 @@ func (a *acquisition) requests() ([]driver.Request, []*Lock) {
 	locks := make([]*Lock, len(a.names))
 	for i, name := range a.names {
 		reqs[i] = a.request(name, false)
-		locks[i] = newLock(a.Locker, a.set.parent, reqs[i], waiting)
+		locks[i] = newLock(a.Locker, a.set.parent, reqs[i])
 		reqs[i].Lost = locks[i].gone
 	}
 	return reqs, locks
@@ -237,15 +238,11 @@ func (a *acquisition) giveBack(locks []*Lock, grants []driver.Grant) {
 func (a *acquisition) takeEach(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	how := a.how
-	if how == bound {
-		how = waiting // the context of the set is bound, not that of its locks
-	}
 	for _, name := range a.names {
 		if err := ctx.Err(); err != nil {
 			return cmp.Or(a.set.Err(), err)
 		}
-		lock, err := a.pursue(ctx, a.request(name, how != trying), how, a.report(ctx, name))
+		lock, err := a.pursue(ctx, a.request(name, a.wait), a.report(ctx, name))
 		if err != nil {
 			return err
 		}

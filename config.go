@@ -46,8 +46,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Options are what one use of a Locker asks for; see [Locker.With]. A zero field
-// keeps what the Locker had.
+// Options are what one use of a Locker asks for; see [Locker.With]. A zero field means
+// what its Config says, or the default.
 type Options struct {
 	// Shared lets other shared holders in and keeps exclusive ones out. The
 	// default is exclusive.
@@ -109,22 +109,10 @@ func (c *Config) withDefaults() Config {
 	return out
 }
 
-// or returns o with its zero fields taken from base.
-func (o Options) or(base Options) Options {
-	if o.OnWait == nil {
-		o.OnWait = base.OnWait
-	}
-	return Options{
-		Shared:  o.Shared || base.Shared,
-		Limit:   cmp.Or(o.Limit, base.Limit),
-		Weight:  cmp.Or(o.Weight, base.Weight),
-		TTL:     cmp.Or(o.TTL, base.TTL),
-		Grace:   cmp.Or(o.Grace, base.Grace),
-		Wait:    cmp.Or(o.Wait, base.Wait),
-		AtLeast: cmp.Or(o.AtLeast, base.AtLeast),
-		Note:    cmp.Or(o.Note, base.Note),
-		OnWait:  o.OnWait,
-	}
+// or returns o with what a Config has in its zero fields.
+func (o Options) or(c Config) Options {
+	o.TTL, o.Grace, o.Note = cmp.Or(o.TTL, c.TTL), cmp.Or(o.Grace, c.Grace), cmp.Or(o.Note, c.Note)
+	return o
 }
 
 // margin returns the configured margin, or the default one for ttl.

@@ -20,53 +20,73 @@ func (*lockValues) Done() <-chan struct{}                   { return nil }
 func (*lockValues) Err() error                              { return nil }
 
 func (v *lockValues) Value(key any) any {
-	switch key := key.(type) {
-	case lockKey:
-		return (*Lock)(v)
-	case nameKey:
-		if v.lease.Name == string(key) {
-			return (*Lock)(v)
-		}
+	if l := (*Lock)(v).named(key); l != nil {
+		return l
 	}
 	return v.parent.Value(key)
 }
 
-// boundContext is a context that knows a lock, and ends when its parent does.
+// named returns l if key, of a value of a context, asks for it, and nil otherwise.
+func (l *Lock) named(key any) *Lock {
+	if key == any(lockKey{}) || key == any(nameKey(l.lease.Name)) {
+		return l
+	}
+	return nil
+}
+
+// boundContext is a caller's context that knows a lock as well.
 type boundContext struct {
-	context.Context // the lock's parent
-	lock            *Lock
+	context.Context
+	lock *Lock
 }
 
-func (b boundContext) Value(key any) any { return b.lock.values().Value(key) }
-
-// TokenFrom returns the fencing token of the innermost lock that ctx was made
-// for, by Do or by Lock.Context, and 0 if there is none or if it is one of
-// several locks held together; see [TokenFor]. It says nothing about whether the
-// lock still stands.
-func TokenFrom(ctx context.Context) int64 {
-	if l, ok := ctx.Value(lockKey{}).(*Lock); ok {
-		return l.Token()
+func (b boundContext) Value(key any) any {
+	if l := b.lock.named(key); l != nil {
+		return l
 	}
-	return 0
+	return b.Context.Value(key)
 }
 
-// TokenFor returns the fencing token of the innermost lock of that name that ctx
-// was made for, and 0 if there is none. Contexts of several locks, nested or held
+// TokenFrom returns the fencing token of the innermost lock that ctx was made for, by
+// Do or by a context of a Lock. It is false if there is none, or if that is one of
+// several locks held together; see [TokenFor]. It says nothing about whether the lock
+// still stands.
+func TokenFrom(ctx context.Context) (token int64, ok bool) {
+	return tokenOf(ctx.Value(lockKey{}))
+}
+
+// TokenFor returns the fencing token of the innermost lock of that name that ctx was
+// made for, and false if there is none. Contexts of several locks, nested or held
 // together, know them all.
-func TokenFor(ctx context.Context, name string) int64 {
-	if l, ok := ctx.Value(nameKey(name)).(*Lock); ok {
-		return l.Token()
-	}
-	return 0
+func TokenFor(ctx context.Context, name string) (token int64, ok bool) {
+	return tokenOf(ctx.Value(nameKey(name)))
 }
 
-// FloorFrom returns the floor that belongs to TokenFrom's token: the smallest
-// token among those who held the name when it was granted. A guard refuses
-// tokens below the greatest floor it has seen, so that shared holders do not
-// shut one another out. It is 0 where TokenFrom is 0.
-func FloorFrom(ctx context.Context) int64 {
-	if l, ok := ctx.Value(lockKey{}).(*Lock); ok {
-		return l.Floor()
+func tokenOf(value any) (int64, bool) {
+	l, ok := value.(*Lock)
+	if !ok {
+		return 0, false
 	}
-	return 0
+	return l.Token(), true
+}
+
+// FloorFrom returns the floor that belongs to TokenFrom's token, and false where that
+// is false: the smallest token among those who held the name when it was granted. A
+// guard refuses tokens below the greatest floor it has seen, so that shared holders do
+// not shut one another out.
+func FloorFrom(ctx context.Context) (floor int64, ok bool) {
+	return floorOf(ctx.Value(lockKey{}))
+}
+
+// FloorFor returns the floor that belongs to TokenFor's token; see [FloorFrom].
+func FloorFor(ctx context.Context, name string) (floor int64, ok bool) {
+	return floorOf(ctx.Value(nameKey(name)))
+}
+
+func floorOf(value any) (int64, bool) {
+	l, ok := value.(*Lock)
+	if !ok {
+		return 0, false
+	}
+	return l.Floor(), true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/memlock"
 )
 
 // The context is made when it is asked for, which may be after the end.
@@ -42,7 +43,10 @@ func TestAContextThatIsAskedForLateHasEnded(t *testing.T) {
 func TestTokensOfNestedLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, _ := newLocks(fencelock.Config{})
-		if fencelock.TokenFrom(t.Context()) != 0 || fencelock.FloorFrom(t.Context()) != 0 {
+		_, token := fencelock.TokenFrom(t.Context())
+		_, floor := fencelock.FloorFrom(t.Context())
+		_, named := fencelock.FloorFor(t.Context(), "outer")
+		if token || floor || named {
 			t.Error("a token without a lock")
 		}
 		outer := acquire(t, locks, "outer")
@@ -50,7 +54,10 @@ func TestTokensOfNestedLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fencelock.TokenFrom(inner.Context()); got != inner.Token() {
+		if floor, ok := fencelock.FloorFor(inner.Context(), "outer"); !ok || floor != outer.Floor() {
+			t.Errorf("floor %d, want that of the outer lock, %d", floor, outer.Floor())
+		}
+		if got, _ := fencelock.TokenFrom(inner.Context()); got != inner.Token() {
 			t.Errorf("token %d, want that of the innermost lock, %d", got, inner.Token())
 		}
 		_ = outer.Release()
@@ -63,6 +70,70 @@ func TestTokensOfNestedLocks(t *testing.T) {
 		})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v: the context of Do did not end with its parent", err)
+		}
+	})
+}
+
+// A context of one request among many that a lock serves: it has the values of the
+// request and the token of the lock, and ends with whichever ends first.
+func TestContextWith(t *testing.T) {
+	type key struct{}
+	reason := errors.New("the caller hung up")
+	for name, c := range map[string]struct {
+		end  func(*memlock.Engine, *fencelock.Lock, context.CancelCauseFunc)
+		want error
+	}{
+		"the caller ends":      {func(_ *memlock.Engine, _ *fencelock.Lock, hangUp context.CancelCauseFunc) { hangUp(reason) }, reason},
+		"the lock is lost":     {func(e *memlock.Engine, _ *fencelock.Lock, _ context.CancelCauseFunc) { e.Lose("a") }, fencelock.ErrLost},
+		"the lock is released": {func(_ *memlock.Engine, l *fencelock.Lock, _ context.CancelCauseFunc) { _ = l.Release() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				locks, engine := newLocks(fencelock.Config{})
+				lock := acquire(t, locks, "a")
+				defer lock.Release()
+				caller, hangUp := context.WithCancelCause(context.WithValue(t.Context(), key{}, "request 7"))
+				ctx := lock.ContextWith(caller)
+				below, cancel := context.WithCancel(ctx)
+				defer cancel()
+				if token, _ := fencelock.TokenFrom(ctx); token != lock.Token() || ctx.Value(key{}) != "request 7" || ctx.Err() != nil {
+					t.Errorf("token %d, value %v, %v", token, ctx.Value(key{}), ctx.Err())
+				}
+				c.end(engine, lock, hangUp)
+				if ctx.Err() == nil || below.Err() == nil { // at once: no goroutine has to run first
+					t.Error("the context goes on")
+				}
+				if cause := context.Cause(ctx); !errors.Is(cause, c.want) {
+					t.Errorf("cause %v, want %v", cause, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestContextWithAfterTheEnd(t *testing.T) {
+	locks, _ := newLocks(fencelock.Config{})
+	lock := acquire(t, locks, "a")
+	_ = lock.Release()
+	if ctx := lock.ContextWith(t.Context()); ctx.Err() == nil {
+		t.Error("a context of a lock that was released goes on")
+	}
+}
+
+// A lock that is held for years keeps nothing of the requests that it served.
+func TestContextsThatEndedAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		lock := acquire(t, locks, "a")
+		defer lock.Release()
+		for range 100 {
+			caller, cancel := context.WithCancel(t.Context())
+			lock.ContextWith(caller)
+			cancel()
+		}
+		synctest.Wait()
+		if n := fencelock.Joined(lock); n != 0 {
+			t.Errorf("%d contexts are kept", n)
 		}
 	})
 }

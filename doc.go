@@ -13,7 +13,8 @@
 //	locks := fencelock.New(filelock.New("/var/lib/myapp", nil), nil)
 //
 //	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
-//		return charge(ctx, fencelock.TokenFrom(ctx))
+//		token, _ := fencelock.TokenFrom(ctx)
+//		return charge(ctx, token)
 //	})
 //
 // Do waits for its turn, keeps the lease renewed while the function runs, ends

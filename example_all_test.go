@@ -17,7 +17,8 @@ func ExampleLocker_DoAll() {
 
 	err := locks.DoAll(context.Background(), accounts, func(ctx context.Context) error {
 		for _, account := range accounts {
-			fmt.Println(account, "under a token of its own:", fencelock.TokenFor(ctx, account) > 0)
+			token, _ := fencelock.TokenFor(ctx, account)
+			fmt.Println(account, "under a token of its own:", token > 0)
 		}
 		return nil
 	})
@@ -63,14 +64,17 @@ func ExampleTokenFor() {
 
 	err := locks.Do(context.Background(), "order", func(ctx context.Context) error {
 		return locks.Do(ctx, "stock", func(ctx context.Context) error {
-			order, stock := fencelock.TokenFor(ctx, "order"), fencelock.TokenFor(ctx, "stock")
-			fmt.Println(order > 0, stock == fencelock.TokenFrom(ctx), fencelock.TokenFor(ctx, "else"))
+			order, _ := fencelock.TokenFor(ctx, "order")
+			stock, _ := fencelock.TokenFor(ctx, "stock")
+			inner, _ := fencelock.TokenFrom(ctx)
+			_, other := fencelock.TokenFor(ctx, "else")
+			fmt.Println(order > 0, stock == inner, other)
 			return nil
 		})
 	})
 	fmt.Println(err)
 	// Output:
-	// true true 0
+	// true true false
 	// <nil>
 }
 

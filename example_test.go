@@ -13,7 +13,8 @@ func Example() {
 	locks := fencelock.New(memlock.New(nil), nil)
 
 	err := locks.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
-		fmt.Println("charged under a token:", fencelock.TokenFrom(ctx) > 0)
+		token, _ := fencelock.TokenFrom(ctx)
+		fmt.Println("charged under a token:", token > 0)
 		return nil
 	})
 	fmt.Println(err)

@@ -35,3 +35,10 @@ func Attended(l *Locker) bool {
 func NewNotifier(logger *slog.Logger, most int) func(notice func()) {
 	return newNotifier(Config{Logger: logger, Tracer: &Tracer{}}, most).tell
 }
+
+// Joined is how many contexts of ContextWith l keeps.
+func Joined(l *Lock) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.joined)
+}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +22,8 @@ type Lock struct {
 	floor   int64
 	terms   hold.Terms
 	parent  context.Context // the caller's
-	bound   bool            // the lock's context ends with parent
 
-	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel
+	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel, joined
 	hold     hold.Hold
 	began    hold.Instant    // when the hold began; zero before
 	held     time.Duration   // how long it lasted, once it has ended
@@ -32,6 +33,7 @@ type Lock struct {
 	released bool            // Release was called
 	ctx      context.Context // made when somebody asks for it
 	cancel   context.CancelCauseFunc
+	joined   map[context.Context]context.CancelCauseFunc // of ContextWith, which have not ended
 
 	wake    schedule.Entry[*Lock] // guarded by renewer.mu
 	renewal *renewal              // guarded by batcher.mu; nil before the first renewal
@@ -39,12 +41,11 @@ type Lock struct {
 
 // newLock returns a lock that does not stand yet, for a request about to be
 // sent: the engine may report its loss before it returns the grant.
-func newLock(l *Locker, parent context.Context, req driver.Request, how manner) *Lock {
+func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 	lock := &Lock{
 		renewer: l.renewer,
 		lease:   driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
 		parent:  parent,
-		bound:   how == bound,
 		terms: hold.Terms{
 			TTL:    req.TTL,
 			Margin: l.cfg.margin(req.TTL),
@@ -115,15 +116,35 @@ func (l *Lock) Context() context.Context {
 	if l.ctx != nil {
 		return l.ctx
 	}
-	below := l.values()
-	if l.bound {
-		below = boundContext{l.parent, l}
-	}
-	l.ctx, l.cancel = context.WithCancelCause(below)
+	l.ctx, l.cancel = context.WithCancelCause(l.values())
 	if l.hold.Ended() {
 		l.cancel(l.cause())
 	}
 	return l.ctx
+}
+
+// ContextWith returns a context with the values of ctx that ends with the hold, as
+// [Lock.Context] does, and also with ctx, with the cause of whichever ends first.
+// [TokenFrom] finds the lock in it. It is for work on behalf of a caller that has a
+// context of its own, such as one request among many that one lock serves.
+func (l *Lock) ContextWith(ctx context.Context) context.Context {
+	out, cancel := context.WithCancelCause(boundContext{ctx, l})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold.Ended() {
+		cancel(l.cause())
+		return out
+	}
+	if l.joined == nil {
+		l.joined = map[context.Context]context.CancelCauseFunc{}
+	}
+	l.joined[out] = cancel
+	context.AfterFunc(out, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.joined, out)
+	})
+	return out
 }
 
 // cause is what the lock's context ends with. The caller holds mu.
@@ -248,9 +269,9 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		l.loss = l.lostError(cause, now)
 	}
 	l.held = now.Mono - l.began.Mono
-	cancel, cause, loss, told, renewing := l.cancel, l.cause(), l.loss, l.told, l.hold.Renewing()
+	cancels, cause, loss, told, renewing := l.cancels(), l.cause(), l.loss, l.told, l.hold.Renewing()
 	l.mu.Unlock()
-	if cancel != nil {
+	for _, cancel := range cancels {
 		cancel(cause)
 	}
 	l.renewer.remove(l, renewing)
@@ -258,4 +279,13 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		l.renewer.notifier.lost(l.values(), loss, l.held)
 	}
 	return act, stood
+}
+
+// cancels returns what ends the lock's contexts. The caller holds mu.
+func (l *Lock) cancels() []context.CancelCauseFunc {
+	all := slices.Collect(maps.Values(l.joined))
+	if l.cancel != nil {
+		all = append(all, l.cancel)
+	}
+	return all
 }

@@ -17,7 +17,7 @@ type Locker struct {
 	engine  driver.Engine
 	traits  driver.Traits
 	cfg     Config
-	opts    Options
+	opts    Options // with the Config's values in its zero fields
 	self    driver.Identity
 	renewer *renewer
 }
@@ -29,22 +29,24 @@ func New(engine driver.Engine, cfg *Config) *Locker {
 		engine:  engine,
 		traits:  engine.Traits(),
 		cfg:     full,
-		opts:    Options{TTL: full.TTL, Grace: full.Grace, Note: full.Note},
+		opts:    Options{}.or(full),
 		self:    self(full.Note),
 		renewer: newRenewer(engine, full),
 	}
 }
 
-// Options returns what l asks for, the Config's TTL, grace and note included.
+// Options returns what l asks for, the Config's TTL, grace and note included. Code
+// that is given a Locker and wants to change one option begins with these.
 func (l *Locker) Options() Options { return l.opts }
 
-// With returns a Locker like l, on the same engine and the same keep-alive, for
-// acquisitions with other options.
+// With returns a Locker on the same engine and the same keep-alive, for acquisitions
+// with the options o. A zero field means what the Config says; nothing is kept of the
+// options that l has.
 //
 //	seats := locks.With(fencelock.Options{Shared: true, Limit: 3})
 func (l *Locker) With(o Options) *Locker {
 	out := *l
-	out.opts = o.or(l.opts)
+	out.opts = o.or(l.cfg)
 	out.self.Note = out.opts.Note
 	return &out
 }
@@ -61,12 +63,16 @@ func (l *Locker) With(o Options) *Locker {
 // does not run, and the error is one of the package's. A release that fails is
 // logged, not returned: the work was done under the lock, which ends by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
-	lock, err := l.acquire(ctx, name, bound)
+	return l.do(ctx, name, true, fn)
+}
+
+func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx context.Context) error) error {
+	lock, err := l.acquire(ctx, name, wait)
 	if err != nil {
 		return err
 	}
 	defer lock.Release() // for a panic in fn; otherwise the second, and harmless
-	err = fn(lock.Context())
+	err = fn(lock.ContextWith(ctx))
 	released := lock.Release()
 	if lost := lock.lost(); lost != nil {
 		return errors.Join(lost, err)
@@ -87,35 +93,32 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // the engine has said that the name is held and was not found out of reach since, or
 // else ErrUnavailable. If ctx has ended already, its error is all that is returned.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, name, waiting)
+	return l.acquire(ctx, name, true)
 }
 
 // TryAcquire is Acquire without waiting: if name is held, or others wait for it,
 // it returns a *HeldError at once.
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, name, trying)
+	return l.acquire(ctx, name, false)
 }
 
-// manner is how a caller wants a lock.
-type manner int
-
-const (
-	trying  manner = iota // without waiting
-	waiting               // for its turn
-	bound                 // for its turn, and the lock's context ends with the caller's
-)
+// TryDo is Do without waiting: if name is held, or others wait for it, it returns a
+// *HeldError at once and fn does not run.
+func (l *Locker) TryDo(ctx context.Context, name string, fn func(ctx context.Context) error) error {
+	return l.do(ctx, name, false, fn)
+}
 
 // acquire gets a lock, and tells the tracer and the logger.
-func (l *Locker) acquire(ctx context.Context, name string, how manner) (*Lock, error) {
+func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, error) {
 	if err := l.check(l.opts); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	req := l.request(name, how != trying)
+	req := l.request(name, wait)
 	r := l.report(ctx, req)
-	lock, err := l.pursue(ctx, req, how, r)
+	lock, err := l.pursue(ctx, req, r)
 	if err != nil {
 		r.end(nil, err)
 	}
@@ -124,9 +127,9 @@ func (l *Locker) acquire(ctx context.Context, name string, how manner) (*Lock, e
 
 // pursue gets a lock, and reports a success. If a callback panics, the lock is given
 // back.
-func (l *Locker) pursue(ctx context.Context, req driver.Request, how manner, r *report) (*Lock, error) {
+func (l *Locker) pursue(ctx context.Context, req driver.Request, r *report) (*Lock, error) {
 	req.Waiting, req.Follow = r.waiting(l.opts.OnWait), l.opts.OnWait != nil
-	lock, err := l.attempt(r.within(ctx), ctx, req, how)
+	lock, err := l.attempt(r.within(ctx), ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +167,7 @@ func (l *Locker) request(name string, wait bool) driver.Request {
 
 // attempt asks the engine until a grant is confirmed or the wait is over. The
 // lock's context is made from parent.
-func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how manner) (*Lock, error) {
+func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock, error) {
 	limit := l.opts.Wait
 	if !req.Wait {
 		limit = req.TTL // an engine that cannot answer a try in that time is no use
@@ -176,7 +179,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request, how ma
 	}
 	var heard driver.Waited
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
-		lock := newLock(l, parent, req, how)
+		lock := newLock(l, parent, req)
 		req.Lost = lock.gone
 		// Read before the engine stamps its request: less suspended time makes
 		// the stamp older, never younger.

@@ -36,8 +36,9 @@ func TestDoHoldsRenewsAndReleases(t *testing.T) {
 		locks, engine := newLocks(fencelock.Config{})
 		other := fencelock.New(engine.Client(), nil)
 		err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
-			if fencelock.TokenFrom(ctx) <= 0 || fencelock.FloorFrom(ctx) != fencelock.TokenFrom(ctx) {
-				t.Errorf("token %d, floor %d", fencelock.TokenFrom(ctx), fencelock.FloorFrom(ctx))
+			token, ok := fencelock.TokenFrom(ctx)
+			if floor, too := fencelock.FloorFrom(ctx); !ok || !too || token <= 0 || floor != token {
+				t.Errorf("token %d, floor %d", token, floor)
 			}
 			time.Sleep(100 * hour)
 			if _, err := other.TryAcquire(ctx, "a"); !errors.Is(err, fencelock.ErrHeld) {
@@ -158,7 +159,7 @@ func TestAcquiresContextDoesNotBoundTheHold(t *testing.T) {
 		if err := errors.Join(lock.Err(), lock.Context().Err()); err != nil {
 			t.Fatal(err)
 		}
-		if lock.Context().Value(key{}) != "kept" || fencelock.TokenFrom(lock.Context()) != lock.Token() {
+		if token, _ := fencelock.TokenFrom(lock.Context()); lock.Context().Value(key{}) != "kept" || token != lock.Token() {
 			t.Error("the lock's context lost its values")
 		}
 		if err := lock.Release(); err != nil {
@@ -277,6 +278,58 @@ func TestSharedAndLimited(t *testing.T) {
 			t.Errorf("tokens %d, %d, floor %d", first.Token(), second.Token(), second.Floor())
 		}
 		_, _ = first.Release(), second.Release()
+	})
+}
+
+// Options are whole: nothing is left of those that a Locker had before, and what they
+// leave open is what the Config says.
+func TestOptionsAreWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{Note: "run 7"})
+		seats := locks.With(fencelock.Options{Shared: true, Limit: 2, TTL: time.Minute, Wait: time.Second, Note: "seat"})
+		alone := seats.With(fencelock.Options{})
+		if got := alone.Options(); got.Shared || got.Limit != 0 || got.TTL != hour || got.Wait != 0 || got.Note != "run 7" {
+			t.Errorf("%+v", got)
+		}
+		first := acquire(t, alone, "a")
+		defer first.Release()
+		if _, err := alone.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrHeld) {
+			t.Errorf("a second exclusive holder: %v", err)
+		}
+		o := seats.Options()
+		o.Limit = 3
+		if got := seats.With(o).Options(); !got.Shared || got.Limit != 3 || got.TTL != time.Minute || got.Note != "seat" {
+			t.Errorf("one option changed: %+v", got)
+		}
+	})
+}
+
+func TestTryDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		ran, mine := 0, errors.New("mine")
+		err := locks.TryDo(t.Context(), "a", func(ctx context.Context) error {
+			ran++
+			if _, ok := fencelock.TokenFrom(ctx); !ok {
+				t.Error("no token")
+			}
+			again := locks.TryDo(ctx, "a", func(context.Context) error { ran++; return nil })
+			if !errors.Is(again, fencelock.ErrHeld) {
+				t.Errorf("while it is held: %v", again)
+			}
+			return mine
+		})
+		if ran != 1 || err != mine {
+			t.Errorf("ran %d times, %v", ran, err)
+		}
+		err = locks.TryDo(t.Context(), "a", func(ctx context.Context) error {
+			engine.Lose("a")
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, fencelock.ErrLost) {
+			t.Errorf("lost: %v", err)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package fencelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,6 +76,33 @@ func (l *Locker) Watch(ctx context.Context, q Query, fn func(Event) error) error
 		return watch.Poll(ctx, e, q, lookEvery, fn)
 	}
 	return l.unsupported("watch locks")
+}
+
+// checkName is what Check locks.
+const checkName = "fencelock:check"
+
+// Check makes sure that the engine can be used: it takes a shared lock on a name of its
+// own, "fencelock:check", and releases it. Any number of processes may check at once. It
+// is for start-up and readiness probes; give it a ctx with a limit. The errors are
+// those of [Locker.TryAcquire] and [Lock.Release], ErrHeld excepted.
+func (l *Locker) Check(ctx context.Context) error {
+	err := l.With(Options{Shared: true}).TryDo(ctx, checkName, func(context.Context) error { return nil })
+	if errors.Is(err, ErrHeld) { // somebody took it exclusively, and the engine says so
+		return nil
+	}
+	return err
+}
+
+// Break ends every current acquisition of name, tells the holders that can be reached
+// why, and returns a fresh token, greater than theirs, that shuts them out of guarded
+// resources. It is for people who know that the holders are stuck. ErrNotHeld when
+// nobody holds the name, ErrUnsupported if the engine cannot break locks.
+func (l *Locker) Break(ctx context.Context, name, reason string) (token int64, err error) {
+	breaker, ok := l.engine.(driver.Breaker)
+	if !ok {
+		return 0, l.unsupported("break locks")
+	}
+	return breaker.Break(ctx, name, reason)
 }
 
 // Resize sets the limit of a shared name for everybody, from now on: it takes the

@@ -97,12 +97,58 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		check := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return locks.Check(ctx)
+		}
+		if err := check(); err != nil {
+			t.Error(err)
+		}
+		if list, err := locks.List(t.Context(), fencelock.Query{}); err != nil || len(list) > 0 {
+			t.Errorf("left behind: %v, %v", list, err)
+		}
+		busy := acquire(t, locks, "fencelock:check")
+		if err := check(); err != nil {
+			t.Errorf("while somebody has it: %v", err)
+		}
+		_ = busy.Release()
+		engine.Hang()
+		if err := check(); !errors.Is(err, fencelock.ErrUnavailable) {
+			t.Errorf("an engine that does not answer: %v", err)
+		}
+		engine.Resume()
+	})
+}
+
+func TestBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		lock := acquire(t, locks, "a")
+		defer lock.Release()
+		token, err := locks.Break(t.Context(), "a", "it hangs")
+		if err != nil || token <= lock.Token() {
+			t.Errorf("token %d after %d, %v", token, lock.Token(), err)
+		}
+		if err := lock.Err(); !errors.Is(err, fencelock.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
+			t.Errorf("the holder hears %v", err)
+		}
+		if _, err := locks.Break(t.Context(), "a", "again"); !errors.Is(err, fencelock.ErrNotHeld) {
+			t.Errorf("a free name: %v", err)
+		}
+	})
+}
+
 func TestEnginesThatCannotTell(t *testing.T) {
 	locks := fencelock.New(bare{memlock.New(nil)}, nil)
 	_, status := locks.Status(t.Context(), "x")
 	_, list := locks.List(t.Context(), fencelock.Query{})
 	watch := locks.Watch(t.Context(), fencelock.Query{}, func(fencelock.Event) error { return nil })
-	for _, err := range []error{status, list, watch} {
+	_, broken := locks.Break(t.Context(), "x", "")
+	for _, err := range []error{status, list, watch, broken} {
 		if !errors.Is(err, fencelock.ErrUnsupported) {
 			t.Errorf("got %v", err)
 		}
@@ -115,7 +161,8 @@ func ExampleLocker_Status() {
 	ctx := context.Background()
 	_ = locks.Do(ctx, "leader", func(ctx context.Context) error {
 		status, err := locks.Status(ctx, "leader")
-		fmt.Println(status.Holders[0].Note, status.Holders[0].Token == fencelock.TokenFrom(ctx), err)
+		token, _ := fencelock.TokenFrom(ctx)
+		fmt.Println(status.Holders[0].Note, status.Holders[0].Token == token, err)
 		return nil
 	})
 	// Output: 10.0.0.7:8080 true <nil>

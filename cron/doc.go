@@ -4,7 +4,8 @@
 //
 //	job := cron.Job{Locks: locks, Name: "invoices"}
 //	err := job.Tick(ctx, scheduled, func(ctx context.Context) error {
-//		return bill(ctx, fencelock.TokenFrom(ctx))
+//		token, _ := fencelock.TokenFrom(ctx)
+//		return bill(ctx, token)
 //	})
 //
 // [Job.Run] is a small scheduler of its own. The packages below this one adapt

@@ -51,7 +51,8 @@ func (l *ledger) work(tick time.Time, length time.Duration) func(context.Context
 	return func(ctx context.Context) error {
 		l.mu.Lock()
 		l.runs[tick]++
-		l.tokens = append(l.tokens, fencelock.TokenFrom(ctx))
+		token, _ := fencelock.TokenFrom(ctx)
+		l.tokens = append(l.tokens, token)
 		l.mu.Unlock()
 		return idle(ctx, length)
 	}

@@ -89,6 +89,8 @@ func (j Job) withDefaults() (Job, error) {
 	switch {
 	case j.Locks == nil || j.Name == "":
 		return j, fmt.Errorf("%w: a job needs Locks and a Name", fencelock.ErrInvalid)
+	case j.Locks.Options().Shared || j.Locks.Options().Limit > 0:
+		return j, fmt.Errorf("%w: a Locker with Options.Shared would let several hosts run one tick of %q", fencelock.ErrInvalid, j.Name)
 	case j.Skew < 0 || j.Late < 0 || j.AtLeast < 0 || j.AtMost < 0 || j.CatchUp < 0:
 		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
 			fencelock.ErrInvalid, j.Skew, j.Late, j.AtLeast, j.AtMost, j.CatchUp)

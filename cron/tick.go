@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,9 @@ func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
 // claim makes this instance the one that runs the tick. The lock of the claim is
 // given back at once: its minimum hold is what keeps the others out.
 func (j Job) claim(ctx context.Context, tick time.Time) error {
-	claim, err := j.Locks.With(fencelock.Options{AtLeast: j.keep(), Note: stamp(tick)}).TryAcquire(ctx, j.claimName(tick))
+	o := j.Locks.Options()
+	o.AtLeast, o.Note = j.keep(), stamp(tick)
+	claim, err := j.Locks.With(o).TryAcquire(ctx, j.claimName(tick))
 	if errors.Is(err, fencelock.ErrHeld) {
 		return j.skipped(tick, Claimed, err)
 	}
@@ -124,11 +127,9 @@ func (j Job) claim(ctx context.Context, tick time.Time) error {
 
 // enter takes the lock that runs of the job hold.
 func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
-	locks := j.Locks.With(fencelock.Options{
-		Shared:  j.Overlap == OverlapAllow,
-		AtLeast: j.AtLeast,
-		Note:    stamp(tick),
-	})
+	o := j.Locks.Options()
+	o.Shared, o.AtLeast, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.AtLeast, o.AtLeast), stamp(tick)
+	locks := j.Locks.With(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	if j.Overlap == OverlapLast {
 		var cancel context.CancelFunc

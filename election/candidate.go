@@ -83,7 +83,9 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	if c.cfg.Logger == nil {
 		c.cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.locks = locks.With(fencelock.Options{Note: c.cfg.Value})
+	o := locks.Options()
+	o.Note = cmp.Or(c.cfg.Value, o.Note)
+	c.locks = locks.With(o)
 	return c
 }
 

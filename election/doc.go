@@ -2,7 +2,8 @@
 // name, leads while it holds it, and campaigns again by itself after a loss.
 //
 //	err := election.Run(ctx, locks, "billing", func(ctx context.Context) error {
-//		return serve(ctx, fencelock.TokenFrom(ctx)) // until ctx ends
+//		term, _ := fencelock.TokenFrom(ctx)
+//		return serve(ctx, term) // until ctx ends
 //	})
 //
 // Most programs should use [Run]. [New] makes a [Candidate], which publishes a

@@ -15,7 +15,8 @@ func ExampleRun() {
 	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: 15 * time.Second})
 
 	err := election.Run(context.Background(), locks, "billing", func(ctx context.Context) error {
-		fmt.Println("in charge, with a term number:", fencelock.TokenFrom(ctx) > 0)
+		term, _ := fencelock.TokenFrom(ctx)
+		fmt.Println("in charge, with a term number:", term > 0)
 		return nil // done for good; a real service would go on until ctx ends
 	})
 	fmt.Println(err)

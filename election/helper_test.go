@@ -88,7 +88,7 @@ type throne struct {
 func (th *throne) sit(ctx context.Context) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	term := fencelock.TokenFrom(ctx)
+	term, _ := fencelock.TokenFrom(ctx)
 	if th.king != nil && th.king.Err() == nil && !th.sudden {
 		th.t.Errorf("term %d begins while term %d stands", term, th.last)
 	}

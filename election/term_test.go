@@ -22,7 +22,8 @@ func TestTermsAreALoop(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if term.Number() <= last || fencelock.TokenFrom(term.Context()) != term.Number() || p.Term() != term {
+			token, _ := fencelock.TokenFrom(term.Context())
+			if term.Number() <= last || token != term.Number() || p.Term() != term {
 				t.Errorf("round %d: term %d after %d", round, term.Number(), last)
 			}
 			last = term.Number()

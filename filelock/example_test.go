@@ -19,7 +19,8 @@ func Example() {
 
 	locks := fencelock.New(filelock.New(dir, nil), nil)
 	err = locks.Do(context.Background(), "nightly-report", func(ctx context.Context) error {
-		fmt.Println("only one process of this host is here:", fencelock.TokenFrom(ctx) > 0)
+		_, locked := fencelock.TokenFrom(ctx)
+		fmt.Println("only one process of this host is here:", locked)
 		return nil
 	})
 	fmt.Println(err)

@@ -23,7 +23,8 @@ func Example() {
 	locks := fencelock.New(engine, nil)
 
 	err = locks.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
-		fmt.Println("charging once, with token", fencelock.TokenFrom(ctx))
+		token, _ := fencelock.TokenFrom(ctx)
+		fmt.Println("charging once, with token", token)
 		return nil
 	})
 	if err != nil {

@@ -85,5 +85,11 @@ func (s *Semaphore) with(weight int) (*fencelock.Locker, error) {
 	if s.size < 1 { // which would be no limit at all
 		return nil, fmt.Errorf("%w: the size %d of %q is below 1", fencelock.ErrInvalid, s.size, s.name)
 	}
-	return s.locks.With(fencelock.Options{Shared: true, Limit: s.size, Weight: weight}), nil
+	o := s.locks.Options()
+	if o.Shared || o.Limit > 0 || o.Weight > 0 {
+		return nil, fmt.Errorf("%w: the Locker of %q has Options.Shared, a Limit or a Weight; the semaphore sets these itself",
+			fencelock.ErrInvalid, s.name)
+	}
+	o.Shared, o.Limit, o.Weight = true, s.size, weight
+	return s.locks.With(o), nil
 }

@@ -46,8 +46,9 @@ func TestDo(t *testing.T) {
 		p := start(memlock.New(nil), 5)
 		broken := errors.New("broken")
 		want(t, "Do", p.Do(t.Context(), 2, func(ctx context.Context) error {
-			if fencelock.TokenFrom(ctx) == 0 || fencelock.FloorFrom(ctx) != fencelock.TokenFrom(ctx) {
-				t.Errorf("token %d, floor %d", fencelock.TokenFrom(ctx), fencelock.FloorFrom(ctx))
+			token, ok := fencelock.TokenFrom(ctx)
+			if floor, too := fencelock.FloorFrom(ctx); !ok || !too || token <= 0 || floor != token {
+				t.Errorf("token %d, floor %d", token, floor)
 			}
 			wantStatus(t, p.Semaphore, 5, 2, 0)
 			return broken
@@ -254,7 +255,11 @@ func TestMisuse(t *testing.T) {
 func TestLockersWithOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(memlock.New(nil), 5)
-		odd := p.locks.With(fencelock.Options{Shared: true, Limit: 99, Weight: 4, TTL: time.Minute, Note: "job 7"})
+		for _, o := range []fencelock.Options{{Shared: true}, {Limit: 99}, {Weight: 4}} {
+			_, err := semaphore.New(p.locks.With(o), name, 5).TryAcquire(t.Context(), 1)
+			want(t, "other permits", err, fencelock.ErrInvalid)
+		}
+		odd := p.locks.With(fencelock.Options{TTL: time.Minute, Note: "job 7"})
 		permit, err := semaphore.New(odd, name, 5).Acquire(t.Context(), 0)
 		if err != nil || permit.Weight() != 1 || permit.Lease().TTL != time.Minute {
 			t.Fatalf("%+v, %v", permit, err)

@@ -18,7 +18,8 @@ func ExampleTask() {
 	job := cron.Job{Locks: fencelock.New(memlock.New(nil), nil), Name: "invoices"}
 	ran := make(chan bool, 100)
 	task, err := gocronlock.Task(job, cron.Every(period), func(ctx context.Context) error {
-		ran <- fencelock.TokenFrom(ctx) > 0
+		_, locked := fencelock.TokenFrom(ctx)
+		ran <- locked
 		return nil
 	})
 	if err != nil {

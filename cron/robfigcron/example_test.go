@@ -20,7 +20,8 @@ func ExampleAdd() {
 
 	c := robfig.New(robfig.WithSeconds())
 	_, err := robfigcron.Add(ctx, c, "* * * * * *", job, func(ctx context.Context) error {
-		ran <- fencelock.TokenFrom(ctx) > 0
+		_, locked := fencelock.TokenFrom(ctx)
+		ran <- locked
 		return nil
 	})
 	c.Start()

@@ -24,7 +24,8 @@ type counter struct {
 func (c *counter) run(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens = append(c.tokens, fencelock.TokenFrom(ctx))
+	token, _ := fencelock.TokenFrom(ctx)
+	c.tokens = append(c.tokens, token)
 	return nil
 }
 

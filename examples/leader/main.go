@@ -44,7 +44,8 @@ func follow(ctx context.Context, locks *fencelock.Locker, me string) {
 
 // lead is what the leader does until its term ends: ctx then ends first.
 func lead(ctx context.Context) error {
-	fmt.Println("I lead, in term", fencelock.TokenFrom(ctx))
+	term, _ := fencelock.TokenFrom(ctx)
+	fmt.Println("I lead, in term", term)
 	for tick := time.NewTicker(time.Second); ; {
 		select {
 		case <-tick.C:

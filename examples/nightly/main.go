@@ -34,7 +34,8 @@ func main() {
 
 // invoices is the work. Its token lets whatever it writes to refuse an older run.
 func invoices(ctx context.Context) error {
-	fmt.Println("writing invoices under token", fencelock.TokenFrom(ctx))
+	token, _ := fencelock.TokenFrom(ctx)
+	fmt.Println("writing invoices under token", token)
 	select {
 	case <-time.After(time.Second):
 		return nil

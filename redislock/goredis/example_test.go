@@ -19,7 +19,8 @@ func Example() {
 	locker := fencelock.New(engine, nil)
 
 	err := locker.Do(context.Background(), "invoices", func(ctx context.Context) error {
-		fmt.Println("token", fencelock.TokenFrom(ctx))
+		token, _ := fencelock.TokenFrom(ctx)
+		fmt.Println("token", token)
 		return nil
 	})
 	if err != nil {

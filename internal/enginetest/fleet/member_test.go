@@ -133,7 +133,7 @@ func (m member) doAll(locks *fencelock.Locker, set []string) error {
 	return locks.DoAll(context.Background(), set, func(ctx context.Context) error {
 		tokens := map[string]int64{}
 		for _, name := range set {
-			tokens[name] = fencelock.TokenFor(ctx, name)
+			tokens[name], _ = fencelock.TokenFor(ctx, name)
 		}
 		return m.visit(ctx, tokens, func() error {
 			idle(ctx, time.Second) // a context may end late on a busy machine; Err does not
