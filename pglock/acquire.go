@@ -243,7 +243,10 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 
 // try takes a free key on the session of uncontended locks.
 func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
-	c, have := a.send(s)
+	c, have, err := a.send(ctx, s)
+	if err != nil {
+		return driver.Grant{}, err
+	}
 	r, err := c.Result(ctx)
 	if err != nil && c.Answered() {
 		r, err = c.Result(context.Background()) // it may have come in the same instant
@@ -266,13 +269,17 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 
 // send sends the request, and says whether the session shares the key already. A shared one
 // counts as a holder from now on, so that no other that ends meanwhile takes the lock away.
-func (a *attempt) send(s *session) (c *pipe.Call, have bool) {
+func (a *attempt) send(ctx context.Context, s *session) (c *pipe.Call, have bool, err error) {
+	if a.req.Mode == driver.Shared {
+		if have, err = a.holds.share(ctx, s, a.key); err != nil {
+			return nil, false, err
+		}
+	}
 	args := a.args(s, a.ticket, a.req.TTL)
 	if a.req.Mode == driver.Exclusive {
-		return s.Call(s.fn["take"], args...), false
+		return s.Call(s.fn["take"], args...), false, nil
 	}
-	have = a.holds.share(s, a.key)
-	return s.Call(s.fn["share"], append(args, int32(a.req.Limit), int32(a.req.Units()), have, false)...), have
+	return s.Call(s.fn["share"], append(args, int32(a.req.Limit), int32(a.req.Units()), have, false)...), have, nil
 }
 
 // args are the arguments that all requests have; see sql/lock.sql.
@@ -289,12 +296,20 @@ func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
 	}
 	switch {
 	case err == nil && r.Text(0) == "ok" && a.req.Mode == driver.Shared:
-		_, _ = s.Call(s.fn["leave"], a.key, a.owner, alone).Result(context.Background()) // else it ends with the session
+		r, err := s.Call(s.fn["leave"], a.key, a.owner, alone).Result(context.Background())
+		if err == nil && r.Text(0) == "t" {
+			return
+		}
+		if alone {
+			_ = s.unlock(a.key, a.req.Mode)
+		}
+		go a.forget(a.key, a.owner) // ends within askLimit
 	case alone && (err != nil || have): // what was written is rolled back, and a lock may have stayed
 		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
 	case err == nil && r.Text(0) == "ok":
 		if r, err := s.Call(s.fn["free"], a.key, a.owner).Result(context.Background()); err != nil || r.Text(0) != "t" {
 			_ = s.unlock(a.key, a.req.Mode)
+			go a.forget(a.key, a.owner) // ends within askLimit
 		}
 	}
 }

@@ -125,7 +125,12 @@ func (b *bundle) once(ctx context.Context) ([]driver.Grant, *attempt, error) {
 	}
 	for _, a := range b.parts {
 		a.roomy = true
-		if a.req.Mode == driver.Shared && b.holds.shares(s, a.key) {
+		if a.req.Mode != driver.Shared {
+			continue
+		}
+		if shares, err := b.holds.shares(ctx, s, a.key); err != nil {
+			return nil, a, err
+		} else if shares {
 			return nil, a, fmt.Errorf("%w: this process shares %q already", driver.ErrUnsupported, a.req.Name)
 		}
 	}

@@ -24,7 +24,7 @@ func (e *Engine) dial(ctx context.Context, ttl time.Duration, waiter bool) (*ses
 	if err != nil {
 		return nil, err
 	}
-	s := &session{engine: e, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, keys: map[int64]int{}, fn: functions{}}
+	s := &session{engine: e, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, keys: map[int64]int{}, leaving: map[int64]chan struct{}{}, fn: functions{}}
 	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter} {
 		if err = step(ctx, c); err != nil {
 			_ = c.Close(ctx) // it is not needed any more

@@ -123,19 +123,47 @@ func (m *holdings) overdue(s *session, now time.Time) []*hold {
 	return gone
 }
 
-// shares reports whether a session holds key for a shared holder already.
-func (m *holdings) shares(s *session, key int64) bool {
+// shares reports whether a session holds key for a shared holder already. It waits while the
+// last one leaves.
+func (m *holdings) shares(ctx context.Context, s *session, key int64) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return s.keys[key] > 0
+	err := m.settled(ctx, s, key)
+	return s.keys[key] > 0, err
 }
 
 // share counts a request for a shared key in, and reports whether the session has it already.
-func (m *holdings) share(s *session, key int64) (have bool) {
+// It waits while the last holder of before leaves.
+func (m *holdings) share(ctx context.Context, s *session, key int64) (have bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.settled(ctx, s, key); err != nil {
+		return false, err
+	}
 	s.keys[key]++
-	return s.keys[key] > 1
+	return s.keys[key] > 1, nil
+}
+
+// settled waits until nobody leaves a shared key on a session. The caller has mu, which is
+// free while it waits.
+func (m *holdings) settled(ctx context.Context, s *session, key int64) error {
+	for s.leaving[key] != nil {
+		left := s.leaving[key]
+		m.mu.Unlock()
+		var err error
+		select {
+		case <-left:
+		case <-s.Dead():
+			err = s.Err()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		m.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // last counts a shared holder or request out, and reports whether the session has no other of
@@ -150,11 +178,35 @@ func (m *holdings) last(s *session, key int64) bool {
 	return true
 }
 
+// part is last for a holder. If it is the last one, no request for the key is sent on the
+// session until parted is called: a release that fails may have unlocked before, and the unlock
+// that makes sure would take away what such a request has got.
+func (m *holdings) part(s *session, key int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.keys[key]--; s.keys[key] > 0 {
+		return false
+	}
+	delete(s.keys, key)
+	s.leaving[key] = make(chan struct{})
+	return true
+}
+
+// parted says that the server has no lock for holders that have left.
+func (m *holdings) parted(s *session, key int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if left := s.leaving[key]; left != nil {
+		delete(s.leaving, key)
+		close(left)
+	}
+}
+
 // free sends what frees the lock of a dropped hold, and says in the same transaction
 // that nobody holds it any more.
 func (h *hold) free() *pipe.Call {
 	s := h.session
-	h.alone = h.mode == driver.Exclusive || s.engine.holds.last(s, h.key)
+	h.alone = h.mode == driver.Exclusive || s.engine.holds.part(s, h.key)
 	if h.mode == driver.Shared {
 		return s.Call(s.fn["leave"], h.key, h.owner, h.alone)
 	}
@@ -182,6 +234,9 @@ func (e *Engine) release(ctx context.Context, h *hold) error {
 // at the lock.
 func (e *Engine) released(h *hold, r pipe.Row, err error) error {
 	defer e.ended(h)
+	if h.alone && h.mode == driver.Shared {
+		defer e.holds.parted(h.session, h.key)
+	}
 	if err == nil && r.Text(0) == "t" {
 		return nil
 	}
@@ -191,7 +246,7 @@ func (e *Engine) released(h *hold, r pipe.Row, err error) error {
 		err = nil // others of this process need the lock
 	}
 	if err == nil {
-		go e.forget(h) // ends within askLimit
+		go e.forget(h.key, h.owner) // ends within askLimit
 	}
 	return err
 }
@@ -208,12 +263,12 @@ func (e *Engine) ended(h *hold) {
 // askLimit bounds questions that nobody waits for.
 const askLimit = 5 * time.Second
 
-// forget frees the row of a hold whose lock was given back without it, or the row would
-// close the name for a TTL.
-func (e *Engine) forget(h *hold) {
+// forget frees the row of an owner whose lock was given back without it, or the row would
+// close the name for a TTL, or take a seat for as long as its session lives.
+func (e *Engine) forget(key int64, owner string) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	_, _ = e.ask(ctx, forgetSQL, h.key, h.owner) // a failure costs others the TTL
+	_, _ = e.ask(ctx, forgetSQL, key, owner) // a failure costs others the TTL
 }
 
 const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)

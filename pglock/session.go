@@ -26,9 +26,9 @@ type session struct {
 	fn      functions
 
 	// Guarded by holdings.mu.
-	holds map[*hold]struct{}
-	keys  map[int64]int // how many shared ones of holds, and of requests under way, have this key
-	done  bool          // takes no more locks
+	holds   map[*hold]struct{}
+	keys    map[int64]int           // how many shared ones of holds, and of requests under way, have this key
+	leaving map[int64]chan struct{} // keys whose last shared holder leaves; closed when the server has let go
 }
 
 // functions are the server's, by name.
