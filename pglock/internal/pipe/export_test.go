@@ -1,0 +1,4 @@
+package pipe
+
+// MaxInFlight is maxInFlight, for tests outside the package.
+const MaxInFlight = maxInFlight

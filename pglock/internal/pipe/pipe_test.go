@@ -1,0 +1,347 @@
+package pipe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+func none(string) {}
+
+// TestEachCallGetsItsAnswer: also when one of them fails, and when they are asked for in
+// another order.
+func TestEachCallGetsItsAnswer(t *testing.T) {
+	w, p := dial(t, none)
+	var calls []*pipe.Call
+	for i := range 5 {
+		calls = append(calls, w.Call(1, fmt.Sprint("call", i)))
+	}
+	for i := range calls {
+		if got := p.call(t); got != fmt.Sprint("call", i) {
+			t.Errorf("the peer received %q as call %d", got, i)
+		}
+		if i == 2 {
+			p.refuse(t, "ERROR", "22000")
+		} else {
+			p.answer(t, fmt.Sprint("answer", i))
+		}
+	}
+	if _, err := calls[2].Wait(soon(t)); sqlState(err) != "22000" {
+		t.Errorf("the call that was refused: %v", err)
+	}
+	for _, i := range []int{4, 0, 3, 1} {
+		want(t, calls[i], fmt.Sprint("answer", i))
+	}
+}
+
+func sqlState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}
+
+// TestCallIsOneMessage: nothing of it can be lost but all that follows, so no server is left
+// inside a transaction, where it would wait for ever.
+func TestCallIsOneMessage(t *testing.T) {
+	w, p := dial(t, none)
+	w.Call(1, "a")
+	w.Call(2, "b")
+	for _, name := range []string{"a", "b"} {
+		if got := p.call(t); got != name {
+			t.Errorf("%q came instead of %q", got, name)
+		}
+	}
+}
+
+// TestQueryEndsWithSync: all messages of a query are sent at once.
+func TestQueryEndsWithSync(t *testing.T) {
+	w, p := dial(t, none)
+	c := w.Query("SELECT $1", "x")
+	for _, kind := range []pgproto3.FrontendMessage{&pgproto3.Parse{}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{}} {
+		m, err := p.Receive()
+		if err != nil || fmt.Sprintf("%T", m) != fmt.Sprintf("%T", kind) {
+			t.Fatalf("received %T, %v; want %T", m, err, kind)
+		}
+	}
+	p.say(t, &pgproto3.ParseComplete{}, &pgproto3.BindComplete{}, &pgproto3.DataRow{Values: [][]byte{[]byte("x"), nil}},
+		&pgproto3.DataRow{Values: [][]byte{[]byte("y"), []byte("7")}}, &pgproto3.CommandComplete{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	rows, err := c.Wait(soon(t))
+	if err != nil || len(rows) != 2 || rows[0].Text(0) != "x" || rows[1].Int(1) != 7 {
+		t.Errorf("%q, %v", rows, err)
+	}
+}
+
+// TestAnAnswerCountsWhenItsTransactionIsOver: the result alone says nothing.
+func TestAnAnswerCountsWhenItsTransactionIsOver(t *testing.T) {
+	w, p := dial(t, none)
+	c := w.Call(1, "a")
+	p.call(t)
+	p.say(t, &pgproto3.FunctionCallResponse{Result: []byte("ok")})
+	_ = p.conn.Close()
+	if r, err := c.Result(soon(t)); !errors.Is(err, pipe.ErrEnded) {
+		t.Errorf("%q, %v, of a transaction that nobody said to be over", r, err)
+	}
+}
+
+// TestLateAnswers: a call whose context ends keeps its place, and gets its answer when that
+// comes; nobody else does.
+func TestLateAnswers(t *testing.T) {
+	w, p := dial(t, none)
+	first, second := w.Call(1, "first"), w.Call(1, "second")
+	if _, err := first.Wait(ended()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call with a context that has ended: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() { // ends with ctx
+		_, err := first.Wait(ctx)
+		waited <- err
+	}()
+	cancel()
+	if err := await(t, waited, "the end of a wait"); !errors.Is(err, context.Canceled) || first.Answered() {
+		t.Errorf("a call whose context ends: %v", err)
+	}
+	p.call(t)
+	p.call(t)
+	p.answer(t, "one")
+	p.answer(t, "two")
+	want(t, second, "two")
+	want(t, first, "one")
+}
+
+// TestContextThatEndsInsideAMessage: what was read of it stays read.
+func TestContextThatEndsInsideAMessage(t *testing.T) {
+	w, p := dial(t, none)
+	c := w.Call(1, "a")
+	p.call(t)
+	b, err := (&pgproto3.FunctionCallResponse{Result: []byte(strings.Repeat("x", 1000))}).Encode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{b[:3], b[3:500], b[500:]} {
+		p.write(t, part)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if _, err := c.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	p.say(t, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	want(t, c, strings.Repeat("x", 1000))
+}
+
+// TestFatalErrorEndsEverything: at once, also when nobody waits, in the server's words.
+func TestFatalErrorEndsEverything(t *testing.T) {
+	w, p := dial(t, none)
+	p.refuse(t, "FATAL", "57P01")
+	await(t, w.Dead(), "the end of the connection")
+	if err := w.Err(); !errors.Is(err, pipe.ErrEnded) || sqlState(err) != "57P01" {
+		t.Error(err)
+	}
+	if _, err := w.Call(1, "a").Wait(soon(t)); !errors.Is(err, pipe.ErrEnded) {
+		t.Errorf("a call on a connection that has ended: %v", err)
+	}
+}
+
+// TestConnectionThatBreaksInsideAFlush: every call ends, those that were sent, half of one,
+// and those that were not.
+func TestConnectionThatBreaksInsideAFlush(t *testing.T) {
+	w, p := dial(t, none)
+	var calls []*pipe.Call
+	for i := range 100 {
+		calls = append(calls, w.Call(1, fmt.Sprint(i)))
+	}
+	p.call(t)
+	p.answer(t, "0")
+	want(t, calls[0], "0")
+	buf := make([]byte, 10) // a part of the next one
+	if _, err := p.conn.Read(buf); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.conn.Close()
+	for _, c := range calls[1:] {
+		if _, err := c.Wait(soon(t)); !errors.Is(err, pipe.ErrEnded) {
+			t.Fatalf("a call on a connection that broke: %v", err)
+		}
+	}
+	await(t, w.Dead(), "the end of the connection")
+}
+
+// TestFewInFlight: more is sent when something is answered.
+func TestFewInFlight(t *testing.T) {
+	w, p := dial(t, none)
+	var last *pipe.Call
+	for i := range 200 {
+		last = w.Call(1, fmt.Sprint(i))
+	}
+	for range pipe.MaxInFlight {
+		p.call(t)
+	}
+	_ = p.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if m, err := p.Receive(); err == nil {
+		t.Errorf("more than %d calls are in flight: %v", pipe.MaxInFlight, m)
+	}
+	for i := range 200 {
+		if i >= pipe.MaxInFlight {
+			p.call(t)
+		}
+		p.answer(t, fmt.Sprint(i))
+	}
+	want(t, last, "199")
+}
+
+// TestStalledWrite: whoever sends to a peer that reads nothing stops, and nobody else. Its end
+// ends the write.
+func TestStalledWrite(t *testing.T) {
+	w, _ := dial(t, none)
+	big := make(chan *pipe.Call, 1)
+	go func() { big <- w.Call(1, strings.Repeat("x", 64<<20)) }() // ends with the connection
+	for w.Oldest() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	others := make(chan *pipe.Call, 1)
+	go func() { // ends at once
+		_ = w.Err()
+		others <- w.Call(1, "small")
+	}()
+	small := await(t, others, "a call behind a write that does not end")
+	if small.Answered() || len(big) > 0 || w.Err() != nil {
+		t.Error("the write did not block; the test shows nothing")
+	}
+	living, q := dial(t, none)
+	c := living.Call(1, "a")
+	q.call(t)
+	q.answer(t, "b")
+	want(t, c, "b")
+	w.AllowWrites(10 * time.Millisecond)
+	for _, c := range []*pipe.Call{await(t, big, "the end of the write"), small} {
+		if _, err := c.Wait(soon(t)); !errors.Is(err, pipe.ErrEnded) {
+			t.Errorf("a call that was not sent: %v", err)
+		}
+	}
+}
+
+// TestCancel: it asks again until there is an answer, whichever it is, and not after it.
+func TestCancel(t *testing.T) {
+	w, p := dial(t, none)
+	c := w.CallPatiently(time.Hour, 1, "a")
+	p.call(t)
+	gone := make(chan struct{})
+	go func() { // ends with the answer
+		c.Cancel(soon(t))
+		close(gone)
+	}()
+	await(t, p.cancels, "a cancel, which gets lost")
+	await(t, p.cancels, "another one")
+	p.refuse(t, "ERROR", "57014")
+	await(t, gone, "the end of a cancel")
+	if _, err := c.Wait(soon(t)); sqlState(err) != "57014" {
+		t.Errorf("a call that was cancelled: %v", err)
+	}
+
+	granted := w.Call(1, "b")
+	p.call(t)
+	p.answer(t, "granted")
+	want(t, granted, "granted")
+	for len(p.cancels) > 0 {
+		<-p.cancels
+	}
+	granted.Cancel(soon(t))
+	if len(p.cancels) > 0 {
+		t.Error("a call was cancelled after its answer")
+	}
+
+	both := w.Call(1, "c")
+	p.call(t)
+	gone = make(chan struct{})
+	go func() { // ends with the answer
+		both.Cancel(soon(t))
+		close(gone)
+	}()
+	await(t, p.cancels, "a cancel")
+	p.answer(t, "in the same instant")
+	await(t, gone, "the end of a cancel")
+	want(t, both, "in the same instant")
+}
+
+// TestCloseWithCallsInFlight: they end with the cause, and the server hears a goodbye.
+func TestCloseWithCallsInFlight(t *testing.T) {
+	w, p := dial(t, none)
+	c := w.Call(1, "a")
+	p.call(t)
+	cause := errors.New("closed by a test")
+	w.Close(cause)
+	if _, err := c.Wait(soon(t)); !errors.Is(err, pipe.ErrEnded) || !errors.Is(err, cause) {
+		t.Errorf("a call of a connection that was closed: %v", err)
+	}
+	if m, err := p.Receive(); err != nil {
+		t.Error(err)
+	} else if _, ok := m.(*pgproto3.Terminate); !ok {
+		t.Errorf("received %T instead of a goodbye", m)
+	}
+	w.Close(errors.New("again"))
+	if err := w.Err(); !errors.Is(err, cause) {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+// TestCloseDuringAWrite: no goodbye comes into the middle of a message.
+func TestCloseDuringAWrite(t *testing.T) {
+	w, _ := dial(t, none)
+	sent := make(chan struct{})
+	go func() { // ends with the connection
+		w.Call(1, strings.Repeat("x", 64<<20))
+		close(sent)
+	}()
+	for w.Oldest() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	w.Close(errors.New("closed by a test"))
+	await(t, sent, "the end of the write")
+	await(t, w.Dead(), "the end of the connection")
+}
+
+// TestNotifications: they are heard while somebody waits for an answer, and while nobody does.
+func TestNotifications(t *testing.T) {
+	heard := make(chan string, 10)
+	w, p := dial(t, func(s string) { heard <- s })
+	p.say(t, &pgproto3.NotificationResponse{Channel: "c", Payload: "idle"})
+	if got := await(t, heard, "a notification"); got != "idle" {
+		t.Error(got)
+	}
+	c := w.Call(1, "a")
+	p.call(t)
+	p.say(t, &pgproto3.NotificationResponse{Channel: "c", Payload: "busy"})
+	if got := await(t, heard, "a notification before an answer"); got != "busy" {
+		t.Error(got)
+	}
+	p.answer(t, "b")
+	want(t, c, "b")
+}
+
+// TestOldest: the call that has waited longest, with its time.
+func TestOldest(t *testing.T) {
+	w, p := dial(t, none)
+	if w.Oldest() != nil {
+		t.Error("nothing was sent, and something is the oldest")
+	}
+	before := time.Now()
+	first, second := w.Call(1, "a"), w.Call(1, "b")
+	if w.Oldest() != first || first.Sent().Before(before) {
+		t.Error("the first call is not the oldest")
+	}
+	p.call(t)
+	p.answer(t, "")
+	want(t, first, "")
+	if w.Oldest() != second {
+		t.Error("the second call is not the oldest")
+	}
+}
