@@ -31,9 +31,10 @@ func (q Query) Matches(name string) bool {
 
 // Breaker takes a name away from its holders.
 type Breaker interface {
-	// Break ends every current acquisition of name and returns a fresh token,
-	// greater than theirs, that shuts them out of guarded resources. Holders
-	// that can be reached learn at once. ErrNotHeld when nobody holds the name.
+	// Break ends every current acquisition of name, and its minimum hold, and
+	// returns a fresh token, greater than theirs, that shuts them out of guarded
+	// resources. Holders that can be reached learn at once. ErrNotHeld when nobody
+	// holds the name and no minimum hold closes it.
 	Break(ctx context.Context, name, reason string) (token int64, err error)
 }
 

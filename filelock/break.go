@@ -13,8 +13,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Break ends every acquisition of name and returns a token that shuts the
-// holders out of guarded resources. It asks first: holders learn at once and let
+// Break ends every acquisition of name and its minimum hold, and returns a token that
+// shuts the holders out of guarded resources. It asks first: holders learn at once and let
 // go within a second. After Config.BreakWait it kills the processes that still
 // keep the lock, except its own. If that fails too, the token is returned
 // together with an ErrUnavailable that says who keeps the lock.
@@ -57,7 +57,7 @@ func (b *breaking) close() {
 	b.broken = nil
 }
 
-// begin mints the token and takes the tickets from the holders.
+// begin mints the token, takes the tickets from the holders and ends the minimum hold.
 func (b *breaking) begin(ctx context.Context) error {
 	g, err := b.engine.enter(ctx, b.name, false)
 	if err != nil {
@@ -69,7 +69,12 @@ func (b *breaking) begin(ctx context.Context) error {
 		return err
 	}
 	b.broken = q.files
-	if len(q.holders) == 0 && !b.keptBare(g) {
+	until, _, err := g.readNumber("not-before")
+	if err != nil {
+		return err
+	}
+	closed := time.UnixMicro(until).After(time.Now())
+	if len(q.holders) == 0 && !closed && !b.keptBare(g) {
 		return fmt.Errorf("break %q: %w", b.name, driver.ErrNotHeld)
 	}
 	token, f, err := g.mint()
@@ -80,6 +85,15 @@ func (b *breaking) begin(ctx context.Context) error {
 		return err
 	}
 	b.token = token
+	if closed {
+		f, err := g.writeNumber("not-before", 0)
+		if err == nil {
+			err = settle(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	end := ending{End: "broken", By: fmt.Sprintf("pid %d on %s", os.Getpid(), machine()), Reason: b.reason}
 	for i, t := range q.holders {
 		if r, _, err := readRecord(q.files[i]); err == nil && r.Machine == machine() {

@@ -170,8 +170,9 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 	})
 }
 
-// Break ends every acquisition of name, tells the holders why, and returns a
-// token greater than theirs. It is driver.ErrNotHeld when nobody holds the name.
+// Break ends every acquisition of name and its minimum hold, tells the holders why,
+// and returns a token greater than theirs. It is driver.ErrNotHeld when nobody holds
+// the name and no minimum hold closes it.
 func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
@@ -179,9 +180,10 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, e
 	err = e.call(ctx, func(now time.Time) error {
 		l := e.store.lock(name, now)
 		defer e.store.settle(l, now)
-		if len(l.holders) == 0 {
+		if len(l.holders) == 0 && !now.Before(l.notBefore) {
 			return notHeld(name)
 		}
+		l.notBefore = time.Time{}
 		token = e.store.mint(name, now)
 		e.store.revoke(l, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
 		return nil

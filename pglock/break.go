@@ -17,6 +17,10 @@ import (
 const vanishedSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND token < $2::bigint AND NOT fencelock.live(session, $3::integer))
 UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND token < $2::bigint AND owner IS NOT NULL AND NOT fencelock.live(session, $3::integer)`
 
+// reopenSQL ends a minimum hold, unless it has become a longer one.
+const reopenSQL = `DELETE FROM fencelock.minimum
+WHERE key = $1::bigint AND (extract(epoch FROM not_before) * 1000000)::bigint <= $2::bigint`
+
 const terminateSQL = `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid)
 	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 	WHERE ` + lockRows + ` AND ` + lockKey + ` = $1::bigint AND l.granted AND l.pid = ANY (CAST($2::text AS integer[]))) x`
@@ -24,7 +28,7 @@ const terminateSQL = `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid)
 // maxReason is the longest reason that is passed on, in bytes.
 const maxReason = 500
 
-// Break ends every acquisition of name and returns a token that shuts the holders
+// Break ends every acquisition of name and its minimum hold, and returns a token that shuts the holders
 // out of guarded resources. Engines hear of it at once and let go. Holders that
 // have not let go after Config.BreakWait, frozen ones and sessions that are no
 // engine's, keep the lock, and Break returns the token together with a
@@ -40,7 +44,12 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	switch {
 	case err != nil:
 		return 0, failure(err)
-	case len(before) == 0:
+	}
+	closed, err := e.ask(ctx, minimumSQL, key)
+	switch {
+	case err != nil:
+		return 0, failure(err)
+	case len(before)+len(closed) == 0:
 		return 0, notHeld(name)
 	}
 	own, err := e.own.get(ctx)
@@ -52,6 +61,11 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 		return 0, failure(err)
 	}
 	token := own.epoch<<40 + rows[0].Int(0)
+	if len(closed) > 0 {
+		if _, err := own.Query(reopenSQL, key, closed[0].Int(0)).Wait(ctx); err != nil {
+			return token, failure(err)
+		}
+	}
 	if _, err := own.Query("SELECT pg_notify('fencelock', $1::text)", broken(key, token, reason)).Wait(ctx); err != nil {
 		return token, failure(err)
 	}

@@ -111,8 +111,8 @@ func (e *Engine) releaseCall(ks keys, mode driver.Mode, owner string, token int6
 	return e.call(releaseScript, ks, "fencelock "+own)
 }
 
-// Break ends every acquisition of name, tells the holders that can be reached,
-// and lets in whoever is next. A lock that another program took is deleted.
+// Break ends every acquisition of name and its minimum hold, tells the holders that
+// can be reached, and lets in whoever is next. A lock that another program took is deleted.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err

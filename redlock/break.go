@@ -13,7 +13,8 @@ import (
 const breakTTL = 2 * time.Second
 
 // Break takes a name away from its holders on all nodes, mints a token greater
-// than theirs, and lets the name go. Holders that can be reached learn at once.
+// than theirs, ends the minimum hold, and lets the name go. Holders that can be reached
+// learn at once. An error that comes with a token says that the minimum hold may stand.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
@@ -22,7 +23,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	if len(list) == 0 || len(list[0].Holders) == 0 {
+	if len(list) == 0 || len(list[0].Holders) == 0 && list[0].NotBefore.IsZero() {
 		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
 	}
 	if err := e.begin(); err != nil {
@@ -38,8 +39,12 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 		o := e.try(ctx, req, manner{reason: reason})
 		switch {
 		case o.won:
-			// The name is broken; a release that fails leaves it closed for breakTTL.
-			_ = e.Release(ctx, driver.Lease{Name: name, Owner: o.grant.Owner, Token: o.grant.Token, TTL: req.TTL})
+			// The name is broken; a release that fails leaves it closed for breakTTL, or
+			// for its minimum hold.
+			l := driver.Lease{Name: name, Owner: o.grant.Owner, TTL: req.TTL}
+			if err := e.released(ctx, l, e.end(l, true)); err != nil && !list[0].NotBefore.IsZero() {
+				return o.grant.Token, fmt.Errorf("%q is broken, but not its minimum hold: %w", name, err)
+			}
 			return o.grant.Token, nil
 		case ctx.Err() != nil:
 			return 0, unavailable(ctx.Err())

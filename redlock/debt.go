@@ -14,7 +14,7 @@ type ending struct {
 	token       int64  // 0 fits any: some nodes store one a little off
 	voice       string // whether who waits is told; see voice
 	until       int64  // a request of this owner may arrive until then, by the node's clock; 0 means that all were answered
-	failed      bool   // the take failed, and its minimum hold with it
+	failed      bool   // the take failed, or was a break: any minimum hold ends with it
 	ttl         time.Duration
 }
 

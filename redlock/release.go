@@ -22,7 +22,7 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	case h != nil:
 		l.Token = 0
 	}
-	return e.released(ctx, l, e.end(l))
+	return e.released(ctx, l, e.end(l, false))
 }
 
 // released waits for a majority of the answers to a release.
@@ -71,15 +71,16 @@ func (e *Engine) moment(answers <-chan reply, heard int) {
 	}
 }
 
-// end forgets an acquisition, and ends it on all nodes, in the background.
-func (e *Engine) end(l driver.Lease) <-chan reply {
+// end forgets an acquisition, and ends it on all nodes, in the background; and any
+// minimum hold of the name with it, if opens.
+func (e *Engine) end(l driver.Lease, opens bool) <-chan reply {
 	answers := make(chan reply, len(e.nodes))
 	var under asks
 	if h := e.forget(l.Owner); h != nil {
 		under = h.asks
 	}
 	e.spread(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
-		return n.release(ctx, ending{name: l.Name, owner: l.Owner, token: l.Token, voice: e.voice(n), until: under.until(n), ttl: l.TTL})
+		return n.release(ctx, ending{name: l.Name, owner: l.Owner, token: l.Token, voice: e.voice(n), until: under.until(n), failed: opens, ttl: l.TTL})
 	}))
 	return answers
 }
@@ -87,7 +88,7 @@ func (e *Engine) end(l driver.Lease) <-chan reply {
 // discard gives up an acquisition that is lost, and frees what stands of it.
 func (e *Engine) discard(l driver.Lease) {
 	l.Token = 0
-	e.end(l)
+	e.end(l, false)
 }
 
 // voice says whether a node is to tell waiters of a release. They listen to the

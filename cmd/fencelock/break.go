@@ -25,7 +25,8 @@ func (breakCmd) Help() string {
 	return `Ends every current acquisition of the name and prints a fresh fencing token,
 greater than theirs: hand it to the guard of what the lock protects, and the old
 holder's writes are refused from then on. A holder that can be reached learns at
-once, any other at its deadline. Exit code 1 if nobody holds the name.
+once, any other at its deadline. A minimum hold of the name ends too, so a mistaken
+one is undone. Exit code 1 if nobody holds the name and no minimum hold closes it.
 
 On postgres:// a holder that cannot be reached keeps the lock at first: exit code
 69, after the token. --force then ends its connection, and with it all other

@@ -22,7 +22,7 @@ type runCmd struct {
 	Shared   bool          `short:"s" help:"Share the lock with other shared holders."`
 	Limit    int           `placeholder:"N" help:"Share the lock with at most N holders in all."`
 	Weight   int           `placeholder:"N" help:"With --limit: take N of it instead of 1."`
-	AtLeast  time.Duration `placeholder:"DURATION" help:"Nobody gets the lock again before this is over."`
+	MinHold  time.Duration `aliases:"at-least" placeholder:"DURATION" help:"Nobody gets the lock again before this is over, even if this process dies; break undoes it."`
 	Tick     time.Duration `placeholder:"DURATION" help:"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick."`
 	OnLost   string        `enum:"terminate,ignore" default:"terminate" help:"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too)."`
 	Close    bool          `short:"o" help:"Do not wait for processes the command leaves behind, and keep the lock's descriptor from it."`
@@ -35,7 +35,7 @@ func (c *runCmd) Validate() error { return cmp.Or(c.command.check(), c.checkNumb
 
 func (c *runCmd) checkNumbers() error {
 	switch {
-	case c.Wait.limit < 0 || c.AtLeast < 0 || c.Limit < 0 || c.Weight < 0:
+	case c.Wait.limit < 0 || c.MinHold < 0 || c.Limit < 0 || c.Weight < 0:
 		return errors.New("durations, limits and weights must not be negative")
 	case c.Tick != 0 && c.Tick < time.Second:
 		return fmt.Errorf("the tick %v is shorter than a second", c.Tick)
@@ -79,7 +79,7 @@ func (c *runCmd) Run(a *app) error {
 			Limit:   c.Limit,
 			Weight:  c.Weight,
 			Wait:    c.Wait.limit,
-			AtLeast: c.AtLeast,
+			AtLeast: c.MinHold,
 			OnWait:  line.update,
 		})
 		lock, signals, err := a.await(c.taker(engine, locker))

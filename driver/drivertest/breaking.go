@@ -72,6 +72,41 @@ func breaks(t *sitting) {
 	t.take(t.patience, next, t.request("stuck together")).free()
 }
 
+// breaksMinimum: a break ends the minimum hold of the name too, whether somebody holds
+// it still or not, and lets in who waits for its end.
+func breaksMinimum(t *sitting) {
+	c, next := t.client(), t.client()
+	b, ok := next.(driver.Breaker)
+	if !ok {
+		return
+	}
+	for _, stays := range []bool{false, true} {
+		for _, waited := range []bool{false, true} {
+			req := t.request("closed by mistake")
+			req.AtLeast = 24 * time.Hour
+			h := t.hold(c, req)
+			if !stays {
+				h.free()
+			}
+			var w *call
+			if waited {
+				w = t.queue(c, t.brief(req.Name)) // on PostgreSQL it looks three times in a TTL
+			}
+			token := t.breakName(b, req.Name)
+			var g *held
+			if waited {
+				g = w.granted(t.patience, "a waiter for a minimum hold that was broken")
+			} else {
+				g = t.take(t.patience, c, t.request(req.Name))
+			}
+			if token <= h.Token || g.Token <= token {
+				t.Errorf("want rising tokens: holder %d, break %d, next %d", h.Token, token, g.Token)
+			}
+			g.free()
+		}
+	}
+}
+
 // lostCallback: a holder that can be reached learns of a break by itself, once,
 // and hears nothing when it released.
 func lostCallback(t *sitting) {

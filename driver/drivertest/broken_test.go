@@ -65,6 +65,14 @@ func (b *broken) holder(ctx context.Context, name string) (driver.Holder, bool) 
 	return holders[0], true
 }
 
+// restore closes a free name by a minimum hold.
+func (b *broken) restore(ctx context.Context, name string, least time.Duration) {
+	g, err := b.process.Acquire(ctx, driver.Request{Name: name, TTL: time.Second, AtLeast: least})
+	if err == nil {
+		b.process.Release(ctx, driver.Lease{Name: name, Owner: g.Owner, Token: g.Token})
+	}
+}
+
 // poll waits without a queue: it tries again and again, when its turn says so.
 func (b *broken) poll(ctx context.Context, req driver.Request, pause time.Duration, turn func() bool) (driver.Grant, error) {
 	if req.Waiting != nil {

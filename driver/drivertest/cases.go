@@ -56,6 +56,7 @@ func Cases() []Case {
 		question("thousand", all, thousand),
 		question("list", all, list),
 		question("break", all, breaks),
+		question("break-minimum", all, breaksMinimum),
 		question("lost-callback", all, lostCallback),
 		question("loss-before-grant", leased, lossBeforeGrant),
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -118,6 +119,24 @@ var holding = []mutant{
 	}},
 	{"no minimum hold", "at-least", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.AtLeast = 0 })
+	}},
+	{"a break needs a holder", "break-minimum", func(b *broken) {
+		b.brk = func(ctx context.Context, name, reason string) (int64, error) {
+			if _, ok := b.holder(ctx, name); !ok {
+				return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
+			}
+			return b.process.Break(ctx, name, reason)
+		}
+	}},
+	{"a break leaves the minimum hold", "break-minimum", func(b *broken) {
+		b.brk = func(ctx context.Context, name, reason string) (int64, error) {
+			end := b.status(ctx, name).NotBefore
+			token, err := b.process.Break(ctx, name, reason)
+			if left := time.Until(end); err == nil && left > 0 {
+				b.restore(ctx, name, left)
+			}
+			return token, err
+		}
 	}},
 	{"the minimum hold ends with the lease", "at-least", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.AtLeast = min(req.AtLeast, req.TTL) })

@@ -1,13 +1,14 @@
--- break: ends every acquisition of the name and tells the holders why.
+-- break: ends every acquisition of the name and its minimum hold, and tells the
+-- holders why.
 -- ARGV: 2 reason.
 if not both[1] and call('EXISTS', lock) == 1 then S.state = 'foreign' end -- a key of another type
-if S.state == 'free' then return 'gone' end
+if S.state == 'free' and S.notbefore <= now then return 'gone' end
 local holders = {}
 if S.state == 'x' then holders = { string.sub(S.holder, 11) } end
 if S.state == 's' then holders = call('ZRANGE', meta, 0, -1) end
 call('DEL', lock, shared, meta)
 S.state, S.stands, S.weighted = 'free', false, false
-S.last, S.granted, S.grantee, S.dirty = math.max(S.last + 1, now), now, '-', true
+S.last, S.granted, S.grantee, S.notbefore, S.dirty = math.max(S.last + 1, now), now, '-', 0, true
 local token = S.last
 for _, who in ipairs(holders) do
   local owner, own, client = string.match(who, '^(%S+) (%d+) %d+ (%S+) ')

@@ -351,7 +351,7 @@ func (n *Name) Resize(limit string, version int64) string {
 func (n *Name) Break(reason string) string {
 	n.call()
 	n.begin()
-	if n.state == "free" {
+	if n.state == "free" && n.fence.notBefore <= n.Now {
 		n.commit()
 		return "gone"
 	}
@@ -367,7 +367,7 @@ func (n *Name) Break(reason string) string {
 	n.Lock, n.Shared, n.Meta = Text{}, Set{}, Set{}
 	n.state, n.stands, n.weighted = "free", false, false
 	f := &n.fence
-	f.last, f.granted, f.grantee, n.dirty = max(f.last+1, n.Now), n.Now, "-", true
+	f.last, f.granted, f.grantee, f.notBefore, n.dirty = max(f.last+1, n.Now), n.Now, "-", 0, true
 	token := f.last
 	for _, who := range holders {
 		h := readHolder(who)
