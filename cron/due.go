@@ -27,6 +27,18 @@ func (e every) Next(t time.Time) time.Time {
 	return t.Truncate(time.Duration(e)).Add(time.Duration(e))
 }
 
+// Once is the schedule with the one tick t.
+func Once(t time.Time) Schedule { return once(t.Round(0)) }
+
+type once time.Time
+
+func (o once) Next(t time.Time) time.Time {
+	if tick := time.Time(o); tick.After(t) {
+		return tick.In(t.Location())
+	}
+	return time.Time{}
+}
+
 // early is how long before its time a tick counts as due: timers run on another
 // clock than the one that says what time it is, and may fire a little early.
 const early = 50 * time.Millisecond
@@ -94,6 +106,13 @@ func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 		d.job.Logger.Info("ticks passed over", "job", d.job.Name, "ticks", passed, "until", due[0])
 	}
 	return due, past
+}
+
+// Near reports whether a tick of the schedule is due now or came due within Job.Late,
+// taken or not. A scheduler that wakes up when none is near has another schedule.
+func (d *Due) Near(now time.Time) bool {
+	t := d.next(now.Add(-d.job.Late).Round(0), now)
+	return !t.IsZero() && !t.After(now.Add(early))
 }
 
 // Next returns when the first tick that Take has not seen comes due, or came due; the

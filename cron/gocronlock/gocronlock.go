@@ -7,38 +7,48 @@
 //	task, err := gocronlock.Task(job, schedule, bill)
 //	_, err = scheduler.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(task))
 //
-// Most programs should use [Task], whose work learns that it lost its lock. [New]
-// makes a gocron.Locker, for jobs that are to stay as they are.
+// Most programs should use [Task], whose work learns that it lost its lock, and
+// which is the one to use under a leader (package gocronelector). [Options] is for
+// jobs that are to stay as they are.
 //
 // gocron tells neither of them for which time it woke up, so both need the
 // schedule once more: a robfig/cron schedule for a CronJob; cron.Every for a
-// DurationJob, which should be started on its multiples (gocron.WithStartAt) so
-// that it is not late. Times are local, like gocron's; a scheduler in another
-// zone needs a schedule in that zone. Job.RunNow is off the schedule and skipped.
+// DurationJob, which must be started on its multiples, or its ticks are too late
+// and it does not run: use [Multiple]; cron.Once for a OneTimeJob. Times are local,
+// like gocron's; a scheduler in another zone needs a schedule in that zone.
+// Job.RunNow does not run a tick that has been run, and fails off the schedule.
 package gocronlock
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
 )
 
 // Task returns a function for gocron.NewTask that runs fn for every tick that this
-// instance claims; several in a row if job.CatchUp makes up for missed ones. It
-// returns fn's error to gocron, and nil for a tick that was skipped: that is told
-// by Job.OnTick and Job.Logger.
+// instance claims; several in a row if job.CatchUp makes up for missed ones. Those
+// are looked for when gocron calls the function: with
+// gocron.WithStartAt(gocron.WithStartImmediately()), when the scheduler starts.
+//
+// The function returns fn's error to gocron, and nil for a tick that was skipped:
+// that is told by Job.OnTick and Job.Logger. If gocron calls it longer than Job.Late
+// after the last tick, it fails with a fencelock.ErrInvalid that says what to do.
 func Task(job cron.Job, schedule cron.Schedule, fn func(ctx context.Context) error) (func(ctx context.Context) error, error) {
 	due, err := job.Due(schedule)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		var failed error // a tick that fails keeps no other one from running
-		for _, tick := range due.Take(time.Now()) {
+		now := time.Now()
+		failed := off(job, due, now) // a tick that fails keeps no other one from running
+		for _, tick := range due.Take(now) {
 			if err := job.Tick(ctx, tick, fn); err != nil && !errors.Is(err, cron.ErrSkipped) {
 				failed = errors.Join(failed, err)
 			}
@@ -47,40 +57,97 @@ func Task(job cron.Job, schedule cron.Schedule, fn func(ctx context.Context) err
 	}, nil
 }
 
-// New returns a locker for one job: use it with gocron.WithDistributedJobLocker.
-// job.Name is the name of the lock, whatever gocron calls the job; job.CatchUp has
-// no effect, since gocron runs the job once for each lock. The work does not learn
-// that its lock was lost: only Job.OnTick and Job.Logger do, afterwards.
-func New(job cron.Job, schedule cron.Schedule) (gocron.Locker, error) {
-	job.CatchUp = 0
+// off returns an error if no tick of the schedule could be run now. That is so at every
+// call if gocron wakes up at other times. A job that makes up for missed ticks may be
+// called at any time.
+func off(job cron.Job, due *cron.Due, now time.Time) error {
+	if job.CatchUp > 0 || due.Near(now) {
+		return nil
+	}
+	return fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
+		fencelock.ErrInvalid, job.Name, now.Format(time.RFC3339))
+}
+
+// Multiple starts a DurationJob of d at the next multiple of d since the zero time,
+// which is a tick of cron.Every(d) on all instances.
+func Multiple(d time.Duration) gocron.StartAtOption {
+	return gocron.WithStartDateTime(cron.Every(d).Next(time.Now().Round(0)))
+}
+
+// ErrUnknown says that nobody told how a run ended.
+var ErrUnknown = errors.New("gocron did not tell how the run ended: a listener of the job took the place of that of gocronlock")
+
+// Options returns the options of one job that claim its ticks, for
+// Scheduler.NewJob. job.Name is the name of the lock, whatever gocron calls the job.
+// The work does not learn that its lock was lost: only Job.OnTick and Job.Logger do,
+// afterwards.
+//
+// They hear how a run ended by the listeners AfterJobRuns and AfterJobRunsWithError.
+// A job that sets one of these after the options is reported with [ErrUnknown].
+// gocron runs a job once for each lock and does not tell runs apart, so job.CatchUp and
+// cron.OverlapAllow are a fencelock.ErrInvalid.
+func Options(job cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
+	if job.CatchUp > 0 || job.Overlap == cron.OverlapAllow {
+		return nil, fmt.Errorf("%w: %q: CatchUp and OverlapAllow need gocronlock.Task", fencelock.ErrInvalid, job.Name)
+	}
 	due, err := job.Due(schedule)
 	if err != nil {
 		return nil, err
 	}
-	return &locker{job: job, due: due}, nil
+	l := &locker{job: job, due: due, result: ErrUnknown}
+	return []gocron.JobOption{
+		gocron.WithDistributedJobLocker(l),
+		gocron.WithEventListeners(
+			gocron.AfterJobRuns(func(uuid.UUID, string) { l.ended(nil) }),
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { l.ended(err) }),
+		),
+	}, nil
 }
 
+// locker is a gocron.Locker for one job, which runs once at a time.
 type locker struct {
 	job cron.Job
 	due *cron.Due
+
+	mu     sync.Mutex // guards result
+	result error      // of the work, from its end to Unlock; ErrUnknown at other times
 }
 
 // Lock claims the tick that has come due.
 func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
-	ticks := l.due.Take(time.Now())
+	now := time.Now()
+	if err := off(l.job, l.due, now); err != nil {
+		return nil, err
+	}
+	ticks := l.due.Take(now)
 	if len(ticks) == 0 {
-		return nil, fmt.Errorf("%w: %q: no tick of its schedule is due; a DurationJob needs gocron.WithStartAt at a multiple of its duration",
-			cron.ErrSkipped, l.job.Name)
+		return nil, fmt.Errorf("%w: %q: the tick has been run", cron.ErrSkipped, l.job.Name)
 	}
 	run, err := l.job.Start(ctx, ticks[0])
 	if err != nil {
 		return nil, err
 	}
-	return lock{run}, nil
+	return lock{l, run}, nil
+}
+
+// ended notes how the work ended.
+func (l *locker) ended(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.result = err
 }
 
 // lock is a run that gocron holds.
-type lock struct{ run *cron.Run }
+type lock struct {
+	locker *locker
+	run    *cron.Run
+}
 
-// Unlock ends the run. It returns an error if the lock was lost before.
-func (l lock) Unlock(context.Context) error { return l.run.Finish(nil) }
+// Unlock ends the run, after the listeners have heard how the work ended.
+func (l lock) Unlock(context.Context) error {
+	l.locker.mu.Lock()
+	err := l.locker.result
+	l.locker.result = ErrUnknown
+	l.locker.mu.Unlock()
+	return l.run.Finish(err)
+}

@@ -3,6 +3,7 @@ package gocronlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,23 +103,29 @@ func TestTask(t *testing.T) {
 	})
 }
 
+// options are those of a job that claims its ticks.
+func options(t *testing.T, job cron.Job, schedule cron.Schedule) []gocron.JobOption {
+	t.Helper()
+	opts, err := gocronlock.Options(job, schedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opts
+}
+
 // A fast job under three lockers: the tick stays claimed when the job is done.
-func TestLocker(t *testing.T) {
+func TestOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, b := memlock.New(nil), &books{}
 		var runs, refused atomic.Int64
 		for range 3 {
-			locker, err := gocronlock.New(job(store, b), fiveMinutely(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			start(t, gocron.CronJob("*/5 * * * *", false), gocron.NewTask(func() { runs.Add(1) }),
-				gocron.WithDistributedJobLocker(locker),
+			opts := append(options(t, job(store, b), fiveMinutely(t)),
 				gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) {
 					if errors.Is(err, cron.ErrSkipped) {
 						refused.Add(1)
 					}
 				})))
+			start(t, gocron.CronJob("*/5 * * * *", false), gocron.NewTask(func() { runs.Add(1) }), opts...)
 		}
 		time.Sleep(time.Hour + time.Minute)
 		if runs.Load() != 12 || refused.Load() != 24 {
@@ -129,53 +136,113 @@ func TestLocker(t *testing.T) {
 }
 
 // Durations count from when the scheduler started: those share cron.Every.
-func TestLockerOfADuration(t *testing.T) {
+func TestOptionsOfADuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, b := memlock.New(nil), &books{}
 		for range 3 {
 			time.Sleep(3 * time.Second)
-			locker, err := gocronlock.New(job(store, b), cron.Every(30*time.Second))
-			if err != nil {
-				t.Fatal(err)
-			}
-			start(t, gocron.DurationJob(30*time.Second), gocron.NewTask(func() {}), gocron.WithDistributedJobLocker(locker))
+			opts := append(options(t, job(store, b), cron.Every(30*time.Second)), gocron.WithStartAt(gocronlock.Multiple(30*time.Second)))
+			start(t, gocron.DurationJob(30*time.Second), gocron.NewTask(func() {}), opts...)
 		}
 		time.Sleep(10*time.Minute + time.Second)
 		b.want(t, map[string]int{"ran": 20, string(cron.Claimed): 40})
 	})
 }
 
-func TestLockOffSchedule(t *testing.T) {
+// A DurationJob that is not started on its multiples is too late for every tick: it
+// says so each time, and what to do.
+func TestDurationOffItsMultiples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locker, err := gocronlock.New(job(memlock.New(nil), &books{}), cron.Every(time.Hour))
+		time.Sleep(7 * time.Minute)
+		every := cron.Every(10 * time.Minute)
+		var refused, ran atomic.Int64
+		check := func(_ uuid.UUID, _ string, err error) {
+			if errors.Is(err, fencelock.ErrInvalid) && strings.Contains(err.Error(), "gocronlock.Multiple(d)") {
+				refused.Add(1)
+			}
+		}
+		task, err := gocronlock.Task(job(memlock.New(nil), &books{}), every, func(context.Context) error { ran.Add(1); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := locker.Lock(t.Context(), "job"); !errors.Is(err, cron.ErrSkipped) {
-			t.Errorf("got %v", err)
+		start(t, gocron.DurationJob(10*time.Minute), gocron.NewTask(task), gocron.WithEventListeners(gocron.AfterJobRunsWithError(check)))
+		opts := append(options(t, job(memlock.New(nil), &books{}), every), gocron.WithEventListeners(gocron.AfterLockError(check)))
+		start(t, gocron.DurationJob(10*time.Minute), gocron.NewTask(func() { ran.Add(1) }), opts...)
+		time.Sleep(time.Hour + time.Minute)
+		if refused.Load() != 12 || ran.Load() != 0 {
+			t.Errorf("refused %d times, ran %d times", refused.Load(), ran.Load())
+		}
+		start(t, gocron.DurationJob(10*time.Minute), gocron.NewTask(task), gocron.WithStartAt(gocronlock.Multiple(10*time.Minute)))
+		time.Sleep(time.Hour)
+		if ran.Load() != 6 {
+			t.Errorf("ran %d times in an hour", ran.Load())
 		}
 	})
 }
 
-// A lock that was lost under the job is told afterwards.
-func TestUnlockTellsOfALoss(t *testing.T) {
+// Ticks that came due while no instance ran are made up for when the scheduler starts.
+func TestCatchUpAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(3 * time.Minute)
 		store, b := memlock.New(nil), &books{}
-		locker, err := gocronlock.New(job(store, b), cron.Every(time.Hour))
-		if err != nil {
-			t.Fatal(err)
+		for range 2 {
+			j := job(store, b)
+			j.CatchUp, j.Late = 1, 4*time.Minute
+			task, err := gocronlock.Task(j, fiveMinutely(t), func(context.Context) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, gocron.CronJob("*/5 * * * *", false), gocron.NewTask(task), gocron.WithStartAt(gocron.WithStartImmediately()))
 		}
-		time.Sleep(time.Hour)
-		lock, err := locker.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
+		time.Sleep(time.Second)
+		b.want(t, map[string]int{"ran": 1, string(cron.Claimed): 1})
+		time.Sleep(5 * time.Minute)
+		b.want(t, map[string]int{"ran": 2, string(cron.Claimed): 2})
+	})
+}
+
+// A lock that was lost under the job, and a job that failed, are told afterwards.
+func TestOptionsTellHowAJobEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, broken := memlock.New(nil), errors.New("broken")
+		var ended []error // by jobs that run one after the other
+		j := job(store, &books{})
+		j.OnTick = func(o cron.Outcome) { ended = append(ended, o.Err) }
+		ends := make(chan error)
+		start(t, gocron.DurationJob(time.Hour), gocron.NewTask(func() error { return <-ends }),
+			append(options(t, j, cron.Every(time.Hour)), gocron.WithStartAt(gocronlock.Multiple(time.Hour)))...)
+		end := func(err error) error {
+			ends <- err
+			synctest.Wait()
+			return ended[len(ended)-1]
 		}
+		if got := end(broken); !errors.Is(got, broken) {
+			t.Errorf("a job that failed: %v", got)
+		}
+		if got := end(nil); got != nil {
+			t.Errorf("a job that ran: %v", got)
+		}
+		time.Sleep(61 * time.Minute) // the next one is at work
 		store.Lose("job")
 		synctest.Wait()
-		if err := lock.Unlock(t.Context()); !errors.Is(err, fencelock.ErrLost) {
+		if got := end(nil); !errors.Is(got, fencelock.ErrLost) {
+			t.Errorf("a job that lost its lock: %v", got)
+		}
+	})
+}
+
+// A listener in place of ours hides how the job ended, which is not reported as well.
+func TestAnotherListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := job(memlock.New(nil), &books{})
+		outcomes := make(chan error, 1)
+		j.OnTick = func(o cron.Outcome) { outcomes <- o.Err }
+		opts := append(options(t, j, cron.Every(time.Hour)), gocron.WithStartAt(gocronlock.Multiple(time.Hour)),
+			gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(uuid.UUID, string, error) {})))
+		start(t, gocron.DurationJob(time.Hour), gocron.NewTask(func() error { return errors.New("broken") }), opts...)
+		if err := <-outcomes; !errors.Is(err, gocronlock.ErrUnknown) {
 			t.Errorf("got %v", err)
 		}
-		b.want(t, map[string]int{"failed": 1})
 	})
 }
 
@@ -198,8 +265,11 @@ func TestTaskReturnsTheError(t *testing.T) {
 
 func TestJobsThatMakeNoSense(t *testing.T) {
 	_, task := gocronlock.Task(cron.Job{}, cron.Every(time.Hour), nil)
-	_, locker := gocronlock.New(cron.Job{}, cron.Every(time.Hour))
-	for _, err := range []error{task, locker} {
+	_, options := gocronlock.Options(cron.Job{}, cron.Every(time.Hour))
+	locks := fencelock.New(memlock.New(nil), nil)
+	_, catchUp := gocronlock.Options(cron.Job{Locks: locks, Name: "job", CatchUp: 1}, cron.Every(time.Hour))
+	_, allow := gocronlock.Options(cron.Job{Locks: locks, Name: "job", Overlap: cron.OverlapAllow}, cron.Every(time.Hour))
+	for _, err := range []error{task, options, catchUp, allow} {
 		if !errors.Is(err, fencelock.ErrInvalid) {
 			t.Errorf("got %v", err)
 		}

@@ -21,8 +21,9 @@ import (
 
 // Add adds an entry to c that runs fn for every tick of spec that this instance
 // claims. ctx ends the runs: c.Stop waits for them and does not. The context of
-// fn, and what becomes of ticks, are those of [cron.Job]; missed ticks are made
-// up for when the first tick comes due.
+// fn, and what becomes of ticks, are those of [cron.Job]; ticks that were missed before
+// are made up for as soon as the scheduler runs, by an entry of its own that is then
+// gone.
 //
 // "@every" counts from the start of the scheduler, so no two instances would mean
 // the same times by it; here its ticks are those of cron.Every.
@@ -35,7 +36,32 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job cron.Job, fn func
 	if err != nil {
 		return 0, err
 	}
-	return c.Schedule(schedule, &entry{ctx: ctx, job: job, fn: fn, in: c.Location(), due: due}), nil
+	e := &entry{ctx: ctx, job: job, fn: fn, in: c.Location(), due: due}
+	if job.CatchUp > 0 {
+		e.atStart(c)
+	}
+	return c.Schedule(schedule, e), nil
+}
+
+// atStart has c run e once when it starts, or now if it runs.
+func (e *entry) atStart(c *robfig.Cron) {
+	id := make(chan robfig.EntryID, 1)
+	id <- c.Schedule(&first{}, robfig.FuncJob(func() {
+		e.Run()
+		c.Remove(<-id)
+	}))
+}
+
+// first is a schedule with one tick: at once.
+type first struct{ over bool }
+
+// Next is called from one goroutine, that of the scheduler or before it starts.
+func (f *first) Next(t time.Time) time.Time {
+	if f.over {
+		return time.Time{}
+	}
+	f.over = true
+	return t
 }
 
 // parse has c's parser, which is its own, make a schedule of spec.
@@ -56,8 +82,12 @@ func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
 // schedule of their entry, and not "@every": use cron.Every. The zone in is that
 // of the scheduler (Cron.Location). Wrapped jobs have no context: they do not
 // learn that they lost their lock. Put it first into the chain, and use one for
-// each job: its Name is that of the lock.
+// each job: its Name is that of the lock. Nothing runs a wrapped job when the
+// scheduler starts, so job.CatchUp is a fencelock.ErrInvalid.
 func Wrapper(ctx context.Context, job cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
+	if job.CatchUp > 0 {
+		return nil, fmt.Errorf("%w: %q: CatchUp needs robfigcron.Add", fencelock.ErrInvalid, job.Name)
+	}
 	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
 		return nil, fmt.Errorf("%w: instances share no ticks of @every %v: use cron.Every", fencelock.ErrInvalid, every.Delay)
 	}

@@ -126,6 +126,50 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
+// Ticks that came due while no instance ran are made up for when the scheduler starts,
+// or when the entry is added, once on all instances.
+func TestAddCatchesUp(t *testing.T) {
+	for _, started := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(3 * time.Minute)
+			store := memlock.New(nil)
+			var runs counter
+			for range 3 {
+				c := robfig.New()
+				if started {
+					c.Start()
+				}
+				j := job(store)
+				j.CatchUp, j.Late = 1, 4*time.Minute
+				if _, err := robfigcron.Add(t.Context(), c, "*/5 * * * *", j, runs.run); err != nil {
+					t.Fatal(err)
+				}
+				c.Start()
+				defer c.Stop()
+				time.Sleep(time.Second)
+				if n := len(c.Entries()); n != 1 {
+					t.Errorf("%d entries", n)
+				}
+			}
+			if got := runs.count(); got != 1 {
+				t.Errorf("started before %v: %d runs at the start", started, got)
+			}
+			time.Sleep(5 * time.Minute)
+			if got := runs.count(); got != 2 {
+				t.Errorf("started before %v: %d runs with the next tick", started, got)
+			}
+		})
+	}
+}
+
+func TestWrapperRefusesCatchUp(t *testing.T) {
+	j := job(memlock.New(nil))
+	j.CatchUp = 1
+	if _, err := robfigcron.Wrapper(t.Context(), j, &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWrapperRefusesEvery(t *testing.T) {
 	_, err := robfigcron.Wrapper(t.Context(), job(memlock.New(nil)), robfig.Every(time.Hour), time.UTC)
 	if !errors.Is(err, fencelock.ErrInvalid) {
