@@ -50,7 +50,7 @@ var rooms = []room{
 	{folder: "election", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "election", "internal/retry"}},
-	{folder: "cron/", imports: []string{".", "driver", "cron", "election", "github.com/go-co-op/gocron/v2", "github.com/robfig/cron/v3"}},
+	{folder: "cron/", imports: []string{".", "driver", "cron", "election", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/words", imports: []string{}},

@@ -6,14 +6,33 @@
 //	...
 //	err = elector.Run(ctx, scheduler)
 //
-// One leader for all jobs is simple, and free of clock skew. Package gocronlock
-// spreads the jobs over the instances instead.
+// One leader for all jobs is simple, but around a hand-over a plain job may run twice
+// for one time, on an old leader and on a new one whose clock is late, or not at all, if
+// the time comes while nobody leads. Jobs for which that matters claim their ticks too,
+// and are looked after when a term begins:
+//
+//	job := cron.Job{Locks: locks, Name: "invoices", CatchUp: 1, Late: 5 * time.Minute}
+//	task, err := gocronlock.Task(job, schedule, bill)
+//	_, err = scheduler.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(task),
+//		gocron.WithStartAt(gocron.WithStartImmediately()))
+//
+// Each tick then runs once, by whoever leads within Late of it. An instance that dies
+// in the middle of a run takes the tick along.
+//
+// A OneTimeJob runs in no second term of an instance, and is removed when its times
+// have passed. If nobody leads at its time, it does not run; if it is to start at
+// once, it runs on each instance that comes to lead. A job every minute, with
+// gocronlock.Task, CatchUp and the schedule cron.Once(t), runs once on all instances
+// together.
+//
+// Package gocronlock without an elector spreads the jobs over the instances.
 package gocronelector
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/election"
@@ -42,10 +61,14 @@ func (e *Elector) IsLeader(context.Context) error {
 	return nil
 }
 
+// ErrShutdown says that the scheduler was shut down while it was to run jobs.
+var ErrShutdown = errors.New("the scheduler was shut down")
+
 // Run campaigns until ctx ends, and keeps s running while this instance leads: it
 // starts s with the term, and at its end stops the jobs, whose contexts end, and
 // waits for them before the next leader can begin. It returns ctx's error, or
-// what election.Candidate.Run returns.
+// what election.Candidate.Run returns, or [ErrShutdown] within a second after s was shut
+// down: a scheduler that runs nothing leads no longer.
 //
 // Jobs that go on for longer than gocron's stop timeout (10 s unless
 // gocron.WithStopTimeout says otherwise) are stuck: nobody can tell when they are
@@ -53,8 +76,11 @@ func (e *Elector) IsLeader(context.Context) error {
 // once election.Config.Shutdown has passed as well, and the process should end.
 func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 	return e.candidate.Run(ctx, func(ctx context.Context) error {
+		removeOver(s)
 		s.Start()
-		<-ctx.Done()
+		if watch(ctx, s) {
+			return ErrShutdown
+		}
 		if err := s.StopJobs(); err != nil {
 			select {} // never ends: the term must not end while its jobs run
 		}
@@ -63,4 +89,45 @@ func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 		}
 		return nil
 	})
+}
+
+// removeOver removes one-time jobs that have run, or whose times have passed: with one
+// of these gocron's Start does not return.
+func removeOver(s gocron.Scheduler) {
+	for _, job := range s.Jobs() {
+		once, ok := job.Schedule().(gocron.OneTimeJobSchedule)
+		if !ok {
+			continue
+		}
+		var over bool
+		if n := len(once.StartAt); n > 0 {
+			over = !once.StartAt[n-1].After(time.Now())
+		} else {
+			last, err := job.LastRunStartedAt()
+			over = err != nil || !last.IsZero()
+		}
+		if over {
+			_ = s.RemoveJob(job.ID()) // or somebody else has
+		}
+	}
+}
+
+// watch waits until ctx ends, and reports whether s was shut down before. Then it waits
+// for the jobs, no longer than s does.
+func watch(ctx context.Context, s gocron.Scheduler) (shut bool) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for s.Jobs() != nil { // not nil, even without jobs, until s is shut down
+		select {
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+		}
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for errors.Is(s.ShutdownWithContext(over), context.Canceled) { // as long as jobs are stopped
+		time.Sleep(10 * time.Millisecond)
+	}
+	return true
 }

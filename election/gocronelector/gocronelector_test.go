@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/cron/gocronlock"
 	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/election/gocronelector"
 	"github.com/fencelock/fencelock/memlock"
@@ -133,6 +136,130 @@ func TestTheTermWaitsForItsJobs(t *testing.T) {
 		cut := time.Now()
 		if err := stop(); !errors.Is(err, context.Canceled) || ended.Before(cut) {
 			t.Errorf("%v, ended %v", err, ended.Sub(cut))
+		}
+	})
+}
+
+// startWith is start with a job of the caller's.
+func startWith(t *testing.T, store *memlock.Engine, def gocron.JobDefinition, task any, opts ...gocron.JobOption) *instance {
+	t.Helper()
+	in := start(t, store, func(context.Context) {})
+	if _, err := in.scheduler.NewJob(def, gocron.NewTask(task), opts...); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// An hour in which the leader goes shortly before, at or after each tick: jobs that
+// claim their ticks run every one of them, once.
+func TestEachTickOnceAroundHandOvers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(30 * time.Second)
+		store, begun := memlock.New(nil), time.Now()
+		var mu sync.Mutex // guards ran
+		ran := map[time.Time]int{}
+		work := func(ctx context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			tick, _ := cron.TickFrom(ctx)
+			ran[tick]++
+			return nil
+		}
+		var all []*instance
+		for range 3 {
+			job := cron.Job{Locks: fencelock.New(store.Client(), nil), Name: "invoices", CatchUp: 1, Late: 30 * time.Second}
+			task, err := gocronlock.Task(job, cron.Every(time.Minute), work)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := startWith(t, store, gocron.CronJob("* * * * *", false), task, gocron.WithStartAt(gocron.WithStartImmediately()))
+			all = append(all, in)
+			stop := in.run()
+			defer func() { _ = stop() }()
+		}
+		for i := range 60 {
+			time.Sleep(time.Until(begun.Add(time.Duration(i)*time.Minute + 30*time.Second + time.Duration(i%7-3)*10*time.Millisecond)))
+			for _, in := range all {
+				if i%2 == 0 {
+					in.candidate.Resign()
+				} else if in.candidate.Term() != nil {
+					store.Lose("jobs")
+				}
+			}
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for tick, n := range ran {
+			if n != 1 {
+				t.Errorf("the tick at %v ran %d times", tick, n)
+			}
+		}
+		if len(ran) != 60 {
+			t.Errorf("%d of 60 ticks ran", len(ran))
+		}
+	})
+}
+
+// A one-time job runs in one term, and one whose time has passed is no longer there:
+// gocron would not come back from Start.
+func TestOneTimeJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var now, later, missed int
+		in := startWith(t, store, gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), func() { now++ })
+		for _, job := range []struct {
+			at   time.Duration
+			runs *int
+		}{{time.Hour, &later}, {time.Minute, &missed}} {
+			at := gocron.OneTimeJobStartDateTime(time.Now().Add(job.at))
+			if _, err := in.scheduler.NewJob(gocron.OneTimeJob(at), gocron.NewTask(func() { *job.runs++ })); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		stop := in.run()
+		for range 3 {
+			time.Sleep(time.Hour)
+			in.candidate.Resign()
+		}
+		time.Sleep(time.Minute)
+		_ = stop()
+		if now != 1 || later != 1 || missed != 0 {
+			t.Errorf("ran %d, %d and %d times", now, later, missed)
+		}
+	})
+}
+
+// A scheduler that was shut down runs nothing: its instance leads no longer, once its
+// jobs are done.
+func TestShutdownEndsTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var y tally
+		var ended atomic.Bool
+		a := startWith(t, store, gocron.DurationJob(time.Minute), func(ctx context.Context) {
+			<-ctx.Done()
+			ended.Store(true)
+		})
+		b := start(t, store, y.job(1))
+		gone := make(chan error, 1)
+		go func() { gone <- a.elector.Run(t.Context(), a.scheduler) }() // ends with the shutdown
+		synctest.Wait()
+		stopB := b.run()
+		time.Sleep(90 * time.Second)
+		begun := time.Now()
+		go func() { _ = a.scheduler.Shutdown() }()
+		err := <-gone
+		if took := time.Since(begun); !errors.Is(err, gocronelector.ErrShutdown) || took > 2*time.Second || !ended.Load() {
+			t.Errorf("%v after %v, and the job has ended: %v", err, took, ended.Load())
+		}
+		time.Sleep(90 * time.Second)
+		y.want(t, 0, 1)
+		_ = stopB()
+		if err := a.elector.Run(t.Context(), a.scheduler); !errors.Is(err, gocronelector.ErrShutdown) {
+			t.Errorf("once more: %v", err)
 		}
 	})
 }
