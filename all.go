@@ -30,7 +30,7 @@ func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.
 		return errors.Join(fmt.Errorf("%w: %w", ErrLost, released), err)
 	}
 	if released != nil {
-		l.cfg.Logger.Warn("release failed", "names", names, "error", released)
+		l.cfg.Logger.WarnContext(ctx, "release failed", "names", names, "error", released)
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (a *acquisition) report(ctx context.Context, name string) *report {
 	if r := a.told[name]; r != nil && !r.over {
 		return r
 	}
-	a.told[name] = a.Locker.report(ctx, a.request(name, a.wait))
+	a.told[name] = a.Locker.report(ctx, a.request(ctx, name, a.wait))
 	return a.told[name]
 }
 
@@ -202,7 +202,7 @@ func (a *acquisition) takeAll(ctx context.Context) error {
 	}
 	for _, lock := range a.set.locks {
 		a.told[lock.Name()].end(lock, nil)
-		lock.announced()
+		lock.announce()
 	}
 	done = true
 	return errors.Join(errs...)
@@ -213,7 +213,7 @@ func (a *acquisition) requests() ([]driver.Request, []*Lock) {
 	reqs := make([]driver.Request, len(a.names))
 	locks := make([]*Lock, len(a.names))
 	for i, name := range a.names {
-		reqs[i] = a.request(name, false)
+		reqs[i] = a.request(a.set.parent, name, false)
 		locks[i] = newLock(a.Locker, a.set.parent, reqs[i])
 		reqs[i].Lost = locks[i].gone
 	}
@@ -242,7 +242,7 @@ func (a *acquisition) takeEach(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return cmp.Or(a.set.Err(), err)
 		}
-		lock, err := a.pursue(ctx, a.request(name, a.wait), a.report(ctx, name))
+		lock, err := a.pursue(ctx, a.request(ctx, name, a.wait), a.report(ctx, name))
 		if err != nil {
 			return err
 		}

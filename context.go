@@ -26,6 +26,14 @@ func (v *lockValues) Value(key any) any {
 	return v.parent.Value(key)
 }
 
+// under returns ctx with the values of the context that HoldStart made of it.
+func (l *Lock) under(ctx context.Context) context.Context {
+	if l.parent == ctx {
+		return ctx
+	}
+	return tracedContext{ctx, l.parent}
+}
+
 // named returns l if key, of a value of a context, asks for it, and nil otherwise.
 func (l *Lock) named(key any) *Lock {
 	if key == any(lockKey{}) || key == any(nameKey(l.lease.Name)) {
@@ -45,6 +53,15 @@ func (b boundContext) Value(key any) any {
 		return l
 	}
 	return b.Context.Value(key)
+}
+
+// noteKey is the context key of a note.
+type noteKey struct{}
+
+// WithNote returns a context whose acquisitions carry note in place of Options.Note,
+// such as the number of the request that they are made for.
+func WithNote(ctx context.Context, note string) context.Context {
+	return context.WithValue(ctx, noteKey{}, note)
 }
 
 // TokenFrom returns the fencing token of the innermost lock that ctx was made for, by

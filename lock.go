@@ -21,7 +21,7 @@ type Lock struct {
 	lease   driver.Lease
 	floor   int64
 	terms   hold.Terms
-	parent  context.Context // the caller's
+	parent  context.Context // the caller's, or what HoldStart made of it
 
 	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel, joined
 	hold     hold.Hold
@@ -68,6 +68,7 @@ func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
 
 // begin starts the hold and its keep-alive.
 func (l *Lock) begin(h hold.Hold, now hold.Instant) {
+	l.renewer.enter(l) // before it can end, which takes it out again
 	l.mu.Lock()
 	l.began, l.hold = now, h
 	reported := l.reported
@@ -79,14 +80,16 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 	l.renewer.begin(l, now)
 }
 
-// announced notes that AcquireEnd was told, which HoldEnd must not overtake.
-func (l *Lock) announced() {
+// announce tells the tracer that the hold has begun, after AcquireEnd. HoldEnd must not
+// overtake either.
+func (l *Lock) announce() {
+	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, TraceHoldStart{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token})
 	l.mu.Lock()
-	l.told = true
+	l.parent, l.told = parent, true
 	loss, held := l.loss, l.held
 	l.mu.Unlock()
 	if loss != nil {
-		l.renewer.notifier.lost(l.values(), loss, held)
+		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, held)
 	}
 }
 
@@ -187,6 +190,13 @@ func (l *Lock) deadline(now hold.Instant) time.Time {
 	return time.Now().Add(l.hold.Left(now))
 }
 
+// left returns how long the lease lasts, and false if there is none or none any more.
+func (l *Lock) left(now hold.Instant) (time.Duration, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold.Left(now), l.terms.Leased && !l.hold.Ended()
+}
+
 // Release ends the hold at once, then tells the engine, on a context of its own
 // and no longer than Config.ReleaseTimeout. Passing failures are tried again. A
 // lock that was lost is ErrNotHeld. Another call does nothing and returns nil.
@@ -203,7 +213,7 @@ func (l *Lock) Release() error {
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
 	}
-	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{Name: l.lease.Name, Token: l.lease.Token, Held: l.held})
+	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Held: l.held})
 	return err
 }
 
@@ -215,8 +225,8 @@ func (l *Lock) releaseEngine() error {
 	defer limit.stop()
 	done := false
 	defer unless(&done, func() { _ = l.renewer.release(limit, l.lease) })
-	data := TraceReleaseEnd{Name: l.lease.Name, Token: l.lease.Token}
-	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Token: data.Token})
+	data := TraceReleaseEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
+	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Mode: data.Mode, Token: data.Token})
 	done = true
 	data.Err = l.renewer.release(ctx, l.lease)
 	data.Took = time.Since(begun)
@@ -276,7 +286,7 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 	}
 	l.renewer.remove(l, renewing)
 	if loss != nil && told {
-		l.renewer.notifier.lost(l.values(), loss, l.held)
+		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, l.held)
 	}
 	return act, stood
 }

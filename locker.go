@@ -72,7 +72,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 		return err
 	}
 	defer lock.Release() // for a panic in fn; otherwise the second, and harmless
-	err = fn(lock.ContextWith(ctx))
+	err = fn(lock.ContextWith(lock.under(ctx)))
 	released := lock.Release()
 	if lost := lock.lost(); lost != nil {
 		return errors.Join(lost, err)
@@ -81,7 +81,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 		return errors.Join(&LostError{Name: name, Token: lock.Token(), Deadline: lock.Deadline(), Reason: released}, err)
 	}
 	if released != nil {
-		l.cfg.Logger.Warn("release failed", "name", name, "token", lock.Token(), "error", released)
+		l.cfg.Logger.WarnContext(lock.values(), "release failed", "name", name, "token", lock.Token(), "error", released)
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	req := l.request(name, wait)
+	req := l.request(ctx, name, wait)
 	r := l.report(ctx, req)
 	lock, err := l.pursue(ctx, req, r)
 	if err != nil {
@@ -136,7 +136,7 @@ func (l *Locker) pursue(ctx context.Context, req driver.Request, r *report) (*Lo
 	done := false
 	defer unless(&done, func() { _ = lock.Release() })
 	r.end(lock, nil)
-	lock.announced()
+	lock.announce()
 	done = true
 	return lock, nil
 }
@@ -149,7 +149,7 @@ func unless(done *bool, undo func()) {
 	}
 }
 
-func (l *Locker) request(name string, wait bool) driver.Request {
+func (l *Locker) request(ctx context.Context, name string, wait bool) driver.Request {
 	req := driver.Request{
 		Name:     name,
 		Limit:    l.opts.Limit,
@@ -162,12 +162,17 @@ func (l *Locker) request(name string, wait bool) driver.Request {
 	if l.opts.Shared {
 		req.Mode = driver.Shared
 	}
+	if note, ok := ctx.Value(noteKey{}).(string); ok {
+		req.Note = note
+	}
 	return req
 }
 
 // attempt asks the engine until a grant is confirmed or the wait is over. The
 // lock's context is made from parent.
 func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock, error) {
+	l.renewer.acquiring.Add(1)
+	defer l.renewer.acquiring.Add(-1)
 	limit := l.opts.Wait
 	if !req.Wait {
 		limit = req.TTL // an engine that cannot answer a try in that time is no use

@@ -34,11 +34,11 @@ func newNotifier(cfg Config, most int) *notifier {
 	return &notifier{logger: cfg.Logger, logs: logs, tracer: cfg.Tracer, max: most}
 }
 
-// renewalFailed tells the logger that one lease was not renewed.
-func (n *notifier) renewalFailed(lease driver.Lease, err error) {
+// renewalFailed tells the logger that one lease was not renewed. ctx knows the lock.
+func (n *notifier) renewalFailed(ctx context.Context, lease driver.Lease, err error) {
 	if n.logs {
 		n.tell(func() {
-			n.logger.Warn("renewal failed", "name", lease.Name, "token", lease.Token, "error", err)
+			n.logger.WarnContext(ctx, "renewal failed", "name", lease.Name, "token", lease.Token, "error", err)
 		})
 	}
 }
@@ -51,13 +51,13 @@ func (n *notifier) renewEnd(ctx context.Context, data TraceRenewEnd) {
 }
 
 // lost tells the logger and the tracer of a loss. ctx knows the lock.
-func (n *notifier) lost(ctx context.Context, loss *LostError, held time.Duration) {
+func (n *notifier) lost(ctx context.Context, mode driver.Mode, loss *LostError, held time.Duration) {
 	if !n.logs && n.tracer.HoldEnd == nil {
 		return
 	}
 	n.tell(func() {
-		n.logger.Warn("lock lost", "name", loss.Name, "token", loss.Token, "held", held, "error", loss.Reason)
-		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{Name: loss.Name, Token: loss.Token, Held: held, Lost: loss})
+		n.logger.WarnContext(ctx, "lock lost", "name", loss.Name, "token", loss.Token, "held", held, "error", loss.Reason)
+		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{Name: loss.Name, Mode: mode, Token: loss.Token, Held: held, Lost: loss})
 	})
 }
 

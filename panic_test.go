@@ -36,6 +36,9 @@ func TestNothingIsLeftBehindACallbackThatPanics(t *testing.T) {
 		"AcquireEnd": tracer(func(t *fencelock.Tracer) {
 			t.AcquireEnd = func(context.Context, fencelock.TraceAcquireEnd) { panic("boom") }
 		}),
+		"HoldStart": tracer(func(t *fencelock.Tracer) {
+			t.HoldStart = func(context.Context, fencelock.TraceHoldStart) context.Context { panic("boom") }
+		}),
 		"HoldEnd": tracer(func(t *fencelock.Tracer) {
 			t.HoldEnd = func(context.Context, fencelock.TraceHoldEnd) { panic("boom") }
 		}),

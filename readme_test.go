@@ -24,17 +24,18 @@ type readmeBlock struct {
 	language, text string
 }
 
-func readBlocks(t *testing.T) []readmeBlock {
+// readBlocks returns the fenced blocks of a page.
+func readBlocks(t *testing.T, page string) []readmeBlock {
 	t.Helper()
 	fence := regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
-	text := readText(t, "README.md")
+	text := readText(t, page)
 	var blocks []readmeBlock
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
 		line := 1 + strings.Count(text[:m[0]], "\n")
 		blocks = append(blocks, readmeBlock{line, text[m[2]:m[3]], text[m[4]:m[5]]})
 	}
 	if len(blocks) == 0 {
-		t.Fatal("README.md has no fenced blocks")
+		t.Fatalf("%s has no fenced blocks", page)
 	}
 	return blocks
 }
@@ -99,7 +100,7 @@ func main() {
 func TestReadmeGo(t *testing.T) {
 	dir := readmeDir(t)
 	var names, funcs []string
-	for i, b := range readBlocks(t) {
+	for i, b := range readBlocks(t, "README.md") {
 		if b.language != "go" {
 			continue
 		}
@@ -175,7 +176,7 @@ func TestReadmeShell(t *testing.T) {
 	}
 
 	targets := makeTargets(t)
-	for _, b := range readBlocks(t) {
+	for _, b := range readBlocks(t, "README.md") {
 		if b.language != "sh" {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -23,15 +24,25 @@ type renewer struct {
 	batcher  *batcher
 	notifier *notifier
 
-	mu    sync.Mutex // guards plan, timer, and wake of each lock
+	acquiring atomic.Int64 // acquisitions under way
+
+	mu    sync.Mutex // guards plan, timer, held, and wake of each lock
 	plan  schedule.Schedule[*Lock]
 	timer *time.Timer
+	held  map[*Lock]struct{}
 }
 
 func newRenewer(engine driver.Engine, cfg Config) *renewer {
-	r := &renewer{engine: engine, cfg: cfg, notifier: newNotifier(cfg, maxNotices)}
+	r := &renewer{engine: engine, cfg: cfg, notifier: newNotifier(cfg, maxNotices), held: map[*Lock]struct{}{}}
 	r.batcher = newBatcher(engine, r.renew)
 	return r
+}
+
+// enter counts a lock among those that are held.
+func (r *renewer) enter(l *Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[l] = struct{}{}
 }
 
 // begin takes care of a lock from now on.
@@ -66,6 +77,7 @@ func (r *renewer) set(a schedule.Alarm) {
 func (r *renewer) remove(l *Lock, renewing bool) {
 	r.mu.Lock()
 	r.plan.Close(&l.wake)
+	delete(r.held, l)
 	r.mu.Unlock()
 	if renewing {
 		r.batcher.drop(l)
@@ -130,8 +142,14 @@ func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun t
 		if stood && ev.Kind != hold.Renewed { // a lock that was released meanwhile needs no renewal
 			data.Failed++
 		}
+		if stood && ev.Kind == hold.Gone {
+			data.Gone++
+		}
+		if left, held := l.left(now); held && (data.Left == 0 || left < data.Left) {
+			data.Left = left
+		}
 		if stood && ev.Kind == hold.Failed && !act.Lost { // a loss tells why by itself
-			r.notifier.renewalFailed(l.lease, ev.Cause)
+			r.notifier.renewalFailed(l.values(), l.lease, ev.Cause)
 		}
 	}
 	if len(again) > 0 {

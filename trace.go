@@ -2,6 +2,7 @@ package fencelock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -13,14 +14,21 @@ import (
 // and to the engine. Hooks are called from many goroutines and should not block: a
 // hook of Acquire or Release delays its caller, RenewStart its batch, and RenewEnd and
 // the HoldEnd of a loss, which are told by one goroutine in order, those after them.
+//
+// A lock has two spans: AcquireStart to AcquireEnd, and HoldStart to HoldEnd.
 type Tracer struct {
 	AcquireStart func(context.Context, TraceAcquireStart) context.Context
-	AcquireEnd   func(context.Context, TraceAcquireEnd)
+	// AcquireWait is told once, when the acquisition joins the queue.
+	AcquireWait func(context.Context, TraceAcquireWait)
+	AcquireEnd  func(context.Context, TraceAcquireEnd)
+	// HoldStart follows a successful AcquireEnd, with the context of the caller. The
+	// context that it returns is the parent of the lock's: what Do runs, and what is done
+	// with Lock.Context, belongs to it.
+	HoldStart func(context.Context, TraceHoldStart) context.Context
 	// RenewStart and RenewEnd frame a batch of renewals.
 	RenewStart func(context.Context, TraceRenewStart) context.Context
 	RenewEnd   func(context.Context, TraceRenewEnd)
-	// HoldEnd ends what a successful AcquireEnd began: after ReleaseEnd, or after
-	// a loss.
+	// HoldEnd ends a hold: after ReleaseEnd, or after a loss.
 	HoldEnd      func(context.Context, TraceHoldEnd)
 	ReleaseStart func(context.Context, TraceReleaseStart) context.Context
 	ReleaseEnd   func(context.Context, TraceReleaseEnd)
@@ -39,8 +47,25 @@ type TraceAcquireEnd struct {
 	Mode     driver.Mode
 	Token    int64
 	Waited   time.Duration // from start to end
+	Queued   time.Duration // how much of that in the queue; 0 if it did not wait
 	Position int           // the first place in the queue; 0 if it did not wait or is unknown
+	Held     *HeldError    // who was in the way, as far as the engine said; nil if nobody
 	Err      error
+}
+
+// TraceAcquireWait describes an acquisition that has joined the queue.
+type TraceAcquireWait struct {
+	Name     string
+	Mode     driver.Mode
+	Position int        // 1 is next; 0 means unknown
+	Held     *HeldError // who is in the way; nil means unknown
+}
+
+// TraceHoldStart describes a hold that begins.
+type TraceHoldStart struct {
+	Name  string
+	Mode  driver.Mode
+	Token int64
 }
 
 // TraceRenewStart describes a batch of renewals.
@@ -49,27 +74,32 @@ type TraceRenewStart struct{ Locks int }
 // TraceRenewEnd describes how a batch ended.
 type TraceRenewEnd struct {
 	Locks  int
-	Failed int // renewals that failed or found their lock gone
+	Failed int           // renewals that failed or found their lock gone
+	Gone   int           // how many of those found it gone: the locks are lost
+	Left   time.Duration // the least time that a lock of the batch has left; 0 if none is held
 	Took   time.Duration
 }
 
 // TraceHoldEnd describes the end of a hold.
 type TraceHoldEnd struct {
 	Name  string
+	Mode  driver.Mode
 	Token int64
 	Held  time.Duration
-	Lost  error // a *LostError; nil when the lock was released
+	Lost  *LostError // nil when the lock was released
 }
 
 // TraceReleaseStart describes a release that begins.
 type TraceReleaseStart struct {
 	Name  string
+	Mode  driver.Mode
 	Token int64
 }
 
 // TraceReleaseEnd describes how a release ended.
 type TraceReleaseEnd struct {
 	Name  string
+	Mode  driver.Mode
 	Token int64
 	Took  time.Duration
 	Err   error
@@ -99,6 +129,8 @@ type report struct {
 	begun time.Time
 	data  TraceAcquireEnd
 	over  bool
+
+	joined time.Time // when it joined the queue; zero if it did not
 }
 
 // report tells the tracer that an acquisition begins, for which the caller calls end.
@@ -113,7 +145,8 @@ func (l *Locker) report(ctx context.Context, req driver.Request) *report {
 
 // silent reports whether nobody is to be told of acquisitions.
 func (l *Locker) silent(ctx context.Context) bool {
-	return l.cfg.Tracer.AcquireStart == nil && l.cfg.Tracer.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
+	t := l.cfg.Tracer
+	return t.AcquireStart == nil && t.AcquireWait == nil && t.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
 }
 
 // within returns the context of AcquireStart. One that was made of its parent
@@ -136,7 +169,7 @@ type tracedContext struct {
 
 func (c tracedContext) Value(key any) any { return c.values.Value(key) }
 
-// waiting returns a callback that notes the first place in the queue, and calls
+// waiting returns a callback that tells once that the acquisition waits, and calls
 // onWait, which may be nil.
 func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
 	if r == nil {
@@ -145,6 +178,13 @@ func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
 	return func(info driver.WaitInfo) {
 		if r.data.Position == 0 {
 			r.data.Position = info.Position
+		}
+		if info.Held != nil {
+			r.data.Held = info.Held
+		}
+		if r.joined.IsZero() {
+			r.joined = time.Now()
+			end(r.ctx, r.cfg.Tracer.AcquireWait, TraceAcquireWait{Name: r.data.Name, Mode: r.data.Mode, Position: info.Position, Held: info.Held})
 		}
 		if onWait != nil {
 			onWait(info)
@@ -159,6 +199,12 @@ func (r *report) end(lock *Lock, err error) {
 	}
 	r.over = true
 	r.data.Waited, r.data.Err = time.Since(r.begun), err
+	if !r.joined.IsZero() {
+		r.data.Queued = time.Since(r.joined)
+	}
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		r.data.Held = held
+	}
 	if err == nil {
 		r.data.Token = lock.Token()
 	}

@@ -1,0 +1,255 @@
+package fencelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// told is what a tracer hears, in order.
+type told struct {
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+func (l *told) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+// tracer writes down what it is told of one lock.
+func (l *told) tracer() *fencelock.Tracer {
+	return &fencelock.Tracer{
+		AcquireStart: func(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
+			l.add("start %v", d.Mode)
+			return ctx
+		},
+		AcquireWait: func(_ context.Context, d fencelock.TraceAcquireWait) {
+			l.add("wait %v, place %d, behind %v", d.Mode, d.Position, d.Held != nil)
+		},
+		AcquireEnd: func(_ context.Context, d fencelock.TraceAcquireEnd) {
+			l.add("end %v, queued %v of %v, behind %v, %v", d.Mode, d.Queued, d.Waited, d.Held != nil, d.Err == nil)
+		},
+		HoldStart: func(ctx context.Context, d fencelock.TraceHoldStart) context.Context {
+			l.add("hold %v", d.Mode)
+			return context.WithValue(ctx, spanKey{}, fmt.Sprint("hold of ", d.Name))
+		},
+		HoldEnd: func(ctx context.Context, d fencelock.TraceHoldEnd) {
+			l.add("held %v for %v, lost %v, in %v", d.Mode, d.Held, d.Lost != nil, ctx.Value(spanKey{}))
+		},
+		ReleaseStart: func(ctx context.Context, d fencelock.TraceReleaseStart) context.Context {
+			l.add("release %v", d.Mode)
+			return ctx
+		},
+		ReleaseEnd: func(_ context.Context, d fencelock.TraceReleaseEnd) { l.add("released %v, %v", d.Mode, d.Err) },
+	}
+}
+
+// TestTracerHearsAWholeLock: an acquisition that waits, its hold, and its end.
+func TestTracerHearsAWholeLock(t *testing.T) {
+	const begins = "start shared|wait shared, place 1, behind true|end shared, queued 1m0s of 1m0s, behind true, true|hold shared|"
+	for _, c := range []struct {
+		what string
+		end  func(*memlock.Engine)
+		want string
+	}{
+		{"released", func(*memlock.Engine) {}, "release shared|released shared, <nil>|held shared for 1m0s, lost false, in hold of a"},
+		{"lost", func(e *memlock.Engine) { e.Lose("a") }, "held shared for 1m0s, lost true, in hold of a|release shared|released shared, *"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l told
+				engine := memlock.New(nil)
+				first := acquire(t, fencelock.New(engine.Client(), &fencelock.Config{TTL: hour}), "a")
+				time.AfterFunc(time.Minute, func() { _ = first.Release() })
+				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: l.tracer()})
+				lock := acquire(t, locks.With(fencelock.Options{Shared: true}), "a")
+				time.Sleep(time.Minute)
+				c.end(engine)
+				synctest.Wait() // losses are told a little later
+				_ = lock.Release()
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if got := join(l.lines); !matches(got, begins+c.want) {
+					t.Errorf("heard\n%s, want\n%s", got, begins+c.want)
+				}
+			})
+		})
+	}
+}
+
+func join(lines []string) (all string) {
+	for i, line := range lines {
+		if i > 0 {
+			all += "|"
+		}
+		all += line
+	}
+	return all
+}
+
+// matches compares, where a star at the end of want stands for anything.
+func matches(got, want string) bool {
+	if n := len(want) - 1; want[n] == '*' {
+		return len(got) >= n && got[:n] == want[:n]
+	}
+	return got == want
+}
+
+// What is done under a lock belongs to the context that HoldStart made, and still ends
+// with the caller's.
+func TestWorkHangsBelowItsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l told
+		locks, _ := newLocks(fencelock.Config{Tracer: l.tracer()})
+		ctx, cancel := context.WithCancel(t.Context())
+		err := locks.Do(ctx, "a", func(ctx context.Context) error {
+			if got := ctx.Value(spanKey{}); got != "hold of a" {
+				t.Errorf("Do runs in %v", got)
+			}
+			cancel()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the work did not end with its caller: %v", err)
+		}
+		lock := acquire(t, locks, "b")
+		if got := lock.Context().Value(spanKey{}); got != "hold of b" {
+			t.Errorf("the lock's context is in %v", got)
+		}
+		_ = lock.Release()
+	})
+}
+
+// A batch says how many of its locks are gone, and how much time is left to the others.
+func TestRenewEndSaysWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []fencelock.TraceRenewEnd
+		engine := &halfDeaf{Engine: memlock.New(nil)}
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+			RenewEnd: func(_ context.Context, d fencelock.TraceRenewEnd) { got = append(got, d) },
+		}})
+		for _, name := range []string{"a", "b", "c"} {
+			defer acquire(t, locks, name).Release()
+		}
+		time.Sleep(25 * time.Minute)
+		if len(got) == 0 || got[0].Locks != 3 || got[0].Failed != 2 || got[0].Gone != 1 || got[0].Left < 30*time.Minute || got[0].Left > 41*time.Minute {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// halfDeaf is an engine that has lost "a" and does not answer for "b".
+type halfDeaf struct{ *memlock.Engine }
+
+func (d *halfDeaf) Renew(ctx context.Context, leases []driver.Lease) []error {
+	errs := d.Engine.Renew(ctx, leases)
+	for i, lease := range leases {
+		switch lease.Name {
+		case "a":
+			errs[i] = driver.ErrNotHeld
+		case "b":
+			errs[i] = driver.ErrUnavailable
+		}
+	}
+	return errs
+}
+
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		want := func(what string, want fencelock.Stats) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(want, locks.Stats()); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+		}
+		want("at first", fencelock.Stats{})
+		first := acquire(t, locks, "a")
+		time.Sleep(time.Minute)
+		const margin = 12*time.Second + 10*time.Millisecond // of ten minutes
+		second := acquire(t, locks.With(fencelock.Options{TTL: 10 * time.Minute}), "b")
+		waited := make(chan *fencelock.Lock)
+		go func() { waited <- acquire(t, locks, "a") }() // ends when the first is released
+		want("two held, one waits", fencelock.Stats{Held: 2, Waiting: 1, Oldest: time.Minute, Left: 10*time.Minute - margin})
+		_ = first.Release()
+		third := <-waited
+		_, _ = second.Release(), third.Release()
+		want("in the end", fencelock.Stats{})
+	})
+}
+
+// A note of a context is that of one acquisition.
+func TestWithNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{Note: "run 7"})
+		err := locks.DoAll(fencelock.WithNote(t.Context(), "request 1"), []string{"a", "b"}, func(ctx context.Context) error {
+			defer acquire(t, locks, "c").Release()
+			list, err := locks.List(ctx, fencelock.Query{})
+			var notes []string
+			for _, s := range list {
+				notes = append(notes, s.Holders[0].Note)
+			}
+			if !slices.Equal(notes, []string{"request 1", "request 1", "run 7"}) {
+				t.Errorf("%q", notes)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// contexts is a slog.Handler that keeps what the contexts of its records hold.
+type contexts struct {
+	slog.Handler
+	seen func(ctx context.Context, message string)
+}
+
+func (c contexts) Enabled(context.Context, slog.Level) bool { return true }
+func (c contexts) Handle(ctx context.Context, r slog.Record) error {
+	c.seen(ctx, r.Message)
+	return nil
+}
+
+// A logger can find the request that a lock was taken for.
+func TestLoggersGetTheContextOfTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := map[string]any{}
+		logger := slog.New(contexts{slog.DiscardHandler, func(ctx context.Context, message string) {
+			heard[message] = ctx.Value(spanKey{})
+		}})
+		engine := memlock.New(nil)
+		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Logger: logger})
+		ctx := context.WithValue(t.Context(), spanKey{}, "request 7")
+		lock, err := locks.Acquire(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine.Refuse(errors.New("maintenance"))
+		time.Sleep(25 * time.Minute)
+		engine.Refuse(nil)
+		engine.Lose("a")
+		synctest.Wait()
+		_ = lock.Release()
+		want := map[string]any{"acquire": "request 7", "renewal failed": "request 7", "lock lost": "request 7"}
+		if diff := cmp.Diff(want, heard); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
