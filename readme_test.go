@@ -101,7 +101,7 @@ func TestReadmeGo(t *testing.T) {
 	dir := readmeDir(t)
 	var names, funcs []string
 	for i, b := range readBlocks(t, "README.md") {
-		if b.language != "go" {
+		if b.language != "go" || strings.HasPrefix(b.text, "package main") {
 			continue
 		}
 		name := fmt.Sprintf("block%d", i)
@@ -117,6 +117,28 @@ func TestReadmeGo(t *testing.T) {
 	out := runOverlay(t, dir, source)
 	if want := "all blocks ran\n"; out != want {
 		t.Errorf("the Go blocks printed %q, want %q", out, want)
+	}
+}
+
+// TestReadmePrograms: the whole programs are those of examples, where they are tested on
+// real servers.
+func TestReadmePrograms(t *testing.T) {
+	var known []string
+	for _, name := range []string{"examples/redis/main.go", "examples/postgres/main.go"} {
+		_, code, _ := strings.Cut(readText(t, name), "\npackage main")
+		known = append(known, "package main"+code)
+	}
+	programs := 0
+	for _, b := range readBlocks(t, "README.md") {
+		if strings.HasPrefix(b.text, "package main") {
+			programs++
+			if !slices.Contains(known, b.text) {
+				t.Errorf("README.md:%d: not one of the programs in examples", b.line)
+			}
+		}
+	}
+	if programs != len(known) {
+		t.Errorf("%d programs, want %d", programs, len(known))
 	}
 }
 
@@ -187,7 +209,7 @@ func TestReadmeShell(t *testing.T) {
 }
 
 // checkCommand runs a line of the README, or checks what must not run in a test:
-// make, which runs this test, and go get, which needs the network.
+// make, which runs this test, and what needs the network.
 func checkCommand(t *testing.T, dir, line string, targets []string) {
 	t.Helper()
 	words := strings.Fields(line)
@@ -196,9 +218,11 @@ func checkCommand(t *testing.T, dir, line string, targets []string) {
 		if len(words) != 2 || !slices.Contains(targets, words[1]) {
 			t.Errorf("README: %q: the Makefile has no such target", line)
 		}
-	case strings.HasPrefix(line, "go get "):
-		if words[2] != modulePath {
-			t.Errorf("README: %q does not get %s", line, modulePath)
+	case words[0] == "go" && (words[1] == "get" || words[1] == "install"):
+		name, _, _ := strings.Cut(words[2], "@")
+		dir, ours := strings.CutPrefix(name, modulePath)
+		if _, err := os.Stat(filepath.Join(".", dir)); !ours || err != nil {
+			t.Errorf("README: %q: %s has no such package", line, modulePath)
 		}
 	case strings.HasPrefix(line, "go run "):
 		runLine(t, ".", dir, line)
