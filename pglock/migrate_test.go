@@ -167,7 +167,7 @@ func TestNobodyWritesTheEpoch(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	for _, sql := range []string{"UPDATE fencelock.epoch SET epoch = 0", "DELETE FROM fencelock.epoch",
-		"DELETE FROM fencelock.start", "SELECT setval('fencelock.token', 1)", "SELECT fencelock.restart(true)"} {
+		"DELETE FROM fencelock.start", "SELECT setval('fencelock.token', 1)", "SELECT fencelock.restart(1)"} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("%s: %v", sql, err)
 		}

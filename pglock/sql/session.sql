@@ -17,16 +17,15 @@ LANGUAGE sql AS $$
 $$;
 
 -- restart makes sure that all later tokens are greater than all earlier ones: it sets
--- the sequence to the time, or further, where that was set back. moved is for a promoted
--- standby and a restored dump, which may lack what others have issued since.
-CREATE OR REPLACE FUNCTION fencelock.restart(moved boolean) RETURNS void
+-- the sequence to the time, or, where that was set back, so many numbers further as may have
+-- been lost.
+CREATE OR REPLACE FUNCTION fencelock.restart(lost bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
 	base numeric := (SELECT epoch::numeric * 1099511627776 FROM fencelock.epoch);
 	next numeric;
 BEGIN
-	next := greatest((SELECT last_value FROM fencelock.token) + CASE WHEN moved THEN 68719476736 ELSE 8589934592 END,
-		floor(extract(epoch FROM clock_timestamp()) * 1073741824) - base);
+	next := greatest((SELECT last_value FROM fencelock.token) + lost, floor(extract(epoch FROM clock_timestamp()) * 1073741824) - base);
 	IF base + next > 9223372036854775807 - 1099511627776 THEN
 		RAISE EXCEPTION 'the fencing tokens are used up: the server''s clock is too far in the future';
 	END IF;
@@ -44,23 +43,25 @@ DECLARE
 	sys bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint;
 	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
 	crashed boolean;
-	moved boolean;
+	anew boolean;  -- the server was started
+	moved boolean; -- a promoted standby or a restored dump, which may lack what others have issued since
 	id integer;
 BEGIN
 	INSERT INTO fencelock.start AS x SELECT true, pg_postmaster_start_time(), clock_timestamp(), now_client
 	WHERE NOT EXISTS (SELECT FROM fencelock.start) ON CONFLICT DO NOTHING;
 	crashed := FOUND;
+	anew := crashed OR EXISTS (SELECT FROM fencelock.start WHERE started <> pg_postmaster_start_time());
 	SELECT * INTO e FROM fencelock.epoch;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'fencelock.epoch is empty, as after a restore of the schema without its data; drop the schema fencelock and create it anew'
 			USING ERRCODE = 'object_not_in_prerequisite_state';
 	END IF;
-	IF crashed OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
+	IF anew OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
 		PERFORM fencelock.durable();
 		SELECT * INTO e FROM fencelock.epoch FOR UPDATE;
 		moved := e.system <> sys OR e.timeline <> line;
-		IF crashed OR moved THEN
-			PERFORM fencelock.restart(moved);
+		IF anew OR moved THEN -- after an orderly stop too, since a cold backup may have been put back
+			PERFORM fencelock.restart(CASE WHEN moved THEN 68719476736 WHEN crashed THEN 8589934592 ELSE 0 END);
 		END IF;
 		IF moved AND (e.system, e.timeline) <> (0, 0) THEN -- a new schema has nothing to wait for
 			UPDATE fencelock.start SET since = clock_timestamp(), client = now_client;
