@@ -29,7 +29,7 @@ func TestElectionOnRealEngines(t *testing.T) {
 			seen := make(chan string, 100)
 			watching, stop := context.WithCancel(t.Context())
 			var watcher, candidates sync.WaitGroup
-			watcher.Go(func() { watch(watching, fencelock.New(client(), nil), seen) })
+			watcher.Go(func() { watch(watching, t, fencelock.New(client(), nil), seen) })
 			th := &throne{t: t}
 			for _, value := range []string{"a:1", "b:2", "c:3"} {
 				c := election.New(fencelock.New(client(), &fencelock.Config{TTL: ttl}), name, &election.Config{Value: value})
@@ -53,10 +53,13 @@ func TestElectionOnRealEngines(t *testing.T) {
 	}
 }
 
-// watch sends the value of every leader it sees.
-func watch(ctx context.Context, locks *fencelock.Locker, seen chan<- string) {
+// watch sends the value of every leader it sees. Each has an owner.
+func watch(ctx context.Context, t *testing.T, locks *fencelock.Locker, seen chan<- string) {
 	for leader, err := range election.Observe(ctx, locks, name) {
 		if err == nil {
+			if leader.Owner == "" && leader != (election.Leader{}) {
+				t.Errorf("a leader without an owner: %+v", leader)
+			}
 			seen <- leader.Value
 		}
 	}

@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -26,10 +27,12 @@ func (l Leader) same(o Leader) bool {
 }
 
 // Current asks once who leads name. The answer may be out of date when it
-// arrives. fencelock.ErrUnsupported if the engine cannot list its locks.
+// arrives. A holder without an owner is no leader: another program, or on PostgreSQL
+// a leader that is just coming or going. fencelock.ErrUnsupported if the engine cannot
+// list its locks.
 func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
 	status, err := locks.Status(ctx, name)
-	if err != nil || len(status.Holders) == 0 {
+	if err != nil || len(status.Holders) == 0 || status.Holders[0].Owner == "" {
 		return Leader{}, err
 	}
 	h := status.Holders[0]
@@ -45,26 +48,28 @@ const (
 // Observe yields who leads name, now and after every change; the zero Leader when
 // nobody does. Leaders that come and go faster than the loop's body may be passed
 // over. An error is the last thing yielded: ctx's, or that of an engine that
-// cannot be asked, at once or later for more than 30 s.
+// cannot be asked: at once if it never could be, otherwise 30 s after its last answer.
+// One that is silent is given up 30 s after its last answer too, or after the beginning.
 func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		news := follow(ctx, locks, name)
 		var last Leader
-		var answered time.Time // zero before the first answer
+		answered, known := time.Now(), false
 		for {
 			next := lookSoon
-			leader, err := Current(ctx, locks, name)
+			leader, err := ask(ctx, locks, name, answered.Add(patience))
 			switch {
 			case ctx.Err() != nil:
 				yield(Leader{}, context.Cause(ctx))
 				return
-			case errors.Is(err, fencelock.ErrUnavailable) && !answered.IsZero() && time.Since(answered) < patience:
+			case errors.Is(err, fencelock.ErrUnavailable) && known && time.Since(answered) < patience:
+				next = min(next, time.Until(answered.Add(patience)))
 			case err != nil:
 				yield(Leader{}, err)
 				return
-			case answered.IsZero() || !leader.same(last):
+			case !known || !leader.same(last):
 				if !yield(leader, nil) {
 					return
 				}
@@ -72,11 +77,22 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 				next = lookNext
 			}
 			if err == nil {
-				last, answered = leader, time.Now()
+				last, answered, known = leader, time.Now(), true
 			}
 			pause(ctx, news, next)
 		}
 	}
+}
+
+// ask is Current with a limit. An engine that does not answer by then is unavailable.
+func ask(ctx context.Context, locks *fencelock.Locker, name string, limit time.Time) (Leader, error) {
+	ctx, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	leader, err := Current(ctx, locks, name)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable) {
+		err = fmt.Errorf("%w: no answer: %w", fencelock.ErrUnavailable, err)
+	}
+	return leader, err
 }
 
 // follow returns a channel that is told when something happened to name.

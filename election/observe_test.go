@@ -79,6 +79,47 @@ func TestObserveAnEngineThatIsAway(t *testing.T) {
 	})
 }
 
+// An engine that is silent is reported 30 s after its last answer, however long it takes
+// to say that it has none.
+func TestObserveASilentEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var answered time.Time
+		for _, err := range election.Observe(t.Context(), fencelock.New(store.Client(), nil), name) {
+			if err == nil {
+				answered = time.Now()
+				store.Hang()
+				continue
+			}
+			if took := time.Since(answered); took != 30*time.Second || !errors.Is(err, fencelock.ErrUnavailable) {
+				t.Errorf("%v after %v", err, took)
+			}
+		}
+		begun := time.Now()
+		for _, err := range election.Observe(t.Context(), fencelock.New(store.Client(), nil), name) {
+			if took := time.Since(begun); took != 30*time.Second || !errors.Is(err, fencelock.ErrUnavailable) {
+				t.Errorf("without an answer: %v after %v", err, took)
+			}
+		}
+		store.Resume()
+	})
+}
+
+// strange lists a holder that the engine knows nothing of, as PostgreSQL does between
+// the lock of a new leader and the row that says who it is.
+type strange struct{ *memlock.Engine }
+
+func (strange) List(context.Context, driver.Query) ([]driver.Status, error) {
+	return []driver.Status{{Name: name, Holders: []driver.Holder{{Foreign: true, Identity: driver.Identity{PID: 1}, Since: time.Now()}}}}, nil
+}
+
+func TestALeaderHasAnOwner(t *testing.T) {
+	leader, err := election.Current(t.Context(), fencelock.New(strange{memlock.New(nil)}, nil), name)
+	if err != nil || leader != (election.Leader{}) {
+		t.Errorf("%+v, %v", leader, err)
+	}
+}
+
 func TestObserveStopsWithItsLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for leader, err := range election.Observe(t.Context(), fencelock.New(memlock.New(nil), nil), name) {
