@@ -81,19 +81,25 @@ func (w *worker) do(ctx context.Context, task Task) error {
 	}
 	w.log.Info("began", "task", task.ID, "token", lock.Token(), "try", tries)
 
-	working := lock.Context() // ends when the lock is lost, before others get it
+	working := lock.ContextWith(ctx) // ends with ctx, or when the lock is lost, before others get it
 	if w.careless {
-		working = context.WithoutCancel(ctx)
+		working = ctx
 	}
 	result, err := perform(working, task)
-	if errors.Is(err, fencelock.ErrLost) {
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.ttl) // what is done is written, also at the end
+	defer cancel()
+	switch {
+	case errors.Is(err, fencelock.ErrLost):
 		w.log.Warn("lost", "task", task.ID, "token", lock.Token())
 		return nil // it is somebody else's now
-	}
-	if err != nil {
+	case err != nil && ctx.Err() != nil:
+		w.log.Info("stopped", "task", task.ID, "token", lock.Token())
+		_ = lock.Release() // first, or whoever is given the task next finds it locked
+		return w.queue.PutBack(saving, task)
+	case err != nil:
 		return err
 	}
-	err = w.queue.Finish(ctx, task, lock.Token(), result)
+	err = w.queue.Finish(saving, task, lock.Token(), result)
 	if errors.Is(err, errRefused) {
 		w.log.Warn("refused", "task", task.ID, "token", lock.Token())
 		return nil // we lost the lock and could not know

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -166,6 +167,86 @@ func listen(t *testing.T, out io.Reader) story {
 		}
 	}
 	return s
+}
+
+// A worker that is told to end stops its work at once, and the task waits again.
+func TestStopEndsTheWork(t *testing.T) {
+	ctx := t.Context()
+	url := servers["redis"](t)
+	s, err := open(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.queue.Add(ctx, 10*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, exe, "-url", url, "work")
+	cmd.Env = append(os.Environ(), envWorker+"=1")
+	if _, err := cmd.StdinPipe(); err != nil { // closed with us
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if last = lines.Text(); strings.Contains(last, "msg=began") {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		}
+	}
+	_ = cmd.Wait()
+	if !cmd.ProcessState.Exited() || !strings.Contains(last, "msg=stopped") {
+		t.Errorf("%v, after %q", cmd.ProcessState, last)
+	}
+	if task, err := s.queue.Next(ctx); err != nil || task.ID != 1 {
+		t.Errorf("the task does not wait: %+v, %v", task, err)
+	}
+	if lock, err := s.locks(nil).TryAcquire(ctx, "task/1"); err != nil {
+		t.Errorf("its lock is not free: %v", err)
+	} else if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// late is a queue whose worker is told to end when the work is done.
+type late struct {
+	Queue
+	stop context.CancelFunc
+}
+
+func (q late) Finish(ctx context.Context, t Task, token int64, result string) error {
+	q.stop()
+	return q.Queue.Finish(ctx, t, token, result)
+}
+
+func TestStopLosesNoResult(t *testing.T) {
+	s, err := open(t.Context(), servers["redis"](t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.queue.Add(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w := newWorker(store{queue: late{s.queue, stop}, locks: s.locks}, settings{ttl: time.Minute}, io.Discard)
+	if err := w.run(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if states, err := s.queue.States(t.Context()); err != nil || len(states[0].Results) != 1 {
+		t.Errorf("%+v, %v", states, err)
+	}
 }
 
 // The guard alone, step by step.
