@@ -30,7 +30,7 @@ type shape struct{ processes, clients, each int }
 func (a *arena) brawls(s settings, sh shape, rounds int, length time.Duration) (map[string][]*brawl, map[string][]float64, error) {
 	got := map[string][]*brawl{}
 	rates, err := interleave(rounds, a.libraries(), func(c contestant) string { return c.name }, func(c contestant) (float64, error) {
-		b, err := a.brawl(c, sh, or(s, time.Second, time.Second/4), length)
+		b, err := a.brawl(c, sh, time.Second/2, length)
 		if err != nil {
 			return 0, err
 		}

@@ -41,7 +41,7 @@ func hot(clients, each int, factor, most float64) func(*arena, settings) ([]row,
 			if !one {
 				sh, where = shape{clients, 1, each}, fmt.Sprint(clients, " processes")
 			}
-			got, rates, err := a.brawls(s, sh, max(s.rounds/5, 1), or(s, 1500*time.Millisecond, 400*time.Millisecond))
+			got, rates, err := a.brawls(s, sh, max(s.rounds/5, 1), or(s, time.Second, 400*time.Millisecond))
 			if err != nil {
 				return nil, err
 			}

@@ -3,6 +3,7 @@
 // rounds in which every contestant has its turn. It prints tables of ratios and
 // writes docs/benchmarks.md.
 //
+//	go run -C bench . scale [-engine redis] [-processes 100] [-names 1000] [-waiters 10000]
 //	go run -C bench . [-suite redis] [-only alone,handover] [-with redsync] [-rounds 25] [-quick] [-check]
 package main
 
@@ -40,6 +41,9 @@ type measure struct {
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
 		exit(work(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "scale" {
+		exit(scale(os.Args[2:]))
 	}
 	suite := flag.String("suite", "", "run these suites only, separated by commas: "+strings.Join(suiteNames(), ", "))
 	only := flag.String("only", "", "measure these only, separated by commas: "+strings.Join(measureNames(suites), ", "))

@@ -26,6 +26,15 @@ type redisServer struct {
 }
 
 func startRedis() (server, error) {
+	s, err := launchRedis()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// launchRedis starts a server with more settings.
+func launchRedis(args ...string) (*redisServer, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -35,8 +44,8 @@ func startRedis() (server, error) {
 		return nil, err
 	}
 	s := &redisServer{port: port, dir: dir}
-	s.cmd = exec.Command("redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1",
-		"--dir", dir, "--save", "", "--appendonly", "no", "--maxclients", "20000", "--loglevel", "warning")
+	s.cmd = exec.Command("redis-server", append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1",
+		"--dir", dir, "--save", "", "--appendonly", "no", "--maxclients", "20000", "--loglevel", "warning"}, args...)...)
 	if err := s.cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("redis-server could not be started (install redis): %w", err)

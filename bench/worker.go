@@ -20,6 +20,7 @@ type order struct {
 	Job                     string // a key of jobs
 	Name                    string // of the lock, where it matters
 	Clients, Each           int    // clients to open, and goroutines or locks of each
+	Index, Of, Waiters      int    // which process it is, of how many, and how many wait in it
 }
 
 // jobs are what worker processes do, between their first line of output, with
@@ -29,6 +30,7 @@ var jobs = map[string]func(contestant, order, io.Reader) error{
 	"turn": turnJob,
 	"idle": idleJob,
 	"hold": holdJob,
+	"load": loadJob,
 }
 
 // work is the main function of a worker process.
@@ -37,11 +39,12 @@ func work(args []string) error {
 	if err := json.Unmarshal([]byte(strings.Join(args, "")), &o); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(suites, func(s suite) bool { return s.name == o.Suite })
+	known := slices.Concat(suites, scales)
+	i := slices.IndexFunc(known, func(s suite) bool { return s.name == o.Suite })
 	if i < 0 || jobs[o.Job] == nil {
 		return fmt.Errorf("no such order: %+v", o)
 	}
-	c, err := suites[i].find(o.Contestant)
+	c, err := known[i].find(o.Contestant)
 	if err != nil {
 		return err
 	}

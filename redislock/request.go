@@ -84,10 +84,14 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 		w.unanswered(r.Err, late)
 		return r
 	}
-	if again || e.cfg.Quarantine || w.req.Mode != driver.Exclusive || w.req.AtLeast > 0 || e.isHot(w.req.Name) {
+	shared := w.req.Mode == driver.Shared
+	if again || e.cfg.Quarantine || shared && w.req.Weight > 1 || w.req.AtLeast > 0 || e.isHot(w.req.Name) {
 		return slow(again)
 	}
 	life := millis(w.req.TTL)
+	if shared {
+		return slow(false, life, e.retention, strconv.Itoa(w.req.Limit))
+	}
 	if alone := e.gather.board(); alone || !e.together() {
 		if alone {
 			defer e.land()

@@ -12,6 +12,10 @@ var (
 	endLua string
 	//go:embed lua/acquire_fast.lua
 	acquireFastLua string
+	//go:embed lua/acquire_shared.lua
+	acquireSharedLua string
+	//go:embed lua/release_shared.lua
+	releaseSharedLua string
 	//go:embed lua/release_fast.lua
 	releaseFastLua string
 	//go:embed lua/gather.lua
@@ -41,11 +45,11 @@ var (
 	//go:embed lua/init.lua
 	initLua string
 
-	acquireScript    = NewScript(acquireFastLua, commonLua, acquireLua, endLua)
+	acquireScript    = NewScript(acquireFastLua, acquireSharedLua, commonLua, acquireLua, endLua)
 	gatherScript     = NewScript(gatherLua)
 	acquireAllScript = NewScript(acquireAllLua)
 	touchScript      = NewScript(beginLua, commonLua, touchLua, endLua)
-	releaseScript    = NewScript(releaseFastLua, commonLua, releaseLua, endLua)
+	releaseScript    = NewScript(releaseFastLua, releaseSharedLua, commonLua, releaseLua, endLua)
 	leaveScript      = NewScript(beginLua, commonLua, leaveLua, endLua)
 	breakScript      = NewScript(beginLua, commonLua, breakLua, endLua)
 	confirmScript    = NewScript(beginLua, commonLua, confirmLua, endLua)

@@ -34,6 +34,12 @@ var mutants = [][2]string{
 	{"    type(last) == 'string' and sub(last, -2) == ' 0' and last < now then", "    type(last) == 'string' and last < now then"},
 	{"    if both[2] and string.sub(both[2], -2) ~= ' q' then", "    if both[2] then"},
 	{"    elseif last and sub(last, -2) ~= ' q' then", "    elseif last then"},
+	{"(limit == '0' or call('ZCARD', shared) < tonumber(limit))", "true"},
+	{"room = ends and tonumber(ends) > ms and", "room = ends and"},
+	{"(not last or sub(last, -2) == ' 0' and last < now)", "(not last or sub(last, -2) == ' 0')"},
+	{"      if i < 3 or not first then call('PEXPIRE', key, ttl) end", ""},
+	{"if first and tonumber(first) > clock[1] * 1000 + math.floor(clock[2] / 1000) and who and", "if first and who and"},
+	{"and who and string.sub(who, 1, #ARGV[2]) == ARGV[2] then", "and who then"},
 }
 
 // TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as

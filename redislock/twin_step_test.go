@@ -52,6 +52,8 @@ func (p *play) acquire(t testing.TB) error {
 	if w := strings.Fields(e.Desc); w[1] == "x" && w[4] == "0" && p.Quarantine == 0 && !again && !p.chance(3) {
 		fast = number64(t, w[3])
 		args = append(args, w[3], fmt.Sprint(p.Retention))
+	} else if w[1] == "s" && w[4] == "0" && p.Quarantine == 0 && !again && !strings.Contains(w[2], "/") && !p.chance(3) {
+		args = append(args, w[3], fmt.Sprint(p.Retention), w[2]) // answers as if there were no shorter way
 	}
 	return p.same(t, "acquire", p.Acquire(e.Request, wait, place, again, fast), nil, args...)
 }

@@ -69,6 +69,7 @@ type play struct {
 	asked   []twin.Entry // requests so far
 	log     []string
 	version int64 // of the last Resize
+	permits bool  // nobody asks for anything else
 }
 
 const (
@@ -80,6 +81,7 @@ func newPlay(seed uint64, server *realLua) *play {
 	p := &play{realLua: server, rand: rand.New(rand.NewPCG(seed, 1)), keys: []string{lockKey, fenceKey}, Name: &twin.Name{
 		Now: 1_700_000_000_000_000, Listening: map[string]bool{}, Counts: seed%4 != 0, Retention: 600_000, Incarnation: "0a0b",
 	}}
+	p.permits = seed%7 == 3
 	if seed%5 == 0 {
 		p.Quarantine, p.keys = 3000, append(p.keys, markerKey)
 	}
@@ -161,7 +163,9 @@ func (p *play) request() twin.Entry {
 	}
 	pick := func(list ...string) string { return list[p.rand.IntN(len(list))] }
 	mode, limit, client := pick("x", "x", "s"), "0", pick("c1", "c2", "c3")
-	if mode == "s" {
+	if p.permits {
+		mode, limit = "s", "5"
+	} else if mode == "s" {
 		limit = pick("0", "2", "2", "5", "5/2", "5/4")
 	}
 	desc := fmt.Sprintf("%s %s %s %s %s 1 host note", client, mode, limit, pick("100", "1000", "30000", "60000"), pick("0", "0", "0", "700", "3000"))
@@ -190,6 +194,9 @@ func (p *play) late() int64 {
 func (p *play) holder() (owner, token, mode string) {
 	if list := p.Holders(); len(list) > 0 && !p.chance(6) {
 		h := list[p.rand.IntN(len(list))]
+		if p.chance(12) {
+			h[0] = "o0"
+		}
 		return h[0], h[1], h[2]
 	}
 	return "o0", "1700000000000001", []string{"x", "s"}[p.rand.IntN(2)]

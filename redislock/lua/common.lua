@@ -40,9 +40,11 @@ local ms = math.floor(now / 1000)
 local PATIENCE, TOUCH, GRANT, BATCH, PURGE = 3, 20000, 2000, 64, 256
 
 -- What the script knows and will write, and all functions, are in one table: each
--- local that a function refers to costs every call of the script some time.
+-- local that a function refers to costs every call of the script some time. A fence
+-- that cannot be read says nothing, so there may be a queue.
+local a, b, c, d, rest = string.match(both[2] or '', '^(%d+) (%d+) (%S+) (%d+)(.*)$')
 local S = {
-  last = 0, granted = 0, grantee = '-', notbefore = 0,
+  last = tonumber(a or 0), granted = tonumber(b or 0), grantee = c or '-', notbefore = tonumber(d or 0),
   version = 0,                  -- of resized, the limit for everybody; nil if requests say it
   sum = 0, summed = 0,          -- the weight of so many shared holders
   barred = 0, lined = true, lasts = 0, told = '*',
@@ -52,25 +54,26 @@ local S = {
   weighted = false,             -- one of the shared holders may weigh more than 1
   failure = '',                 -- why a message could not be published
 }
-
-function S.int(n) return string.format('%d', n) end
-
-if both[2] then
-  local a, b, c, d, rest = string.match(both[2], '^(%d+) (%d+) (%S+) (%d+)(.*)$')
-  if a then
-    S.last, S.granted, S.grantee, S.notbefore = tonumber(a), tonumber(b), c, tonumber(d)
-    local life, who = string.match(rest, ' u(%d+) m(%S+) q$')
-    if life then
-      S.lasts, S.told = tonumber(life), who
-    elseif string.sub(rest, -2) ~= ' q' then
-      S.lined, S.told = false, '-'
-    end
+if rest == '' then
+  S.lined, S.told = false, '-'
+elseif rest then
+  local more, life, who = string.match(rest, '^(.-) ?u(%d+) m(%S+) q$')
+  if life then
+    S.lasts, S.told = tonumber(life), who
+  elseif string.sub(rest, -2) ~= ' q' then
+    S.lined, S.told = false, '-'
+  end
+  if more ~= '' then
     S.resized, S.version = string.match(rest, ' l(%d+)'), tonumber(string.match(rest, ' v(%d+)') or 0)
     local s, n = string.match(rest, ' w(%d+)/(%d+)')
     S.sum, S.summed = tonumber(s or 0), tonumber(n or 0)
     S.barred = tonumber(string.match(rest, ' b(%d+)') or 0)
   end
 end
+
+-- Functions inside of a function find the locals above faster, as each call makes them.
+(function()
+function S.int(n) return string.format('%d', n) end
 
 -- commit writes what the script has found out, and takes a lock away that nobody
 -- has any more.
@@ -440,5 +443,6 @@ function S.outlook(client)
   return string.format('%d %s %s', left, why, text), left
 end
 
+end)()
 S.look()
 local answer = (function() -- the script itself, up to end.lua
