@@ -10,46 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/jackc/pgx/v5"
 )
-
-// gate is the advisory lock at which a test stops the server.
-const gate = 4711
-
-// stopAt makes the server stop at the gate whenever an engine has made a change to a table,
-// before it commits.
-func stopAt(t testing.TB, pg *enginetest.Postgres, table, change string) {
-	t.Helper()
-	pg.Exec(t, `CREATE OR REPLACE FUNCTION public.gate() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN PERFORM pg_advisory_xact_lock_shared(0, `+fmt.Sprint(gate)+`); RETURN NULL; END $$`,
-		"CREATE TRIGGER gate AFTER "+change+" ON fencelock."+table+" FOR EACH STATEMENT EXECUTE FUNCTION public.gate()")
-}
-
-// shut closes the gate until open is called.
-func shut(t testing.TB, conn *pgx.Conn) (open func()) {
-	t.Helper()
-	if _, err := conn.Exec(context.Background(), "SELECT pg_advisory_lock(0, $1)", gate); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if _, err := conn.Exec(context.Background(), "SELECT pg_advisory_unlock(0, $1)", gate); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// stopped waits until a server process stands at the gate, and returns it.
-func stopped(t testing.TB, pg *enginetest.Postgres) uint32 {
-	t.Helper()
-	var pid uint32
-	conn := pg.Connect(t)
-	eventually(t, "the server stands at the gate", func() bool {
-		err := conn.QueryRow(t.Context(), `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
-			AND objid = $1 AND NOT granted`, gate).Scan(&pid)
-		return err == nil
-	})
-	return pid
-}
 
 // TestSharedReleaseThatFailsAfterItsUnlock: the last shared holder of a process leaves, the
 // server unlocks, and ends the transaction before it commits. Whoever comes meanwhile in the
@@ -57,11 +18,10 @@ func stopped(t testing.TB, pg *enginetest.Postgres) uint32 {
 func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
-	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
-	req := shared(request("a"), 0)
-	req.TTL = 30 * time.Second
+	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
+	req := shared(long("a"), 0)
 	first := try(t, e, req)
-	stopAt(t, pg, "sharer", "DELETE")
+	stopAt(t, pg, "sharer", "AFTER DELETE")
 	conn := pg.Connect(t)
 	for range 5 {
 		open := shut(t, conn)
