@@ -59,7 +59,9 @@ func LockTx(ctx context.Context, tx pgx.Tx, name string, options ...TxOption) er
 }
 
 // TryLockTx is LockTx without a wait: if somebody holds the lock, or waits for it in
-// front of us, it returns a *driver.HeldError at once and the transaction can go on.
+// front of us, it returns a *driver.HeldError at once and the transaction can go on. Only the
+// error of a LockTx whose time is over says who holds it: to find that out, the server lists all
+// locks that it has.
 func TryLockTx(ctx context.Context, tx pgx.Tx, name string, options ...TxOption) error {
 	_, err := tryTx(ctx, pgxTx{tx}, name, options)
 	return err
@@ -97,11 +99,10 @@ func tryTx(ctx context.Context, tx transaction, name string, options []TxOption)
 		got, standby bool
 		isolation    string
 		timeout      int64
-		held         = driver.HeldError{Name: name}
 	)
 	text, id := keyArgs(name)
 	args := []any{text, id, slices.Contains(options, Shared), slices.Contains(options, AllowSnapshot)}
-	err := tx.row(ctx, tryTxSQL, args, []any{&got, &isolation, &standby, &timeout, &held.PID, &held.Note})
+	err := tx.row(ctx, tryTxSQL, args, []any{&got, &isolation, &standby, &timeout})
 	switch {
 	case err != nil:
 		return 0, txError(name, err)
@@ -112,8 +113,5 @@ func tryTx(ctx context.Context, tx transaction, name string, options []TxOption)
 	case !slices.Contains(options, AllowSnapshot) && isolation != "read committed" && isolation != "read uncommitted":
 		return 0, fmt.Errorf("%w: %q was not locked: at %s the snapshot is older than the lock, so the transaction would not see what the last holder committed; begin it at read committed, or pass AllowSnapshot", driver.ErrInvalid, name, isolation)
 	}
-	if held.PID != 0 {
-		held.Host = "the PostgreSQL server"
-	}
-	return time.Duration(timeout) * time.Millisecond, &held
+	return time.Duration(timeout) * time.Millisecond, &driver.HeldError{Name: name}
 }

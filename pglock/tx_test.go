@@ -22,8 +22,9 @@ func TestTxExcludes(t *testing.T) {
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
 		must(t, a.lock(t.Context(), "job"), a.try(t.Context(), "job")) // twice is harmless
-		err := b.try(t.Context(), "job")
-		wantHeld(t, err, "job", nil)
+		wantHeld(t, b.try(t.Context(), "job"), "job", nil)
+		err := b.lock(soon(t, 300*time.Millisecond), "job")
+		wantHeld(t, err, "job", context.DeadlineExceeded)
 		pid, _ := a.value("SELECT pg_backend_pid()::text")
 		if want := "pid " + pid + " on the PostgreSQL server"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
@@ -360,4 +361,17 @@ func TestTxNames(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTxTryListsNoLocks: a try that is refused costs the server no more than one that is not,
+// however many locks it has.
+func TestTxTryListsNoLocks(t *testing.T) {
+	conn := enginetest.StartPostgres(t).Connect(t)
+	rows, err := conn.Query(t.Context(), "EXPLAIN VERBOSE "+pglock.TryTxSQL, "job", nil, false, false)
+	must(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	if all := strings.Join(plan, "\n"); strings.Contains(all, "pg_lock") || !strings.Contains(all, "pg_try_advisory_xact_lock") {
+		t.Errorf("the plan of a try:\n%s", all)
+	}
 }

@@ -22,8 +22,9 @@ func TestTxMeetsEngine(t *testing.T) {
 		for _, name := range []string{"größe 🔒", pglock.Key(-7)} {
 			lease := try(t, e, request(name))
 			tx := begin("")
-			err := tx.try(t.Context(), name)
-			if wantHeld(t, err, name, nil); err != nil && !strings.Contains(err.Error(), "fencelock") {
+			wantHeld(t, tx.try(t.Context(), name), name, nil)
+			err := tx.lock(soon(t, 300*time.Millisecond), name)
+			if wantHeld(t, err, name, context.DeadlineExceeded); err != nil && !strings.Contains(err.Error(), "fencelock") {
 				t.Errorf("%v does not name the engine's connection", err)
 			}
 			wantHeld(t, tx.try(t.Context(), name, pglock.Shared), name, nil)

@@ -69,8 +69,8 @@ func TestTxHeldByPrepared(t *testing.T) {
 		must(t, err)
 	}
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
-		err := begin("").try(t.Context(), pglock.Key(42))
-		wantHeld(t, err, pglock.Key(42), nil)
+		err := begin("").lock(soon(t, 300*time.Millisecond), pglock.Key(42))
+		wantHeld(t, err, pglock.Key(42), context.DeadlineExceeded)
 		if err == nil || !strings.Contains(err.Error(), "a prepared transaction") {
 			t.Errorf("%v does not name the holder", err)
 		}
@@ -87,8 +87,8 @@ func TestTxUnprivilegedRole(t *testing.T) {
 		must(t, holder.exec("SET application_name = 'nightly'"), holder.lock(t.Context(), "job"))
 		defer func() { must(t, holder.end(true)) }()
 		tx := beginPgx(t, p.As("app"), "")
-		err := tx.try(t.Context(), "job")
-		if wantHeld(t, err, "job", nil); err != nil && !strings.Contains(err.Error(), "(nightly)") {
+		err := tx.lock(soon(t, 300*time.Millisecond), "job")
+		if wantHeld(t, err, "job", context.DeadlineExceeded); err != nil && !strings.Contains(err.Error(), "(nightly)") {
 			t.Errorf("%v does not name the application", err)
 		}
 		must(t, tx.exec("SELECT 1"))

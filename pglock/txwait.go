@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -118,8 +119,11 @@ func millis(d time.Duration) string {
 	return strconv.FormatInt(min(int64(ms), math.MaxInt32), 10)
 }
 
+//go:embed tx_holder.sql
+var holderTxSQL string
+
 // undo brings the transaction back to the savepoint, which frees the lock, should it
-// have been granted after all, and restores lock_timeout.
+// have been granted after all, and restores lock_timeout. It finds out who has the lock.
 func (w *txWait) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txGrace)
 	defer cancel()
@@ -129,6 +133,14 @@ func (w *txWait) undo(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	text, id := keyArgs(w.held.Name)
+	if err := w.tx.row(ctx, holderTxSQL, []any{text, id}, []any{&w.held.PID, &w.held.Note}); err != nil {
+		if err := w.tx.exec(ctx, rollbackSQL); err != nil {
+			return err
+		}
+	} else if w.held.PID != 0 {
+		w.held.Host = "the PostgreSQL server"
 	}
 	return w.tx.exec(ctx, releaseSQL)
 }

@@ -1,0 +1,192 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// TestRolesThatCannotSeeEachOther: what a role sweeps away is of the dead, and not of sessions
+// of which it is shown nothing; and it is granted nothing that they hold.
+func TestRolesThatCannotSeeEachOther(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t)
+	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "CREATE ROLE app LOGIN", "CREATE ROLE other LOGIN", "REVOKE ALL ON pg_locks, pg_stat_activity FROM PUBLIC",
+		"GRANT SELECT ON pg_locks TO PUBLIC")
+	e := engine(t, pg.As("app"), nil)
+	req := request("a")
+	req.TTL = 30 * time.Second
+	share := shared(request("shared"), 2)
+	share.TTL = req.TTL
+	l, s := try(t, e, req), try(t, e, share)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiter := queueUp(t, ctx, engine(t, pg.As("app"), nil), req)
+	pg.Exec(t, "INSERT INTO fencelock.queued VALUES ('dead', 1, 'dead', 1, false, 77777, now(), '', 0, '', 0, 1)")
+	other := engine(t, pg.As("other"), nil)
+	free := req
+	free.Name = "free"
+	release(t, other, try(t, other, free)) // the first connection sweeps
+	eventually(t, "the row of the dead is gone", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM fencelock.queued WHERE owner = 'dead'") == "0"
+	})
+	if got := pg.Query(t, `SELECT (SELECT count(*) FROM fencelock.held WHERE owner = $1 AND seen IS NULL)
+		+ (SELECT count(*) FROM fencelock.sharer WHERE owner = $2 AND seen IS NULL) + (SELECT count(*) FROM fencelock.queued)`, l.Owner, s.Owner); got != "3" {
+		t.Errorf("of a holder, a sharer and a waiter there are %s rows left untouched", got)
+	}
+	refused(t, other, req)
+	exclusive := share
+	exclusive.Mode, exclusive.Limit = driver.Exclusive, 0
+	refused(t, other, exclusive)
+	cancel()
+	if w := await(t, waiter, "the end of the wait"); w.err == nil {
+		t.Error("the waiter got in beside the holder")
+	}
+	release(t, e, l)
+	release(t, e, s)
+}
+
+// TestDumpsAndRewritesLoseNoLock: pg_dump and VACUUM FULL run again and again while the schema is
+// checked and locks are taken.
+func TestDumpsAndRewritesLoseNoLock(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	req.TTL = 30 * time.Second
+	l := try(t, e, req)
+	ended := make(chan error, 1)
+	rounds := few(3, 100)
+	go func() { // ends after some rounds
+		for range rounds {
+			for _, cmd := range []*exec.Cmd{pg.Command(t, "pg_dump", "-n", "fencelock"),
+				pg.Command(t, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", "VACUUM FULL fencelock.held",
+					"-c", "VACUUM FULL fencelock.queued", "-c", "VACUUM FULL fencelock.epoch")} {
+				if _, err := cmd.Output(); err != nil {
+					ended <- fmt.Errorf("%v: %w", cmd, err)
+					return
+				}
+			}
+		}
+		ended <- nil
+	}()
+	for i := 0; len(ended) == 0; i++ {
+		other := request(fmt.Sprint("b", i))
+		other.TTL, other.Wait = req.TTL, true
+		who := engine(t, pg.DSN(), nil)
+		if err := who.Init(t.Context()); err != nil {
+			t.Error(err)
+		}
+		g, err := who.Acquire(t.Context(), other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, who, leaseOf(other, g))
+		if err := who.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := renew(e, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-ended; err != nil || len(lost) > 0 {
+		t.Errorf("%v; %d locks lost", err, len(lost))
+	}
+	release(t, e, l)
+}
+
+// TestMinimumHoldWithoutItsStandby: a commit that waits for a standby that is away waits beside
+// the leases. The minimum hold is refused, and no lock is lost.
+func TestMinimumHoldWithoutItsStandby(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	req, lost := watched(request("a"))
+	req.TTL = 3 * time.Second
+	l := try(t, e, req)
+	if _, err := e.List(t.Context(), driver.Query{}); err != nil { // on the connection for what waits
+		t.Fatal(err)
+	}
+	pg.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()")
+	eventually(t, "the server waits for its standby", func() bool {
+		return pg.Query(t, "SHOW synchronous_standby_names") == "away"
+	})
+	least := request("b")
+	least.TTL, least.AtLeast = req.TTL, time.Millisecond
+	refusal := make(chan error, 1)
+	go func() { // ends within a few thirds of the TTL
+		_, err := e.Acquire(context.Background(), least)
+		refusal <- err
+	}()
+	var err error
+	for err == nil {
+		select {
+		case err = <-refusal:
+			if err == nil {
+				t.Fatal("a minimum hold was granted that no standby has")
+			}
+		case <-time.After(req.TTL / 10):
+		}
+		if err := renew(e, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, driver.ErrUnavailable) || len(lost) > 0 {
+		t.Errorf("%v; %d locks lost", err, len(lost))
+	}
+	least.AtLeast = 0
+	if err := renew(e, l); err != nil {
+		t.Fatal(err)
+	}
+	least.Name = "c"
+	release(t, e, try(t, e, least))
+	release(t, e, l)
+}
+
+// TestDeadlockOfAnEngine: another session holds what a request waits for, and waits for the
+// session of the request. The server ends the request's wait, which says so and is not repeated.
+func TestDeadlockOfAnEngine(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t, "deadlock_timeout=100ms")
+	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req := request("a")
+	req.TTL = 30 * time.Second
+	l := try(t, holder, req)
+	w := queueUp(t, t.Context(), e, req) // so that there is a connection to wait on
+	release(t, holder, l)
+	l = granted(t, w)
+	session := number(t, pg, `SELECT s.objid::bigint FROM pg_locks s JOIN pg_locks k ON k.pid = s.pid
+		WHERE s.objsubid = 2 AND s.classid = 1717923430 AND k.objsubid = 1 AND k.granted`)
+	release(t, e, l)
+	conn := pg.Connect(t)
+	if _, err := conn.Exec(t.Context(), "SET deadlock_timeout = '1h'; SELECT pg_advisory_lock(hashtextextended('a', 0))"); err != nil {
+		t.Fatal(err)
+	}
+	stuck := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { // ends with ctx
+		_, err := conn.Exec(ctx, "SELECT pg_advisory_lock(1717923430, $1)", int32(session))
+		stuck <- err
+	}()
+	awaitWaiters(t, pg, 1)
+	req.Wait = true
+	_, err := e.Acquire(soon(t, patience), req)
+	if !errors.Is(err, pglock.ErrDeadlock) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a wait that is a part of a deadlock: %v", err)
+	}
+	cancel()
+	<-stuck
+}
