@@ -3,6 +3,8 @@
 # running. What is missing is installed, or you are told how: see .ci/need.
 
 GO ?= go
+# Most tests wait for servers, so more of them run at once than there are cores.
+PARALLEL = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -17,7 +19,8 @@ quick: check lint cc ## while working: checks, lint, the core, the exam with its
 
 .PHONY: test
 test: check cc redis postgres ## everything, with the race detector; what CI runs
-	$(GO) test -race -timeout 25m ./...
+	$(GO) test -race -timeout 25m -parallel $(PARALLEL) ./...
+	$(GO) test ./internal/sim
 
 .PHONY: check
 check: ## gofmt and go vet, also for macOS

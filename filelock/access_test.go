@@ -19,6 +19,7 @@ import (
 
 // TestListBesideAStuckGate stops a process in the gate of one of three names.
 func TestListBesideAStuckGate(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	for _, name := range []string{"a", "b", "c"} {
@@ -42,6 +43,7 @@ func TestListBesideAStuckGate(t *testing.T) {
 }
 
 func TestListNamesWhatItMayNotRead(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil { // for another user than root
 		t.Fatal(err)
@@ -64,6 +66,7 @@ func TestListNamesWhatItMayNotRead(t *testing.T) {
 
 // TestLinksAreNotFollowed puts links to a file of the user where the engine writes.
 func TestLinksAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	for _, base := range []string{"lock", "token", "name", "not-before", "limit", "new.token", "new.name", "new.limit"} {
 		for kind, link := range map[string]func(old, new string) error{"symbolic": os.Symlink, "hard": os.Link} {
 			dir := tempDir(t)
@@ -96,6 +99,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 }
 
 func TestDirectoryThatIsALink(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	elsewhere := tempDir(t)
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "a")); err != nil {
@@ -112,6 +116,7 @@ func TestDirectoryThatIsALink(t *testing.T) {
 
 // TestStrangersDirectoryIsRefused needs root, to be two users.
 func TestStrangersDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Log("not root")
 		return
@@ -129,6 +134,7 @@ func TestStrangersDirectoryIsRefused(t *testing.T) {
 
 // TestGroupSharesADirectory needs root, to be two users of a group.
 func TestGroupSharesADirectory(t *testing.T) {
+	t.Parallel()
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	group := strconv.Itoa(os.Getgid())
@@ -161,6 +167,7 @@ func TestGroupSharesADirectory(t *testing.T) {
 }
 
 func TestInspectSaysWhoMayHarm(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	for mode, want := range map[os.FileMode]driver.Severity{0o700: driver.Good, 0o777: driver.Warning} {

@@ -48,11 +48,13 @@ func stillExcluded(t *testing.T, dir string, e *filelock.Engine, l driver.Lease)
 }
 
 func TestLockFileRemoved(t *testing.T) {
+	t.Parallel()
 	dir, e, l := damaged(t, func(dir string) { os.Remove(filepath.Join(dir, "lock")) })
 	stillExcluded(t, dir, e, l)
 }
 
 func TestLockFileReplaced(t *testing.T) {
+	t.Parallel()
 	dir, e, l := damaged(t, func(dir string) {
 		lock := filepath.Join(dir, "lock")
 		os.WriteFile(lock+"2", nil, 0o600)
@@ -62,6 +64,7 @@ func TestLockFileReplaced(t *testing.T) {
 }
 
 func TestTicketRemoved(t *testing.T) {
+	t.Parallel()
 	dir, e, l := damaged(t, func(dir string) {
 		tickets, _ := filepath.Glob(filepath.Join(dir, "*.h.*"))
 		for _, f := range tickets {
@@ -72,6 +75,7 @@ func TestTicketRemoved(t *testing.T) {
 }
 
 func TestBreakIsNoticedWithoutFileEvents(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, &filelock.Config{Poll: true})
 	lost := make(chan error, 1)
@@ -87,6 +91,7 @@ func TestBreakIsNoticedWithoutFileEvents(t *testing.T) {
 }
 
 func TestDirectoryRemoved(t *testing.T) {
+	t.Parallel()
 	_, e, l := damaged(t, func(dir string) { os.RemoveAll(dir) })
 	if err := e.Release(context.Background(), l); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("release: %v", err)
@@ -95,6 +100,7 @@ func TestDirectoryRemoved(t *testing.T) {
 }
 
 func TestWaitingTicketRemoved(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	l := hold(t, e, "a")
@@ -108,6 +114,7 @@ func TestWaitingTicketRemoved(t *testing.T) {
 }
 
 func TestDamagedTokenFile(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	release(t, e, hold(t, e, "a"))
@@ -139,6 +146,7 @@ func idle(t *testing.T, e *filelock.Engine, dir string) {
 }
 
 func TestPowerCutBetweenTokenAndGrant(t *testing.T) {
+	t.Parallel()
 	dir, kept := tempDir(t), tempDir(t)
 	e := filelock.New(dir, nil)
 	cut := func(token int64) {
@@ -162,6 +170,7 @@ func TestPowerCutBetweenTokenAndGrant(t *testing.T) {
 }
 
 func TestMissingTokenFileIsCoveredByTheClock(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	l := hold(t, e, "a")

@@ -29,6 +29,7 @@ func fill(dir string) string {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	release(t, e, hold(t, e, "used"))
@@ -49,6 +50,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestFullDiskKeepsTheLimit(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	resize(t, e, 3)
@@ -63,6 +65,7 @@ func TestFullDiskKeepsTheLimit(t *testing.T) {
 }
 
 func TestFullDiskWhileWaiting(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	l := hold(t, e, "a")
@@ -77,6 +80,7 @@ func TestFullDiskWhileWaiting(t *testing.T) {
 }
 
 func TestDirectoryBelowAFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(tempDir(t), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -88,6 +92,7 @@ func TestDirectoryBelowAFile(t *testing.T) {
 }
 
 func TestReadOnlyDirectory(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	p := startAsUser(t, dir)
 	e := filelock.New(dir, nil)
@@ -103,6 +108,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 }
 
 func TestDirectoryThatIsClosedForAWhileLosesNoLock(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ func watchAll(t *testing.T, e driver.Watcher) <-chan driver.Event {
 }
 
 func TestWatchTellsReleaseFromLoss(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	p := enginetest.Start(t, "files", dir)
@@ -53,6 +54,7 @@ func TestWatchTellsReleaseFromLoss(t *testing.T) {
 }
 
 func TestWatchEndsWithItsCallback(t *testing.T) {
+	t.Parallel()
 	e, enough := filelock.New(tempDir(t), nil), errors.New("enough")
 	hold(t, e, "a")
 	err := e.Watch(t.Context(), driver.Query{}, func(driver.Event) error { return enough })

@@ -17,6 +17,7 @@ import (
 var safe = regexp.MustCompile(`^[a-z0-9_%-][a-z0-9_%.~-]*$`)
 
 func TestEncodedNamesNeverMeet(t *testing.T) {
+	t.Parallel()
 	names := rapid.OneOf(
 		rapid.StringMatching(`[aA.%~/-]{1,6}`),
 		rapid.StringN(1, 128, 512),
@@ -35,6 +36,7 @@ func TestEncodedNamesNeverMeet(t *testing.T) {
 }
 
 func TestListReturnsTheExactNames(t *testing.T) {
+	t.Parallel()
 	e := filelock.New(tempDir(t), nil)
 	want := []string{"../../etc/passwd", "A", "a", strings.Repeat("ä", 200)}
 	for _, name := range want {
@@ -52,6 +54,7 @@ func TestListReturnsTheExactNames(t *testing.T) {
 }
 
 func TestNetworkFileSystemIsRefused(t *testing.T) {
+	t.Parallel()
 	defer filelock.SetFileSystem(func(string) (string, bool, error) { return "nfs", true, nil })()
 	_, err := filelock.New(tempDir(t), nil).Acquire(context.Background(), request("a"))
 	if !errors.Is(err, driver.ErrUnsupported) || !oneLineWith(err, "nfs", "AllowNetwork") {

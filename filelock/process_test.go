@@ -18,6 +18,7 @@ import (
 )
 
 func TestFourProcessesCountToAThousand(t *testing.T) {
+	t.Parallel()
 	dir, file := tempDir(t), filepath.Join(tempDir(t), "counter")
 	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
@@ -63,6 +64,7 @@ func increment(e driver.Engine, file string) error {
 }
 
 func TestTenProcessesInOrderWithOneKilledAndOneFrozen(t *testing.T) {
+	t.Parallel()
 	dir, ctx := tempDir(t), t.Context()
 	first := enginetest.Start(t, "files", dir)
 	l := hold(t, first, "a")
@@ -93,6 +95,7 @@ func TestTenProcessesInOrderWithOneKilledAndOneFrozen(t *testing.T) {
 }
 
 func TestCrashedHoldersLockIsTaken(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	waiter := enginetest.Start(t, "files", dir)
 	for range 5 {
@@ -108,6 +111,7 @@ func TestCrashedHoldersLockIsTaken(t *testing.T) {
 }
 
 func TestHandOverTime(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	a, b := filelock.New(dir, nil), filelock.New(dir, nil)
 	var all time.Duration
@@ -124,6 +128,7 @@ func TestHandOverTime(t *testing.T) {
 }
 
 func TestChildKeepsTheLock(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e, other := filelock.New(dir, nil), filelock.New(dir, nil)
 	l := hold(t, e, "a")
@@ -149,6 +154,7 @@ func TestChildKeepsTheLock(t *testing.T) {
 }
 
 func TestFlockCommandInteroperates(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("flock"); err != nil {
 		t.Log("no flock(1) here")
 		return
@@ -188,6 +194,7 @@ func TestFlockCommandInteroperates(t *testing.T) {
 }
 
 func TestBreakKillsAFrozenHolder(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	p := enginetest.Start(t, "files", dir)
 	l := hold(t, p, "a")
@@ -207,6 +214,7 @@ func TestBreakKillsAFrozenHolder(t *testing.T) {
 }
 
 func TestBrokenHolderLearnsWhoAndWhy(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	p := enginetest.Start(t, "files", dir)
 	lost := make(chan error, 1)

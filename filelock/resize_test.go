@@ -36,6 +36,7 @@ func limitOf(t testing.TB, e *filelock.Engine) int {
 }
 
 func TestResizeIsSeenByOtherProcesses(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	holder, waiter, admin := enginetest.Start(t, "files", dir), enginetest.Start(t, "files", dir), enginetest.Start(t, "files", dir)
 	acquire(t, holder, seats("a", 2, 2))
@@ -53,6 +54,7 @@ func TestResizeIsSeenByOtherProcesses(t *testing.T) {
 }
 
 func TestResizeIsSeenWithoutEvents(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	deaf, other := filelock.New(dir, nil), filelock.New(dir, nil)
 	deaf.Deafen()
@@ -65,6 +67,7 @@ func TestResizeIsSeenWithoutEvents(t *testing.T) {
 }
 
 func TestLimitOfANameThatNobodyUses(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	resize(t, filelock.New(dir, nil), 3)
 	e := filelock.New(dir, nil)
@@ -78,6 +81,7 @@ func TestLimitOfANameThatNobodyUses(t *testing.T) {
 }
 
 func TestLimitThroughKills(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	var tried, done atomic.Int64
@@ -110,6 +114,7 @@ func TestLimitThroughKills(t *testing.T) {
 }
 
 func TestPowerCutWhileTheLimitIsReplaced(t *testing.T) {
+	t.Parallel()
 	for _, half := range []string{"", "0000", strings.Repeat("\x00", 20), "00000000000000000009"} {
 		dir := tempDir(t)
 		e := filelock.New(dir, nil)
@@ -129,6 +134,7 @@ func TestPowerCutWhileTheLimitIsReplaced(t *testing.T) {
 }
 
 func TestDamagedLimitFile(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	resize(t, e, 2)
@@ -161,6 +167,7 @@ func TestDamagedLimitFile(t *testing.T) {
 }
 
 func TestDamageWakesWaiters(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	acquire(t, e, seats("a", 1, 1))
@@ -183,6 +190,7 @@ func TestDamageWakesWaiters(t *testing.T) {
 }
 
 func TestLimitRemoved(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	resize(t, e, 1)
@@ -195,6 +203,7 @@ func TestLimitRemoved(t *testing.T) {
 }
 
 func TestResizeThatCannotBe(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	for name, limit := range map[string]int{"": 1, "a": 0, "b": -1} {

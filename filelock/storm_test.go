@@ -13,7 +13,7 @@ import (
 // TestStormOfTurns lets several engines of one process fight for one name. It
 // fails when nobody gets a turn for long.
 func TestStormOfTurns(t *testing.T) {
-	const engines, each, turns = 3, 6, 80
+	const engines, each, turns = 3, 6, 40
 	dir := tempDir(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -32,6 +32,7 @@ func present(t *testing.T, dir string) string {
 }
 
 func TestIdleNamesAreRemoved(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	for i := range 20 {
@@ -59,6 +60,7 @@ func TestIdleNamesAreRemoved(t *testing.T) {
 }
 
 func TestNamesAreRemovedByTheWay(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	release(t, e, hold(t, e, "old"))
@@ -89,6 +91,7 @@ func ahead(t *testing.T, dir string, e *filelock.Engine) int64 {
 }
 
 func TestTokensGrowAcrossARemoval(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	last := ahead(t, dir, e)
@@ -108,6 +111,7 @@ func TestTokensGrowAcrossARemoval(t *testing.T) {
 
 // TestPowerCutWhileANameIsRemoved goes on with what is on the disk at each step.
 func TestPowerCutWhileANameIsRemoved(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	last := ahead(t, dir, e)
@@ -138,6 +142,7 @@ func TestPowerCutWhileANameIsRemoved(t *testing.T) {
 // TestRemovalStoppedAtEachStep stops the process that removes a name, lets another
 // one ask for it, and then thaws or kills the first.
 func TestRemovalStoppedAtEachStep(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"begin", "floor", "opened", "entered", "locked", "renamed"} {
 		for _, killed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,killed=%v", step, killed), func(t *testing.T) {
@@ -190,6 +195,7 @@ func queueUpIfHeld(t *testing.T, e driver.Engine, name string) <-chan driver.Gra
 // TestOpenerLooksAgain stops one that has opened the directory of a name until it
 // has been removed and is held by another.
 func TestOpenerLooksAgain(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e, slow := filelock.New(dir, nil), filelock.New(dir, nil)
 	last := ahead(t, dir, e)
@@ -222,6 +228,7 @@ func TestOpenerLooksAgain(t *testing.T) {
 }
 
 func TestListAndWatchCostWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	for i := range 50 {

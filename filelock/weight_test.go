@@ -20,6 +20,7 @@ func seats(name string, limit, weight int) driver.Request {
 }
 
 func TestKilledHoldersUnitsComeBack(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	heavy, light, waiter := enginetest.Start(t, "files", dir), enginetest.Start(t, "files", dir), enginetest.Start(t, "files", dir)
 	acquire(t, heavy, seats("a", 5, 3))
@@ -45,6 +46,7 @@ func TestKilledHoldersUnitsComeBack(t *testing.T) {
 }
 
 func TestFrozenHeavyWaiterIsPassed(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	heavy, light := enginetest.Start(t, "files", dir), enginetest.Start(t, "files", dir)
 	e := filelock.New(dir, nil)
@@ -60,6 +62,7 @@ func TestFrozenHeavyWaiterIsPassed(t *testing.T) {
 }
 
 func TestHeavyWaiterThatLeavesLetsOthersIn(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	p, e := enginetest.Start(t, "files", dir), filelock.New(dir, nil)
 	acquire(t, e, seats("a", 5, 3))
@@ -71,6 +74,7 @@ func TestHeavyWaiterThatLeavesLetsOthersIn(t *testing.T) {
 }
 
 func TestHugeWeightsDoNotWrapAround(t *testing.T) {
+	t.Parallel()
 	e := filelock.New(tempDir(t), nil)
 	acquire(t, e, seats("a", math.MaxInt, math.MaxInt))
 	for range 3 {
@@ -82,6 +86,7 @@ func TestHugeWeightsDoNotWrapAround(t *testing.T) {
 }
 
 func TestLimitsThatDiffer(t *testing.T) {
+	t.Parallel()
 	e := filelock.New(tempDir(t), nil)
 	l := leaseOf("a", acquire(t, e, seats("a", 5, 1)))
 	if _, err := e.Acquire(t.Context(), seats("a", 6, 1)); !errors.Is(err, driver.ErrInvalid) {
@@ -103,6 +108,7 @@ func TestLimitsThatDiffer(t *testing.T) {
 }
 
 func TestBreakEndsWeightyHolders(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	p, e := enginetest.Start(t, "files", dir), filelock.New(dir, nil)
 	acquire(t, p, seats("a", 5, 3))
@@ -116,6 +122,7 @@ func TestBreakEndsWeightyHolders(t *testing.T) {
 
 // TestProcessesShareUnits lets several processes take what they can, and counts.
 func TestProcessesShareUnits(t *testing.T) {
+	t.Parallel()
 	const limit = 4
 	dir := tempDir(t)
 	var taken, most atomic.Int64
@@ -144,6 +151,7 @@ func TestProcessesShareUnits(t *testing.T) {
 }
 
 func TestTicketNames(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]struct{ limit, weight int }{
 		"00000000000000000007.x.w.OWNER":    {},
 		"00000000000000000007.s.h.OWNER":    {},

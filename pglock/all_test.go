@@ -61,6 +61,7 @@ func noneOf(t *testing.T, pg *enginetest.Postgres, e driver.AllAcquirer, reqs []
 }
 
 func TestAllOrNone(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	names := requests(request(""), "c", "a", "b")
@@ -93,6 +94,7 @@ func TestAllOrNone(t *testing.T) {
 }
 
 func TestAllTogetherRenewedAndLost(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	reqs := requests(request(""), "a", "b", "c")
@@ -124,6 +126,7 @@ func TestAllTogetherRenewedAndLost(t *testing.T) {
 }
 
 func TestAllShared(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	first := tryAll(t, e, requests(shared(request(""), 0), "a", "b"))
@@ -150,6 +153,7 @@ func TestAllShared(t *testing.T) {
 
 // TestAllAfterAnError: what the server locked before a statement failed is unlocked.
 func TestAllAfterAnError(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	mine := try(t, e, request("mine"))
@@ -166,6 +170,7 @@ func TestAllAfterAnError(t *testing.T) {
 }
 
 func TestAllOfOneKey(t *testing.T) {
+	t.Parallel()
 	e := engine(t, "postgres://nobody@127.0.0.1:1/none?sslmode=disable", nil)
 	reqs := requests(request(""), "a", "b", pglock.Key(pglock.HashText("a")))
 	if _, err := e.AcquireAll(t.Context(), reqs); !errors.Is(err, driver.ErrInvalid) {
@@ -186,6 +191,7 @@ func TestAllOfOneKey(t *testing.T) {
 
 // TestAllWithContextsThatEndAnyTime: neither locks nor turns are left behind.
 func TestAllWithContextsThatEndAnyTime(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	mine := try(t, e, request("mine"))
@@ -252,6 +258,7 @@ func (c tapped) Write(b []byte) (int, error) {
 // TestAllInOneRoundTrip: free names cost one message to the server, whose answer
 // has their tokens.
 func TestAllInOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	cfg, err := pgxpool.ParseConfig(pg.DSN())
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 // TestNULInANote: what the server cannot store is escaped, for that lock alone.
 func TestNULInANote(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req := request("a")
@@ -31,6 +32,7 @@ func TestNULInANote(t *testing.T) {
 
 // TestManyTTLs: they share a few connections, and each keeps its own.
 func TestManyTTLs(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	for i := range 60 {
@@ -48,6 +50,7 @@ func TestManyTTLs(t *testing.T) {
 
 // TestContextsShorterThanADial: a connection is opened for whoever comes next.
 func TestContextsShorterThanADial(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	eventually(t, "a request of a millisecond succeeds", func() bool {
@@ -64,6 +67,7 @@ func TestContextsShorterThanADial(t *testing.T) {
 
 // TestReadOnlyRole: a role whose transactions are read-only takes locks all the same.
 func TestReadOnlyRole(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app", "ALTER ROLE app SET default_transaction_read_only = on")
 	e := engine(t, pg.As("app"), nil)
@@ -72,6 +76,7 @@ func TestReadOnlyRole(t *testing.T) {
 
 // TestExitRightAfterRelease: what was released is free, whenever its process ends.
 func TestExitRightAfterRelease(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	other := engine(t, pg.DSN(), nil)
 	for range 30 {
@@ -89,6 +94,7 @@ func TestExitRightAfterRelease(t *testing.T) {
 // release, nobody else is in before a holder that was told has ended, and the
 // name is free after its TTL.
 func TestHolderCutAtEveryStep(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e, next := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
@@ -122,6 +128,7 @@ func TestHolderCutAtEveryStep(t *testing.T) {
 
 // TestManyAcquiresAtOnceLeaveRoom: requests under way count, and the application goes on.
 func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
 	e := engine(t, pg.DSN(), nil)
 	try(t, e, request("first"))
@@ -150,6 +157,7 @@ func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
 
 // TestReleaseInAFullLockTable: a lock is given back although nothing fits any more.
 func TestReleaseInAFullLockTable(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
 	e := engine(t, pg.DSN(), nil)
 	l := try(t, e, request("a"))
@@ -179,6 +187,7 @@ func TestReleaseInAFullLockTable(t *testing.T) {
 // TestWaitsDoNotStopVacuum: a wait holds a snapshot for a third of its TTL at most, and its
 // place all the time.
 func TestWaitsDoNotStopVacuum(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	holder, e, last := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")

@@ -66,6 +66,7 @@ func regained(t testing.TB, e driver.Engine, req driver.Request) driver.Lease {
 // has written down the tokens that it gave out. It counts them again from where it
 // was, in a later epoch; an old holder that goes on writing is shut out.
 func TestCrashLosesTheTailOfTheSequence(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, lazyDisk...)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
 	req := request("a")
@@ -98,6 +99,7 @@ func TestCrashLosesTheTailOfTheSequence(t *testing.T) {
 // TestCrashBeforeTheEpochIsWritten: the server crashes, twice in a row, while the
 // first session after a crash begins a new epoch. Nobody had a token of that one.
 func TestCrashBeforeTheEpochIsWritten(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, lazyDisk...)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
 	req := request("a")
@@ -129,6 +131,7 @@ func TestCrashBeforeTheEpochIsWritten(t *testing.T) {
 // TestPromotedStandbyThatLacksEpochs: the primary crashed and began epochs that the
 // standby never heard of.
 func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, lazyDisk...)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
@@ -155,6 +158,7 @@ func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
 // TestDumpRestoredInPlace: a dump that is put back into the cluster it is from sets
 // the sequence back there.
 func TestDumpRestoredInPlace(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)

@@ -44,6 +44,7 @@ func newPool(dsn string) *pgxpool.Pool {
 // TestExam runs every client of the exam in a process of its own, and every case
 // in a database of its own.
 func TestExam(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_connections=200")
 	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World {
 		return &world{pg: pg, dsn: database(t, pg)}

@@ -11,6 +11,7 @@ import (
 )
 
 func TestKey(t *testing.T) {
+	t.Parallel()
 	for id, want := range map[int64]string{
 		0:             "pg_advisory_lock(0)",
 		42:            "pg_advisory_lock(42)",
@@ -28,6 +29,7 @@ func TestKey(t *testing.T) {
 }
 
 func TestKeyIDIsExact(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{
 		"", "42", "pg_advisory_lock", "pg_advisory_lock(", "pg_advisory_lock()", "pg_advisory_lock(+1)",
 		"pg_advisory_lock(01)", "pg_advisory_lock(-0)", "pg_advisory_lock( 1)", "pg_advisory_lock(1) ",
@@ -40,6 +42,7 @@ func TestKeyIDIsExact(t *testing.T) {
 }
 
 func TestKeyRoundTrip(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.Int64().Draw(t, "id")
 		if got := pglock.KeyID(pglock.Key(id)); got == nil || *got != id {

@@ -65,6 +65,7 @@ func (c *olderClient) release(name string) {
 // completed by the first connection whose role may. The versions exclude one
 // another, and their tokens rise together.
 func TestVersionBeforeBesideThisOne(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", version1)
 	old := older(t, pg)
@@ -92,6 +93,7 @@ func TestVersionBeforeBesideThisOne(t *testing.T) {
 // TestTokensRiseThroughAnUpgrade: what comes after is greater than all tokens of
 // before, and a crash after it begins anew.
 func TestTokensRiseThroughAnUpgrade(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, lazyDisk...)
 	pg.Exec(t, version1)
 	last := older(t, pg).token("a")
@@ -113,6 +115,7 @@ func TestTokensRiseThroughAnUpgrade(t *testing.T) {
 // TestSchemaWithoutData: a restore of the schema without its data is an error, never a
 // first token.
 func TestSchemaWithoutData(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	spend(t, e, request("a"), 3)
@@ -139,6 +142,7 @@ func TestSchemaWithoutData(t *testing.T) {
 
 // TestSchemaMadeAnew: dropped and created again within a moment, it goes on counting.
 func TestSchemaMadeAnew(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	var last int64
 	for range 5 {
@@ -157,6 +161,7 @@ func TestSchemaMadeAnew(t *testing.T) {
 
 // TestNobodyWritesTheEpoch: no role but the owner of the schema may.
 func TestNobodyWritesTheEpoch(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	try(t, engine(t, pg.DSN(), nil), request("a"))
 	pg.Exec(t, "CREATE ROLE app LOGIN")
@@ -176,6 +181,7 @@ func TestNobodyWritesTheEpoch(t *testing.T) {
 
 // TestSchemaDuringADump: completing the schema, and taking locks, waits for nobody who reads it.
 func TestSchemaDuringADump(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
@@ -201,6 +207,7 @@ func TestSchemaDuringADump(t *testing.T) {
 // TestExclusiveTableLocks: while somebody rewrites the tables, locks that are held stay, and
 // requests fail or wait; afterwards all goes on.
 func TestExclusiveTableLocks(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))

@@ -13,6 +13,7 @@ import (
 // TestBreakIsHeardAfterTheOwnConnectionEnded: the connection that hears a break is
 // opened again by the next renewal.
 func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
@@ -35,6 +36,7 @@ func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 // TestNotificationsDoNotKeepAFrozenHolder: the server ends the session of a frozen
 // holder also when there is more to tell it than its socket takes.
 func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	p := enginetest.Start(t, "postgres", fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()))
 	req := request("a")
@@ -53,6 +55,7 @@ func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
 // TestNothingPilesUp: connections for TTLs that nobody uses any more are forgotten,
 // and what processes left behind when they died is removed by others.
 func TestNothingPilesUp(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	for i := range 5 {

@@ -30,6 +30,7 @@ func still(t testing.TB, w <-chan wait, what string) {
 }
 
 func TestWeights(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	a, b, c := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	six := try(t, a, weighing("w", 10, 6))
@@ -56,6 +57,7 @@ func TestWeights(t *testing.T) {
 }
 
 func TestResize(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	a, b, c := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	resize := func(limit int) {
@@ -98,6 +100,7 @@ func TestResize(t *testing.T) {
 // TestResizeLasts: a limit that was set survives a crash at once, whatever the
 // server's settings.
 func TestResizeLasts(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, lazyDisk...)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
 	for _, limit := range []int{7, 1} {
@@ -119,6 +122,7 @@ func TestResizeLasts(t *testing.T) {
 }
 
 func TestResizeRefusesWhatTheServerCannotStore(t *testing.T) {
+	t.Parallel()
 	e := engine(t, "postgres://nobody@127.0.0.1:1/none?sslmode=disable", nil)
 	if err := e.Resize(t.Context(), "r", 1<<31); !errors.Is(err, driver.ErrInvalid) {
 		t.Error(err)

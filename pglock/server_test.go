@@ -17,6 +17,7 @@ import (
 )
 
 func TestHashIsTheServers(t *testing.T) {
+	t.Parallel()
 	conn := enginetest.StartPostgres(t).Connect(t)
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.StringN(1, 60, 512).Filter(func(s string) bool { return driver.CheckName(s) == nil }).Draw(r, "name")
@@ -33,6 +34,7 @@ func TestHashIsTheServers(t *testing.T) {
 // TestForeignSessions: any client that takes the advisory lock of a name's hash,
 // or of an integer, meets the same lock.
 func TestForeignSessions(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	psql := pg.Connect(t)
@@ -70,6 +72,7 @@ func TestForeignSessions(t *testing.T) {
 }
 
 func TestPooler(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	allow := &pglock.Config{AllowPooler: true}
 	session := enginetest.StartPgBouncer(t, pg, "session").DSN()
@@ -105,6 +108,7 @@ func TestPooler(t *testing.T) {
 }
 
 func TestUnprivilegedRole(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", "CREATE ROLE other LOGIN")
 	e := engine(t, pg.As("app"), nil)
@@ -133,6 +137,7 @@ func TestUnprivilegedRole(t *testing.T) {
 }
 
 func TestFirstUseByMany(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	errs := make(chan error)
 	for range 8 {
@@ -151,6 +156,7 @@ func TestFirstUseByMany(t *testing.T) {
 }
 
 func TestMaxTTL(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	req := request("a")
@@ -167,6 +173,7 @@ func TestMaxTTL(t *testing.T) {
 }
 
 func TestBreakFrozenHolder(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	p := enginetest.Start(t, "postgres", pg.DSN())
 	req := request("a")
@@ -197,6 +204,7 @@ func TestBreakFrozenHolder(t *testing.T) {
 }
 
 func TestBreakTellsWhy(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
@@ -213,6 +221,7 @@ func TestBreakTellsWhy(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
@@ -229,6 +238,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t, "fsync=on")
 	pg.Exec(t, "CREATE ROLE app LOGIN")
 	sb := pg.Standby(t)
@@ -255,6 +265,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestBeside(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	for _, name := range []string{"a", "c", "b"} {

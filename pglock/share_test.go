@@ -13,6 +13,7 @@ import (
 // TestSharedHolderComesWhenAnotherGoes: two shared holders of one process have one lock of the
 // server between them. One that comes while the other goes must not be left without it.
 func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req := shared(request("a"), 0)
@@ -38,6 +39,7 @@ func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
 
 // TestSharedHolderWhoseReleaseFails: the others of its process keep their lock.
 func TestSharedHolderWhoseReleaseFails(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")

@@ -17,6 +17,7 @@ import (
 // TestSilentServerIsNotBusy: requests of one process that are in one another's way, while the
 // server does not answer, say that it is unavailable, and not that the name is held.
 func TestSilentServerIsNotBusy(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	release(t, e, try(t, e, request("a")))
@@ -48,6 +49,7 @@ func TestSilentServerIsNotBusy(t *testing.T) {
 // TestTryBehindAWaitThatCannotConnect: a try does not wait until the server is back because
 // another request of its process does.
 func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	release(t, e, try(t, e, request("a")))
@@ -76,6 +78,7 @@ func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
 // TestTryBehindAWaitInAQuarantine: it says until when the server grants nothing, and not that
 // the name is held.
 func TestTryBehindAWaitInAQuarantine(t *testing.T) {
+	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Minute})
 	release(t, e, try(t, e, request("a")))

@@ -18,6 +18,7 @@ import (
 )
 
 func TestTxExcludes(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
@@ -58,6 +59,7 @@ func awaitWaiters(t *testing.T, p *enginetest.Postgres, n int) {
 }
 
 func TestTxShared(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b, c := begin(""), begin(""), begin("")
@@ -85,6 +87,7 @@ func TestTxShared(t *testing.T) {
 
 // After a deadline the transaction goes on, with its own work and settings.
 func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	p.Exec(t, "CREATE TABLE work (who text)")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
@@ -116,6 +119,7 @@ func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 
 // A granted wait keeps the lock, since its savepoint was released, and the settings.
 func TestTxGrantLeavesTheTransaction(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for _, before := range []string{"0", "7s"} {
@@ -141,6 +145,7 @@ func TestTxGrantLeavesTheTransaction(t *testing.T) {
 
 // Why a wait releases its savepoint: a rollback to one frees what was locked after it.
 func TestTxSavepointFreesTheLock(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
@@ -156,6 +161,7 @@ func TestTxSavepointFreesTheLock(t *testing.T) {
 
 // The application's own limits end a wait as well, and leave the transaction.
 func TestTxServerLimits(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder := begin("")
@@ -184,6 +190,7 @@ func TestTxServerLimits(t *testing.T) {
 
 // A cancelled wait ends the transaction, and says so.
 func TestTxCancelled(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder, tx := begin(""), begin("")
@@ -214,6 +221,7 @@ func TestTxCancelled(t *testing.T) {
 
 // With pgx configured to cancel politely, the transaction survives a cancel too.
 func TestTxCancelledPolitely(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	config, err := pgx.ParseConfig(p.DSN())
 	must(t, err)
@@ -238,6 +246,7 @@ func TestTxCancelledPolitely(t *testing.T) {
 
 // A context that has ended before the call sends nothing and harms nothing.
 func TestTxEndedContext(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -251,6 +260,7 @@ func TestTxEndedContext(t *testing.T) {
 }
 
 func TestTxIsolation(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for isolation, fine := range map[string]bool{
@@ -273,6 +283,7 @@ func TestTxIsolation(t *testing.T) {
 // Why: above READ COMMITTED the snapshot is older than the grant. The transaction
 // that waited for the lock reads what was there before the last holder wrote.
 func TestTxSnapshotPrecedesTheWait(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
@@ -293,6 +304,7 @@ func TestTxSnapshotPrecedesTheWait(t *testing.T) {
 }
 
 func TestTxDeadlock(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t, "deadlock_timeout=100ms")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
@@ -317,6 +329,7 @@ func TestTxDeadlock(t *testing.T) {
 }
 
 func TestTxFailedTransaction(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")
@@ -336,6 +349,7 @@ func TestTxFailedTransaction(t *testing.T) {
 }
 
 func TestTxNames(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")

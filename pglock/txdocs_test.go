@@ -97,6 +97,7 @@ func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 
 // Every block of SQL in the guide runs as it stands.
 func TestGuideRuns(t *testing.T) {
+	t.Parallel()
 	p, _, _ := guideServer(t)
 	blocks := sqlBlocks(t)
 	if len(blocks) < 10 {
@@ -111,6 +112,7 @@ func TestGuideRuns(t *testing.T) {
 }
 
 func TestGuideShowsHoldersAndWaiters(t *testing.T) {
+	t.Parallel()
 	p, holder, waiter := guideServer(t)
 	conn := p.Connect(t)
 	rows := table(t, conn, guideBlock(t, "blocked_by"))
@@ -148,6 +150,7 @@ func TestGuideShowsHoldersAndWaiters(t *testing.T) {
 // What the guide says of LIMIT: one query locks what it returns, the other all it
 // meets.
 func TestGuideLimit(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	for texts, want := range map[string]int64{"WHERE pg_try_advisory_xact_lock(id)": 500, "AS chosen": 10} {
 		conn := p.Connect(t)
@@ -166,6 +169,7 @@ func TestGuideLimit(t *testing.T) {
 
 // The statement by itself, the first in the guide, is one that LockTx meets.
 func TestGuideSessionLock(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	conn := p.Connect(t)
 	take, give, _ := strings.Cut(guideBlock(t, "pg_advisory_unlock("), ";\n")
@@ -181,6 +185,7 @@ func TestGuideSessionLock(t *testing.T) {
 
 // The remedy for a snapshot that was put back: greater tokens than before.
 func TestGuideNewEpoch(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("job")
 	req.TTL = time.Second
@@ -197,6 +202,7 @@ func TestGuideNewEpoch(t *testing.T) {
 // The registry gives locks their names: those of engines, and of whoever locks the
 // same key by other means.
 func TestGuideNames(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	e := engine(t, p.DSN(), nil)
 	lease := try(t, e, request("job"))

@@ -16,6 +16,7 @@ import (
 
 // Locks of an engine and of transactions are the same locks, for names and keys.
 func TestTxMeetsEngine(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		e := engine(t, p.DSN(), nil)
@@ -50,6 +51,7 @@ func TestTxMeetsEngine(t *testing.T) {
 
 // A waiting engine gets the lock when the transaction ends, and not before.
 func TestTxHandsOverToEngine(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	e := engine(t, p.DSN(), nil)
 	tx := beginPgx(t, p.DSN(), "")

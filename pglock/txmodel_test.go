@@ -49,6 +49,7 @@ func copyOf(held map[string]driver.Mode) map[string]driver.Mode {
 // Random tries, short waits, savepoints and ends of two transactions do what the
 // model says.
 func TestTxModel(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	conns := []*pgx.Conn{p.Connect(t), p.Connect(t)}
 	ctx := t.Context()
@@ -135,6 +136,7 @@ func ignoreEnded(err error, tx pgx.Tx, name string, o []pglock.TxOption) error {
 // Read, think, write under the lock, from many connections with deadlines of all
 // lengths: no update is lost, and every transaction that gave up goes on.
 func TestTxCounter(t *testing.T) {
+	t.Parallel()
 	const workers, rounds = 8, 60
 	p := enginetest.StartPostgres(t)
 	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)", "CREATE TABLE gaveup (n int)")
@@ -190,6 +192,7 @@ func countOnce(ctx context.Context, conn *pgx.Conn, granted, gaveUp *atomic.Int6
 // A grant and a polite cancel at about the same time: either LockTx has the lock, or
 // it does not and the transaction goes on without it.
 func TestTxGrantMeetsCancel(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	config, err := pgx.ParseConfig(p.DSN())
 	must(t, err)

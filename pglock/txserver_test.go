@@ -19,6 +19,7 @@ import (
 // What servers, poolers and administrators do to a transaction-level lock.
 
 func TestTxStandby(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	s := p.Standby(t)
 	bothDrivers(t, s, func(t *testing.T, begin func(string) txn) {
@@ -37,6 +38,7 @@ func TestTxStandby(t *testing.T) {
 // A transaction stays on one connection of the server, so a pooler is no harm, in
 // either mode; not even with the simple protocol, which poolers often need.
 func TestTxPooler(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	for _, mode := range []string{"transaction", "session"} {
 		b := enginetest.StartPgBouncer(t, p, mode)
@@ -62,6 +64,7 @@ func TestTxPooler(t *testing.T) {
 
 // A transaction that was prepared has no process, and keeps its locks.
 func TestTxHeldByPrepared(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t, "max_prepared_transactions=2")
 	conn := p.Connect(t)
 	for _, sql := range []string{"BEGIN", "SELECT pg_advisory_xact_lock(42)", "PREPARE TRANSACTION 'two phases'"} {
@@ -80,6 +83,7 @@ func TestTxHeldByPrepared(t *testing.T) {
 
 // A role without privileges still learns who is in the way.
 func TestTxUnprivilegedRole(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	p.Exec(t, "CREATE ROLE app LOGIN", "REVOKE ALL ON pg_locks, pg_stat_activity FROM PUBLIC")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
@@ -97,6 +101,7 @@ func TestTxUnprivilegedRole(t *testing.T) {
 
 // The locks of two databases of one server are apart, as keys are.
 func TestTxOtherDatabase(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	p.Exec(t, "CREATE DATABASE other")
 	a, b := beginPgx(t, p.DSN(), ""), beginPgx(t, strings.Replace(p.DSN(), "/postgres?", "/other?", 1), "")
@@ -104,6 +109,7 @@ func TestTxOtherDatabase(t *testing.T) {
 }
 
 func TestTxInterruptedByAnAdministrator(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	const waiters = " FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
@@ -129,6 +135,7 @@ func TestTxInterruptedByAnAdministrator(t *testing.T) {
 
 // A server that crashes ends all transactions and grants nothing.
 func TestTxCrash(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder, tx := begin(""), begin("")
@@ -165,6 +172,7 @@ func (c *deadlineAtWill) Err() error {
 
 // A server that does not answer holds a caller up for a second after the deadline.
 func TestTxFrozenServer(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder, tx := begin(""), begin("")
@@ -189,6 +197,7 @@ func TestTxFrozenServer(t *testing.T) {
 
 // A pgx transaction inside another, which is a savepoint, works like any other.
 func TestTxNested(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	conn := p.Connect(t)
 	outer, err := conn.Begin(t.Context())
@@ -207,6 +216,7 @@ func TestTxNested(t *testing.T) {
 
 // Rows that are still being read keep the connection busy, and the error says so.
 func TestTxBusyConnection(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	conn := p.Connect(t)
 	tx, err := conn.Begin(t.Context())
@@ -222,6 +232,7 @@ func TestTxBusyConnection(t *testing.T) {
 
 // In every mode of pgx the arguments reach the server as they are.
 func TestTxExecModes(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,

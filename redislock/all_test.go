@@ -38,6 +38,7 @@ func (s scene) takeAll(e *redislock.Engine, names ...string) []hold {
 // TestAcquireAllIsOneCall: several names cost one call; each is a lock like any
 // other afterwards.
 func TestAcquireAllIsOneCall(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	calls := 0
@@ -67,6 +68,7 @@ func TestAcquireAllIsOneCall(t *testing.T) {
 // TestAcquireAllOrNothing: a name that is held, shared, waited for, closed or of
 // another type leaves the others alone.
 func TestAcquireAllOrNothing(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, other := s.engine(nil), s.engine(nil)
 	theirs := s.hold(other, request("held"))
@@ -99,6 +101,7 @@ func TestAcquireAllOrNothing(t *testing.T) {
 // TestAcquireAllAnswerIsLost: what the lost try took is given back, and the next
 // try gets it.
 func TestAcquireAllAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	tap.loseReply(redislock.AcquireAllScript, func(redislock.Reply) {})
@@ -116,6 +119,7 @@ func TestAcquireAllAnswerIsLost(t *testing.T) {
 
 // TestAcquireAllHearsOfABreak: a set has asked for no turn, and is told all the same.
 func TestAcquireAllHearsOfABreak(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	lost := make(chan error, 2)
@@ -145,6 +149,7 @@ func TestAcquireAllHearsOfABreak(t *testing.T) {
 // TestAcquireAllRefuses: what it cannot do in one step it says so, and leaves no
 // trace.
 func TestAcquireAllRefuses(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	var many []string
@@ -170,6 +175,7 @@ func TestAcquireAllRefuses(t *testing.T) {
 
 // TestAcquireAllOnACluster: names with one hash tag go together, others do not.
 func TestAcquireAllOnACluster(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
 	if _, err := e.AcquireAll(context.Background(), requests("a", "b")); !errors.Is(err, driver.ErrUnsupported) {

@@ -19,6 +19,7 @@ func atLeast(r driver.Request, d time.Duration) driver.Request {
 // TestMinimumHoldAfterHandOver: it begins when the waiter knows of its grant, and
 // is not there when the waiter never took it.
 func TestMinimumHoldAfterHandOver(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -55,6 +56,7 @@ func TestMinimumHoldAfterHandOver(t *testing.T) {
 // TestMinimumHoldOutlives: neither a break nor the death of the holder shortens it,
 // and a waiter gets in when it is over.
 func TestMinimumHoldOutlives(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	for _, end := range []func(hold){
@@ -82,6 +84,7 @@ func TestMinimumHoldOutlives(t *testing.T) {
 // stands in the queue. It looks when the minimum hold ends, not when it would have
 // by itself.
 func TestAskedToLookBeforeItKnows(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // TestCause: whatever fails says why, and at which address: a server that refuses
 // connections, and one that does not answer.
 func TestCause(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		hurt  func(scene)
 		words []string
@@ -29,6 +31,7 @@ func TestCause(t *testing.T) {
 		fresh := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
 		t.Cleanup(func() { _ = fresh.Close() })
 		c.hurt(s)
+		var calls sync.WaitGroup
 		for call, f := range map[string]func(context.Context) error{
 			"try":       func(ctx context.Context) error { _, err := e.Acquire(ctx, try(request("n"))); return err },
 			"acquire":   func(ctx context.Context) error { _, err := e.Acquire(ctx, request("n")); return err },
@@ -49,12 +52,15 @@ func TestCause(t *testing.T) {
 			"inspect":   func(ctx context.Context) error { _, err := e.Inspect(ctx, time.Minute); return err },
 			"subscribe": func(ctx context.Context) error { return fresh.Subscribed(ctx) },
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-			err := f(ctx)
-			cancel()
-			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), s.server.Addr()) || !slices.ContainsFunc(c.words, func(w string) bool { return strings.Contains(err.Error(), w) }) {
-				t.Errorf("%s, %s: %v", what, call, err)
-			}
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				err := f(ctx)
+				if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), s.server.Addr()) || !slices.ContainsFunc(c.words, func(w string) bool { return strings.Contains(err.Error(), w) }) {
+					t.Errorf("%s, %s: %v", what, call, err)
+				}
+			})
 		}
+		calls.Wait()
 	}
 }

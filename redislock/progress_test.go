@@ -13,6 +13,7 @@ import (
 // TestWaitingTellsPlaces: every request that asks for it hears of its place when it
 // joins and when that changes, also behind others of its process.
 func TestWaitingTellsPlaces(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, brief("n"))
@@ -52,6 +53,7 @@ func TestWaitingTellsPlaces(t *testing.T) {
 // TestClose ends waits with ErrUnavailable, takes them out of the queue, and leaves
 // nothing behind in the process. A closed engine refuses.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -78,6 +80,7 @@ func TestClose(t *testing.T) {
 
 // TestCloseUnderLoad: closing races with acquires, and ends.
 func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	var ws []*call
@@ -98,6 +101,7 @@ func TestCloseUnderLoad(t *testing.T) {
 
 // TestCloseOfASilentServer does not wait for it.
 func TestCloseOfASilentServer(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	s.hold(a, request("n"))
@@ -105,7 +109,7 @@ func TestCloseOfASilentServer(t *testing.T) {
 	s.server.Freeze(t)
 	begun := time.Now()
 	_ = b.Close()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("it took %v", took)
 	} else {
 		t.Logf("it took %v", took)

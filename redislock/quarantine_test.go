@@ -36,6 +36,7 @@ func (s scene) quarantined(e *redislock.Engine, begun time.Time) hold {
 // TestQuarantineOfANewServer: nobody can tell a new server from one that forgot
 // everything, unless it was declared new.
 func TestQuarantineOfANewServer(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.careful()
 	begun := time.Now()
@@ -55,6 +56,7 @@ func TestQuarantineOfANewServer(t *testing.T) {
 // TestQuarantineAfterForgetting: FLUSHALL and restarts, with data and without. What
 // stands can be renewed and released meanwhile, and nothing is handed over.
 func TestQuarantineAfterForgetting(t *testing.T) {
+	t.Parallel()
 	for _, forget := range []func(s scene){
 		func(s scene) { s.server.Do(s, "FLUSHALL") },
 		func(s scene) { s.server.Kill(s); s.server.Restart(s) },
@@ -97,6 +99,7 @@ func (s scene) refusal(e *redislock.Engine, name string) (err error) {
 // TestQuarantineOfAPromotedReplica: A, then B, then A again: each time the server
 // may lack what the other granted last.
 func TestQuarantineOfAPromotedReplica(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	first := s.server
 	first.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2")
@@ -127,6 +130,7 @@ func TestQuarantineOfAPromotedReplica(t *testing.T) {
 // TestMarkerStays: a server that is used once a month is known again the next time. A
 // grant and a listing make its marker stay.
 func TestMarkerStays(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	const month = 30 * 24 * time.Hour
 	stays := func(what string) {
@@ -151,6 +155,7 @@ func TestMarkerStays(t *testing.T) {
 
 // TestQuarantineNeedsInfo: without the right to INFO nothing can be told.
 func TestQuarantineNeedsInfo(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.server.Do(t, "ACL", "SETUSER", "default", "-info")
 	_, err := s.ask(s.careful(), try(brief("n"))).ended()

@@ -13,6 +13,7 @@ import (
 // TestQueueOfTheDead: a thousand requests of processes that died stand in front.
 // They cost nobody anything.
 func TestQueueOfTheDead(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -29,7 +30,7 @@ func TestQueueOfTheDead(t *testing.T) {
 	begun := time.Now()
 	h.free()
 	w.granted().free()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("it took %v to pass a thousand dead", took)
 	} else {
 		t.Logf("it took %v to pass a thousand dead", took)
@@ -40,6 +41,7 @@ func TestQueueOfTheDead(t *testing.T) {
 // TestFrozenProcess: a process with many waiters is frozen. It costs one grant TTL
 // once, and gets its places back when it is thawed.
 func TestFrozenProcess(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	frozen := enginetest.Start(t, "redis", s.server.Addr())
@@ -57,7 +59,7 @@ func TestFrozenProcess(t *testing.T) {
 	}
 	last := others[3].kept()
 	took := time.Since(begun)
-	if took < 1900*time.Millisecond || took > 10*time.Second {
+	if took < 1900*time.Millisecond || took > 15*time.Second {
 		t.Errorf("a frozen process cost %v, want one grant of 2 s", took)
 	}
 	t.Logf("a frozen process with five waiters cost %v", took)
@@ -74,6 +76,7 @@ func TestFrozenProcess(t *testing.T) {
 // TestTwoFrozenProcesses: the one that gets the lock and the next in line are
 // frozen, and a third one is asked to look.
 func TestTwoFrozenProcesses(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, first := s.tapped(nil)
@@ -92,7 +95,7 @@ func TestTwoFrozenProcesses(t *testing.T) {
 	h.free()
 	w.granted().free()
 	took := time.Since(begun)
-	if took > 12*time.Second {
+	if took > 20*time.Second {
 		t.Errorf("two frozen processes cost %v, want two grants of 2 s", took)
 	}
 	t.Logf("two frozen processes cost %v", took)
@@ -101,6 +104,7 @@ func TestTwoFrozenProcesses(t *testing.T) {
 // TestHailsDoNotSilenceAClient: a client that is asked again and again to look
 // later says in time that it lives.
 func TestHailsDoNotSilenceAClient(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -126,6 +130,7 @@ func TestHailsDoNotSilenceAClient(t *testing.T) {
 // TestTakeover: a holder dies. When its lease is over exactly one of many waiters
 // in many clients gets in.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	stop := keep(s.hold(s.engine(nil), brief("n")))
 	var ws []*call
@@ -135,7 +140,7 @@ func TestTakeover(t *testing.T) {
 	stop() // and it is never released
 	begun := time.Now()
 	first := ws[0].kept()
-	if took := time.Since(begun); took > 8*time.Second {
+	if took := time.Since(begun); took > 20*time.Second {
 		t.Errorf("the takeover took %v", took)
 	}
 	time.Sleep(300 * time.Millisecond)
@@ -153,6 +158,7 @@ func TestTakeover(t *testing.T) {
 // the server still remembers the last grant or not. A try lets the waiter in, and
 // is refused.
 func TestTryNeverBarges(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
 	for _, lost := range [][]string{{"lock:n"}, {"lock:n", "fence:{lock:n}"}} {
@@ -167,6 +173,7 @@ func TestTryNeverBarges(t *testing.T) {
 // TestProcessThatSpokeIsNotSuspended: a grant runs out, but its process was heard
 // of since. Its other waiters keep their places.
 func TestProcessThatSpokeIsNotSuspended(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -181,6 +188,7 @@ func TestProcessThatSpokeIsNotSuspended(t *testing.T) {
 // TestMinimumHoldKeepsTheOrder: a client whose holder let go before its minimum
 // hold was over has lost nothing for its other waiters.
 func TestMinimumHoldKeepsTheOrder(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -196,6 +204,7 @@ func TestMinimumHoldKeepsTheOrder(t *testing.T) {
 // TestRejoinedQueueIsNotPassed: a client takes its place again while the lock is
 // held, and nothing else told the server of a queue. The release sees it.
 func TestRejoinedQueueIsNotPassed(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)

@@ -58,6 +58,7 @@ func (s scene) inOwnOrder(clients ...[]*call) {
 // connection, under a queue. Whoever cannot be told is passed over and keeps its
 // place; nobody is forgotten.
 func TestConnectionsAreKilled(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"pubsub", "normal"} {
 		s := newScene(t)
 		a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
@@ -73,6 +74,7 @@ func TestConnectionsAreKilled(t *testing.T) {
 // TestGrantWhileSubscriptionIsDown: what was published meanwhile is lost; the
 // waiter that was passed over comes back to its place.
 func TestGrantWhileSubscriptionIsDown(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -93,6 +95,7 @@ func TestGrantWhileSubscriptionIsDown(t *testing.T) {
 // TestPartitionEnds: all traffic of the waiters is lost in silence for a while, as
 // the lock is handed over.
 func TestPartitionEnds(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	proxy, err := faults.NewProxy(s.server.Addr())
 	if err != nil {
@@ -122,6 +125,7 @@ func TestPartitionEnds(t *testing.T) {
 // TestScriptFlush: the server forgets the scripts while locks are held and waited
 // for.
 func TestScriptFlush(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -139,6 +143,7 @@ func TestScriptFlush(t *testing.T) {
 // TestFlushAll: the server forgets everything. The holder learns of it, waiters
 // come back in their old order, and tokens go on growing.
 func TestFlushAll(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, brief("n"))
@@ -156,6 +161,7 @@ func TestFlushAll(t *testing.T) {
 // TestRestart: a server that keeps its data keeps holders and the queue; one that
 // does not tells the holder so.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for _, keeps := range []bool{true, false} {
 		appendonly := map[bool]string{true: "yes", false: "no"}[keeps]
 		s := newScene(t, "--appendonly", appendonly, "--appendfsync", "always")

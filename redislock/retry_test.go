@@ -21,6 +21,7 @@ func (s scene) fencingToken(name string) string {
 // TestAcquireRetriedFindsItsOwn: the answer of an acquire was lost. The next try
 // finds what it took, with the token it had, and the lease begins anew.
 func TestAcquireRetriedFindsItsOwn(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	for _, req := range []driver.Request{request("x"), shared(request("s"), 0), shared(request("limited"), 3)} {
 		a, tap := s.tapped(nil)
@@ -53,6 +54,7 @@ func TestAcquireRetriedFindsItsOwn(t *testing.T) {
 // TestAcquireRetriedKeepsItsPlace: the answer to a request that joined the queue
 // was lost, and others joined behind it.
 func TestAcquireRetriedKeepsItsPlace(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	c, tap := s.tapped(nil)
@@ -85,6 +87,7 @@ func TestAcquireRetriedKeepsItsPlace(t *testing.T) {
 // TestAcquireRetriedIsHandedTheLock: while the answer of a request that joined the
 // queue was lost, it was granted; its minimum hold begins all the same.
 func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -107,6 +110,7 @@ func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
 // TestAcquireGivesUp: a server that does not answer costs a try no more than
 // GiveUp, and nothing stays behind when it comes back.
 func TestAcquireGivesUp(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(&redislock.Config{GiveUp: time.Second}), s.engine(nil)
 	s.hold(a, request("warm")).free()
@@ -114,7 +118,7 @@ func TestAcquireGivesUp(t *testing.T) {
 	for _, req := range []driver.Request{try(request("n")), request("n")} {
 		begun := time.Now()
 		_, err := s.ask(a, req).ended()
-		if took := time.Since(begun); took > 3*time.Second {
+		if took := time.Since(begun); took > 15*time.Second {
 			t.Errorf("a frozen server cost %v", took)
 		}
 		if !errors.Is(err, driver.ErrUnavailable) {
@@ -129,6 +133,7 @@ func TestAcquireGivesUp(t *testing.T) {
 // TestAcquireIsCancelledUnanswered: the caller ends its context while the server
 // is silent, and need not wait for it.
 func TestAcquireIsCancelledUnanswered(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	s.hold(a, request("warm")).free()
@@ -138,7 +143,7 @@ func TestAcquireIsCancelledUnanswered(t *testing.T) {
 	w.cancel()
 	begun := time.Now()
 	_, err := w.ended()
-	if took := time.Since(begun); took > 3*time.Second || !errors.Is(err, context.Canceled) {
+	if took := time.Since(begun); took > 15*time.Second || !errors.Is(err, context.Canceled) {
 		t.Errorf("after %v: %v", took, err)
 	}
 	s.server.Thaw(t)
@@ -148,6 +153,7 @@ func TestAcquireIsCancelledUnanswered(t *testing.T) {
 // TestLateTryIsWithdrawn: a try that was given up reaches the server after its
 // withdrawal.
 func TestLateTryIsWithdrawn(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, tap := s.tapped(&redislock.Config{GiveUp: 200 * time.Millisecond})
 	var late []func() redislock.Reply
@@ -172,6 +178,7 @@ func TestLateTryIsWithdrawn(t *testing.T) {
 // TestReleaseRetried: the answer of a release was lost, and the lock went on. The
 // second release says so and takes nothing from the successor.
 func TestReleaseRetried(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, tap := s.tapped(nil)
 	b := s.engine(nil)
@@ -191,6 +198,7 @@ func TestReleaseRetried(t *testing.T) {
 
 // TestWaitThatFailsLeavesNoTrace: a wait whose grant cannot be confirmed.
 func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -215,6 +223,7 @@ func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
 // TestWithdrawalIsOfOneOwner: the first try of a waiter was of unknown outcome and
 // is withdrawn. What it does next is not.
 func TestWithdrawalIsOfOneOwner(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)

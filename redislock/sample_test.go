@@ -10,6 +10,7 @@ import (
 
 // TestBegin: the local time of a grant is never put too late.
 func TestBegin(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	for _, c := range []struct {
 		what   string
@@ -40,6 +41,7 @@ func TestBegin(t *testing.T) {
 // TestResubscriptionForgetsTheSample: after a reconnect the clock may be another
 // server's, so a grant is confirmed.
 func TestResubscriptionForgetsTheSample(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -63,6 +65,7 @@ func TestResubscriptionForgetsTheSample(t *testing.T) {
 // TestSecondSeat: a shared waiter is let in twice, since it took its place again
 // when it had been let in already. It keeps one seat.
 func TestSecondSeat(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)
@@ -94,6 +97,7 @@ func TestSecondSeat(t *testing.T) {
 // TestLeavingIsNotDying: the last known waiter of a process gives up while another
 // is about to join. The process is not taken for dead.
 func TestLeavingIsNotDying(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long something that must happen may take.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // scene is a server, and what a test asks of it.
 type scene struct {

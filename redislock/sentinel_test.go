@@ -24,6 +24,7 @@ func sentinelEngine(t testing.TB, w *enginetest.Sentinel, cfg *redislock.Config)
 // TestSentinelFailover: a failover keeps what the replica had heard of, with the
 // queue, and waiters come along.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	w := enginetest.StartSentinel(t, 3)
 	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, &redislock.Config{MinReplicas: 1}), sentinelEngine(t, w, nil)
@@ -46,6 +47,7 @@ func TestSentinelFailover(t *testing.T) {
 // the lock, and a second holder gets in. Its token is greater, so what a guard
 // protects is right; the first one learns by its next renewal.
 func TestSentinelFailoverForgets(t *testing.T) {
+	t.Parallel()
 	w := enginetest.StartSentinel(t, 3)
 	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, nil), sentinelEngine(t, w, nil)
@@ -66,6 +68,7 @@ func TestSentinelFailoverForgets(t *testing.T) {
 // TestMinReplicas: a grant that no replica acknowledges is given back, whether a
 // try or a hand-over brought it.
 func TestMinReplicas(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	replica := enginetest.StartRedisReplica(t, s.server)
 	cfg := &redislock.Config{MinReplicas: 1}

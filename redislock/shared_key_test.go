@@ -5,6 +5,7 @@ import "testing"
 // TestSharedKeyLastsAsLongAsItsHolders: the key that excludes others ends with the
 // last of them, whoever came first.
 func TestSharedKeyLastsAsLongAsItsHolders(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	s.hold(e, shared(brief("n"), 0))
@@ -17,6 +18,7 @@ func TestSharedKeyLastsAsLongAsItsHolders(t *testing.T) {
 // TestDeletedSharedLockStaysDeleted: another program deleted a shared lock. The next
 // holder does not bring the old ones back.
 func TestDeletedSharedLockStaysDeleted(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	h := s.hold(e, shared(request("n"), 2))

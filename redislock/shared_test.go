@@ -15,6 +15,7 @@ import (
 // TestManySharedWaiters: more shared waiters than one script lets in all get in at
 // once, with tokens of their own and one floor.
 func TestManySharedWaiters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	crowd := []*redislock.Engine{s.engine(nil), s.engine(nil), s.engine(nil)}
@@ -54,6 +55,7 @@ func TestManySharedWaiters(t *testing.T) {
 
 // TestWriterIsNotStarved: readers come all the time, and do not pass a writer.
 func TestWriterIsNotStarved(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	reader := s.hold(a, shared(request("n"), 0))
@@ -72,6 +74,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 // TestLimitMismatch: a request with another limit is refused, whether it comes
 // while the lock is shared or waits since before.
 func TestLimitMismatch(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
@@ -106,6 +109,7 @@ func TestLimitMismatch(t *testing.T) {
 // TestSharedHolderDies: of several shared holders one dies; its place is free when
 // its lease is over, and the floor rises.
 func TestSharedHolderDies(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	dead := s.hold(a, shared(brief("n"), 2))
@@ -124,6 +128,7 @@ func TestSharedHolderDies(t *testing.T) {
 // TestLostSharedAnnouncement: the announcement of a shared grant that is not the
 // first one is lost, and the waiter gets in all the same, once.
 func TestLostSharedAnnouncement(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)

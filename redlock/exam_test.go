@@ -38,6 +38,7 @@ func dial(addrs []string) *redlock.Engine {
 // TestExam runs every client of the exam in a process of its own, on five real
 // servers.
 func TestExam(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
 }
 

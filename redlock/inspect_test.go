@@ -36,6 +36,7 @@ func expect(t *testing.T, found map[string]driver.Finding, check string, want dr
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5)
 	found := findings(t, w.addrs(), redlock.Config{})
 	expect(t, found, "nodes", driver.Good, "5 of 5")

@@ -37,6 +37,7 @@ var kinds = map[string]driver.Request{
 // TestLateRequestsDoNothing: two of three nodes get the requests of a client that has
 // long given up, closed its engine and gone. They close the name to nobody.
 func TestLateRequestsDoNothing(t *testing.T) {
+	t.Parallel()
 	for what, req := range kinds {
 		t.Run(what, func(t *testing.T) {
 			w := startNodes(t, 3)
@@ -84,6 +85,7 @@ func TestLateRequestsDoNothing(t *testing.T) {
 // TestTakenBackBars: a request that is taken back before it arrives does nothing,
 // though its time is not over.
 func TestTakenBackBars(t *testing.T) {
+	t.Parallel()
 	for what, req := range kinds {
 		if req.Wait {
 			continue

@@ -9,6 +9,7 @@ import (
 
 // TestAgree: nodes that show different tokens of one holder.
 func TestAgree(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what   string
 		tokens []int64

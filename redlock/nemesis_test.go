@@ -25,6 +25,7 @@ type span struct {
 // FENCELOCK_SLOW set it goes on for a minute, and for another without the
 // quarantine, which shows what that is for: there the holders overlap.
 func TestNemesis(t *testing.T) {
+	t.Parallel()
 	long := os.Getenv("FENCELOCK_SLOW") != ""
 	d := 4 * time.Second
 	if long {

@@ -107,6 +107,7 @@ func eventually(t testing.TB, what string, yes func() bool) {
 }
 
 func TestSetsThatAreNoGood(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	addrs := w.addrs()
 	replica := enginetest.StartRedisReplica(t, w[0])
@@ -149,6 +150,7 @@ func TestSetsThatAreNoGood(t *testing.T) {
 }
 
 func TestTwoOfFiveDown(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5)
 	w[1].Kill(t)
 	w[3].Kill(t)
@@ -168,6 +170,7 @@ func TestTwoOfFiveDown(t *testing.T) {
 // TestThreeOfFiveDown wants an error that names each node, within a bounded time,
 // and that the engine recovers as soon as a node answers again.
 func TestThreeOfFiveDown(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5, "--appendonly", "yes")
 	e := open(t, w.addrs(), redlock.Config{GiveUp: 500 * time.Millisecond})
 	last := warmUp(t, e)
@@ -259,6 +262,7 @@ func median(t *testing.T, e *redlock.Engine, name string, n int) time.Duration {
 // TestGhosts: what a frozen node is asked for in vain does not close the name
 // once it is thawed.
 func TestGhosts(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{GiveUp: time.Millisecond, NodeLimit: 100 * time.Millisecond})
 	warmUp(t, e)
@@ -284,6 +288,7 @@ func TestGhosts(t *testing.T) {
 // A name that two nodes show as held is not held when the other three are down:
 // nobody knows. Neither a try nor a wait may take it for an answer.
 func TestMinorityIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5)
 	for _, up := range w[:2] {
 		up.Do(t, "SET", "lock:x", "somebody", "PX", "60000")
@@ -304,6 +309,7 @@ func TestMinorityIsNoAnswer(t *testing.T) {
 
 // A node that is down does not hide that the others show a name as held.
 func TestHeldWithANodeDown(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e, other := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
 	_, lease := take(t, e, "x", 10*time.Second)

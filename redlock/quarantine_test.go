@@ -30,6 +30,7 @@ func reach(t testing.TB, w world, cfg redlock.Config, some ...int) *redlock.Engi
 // TestAmnesia is the attack on Redlock: one holds A, B and C; C restarts without
 // its data; another asks C, D and E. Without the quarantine there are two holders.
 func TestAmnesia(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what string
 		cfg  redlock.Config
@@ -62,6 +63,7 @@ func TestAmnesia(t *testing.T) {
 
 // TestQuarantineEnds: nodes that forgot vote again after MaxTTL, no earlier.
 func TestQuarantineEnds(t *testing.T) {
+	t.Parallel()
 	for what, forget := range map[string]func(*enginetest.Redis){
 		"restart":  func(r *enginetest.Redis) { r.Restart(t) },
 		"FLUSHALL": func(r *enginetest.Redis) { r.Do(t, "FLUSHALL") },
@@ -94,6 +96,7 @@ func TestQuarantineEnds(t *testing.T) {
 // TestFailoverAndBack: a replica is promoted and the old master after it, within
 // one TTL. The run id is the old one again, yet the node may have forgotten.
 func TestFailoverAndBack(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	w[0].Do(t, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
@@ -123,6 +126,7 @@ func TestFailoverAndBack(t *testing.T) {
 // TestRepair: a node that restarted without its data gets the lock back with the
 // next renewal, in quarantine or not.
 func TestRepair(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	_, l := take(t, e, "x", 30*time.Second)
@@ -143,6 +147,7 @@ func TestRepair(t *testing.T) {
 
 // TestNodeSets: a node refuses a client that works with other nodes.
 func TestNodeSets(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5)
 	for _, cfg := range []redlock.Config{{}, {NoQuarantine: true}} {
 		three := open(t, w.addrs()[:3], cfg)
@@ -165,6 +170,7 @@ func TestNodeSets(t *testing.T) {
 }
 
 func TestNoRightToInfo(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	for _, r := range w {
 		r.Do(t, "ACL", "SETUSER", "default", "-info")
@@ -184,6 +190,7 @@ func TestNoRightToInfo(t *testing.T) {
 }
 
 func TestMaxTTL(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{MaxTTL: 5 * time.Second})
 	if _, err := try(e, "x", 6*time.Second); !errors.Is(err, driver.ErrInvalid) {

@@ -21,6 +21,7 @@ func rises(t *testing.T, e *redlock.Engine, last int64, after string) int64 {
 }
 
 func TestTokensRise(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5)
 	now := open(t, w.addrs(), redlock.Config{})
 	late, early := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
@@ -52,6 +53,7 @@ func TestTokensRise(t *testing.T) {
 // TestEveryKeyExpires looks for keys without a TTL on any node, with locks of all
 // kinds held, waited for and released.
 func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	useEverything(t, e)

@@ -36,6 +36,7 @@ var changed = [][2]string{
 // TestTwinsNoticeAChange changes one line of the scripts after the other: a sequence
 // shows it.
 func TestTwinsNoticeAChange(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	do := commands(t, w[0])
 	for _, c := range changed {

@@ -57,6 +57,7 @@ const (
 
 // TestTwins runs 1,000 sequences, with FENCELOCK_SLOW set 100,000.
 func TestTwins(t *testing.T) {
+	t.Parallel()
 	n := uint64(1000)
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		n = 100_000

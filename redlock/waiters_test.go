@@ -54,6 +54,7 @@ func useEverything(t *testing.T, e *redlock.Engine) {
 // TestHandOver measures how long a release takes to reach one of n waiting
 // clients. The figures are for reading; what is tested is that all get in.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 5)
 	for _, n := range []int{2, 8, 32} {
 		handOver(t, w, n)
@@ -99,6 +100,7 @@ func handOver(t *testing.T, w world, n int) {
 
 // TestDeafWaiter: a waiter whose subscriptions are refused gets in all the same.
 func TestDeafWaiter(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	for _, r := range w {
 		r.Do(t, "ACL", "SETUSER", "default", "resetchannels")
@@ -125,6 +127,7 @@ func TestDeafWaiter(t *testing.T) {
 
 // TestTextbookClients: plain SET NX PX on each node excludes us, and we them.
 func TestTextbookClients(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	_, l := take(t, e, "x", 20*time.Second)
@@ -155,6 +158,7 @@ func TestTextbookClients(t *testing.T) {
 
 // TestBrokenKey: a key of another type is a foreign holder, and can be broken.
 func TestBrokenKey(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	for _, r := range w {
@@ -172,6 +176,7 @@ func TestBrokenKey(t *testing.T) {
 // A waiter gets in while one node has yet to hear of the release. It takes its
 // request back there, or that node would keep the name for who has it already.
 func TestNodesKeepVoting(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	watch := func(call func(redislock.Call)) *redlock.Engine {
 		return openThrough(t, w.addrs(), redlock.Config{NodeLimit: 10 * time.Second}, func(i int, node redislock.Conn) redislock.Conn {
@@ -219,6 +224,7 @@ func TestNodesKeepVoting(t *testing.T) {
 // TestWaiterThatGivesUpLeavesLateQueues: requests that are still on their way when
 // their waiter gives up put it into no queue for good.
 func TestWaiterThatGivesUpLeavesLateQueues(t *testing.T) {
+	t.Parallel()
 	w := startNodes(t, 3)
 	holder := open(t, w.addrs(), redlock.Config{})
 	take(t, holder, "a", 20*time.Second)

@@ -21,7 +21,9 @@ import (
 // held, whether the name is held or free. A job of cron that is quiet when busy would
 // skip on every host, for as long as the engine is away.
 func TestBrokenIsNotBusy(t *testing.T) {
+	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
 		r := enginetest.StartRedis(t)
 		url, remote := "redis://"+r.Addr(), proxy(t, r.Addr())
 		holdOne(t, url)
@@ -31,16 +33,17 @@ func TestBrokenIsNotBusy(t *testing.T) {
 		under(t, "black-holed", "redis://"+remote.Addr(), drop(remote), heal(remote))
 
 		q := enginetest.StartRedis(t)
-		quarantine := "redis://" + q.Addr() + "?quarantine=on&max-ttl=60s"
+		quarantine := "redis://" + q.Addr() + "?quarantine=on&max-ttl=10m"
 		succeeds(t, "run", "--url", "redis://"+q.Addr(), "y", "--", "true")
 		q.Do(t, "FLUSHALL")
 		refuses(t, "quarantine", quarantine)
 	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		p := enginetest.StartPostgres(t)
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Port()))
 		url := func(addr string) string {
-			return "postgres://postgres@" + addr + "/postgres?sslmode=disable&max-ttl=60s"
+			return "postgres://postgres@" + addr + "/postgres?sslmode=disable&max-ttl=10m"
 		}
 		remote := proxy(t, addr)
 		holdOne(t, url(addr))
@@ -52,6 +55,7 @@ func TestBrokenIsNotBusy(t *testing.T) {
 		refuses(t, "quarantine", url(addr))
 	})
 	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
 		var nodes []*enginetest.Redis
 		var remotes []*faults.Proxy
 		var addrs, nowhere []string

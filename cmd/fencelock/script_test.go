@@ -25,7 +25,7 @@ import (
 )
 
 // scriptPatience is how long a script waits for something that must happen.
-const scriptPatience = 30 * time.Second
+const scriptPatience = time.Minute
 
 func TestMain(m *testing.M) {
 	maybeWatchdog()
@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 const scriptLimit = 10 * time.Minute
 
 func TestScript(t *testing.T) {
+	t.Parallel()
 	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)

@@ -31,6 +31,7 @@ func jump(t *testing.T, c *enginetest.Clock, read func() time.Time) {
 }
 
 func TestClockOfRedis(t *testing.T) {
+	t.Parallel()
 	c := enginetest.NewClock(t)
 	r := enginetest.StartRedisBy(t, c)
 	read := func() time.Time {
@@ -51,6 +52,7 @@ func TestClockOfRedis(t *testing.T) {
 }
 
 func TestClockOfPostgres(t *testing.T) {
+	t.Parallel()
 	c := enginetest.NewClock(t)
 	c.Set(time.Hour)
 	pg := enginetest.StartPostgresBy(t, c)
@@ -65,6 +67,7 @@ func TestClockOfPostgres(t *testing.T) {
 
 // TestClocksAreApart: each server goes by its own clock, or by the machine's.
 func TestClocksAreApart(t *testing.T) {
+	t.Parallel()
 	c := enginetest.NewClock(t)
 	by, plain := enginetest.StartRedisBy(t, c), enginetest.StartRedis(t)
 	c.Set(time.Hour)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestRedisClusterMigratesStepByStep(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	const a, b = "lock:{job}", "wait:{job}"
 	slot := c.Slot(a)
@@ -43,6 +44,7 @@ func TestRedisClusterMigratesStepByStep(t *testing.T) {
 }
 
 func TestRedisClusterSlots(t *testing.T) {
+	t.Parallel()
 	var c enginetest.RedisCluster
 	r := enginetest.StartRedis(t, "--cluster-enabled", "yes")
 	for _, key := range []string{"", "a", "{a}b", "b{a}", "{}a", "{a", "a}", "{{a}}b", "{}{a}", "x{ä}y"} {
@@ -53,6 +55,7 @@ func TestRedisClusterSlots(t *testing.T) {
 }
 
 func TestRedisClusterNodeRestarts(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	n := c.Nodes()[1]
 	n.Kill(t)

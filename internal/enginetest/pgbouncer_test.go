@@ -14,6 +14,7 @@ import (
 
 // Two clients share a server connection by transactions, and do not by sessions.
 func TestPgBouncer(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	for mode, want := range map[string]bool{"transaction": true, "session": false} {
 		b := enginetest.StartPgBouncer(t, p, mode)
@@ -41,6 +42,7 @@ func TestPgBouncer(t *testing.T) {
 }
 
 func TestPgBouncerSettings(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	b := enginetest.StartPgBouncer(t, p, "session", "default_pool_size=7")
 	if b.Port() == p.Port() || b.PID() <= 1 {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t, "max_connections=33")
 	if got := p.Query(t, "SHOW max_connections"); got != "33" {
 		t.Errorf("max_connections is %s, want 33", got)
@@ -43,6 +44,7 @@ func TestPostgres(t *testing.T) {
 }
 
 func TestPostgresSettingsOverride(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t, "fsync=on")
 	if got := p.Query(t, "SHOW fsync"); got != "on" {
 		t.Errorf("fsync is %s, want on", got)
@@ -50,6 +52,7 @@ func TestPostgresSettingsOverride(t *testing.T) {
 }
 
 func TestPostgresRestart(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	dsn := p.DSN()
 	p.Exec(t, "CREATE TABLE kept (n int)", "CREATE UNLOGGED TABLE passing (n int)",
@@ -80,6 +83,7 @@ func TestPostgresRestart(t *testing.T) {
 
 // A killed server cuts its clients off at once; a frozen one leaves them waiting.
 func TestPostgresKillAndFreezeAreSeen(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	conn := p.Connect(t)
 	answered := make(chan error, 1)
@@ -112,6 +116,7 @@ func TestPostgresKillAndFreezeAreSeen(t *testing.T) {
 }
 
 func TestPostgresTerminate(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	conn := p.Connect(t)
 	p.Terminate(t, conn.PgConn().PID())
@@ -121,6 +126,7 @@ func TestPostgresTerminate(t *testing.T) {
 }
 
 func TestPostgresStandby(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	p.Exec(t, "CREATE SEQUENCE s")
 	s := p.Standby(t)
@@ -147,6 +153,7 @@ func TestPostgresStandby(t *testing.T) {
 }
 
 func TestPostgresRestored(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t, "max_connections=33")
 	p.Exec(t, "CREATE SCHEMA app", "CREATE TABLE app.kept AS SELECT 7 AS n", "CREATE SEQUENCE app.s", "SELECT nextval('app.s')")
 	r := p.Restored(t)
@@ -170,6 +177,7 @@ const startedPostgres = "FENCELOCK_ENGINETEST_POSTGRES"
 
 // A test binary that is killed leaves neither servers nor files behind.
 func TestPostgresDiesWithTheBinary(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(startedPostgres) != "" {
 		p := enginetest.StartPostgres(t)
 		b := enginetest.StartPgBouncer(t, p, "session")
@@ -221,6 +229,7 @@ func TestPostgresDiesWithTheBinary(t *testing.T) {
 
 // TestPostgresFreezesOneBackend: the others live.
 func TestPostgresFreezesOneBackend(t *testing.T) {
+	t.Parallel()
 	p := enginetest.StartPostgres(t)
 	still, lively := p.Connect(t), p.Connect(t)
 	backend := still.PgConn().PID()

@@ -83,6 +83,7 @@ func (w whole) AcquireAll(_ context.Context, reqs []driver.Request) ([]driver.Gr
 }
 
 func TestCallsAndErrorsTravel(t *testing.T) {
+	t.Parallel()
 	p := enginetest.Start(t, "echo", "parrot")
 	if got := p.Traits(); got.Engine != "parrot" || !got.Limits {
 		t.Errorf("traits: %+v", got)
@@ -115,6 +116,7 @@ func TestCallsAndErrorsTravel(t *testing.T) {
 }
 
 func TestResizeTravels(t *testing.T) {
+	t.Parallel()
 	p := enginetest.Start(t, "whole", "parrot")
 	err := p.Resize(t.Context(), "seats", 7)
 	if !errors.Is(err, driver.ErrInvalid) || !strings.HasSuffix(err.Error(), "seats to 7") {
@@ -123,6 +125,7 @@ func TestResizeTravels(t *testing.T) {
 }
 
 func TestAcquireAllTravels(t *testing.T) {
+	t.Parallel()
 	p := enginetest.Start(t, "whole", "parrot")
 	lost := make(chan error, 2)
 	reqs := []driver.Request{
@@ -146,6 +149,7 @@ func TestAcquireAllTravels(t *testing.T) {
 }
 
 func TestCancelTravels(t *testing.T) {
+	t.Parallel()
 	p := enginetest.Start(t, "echo", "parrot")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -172,6 +176,7 @@ func TestCancelTravels(t *testing.T) {
 }
 
 func TestPanicsTravel(t *testing.T) {
+	t.Parallel()
 	p := enginetest.Start(t, "echo", "parrot")
 	func() {
 		defer func() {
@@ -188,6 +193,7 @@ func TestPanicsTravel(t *testing.T) {
 }
 
 func TestFrozenBlocksAndKilledFails(t *testing.T) {
+	t.Parallel()
 	p := enginetest.Start(t, "echo", "parrot")
 	p.Freeze(t)
 	done := make(chan error, 1)

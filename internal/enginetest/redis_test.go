@@ -15,6 +15,7 @@ import (
 )
 
 func TestRedisAnswersAndForgets(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	if got := r.Do(t, "PING"); got != "PONG" {
 		t.Errorf("PING: %q", got)
@@ -40,6 +41,7 @@ func TestRedisAnswersAndForgets(t *testing.T) {
 }
 
 func TestRedisKeepsWithAppendOnly(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	r.Do(t, "SET", "a", "1")
 	r.Kill(t)
@@ -53,6 +55,7 @@ func TestRedisKeepsWithAppendOnly(t *testing.T) {
 }
 
 func TestRedisWithPassword(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t, "--requirepass", "secret")
 	if got := r.Do(t, "ACL", "WHOAMI"); got != "default" {
 		t.Errorf("WHOAMI: %q", got)
@@ -61,6 +64,7 @@ func TestRedisWithPassword(t *testing.T) {
 }
 
 func TestRedisRemovesItsDirectory(t *testing.T) {
+	t.Parallel()
 	var dir string
 	t.Run("inner", func(t *testing.T) { dir = enginetest.StartRedis(t).Dir() })
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -69,6 +73,7 @@ func TestRedisRemovesItsDirectory(t *testing.T) {
 }
 
 func TestRedisFrozenIsSilentUntilThawed(t *testing.T) {
+	t.Parallel()
 	r := enginetest.StartRedis(t)
 	r.Freeze(t)
 	done := make(chan error, 1)
@@ -92,6 +97,7 @@ func TestRedisFrozenIsSilentUntilThawed(t *testing.T) {
 }
 
 func TestRedisReplicaFollows(t *testing.T) {
+	t.Parallel()
 	m := enginetest.StartRedis(t)
 	m.Do(t, "SET", "a", "1")
 	r := enginetest.StartRedisReplica(t, m)
@@ -113,6 +119,7 @@ func TestRedisReplicaFollows(t *testing.T) {
 }
 
 func TestRedisTLS(t *testing.T) {
+	t.Parallel()
 	r, ca := enginetest.StartRedisTLS(t)
 	if got := r.Do(t, "PING"); got != "PONG" {
 		t.Errorf("PING: %q", got)
@@ -129,6 +136,7 @@ const envTied = "FENCELOCK_TEST_TIED"
 // TestRedisDiesWithItsTest kills a test binary that has a server, and looks for
 // the server.
 func TestRedisDiesWithItsTest(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(envTied) != "" {
 		r := enginetest.StartRedis(t)
 		r.Freeze(t)

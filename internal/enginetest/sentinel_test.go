@@ -8,6 +8,7 @@ import (
 )
 
 func TestSentinelFailsOver(t *testing.T) {
+	t.Parallel()
 	s := enginetest.StartSentinel(t, 3)
 	if got := s.WaitMaster(t, ""); got != s.Master().Addr() || len(s.Addrs()) != 3 {
 		t.Fatalf("master %s, want %s; sentinels %v", got, s.Master().Addr(), s.Addrs())

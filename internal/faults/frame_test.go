@@ -17,6 +17,7 @@ func message(kind byte, body string) string {
 
 // Every cut of the stream into two or three parts must give the same requests.
 func TestFramer(t *testing.T) {
+	t.Parallel()
 	batch := message('P', "a\x00SELECT 1\x00") + message('B', "\x00a\x00") + message('E', "\x00") + message('S', "")
 	for name, requests := range map[string][]string{
 		"redis arrays": {"*1\r\n$4\r\nPING\r\n", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$7\r\nx\r\n*1\r\n\r\n", "*2\r\n$3\r\nGET\r\n$0\r\n\r\n"},
@@ -52,6 +53,7 @@ func TestFramer(t *testing.T) {
 
 // What is in no protocol we know passes as it comes, at once.
 func TestFramerLeavesTheRestAlone(t *testing.T) {
+	t.Parallel()
 	for _, stream := range []string{
 		"\x16\x03\x01 a handshake",
 		message(0, "\x04\xd2\x16\x2f") + "\x16\xff\xff\xff\xff a handshake after a question",

@@ -37,6 +37,7 @@ func listed(t *testing.T, r *enginetest.Redis, name string, want bool) {
 }
 
 func TestLateRequestOutlivesItsClient(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	for name, end := range map[string]func(*client){
 		"closed": func(c *client) { c.Close() },
@@ -65,6 +66,7 @@ func TestLateRequestOutlivesItsClient(t *testing.T) {
 }
 
 func TestLateKeepsOrder(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
 	p.Late("two", 300*time.Millisecond)
@@ -81,6 +83,7 @@ func TestLateKeepsOrder(t *testing.T) {
 // TestHoldNextCutsBetweenRequests: what is before the request passes, and the
 // request reaches the server when its client has long been reset.
 func TestHoldNextCutsBetweenRequests(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c, other := dial(t, p), dial(t, p)
 	c.ask("CLIENT SETNAME ghost", "+OK")
@@ -104,6 +107,7 @@ func TestHoldNextCutsBetweenRequests(t *testing.T) {
 }
 
 func TestHoldKeepsAll(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	held := p.Hold("INCR")
 	var clients []*client
@@ -129,6 +133,7 @@ func TestHoldKeepsAll(t *testing.T) {
 // TestHealLosesWhatIsHeldInAPartition: a request that is delivered during a
 // partition is lost like any other.
 func TestHealLosesWhatIsHeldInAPartition(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	held := p.HoldNext("INCR a")
@@ -160,6 +165,7 @@ func postgres(t *testing.T) (*enginetest.Postgres, *faults.Proxy, string) {
 // TestHoldOfAStatement: the parsed, bound and executed statement of an extended
 // query is one request, and it takes a lock for a client that has gone.
 func TestHoldOfAStatement(t *testing.T) {
+	t.Parallel()
 	pg, p, dsn := postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -195,6 +201,7 @@ func TestHoldOfAStatement(t *testing.T) {
 // TestGhostOfAStatement: a lock that a late statement takes stays as long as the
 // proxy keeps the connection for it.
 func TestGhostOfAStatement(t *testing.T) {
+	t.Parallel()
 	pg, p, dsn := postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {

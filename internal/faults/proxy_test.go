@@ -119,6 +119,7 @@ func eventually(t *testing.T, r *enginetest.Redis, want string, args ...string) 
 }
 
 func TestPassesEverything(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	long := strings.Repeat("x", 1<<20)
@@ -138,6 +139,7 @@ func TestPassesEverything(t *testing.T) {
 }
 
 func TestClientsEndReachesTheServer(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("CLIENT SETNAME guest", "+OK")
@@ -152,6 +154,7 @@ func TestClientsEndReachesTheServer(t *testing.T) {
 }
 
 func TestDropIsSilentAndLosesForEver(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	busy, idle := dial(t, p), dial(t, p)
 	busy.ask("PING", "+PONG")
@@ -174,6 +177,7 @@ func TestDropIsSilentAndLosesForEver(t *testing.T) {
 }
 
 func TestDropOfOneDirection(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -187,6 +191,7 @@ func TestDropOfOneDirection(t *testing.T) {
 }
 
 func TestDropOfRequestsLetsMessagesPass(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("SUBSCRIBE news", "*3")
@@ -205,6 +210,7 @@ func TestDropOfRequestsLetsMessagesPass(t *testing.T) {
 }
 
 func TestDropHidesTheEnd(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	gone, left := dial(t, p), dial(t, p)
 	gone.ask("CLIENT SETNAME guest", "+OK")
@@ -225,6 +231,7 @@ func TestDropHidesTheEnd(t *testing.T) {
 }
 
 func TestDelayKeepsOrder(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -247,6 +254,7 @@ func TestDelayKeepsOrder(t *testing.T) {
 }
 
 func TestDelayedBytesAreLostInAPartition(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -262,6 +270,7 @@ func TestDelayedBytesAreLostInAPartition(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -271,6 +280,7 @@ func TestReset(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -286,6 +296,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestDeadServer(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -304,6 +315,7 @@ func TestDeadServer(t *testing.T) {
 }
 
 func TestCloseEndsAll(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")

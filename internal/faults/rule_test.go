@@ -9,6 +9,7 @@ import (
 )
 
 func TestSwallowReply(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c, other := dial(t, p), dial(t, p)
 	cut := p.SwallowReply("INCR a")
@@ -29,6 +30,7 @@ func TestSwallowReply(t *testing.T) {
 // TestSwallowReplyOfManyRequests proves that the server executes what it has
 // been sent before the cut, also when it is slow to begin.
 func TestSwallowReplyOfManyRequests(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -44,6 +46,7 @@ func TestSwallowReplyOfManyRequests(t *testing.T) {
 }
 
 func TestRuleSeesTextInTwoParts(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	var calls atomic.Int32
 	p.OnRequest("INCR a", func() { calls.Add(1) })
@@ -61,6 +64,7 @@ func TestRuleSeesTextInTwoParts(t *testing.T) {
 }
 
 func TestHookActsBeforeTheRequest(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	var calls atomic.Int32
@@ -81,6 +85,7 @@ func TestHookActsBeforeTheRequest(t *testing.T) {
 }
 
 func TestHookLosesTheRequest(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	for _, c := range []struct {
 		name  string
@@ -110,6 +115,7 @@ func TestHookLosesTheRequest(t *testing.T) {
 // TestHookIsQuietInAPartition: a request that does not pass has no hook, and no
 // rule is used up by it.
 func TestHookIsQuietInAPartition(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	var calls atomic.Int32
 	p.OnRequest("INCR", func() { calls.Add(1) })

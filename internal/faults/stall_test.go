@@ -17,6 +17,7 @@ import (
 )
 
 func TestStallDelivers(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	gone, stays := dial(t, p), dial(t, p)
 	gone.ask("PING", "+PONG")
@@ -41,6 +42,7 @@ func TestStallDelivers(t *testing.T) {
 
 // TestStallOfReplies: the server has done it, and nobody hears of it for now.
 func TestStallOfReplies(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
@@ -53,6 +55,7 @@ func TestStallOfReplies(t *testing.T) {
 }
 
 func TestStallOfOneConnection(t *testing.T) {
+	t.Parallel()
 	r, p := start(t)
 	still, lively := dial(t, p), dial(t, p)
 	still.ask("CLIENT SETNAME still", "+OK")
@@ -89,6 +92,7 @@ func TestStallOfOneConnection(t *testing.T) {
 
 // TestStallOfABackend: a backend whose client does not read stands in a write.
 func TestStallOfABackend(t *testing.T) {
+	t.Parallel()
 	pg, p, dsn := postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -121,6 +125,7 @@ func TestStallOfABackend(t *testing.T) {
 }
 
 func TestResetOfOneConnection(t *testing.T) {
+	t.Parallel()
 	_, p := start(t)
 	first, second := dial(t, p), dial(t, p)
 	first.ask("PING", "+PONG")

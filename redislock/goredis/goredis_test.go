@@ -18,6 +18,7 @@ func connOf(t testing.TB, client redis.UniversalClient) redislock.Conn {
 }
 
 func TestConn(t *testing.T) {
+	t.Parallel()
 	conntest.Run(t, conntest.Maker{
 		Single: func(t testing.TB, addr string) redislock.Conn {
 			return connOf(t, redis.NewClient(&redis.Options{Addr: addr}))
@@ -32,6 +33,7 @@ func TestConn(t *testing.T) {
 }
 
 func TestRingIsRefused(t *testing.T) {
+	t.Parallel()
 	conn := connOf(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
 	replies := conn.Eval(t.Context(), make([]redislock.Call, 2))
 	_, err := conn.Each(t.Context(), "PING")

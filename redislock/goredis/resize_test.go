@@ -20,6 +20,7 @@ func engineOn(t testing.TB, client redis.UniversalClient) *redislock.Engine {
 
 // TestResize: weights and a limit that changes, on one server and on a Cluster.
 func TestResize(t *testing.T) {
+	t.Parallel()
 	addr, cluster := enginetest.StartRedis(t).Addr(), enginetest.StartRedisCluster(t, 3).Addrs()
 	for what, engine := range map[string]func() *redislock.Engine{
 		"server": func() *redislock.Engine { return engineOn(t, redis.NewClient(&redis.Options{Addr: addr})) },
