@@ -15,7 +15,7 @@ help: ## show this list
 
 .PHONY: quick
 quick: check lint cc ## while working: checks, lint, the core, the exam with its mutants, one engine
-	$(GO) test -race . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
+	$(GO) test -race -parallel $(PARALLEL) . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
 
 .PHONY: test
 test: check cc redis postgres ## everything, with the race detector; what CI runs
@@ -41,7 +41,7 @@ mutants: cc ## show each broken engine and the case of the exam that catches it
 slow: cc redis postgres ## engines and faults many times over, to find what happens rarely
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/enginetest/...
-	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer" . ./internal/schedule
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./cmd/... ./examples/... ./internal/enginetest/fleet
 	FENCELOCK_SLOW=1 $(GO) test -timeout 120m -v ./internal/enginetest/nemesis
 

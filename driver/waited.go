@@ -47,7 +47,7 @@ func (w *Waited) Held(held *HeldError) { w.held, w.trouble = held, nil }
 // nothing just now. That ctx has ended meanwhile is no news of the engine, and is
 // not noted. An error that another Waited has made counts as what that one heard.
 func (w *Waited) Unavailable(ctx context.Context, err error) {
-	if other, ok := errors.AsType[*waitError](err); ok && other.last != errNoAnswer {
+	if other, ok := errors.AsType[*waitError](err); ok && !errors.Is(other.last, errNoAnswer) {
 		err = other.last
 	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {

@@ -75,7 +75,7 @@ func (e *Engine) sweep(after time.Duration) {
 		if base := entry.Name(); strings.HasPrefix(base, sweptNames) {
 			_ = os.RemoveAll(filepath.Join(e.dir, base))
 		} else if entry.IsDir() && !strings.HasPrefix(base, ".") {
-			floor = top.sweepName(base, floor, after)
+			floor = sweepName(top, base, floor, after)
 		}
 	}
 	stamp(f)
@@ -83,16 +83,16 @@ func (e *Engine) sweep(after time.Duration) {
 
 // raiseFloor makes sure, durably, that the tokens of names that come again are
 // greater than n. The caller has the flock of the sweepFile.
-func (top *gate) raiseFloor(n int64) (int64, error) {
-	old, _, err := top.readNumber(floorFile)
+func (g *gate) raiseFloor(n int64) (int64, error) {
+	old, _, err := g.readNumber(floorFile)
 	if err != nil || old >= n {
 		return old, err
 	}
-	return n, top.writeNew(floorFile, formatNumber(n)) // replaced, since it is read without any lock
+	return n, g.writeNew(floorFile, formatNumber(n)) // replaced, since it is read without any lock
 }
 
-// sweepName removes one name if nobody uses it, and returns the floor.
-func (top *gate) sweepName(base string, floor int64, after time.Duration) int64 {
+// sweepName removes one name below top if nobody uses it, and returns the floor.
+func sweepName(top *gate, base string, floor int64, after time.Duration) int64 {
 	g := &gate{engine: top.engine, name: base, dir: top.path(base)}
 	if !g.old(after) || g.try(false) != nil {
 		g.close()

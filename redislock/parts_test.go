@@ -93,13 +93,3 @@ func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 	}
 	t.Logf("%d of 300 locks were on the frozen master", len(sick))
 }
-
-// nameOn returns a name whose lock is on a node.
-func nameOn(c *enginetest.RedisCluster, node int) string {
-	for i := 0; ; i++ {
-		name := fmt.Sprint("n", i)
-		if c.Slot("lock:"+name)*3/enginetest.Slots == node {
-			return name
-		}
-	}
-}

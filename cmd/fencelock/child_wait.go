@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -27,10 +28,10 @@ func reap(mu *sync.Mutex) <-chan waited {
 		for {
 			var status unix.WaitStatus
 			pid, err := wait4(mu, &status)
-			switch err {
-			case nil:
+			switch {
+			case err == nil:
 				events <- waited{pid, status}
-			case unix.EINTR:
+			case errors.Is(err, unix.EINTR):
 			default:
 				return
 			}

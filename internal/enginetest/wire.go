@@ -143,7 +143,7 @@ func hand(ctx context.Context, err error) error {
 	own := *w
 	own.Kinds = slices.Clone(w.Kinds)
 	for i, kind := range own.Kinds {
-		if sentinels[kind] == context.Canceled {
+		if errors.Is(sentinels[kind], context.Canceled) {
 			own.Kinds[i] = slices.Index(sentinels, ctx.Err())
 		}
 	}

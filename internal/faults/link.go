@@ -60,8 +60,8 @@ func (p *Proxy) connect(client *net.TCPConn) {
 		return
 	}
 	l.server = server.(*net.TCPConn)
-	l.pump(ToServer, l.client, l.server)
-	l.pump(ToClient, l.server, l.client)
+	l.pump(ToServer, l.client)
+	l.pump(ToClient, l.server)
 }
 
 // admit notes a link, and reports whether it is to reach the server.
@@ -130,7 +130,7 @@ func (l *Link) finish(way Direction, to *net.TCPConn, end error) {
 // pump passes on what comes from one side to the other. Its two goroutines, a
 // reader and a writer so that delayed pieces can queue up, end when their
 // direction has ended or the link is cut.
-func (l *Link) pump(way Direction, from, to *net.TCPConn) {
+func (l *Link) pump(way Direction, from *net.TCPConn) {
 	queue := make(chan piece, 1024)
 	l.proxy.work.Go(func() {
 		defer close(queue)

@@ -15,6 +15,7 @@ import (
 	"github.com/fencelock/fencelock/internal/hold"
 )
 
+// What real timers and clocks do.
 const (
 	MaxSleep = time.Second           // how late a jump of another clock is noticed
 	MinSleep = time.Millisecond      // how often a busy machine may set a late timer again

@@ -10,19 +10,19 @@ import (
 
 // A Name is what the server keeps about one name, its clock and who listens.
 type Name struct {
-	Now                                int64 // microseconds
-	Lock, Fence                        Text
-	Queue, Alive, Shared, Meta         Set
-	Marker                             Text
-	Listening                          map[string]bool // clients
-	Counts                             bool            // PUBLISH counts all subscribers
-	Quarantine                         int64           // milliseconds; 0 means off
-	Retention                          int64           // of a fence, in milliseconds
-	Incarnation                        string
-	Said                               []string // messages of the last call, "client text"
-	fence                              fence
-	state, limit, holder               string // who holds: free, x, s with its limit, or foreign; and the text
-	stands, weighted, dirty, published bool
+	Now                        int64 // microseconds
+	Lock, Fence                Text
+	Queue, Alive, Shared, Meta Set
+	Marker                     Text
+	Listening                  map[string]bool // clients
+	Counts                     bool            // PUBLISH counts all subscribers
+	Quarantine                 int64           // milliseconds; 0 means off
+	Retention                  int64           // of a fence, in milliseconds
+	Incarnation                string
+	Said                       []string // messages of the last call, "client text"
+	fence                      fence
+	state, limit, holder       string // who holds: free, x, s with its limit, or foreign; and the text
+	stands, weighted, dirty    bool
 }
 
 // Text is a string key.
