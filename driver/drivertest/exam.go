@@ -65,7 +65,7 @@ type Exam struct {
 	// bubble. 0 means 2 s.
 	TTL time.Duration
 	// Patience is how long something that must happen may take. It is ignored
-	// in a bubble. 0 means 10 s.
+	// in a bubble. 0 means 20 s.
 	Patience time.Duration
 	// Known are the cases, by name, that the engine does not pass yet, and why.
 	// They run, and fail if they pass, so that the list empties itself.

@@ -51,7 +51,7 @@ func (t *sitting) measure() {
 		t.ttl = 2 * time.Second
 	}
 	if t.patience == 0 {
-		t.patience = 10 * time.Second
+		t.patience = 20 * time.Second
 	}
 	if t.bubble {
 		t.ttl = time.Hour

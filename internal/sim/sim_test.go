@@ -40,7 +40,10 @@ func overlaps(c *sim.Class) bool {
 func TestSameSeed(t *testing.T) {
 	var fresh, used bytes.Buffer
 	old := &sim.World{Trace: &used}
-	for _, c := range sim.Classes {
+	for i, c := range sim.Classes {
+		if i%pace != 0 {
+			continue
+		}
 		_ = old.Run(c, 99) // a past; what it shows is another test's
 		used.Reset()
 		fresh.Reset()
