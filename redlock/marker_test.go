@@ -27,7 +27,7 @@ func TestLargerMaxTTLIsKept(t *testing.T) {
 	if err := small.Init(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	_, l := take(t, small, "x", time.Second)
+	_, l := insist(t, small, "x", time.Second)
 	release(t, small, l)
 	eventually(t, "free nodes", func() bool {
 		return all(w, func(r *enginetest.Redis) bool { return r.Do(t, "EXISTS", "lock:x") == "0" })

@@ -130,6 +130,9 @@ func TestRepair(t *testing.T) {
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	_, l := take(t, e, "x", 30*time.Second)
+	eventually(t, "the lock on every node", func() bool {
+		return all(w, func(r *enginetest.Redis) bool { return strings.Contains(r.Do(t, "GET", "lock:x"), l.Owner) })
+	})
 	w[2].Restart(t)
 	eventually(t, "the repair", func() bool {
 		if err := e.Renew(context.Background(), []driver.Lease{l})[0]; err != nil {
