@@ -130,14 +130,16 @@ func TestHolderCutAtEveryStep(t *testing.T) {
 func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
-	e := engine(t, pg.DSN(), nil)
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Hour})
 	try(t, e, request("first"))
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards granted
 	granted := 0
 	for i := range 1000 {
 		all.Go(func() {
-			_, err := e.Acquire(t.Context(), request(fmt.Sprint("lock", i)))
+			req := request(fmt.Sprint("lock", i))
+			req.TTL = time.Hour // none makes room by ending
+			_, err := e.Acquire(t.Context(), req)
 			switch {
 			case err == nil:
 				mu.Lock()
