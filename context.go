@@ -72,6 +72,16 @@ func TokenFrom(ctx context.Context) (token int64, ok bool) {
 	return tokenOf(ctx.Value(lockKey{}))
 }
 
+// NameFrom returns the name of the lock that TokenFrom's token belongs to, and false
+// where that is false.
+func NameFrom(ctx context.Context) (name string, ok bool) {
+	l, ok := ctx.Value(lockKey{}).(*Lock)
+	if !ok {
+		return "", false
+	}
+	return l.Name(), true
+}
+
 // TokenFor returns the fencing token of the innermost lock of that name that ctx was
 // made for, and false if there is none. Contexts of several locks, nested or held
 // together, know them all.

@@ -32,6 +32,9 @@ type Tracer struct {
 	HoldEnd      func(context.Context, TraceHoldEnd)
 	ReleaseStart func(context.Context, TraceReleaseStart) context.Context
 	ReleaseEnd   func(context.Context, TraceReleaseEnd)
+	// Stale is told, with the context of the write, that the guard of a resource refused
+	// a write under a lock; see package fence.
+	Stale func(context.Context, TraceStale)
 }
 
 // TraceAcquireStart describes an acquisition that begins.
@@ -103,6 +106,22 @@ type TraceReleaseEnd struct {
 	Token int64
 	Took  time.Duration
 	Err   error
+}
+
+// TraceStale describes a write that the guard of a resource refused.
+type TraceStale struct {
+	Resource string
+	Name     string // of the lock
+	Token    int64
+	Floor    int64 // what the guard has stored; 0 means unknown
+}
+
+// ReportStale tells Tracer.Stale that a guard refused a write under the lock of
+// data.Name that ctx was made for, and nobody if ctx was made for none. Guards call it.
+func ReportStale(ctx context.Context, data TraceStale) {
+	if l, ok := ctx.Value(nameKey(data.Name)).(*Lock); ok {
+		end(ctx, l.renewer.cfg.Tracer.Stale, data)
+	}
 }
 
 // start calls a Start hook, if there is one.

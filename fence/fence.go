@@ -1,0 +1,126 @@
+// Package fence refuses late writes at the resource that a lock protects.
+//
+// A lock alone cannot: a holder may be stopped between its last check and its write,
+// for longer than its lease, and write when somebody else holds the lock. Its fencing
+// token can. A guard keeps a floor for each resource. In one atomic step with the write
+// it refuses a token below the floor, and raises the floor to the one that came with
+// the token. So two shared holders both write, and an exclusive successor shuts both
+// out.
+//
+//	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
+//		return inTx(ctx, db, func(tx *sql.Tx) error {
+//			if err := fence.CheckTx(ctx, tx, "invoice:42"); err != nil {
+//				return err // a *fence.StaleError: somebody has held the lock since
+//			}
+//			_, err := tx.ExecContext(ctx, "UPDATE invoice SET paid = true WHERE id = 42")
+//			return err
+//		})
+//	})
+//
+// Every guard takes the token from the context, and none there is [ErrNoToken], never a
+// pass. [CheckTx] guards what a transaction of PostgreSQL writes, [ReplaceFile] a file,
+// [Transport] and [Handler] an HTTP service; the packages fencepgx, fenceredis and
+// fencegoredis do it for other clients.
+//
+// All that write a resource must use the same guard of it, and the same lock: tokens of
+// two names, or of one name on two engines, have no order.
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencelock/fencelock"
+)
+
+var (
+	// ErrStale means that the guard refused a write: its token is below the floor.
+	// Nothing was written, and trying again under the same lock does not help.
+	ErrStale = errors.New("fence: stale token")
+
+	// ErrNoToken means that the context carries no fencing token, or more than one and
+	// the guard was not told which: see [With]. Nothing was written.
+	ErrNoToken = errors.New("fence: no fencing token in the context")
+)
+
+// StaleError is an [ErrStale] with the facts.
+type StaleError struct {
+	Resource string // as the guard was called
+	Token    int64
+	Floor    int64 // what the guard has stored; 0 means unknown
+}
+
+func (e *StaleError) Error() string {
+	if e.Floor == 0 {
+		return fmt.Sprintf("%v: %q refused token %d", ErrStale, e.Resource, e.Token)
+	}
+	return fmt.Sprintf("%v: %q refused token %d, its floor is %d", ErrStale, e.Resource, e.Token, e.Floor)
+}
+
+// Is reports that a StaleError is an ErrStale.
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// Fence is what a write carries to its guard. It is comparable.
+type Fence struct {
+	Name  string // of the lock
+	Token int64
+	Floor int64 // at most Token, and equal to it for an exclusive lock
+}
+
+// From returns the fence of the innermost lock that ctx was made for, or what [With] or
+// [NewContext] said since. It is ErrNoToken if there is none, and in a set of several
+// locks.
+func From(ctx context.Context) (Fence, error) {
+	held := ofLock(ctx)
+	f := held
+	if given, ok := ctx.Value(givenKey{}).(given); ok && given.over == held {
+		f = given.fence
+	}
+	if f.Token <= 0 || f.Floor <= 0 || f.Floor > f.Token {
+		return Fence{}, ErrNoToken
+	}
+	return f, nil
+}
+
+// ofLock returns the fence of the innermost lock, or a zero one.
+func ofLock(ctx context.Context) Fence {
+	name, _ := fencelock.NameFrom(ctx)
+	token, _ := fencelock.TokenFrom(ctx)
+	floor, _ := fencelock.FloorFrom(ctx)
+	return Fence{Name: name, Token: token, Floor: floor}
+}
+
+// For returns the fence of the innermost lock of that name, or ErrNoToken.
+func For(ctx context.Context, name string) (Fence, error) {
+	return From(With(ctx, name))
+}
+
+// With returns a context whose guards use the lock of that name, of several that ctx
+// was made for. If it is none of them, they return ErrNoToken.
+func With(ctx context.Context, name string) context.Context {
+	token, _ := fencelock.TokenFor(ctx, name)
+	floor, _ := fencelock.FloorFor(ctx, name)
+	return NewContext(ctx, Fence{Name: name, Token: token, Floor: floor})
+}
+
+// NewContext returns a context with a fence that came from elsewhere: with a message,
+// or in the environment of a command (FENCELOCK_TOKEN; its floor is the token for an
+// exclusive lock). A lock that is taken with this context takes its place.
+func NewContext(ctx context.Context, f Fence) context.Context {
+	return context.WithValue(ctx, givenKey{}, given{fence: f, over: ofLock(ctx)})
+}
+
+// givenKey is the context key of a given.
+type givenKey struct{}
+
+// given is a fence that stands for a context's locks, as long as the innermost of them
+// is the one it was given over.
+type given struct{ fence, over Fence }
+
+// Refuse returns the *StaleError of a write that a guard has refused, and tells the
+// tracer of the lock. It is for guards of your own; floor is 0 if unknown.
+func (f Fence) Refuse(ctx context.Context, resource string, floor int64) error {
+	fencelock.ReportStale(ctx, fencelock.TraceStale{Resource: resource, Name: f.Name, Token: f.Token, Floor: floor})
+	return &StaleError{Resource: resource, Token: f.Token, Floor: floor}
+}

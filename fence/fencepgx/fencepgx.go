@@ -1,0 +1,35 @@
+// Package fencepgx is the guard of package fence for transactions of pgx: like
+// [fence.CheckTx], with the same table, so that both can guard one resource.
+package fencepgx
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencelock/fencelock/fence"
+	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
+)
+
+// Check guards what tx writes to a resource. Call it before the writes. It returns a
+// *[fence.StaleError] if the token of ctx is stale, and the caller rolls back; the rest
+// is as with [fence.CheckTx]. The table is that of [fence.Schema].
+func Check(ctx context.Context, tx pgx.Tx, resource string) error {
+	f, err := fence.From(ctx)
+	if err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
+	if err != nil {
+		return fmt.Errorf("fence: check %q: %w", resource, err)
+	}
+	if tag.RowsAffected() > 0 {
+		return nil
+	}
+	var floor int64
+	if err := tx.QueryRow(ctx, sqlfloor.PostgresFloor, resource).Scan(&floor); err != nil {
+		return fmt.Errorf("fence: floor of %q: %w", resource, err)
+	}
+	return f.Refuse(ctx, resource, floor)
+}

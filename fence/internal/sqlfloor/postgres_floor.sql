@@ -1,0 +1,1 @@
+SELECT floor FROM fence_floor WHERE resource = $1::text

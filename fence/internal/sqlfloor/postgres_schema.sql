@@ -1,0 +1,4 @@
+CREATE TABLE IF NOT EXISTS fence_floor (
+    resource text COLLATE "C" PRIMARY KEY,
+    floor    bigint NOT NULL
+)

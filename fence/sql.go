@@ -1,0 +1,68 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
+)
+
+// Schema is the statement that creates the table of [CheckTx], fence_floor, if it is not
+// there: one row for each resource. A role that uses the guard needs SELECT, INSERT and
+// UPDATE on it.
+func Schema() string { return sqlfloor.PostgresSchema }
+
+// CheckTx guards what tx writes to a resource, on PostgreSQL. Call it before the writes,
+// so that transactions do not wait for one another in a circle. It returns a *[StaleError]
+// if the token of ctx is stale, and the caller rolls back. Otherwise whoever else calls
+// it for the resource waits until tx has ended, so that no write comes between.
+//
+// It is right in every isolation level. In REPEATABLE READ and SERIALIZABLE the server
+// may report a serialization failure (40001) in place of a stale token; it is returned
+// as it is, and the next try tells.
+//
+// The database driver must take PostgreSQL's parameters ($1) and wrap the server's
+// errors, as pgx/v5/stdlib does.
+func CheckTx(ctx context.Context, tx *sql.Tx, resource string) error {
+	f, err := From(ctx)
+	if err != nil {
+		return err
+	}
+	result, err := tx.ExecContext(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
+	if err != nil {
+		return fmt.Errorf("fence: check %q: %w", resource, err)
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("fence: check %q: %w", resource, err)
+	}
+	if rows > 0 {
+		return nil
+	}
+	var floor int64
+	if err := tx.QueryRowContext(ctx, sqlfloor.PostgresFloor, resource).Scan(&floor); err != nil {
+		return fmt.Errorf("fence: floor of %q: %w", resource, err)
+	}
+	return f.Refuse(ctx, resource, floor)
+}
+
+// Wrote is for a floor that stands in a column of your own table: it turns the number
+// of rows that a guarded UPDATE has changed into a *[StaleError], of unknown floor, if
+// it is 0. The row must exist; see docs/guards.md.
+//
+//	f, err := fence.From(ctx)
+//	...
+//	r, err := tx.ExecContext(ctx, `UPDATE invoice SET paid = true, fence = greatest(fence, $1)
+//		WHERE id = 42 AND fence <= $2`, f.Floor, f.Token)
+//	...
+//	n, err := r.RowsAffected()
+//	...
+//	return fence.Wrote(ctx, "invoice:42", n)
+func Wrote(ctx context.Context, resource string, rows int64) error {
+	f, err := From(ctx)
+	if err != nil || rows > 0 {
+		return err
+	}
+	return f.Refuse(ctx, resource, 0)
+}
