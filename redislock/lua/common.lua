@@ -285,9 +285,12 @@ function S.unseat(token, who)
   if longest then call('PEXPIREAT', lock, longest) else S.state = 'free' end
 end
 
--- tell publishes to a client and returns false if surely nobody listens.
+-- tell publishes to a client and returns false if surely nobody listens: replicas,
+-- whose listeners are not counted, do not pass the message on.
 function S.tell(client, text)
+  redis.set_repl(redis.REPL_NONE)
   local n = redis.pcall('PUBLISH', channel .. client, text)
+  redis.set_repl(redis.REPL_ALL)
   if type(n) == 'table' then
     S.failure = n.err
     return true

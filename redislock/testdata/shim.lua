@@ -64,6 +64,7 @@ local function run(call, command, ...)
 end
 redis.call = function(...) return run(real.call, ...) end
 redis.pcall = function(...) return run(real.pcall, ...) end
+redis.set_repl, redis.REPL_NONE, redis.REPL_ALL = real.set_repl, real.REPL_NONE, real.REPL_ALL
 
 local answer = (function()
 --SCRIPT--
