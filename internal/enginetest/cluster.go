@@ -149,7 +149,8 @@ func (c *RedisCluster) BeginMigration(t testing.TB, slot int, from, to *Redis) {
 	from.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "MIGRATING", c.ids[to])
 }
 
-// MoveKeys moves all keys of a slot, or only those given.
+// MoveKeys moves all keys of a slot, or only those given. One that the new owner has
+// already, since somebody asked it for a free lock, is replaced by that of the old one.
 func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *Redis, keys ...string) {
 	t.Helper()
 	if len(keys) > 0 {
@@ -167,7 +168,7 @@ func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *Redis, keys ..
 
 func (c *RedisCluster) move(t testing.TB, from, to *Redis, keys []string) {
 	t.Helper()
-	args := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000"}
+	args := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "REPLACE"}
 	if to.password != "" {
 		args = append(args, "AUTH", to.password)
 	}

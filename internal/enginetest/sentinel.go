@@ -11,6 +11,7 @@ import (
 // all Sentinels says so.
 type Sentinel struct {
 	master, replica *Redis
+	ports           map[*Redis]int // at which the others find them
 	watchers        []*Redis
 }
 
@@ -20,11 +21,27 @@ const sentinelName = "fencelock"
 // and a replica, and waits until all know one another.
 func StartSentinel(t testing.TB, sentinels int) *Sentinel {
 	t.Helper()
-	s := &Sentinel{master: StartRedis(t)}
-	s.replica = StartRedisReplica(t, s.master)
+	return StartSentinelBehind(t, sentinels, (*Redis).Port)
+}
+
+// StartSentinelBehind is StartSentinel for a master and a replica with more settings,
+// which all but they themselves know by other ports of 127.0.0.1: those of proxies,
+// say. Clients are told of these ports too.
+func StartSentinelBehind(t testing.TB, sentinels int, port func(*Redis) int, args ...string) *Sentinel {
+	t.Helper()
+	s := &Sentinel{ports: map[*Redis]int{}}
+	for _, r := range []**Redis{&s.master, &s.replica} {
+		*r = StartRedis(t, args...)
+		s.ports[*r] = port(*r)
+		(*r).Do(t, "CONFIG", "SET", "replica-announce-ip", "127.0.0.1")
+		(*r).Do(t, "CONFIG", "SET", "replica-announce-port", strconv.Itoa(s.ports[*r]))
+		(*r).Do(t, "CONFIG", "REWRITE")
+	}
+	s.replica.Replicaof(t, "127.0.0.1", strconv.Itoa(s.ports[s.master]))
+	s.replica.WaitLink(t)
 	for range sentinels {
 		r := &Redis{sentinel: true, settings: []string{
-			"--sentinel", "monitor " + sentinelName, "127.0.0.1", strconv.Itoa(s.master.Port()), strconv.Itoa(sentinels/2 + 1),
+			"--sentinel", "monitor " + sentinelName, "127.0.0.1", strconv.Itoa(s.ports[s.master]), strconv.Itoa(sentinels/2 + 1),
 			"--sentinel", "down-after-milliseconds " + sentinelName, "500",
 			"--sentinel", "failover-timeout " + sentinelName, "3000",
 		}}
@@ -75,6 +92,10 @@ func (s *Sentinel) Master() *Redis { return s.master }
 // Replica returns the server that was replica at the start.
 func (s *Sentinel) Replica() *Redis { return s.replica }
 
+// Known returns the address by which the Sentinels and their clients know the master
+// or the replica.
+func (s *Sentinel) Known(r *Redis) string { return addr(s.ports[r]) }
+
 // WaitMaster waits until every Sentinel that can answer names the same master, not
 // the one at the address not, and that server says so itself. It returns the
 // address. With a not of "" it waits for any master.
@@ -82,14 +103,48 @@ func (s *Sentinel) WaitMaster(t testing.TB, not string) string {
 	t.Helper()
 	var master string
 	waitFor(t, "a new master", func() bool {
-		master = s.agreed()
+		master = s.Agreed()
 		return master != "" && master != not && s.isMaster(master)
 	})
 	return master
 }
 
-// agreed returns the address of the master all Sentinels name that can answer, or "".
-func (s *Sentinel) agreed() (master string) {
+// Calm reports whether every Sentinel that can answer sees a master that is up, and
+// none of them is failing over.
+func (s *Sentinel) Calm() bool {
+	for _, w := range s.watchers {
+		if w.up() && !knows(w, len(s.watchers)-1) {
+			return false
+		}
+	}
+	return true
+}
+
+// Steady reports whether the Sentinels are calm and the servers are a master and its
+// replica, as they say.
+func (s *Sentinel) Steady() bool {
+	master := s.Agreed()
+	if !s.Calm() || master == "" {
+		return false
+	}
+	for _, r := range []*Redis{s.master, s.replica} {
+		role, err := r.TryDo("INFO", "replication")
+		if err != nil {
+			return false
+		}
+		if s.Known(r) == master && (infoField(role, "role") != "master" || infoField(role, "connected_slaves") != "1") {
+			return false
+		}
+		if s.Known(r) != master && infoField(role, "master_link_status") != "up" {
+			return false
+		}
+	}
+	return true
+}
+
+// Agreed returns the address of the master all Sentinels name that can answer, or ""
+// if they disagree.
+func (s *Sentinel) Agreed() (master string) {
 	for _, w := range s.watchers {
 		if !w.up() {
 			continue
@@ -106,7 +161,7 @@ func (s *Sentinel) agreed() (master string) {
 
 func (s *Sentinel) isMaster(addr string) bool {
 	for _, r := range []*Redis{s.master, s.replica} {
-		if r.Addr() == addr && r.up() {
+		if s.Known(r) == addr && r.up() {
 			role, err := r.TryDo("ROLE")
 			return err == nil && strings.HasPrefix(role, "master\n")
 		}

@@ -30,7 +30,8 @@ const workers = 5
 type arena struct {
 	t       *testing.T
 	kind    string
-	planted string
+	planted string // what is wrong with the engine
+	hunting bool   // something is wrong, so what is left behind does not matter
 	servers servers
 	ways    [workers][]*faults.Proxy // one for each server
 	ahead   time.Duration            // how far the clock of the last server is
@@ -41,6 +42,9 @@ type arena struct {
 func newArena(t *testing.T, name string) *arena {
 	t.Helper()
 	a := &arena{t: t, kind: name, servers: kinds[name].start(t), last: map[string]check.Grant{}}
+	if a.servers.known == nil {
+		a.servers.known = a.servers.addrs
+	}
 	for i := range a.ways {
 		for _, addr := range a.servers.addrs {
 			p, err := faults.NewProxy(addr)
@@ -54,12 +58,13 @@ func newArena(t *testing.T, name string) *arena {
 	return a
 }
 
-// addrs is where worker i finds the servers.
-func (a *arena) addrs(i int) (all []string) {
-	for _, p := range a.ways[i] {
-		all = append(all, p.Addr())
+// known is how worker i finds the servers.
+func (a *arena) known(i int) known {
+	k := known{Addrs: a.servers.known, Ways: map[string]string{}}
+	for j, p := range a.ways[i] {
+		k.Ways[k.Addrs[j]] = p.Addr()
 	}
-	return all
+	return k
 }
 
 // A round is one plan, carried out.
@@ -71,6 +76,7 @@ type round struct {
 	crew   [workers]*exec.Cmd
 	births uint64
 	paused map[int]int // servers that stand still, by how many faults
+	moving func()      // ends the move of a slot; nil if there is none
 	done   []fault
 
 	lateUntil time.Duration // when all that is under way has been delivered
@@ -93,19 +99,34 @@ func (a *arena) round(seed uint64, mix []string, length time.Duration) *outcome 
 	defer r.killAll()
 	random := rand.New(rand.NewPCG(seed, 0))
 	var steps []step
-	for _, f := range plan(random, mix, workers, len(a.servers.addrs), length) {
+	for _, f := range plan(random, mix, workers, len(a.servers.addrs), length, a.tempo()) {
 		steps = append(steps, r.steps(f)...)
 	}
+	steps = append(steps, r.tending(length)...)
 	for _, s := range inOrder(append(steps, step{at: length, do: func() {}})) {
 		time.Sleep(r.origin + s.at - now())
 		s.do()
 	}
 	time.Sleep(r.lateUntil - now())
+	if a.servers.settle != nil {
+		a.servers.settle()
+	}
 	r.killAll()
 	o := &outcome{kind: a.kind, seed: seed, length: length, faults: r.done}
-	o.free, o.bound = r.awaitFree()
+	if !a.hunting {
+		o.free, o.bound = r.awaitFree()
+	}
 	r.judge(o)
 	return o
+}
+
+// tempo is that of storms of faults, or where something is to be found, that of faults
+// each of which shows what it does: others must get the lock that one has lost.
+func (a *arena) tempo() tempo {
+	if a.hunting {
+		return tempo{gap: ttl, rest: 2 * ttl}
+	}
+	return tempo{gap: ttl / 5, rest: max(kinds[a.kind].rest, ttl/2)}
 }
 
 // launch starts a worker. It ends with the round.
@@ -114,7 +135,7 @@ func (r *round) launch(i int) {
 	r.births++
 	name := fmt.Sprintf("w%d-%d", i, r.births)
 	j, err := json.Marshal(job{
-		Kind: r.kind, Addrs: r.addrs(i), Name: name, Seed: r.seed<<16 + r.births,
+		Kind: r.kind, Known: r.known(i), Name: name, Seed: r.seed<<16 + r.births,
 		Diary: filepath.Join(r.dir, name), Planted: r.planted,
 	})
 	if err != nil {
@@ -167,7 +188,7 @@ func (r *round) kill(i int) {
 func (r *round) awaitFree() (took, bound time.Duration) {
 	r.t.Helper()
 	dead := now()
-	engine, err := kinds[r.kind].open(r.servers.addrs)
+	engine, err := kinds[r.kind].open(known{Addrs: r.servers.known})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -200,7 +221,7 @@ func (r *round) awaitFree() (took, bound time.Duration) {
 	all.Wait()
 	r.awaitNothing(ctx, locks)
 	stop()
-	return time.Duration(last.Load()), ttl + time.Second + 2*late()
+	return time.Duration(last.Load()), ttl + kinds[r.kind].extra + time.Second + 2*late()
 }
 
 // awaitNothing waits until nobody is listed any more.

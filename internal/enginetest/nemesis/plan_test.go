@@ -24,6 +24,7 @@ type fault struct {
 func (f fault) String() string {
 	s := fmt.Sprintf("%v to %v: %s", f.from.Round(time.Millisecond), (f.from + f.length).Round(time.Millisecond), f.what)
 	switch f.what {
+	case promote, split, move:
 	case pause, crash, clock, back, storm, still, full:
 		s += fmt.Sprintf(" of server %d", f.server)
 	default:
@@ -54,16 +55,30 @@ const (
 	back   = "back"   // the wall clock of a server is set back a little, for good
 	still  = "still"  // the process that serves one connection stands still
 	full   = "full"   // the server's table of locks is full
+
+	promote = "promote" // the Sentinels are asked for another master
+	split   = "split"   // the master is cut off, with a part of the workers
+	move    = "move"    // the slot of a name moves to another master
 )
 
 var network = []string{kill, freeze, cut, late, delay, stall, drop}
 
+// everybodys are the faults of servers, which all workers feel.
+var everybodys = []string{storm, pause, crash, clock, back, still, full, promote, split, move}
+
+// A tempo is how fast faults follow one another.
+type tempo struct {
+	gap  time.Duration // between two, at most
+	rest time.Duration // between two of servers, at least, so that they serve in between
+}
+
 // plan makes the faults of a round from its seed.
-func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration) (all []fault) {
-	for at := 200 * time.Millisecond; at < length; at += below(r, 200*time.Millisecond) {
+func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration, pace tempo) (all []fault) {
+	next := time.Duration(0) // for a fault of a server
+	for at := 200 * time.Millisecond; at < length; at += below(r, pace.gap) {
 		f := fault{what: mix[r.IntN(len(mix))], worker: r.IntN(workers), server: r.IntN(servers+1) - 1, from: at, seed: r.Uint64()}
 		switch f.what {
-		case kill, cut, crash:
+		case kill, cut, crash, promote:
 		case late, delay:
 			f.length, f.by = below(r, time.Second), below(r, 2*ttl)
 		case storm:
@@ -72,12 +87,18 @@ func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration
 			f.by = below(r, 4*ttl) - 2*ttl
 		case back:
 			f.by, f.length = below(r, ttl/4), 2*ttl // what it makes longer ends before the round does
+		case split:
+			f.length = ttl + below(r, 4*ttl) // long enough for the Sentinels, mostly
 		default:
 			f.length = below(r, 2*ttl) // half of them longer than a lease
 		}
-		if slices.Contains([]string{storm, pause, crash, clock, back, still, full}, f.what) {
+		if slices.Contains(everybodys, f.what) {
+			if at < next {
+				continue
+			}
+			next = at + pace.rest
 			f.server = max(f.server, 0)
-			at += ttl / 2 // the server is everybody's
+			at += ttl / 2
 			if f.what == clock || f.what == back {
 				f.server = servers - 1
 			}

@@ -74,7 +74,7 @@ func (s *swap) Acquire(ctx context.Context, req driver.Request) (driver.Grant, e
 	defer s.mu.Unlock()
 	s.turns++
 	right, before := g.Token, s.last[req.Name]
-	if s.turns%50 == 0 && before != 0 {
+	if s.turns%10 == 0 && before != 0 {
 		g.Token = before
 	}
 	s.last[req.Name] = right

@@ -4,6 +4,7 @@ package nemesis_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -23,17 +24,10 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 )
 
-// A kind of engine: its servers, how to reach them, and what may happen to them.
-type kind struct {
-	start func(testing.TB) servers
-	open  func(addrs []string) (driver.Engine, error)
-	safe  []string // faults after which the engine promises one holder
-	all   []string // faults of which its page says that they are unsafe, as well
-}
-
-// servers are those of one engine. Their number is that of addrs.
+// servers are those of one engine.
 type servers struct {
-	addrs  []string
+	addrs  []string // where they listen
+	known  []string // by which clients know them, in the same order; nil means addrs
 	pause  func(i int)
 	resume func(i int)
 	crash  func(i int, r *rand.Rand) // and starts it again
@@ -42,73 +36,50 @@ type servers struct {
 
 	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
 	fill  func() (empty func()) // PostgreSQL: fills the lock table
+
+	master  func() int                                   // Sentinel: which server all agree on, or -1
+	promote func()                                       // Sentinel: asks for another master
+	isolate func(i int) (heal func())                    // Sentinel: cuts a server off from all the others
+	move    func(name string, r *rand.Rand) (end func()) // Cluster: begins to move a name's slot
+	tend    func(i int)                                  // what an operator does for a server that runs, now and then
+	settle  func()                                       // waits until all servers serve
 }
 
-var kinds map[string]kind
-
-func init() { // the workers' functions refer to it
-	postgresSafe := append([]string{storm, pause, crash, clock, still, full}, network...)
-	redisSafe := append([]string{storm, pause, crash, back}, network...)
-	kinds = map[string]kind{
-		"redis": {
-			start: func(t testing.TB) servers { return startRedis(t, 1, "--appendonly", "yes") },
-			open:  func(addrs []string) (driver.Engine, error) { return openRedis(addrs, false) },
-			safe:  redisSafe,
-			all:   append([]string{clock}, redisSafe...),
-		},
-		"redis-quarantine": {
-			start: func(t testing.TB) servers {
-				s := startRedis(t, 1)
-				initialise(t, s.addrs, "redis-quarantine")
-				return s
-			},
-			open: func(addrs []string) (driver.Engine, error) { return openRedis(addrs, true) },
-			safe: redisSafe,
-			all:  append([]string{clock}, redisSafe...),
-		},
-		"redlock": {
-			start: func(t testing.TB) servers {
-				s := startRedis(t, 3)
-				initialise(t, s.addrs, "redlock")
-				return s
-			},
-			open: openRedlock,
-			safe: redisSafe,
-			all:  append([]string{clock}, redisSafe...),
-		},
-		"postgres": {
-			start: startPostgres,
-			open:  openPostgres,
-			safe:  postgresSafe,
-			all:   postgresSafe,
-		},
-	}
+// known is how a client knows the servers, and the way that it takes to each.
+type known struct {
+	Addrs []string
+	Ways  map[string]string // by address; an address without one is dialled as it is
 }
 
-// initialise declares servers new.
-func initialise(t testing.TB, addrs []string, kind string) {
-	t.Helper()
-	e, err := kinds[kind].open(addrs)
-	if err == nil {
-		err = e.(interface{ Init(context.Context) error }).Init(t.Context())
+// dial connects to an address on its way.
+func (k known) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if way, ok := k.Ways[addr]; ok {
+		addr = way
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return d.DialContext(ctx, "tcp", addr)
 }
 
 func startRedis(t testing.TB, n int, settings ...string) servers {
 	t.Helper()
-	s := servers{clock: enginetest.NewClock(t)}
+	clock := enginetest.NewClock(t)
 	var all []*enginetest.Redis
 	for i := range n {
 		var r *enginetest.Redis
 		if i == n-1 {
-			r = enginetest.StartRedisBy(t, s.clock, settings...)
+			r = enginetest.StartRedisBy(t, clock, settings...)
 		} else {
 			r = enginetest.StartRedis(t, settings...)
 		}
 		all = append(all, r)
+	}
+	s := redisServers(t, all)
+	s.clock = clock
+	return s
+}
+
+// redisServers are what can happen to each of them.
+func redisServers(t testing.TB, all []*enginetest.Redis) (s servers) {
+	for _, r := range all {
 		s.addrs = append(s.addrs, r.Addr())
 	}
 	s.pause = func(i int) { all[i].Freeze(t) }
@@ -131,25 +102,34 @@ func startRedis(t testing.TB, n int, settings ...string) servers {
 	return s
 }
 
-func dial(addr string) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true,
+// option is what a client of the known servers needs.
+func (k known) option(addrs ...string) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: addrs, DisableCache: true, DialCtxFn: k.dial,
 		ConnWriteTimeout: ttl, Dialer: net.Dialer{Timeout: ttl},
-	})
+	}
 }
 
-func openRedis(addrs []string, quarantine bool) (driver.Engine, error) {
-	client, err := dial(addrs[0])
+// single is the option for one server by itself.
+func (k known) single(addr string) rueidis.ClientOption {
+	o := k.option(addr)
+	o.ForceSingleClient = true
+	return o
+}
+
+func openRedis(o rueidis.ClientOption, cfg redislock.Config) (driver.Engine, error) {
+	client, err := rueidis.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
-	return redislock.New(client, &redislock.Config{Quarantine: quarantine, MaxTTL: ttl, GiveUp: ttl}), nil
+	cfg.MaxTTL, cfg.GiveUp = ttl, ttl
+	return redislock.New(client, &cfg), nil
 }
 
-func openRedlock(addrs []string) (driver.Engine, error) {
+func openRedlock(k known) (driver.Engine, error) {
 	var nodes []redislock.Conn
-	for _, addr := range addrs {
-		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return dial(addr) }))
+	for _, addr := range k.Addrs {
+		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return rueidis.NewClient(k.single(addr)) }))
 	}
 	return redlock.New(nodes, &redlock.Config{MaxTTL: ttl, GiveUp: ttl}), nil
 }
@@ -221,9 +201,16 @@ func visit(t testing.TB, pg *enginetest.Postgres, do func(context.Context, *pgx.
 	_ = conn.Close(ctx)
 }
 
-func openPostgres(addrs []string) (driver.Engine, error) {
-	dsn := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=1", addrs[0])
-	pool, err := pgxpool.New(context.Background(), dsn)
+func openPostgres(k known) (driver.Engine, error) {
+	dsn := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=1", k.Addrs[0])
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return k.dial(ctx, addr, &net.Dialer{}, nil)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,13 @@ func (r *round) steps(f fault) []step {
 				undo = do()
 			}
 		}), end(func() { undo() })}
+	case promote:
+		return []step{begin(r.servers.promote)}
+	case split:
+		heal := func() {}
+		return []step{begin(func() { heal = r.split(random) }), end(func() { heal() })}
+	case move:
+		return r.move(f, random, begin, end)
 	case storm:
 		return r.storm(f, random, begin)
 	}
@@ -60,6 +67,9 @@ func (r *round) setClock(ahead time.Duration) {
 
 // pause makes a server stand still while there is a fault that wants it.
 func (r *round) pause(server, more int) {
+	if r.moving != nil {
+		r.moving() // or the move could not go on
+	}
 	before := r.paused[server]
 	r.paused[server] += more
 	switch {
@@ -68,6 +78,44 @@ func (r *round) pause(server, more int) {
 	case r.paused[server] == 0:
 		r.servers.resume(server)
 	}
+}
+
+// move moves the slot of a name, in two steps. One slot moves at a time, and none while
+// a server stands still.
+func (r *round) move(f fault, random *rand.Rand, begin, end func(func()) step) []step {
+	finish := func() {
+		if r.moving != nil {
+			r.moving()
+		}
+	}
+	return []step{begin(func() {
+		finish()
+		for _, n := range r.paused {
+			if n > 0 {
+				return
+			}
+		}
+		all := names()
+		done := r.servers.move(all[random.IntN(len(all))], random)
+		r.moving = func() { done(); r.moving = nil }
+	}), end(finish)}
+}
+
+// tending is what an operator does all the time.
+func (r *round) tending(length time.Duration) (all []step) {
+	if r.servers.tend == nil {
+		return nil
+	}
+	for at := ttl / 2; at < length; at += ttl / 2 {
+		all = append(all, step{at, func() {
+			for i := range r.servers.addrs {
+				if r.paused[i] == 0 {
+					r.servers.tend(i)
+				}
+			}
+		}})
+	}
+	return all
 }
 
 // storm cuts half of the connections again and again.

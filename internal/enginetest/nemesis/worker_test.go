@@ -67,9 +67,9 @@ func TestMain(m *testing.M) {
 
 // A job is what a worker is told.
 type job struct {
-	Kind    string   // of the engine
-	Addrs   []string // of its servers
-	Name    string   // of the worker
+	Kind    string // of the engine
+	Known   known  // its servers
+	Name    string // of the worker
 	Seed    uint64
 	Diary   string // its file
 	Planted string // what is wrong with the engine, if anything
@@ -81,10 +81,10 @@ func (j job) work() error {
 	if err != nil {
 		return err
 	}
-	engine, err := kinds[j.Kind].open(j.Addrs)
+	engine, err := kinds[j.Kind].open(j.Known)
 	for err != nil { // nobody may be there yet
 		time.Sleep(10 * time.Millisecond)
-		engine, err = kinds[j.Kind].open(j.Addrs)
+		engine, err = kinds[j.Kind].open(j.Known)
 	}
 	limits := engine.Traits().Limits
 	engine = planted[j.Planted](engine)

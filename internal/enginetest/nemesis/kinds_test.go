@@ -1,0 +1,137 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// A kind of engine: its servers, how to reach them, and what may happen to them.
+type kind struct {
+	start  func(testing.TB) servers
+	open   func(known) (driver.Engine, error)
+	safe   []string      // faults after which the engine promises one holder
+	unsafe []string      // faults of which its page says that they are unsafe
+	rest   time.Duration // between two faults of servers, at least, so that they serve in between
+	extra  time.Duration // how much longer than its TTL a name may stay closed
+
+	overlaps bool // its page says that the safe faults too may lead to two holders: they are counted
+}
+
+var kinds map[string]kind
+
+func init() { // the workers' functions refer to it
+	kinds = map[string]kind{
+		"files":               filesKind(),
+		"redis":               singleKind(redislock.Config{}, "--appendonly", "yes"),
+		"redis-quarantine":    singleKind(redislock.Config{Quarantine: true}),
+		"redlock":             redlockKind(),
+		"sentinel":            sentinelKind(),
+		"sentinel-quarantine": carefulSentinelKind(),
+		"cluster":             clusterKind(),
+		"postgres":            postgresKind(),
+	}
+}
+
+// redisFaults are safe for Redis.
+func redisFaults() []string { return append([]string{storm, pause, crash, back}, network...) }
+
+func filesKind() kind {
+	return kind{
+		start: func(t testing.TB) servers {
+			dir, err := os.MkdirTemp("", "fencelock-nemesis-files-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			return servers{known: []string{dir}}
+		},
+		open: func(k known) (driver.Engine, error) { return filelock.New(k.Addrs[0], nil), nil },
+		safe: []string{kill, freeze},
+	}
+}
+
+func singleKind(cfg redislock.Config, settings ...string) kind {
+	k := kind{safe: redisFaults(), unsafe: []string{clock}}
+	k.open = func(k known) (driver.Engine, error) { return openRedis(k.single(k.Addrs[0]), cfg) }
+	k.start = func(t testing.TB) servers {
+		s := startRedis(t, 1, settings...)
+		if cfg.Quarantine {
+			k.initialise(t, s.addrs)
+		}
+		return s
+	}
+	return k
+}
+
+func redlockKind() kind {
+	k := kind{safe: redisFaults(), unsafe: []string{clock}, open: openRedlock}
+	k.start = func(t testing.TB) servers {
+		s := startRedis(t, 3)
+		k.initialise(t, s.addrs)
+		return s
+	}
+	return k
+}
+
+func sentinelKind() kind {
+	return kind{
+		start:    func(t testing.TB) servers { return startSentinel(t) },
+		open:     func(k known) (driver.Engine, error) { return openSentinel(k, redislock.Config{}) },
+		safe:     append([]string{promote, promote, split, split, storm, pause, crash}, network...),
+		rest:     3 * time.Second,
+		overlaps: true,
+	}
+}
+
+func carefulSentinelKind() kind {
+	k := sentinelKind()
+	k.open = func(k known) (driver.Engine, error) {
+		return openSentinel(k, redislock.Config{Quarantine: true, ReplicaLag: replicaLag})
+	}
+	k.start = func(t testing.TB) servers {
+		s := startSentinel(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", strconv.Itoa(int(replicaLag.Seconds())))
+		k.initialise(t, s.known)
+		return s
+	}
+	k.rest, k.overlaps = 7*time.Second, false
+	k.extra = ttl + replicaLag + 2*time.Second // the quarantine
+	return k
+}
+
+func clusterKind() kind {
+	return kind{
+		start: startCluster,
+		open:  openCluster,
+		safe:  append([]string{move, move, move, storm, pause, crash}, network...),
+		extra: workers * ttl, // a dead process that waited costs a grant: nobody can tell there
+	}
+}
+
+func postgresKind() kind {
+	return kind{
+		start: startPostgres,
+		open:  openPostgres,
+		safe:  append([]string{storm, pause, crash, clock, still, full}, network...),
+	}
+}
+
+// initialise declares servers new.
+func (k kind) initialise(t testing.TB, addrs []string) {
+	t.Helper()
+	e, err := k.open(known{Addrs: addrs})
+	if err == nil {
+		err = e.(interface{ Init(context.Context) error }).Init(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
