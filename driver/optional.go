@@ -19,6 +19,7 @@ type Lister interface {
 type Query struct {
 	Prefix string // a prefix of the names; empty means all
 	Exact  bool   // Prefix is a whole name
+	Scan   bool   // look through all that is stored, where an engine keeps an index of held names
 }
 
 // Matches reports whether q chooses name.

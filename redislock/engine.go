@@ -110,6 +110,7 @@ type Engine struct {
 	parts   parts
 	fitness fitness
 	marked  marked
+	index   index
 
 	mu       sync.Mutex         // guards all below
 	done     bool               // no more tasks

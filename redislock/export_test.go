@@ -96,3 +96,9 @@ func (e *Engine) Mistake(by time.Duration) {
 
 // BreakScript ends every acquisition of a name.
 var BreakScript = breakScript
+
+// The scripts of the index.
+var (
+	IndexScript     = indexScript
+	IndexDropScript = indexDropScript
+)

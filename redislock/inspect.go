@@ -30,8 +30,8 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		probe = append(probe, e.marker())
 	}
 	in := &inspection{
-		conn: e.conn, ttl: ttl, keys: probe, prefix: e.cfg.Prefix, channel: e.channel() + "doctor-" + id.String(),
-		quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas, replicaLag: e.cfg.ReplicaLag,
+		conn: e.conn, ttl: ttl, keys: probe, index: e.indexOf(""), prefix: e.cfg.Prefix, channel: e.channel() + "doctor-" + id.String(),
+		retention: e.cfg.Retention, quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas, replicaLag: e.cfg.ReplicaLag,
 	}
 	findings, err := in.run(ctx)
 	return findings, unavailable(err)
@@ -42,8 +42,10 @@ type inspection struct {
 	conn        Conn
 	ttl         time.Duration
 	keys        []string // of the probe name, and the marker with a quarantine
+	index       string   // a key of the index of names
 	prefix      string   // what the name of every key begins with
 	channel     string   // one like those the waiters listen on
+	retention   time.Duration
 	quarantine  bool
 	minReplicas int
 	replicaLag  time.Duration
@@ -87,11 +89,15 @@ func (in *inspection) run(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	used, err := in.usedNames(ctx)
+	if err != nil {
+		return nil, err
+	}
 	findings := []driver.Finding{in.worst(version), in.worst(in.role)}
 	findings = append(findings, in.cluster(ctx)...)
 	findings = append(findings, rights...)
 	return append(findings, in.worst(eviction), in.worst(in.persistence), in.worst(in.replicas),
-		in.worst(in.idle), in.worst(encryption), clock, latency), nil
+		used, in.worst(in.idle), in.worst(encryption), clock, latency), nil
 }
 
 // ask reads INFO and the settings of every master.

@@ -22,6 +22,7 @@ type lacks struct {
 	commands []string // lock commands
 	keys     bool
 	channel  bool
+	index    bool     // of the names
 	looking  []string // commands without which ls, watch or waiting suffer
 	write    string   // the server refuses writes, whoever asks
 	words    []string // the server's own words
@@ -50,7 +51,7 @@ func (in *inspection) rights(ctx context.Context) ([]driver.Finding, error) {
 	if err := in.around(ctx, &l); err != nil {
 		return nil, err
 	}
-	return []driver.Finding{l.rights(in.keyPatterns()), l.notices("&" + in.prefix + "fencelock:*"), l.writes()}, nil
+	return []driver.Finding{l.rights(in.keyPatterns()), l.notices(in.prefix), l.writes()}, nil
 }
 
 // keyPatterns are the ACL rules for all keys of all locks.
@@ -87,6 +88,11 @@ func (in *inspection) around(ctx context.Context, l *lacks) error {
 			l.add(args[0], text)
 		}
 	}
+	read := in.conn.Eval(ctx, []Call{{Script: indexNamesScript, Keys: []string{in.index}, Args: []string{"0"}}})[0]
+	if read.Err != nil && !refusal(read.Err) {
+		return read.Err
+	}
+	l.index = denied(read.Err)
 	return in.listen(ctx, l)
 }
 
@@ -169,7 +175,7 @@ func (l *lacks) rights(patterns string) driver.Finding {
 }
 
 // notices is the finding about what waiters and listings need.
-func (l *lacks) notices(channels string) driver.Finding {
+func (l *lacks) notices(prefix string) driver.Finding {
 	f := driver.Finding{Check: "notices", Saw: "waiters are told, and names can be listed"}
 	var missing, grants, means []string
 	slices.Sort(l.looking)
@@ -182,10 +188,15 @@ func (l *lacks) notices(channels string) driver.Finding {
 	}
 	if l.channel {
 		missing = append(missing, "no right to the channels")
-		grants = append(grants, channels)
+		grants = append(grants, "&"+prefix+"fencelock:*")
 	}
 	if l.channel || len(means) < len(missing) {
 		means = append(means, "waiters are not told when it is their turn, and get in late")
+	}
+	if l.index {
+		missing = append(missing, "no right to run ZSCAN on the index of names")
+		grants = append(grants, "+zscan ~"+prefix+"fencelock:names*")
+		means = append(means, "ls and watch look through all keys of the server")
 	}
 	if len(missing) == 0 {
 		return f

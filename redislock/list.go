@@ -3,6 +3,8 @@ package redislock
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -11,37 +13,47 @@ import (
 	"github.com/fencelock/fencelock/internal/words"
 )
 
-// List returns the names that are held, waited for or closed by a minimum hold.
-// It looks through all keys of the server (SCAN) unless the name is exact, and
-// shows at most 1,000 waiters of a name.
+// List returns the names that are held, waited for or closed by a minimum hold. Unless
+// the name is exact it looks at those that clients of this library have held, or waited
+// for, for longer than half a second; with Scan, or where the user may not read their
+// index, it looks through all keys of the server instead. It shows at most 1,000
+// waiters of a name.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	e.remark()
-	names := map[string]bool{}
-	if q.Exact {
-		if err := driver.CheckName(q.Prefix); err != nil {
-			return nil, err
-		}
-		names[q.Prefix] = true
-	} else if err := e.scan(ctx, q, names); err != nil {
-		return nil, unavailable(err)
+	names, err := e.names(ctx, q)
+	if err != nil {
+		return nil, err
 	}
-	all := make([]string, 0, len(names))
-	for name := range names {
-		all = append(all, name)
-	}
-	slices.Sort(all)
 	var list []driver.Status
-	for part := range slices.Chunk(all, 500) {
-		some, err := e.statuses(ctx, part)
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), indexSize) {
+		some, free, at, err := e.statuses(ctx, part)
 		if err != nil {
 			return nil, unavailable(err)
 		}
 		list = append(list, some...)
+		if len(free) > 0 && !q.Exact && !q.Scan {
+			e.dropNames(ctx, free, at)
+		}
 	}
 	return list, nil
 }
 
-// scan collects the names that may have something to show.
+// names collects the names that may have something to show.
+func (e *Engine) names(ctx context.Context, q driver.Query) (map[string]bool, error) {
+	names := map[string]bool{}
+	if q.Exact {
+		names[q.Prefix] = true
+		return names, driver.CheckName(q.Prefix)
+	}
+	if !q.Scan {
+		if err := e.indexed(ctx, q, names); !denied(err) {
+			return names, unavailable(err)
+		}
+	}
+	return names, unavailable(e.scan(ctx, q, names))
+}
+
+// scan collects names by a look at all keys.
 func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
 	literal := words.Literal(e.cfg.Prefix + "lock:" + q.Prefix)
 	for _, prefix := range [...]string{"", "queue:", "fence:"} {
@@ -65,8 +77,9 @@ func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool
 	return nil
 }
 
-// statuses asks for many names at once and leaves out those that are free.
-func (e *Engine) statuses(ctx context.Context, names []string) ([]driver.Status, error) {
+// statuses asks for many names at once, and returns those apart that are free, with
+// the server's time when the first of them was.
+func (e *Engine) statuses(ctx context.Context, names []string) (list []driver.Status, free []string, at int64, err error) {
 	calls := make([]Call, 0, len(names))
 	asked := make([]string, 0, len(names))
 	for _, name := range names {
@@ -77,24 +90,26 @@ func (e *Engine) statuses(ctx context.Context, names []string) ([]driver.Status,
 		calls = append(calls, Call{Script: statusScript, Keys: ks.all()})
 		asked = append(asked, name)
 	}
-	var list []driver.Status
 	if len(calls) == 0 {
-		return nil, nil
+		return nil, nil, 0, nil
 	}
+	at = math.MaxInt64
 	for i, r := range e.conn.Eval(ctx, calls) {
 		if r.Err != nil {
-			return nil, r.Err
+			return nil, nil, 0, r.Err
 		}
 		var raw rawStatus
 		if err := json.Unmarshal([]byte(r.Text), &raw); err != nil {
-			return nil, malformed(r.Text)
+			return nil, nil, 0, malformed(r.Text)
 		}
 		s := raw.status(asked[i])
 		if len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
 			list = append(list, s)
+		} else {
+			free, at = append(free, s.Name), min(at, number(raw.Now))
 		}
 	}
-	return list, nil
+	return list, free, at, nil
 }
 
 // rawStatus is what the status script returns. An empty list comes as {}.

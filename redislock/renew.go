@@ -38,6 +38,13 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	for i, r := range e.conn.Eval(ctx, calls) {
 		errs[where[i]] = e.standing(leases[where[i]], r)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, l := range leases {
+		if errs[i] == nil {
+			e.note(noted{owner: l.Owner, name: l.Name, life: l.TTL + indexLag})
+		}
+	}
 	return errs
 }
 

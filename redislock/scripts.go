@@ -44,6 +44,12 @@ var (
 	remarkLua string
 	//go:embed lua/init.lua
 	initLua string
+	//go:embed lua/index.lua
+	indexLua string
+	//go:embed lua/index_names.lua
+	indexNamesLua string
+	//go:embed lua/index_drop.lua
+	indexDropLua string
 
 	acquireScript    = NewScript(acquireFastLua, acquireSharedLua, commonLua, acquireLua, endLua)
 	gatherScript     = NewScript(gatherLua)
@@ -58,4 +64,7 @@ var (
 	statusScript     = NewScript(statusLua)
 	remarkScript     = NewScript(remarkLua)
 	initScript       = NewScript(initLua)
+	indexScript      = NewScript(indexLua)
+	indexNamesScript = NewScript(indexNamesLua)
+	indexDropScript  = NewScript(indexDropLua)
 )

@@ -214,6 +214,7 @@ func (e *Engine) settle(g *group, now sample, first seen) (h driver.Holder, ours
 	defer e.mu.Unlock()
 	g.sample = now
 	g.heard()
+	e.note(noted{name: g.name, life: waitLife})
 	g.due = time.Now().Add(pause(first, g.shortest()))
 	w := e.waiters[h.Owner]
 	return h, granted && w != nil && w.queued

@@ -16,6 +16,7 @@ import (
 
 type lsCmd struct {
 	Prefix string `arg:"" optional:"" help:"Only names that begin with this."`
+	Scan   bool   `help:"Look through all keys of a Redis, not only at names that were held or waited for a while."`
 }
 
 // Help is the longer text of "fencelock ls --help".
@@ -32,7 +33,7 @@ names that this user may not read are exit code 78, after the rest.
 
 // Run prints every lock with the prefix.
 func (c lsCmd) Run(a *app) error {
-	list, failed := a.list(driver.Query{Prefix: c.Prefix})
+	list, failed := a.list(driver.Query{Prefix: c.Prefix, Scan: c.Scan})
 	if a.json {
 		for _, s := range list {
 			if err := printJSON(a.stdout, viewOf(s)); err != nil {

@@ -19,7 +19,7 @@ import (
 
 // redisParameters is what the URLs of a scheme may say after the question mark.
 func redisParameters(scheme string) []string {
-	known := []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "prefix", "timeout", "insecure"}
+	known := []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout", "insecure"}
 	switch scheme {
 	case "rediss":
 		known = append(known, "ca", "cert", "key")
@@ -58,7 +58,7 @@ func (r *redisTarget) setEngine(_ *url.URL, query url.Values) (err error) {
 	}
 	allowed, wrong := word(query, "eviction", "allow")
 	r.engine.AllowEviction = allowed
-	return cmp.Or(err, wrong, r.setMaxTTL(query), r.setReplicaLag(query), r.setMarkerLife(query), r.setMinReplicas(query))
+	return cmp.Or(err, wrong, r.setMaxTTL(query), r.setReplicaLag(query), r.setMarkerLife(query), r.setRetention(query), r.setMinReplicas(query))
 }
 
 // word reads a parameter that has one value only, and reports whether it is
@@ -111,6 +111,17 @@ func (r *redisTarget) setMarkerLife(query url.Values) (err error) {
 	r.engine.MarkerLife, err = time.ParseDuration(query.Get("marker-life"))
 	if err != nil || r.engine.MarkerLife < time.Minute {
 		return fmt.Errorf("marker-life=%s: write a time of at least 1m, such as 2160h", show(query.Get("marker-life")))
+	}
+	return nil
+}
+
+func (r *redisTarget) setRetention(query url.Values) (err error) {
+	if !query.Has("retention") {
+		return nil
+	}
+	r.engine.Retention, err = time.ParseDuration(query.Get("retention"))
+	if err != nil || r.engine.Retention < time.Minute {
+		return fmt.Errorf("retention=%s: write a time of at least 1m, such as 1h", show(query.Get("retention")))
 	}
 	return nil
 }

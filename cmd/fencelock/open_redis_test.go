@@ -56,9 +56,9 @@ func TestParseRedis(t *testing.T) {
 			Addrs: []string{"h1:1", "h2:26379", "[::1]:26379"}, User: "u", Password: "p", Master: "m", DB: 4,
 			SentinelUser: "s", TLS: true, Timeout: usual},
 		"redis+cluster://h1:1,h2": {Addrs: []string{"h1:1", "h2:6379"}, Timeout: usual},
-		"redis://h?quarantine=on&max-ttl=1m&replica-lag=10s&marker-life=720h&eviction=allow&min-replicas=2&prefix=a:": {
+		"redis://h?quarantine=on&max-ttl=1m&replica-lag=10s&marker-life=720h&retention=1h&eviction=allow&min-replicas=2&prefix=a:": {
 			Addrs: []string{"h:6379"}, Single: true, Timeout: usual,
-			Engine: redislock.Config{Quarantine: true, MaxTTL: time.Minute, ReplicaLag: 10 * time.Second, MarkerLife: 720 * time.Hour, AllowEviction: true, MinReplicas: 2, Prefix: "a:"}},
+			Engine: redislock.Config{Quarantine: true, MaxTTL: time.Minute, ReplicaLag: 10 * time.Second, MarkerLife: 720 * time.Hour, Retention: time.Hour, AllowEviction: true, MinReplicas: 2, Prefix: "a:"}},
 	} {
 		if d := cmp.Diff(want, readRedis(t, raw)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", raw, d)

@@ -201,7 +201,7 @@ func (f *fleet) awaitFree(locks *fencelock.Locker, dead time.Time) {
 	f.t.Helper()
 	for {
 		asked := time.Now()
-		all, err := locks.List(f.t.Context(), fencelock.Query{})
+		all, err := locks.List(f.t.Context(), fencelock.Query{Scan: true})
 		if err != nil {
 			f.t.Fatal(err)
 		}

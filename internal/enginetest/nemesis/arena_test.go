@@ -228,7 +228,7 @@ func (r *round) awaitFree() (took, bound time.Duration) {
 func (r *round) awaitNothing(ctx context.Context, locks *fencelock.Locker) {
 	r.t.Helper()
 	for {
-		left, err := locks.List(ctx, fencelock.Query{})
+		left, err := locks.List(ctx, fencelock.Query{Scan: true})
 		left = slices.DeleteFunc(left, func(s fencelock.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 })
 		switch {
 		case err != nil:
