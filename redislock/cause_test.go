@@ -62,5 +62,10 @@ func TestCause(t *testing.T) {
 			})
 		}
 		calls.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.Renew(ended, []driver.Lease{h.lease()})[0]; !strings.Contains(err.Error(), s.server.Addr()) {
+			t.Errorf("%s, after the context: %v", what, err)
+		}
 	}
 }

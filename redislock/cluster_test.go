@@ -79,6 +79,43 @@ func TestClusterSlowMigration(t *testing.T) {
 	w.granted().free()
 }
 
+// TestClusterAcquireInAMovingSlot: while a slot moves, a name that is new cannot be had in
+// it, and the error says what the server says. An acquire is patient for GiveUp, and gets
+// in when the move is over, whose time the log has.
+func TestClusterAcquireInAMovingSlot(t *testing.T) {
+	c := enginetest.StartRedisCluster(t, 3)
+	engine := func(giveUp time.Duration) *redislock.Engine {
+		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{GiveUp: giveUp})
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	hasty, patient := engine(time.Second), engine(time.Minute)
+	slot := c.Slot("lock:n{t}")
+	from := c.Owner(t, slot)
+	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
+	s := scene{TB: t, server: from}
+	from.Do(t, "EVAL", `for i = 1, 1000 do redis.call('SET', 'fence:lock:' .. i .. KEYS[1], 'x', 'PX', 60000) end`, "1", "{t}")
+	h := s.hold(hasty, request("held{t}"))
+	c.BeginMigration(t, slot, from, to)
+	_, err := s.ask(hasty, try(request("n{t}"))).ended()
+	s.says(err, driver.ErrUnavailable, "TRYAGAIN")
+	if err := h.renew(); err != nil {
+		t.Errorf("a lock whose keys have not moved: %v", err)
+	}
+	w := s.ask(patient, request("n{t}"))
+	time.Sleep(100 * time.Millisecond)
+	if w.answered() {
+		_, err := w.ended()
+		t.Fatalf("the acquire ended: %v", err)
+	}
+	begun := time.Now()
+	c.MoveKeys(t, slot, from, to)
+	c.EndMigration(t, slot, from, to)
+	t.Logf("1,000 keys and their slot moved in %v", time.Since(begun))
+	w.kept().free()
+	h.free()
+}
+
 // TestClusterGrantByAnotherClock: the slot of a waiter has moved to a node whose clock
 // is ahead, and the message of its grant lay unread for so long. The clock of the node
 // that queued it must not date that.

@@ -81,7 +81,7 @@ func (e *Engine) fit(ctx context.Context) error {
 	select {
 	case f.looking <- struct{}{}:
 	case <-ctx.Done():
-		return unavailable(ctx.Err())
+		return unavailable(e.unreached(ctx.Err()))
 	}
 	defer func() { <-f.looking }()
 	if _, ok := f.known(); ok {

@@ -94,10 +94,7 @@ func (e *Engine) subscribed(ctx context.Context, l *listener) error {
 		case <-up:
 			return nil
 		case <-ctx.Done():
-			if c, ok := e.conn.(interface{ Unreached(error) error }); ok && err == nil {
-				err = c.Unreached(ctx.Err())
-			}
-			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, ctx.Err())))
+			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, e.unreached(ctx.Err()))))
 		case <-e.closed.Done():
 			return unavailable(errClosed)
 		case <-tick.C:
@@ -106,6 +103,14 @@ func (e *Engine) subscribed(ctx context.Context, l *listener) error {
 			}
 		}
 	}
+}
+
+// unreached adds the addresses of the servers to an error, if the connection can.
+func (e *Engine) unreached(err error) error {
+	if c, ok := e.conn.(interface{ Unreached(error) error }); ok {
+		return c.Unreached(err)
+	}
+	return err
 }
 
 var errEnded = errors.New("the subscription ended")

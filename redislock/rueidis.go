@@ -66,17 +66,17 @@ func (c *rueidisConn) Cluster() bool { return c.client.Mode() == rueidis.ClientM
 // Eval runs scripts as [Conn] says.
 func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 	replies := make([]Reply, len(calls))
+	defer func() {
+		for i := range replies {
+			replies[i].Err = c.Unreached(replies[i].Err)
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		for i := range replies {
 			replies[i].Err = err
 		}
 		return replies
 	}
-	defer func() {
-		for i := range replies {
-			replies[i].Err = c.Unreached(replies[i].Err)
-		}
-	}()
 	if len(calls) == 1 {
 		replies[0] = c.single(ctx, &calls[0])
 		return replies

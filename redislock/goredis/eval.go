@@ -61,7 +61,7 @@ func (c *conn) Eval(ctx context.Context, calls []redislock.Call) []redislock.Rep
 		return slices.Repeat([]redislock.Reply{{Err: err}}, len(calls))
 	}
 	if err := c.check(ctx); err != nil {
-		return failed(err)
+		return failed(c.Unreached(err))
 	}
 	ctx, cancel := timed(ctx)
 	defer cancel()
