@@ -1,7 +1,6 @@
 package redislock_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -53,18 +52,13 @@ func TestMinimumHoldAfterHandOver(t *testing.T) {
 	}
 }
 
-// TestMinimumHoldOutlives: neither a break nor the death of the holder shortens it,
-// and a waiter gets in when it is over.
+// TestMinimumHoldOutlives: the death of the holder does not shorten it, and a waiter gets
+// in when it is over.
 func TestMinimumHoldOutlives(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	for _, end := range []func(hold){
-		func(h hold) {
-			if _, err := a.Break(context.Background(), "n", "test"); err != nil {
-				t.Error(err)
-			}
-		},
 		func(hold) { s.server.Do(t, "DEL", "lock:n") },
 		func(h hold) { h.free() },
 	} {

@@ -24,25 +24,25 @@ func TestDeliveredSecondsLate(t *testing.T) {
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		delays = append(delays, 2*time.Second, 5*time.Second, 10*time.Second)
 	}
-	server := newScene(t).server
-	ways := map[string]func(*lateRequest, time.Duration){
-		"overtaken": (*lateRequest).overtaken, "closed": (*lateRequest).closed, "ended": (*lateRequest).ended,
-	}
+	s := newScene(t)
 	for _, delay := range delays {
-		for way, play := range ways {
+		var all []*lateRequest
+		for way, play := range map[string]func(*lateRequest) int{
+			"overtaken": (*lateRequest).overtaken, "closed": (*lateRequest).closed, "ended": (*lateRequest).ended,
+		} {
 			for _, req := range append(kinds(), request("set")) {
-				t.Run(fmt.Sprintf("%s-%s-%v", req.Name, way, delay), func(t *testing.T) {
-					t.Parallel()
-					s := scene{TB: t, server: server, looks: &observer{}}
-					req.Name = fmt.Sprintf("%s-%s-%v", req.Name, way, delay)
-					if way == "ended" {
-						req.TTL = time.Second // a try has half of that
-					}
-					l := s.lateRequest(req)
-					play(l, delay)
-					s.free(req.Name)
-				})
+				req.Name = fmt.Sprintf("%s-%s-%v", req.Name, way, delay)
+				if way == "ended" {
+					req.TTL = time.Second // a try has half of that
+				}
+				l := s.lateRequest(req)
+				l.withdrawals = play(l)
+				all = append(all, l)
 			}
+		}
+		for _, l := range all {
+			l.deliver(delay)
+			s.free(l.reqs[0].Name)
 		}
 	}
 }
@@ -57,6 +57,9 @@ type lateRequest struct {
 	reqs   []driver.Request
 	served atomic.Int64 // by the server's clock, when it may be served at the latest
 	left   atomic.Int32 // withdrawals that the server has answered
+	// withdrawals are how many bar it before its time is over.
+	withdrawals int
+
 	cancel context.CancelFunc
 	grants []driver.Grant // when done is closed
 	done   chan struct{}
@@ -75,6 +78,9 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 	l.engine = redislock.NewConn(l.tap, nil)
 	s.Cleanup(func() { _ = l.engine.Close() })
 	s.hold(l.engine, request("warm-"+req.Name)).free()
+	if _, err := l.engine.AcquireAll(s.Context(), []driver.Request{request("warm-" + req.Name)}); err != nil { // the server knows the script
+		s.Fatal(err)
+	}
 	l.tap.calls(l.see)
 	l.held = proxy.HoldNext("lock:" + req.Name)
 	ctx, cancel := context.WithCancel(s.Context())
@@ -119,21 +125,21 @@ func (l *lateRequest) note(until string) {
 	l.served.CompareAndSwap(0, at)
 }
 
-// deliver waits until the request is so late, and either its time is over or so many
-// withdrawals of it have arrived.
-func (l *lateRequest) deliver(delay time.Duration, withdrawals int) {
+// deliver waits until the request is so late, and either its time is over or it has been
+// withdrawn.
+func (l *lateRequest) deliver(delay time.Duration) {
 	time.Sleep(time.Until(l.caught.Add(delay)))
 	l.scene.until("its time is over", func() bool {
 		clock := strings.Fields(l.server.Do(l, "TIME"))
 		now, _ := strconv.ParseInt(clock[0]+fmt.Sprintf("%06s", clock[1]), 10, 64)
-		return now > l.served.Load() || int(l.left.Load()) >= withdrawals
+		return now > l.served.Load() || int(l.left.Load()) >= l.withdrawals
 	})
 	l.held.Deliver()
 	<-l.held.Answered()
 	l.held.End()
 }
 
-func (l *lateRequest) overtaken(delay time.Duration) {
+func (l *lateRequest) overtaken() (withdrawals int) {
 	l.held.ResetClients()
 	<-l.done
 	if len(l.grants) < len(l.reqs) {
@@ -145,25 +151,23 @@ func (l *lateRequest) overtaken(delay time.Duration) {
 		}
 		hold{l.scene, l.engine, l.reqs[i], g}.free()
 	}
-	withdrawals := len(l.reqs)
-	if withdrawals == 1 {
-		withdrawals = 0 // its release has told
+	if len(l.reqs) == 1 {
+		return 0 // its release has told
 	}
-	l.deliver(delay, withdrawals)
+	return len(l.reqs)
 }
 
-func (l *lateRequest) closed(delay time.Duration) {
+func (l *lateRequest) closed() (withdrawals int) {
 	l.cancel()
 	<-l.done
 	if err := l.engine.Close(); err != nil {
 		l.Error(err)
 	}
-	l.deliver(delay, len(l.reqs))
+	return len(l.reqs)
 }
 
-func (l *lateRequest) ended(delay time.Duration) {
+func (l *lateRequest) ended() (withdrawals int) {
 	l.tap.calls(func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} })
 	l.cancel()
-	<-l.done
-	l.deliver(delay, math.MaxInt)
+	return math.MaxInt
 }

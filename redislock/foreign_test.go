@@ -136,3 +136,20 @@ func TestExcludesForeign(t *testing.T) {
 		t.Errorf("our late release left %q", got)
 	}
 }
+
+// TestMinimumHoldBindsUsAlone: a program that takes the plain lock does not ask for it,
+// and what it has taken is respected.
+func TestMinimumHoldBindsUsAlone(t *testing.T) {
+	s := newScene(t)
+	e := s.engine(nil)
+	req := request("n")
+	req.AtLeast = time.Hour
+	s.hold(e, req).free()
+	s.refused(e, request("n"))
+	if got := s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000"); got != "OK" {
+		t.Errorf("SET NX during a minimum hold: %q", got)
+	}
+	if held := s.refused(e, request("n")); held.Owner != "someone" {
+		t.Errorf("held by %+v", held)
+	}
+}

@@ -152,7 +152,8 @@ func (a *attempt) after(ctx context.Context, err error) bool {
 		return again
 	case strings.HasPrefix(text, "TRYAGAIN"):
 		a.delay = min(10*time.Millisecond<<a.n, 200*time.Millisecond)
-		return a.n < tryAgains
+		end, ok := ctx.Deadline()
+		return a.n < tryAgains && (!ok || time.Until(end) > a.delay) // the last word is the server's
 	}
 	return false
 }
