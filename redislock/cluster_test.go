@@ -83,6 +83,7 @@ func TestClusterSlowMigration(t *testing.T) {
 // it, and the error says what the server says. An acquire is patient for GiveUp, and gets
 // in when the move is over, whose time the log has.
 func TestClusterAcquireInAMovingSlot(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	engine := func(giveUp time.Duration) *redislock.Engine {
 		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{GiveUp: giveUp})

@@ -20,6 +20,7 @@ import (
 // given it up: when its retry was granted and released, when the client was closed, or
 // when its process had ended and nothing else of it arrived. It does nothing.
 func TestDeliveredSecondsLate(t *testing.T) {
+	t.Parallel()
 	delays := []time.Duration{time.Second}
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		delays = append(delays, 2*time.Second, 5*time.Second, 10*time.Second)

@@ -140,6 +140,7 @@ func TestExcludesForeign(t *testing.T) {
 // TestMinimumHoldBindsUsAlone: a program that takes the plain lock does not ask for it,
 // and what it has taken is respected.
 func TestMinimumHoldBindsUsAlone(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	req := request("n")

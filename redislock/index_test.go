@@ -64,6 +64,7 @@ func (s scene) cpu() (used time.Duration) {
 // shows what a listing of 100 names costs beside 2,000,000 keys of other programs and
 // 100,000 of locks that nobody holds.
 func TestListLooksAtTheIndex(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	foreign, idle := 2000, 1000
 	if os.Getenv("FENCELOCK_SLOW") != "" {
@@ -99,6 +100,7 @@ func TestListLooksAtTheIndex(t *testing.T) {
 // TestWhatTheIndexTells: names that are held by other programs while somebody waits, and
 // such as are closed by a minimum hold, whose client has ended.
 func TestWhatTheIndexTells(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	s.server.Do(t, "SET", "lock:foreign", "somebody", "PX", "60000")
@@ -127,6 +129,7 @@ func TestWhatTheIndexTells(t *testing.T) {
 // TestNamesLeaveTheIndex: who lists a name that is free takes it out, however long its
 // lease would have lasted, and what is held again is there again.
 func TestNamesLeaveTheIndex(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
 	req := request("n")
@@ -150,6 +153,7 @@ func TestNamesLeaveTheIndex(t *testing.T) {
 // TestNamesAreDroppedInTime: a word that a name was free, which arrives late, does not
 // take it out: somebody may hold it by then.
 func TestNamesAreDroppedInTime(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	s.server.Do(t, "ZADD", "fencelock:names", "99999999999999", "n")
@@ -167,6 +171,7 @@ func TestNamesAreDroppedInTime(t *testing.T) {
 
 // TestShortLocksAreNotNoted: they cost no command.
 func TestShortLocksAreNotNoted(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	for short := false; !short; {
 		e, tap := s.tapped(nil)
@@ -200,6 +205,7 @@ func TestShortLocksAreNotNoted(t *testing.T) {
 // TestIndexRefused: where the user has not the right to the index, names are found as
 // ever, and the server is not asked again and again.
 func TestIndexRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.server.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~lock:*", "~fence:*", "~queue:*", "~alive:*", "~shared:*", "~meta:*")
 	e, tap := s.tapped(nil)
@@ -227,6 +233,7 @@ func TestIndexRefused(t *testing.T) {
 
 // TestClusterIndex: on a Cluster the index lies on all masters.
 func TestClusterIndex(t *testing.T) {
+	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
 	s := scene{TB: t, server: c.Nodes()[0]}
 	e, observer := clusterEngine(t, c), clusterEngine(t, c)

@@ -101,6 +101,7 @@ func TestInspectEviction(t *testing.T) {
 
 // TestInspectUsedNames: what idle names leave behind is estimated from some of the keys.
 func TestInspectUsedNames(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.fill(3000, 1000)
 	wantFinding(t, findings(t, s.server, nil), "used names", driver.Good, "1000, each remembered for 168h0m0s after its last use; 213000 bytes")
