@@ -50,6 +50,9 @@ func (l *waitLine) update(info driver.WaitInfo) {
 	l.info = info
 	l.mu.Unlock()
 	l.app.detail("%s", l.text(info))
+	if !l.live {
+		l.complain()
+	}
 }
 
 // complain says once, long into a wait, that the engine itself is in the way.
@@ -83,20 +86,33 @@ func (l *waitLine) stop() {
 	}
 }
 
+// show draws the line every second. Where nobody sees it, it wakes up twice, however long
+// the wait is: many processes may wait.
 func (l *waitLine) show() {
-	pulse := time.NewTicker(patience)
-	defer pulse.Stop()
-	for {
-		select {
-		case <-l.done:
-			return
-		case <-pulse.C:
-			if l.live {
-				l.draw()
-			} else {
-				l.complain()
-			}
+	if !l.lasts(patience) {
+		return
+	}
+	giveBackMemory()
+	if !l.live {
+		if l.lasts(troubled - patience) {
+			l.complain()
 		}
+		return
+	}
+	for l.draw(); l.lasts(patience); {
+		l.draw()
+	}
+}
+
+// lasts waits for d, and reports whether the wait goes on then.
+func (l *waitLine) lasts(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-l.done:
+		return false
+	case <-t.C:
+		return true
 	}
 }
 
