@@ -25,15 +25,15 @@ var sqlFiles embed.FS
 var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}", strconv.Itoa(classGate),
 	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion))
 
-// schema is the SQL of the schema.
-var schema = func() string {
+// schema returns the SQL of the schema.
+func schema() string {
 	var all strings.Builder
 	for _, name := range []string{"tables", "session", "lock", "wait"} {
 		all.WriteString(numbers.Replace(sqlText(name)))
 		all.WriteByte('\n')
 	}
 	return all.String()
-}()
+}
 
 // sqlText returns the text of a file of package sql.
 func sqlText(name string) string {

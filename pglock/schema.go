@@ -14,7 +14,7 @@ import (
 // schema fencelock. An engine runs it by itself when its role may create schemas;
 // otherwise an administrator runs it once, in one transaction. It may be run
 // again, and it lets every role that can connect use the locks.
-func Schema() string { return schema }
+func Schema() string { return schema() }
 
 // Init creates the schema, or completes it, with the rights of the pool's role.
 func (e *Engine) Init(ctx context.Context) error {
@@ -57,7 +57,7 @@ func create(ctx context.Context, c *pgconn.PgConn) error {
 		err = c.Exec(ctx, "SELECT pg_advisory_xact_lock("+strconv.Itoa(classSchema)+", 0)").Close()
 	}
 	if err == nil {
-		err = c.Exec(ctx, schema).Close()
+		err = c.Exec(ctx, schema()).Close()
 	}
 	if err == nil {
 		err = c.Exec(ctx, "COMMIT").Close()

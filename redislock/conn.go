@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"strings"
 
 	"github.com/redis/rueidis"
 )
@@ -72,10 +73,7 @@ type Script struct {
 
 // NewScript returns the script whose source is the parts together.
 func NewScript(parts ...string) *Script {
-	var source string
-	for _, p := range parts {
-		source += p
-	}
+	source := strings.Join(parts, "")
 	sum := sha1.Sum([]byte(source))
 	return &Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
