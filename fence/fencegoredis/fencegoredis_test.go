@@ -1,0 +1,165 @@
+//go:build unix
+
+package fencegoredis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/fence"
+	"github.com/fencelock/fencelock/fence/fencegoredis"
+	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/redisfloor"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// A holder that was stopped for longer than its lease writes late, and bounces.
+func ExampleGuard_Set() {
+	client := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_ADDR")})
+	defer client.Close()
+	engine := memlock.New(nil)
+	locks, guard := fencelock.New(engine, nil), fencegoredis.New(client, nil)
+	ctx := context.Background()
+
+	paused, err := locks.Acquire(ctx, "invoice:42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	inFlight := context.WithoutCancel(paused.Context()) // it has checked its context, and is stopped
+	engine.Lose("invoice:42")                           // its lease ends
+
+	err = locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
+		return guard.Set(ctx, "invoice:42", "paid", 0)
+	})
+	fmt.Println("next:", err)
+	err = guard.Set(inFlight, "invoice:42", "cancelled", 0)
+	fmt.Println("late:", errors.Is(err, fence.ErrStale))
+}
+
+// under returns a context with the fence of an exclusive holder.
+func under(t *testing.T, token int64) context.Context {
+	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
+}
+
+// resources are one for each command.
+func resources(server *enginetest.Redis, g *fencegoredis.Guard, run string) map[string]exam.Resource {
+	read := func(args ...string) func() (string, error) {
+		return func() (string, error) {
+			value, err := server.TryDo(args...)
+			return strings.TrimPrefix(value, "<nil>"), err
+		}
+	}
+	set, hash, script, del := run+"set", "{"+run+"}hash", "{"+run+"}script", run+"del"
+	return map[string]exam.Resource{
+		"SET":  {Name: set, Write: func(ctx context.Context, v string) error { return g.Set(ctx, set, v, time.Hour) }, Read: read("GET", set)},
+		"HSET": {Name: hash, Write: func(ctx context.Context, v string) error { return g.HSet(ctx, hash, "a", "b", "v", v) }, Read: read("HGET", hash, "v")},
+		"EVAL": {Name: script, Write: func(ctx context.Context, v string) error {
+			got, err := g.Eval(ctx, script, "local v = ARGV[1] redis.call('SET', KEYS[2], v) return v -- the end",
+				[]string{script, "{" + run + "}other"}, []string{v}).Text()
+			if err == nil && got != v {
+				return fmt.Errorf("the script returned %q", got)
+			}
+			return err
+		}, Read: read("GET", "{"+run+"}other")},
+		"DEL": {Name: del, Write: func(ctx context.Context, v string) error {
+			// A list of what deletions let through: each one that passes takes the key away.
+			server.TryDo("SET", del, "there")
+			if err := g.Del(ctx, del); err != nil {
+				return err
+			}
+			_, err := server.TryDo("SET", del+" log", v)
+			return err
+		}, Read: read("GET", del+" log")},
+	}
+}
+
+func TestGuard(t *testing.T) {
+	server := enginetest.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	g := fencegoredis.New(client, nil)
+	for name, r := range resources(server, g, "x") {
+		if err := exam.Run(t.Context(), r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	t.Setenv("REDIS_ADDR", server.Addr())
+	if got, want := exam.Prints(ExampleGuard_Set), "next: <nil>\nlate: true\n"; got != want {
+		t.Errorf("the example prints %q, want %q", got, want)
+	}
+
+	// A refused deletion deletes nothing.
+	server.Do(t, "SET", "xdel", "there")
+	if err := g.Del(under(t, 5), "xdel"); !errors.Is(err, fence.ErrStale) || server.Do(t, "GET", "xdel") != "there" {
+		t.Errorf("a late deletion: %v, the key has %q", err, server.Do(t, "GET", "xdel"))
+	}
+	// Errors of the server and of a script are themselves; the next write goes on.
+	if err := g.HSet(under(t, 1<<61), "xset", "a", "b"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("HSET of a string: %v", err)
+	}
+	if n, err := g.Eval(under(t, 1<<61), "xset", "return 7", nil, nil).Int64(); n != 7 || err != nil {
+		t.Errorf("a script without keys returns %v, %v", n, err)
+	}
+	// No key in its slot, or several slots.
+	for _, key := range []string{"a}b", "", "{}x"} {
+		if err := g.Set(under(t, 1), key, "", 0); !errors.Is(err, fencegoredis.ErrKey) {
+			t.Errorf("the key %q: %v", key, err)
+		}
+	}
+	if err := g.Eval(under(t, 1), "{a}1", "return 1", []string{"{a}2", "{b}1"}, nil).Err(); !errors.Is(err, fencegoredis.ErrKey) {
+		t.Errorf("keys of two slots: %v", err)
+	}
+	// What stands in the floor's place is no floor.
+	server.Do(t, "SET", "floor:{odd}", "high")
+	if err := g.Set(under(t, 1), "odd", "", 0); err == nil || errors.Is(err, fence.ErrStale) {
+		t.Errorf("a floor that is no number: %v", err)
+	}
+	// A floor is kept for ever, unless it is to be kept for so long.
+	if ttl := server.Do(t, "PTTL", "floor:{xset}"); ttl != "-1" {
+		t.Errorf("a floor has %s ms left", ttl)
+	}
+	if err := fencegoredis.New(client, &fencegoredis.Config{Keep: time.Hour}).Set(under(t, 1), "kept", "", 0); err != nil {
+		t.Error(err)
+	}
+	if ttl := server.Do(t, "PTTL", "floor:{kept}"); len(ttl) != len("3600000") {
+		t.Errorf("a floor that is kept for an hour has %s ms left", ttl)
+	}
+	checkMutants(t, server, g)
+}
+
+// checkMutants: a guard without one of its parts does not pass.
+func checkMutants(t *testing.T, server *enginetest.Redis, g *fencegoredis.Guard) {
+	whole := redisfloor.Guard
+	defer func() { redisfloor.Guard = whole }()
+	for name, m := range map[string][2]string{
+		"no comparison":    {"if less(ARGV[1], stored)", "if false"},
+		"stores the token": {"'SET', KEYS[1], ARGV[2]", "'SET', KEYS[1], ARGV[1]"},
+		"lowers the floor": {"if less(stored, ARGV[2]) then", "if true then"},
+		"never raises":     {"if less(stored, ARGV[2]) then", "if false then"},
+		"numbers":          {"return #a < #b or (#a == #b and a < b)", "return tonumber(a) < tonumber(b)"},
+		"text":             {"return #a < #b or (#a == #b and a < b)", "return a < b"},
+	} {
+		redisfloor.Guard = strings.Replace(whole, m[0], m[1], 1)
+		if redisfloor.Guard == whole {
+			t.Errorf("%s: changes nothing", name)
+		}
+		for command, r := range resources(server, g, name) {
+			err := exam.Run(t.Context(), r)
+			if err == nil {
+				t.Errorf("%s, %s: passes", name, command)
+			}
+			t.Log(name, command, err)
+		}
+	}
+}

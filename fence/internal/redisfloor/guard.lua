@@ -1,0 +1,14 @@
+-- KEYS: the floor's, then the script's own. ARGV: token, floor, milliseconds that the
+-- floor is kept or 0, then the script's own. Tokens are text, since a Lua number holds
+-- no more than 53 bits.
+local function less(a, b) return #a < #b or (#a == #b and a < b) end
+local stored = redis.call('GET', KEYS[1]) or '0'
+if not string.find(stored, '^%d+$') then
+  return redis.error_reply('FENCEBAD ' .. KEYS[1] .. ' is not a floor')
+end
+if less(ARGV[1], stored) then return redis.error_reply('FENCESTALE ' .. stored) end
+if less(stored, ARGV[2]) then redis.call('SET', KEYS[1], ARGV[2]) end
+if ARGV[3] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+return (function(KEYS, ARGV)
+--SCRIPT
+end)({unpack(KEYS, 2)}, {unpack(ARGV, 4)})

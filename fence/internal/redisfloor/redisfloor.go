@@ -1,0 +1,113 @@
+// Package redisfloor has the guard of Redis, for all clients.
+package redisfloor
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/fence"
+)
+
+// ErrKey means that no key in the slot of a key can be made, or that keys lie in several.
+var ErrKey = errors.New("fence: key")
+
+// Guard is the script around the script of the caller.
+//
+//go:embed guard.lua
+var Guard string
+
+// command is the script of one command on one key.
+const command = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"
+
+// A Call is a guarded script with all that it is sent.
+type Call struct {
+	Script     string
+	Keys, Args []string
+	fence      fence.Fence
+	resource   string
+}
+
+// Command makes the call of a command on one key, which is the resource.
+func Command(ctx context.Context, keep time.Duration, name, key string, args ...string) (Call, error) {
+	return Script(ctx, keep, key, command, []string{key}, append([]string{name}, args...))
+}
+
+// SetArgs are the arguments of SET: a value, which expires after ttl if that is positive.
+func SetArgs(value string, ttl time.Duration) []string {
+	if ttl <= 0 {
+		return []string{value}
+	}
+	return []string{value, "PX", milliseconds(ttl)}
+}
+
+// Script makes the call of a script on keys in the slot of the key resource.
+func Script(ctx context.Context, keep time.Duration, resource, script string, keys, args []string) (Call, error) {
+	f, err := fence.From(ctx)
+	if err != nil {
+		return Call{}, err
+	}
+	floor, err := Key(resource)
+	if err != nil {
+		return Call{}, err
+	}
+	for _, k := range keys {
+		if hashed(k) != hashed(resource) {
+			return Call{}, fmt.Errorf("%w: %q is not in the slot of %q: give both the same {hash tag}", ErrKey, k, resource)
+		}
+	}
+	return Call{
+		Script: strings.Replace(Guard, "--SCRIPT", script, 1),
+		Keys:   append([]string{floor}, keys...),
+		Args: append([]string{
+			strconv.FormatInt(f.Token, 10), strconv.FormatInt(f.Floor, 10), milliseconds(keep),
+		}, args...),
+		fence:    f,
+		resource: resource,
+	}, nil
+}
+
+// Key returns the key of a resource's floor, in the slot of the resource's key.
+func Key(resource string) (string, error) {
+	tag := hashed(resource)
+	switch {
+	case tag != resource:
+		return "floor:{" + tag + "}:" + resource, nil
+	case tag == "" || strings.Contains(tag, "}"):
+		return "", fmt.Errorf("%w: no key can be made in the slot of %q: give it a {hash tag}", ErrKey, resource)
+	}
+	return "floor:{" + tag + "}", nil
+}
+
+// hashed is the part of a key that makes its slot.
+func hashed(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// milliseconds rounds up, so that 0 stays what the script takes for no limit.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(int64((max(d, 0)+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// Refused returns the error of the call, given the text of the server's error: that of
+// the guard if the guard refused, and err itself otherwise.
+func (c Call) Refused(ctx context.Context, text string, err error) error {
+	stored, ok := strings.CutPrefix(text, "FENCESTALE ")
+	if !ok {
+		return err
+	}
+	floor, err := strconv.ParseInt(stored, 10, 64)
+	if err != nil {
+		return fmt.Errorf("fence: floor of %q: %w", c.resource, err)
+	}
+	return c.fence.Refuse(ctx, c.resource, floor)
+}
