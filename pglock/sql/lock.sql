@@ -28,40 +28,21 @@ BEGIN
 	RETURN false;
 END $$;
 
--- closed is for how many milliseconds a minimum hold closes the key.
+-- closed_by is for how many milliseconds a minimum hold closes the key. It is not of language
+-- sql: the server would parse and plan it again for each transaction.
 CREATE OR REPLACE FUNCTION fencelock.closed_by(k bigint) RETURNS bigint
-LANGUAGE sql AS $$
-	SELECT greatest(0, ceil(extract(epoch FROM not_before - clock_timestamp()) * 1000))::bigint
-	FROM fencelock.minimum WHERE key = k
-$$;
-
--- own makes a request whose session has the key the holder, unless the row says that
--- somebody else is. It waits for the end of a transaction that is releasing.
-CREATE OR REPLACE FUNCTION fencelock.own(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text) RETURNS bigint
 LANGUAGE plpgsql AS $$
-DECLARE
-	tok bigint;
 BEGIN
-	INSERT INTO fencelock.held AS x
-	VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c)
-	ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, name = excluded.name, token = excluded.token,
-		ttl = excluded.ttl, session = excluded.session, since = excluded.since,
-		host = excluded.host, pid = excluded.pid, note = excluded.note, seen = NULL, client = NULL
-	WHERE x.owner IS NULL
-	RETURNING x.token INTO tok;
-	RETURN tok;
+	RETURN (SELECT greatest(0, ceil(extract(epoch FROM not_before - clock_timestamp()) * 1000))::bigint
+		FROM fencelock.minimum WHERE key = k);
 END $$;
 
--- judge decides about a request whose session has got the key exclusively, when there is
--- more than the holder's row to look at. The session keeps the key.
-CREATE OR REPLACE FUNCTION fencelock.judge(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
-	m bigint, cl bigint, gone text) RETURNS text
+-- bar says what bars a request whose session has got the key exclusively, besides the
+-- holder's row; NULL is nothing.
+CREATE OR REPLACE FUNCTION fencelock.bar(k bigint, m bigint, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
 	ms bigint := fencelock.closed_by(k);
-	watched text[] := string_to_array(gone, ' ');
-	tok bigint;
-	x fencelock.held;
 	y fencelock.sharer;
 	wait bigint := 0;
 	who text := '';
@@ -74,33 +55,38 @@ BEGIN
 	END IF;
 	-- Nobody shares a key that we have, so a row that stays is of one who vanished.
 	FOR y IN SELECT * FROM fencelock.sharer WHERE key = k FOR UPDATE LOOP
-		IF y.owner = ANY (watched) OR fencelock.waited(y.seen, y.client, cl) >= y.ttl THEN
-			DELETE FROM fencelock.sharer WHERE owner = y.owner;
+		IF y.owner = ANY (string_to_array(gone, ' ')) OR fencelock.waited(y.seen, y.client, cl) >= y.ttl THEN
+			DELETE FROM fencelock.sharer WHERE key = k AND owner = y.owner;
 			CONTINUE;
 		END IF;
 		IF y.seen IS NULL OR fencelock.waited(y.seen, y.client, cl) < 0 THEN
-			UPDATE fencelock.sharer SET seen = clock_timestamp(), client = cl WHERE owner = y.owner;
+			UPDATE fencelock.sharer SET seen = clock_timestamp(), client = cl WHERE key = k AND owner = y.owner;
 		END IF;
 		wait := greatest(wait, y.ttl);
 		who := concat_ws(' ', nullif(who, ''), y.owner);
 	END LOOP;
-	IF wait > 0 THEN
-		RETURN concat_ws('|', 'left', wait, who);
+	RETURN CASE WHEN wait > 0 THEN concat_ws('|', 'left', wait, who) END;
+END $$;
+
+-- vanished looks at the row of an exclusive holder whom the advisory lock does not show: it
+-- frees the row if the TTL has passed, and returns NULL, or says who is in the way.
+CREATE OR REPLACE FUNCTION fencelock.vanished(k bigint, cl bigint, gone text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	x fencelock.held;
+BEGIN
+	SELECT * INTO x FROM fencelock.held WHERE key = k AND owner IS NOT NULL FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN NULL;
 	END IF;
-	tok := fencelock.own(k, o, n, t, s, h, p, c);
-	IF tok IS NULL THEN
-		SELECT * INTO x FROM fencelock.held WHERE key = k FOR UPDATE;
-		IF x.owner = ANY (watched) OR fencelock.waited(x.seen, x.client, cl) >= x.ttl THEN
-			UPDATE fencelock.held SET owner = NULL WHERE key = k;
-			tok := fencelock.own(k, o, n, t, s, h, p, c);
-		ELSE
-			IF x.seen IS NULL OR fencelock.waited(x.seen, x.client, cl) < 0 THEN
-				UPDATE fencelock.held SET seen = clock_timestamp(), client = cl WHERE key = k;
-			END IF;
-			RETURN concat_ws('|', 'left', x.ttl, x.owner);
-		END IF;
+	IF x.owner = ANY (string_to_array(gone, ' ')) OR fencelock.waited(x.seen, x.client, cl) >= x.ttl THEN
+		UPDATE fencelock.held SET owner = NULL WHERE key = k;
+		RETURN NULL;
 	END IF;
-	RETURN concat_ws('|', 'ok', tok, tok);
+	IF x.seen IS NULL OR fencelock.waited(x.seen, x.client, cl) < 0 THEN
+		UPDATE fencelock.held SET seen = clock_timestamp(), client = cl WHERE key = k;
+	END IF;
+	RETURN concat_ws('|', 'left', x.ttl, x.owner);
 END $$;
 
 -- take takes a free key. If it does not, the session has not got the key.
@@ -114,9 +100,12 @@ BEGIN
 	IF NOT pg_try_advisory_lock(k) THEN
 		RETURN 'held';
 	END IF;
-	IF NOT EXISTS (SELECT FROM fencelock.queued WHERE key = k) AND NOT EXISTS (SELECT FROM fencelock.sharer WHERE key = k)
-		AND NOT EXISTS (SELECT FROM fencelock.minimum WHERE key = k) THEN
-		-- As fencelock.own, which would cost a call more.
+	IF EXISTS (SELECT FROM fencelock.queued WHERE key = k AND ticket < coalesce(nullif(m, 0), 9223372036854775807))
+		OR EXISTS (SELECT FROM fencelock.sharer WHERE key = k) OR EXISTS (SELECT FROM fencelock.minimum WHERE key = k) THEN
+		verdict := fencelock.bar(k, m, cl, gone);
+	END IF;
+	WHILE verdict IS NULL LOOP
+		-- It waits for the end of a transaction that is releasing.
 		INSERT INTO fencelock.held AS x
 		VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c)
 		ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, name = excluded.name, token = excluded.token,
@@ -127,11 +116,9 @@ BEGIN
 		IF tok IS NOT NULL THEN
 			RETURN 'ok|' || tok;
 		END IF;
-	END IF;
-	verdict := fencelock.judge(k, o, n, t, s, h, p, c, m, cl, gone);
-	IF left(verdict, 2) <> 'ok' THEN
-		PERFORM pg_advisory_unlock(k);
-	END IF;
+		verdict := fencelock.vanished(k, cl, gone);
+	END LOOP;
+	PERFORM pg_advisory_unlock(k);
 	RETURN verdict;
 END $$;
 
@@ -180,38 +167,47 @@ CREATE OR REPLACE FUNCTION fencelock.seat(k bigint, o text, n text, t bigint, s 
 	cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-	ms bigint := fencelock.closed_by(k);
-	watched text[] := string_to_array(gone, ' ');
-	x fencelock.held;
-	most integer := coalesce((SELECT r.seats FROM fencelock.resized r WHERE r.key = k), 0);
-	taken bigint;
+	closed boolean;
+	owned boolean;
+	counted boolean;
 	low bigint;
+	tok bigint;
+	verdict text;
+BEGIN
+	SELECT EXISTS (SELECT FROM fencelock.minimum WHERE key = k),
+		EXISTS (SELECT FROM fencelock.held WHERE key = k AND owner IS NOT NULL), lim > 0 OR bool_or(seats <> 0), min(token)
+	INTO closed, owned, counted, low FROM fencelock.sharer WHERE key = k;
+	IF closed AND fencelock.closed_by(k) > 0 THEN
+		RETURN 'closed|' || fencelock.closed_by(k);
+	END IF;
+	IF owned THEN -- nobody holds exclusively what we share
+		verdict := fencelock.vanished(k, cl, gone);
+	END IF;
+	IF verdict IS NULL AND counted THEN
+		verdict := fencelock.room(k, s, cl, gone, lim, units);
+	END IF;
+	IF verdict IS NOT NULL THEN
+		RETURN verdict;
+	END IF;
+	INSERT INTO fencelock.sharer VALUES (o, k, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c, lim, units)
+	RETURNING token INTO tok;
+	RETURN concat_ws('|', 'ok', tok, least(tok, low));
+END $$;
+
+-- room says why there is no seat for a request, where seats are counted; NULL if there is.
+CREATE OR REPLACE FUNCTION fencelock.room(k bigint, s integer, cl bigint, gone text, lim integer, units integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	most integer := coalesce((SELECT seats FROM fencelock.resized WHERE key = k), 0);
+	taken bigint;
 	other integer;
 	wait bigint;
 	who text;
-	tok bigint;
 BEGIN
-	IF ms > 0 THEN
-		RETURN 'closed|' || ms;
-	END IF;
-	-- Nobody holds exclusively what we share, so an owner that stays vanished.
-	IF EXISTS (SELECT FROM fencelock.held WHERE key = k AND owner IS NOT NULL) THEN
-		SELECT * INTO x FROM fencelock.held WHERE key = k AND owner IS NOT NULL FOR UPDATE;
-		IF FOUND AND (x.owner = ANY (watched) OR fencelock.waited(x.seen, x.client, cl) >= x.ttl) THEN
-			UPDATE fencelock.held SET owner = NULL WHERE key = k;
-		ELSIF FOUND THEN
-			IF x.seen IS NULL OR fencelock.waited(x.seen, x.client, cl) < 0 THEN
-				UPDATE fencelock.held SET seen = clock_timestamp(), client = cl WHERE key = k;
-			END IF;
-			RETURN concat_ws('|', 'left', x.ttl, x.owner);
-		END IF;
-	END IF;
-	IF most > 0 OR lim > 0 THEN
-		DELETE FROM fencelock.sharer WHERE key = k
-			AND (owner = ANY (watched) OR fencelock.waited(seen, client, cl) >= ttl);
-	END IF;
-	SELECT sum(weight), min(token), max(seats) FILTER (WHERE seats <> lim AND (most = 0 OR seats = 0 OR lim = 0))
-	INTO taken, low, other FROM fencelock.sharer WHERE key = k;
+	DELETE FROM fencelock.sharer WHERE key = k
+		AND (owner = ANY (string_to_array(gone, ' ')) OR fencelock.waited(seen, client, cl) >= ttl);
+	SELECT sum(weight), max(seats) FILTER (WHERE seats <> lim AND (most = 0 OR seats = 0 OR lim = 0))
+	INTO taken, other FROM fencelock.sharer WHERE key = k;
 	IF other IS NOT NULL AND EXISTS (SELECT FROM fencelock.sharer WHERE key = k AND seats <> lim
 			AND fencelock.live(session, s)) THEN
 		RETURN 'limit|' || other;
@@ -222,9 +218,7 @@ BEGIN
 		SELECT max(ttl), string_agg(owner, ' ') INTO wait, who FROM fencelock.sharer WHERE key = k AND seen IS NOT NULL;
 		RETURN CASE WHEN wait IS NULL THEN 'full' ELSE concat_ws('|', 'left', wait, who) END;
 	END IF;
-	tok := nextval('fencelock.token');
-	INSERT INTO fencelock.sharer VALUES (o, k, n, tok, t, s, clock_timestamp(), h, p, c, lim, units);
-	RETURN concat_ws('|', 'ok', tok, least(tok, low));
+	RETURN NULL;
 END $$;
 
 -- leave ends a shared hold. The last one of a session gives the lock back.

@@ -95,7 +95,7 @@ BEGIN
 
 	-- Who holds together with others.
 	CREATE UNLOGGED TABLE fencelock.sharer (
-		owner   text PRIMARY KEY,
+		owner   text NOT NULL,
 		key     bigint NOT NULL,
 		name    text NOT NULL,
 		token   bigint NOT NULL,
@@ -108,9 +108,9 @@ BEGIN
 		seats   integer NOT NULL, -- the limit it asked for; 0 means none
 		weight  integer NOT NULL,
 		seen    timestamptz,
-		client  bigint
+		client  bigint,
+		PRIMARY KEY (key, owner)
 	);
-	CREATE INDEX sharer_key ON fencelock.sharer (key);
 
 	-- Who waits. A request that waits in its process only has no ticket.
 	CREATE UNLOGGED TABLE fencelock.queued (

@@ -73,12 +73,9 @@ BEGIN
 	IF NOT fencelock.turn(k, m, false) THEN
 		RETURN 'again';
 	END IF;
-	PERFORM pg_advisory_lock(k); -- which the transaction has
-	verdict := fencelock.judge(k, o, n, t, s, h, p, c, m, cl, gone);
+	verdict := fencelock.take(k, o, n, t, s, h, p, c, m, cl, gone); -- the transaction has the key
 	IF left(verdict, 2) = 'ok' THEN
 		PERFORM fencelock.leave_queue(o, m);
-	ELSE
-		PERFORM pg_advisory_unlock(k);
 	END IF;
 	RETURN verdict;
 END $$;
