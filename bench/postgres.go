@@ -19,18 +19,22 @@ var postgresSuite = suite{
 	notes: "The server runs with its default settings (`fsync` and `synchronous_commit` are on) and room for connections. `bare` is\n" +
 		"`pg_advisory_lock` and `pg_advisory_unlock` on one connection, in each of the two processes of a hand-over. `pooled` is the same\n" +
 		"on a connection that it takes from a pool for as long as it holds or waits. `table` is a row of a table with an expiry, taken\n" +
-		"by `INSERT ... ON CONFLICT` and deleted, which it tries every 100 ms; a commit waits for the disk. Neither has fencing tokens.\n",
+		"by `INSERT ... ON CONFLICT` and deleted, which it tries every 100 ms; a commit waits for the disk. Neither has fencing tokens.\n" +
+		"`minimal` is the least with a token and a holder who is written down: a function that locks the key and takes its row, and one that\n" +
+		"frees the row and unlocks, on a connection of a pool; without a lease, a queue, or anything for holders that vanish. `bare` writes nothing.\n" +
+		"In the chain 12 processes wait, each for the one before it, and each gives the lock back at once.\n",
 	contestants: []contestant{
 		{name: bare, open: openAdvisory},
+		{name: minimal, open: openMinimalRows, renews: true},
 		{name: ours, open: openOursOnPostgres, renews: true},
 		{name: "pooled", open: openPooled, renews: true},
 		{name: "table", open: openTable},
 	},
 	signal:   contestant{name: bare, open: openAdvisory},
-	measures: []measure{{"alone", alone}, {"handover", handover}, {"crowd", crowd}, {"names", manyNames}},
+	measures: []measure{{"alone", alone}, {"handover", handover}, {"chain", chain}, {"crowd", crowd}, {"names", manyNames}},
 	bars: map[string][]bar{
-		"alone":    {atMost(bare, 1.6)},
-		"handover": {atMost(bare, 2.2)},
+		"alone":    {atMost(bare, 1.6), atMost(minimal, 1.25)},
+		"handover": {atMost(bare, 2.2), atMost(minimal, 1.5)},
 	},
 	per:   500,
 	start: startPostgres,
@@ -39,14 +43,16 @@ var postgresSuite = suite{
 // maxConnections is the most that one process opens to PostgreSQL.
 const maxConnections = 1000
 
-// pgxPool returns the pool for contestants that need this many connections at most.
-func (p *process) pgxPool(most int32) (*pgxpool.Pool, error) {
-	return shared(p, fmt.Sprint("pool ", most), func() (*pgxpool.Pool, func(), error) {
+// pgxPool returns the pool for contestants that need this many connections at most, and
+// whose commits wait for the disk, or not.
+func (p *process) pgxPool(most int32, commits string) (*pgxpool.Pool, error) {
+	return shared(p, fmt.Sprint("pool ", most, commits), func() (*pgxpool.Pool, func(), error) {
 		cfg, err := pgxpool.ParseConfig(p.addr)
 		if err != nil {
 			return nil, nil, err
 		}
 		cfg.MaxConns = most
+		cfg.ConnConfig.RuntimeParams["synchronous_commit"] = commits
 		pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 		if err != nil {
 			return nil, nil, err
@@ -56,7 +62,7 @@ func (p *process) pgxPool(most int32) (*pgxpool.Pool, error) {
 }
 
 func openOursOnPostgres(p *process) (client, error) {
-	pool, err := p.pgxPool(4) // the default of the library on a small machine
+	pool, err := p.pgxPool(4, "on") // the default of the library on a small machine
 	if err != nil {
 		return nil, err
 	}

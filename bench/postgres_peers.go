@@ -14,7 +14,7 @@ import (
 type pooledClient struct{ pool *pgxpool.Pool }
 
 func openPooled(p *process) (client, error) {
-	pool, err := p.pgxPool(maxConnections)
+	pool, err := p.pgxPool(maxConnections, "on")
 	return pooledClient{pool}, err
 }
 
@@ -60,7 +60,7 @@ const (
 )
 
 func openTable(p *process) (client, error) {
-	pool, err := p.pgxPool(4)
+	pool, err := p.pgxPool(4, "on")
 	return tableClient{pool}, err
 }
 

@@ -64,7 +64,7 @@ func (s *postgresServer) start() (err error) {
 	return s.connect()
 }
 
-// connect waits until the server answers, and makes the table of one contestant.
+// connect waits until the server answers, and makes what contestants need there.
 func (s *postgresServer) connect() error {
 	ctx := context.Background()
 	err := errors.New("not tried")
@@ -80,7 +80,7 @@ func (s *postgresServer) connect() error {
 	if err := s.conn.QueryRow(ctx, "SHOW server_version").Scan(&s.name); err != nil {
 		return err
 	}
-	_, err = s.conn.Exec(ctx, createTable)
+	_, err = s.conn.Exec(ctx, createTable+";"+minimalSQL)
 	return err
 }
 

@@ -137,6 +137,7 @@ func (s *session) wishes() map[string]string {
 		"synchronous_commit":               "off",   // fencelock.durable is for what must last
 		"plan_cache_mode":                  "force_generic_plan",
 		"enable_seqscan":                   "off", // plans are made while the tables are empty
+		"enable_bitmapscan":                "off", // which passes over the dead rows of a busy name each time
 		"jit":                              "off",
 		"transaction_timeout":              "0",
 	}

@@ -20,7 +20,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	b bigint;
 BEGIN
-	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND (m = 0 OR ticket < m) ORDER BY ticket LOOP
+	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND ticket < coalesce(nullif(m, 0), 9223372036854775807) ORDER BY ticket LOOP
 		IF NOT pg_try_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer) THEN
 			RETURN true;
 		END IF;
