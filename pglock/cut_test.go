@@ -1,0 +1,144 @@
+//go:build unix
+
+package pglock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// clipped is a connection to a server that hears only so many bytes more when it is told to, and
+// then neither anything else nor the end.
+type clipped struct {
+	net.Conn
+	left *atomic.Int64 // below zero while all is heard
+}
+
+func (c *clipped) Write(b []byte) (int, error) {
+	for {
+		left := c.left.Load()
+		if left < 0 {
+			return c.Conn.Write(b)
+		}
+		n := min(left, int64(len(b)))
+		if c.left.CompareAndSwap(left, left-n) {
+			_, err := c.Conn.Write(b[:n])
+			return len(b), err
+		}
+	}
+}
+
+// Close leaves the connection open while it is clipped: the server hears of no end.
+func (c *clipped) Close() error {
+	if c.left.Load() >= 0 {
+		return c.SetReadDeadline(time.Unix(1, 0))
+	}
+	return c.Conn.Close()
+}
+
+// TestCutInsideAMessage: wherever in what it sends a holder is cut off, the server ends its
+// session a TTL later. A transaction that was begun and not ended would stop its clock.
+func TestCutInsideAMessage(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t)
+	var all sync.WaitGroup
+	for _, n := range []int64{0, 1, 4, 5, 10, 20, 40, 100} {
+		var left atomic.Int64
+		left.Store(-1)
+		cfg, err := pgxpool.ParseConfig(pg.DSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex // guards conns
+		var conns []net.Conn
+		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, c)
+			return &clipped{c, &left}, err
+		}
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := pglock.New(pool, nil)
+		t.Cleanup(func() {
+			_ = e.Close()
+			pool.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range conns {
+				_ = c.Close()
+			}
+		})
+		req := request(fmt.Sprint("a", n))
+		req.TTL = time.Second
+		l := try(t, e, req)
+		left.Store(n)
+		for range 3 {
+			all.Go(func() { _ = e.Renew(context.Background(), []driver.Lease{l}) }) // ends with the lease
+		}
+	}
+	all.Wait()
+	eventually(t, "the server has ended all sessions that were cut off", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1") == "0"
+	})
+}
+
+// TestPanicsWhereverAWaitIsTold: a Waiting that panics leaves no turn, no ticket and no lock, be
+// it told of a queue in the server, of one in the process, of a quarantine, or without a
+// connection to wait on.
+func TestPanicsWhereverAWaitIsTold(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t)
+	cfg := &pglock.Config{MaxWaiters: 1, MaxTTL: 2 * time.Second}
+	holder, e := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
+	req := request("a")
+	req.TTL = 2 * time.Second
+	second := req
+	second.Name = "b"
+	panics := func(where string, req driver.Request) {
+		t.Helper()
+		defer func() {
+			if recover() != "a callback" {
+				t.Errorf("%s: nobody was told", where)
+			}
+		}()
+		req.Wait = true
+		req.Waiting = func(driver.WaitInfo) { panic("a callback") }
+		_, err := e.Acquire(soon(t, patience), req)
+		t.Errorf("%s: %v", where, err)
+	}
+	a, b := try(t, holder, req), try(t, holder, second)
+	panics("in the server's queue", req)
+	keep(t, holder, []driver.Lease{a, b})
+	waiter := queueUp(t, t.Context(), e, req)
+	panics("behind one of the process", req)
+	keep(t, holder, []driver.Lease{a, b})
+	panics("without a connection", second)
+	keep(t, holder, []driver.Lease{a, b})
+	release(t, holder, a)
+	release(t, holder, b)
+	release(t, e, granted(t, waiter))
+	release(t, e, regained(t, e, second))
+	pg.Kill(t)
+	pg.Restart(t)
+	panics("in a quarantine", req)
+	l := regained(t, e, req)
+	release(t, e, l)
+	release(t, holder, regained(t, holder, req))
+	eventually(t, "no ticket and no lock is left", func() bool {
+		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND locktype = 'advisory')") == "0"
+	})
+}
