@@ -79,6 +79,27 @@ func keep(t testing.TB, e driver.Engine, leases []driver.Lease) {
 	}
 }
 
+// beat renews leases until the test calls stop, however slow what it does meanwhile is.
+func beat(t testing.TB, e driver.Engine, leases ...driver.Lease) (stop func()) {
+	t.Helper()
+	enough, done := make(chan struct{}), make(chan struct{})
+	go func() { // ends with stop
+		defer close(done)
+		for {
+			keep(t, e, leases)
+			select {
+			case <-enough:
+				return
+			case <-time.After(leases[0].TTL / 8):
+			}
+		}
+	}()
+	return func() {
+		close(enough)
+		<-done
+	}
+}
+
 // TestStalledConnection: the server's process of a connection with many locks stands still, and
 // more is sent to it than it takes. All of those locks get lost, and no other; tries and
 // renewals on other connections do not wait.
@@ -131,16 +152,15 @@ func TestWaiterOnASilentConnection(t *testing.T) {
 	proxy, dsn := throughProxy(t, pg)
 	holder, e, next := engine(t, pg.DSN(), nil), engine(t, dsn, nil), engine(t, pg.DSN(), nil)
 	req := request("a")
-	req.TTL = 2 * time.Second
+	req.TTL = 3 * time.Second
 	l := try(t, holder, req)
+	stop := beat(t, holder, l)
 	silent := queueUp(t, t.Context(), e, req)
 	later := queueUp(t, t.Context(), next, req)
 	for _, link := range proxy.Links() {
 		link.Stall(faults.Both) // those that come are served
 	}
-	if err := renew(holder, l); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	release(t, holder, l)
 	begun := time.Now()
 	l = granted(t, later)
@@ -161,6 +181,7 @@ func TestDeadWaitersOfACutOffHost(t *testing.T) {
 	req := request("a")
 	req.TTL = 2 * time.Second
 	l := try(t, holder, req)
+	stop := beat(t, holder, l)
 	const dead = 15
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -169,20 +190,10 @@ func TestDeadWaitersOfACutOffHost(t *testing.T) {
 		e := engine(t, dsn, nil)
 		queue.Go(func() { queueUp(t, ctx, e, req) })
 	}
-	queued := make(chan struct{})
-	go func() { // ends when all of them wait
-		queue.Wait()
-		close(queued)
-	}()
-	for waiting := false; !waiting; keep(t, holder, []driver.Lease{l}) {
-		select {
-		case <-queued:
-			waiting = true
-		case <-time.After(req.TTL / 8):
-		}
-	}
+	queue.Wait()
 	last := queueUp(t, t.Context(), next, req)
 	proxy.Stall(faults.Both)
+	stop()
 	release(t, holder, l)
 	begun := time.Now()
 	release(t, next, granted(t, last))
