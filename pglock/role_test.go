@@ -107,6 +107,27 @@ func TestDumpsAndRewritesLoseNoLock(t *testing.T) {
 	release(t, e, l)
 }
 
+// standbyAway makes commits that wait for a standby wait for ever, and returns when one does.
+func standbyAway(t *testing.T, pg *enginetest.Postgres) (end func()) {
+	t.Helper()
+	pg.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()")
+	ctx, cancel := context.WithCancel(t.Context())
+	conn, done := pg.Connect(t), make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		for ctx.Err() == nil {
+			_, _ = conn.Exec(ctx, "SELECT txid_current(), pg_logical_emit_message(true, 'a', 'b')") // the last one waits
+		}
+	}()
+	eventually(t, "a commit waits for the standby", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
+	})
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // TestMinimumHoldWithoutItsStandby: a commit that waits for a standby that is away waits beside
 // the leases. The minimum hold is refused, and no lock is lost.
 func TestMinimumHoldWithoutItsStandby(t *testing.T) {
@@ -116,42 +137,20 @@ func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 	req, lost := watched(request("a"))
 	req.TTL = 3 * time.Second
 	l := try(t, e, req)
+	stop := beat(t, e, l)
 	if _, err := e.List(t.Context(), driver.Query{}); err != nil { // on the connection for what waits
 		t.Fatal(err)
 	}
-	pg.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()")
-	eventually(t, "the server waits for its standby", func() bool {
-		return pg.Query(t, "SHOW synchronous_standby_names") == "away"
-	})
+	defer standbyAway(t, pg)()
 	least := request("b")
 	least.TTL, least.AtLeast = req.TTL, time.Millisecond
-	refusal := make(chan error, 1)
-	go func() { // ends within a few thirds of the TTL
-		_, err := e.Acquire(context.Background(), least)
-		refusal <- err
-	}()
-	var err error
-	for err == nil {
-		select {
-		case err = <-refusal:
-			if err == nil {
-				t.Fatal("a minimum hold was granted that no standby has")
-			}
-		case <-time.After(req.TTL / 10):
-		}
-		if err := renew(e, l); err != nil {
-			t.Fatal(err)
-		}
-	}
+	_, err := e.Acquire(t.Context(), least)
 	if !errors.Is(err, driver.ErrUnavailable) || len(lost) > 0 {
-		t.Errorf("%v; %d locks lost", err, len(lost))
+		t.Errorf("a minimum hold that no standby has: %v; %d locks lost", err, len(lost))
 	}
-	least.AtLeast = 0
-	if err := renew(e, l); err != nil {
-		t.Fatal(err)
-	}
-	least.Name = "c"
+	least.AtLeast, least.Name = 0, "c"
 	release(t, e, try(t, e, least))
+	stop()
 	release(t, e, l)
 }
 
