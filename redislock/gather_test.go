@@ -280,7 +280,7 @@ func TestDistantServer(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	e, tap := s.tapped(nil)
+	e, tap := s.tapped(&redislock.Config{GiveUp: time.Minute}) // the machine may be slow
 	var scripts atomic.Int64
 	tap.calls(func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
 		scripts.Add(1)
@@ -307,7 +307,9 @@ func TestManyAtOnce(t *testing.T) {
 				held.Add(1)
 				inside[n].Add(-1)
 				lease := driver.Lease{Name: fmt.Sprint("n", n), Owner: g.Owner, Token: g.Token, TTL: time.Minute}
-				if err := e.Release(context.Background(), lease); err != nil {
+				err = e.Release(context.Background(), lease)
+				lapsed := errors.Is(err, driver.ErrNotHeld) && time.Since(g.Sent) > g.TTL // that of a waiter is short
+				if err != nil && !lapsed {
 					t.Error(err)
 				}
 			}

@@ -82,11 +82,9 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 		denied(h.renew())
 		denied(h.release())
 	}
-	blocker := s.hold(admin, brief("n"))
-	stop := keep(blocker)
+	blocker := s.hold(admin, request("n"))
 	w := s.ask(e, req)
-	time.Sleep(30 * time.Millisecond)
-	stop()
+	time.Sleep(30 * time.Millisecond) // some wait by now, some were refused
 	if err := blocker.release(); err != nil {
 		s.Errorf("without %s for another: %v", command, err)
 	}

@@ -223,10 +223,8 @@ func make3(n int) (calls []redislock.Call) {
 
 func testScanAndEach(t *testing.T, server *enginetest.Redis, conn redislock.Conn) {
 	server.Do(t, "FLUSHALL")
-	for i := range 2500 {
-		server.Do(t, "SET", fmt.Sprint("scan:", i), "v", "PX", "60000")
-	}
-	server.Do(t, "SET", "other", "v", "PX", "60000")
+	server.Do(t, "EVAL", `for i = 1, 2500 do redis.call('SET', 'scan:' .. i, 'v', 'PX', 600000) end`, "0")
+	server.Do(t, "SET", "other", "v", "PX", "600000")
 	seen := scan(t, conn, "scan:*")
 	if len(seen) != 2500 || seen["other"] {
 		t.Errorf("Scan saw %d keys", len(seen))
