@@ -27,7 +27,12 @@ func TestCause(t *testing.T) {
 		s := newScene(t)
 		e := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
 		t.Cleanup(func() { _ = e.Close() })
-		h := s.hold(e, request("n"))
+		var h hold
+		s.until("a lock", func() bool { // in less than GiveUp
+			var err error
+			h, err = s.ask(e, request("n")).ended()
+			return err == nil
+		})
 		fresh := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
 		t.Cleanup(func() { _ = fresh.Close() })
 		c.hurt(s)

@@ -72,10 +72,7 @@ func TestTryOfTheDead(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(&redislock.Config{GiveUp: 100 * time.Millisecond})
-	s.until("a first lock", func() bool { // in less than GiveUp
-		h, err := s.ask(e, request("warm")).ended()
-		return err == nil && h.release() == nil
-	})
+	s.warm(e)
 	var late []redislock.Call
 	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
 		if c.Script == redislock.AcquireScript || c.Script == redislock.AcquireAllScript {

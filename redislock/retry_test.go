@@ -113,7 +113,7 @@ func TestAcquireGivesUp(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(&redislock.Config{GiveUp: time.Second}), s.engine(nil)
-	s.hold(a, request("warm")).free()
+	s.warm(a)
 	s.server.Freeze(t)
 	for _, req := range []driver.Request{try(request("n")), request("n")} {
 		begun := time.Now()

@@ -186,6 +186,15 @@ func (s scene) hold(e driver.Engine, req driver.Request) hold {
 	return s.ask(e, req).granted()
 }
 
+// warm makes an engine reach the server, which may take longer than its GiveUp.
+func (s scene) warm(e *redislock.Engine) {
+	s.Helper()
+	s.until("a first lock", func() bool {
+		h, err := s.ask(e, request("warm")).ended()
+		return err == nil && h.release() == nil
+	})
+}
+
 // refused fails the test unless a try is refused as held.
 func (s scene) refused(e driver.Engine, req driver.Request) *driver.HeldError {
 	s.Helper()

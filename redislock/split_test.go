@@ -114,7 +114,7 @@ func TestEvictionAfterReconnect(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e := s.engine(&redislock.Config{GiveUp: time.Second})
-	s.hold(e, request("n")).free()
+	s.warm(e)
 	s.server.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
 	s.server.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	s.server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
