@@ -1,0 +1,144 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ReplaceFile replaces the file at path by one with data and the permissions perm, all
+// at once, unless the token of ctx is stale: then it is a *[StaleError], whose resource
+// is path. The directory must exist. A symbolic link is replaced itself.
+//
+// The floor stands beside the file, in path.fence, which must not be deleted. Its kernel
+// lock (flock) keeps writers apart for as long as the check and the rename take; a wait
+// for it ends with ctx. So all writers must be on one host. It is ErrUnsupported of
+// package errors where there is no flock.
+//
+// A crash at any point leaves the old file or the new one, whole, and never the new one
+// with the old floor: first the data is written and synced beside the file, then the
+// floor is raised and synced, then the data is renamed and the directory is synced. An
+// error after the check leaves the floor raised, which is as if a holder had written
+// nothing.
+func ReplaceFile(ctx context.Context, path string, data []byte, perm os.FileMode) error {
+	f, err := From(ctx)
+	if err != nil {
+		return err
+	}
+	next, err := writeBeside(path, data, perm)
+	if err != nil {
+		return fmt.Errorf("fence: replace %s: %w", path, err)
+	}
+	err = replace(ctx, f, path, next, perm)
+	if err != nil {
+		_ = os.Remove(next) // it is still there, unless the last sync failed
+	}
+	return err
+}
+
+// writeBeside writes data to a new file beside path, and returns its name.
+func writeBeside(path string, data []byte, perm os.FileMode) (name string, err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Chmod(perm))
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		_ = os.Remove(file.Name())
+		return "", err
+	}
+	return file.Name(), nil
+}
+
+// replace renames next to path, under the lock of the floor.
+func replace(ctx context.Context, f Fence, path, next string, perm os.FileMode) error {
+	file, err := os.OpenFile(path+".fence", os.O_RDWR|os.O_CREATE, perm|0o600)
+	if err != nil {
+		return fmt.Errorf("fence: floor of %s: %w", path, err)
+	}
+	defer file.Close() // and with it the lock
+	if err := lockFile(ctx, file); err != nil {
+		return fmt.Errorf("fence: lock %s: %w", file.Name(), err)
+	}
+	floor, err := readFloor(file)
+	if err != nil {
+		return fmt.Errorf("fence: floor of %s: %w", path, err)
+	}
+	if stale(f, floor) {
+		return f.Refuse(ctx, path, floor)
+	}
+	if raised := raise(f, floor); raised != floor {
+		if err := writeFloor(file, raised); err != nil {
+			return fmt.Errorf("fence: floor of %s: %w", path, err)
+		}
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("fence: replace %s: %w", path, err)
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("fence: replace %s: %w", path, err)
+	}
+	return nil
+}
+
+// The rule of every guard in Go; a test changes them to see that it would notice.
+var (
+	stale = func(f Fence, floor int64) bool { return f.Token < floor }
+	raise = func(f Fence, floor int64) int64 { return max(f.Floor, floor) }
+)
+
+// lockFile waits for the kernel's lock of a file, or for the end of ctx. It asks again
+// and again, since a wait in the kernel cannot be ended.
+func lockFile(ctx context.Context, file *os.File) error {
+	for {
+		switch got, err := tryLockFile(file); {
+		case got || err != nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// readFloor reads a floor, which is 0 in a file that was just made.
+func readFloor(file *os.File) (int64, error) {
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, 64))
+	if err != nil || len(text) == 0 {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSuffix(string(text), "\n"), 10, 64)
+}
+
+// writeFloor overwrites the floor, of always the same width, so that a crash cannot
+// leave a shorter file, and syncs it.
+func writeFloor(file *os.File, floor int64) error {
+	if _, err := file.WriteAt(fmt.Appendf(nil, "%019d\n", floor), 0); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(file.Name())) // the file may be new
+}
+
+// syncDir makes the names in a directory last.
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,180 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/fence"
+	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// A holder that was stopped for longer than its lease writes late, and bounces.
+func ExampleReplaceFile() {
+	dir, err := os.MkdirTemp("", "fence-example-")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	report := filepath.Join(dir, "report")
+	engine := memlock.New(nil)
+	locks := fencelock.New(engine, nil)
+	ctx := context.Background()
+
+	paused, err := locks.Acquire(ctx, "report")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	inFlight := context.WithoutCancel(paused.Context()) // it has checked its context, and is stopped
+	engine.Lose("report")                               // its lease ends
+
+	err = locks.Do(ctx, "report", func(ctx context.Context) error {
+		return fence.ReplaceFile(ctx, report, []byte("new"), 0o644)
+	})
+	fmt.Println("next:", err)
+	err = fence.ReplaceFile(inFlight, report, []byte("old"), 0o644)
+	fmt.Println("late:", errors.Is(err, fence.ErrStale))
+	data, _ := os.ReadFile(report)
+	fmt.Println("the file:", string(data))
+	// Output:
+	// next: <nil>
+	// late: true
+	// the file: new
+}
+
+// fileIn is a guarded file in a new directory.
+func fileIn(t *testing.T) (r exam.Resource, dir string) {
+	dir, err := os.MkdirTemp("", "fence-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "file")
+	return exam.Resource{
+		Name:  path,
+		Write: func(ctx context.Context, v string) error { return fence.ReplaceFile(ctx, path, []byte(v), 0o640) },
+		Read: func() (string, error) {
+			data, err := os.ReadFile(path)
+			if errors.Is(err, os.ErrNotExist) {
+				return "", nil
+			}
+			return string(data), err
+		},
+	}, dir
+}
+
+func TestReplaceFile(t *testing.T) {
+	r, dir := fileIn(t)
+	if err := exam.Run(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(r.Name)
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file has permissions %v, %v", info.Mode(), err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
+		t.Errorf("the directory has %v, %v, want the file and its floor", names, err)
+	}
+	if err := os.WriteFile(r.Name+".fence", []byte("high\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(under(t, 1<<61), "v"); err == nil || errors.Is(err, fence.ErrStale) {
+		t.Errorf("a floor that is no number: %v", err)
+	}
+	if err := fence.ReplaceFile(under(t, 1), filepath.Join(dir, "none", "file"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+// Of many writers at once, whoever has the greatest token has the last word.
+func TestReplaceFileRace(t *testing.T) {
+	r, _ := fileIn(t)
+	var all sync.WaitGroup
+	for token := range int64(24) {
+		all.Go(func() { // ends with its write
+			err := r.Write(under(t, token+1), fmt.Sprint(token+1))
+			if err != nil && !errors.Is(err, fence.ErrStale) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got, err := r.Read(); got != "24" || err != nil {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+}
+
+// A writer that is stopped in the middle keeps the others waiting, but no longer than
+// they like.
+func TestReplaceFileWaits(t *testing.T) {
+	r, dir := fileIn(t)
+	other, err := os.Create(r.Name + ".fence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(under(t, 1))
+	cancel()
+	if err := r.Write(ctx, "v"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that was cancelled: %v", err)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, ".*")); len(names) != 0 {
+		t.Errorf("it left %s", strings.Join(names, " "))
+	}
+}
+
+// A crash between the floor and the rename leaves the old file, which only the same
+// holder, or a later one, may replace.
+func TestReplaceFileCrash(t *testing.T) {
+	r, _ := fileIn(t)
+	if err := r.Write(under(t, 5), "old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.Name+".fence", fmt.Appendf(nil, "%019d\n", 7), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(under(t, 5), "late"); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("a late write after a crash: %v", err)
+	}
+	if err := r.Write(under(t, 7), "new"); err != nil {
+		t.Errorf("the same write after a crash: %v", err)
+	}
+}
+
+// Guards written in Go without one of their parts do not pass.
+func TestMutants(t *testing.T) {
+	for name, m := range map[string]struct {
+		stale func(fence.Fence, int64) bool
+		raise func(fence.Fence, int64) int64
+	}{
+		"no comparison":    {stale: func(fence.Fence, int64) bool { return false }},
+		"refuses the same": {stale: func(f fence.Fence, floor int64) bool { return f.Token <= floor }},
+		"stores the token": {raise: func(f fence.Fence, floor int64) int64 { return max(f.Token, floor) }},
+		"lowers the floor": {raise: func(f fence.Fence, _ int64) int64 { return f.Floor }},
+		"never raises":     {raise: func(_ fence.Fence, floor int64) int64 { return floor }},
+	} {
+		mend := fence.Break(m.stale, m.raise)
+		r, _ := fileIn(t)
+		for what, r := range map[string]exam.Resource{"file": r} {
+			if err := exam.Run(t.Context(), r); err == nil {
+				t.Errorf("%s, %s: passes", name, what)
+			}
+		}
+		mend()
+	}
+}
