@@ -13,10 +13,15 @@ import (
 // findings inspects the nodes, by check.
 func findings(t *testing.T, addrs []string, cfg redlock.Config) map[string]driver.Finding {
 	t.Helper()
-	list, err := open(t, addrs, cfg).Inspect(t.Context(), 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, addrs, cfg)
+	var list []driver.Finding
+	eventually(t, "an answer of a node in time", func() bool {
+		var err error
+		if list, err = e.Inspect(t.Context(), 30*time.Second); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	found := map[string]driver.Finding{}
 	for _, f := range list {
 		if f.Saw == "" || (f.Severity == driver.Good) != (f.Means == "" && f.Do == "") {
