@@ -18,8 +18,9 @@
 //	})
 //
 // Every guard takes the token from the context, and none there is [ErrNoToken], never a
-// pass. [CheckTx] guards what a transaction of PostgreSQL writes, and [ReplaceFile] a file;
-// the packages fencepgx, fenceredis and fencegoredis are for other clients.
+// pass. [CheckTx] guards what a transaction of PostgreSQL writes, [ReplaceFile] a file,
+// [Transport] and [Handler] an HTTP service; the packages fencepgx, fenceredis and
+// fencegoredis are for other clients.
 //
 // All that write a resource must use the same guard of it, and the same lock: tokens of
 // two names, or of one name on two engines, have no order.

@@ -170,7 +170,7 @@ func TestMutants(t *testing.T) {
 	} {
 		mend := fence.Break(m.stale, m.raise)
 		r, _ := fileIn(t)
-		for what, r := range map[string]exam.Resource{"file": r} {
+		for what, r := range map[string]exam.Resource{"file": r, "HTTP": service(t, new(fence.Memory), "r")} {
 			if err := exam.Run(t.Context(), r); err == nil {
 				t.Errorf("%s, %s: passes", name, what)
 			}

@@ -87,6 +87,11 @@ func TestPostgres(t *testing.T) {
 			}
 		})
 	}
+	t.Run("store", func(t *testing.T) {
+		if err := exam.Run(t.Context(), service(t, fence.SQLStore{DB: db}, "store")); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("column", func(t *testing.T) {
 		if err := exam.Run(t.Context(), column(t, db)); err != nil {
 			t.Error(err)

@@ -1,0 +1,166 @@
+package fence
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// The headers of a fenced request: the name of the lock, percent-encoded, and two
+// decimal numbers.
+const (
+	HeaderName  = "Fencelock-Name"
+	HeaderToken = "Fencelock-Token"
+	HeaderFloor = "Fencelock-Floor"
+)
+
+// staleType is the type of the problem document of a refusal.
+const staleType = "tag:github.com,2026:fencelock/stale-token"
+
+// Transport is an http.RoundTripper that sends the fence of the request's context along.
+// A request without one fails with [ErrNoToken], and is not sent. A refusal is a response
+// like any other, of status 412, which [Refused] makes an error of; the tracer of the
+// lock has been told then. It is safe for concurrent use if Base is.
+type Transport struct {
+	Base http.RoundTripper // nil means http.DefaultTransport
+}
+
+// RoundTrip sends a copy of the request, with the headers.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	f, err := From(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(HeaderName, url.PathEscape(f.Name))
+	r.Header.Set(HeaderToken, strconv.FormatInt(f.Token, 10))
+	r.Header.Set(HeaderFloor, strconv.FormatInt(f.Floor, 10))
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	response, err := base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if refused, ok := errors.AsType[*StaleError](Refused(response)); ok {
+		_ = f.Refuse(r.Context(), refused.Resource, refused.Floor) // for the tracer
+	}
+	return response, nil
+}
+
+// problem is a document of RFC 9457. Numbers are text, since many readers of JSON lose
+// the digits of large ones.
+type problem struct {
+	Type     string `json:"type"`
+	Title    string `json:"title"`
+	Status   int    `json:"status"`
+	Resource string `json:"resource,omitempty"`
+	Token    string `json:"token,omitempty"`
+	Floor    string `json:"floor,omitempty"`
+}
+
+// Refused returns the *[StaleError] of a response by which a [Handler] refused the
+// request, and nil for any other response. The body can still be read.
+func Refused(r *http.Response) error {
+	if r.StatusCode != http.StatusPreconditionFailed || r.Header.Get("Content-Type") != "application/problem+json" {
+		return nil
+	}
+	const limit = 64 << 10
+	head, err := io.ReadAll(io.LimitReader(r.Body, limit))
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), r.Body), r.Body}
+	var p problem
+	if err != nil || json.Unmarshal(head, &p) != nil || p.Type != staleType {
+		return nil
+	}
+	token, err := strconv.ParseInt(p.Token, 10, 64)
+	if err != nil {
+		return nil
+	}
+	floor, err := strconv.ParseInt(p.Floor, 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &StaleError{Resource: p.Resource, Token: token, Floor: floor}
+}
+
+// Handler passes on the requests whose token is not stale, with their fence in the
+// context, so that a guard of what next writes finds it. The others get a problem
+// document: 412 for a stale token, 428 without the headers, 400 with wrong ones, and 503
+// if the store did not answer.
+//
+// resource names what a request writes; nil means the path of its URL.
+//
+// The floor is checked before next runs and not with its writes: a request that is
+// stopped in next may write late. Where that matters, next uses a guard itself, such as
+// [CheckTx].
+func Handler(store Store, resource func(*http.Request) string, next http.Handler) http.Handler {
+	if resource == nil {
+		resource = func(r *http.Request) string { return r.URL.Path }
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, refusal := fenceOf(r)
+		if refusal != nil {
+			refusal.answer(w)
+			return
+		}
+		name := resource(r)
+		err := store.Check(r.Context(), name, f)
+		if refused, ok := errors.AsType[*StaleError](err); ok {
+			(&problem{
+				Type: staleType, Title: "stale fencing token", Status: http.StatusPreconditionFailed, Resource: name,
+				Token: strconv.FormatInt(f.Token, 10), Floor: strconv.FormatInt(refused.Floor, 10),
+			}).answer(w)
+			return
+		}
+		if err != nil {
+			plain(http.StatusServiceUnavailable, "the fencing token could not be checked").answer(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(NewContext(r.Context(), f)))
+	})
+}
+
+// fenceOf reads the headers of a request, or returns what to answer.
+func fenceOf(r *http.Request) (Fence, *problem) {
+	var values []string
+	for _, name := range []string{HeaderName, HeaderToken, HeaderFloor} {
+		switch v := r.Header.Values(name); len(v) {
+		case 0:
+			return Fence{}, plain(http.StatusPreconditionRequired, fmt.Sprintf("the header %s is missing", name))
+		case 1:
+			values = append(values, v[0])
+		default:
+			return Fence{}, plain(http.StatusBadRequest, fmt.Sprintf("the header %s is there twice", name))
+		}
+	}
+	name, err := url.PathUnescape(values[0])
+	token, err2 := strconv.ParseInt(values[1], 10, 64)
+	floor, err3 := strconv.ParseInt(values[2], 10, 64)
+	if errors.Join(err, err2, err3) != nil || floor <= 0 || floor > token {
+		return Fence{}, plain(http.StatusBadRequest, "the headers are no fencing token: want 0 < floor <= token")
+	}
+	return Fence{Name: name, Token: token, Floor: floor}, nil
+}
+
+// plain is a problem without a type of its own.
+func plain(status int, title string) *problem {
+	return &problem{Type: "about:blank", Title: title, Status: status}
+}
+
+func (p *problem) answer(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client has gone, if that fails
+}

@@ -1,0 +1,58 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Store keeps the floors of a [Handler]. Its methods are called from many goroutines.
+type Store interface {
+	// Check refuses a fence whose token is below the floor of the resource, with what
+	// Fence.Refuse returns, and otherwise raises the floor to that of the fence, in one
+	// atomic step. Any other error means that the store did not answer.
+	Check(ctx context.Context, resource string, f Fence) error
+}
+
+// Memory is a Store for a single process whose resources end with it, and for tests. It
+// forgets nothing while it lives. The zero value is ready.
+type Memory struct {
+	mu     sync.Mutex // guards floors
+	floors map[string]int64
+}
+
+// Check compares and raises a floor.
+func (m *Memory) Check(ctx context.Context, resource string, f Fence) error {
+	m.mu.Lock()
+	floor := m.floors[resource]
+	late := stale(f, floor)
+	if !late {
+		if m.floors == nil {
+			m.floors = map[string]int64{}
+		}
+		m.floors[resource] = raise(f, floor)
+	}
+	m.mu.Unlock()
+	if late {
+		return f.Refuse(ctx, resource, floor)
+	}
+	return nil
+}
+
+// SQLStore is a Store in the table of [Schema], on PostgreSQL. It shares its floors with
+// [CheckTx].
+type SQLStore struct{ DB *sql.DB }
+
+// Check compares and raises a floor, in a transaction of its own.
+func (s SQLStore) Check(ctx context.Context, resource string, f Fence) error {
+	tx, err := s.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("fence: check %q: %w", resource, err)
+	}
+	if err := CheckTx(NewContext(ctx, f), tx, resource); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
