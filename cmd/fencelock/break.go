@@ -100,11 +100,16 @@ func (c breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
 	return f.BreakByForce(ctx, c.Name, c.Reason)
 }
 
-func (c breakCmd) print(a *app, token int64) error {
+// print prints the token, which cannot be had again: one that cannot be printed is told.
+func (c breakCmd) print(a *app, token int64) (err error) {
 	if a.json {
-		return printJSON(a.stdout, broken{c.Name, token})
+		err = printJSON(a.stdout, broken{c.Name, token})
+	} else {
+		_, err = fmt.Fprintln(a.stdout, token)
 	}
-	_, err := fmt.Fprintln(a.stdout, token)
+	if err != nil {
+		err = fmt.Errorf("the new token is %d, and could not be printed: %w", token, err)
+	}
 	return err
 }
 
