@@ -135,6 +135,9 @@ func TestGuard(t *testing.T) {
 	if ttl := server.Do(t, "PTTL", "floor:{kept}"); len(ttl) != len("3600000") {
 		t.Errorf("a floor that is kept for an hour has %s ms left", ttl)
 	}
+	if err := g.Set(under(t, 1), "kept", "", 0); err != nil || server.Do(t, "PTTL", "floor:{kept}") != "-1" {
+		t.Errorf("a floor that is to be kept for ever has %s ms left, %v", server.Do(t, "PTTL", "floor:{kept}"), err)
+	}
 	checkMutants(t, server, g)
 }
 
@@ -144,7 +147,7 @@ func checkMutants(t *testing.T, server *enginetest.Redis, g *fencegoredis.Guard)
 	defer func() { redisfloor.Guard = whole }()
 	for name, m := range map[string][2]string{
 		"no comparison":    {"if less(ARGV[1], stored)", "if false"},
-		"stores the token": {"'SET', KEYS[1], ARGV[2]", "'SET', KEYS[1], ARGV[1]"},
+		"stores the token": {"floor = ARGV[2]", "floor = ARGV[1]"},
 		"lowers the floor": {"if less(stored, ARGV[2]) then", "if true then"},
 		"never raises":     {"if less(stored, ARGV[2]) then", "if false then"},
 		"numbers":          {"return #a < #b or (#a == #b and a < b)", "return tonumber(a) < tonumber(b)"},

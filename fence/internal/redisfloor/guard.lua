@@ -7,8 +7,13 @@ if not string.find(stored, '^%d+$') then
   return redis.error_reply('FENCEBAD ' .. KEYS[1] .. ' is not a floor')
 end
 if less(ARGV[1], stored) then return redis.error_reply('FENCESTALE ' .. stored) end
-if less(stored, ARGV[2]) then redis.call('SET', KEYS[1], ARGV[2]) end
-if ARGV[3] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+local floor = stored
+if less(stored, ARGV[2]) then floor = ARGV[2] end
+if ARGV[3] == '0' then -- also ends an expiry that a writer with another setting has set
+  redis.call('SET', KEYS[1], floor)
+else
+  redis.call('SET', KEYS[1], floor, 'PX', ARGV[3])
+end
 return (function(KEYS, ARGV)
 --SCRIPT
 end)({unpack(KEYS, 2)}, {unpack(ARGV, 4)})
