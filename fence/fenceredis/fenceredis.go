@@ -13,6 +13,7 @@ package fenceredis
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -84,7 +85,7 @@ func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) rueid
 	}
 	result := rueidis.NewLuaScript(call.Script).Exec(ctx, g.client, call.Keys, call.Args)
 	if refused, ok := rueidis.IsRedisErr(result.Error()); ok {
-		if err := call.Refused(ctx, refused.Error(), refused); err != error(refused) {
+		if err := call.Refused(ctx, refused.Error(), refused); !errors.Is(err, refused) {
 			return rueidis.NewErrorResult(err)
 		}
 	}
