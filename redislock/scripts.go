@@ -16,6 +16,10 @@ var (
 	acquireSharedLua string
 	//go:embed lua/release_shared.lua
 	releaseSharedLua string
+	//go:embed lua/acquire_queue.lua
+	acquireQueueLua string
+	//go:embed lua/release_queue.lua
+	releaseQueueLua string
 	//go:embed lua/release_fast.lua
 	releaseFastLua string
 	//go:embed lua/gather.lua
@@ -51,11 +55,11 @@ var (
 	//go:embed lua/index_drop.lua
 	indexDropLua string
 
-	acquireScript    = NewScript(acquireFastLua, acquireSharedLua, commonLua, acquireLua, endLua)
+	acquireScript    = NewScript(acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
 	gatherScript     = NewScript(gatherLua)
 	acquireAllScript = NewScript(acquireAllLua)
 	touchScript      = NewScript(beginLua, commonLua, touchLua, endLua)
-	releaseScript    = NewScript(releaseFastLua, releaseSharedLua, commonLua, releaseLua, endLua)
+	releaseScript    = NewScript(releaseFastLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
 	leaveScript      = NewScript(beginLua, commonLua, leaveLua, endLua)
 	breakScript      = NewScript(beginLua, commonLua, breakLua, endLua)
 	confirmScript    = NewScript(beginLua, commonLua, confirmLua, endLua)

@@ -39,6 +39,13 @@ var mutants = [][2]string{
 	{"(not last or sub(last, -2) == ' 0' and last < now)", "(not last or sub(last, -2) == ' 0')"},
 	{"      if i < 3 or not first then call('PEXPIRE', key, ttl) end", ""},
 	{"if first and tonumber(first) > clock[1] * 1000 + math.floor(clock[2] / 1000) and who and", "if first and who and"},
+	{"    local ticket = newest and newest >= now and string.format('%d', newest + 1) or now", "    local ticket = now"},
+	{"if left and left > 0 and granted <= now and", "if left and granted <= now and"},
+	{"    if not newest then redis.call('PEXPIREAT', queue, lasts) end", ""},
+	{"%S+ 0 u(%d+) m%- q$", "%S+ 0 u(%d+) m%S+ q$"},
+	{"retention and last and last < now and", "retention and last and"},
+	{"if owner and head[2] + 3000 * math.min(20000, ttl) > tonumber(now) then", "if owner then"},
+	{"if type(heard) == 'number' and heard > 0 then", "if true then"},
 	{"and who and string.sub(who, 1, #ARGV[2]) == ARGV[2] then", "and who then"},
 }
 

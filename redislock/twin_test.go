@@ -138,6 +138,8 @@ func (p *play) same(t testing.TB, script, answer string, keys []string, args ...
 		return fmt.Errorf("%s: %w", script, err)
 	}
 	p.Sweep()
+	// The short way to hand a lock over tells nobody, and then the long way does.
+	got[1], p.Said = strings.Join(slices.Compact(strings.Split(got[1], "\n")), "\n"), slices.Compact(p.Said)
 	want := []string{answer, strings.Join(p.Said, "\n"), p.Dump()}
 	for i, what := range []string{"answers", "publishes", "leaves"} {
 		if got[i] != want[i] {
