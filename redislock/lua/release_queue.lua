@@ -10,7 +10,9 @@ if not ARGV[3] and both[2] then
     local life = math.min(2000, ttl)
     local grant = now .. ' ' .. now .. ' ' .. now .. ' ' .. life .. ' x ' .. KEYS[1]
     redis.call('ZREM', queue, head[1]) -- a server that takes no writes must not have told anybody
+    redis.set_repl(redis.REPL_NONE) -- see S.tell
     local heard = redis.pcall('PUBLISH', channel .. client, 'grant ' .. owner .. ' ' .. grant)
+    redis.set_repl(redis.REPL_ALL)
     if type(heard) == 'number' and heard > 0 then
       redis.call('SET', KEYS[1], 'fencelock ' .. owner .. ' ' .. now .. ' ' .. now .. ' ' .. desc, 'PX', life)
       redis.call('SET', KEYS[2], now .. ' ' .. now .. ' ' .. client .. ' 0 u' .. lasts .. ' m- q', 'PXAT', math.max(math.floor(now / 1000) + retention, lasts))
