@@ -137,15 +137,18 @@ func TestWorkHangsBelowItsHold(t *testing.T) {
 // A batch says how many of its locks are gone, and how much time is left to the others.
 func TestRenewEndSaysWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards got
 		var got []fencelock.TraceRenewEnd
 		engine := &halfDeaf{Engine: memlock.New(nil)}
 		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
-			RenewEnd: func(_ context.Context, d fencelock.TraceRenewEnd) { got = append(got, d) },
+			RenewEnd: func(_ context.Context, d fencelock.TraceRenewEnd) { mu.Lock(); got = append(got, d); mu.Unlock() },
 		}})
 		for _, name := range []string{"a", "b", "c"} {
 			defer acquire(t, locks, name).Release()
 		}
 		time.Sleep(25 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(got) == 0 || got[0].Locks != 3 || got[0].Failed != 2 || got[0].Gone != 1 || got[0].Left < 30*time.Minute || got[0].Left > 41*time.Minute {
 			t.Errorf("%+v", got)
 		}
@@ -230,8 +233,11 @@ func (c contexts) Handle(ctx context.Context, r slog.Record) error {
 // A logger can find the request that a lock was taken for.
 func TestLoggersGetTheContextOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards heard
 		heard := map[string]any{}
 		logger := slog.New(contexts{slog.DiscardHandler, func(ctx context.Context, message string) {
+			mu.Lock()
+			defer mu.Unlock()
 			heard[message] = ctx.Value(spanKey{})
 		}})
 		engine := memlock.New(nil)
@@ -247,6 +253,8 @@ func TestLoggersGetTheContextOfTheLock(t *testing.T) {
 		engine.Lose("a")
 		synctest.Wait()
 		_ = lock.Release()
+		mu.Lock()
+		defer mu.Unlock()
 		want := map[string]any{"acquire": "request 7", "renewal failed": "request 7", "lock lost": "request 7"}
 		if diff := cmp.Diff(want, heard); diff != "" {
 			t.Error(diff)
