@@ -111,10 +111,14 @@ func TestAMinorityAstray(t *testing.T) {
 	for range 5 {
 		eventually(t, "a lock of the two that are left", func() bool { // both must have heard of the last release
 			g, err := try(e, "x", 29*time.Second)
-			if err == nil {
-				release(t, e, leaseOf("x", g, 29*time.Second))
+			if err != nil {
+				return false
 			}
-			return err == nil
+			// What goes astray may free the lock at the other's server first.
+			if err := e.Release(t.Context(), leaseOf("x", g, 29*time.Second)); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				t.Error(err)
+			}
+			return true
 		})
 	}
 	if _, err := try(open(t, []string{w[0].Addr(), w[1].Addr(), w[1].Addr()}, redlock.Config{Nodes: []string{"a", "b", "c"}}), "x", time.Second); !errors.Is(err, driver.ErrConfig) {
