@@ -134,8 +134,7 @@ func TestStrangersDirectoryIsRefused(t *testing.T) {
 
 // TestGroupSharesADirectory needs root, to be two users of a group.
 func TestGroupSharesADirectory(t *testing.T) {
-	t.Parallel()
-	old := syscall.Umask(0o077)
+	old := syscall.Umask(0o077) // of the whole process: not beside other tests
 	defer syscall.Umask(old)
 	group := strconv.Itoa(os.Getgid())
 	if os.Getuid() == 0 {

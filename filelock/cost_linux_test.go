@@ -74,7 +74,6 @@ func TestWaitingCostsLittle(t *testing.T) {
 }
 
 func TestInotifyInstances(t *testing.T) {
-	t.Parallel()
 	dir := tempDir(t)
 	for kind, want := range map[string]int{"files": 1, "poll": 0} {
 		p := enginetest.Start(t, kind, dir)

@@ -54,8 +54,8 @@ func TestListReturnsTheExactNames(t *testing.T) {
 }
 
 func TestNetworkFileSystemIsRefused(t *testing.T) {
-	t.Parallel()
-	defer filelock.SetFileSystem(func(string) (string, bool, error) { return "nfs", true, nil })()
+	restore := filelock.SetFileSystem(func(string) (string, bool, error) { return "nfs", true, nil })
+	defer restore() // of the whole package: not beside other tests
 	_, err := filelock.New(tempDir(t), nil).Acquire(context.Background(), request("a"))
 	if !errors.Is(err, driver.ErrUnsupported) || !oneLineWith(err, "nfs", "AllowNetwork") {
 		t.Errorf("got %v", err)
