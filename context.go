@@ -36,8 +36,13 @@ func (l *Lock) under(ctx context.Context) context.Context {
 
 // named returns l if key, of a value of a context, asks for it, and nil otherwise.
 func (l *Lock) named(key any) *Lock {
-	if key == any(lockKey{}) || key == any(nameKey(l.lease.Name)) {
+	switch key := key.(type) {
+	case lockKey:
 		return l
+	case nameKey:
+		if l.lease.Name == string(key) {
+			return l
+		}
 	}
 	return nil
 }
