@@ -9,8 +9,6 @@ import (
 	"os/exec"
 	"sync"
 	"time"
-
-	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // A crew is several worker processes, of which one is disturbed now and then. One
@@ -45,7 +43,7 @@ func (c *crew) run(ctx context.Context) error {
 				if done || err != nil {
 					return
 				}
-				retry.Sleep(ctx, 20*time.Millisecond) // or one that cannot begin is replaced too often
+				sleep(ctx, 20*time.Millisecond) // or one that cannot begin is replaced too often
 			}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // A worker takes tasks from a queue and does each under a lock of its own.
@@ -44,13 +43,13 @@ func (w *worker) run(ctx context.Context) error {
 			if taken, err := w.queue.Taken(ctx); err == nil && len(taken) == 0 {
 				return nil
 			}
-			retry.Sleep(ctx, 50*time.Millisecond)
+			sleep(ctx, 50*time.Millisecond)
 		case err == nil:
 			err = w.do(ctx, task)
 		}
 		if err != nil && !errors.Is(err, errNone) && ctx.Err() == nil {
 			w.log.Warn("failed", "task", task.ID, "error", err)
-			retry.Sleep(ctx, 50*time.Millisecond)
+			sleep(ctx, 50*time.Millisecond)
 		}
 		w.sweep(ctx)
 	}
@@ -112,7 +111,7 @@ func (w *worker) do(ctx context.Context, task Task) error {
 
 // perform is where the work goes. It stops when ctx ends.
 func perform(ctx context.Context, task Task) (result string, err error) {
-	if retry.Sleep(ctx, task.Length); ctx.Err() != nil {
+	if sleep(ctx, task.Length); ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	return fmt.Sprintf("took %v", task.Length), nil
@@ -162,4 +161,12 @@ func (w *worker) putBack(ctx context.Context) error {
 		w.log.Info("put back", "task", task.ID)
 	}
 	return nil
+}
+
+// sleep waits for d, or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
