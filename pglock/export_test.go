@@ -16,3 +16,6 @@ func (e *Engine) HearBreak(name string, token int64) { e.broken(keyOf(name), tok
 
 // TryTxSQL is tryTxSQL, for tests outside the package.
 var TryTxSQL = tryTxSQL
+
+// TxGrace is txGrace, for tests outside the package.
+const TxGrace = txGrace

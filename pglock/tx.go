@@ -43,8 +43,9 @@ const (
 // LockTx had not been called; lock_timeout is what it was in any case. The error of
 // a deadline also satisfies errors.Is(err, context.DeadlineExceeded). A ctx that is
 // cancelled while LockTx waits is different: pgx closes the connection, unless it
-// is configured otherwise, and the transaction ends with it. So does a server that
-// does not answer within a second after the deadline.
+// is configured otherwise, and the transaction ends with it. So it does when the
+// server has not answered ten seconds after the deadline, which is how much longer
+// than ctx says LockTx may take.
 //
 // A transaction above READ COMMITTED is refused with driver.ErrInvalid, see
 // [AllowSnapshot]. Two transactions that wait for each other get a deadlock from the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -170,29 +171,54 @@ func (c *deadlineAtWill) Err() error {
 	}
 }
 
-// A server that does not answer holds a caller up for a second after the deadline.
+// A server that does not answer holds a caller up for ten seconds after the deadline.
 func TestTxFrozenServer(t *testing.T) {
 	t.Parallel()
 	p := enginetest.StartPostgres(t)
-	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
-		holder, tx := begin(""), begin("")
-		must(t, holder.lock(t.Context(), "job"))
-		ctx := &deadlineAtWill{Context: soon(t, patience), passed: make(chan struct{})}
-		done := make(chan error, 1)
-		go func() { done <- tx.lock(ctx, "job") }()
-		awaitWaiters(t, p, 1)
-		p.Freeze(t)
-		start := time.Now()
-		close(ctx.passed)
-		err := <-done
-		t.Logf("%v after the deadline: %v", time.Since(start), err)
-		p.Thaw(t)
-		wantHeld(t, err, "job", context.DeadlineExceeded)
-		if !strings.Contains(err.Error(), "transaction has ended") {
-			t.Errorf("%v does not say what became of the transaction", err)
+	type result struct {
+		driver string
+		err    error
+	}
+	ctx := &deadlineAtWill{Context: soon(t, patience), passed: make(chan struct{})}
+	done := make(chan result, len(txDrivers))
+	var holders []txn
+	for name, begin := range txDrivers {
+		holder, tx := begin(t, p.DSN(), ""), begin(t, p.DSN(), "")
+		must(t, holder.lock(t.Context(), name))
+		holders = append(holders, holder)
+		go func() { done <- result{name, tx.lock(ctx, name)} }()
+	}
+	awaitWaiters(t, p, len(txDrivers))
+	p.Freeze(t)
+	start := time.Now()
+	close(ctx.passed)
+	for range txDrivers {
+		r := <-done
+		took := time.Since(start)
+		t.Logf("%s: %v after the deadline: %v", r.driver, took, r.err)
+		wantHeld(t, r.err, r.driver, context.DeadlineExceeded)
+		if took < pglock.TxGrace || !strings.Contains(r.err.Error(), "transaction has ended") {
+			t.Errorf("%s: the wait ended after %v, and does not say what became of the transaction: %v", r.driver, took, r.err)
 		}
+	}
+	p.Thaw(t)
+	for _, holder := range holders {
 		must(t, holder.end(true))
-	})
+	}
+}
+
+// Each answer comes later than the wait may take. The transaction goes on all the same.
+func TestTxLateAnswers(t *testing.T) {
+	t.Parallel()
+	p := enginetest.StartPostgres(t)
+	proxy, dsn := throughProxy(t, p)
+	holder, tx := beginPgx(t, p.DSN(), ""), beginPgx(t, dsn+"&default_query_exec_mode=simple_protocol", "")
+	must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
+	proxy.Delay(faults.ToClient, 400*time.Millisecond)
+	wantHeld(t, tx.lock(soon(t, 300*time.Millisecond), "job"), "job", context.DeadlineExceeded)
+	must(t, tx.exec("SELECT 1"))
+	wantHeld(t, holder.try(t.Context(), "mine"), "mine", nil)
+	must(t, tx.end(true), holder.try(t.Context(), "mine"))
 }
 
 // A pgx transaction inside another, which is a savepoint, works like any other.

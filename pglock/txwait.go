@@ -14,8 +14,9 @@ import (
 )
 
 // txGrace is how long after the deadline the server may take to say that it has
-// given up. Then the connection is closed.
-const txGrace = time.Second
+// given up. Then the connection is closed. It is for a server or a network that has
+// died: one that is slow must not cost the transaction.
+const txGrace = 10 * time.Second
 
 // lockTx takes the lock, and waits behind a savepoint if it is not free.
 func lockTx(ctx context.Context, tx transaction, name string, options []TxOption) error {
