@@ -79,11 +79,11 @@ func TestOneServerHasOneVote(t *testing.T) {
 			cfg.GiveUp = 2 * time.Second
 			e, third := astray(t, w, cfg)
 			warmUp(t, e)
-			_, l := take(t, e, "held", 29*time.Second)
+			_, l := take(t, e, "held", long)
 			third.lead(w[1].Addr())
 			w[0].Kill(t)
 			w[2].Do(t, "FLUSHALL")
-			g, err := try(e, "x", 29*time.Second)
+			g, err := try(e, "x", long)
 			if err == nil {
 				t.Fatalf("one server of three made a majority: %+v", g)
 			}
@@ -95,7 +95,7 @@ func TestOneServerHasOneVote(t *testing.T) {
 			}
 			third.lead(w[2].Addr())
 			if cfg.NoQuarantine {
-				eventually(t, "the third node is back", func() bool { _, err := try(e, "y", 29*time.Second); return err == nil })
+				eventually(t, "the third node is back", func() bool { _, err := try(e, "y", long); return err == nil })
 			}
 		})
 	}
@@ -110,12 +110,12 @@ func TestAMinorityAstray(t *testing.T) {
 	third.lead(w[1].Addr())
 	for range 5 {
 		eventually(t, "a lock of the two that are left", func() bool { // both must have heard of the last release
-			g, err := try(e, "x", 29*time.Second)
+			g, err := try(e, "x", long)
 			if err != nil {
 				return false
 			}
 			// What goes astray may free the lock at the other's server first.
-			if err := e.Release(t.Context(), leaseOf("x", g, 29*time.Second)); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			if err := e.Release(t.Context(), leaseOf("x", g, long)); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 				t.Error(err)
 			}
 			return true

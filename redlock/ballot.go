@@ -93,7 +93,7 @@ func (b *ballot) vote(r reply) quorum.Vote {
 		return quorum.Vote{}
 	case "held":
 		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
-			b.seen(left, foreign, w.Rest)
+			b.seen(n, left, foreign, w.Rest)
 			return quorum.Vote{}
 		}
 	case "told": // the name is free, and kept for those who were told so
@@ -119,8 +119,15 @@ func serverOf(text string) uint64 {
 	return server
 }
 
-// seen notes who is in the way; of several, the one that stays longest.
-func (b *ballot) seen(left time.Duration, foreign bool, text string) {
+var errOwed = errors.New("it has yet to give back what an earlier attempt got")
+
+// seen notes who is in the way; of several, the one that stays longest. What this
+// client is about to give back is in nobody's way for long.
+func (b *ballot) seen(n *node, left time.Duration, foreign bool, text string) {
+	if h, ok := parseHolder(text); ok && !foreign && n.owes(h.Owner) {
+		b.causes.add(n, errOwed)
+		return
+	}
 	held := &driver.HeldError{Name: b.name}
 	if left >= 0 {
 		held.Until = time.Now().Add(left)

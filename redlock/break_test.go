@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/redlock"
@@ -18,12 +17,12 @@ func TestLateRequestOfABrokenHolder(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	proxies, addrs := behind(t, w)
-	broken := open(t, addrs, redlock.Config{Nodes: w.addrs(), NodeLimit: 20 * time.Second})
+	broken := open(t, addrs, redlock.Config{Nodes: w.addrs()})
 	other := open(t, w.addrs(), redlock.Config{})
 	warmUp(t, broken)
 	held := proxies[2].HoldNext("lock:x")
 	t.Cleanup(held.End)
-	_, first := take(t, broken, "x", 29*time.Second)
+	_, first := take(t, broken, "x", long)
 	<-held.Caught()
 	token, err := other.Break(t.Context(), "x", "stuck")
 	if err != nil {
@@ -33,7 +32,7 @@ func TestLateRequestOfABrokenHolder(t *testing.T) {
 	<-held.Answered()
 	rejoined := strings.Contains(w[2].Do(t, "GET", "lock:x"), first.Owner)
 	t.Logf("the late request has got its node: %v", rejoined) // not if the holder heard of the break before, and took it back
-	next, l := take(t, other, "x", 29*time.Second)
+	next, l := take(t, other, "x", long)
 	if next.Token <= token {
 		t.Errorf("token %d after %d of the break", next.Token, token)
 	}

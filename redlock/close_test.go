@@ -21,7 +21,7 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	holder, e := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
-	take(t, holder, "held", 20*time.Second)
+	take(t, holder, "held", long)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -104,12 +104,11 @@ func TestRefusedReleaseIsTakenBack(t *testing.T) {
 			return do()
 		}}
 	})
-	_, l := take(t, e, "x", 29*time.Second)
+	_, l := take(t, e, "x", long)
 	eventually(t, "the lock on every node", func() bool { return w[0].Do(t, "EXISTS", "lock:x") == "1" })
-	begun := time.Now()
 	release(t, e, l)
 	eventually(t, "a free node", func() bool { return w[0].Do(t, "EXISTS", "lock:x") == "0" })
-	if d := time.Since(begun); d > 20*time.Second || !refused.Load() {
-		t.Errorf("the node was free after %v, with a lease of 29 s", d)
+	if !refused.Load() {
+		t.Error("the node has refused nothing")
 	}
 }

@@ -40,9 +40,16 @@ const maxDebts = 10_000
 
 // owe notes a debt, and has it paid as soon as the node answers.
 func (n *node) owe(d ending) {
-	d.token, d.voice = 0, "2"
+	d.voice = "2"
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.note(d)
+	n.wake()
+}
+
+// note notes a debt. The caller holds mu.
+func (n *node) note(d ending) {
+	d.token = 0
 	now := time.Now()
 	if len(n.debts) >= maxDebts {
 		n.forgive(now)
@@ -51,7 +58,14 @@ func (n *node) owe(d ending) {
 		// A frozen node counts the lease from when it is thawed.
 		n.debts[d.owner] = debt{d, now.Add(max(10*d.ttl, time.Minute))}
 	}
-	n.wake()
+}
+
+// owes reports whether an owner whom the node shows has nothing any more.
+func (n *node) owes(owner string) bool {
+	n.mu.Lock()
+	_, owed := n.debts[owner]
+	n.mu.Unlock()
+	return owed && !n.engine.keeps(owner)
 }
 
 // forgive forgets debts that are over. The caller holds mu.
@@ -104,13 +118,21 @@ func (n *node) due(limit int) (owners []string, calls []redislock.Call) {
 }
 
 // free gives the node's lock back in the background, without telling anybody:
-// who waits looks again by itself, and telling all would make them all collide.
+// who waits looks again by itself, and telling all would make them all collide. It
+// is a debt until then, or the next attempt would take it for somebody's lock.
 func (n *node) free(d ending) {
 	d.voice = "0"
+	n.mu.Lock()
+	n.note(d)
+	n.mu.Unlock()
 	n.engine.tasks.run(func() { // ends with callLimit
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		defer cancel()
-		n.release(ctx, d)
+		if n.release(ctx, d).Err == nil {
+			n.mu.Lock()
+			delete(n.debts, d.owner)
+			n.mu.Unlock()
+		}
 	})
 }
 

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 	enginetest.Main(map[string]func(string) driver.Engine{
 		"redlock": func(addrs string) driver.Engine { return dial(strings.Split(addrs, ",")) },
 	})
+	redlock.BePatient() // clients of the exam, which are processes of their own, are not
 	os.Exit(m.Run())
 }
 
@@ -33,14 +34,14 @@ func dial(addrs []string) *redlock.Engine {
 		}
 		conns = append(conns, redislock.Rueidis(client))
 	}
-	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: time.Minute})
+	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, GiveUp: 20 * time.Second})
 }
 
 // TestExam runs every client of the exam in a process of its own, on five real
 // servers.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
+	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
 }
 
 // world is five servers that keep their data over a restart.

@@ -21,7 +21,7 @@ func (u unfit) Unwrap() error { return u.error }
 // what is wrong with the set. Nodes that do not answer are left out, and asked
 // when they are back.
 func (e *Engine) acquaint(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
 	var met []chan struct{}
 	for _, n := range e.nodes {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -41,12 +44,25 @@ func TestLateRequestsDoNothing(t *testing.T) {
 	t.Parallel()
 	for what, req := range kinds {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			w := startNodes(t, 3)
 			proxies, addrs := behind(t, w)
-			late := open(t, addrs, redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond, NodeLimit: 100 * time.Millisecond})
+			var mu sync.Mutex // guards by
+			by := ""          // when the last request is too late, by the machine's clock
+			cfg := redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond, NodeLimit: 500 * time.Millisecond}
+			late := openThrough(t, addrs, cfg, func(_ int, node redislock.Conn) redislock.Conn {
+				return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+					if redlock.Kind(c.Script) == "ask" {
+						mu.Lock()
+						by = max(by, c.Args[3])
+						mu.Unlock()
+					}
+					return do()
+				}}
+			})
 			eventually(t, "a first lock", func() bool {
-				g, err := try(late, "warm", 29*time.Second)
-				return err == nil && late.Release(context.Background(), leaseOf("warm", g, 29*time.Second)) == nil
+				g, err := try(late, "warm", long)
+				return err == nil && late.Release(context.Background(), leaseOf("warm", g, long)) == nil
 			})
 			var held []*faults.Held
 			for _, p := range proxies[:2] {
@@ -54,11 +70,9 @@ func TestLateRequestsDoNothing(t *testing.T) {
 				t.Cleanup(h.End)
 				held = append(held, h)
 			}
-			req.Name, req.TTL = "x", 29*time.Second
+			req.Name, req.TTL = "x", long
 			eventually(t, "a request to both", func() bool { // one that was too slow lately is not asked at once
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				defer cancel()
-				if _, err := late.Acquire(ctx, req); !errors.Is(err, driver.ErrUnavailable) {
+				if _, err := late.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
 					t.Fatalf("with two of three nodes behind: got %v, want ErrUnavailable", err)
 				}
 				return !slices.ContainsFunc(held, func(h *faults.Held) bool { return !isClosed(h.Caught()) })
@@ -66,13 +80,13 @@ func TestLateRequestsDoNothing(t *testing.T) {
 			if err := late.Close(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second) // what is late must be late: the limit of a node is 100 ms
+			eventually(t, "what is late is late", func() bool { return strconv.FormatInt(time.Now().UnixMicro(), 10) > by })
 			for _, h := range held {
 				h.Deliver()
 				<-h.Answered()
 			}
 			other := open(t, w.addrs(), redlock.Config{})
-			_, l := take(t, other, "x", 29*time.Second)
+			_, l := take(t, other, "x", long)
 			release(t, other, l)
 			for _, r := range w {
 				if keys := r.Do(t, "KEYS", "*:{lock:x}*"); strings.Contains(keys, "queue") {
@@ -92,9 +106,10 @@ func TestTakenBackBars(t *testing.T) {
 			continue
 		}
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			w := startNodes(t, 3)
 			proxies, addrs := behind(t, w)
-			e := open(t, addrs, redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond, NodeLimit: 20 * time.Second})
+			e := open(t, addrs, redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond})
 			warmUp(t, e)
 			var held []*faults.Held
 			for _, p := range proxies[:2] {
@@ -102,7 +117,7 @@ func TestTakenBackBars(t *testing.T) {
 				t.Cleanup(h.End)
 				held = append(held, h)
 			}
-			req.Name, req.TTL = "x", 29*time.Second
+			req.Name, req.TTL = "x", long
 			failed := make(chan error, 1)
 			go func() { // ends with the acquire
 				_, err := e.Acquire(t.Context(), req)
@@ -122,7 +137,7 @@ func TestTakenBackBars(t *testing.T) {
 				h.Deliver()
 				<-h.Answered()
 			}
-			take(t, open(t, w.addrs(), redlock.Config{}), "x", 29*time.Second)
+			take(t, open(t, w.addrs(), redlock.Config{}), "x", long)
 		})
 	}
 }

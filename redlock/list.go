@@ -48,9 +48,6 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 // statuses are what one node shows, by name; nil if it does not answer.
 type statuses map[string]driver.Status
 
-// listLimit bounds a look through all the keys of a node.
-const listLimit = 10 * time.Second
-
 // merge keeps what a majority of all nodes agrees on.
 func (e *Engine) merge(lists []statuses) []driver.Status {
 	names := map[string]bool{}

@@ -24,11 +24,9 @@ func TestLargerMaxTTLIsKept(t *testing.T) {
 		r.Do(t, "FLUSHALL")
 	}
 	small := open(t, w.addrs(), redlock.Config{MaxTTL: time.Second})
-	if err := small.Init(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "new nodes", func() bool { return small.Init(context.Background()) == nil })
 	_, l := insist(t, small, "x", time.Second)
-	release(t, small, l)
+	_ = small.Release(t.Context(), l) // it may have ended by itself
 	eventually(t, "free nodes", func() bool {
 		return all(w, func(r *enginetest.Redis) bool { return r.Do(t, "EXISTS", "lock:x") == "0" })
 	})
@@ -68,9 +66,9 @@ func TestMarkerIsKept(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
-	_, l := take(t, e, "x", 30*time.Second)
+	_, l := take(t, e, "x", long)
 	uses := map[string]func(){
-		"a grant":   func() { release(t, e, l); _, l = take(t, e, "x", 30*time.Second) },
+		"a grant":   func() { release(t, e, l); _, l = take(t, e, "x", long) },
 		"a renewal": func() { _ = e.Renew(t.Context(), []driver.Lease{l}) },
 		"a listing": func() { _, _ = e.List(t.Context(), driver.Query{Prefix: "x", Exact: true}) },
 	}
@@ -95,7 +93,7 @@ func TestMarkerIsKept(t *testing.T) {
 func TestWaitersTellForHowLong(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
-	take(t, open(t, w.addrs(), redlock.Config{}), "x", 29*time.Second)
+	take(t, open(t, w.addrs(), redlock.Config{}), "x", long)
 	told := make(chan string, 100)
 	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redislock.Conn) redislock.Conn {
 		return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
@@ -113,7 +111,7 @@ func TestWaitersTellForHowLong(t *testing.T) {
 	done := make(chan struct{})
 	go func() { // ends with cancel
 		defer close(done)
-		_, _ = e.Acquire(ctx, driver.Request{Name: "x", TTL: 29 * time.Second, Wait: true})
+		_, _ = e.Acquire(ctx, driver.Request{Name: "x", TTL: long, Wait: true})
 	}()
 	waited, err := strconv.ParseInt(<-told, 10, 64)
 	if err != nil || waited < 0 || waited > time.Since(begun).Microseconds() {

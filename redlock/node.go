@@ -111,10 +111,6 @@ func (n *node) wake() {
 	}
 }
 
-// reviveLimit bounds one look at whether a node is back. A frozen node answers
-// it as soon as it is thawed.
-const reviveLimit = 2 * time.Second
-
 // revive waits until the node answers, gives back what it may have granted
 // meanwhile, and lets it vote again.
 func (n *node) revive() {
@@ -192,8 +188,14 @@ func (e *Engine) call(s *redislock.Script, name string, args ...string) redisloc
 	return redislock.Call{Script: s, Keys: e.keysOf(name), Args: args}
 }
 
-// callLimit bounds a request that nobody's lease depends on.
-const callLimit = 2 * time.Second
+// Limits of requests that nobody's lease depends on. They are variables for tests on
+// machines that are slow.
+var (
+	meetLimit   = time.Second     // of asking all nodes who they are
+	callLimit   = 2 * time.Second // of a request to one
+	reviveLimit = 2 * time.Second // of a look whether it is back; a frozen one answers when it is thawed
+	listLimit   = 10 * time.Second
+)
 
 // unavailable says that there is no answer because of err.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnavailable, err) }
