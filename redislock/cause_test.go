@@ -25,15 +25,10 @@ func TestCause(t *testing.T) {
 		"frozen":  {func(s scene) { s.server.Freeze(t) }, []string{"no answer"}},
 	} {
 		s := newScene(t)
-		e := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
+		e := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), patient(nil))
 		t.Cleanup(func() { _ = e.Close() })
-		var h hold
-		s.until("a lock", func() bool { // in less than GiveUp
-			var err error
-			h, err = s.ask(e, request("n")).ended()
-			return err == nil
-		})
-		fresh := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{GiveUp: 500 * time.Millisecond})
+		h := s.hold(e, request("n"))
+		fresh := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), patient(nil))
 		t.Cleanup(func() { _ = fresh.Close() })
 		c.hurt(s)
 		var calls sync.WaitGroup
@@ -59,7 +54,7 @@ func TestCause(t *testing.T) {
 		} {
 			calls.Go(func() {
 				var err error
-				for limit := 2 * time.Second; limit < patience; limit *= 2 { // a slow machine may come to hear nothing
+				for limit := 500 * time.Millisecond; limit < patience; limit *= 2 { // a slow machine may come to hear nothing
 					ctx, cancel := context.WithTimeout(t.Context(), limit)
 					err = f(ctx)
 					cancel()

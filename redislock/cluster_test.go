@@ -25,7 +25,7 @@ func TestClusterSlotMigration(t *testing.T) {
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
 	h := s.hold(a, request("n"))
-	first, second := s.queue(b, brief("n")), s.queue(d, brief("n"))
+	first, second := s.queue(b, request("n")), s.queue(d, request("n"))
 
 	c.BeginMigration(t, slot, from, to)
 	c.MoveKeys(t, slot, from, to, "lock:n")
@@ -51,16 +51,13 @@ func TestClusterSlotMigration(t *testing.T) {
 func TestClusterSlowMigration(t *testing.T) {
 	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
-	engine := func() *redislock.Engine {
-		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{GiveUp: time.Second})
-		t.Cleanup(func() { _ = e.Close() })
-		return e
-	}
-	a, b := engine(), engine()
+	a, b := clusterEngine(t, c), clusterEngineOf(t, c, &redislock.Config{GiveUp: time.Second})
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
+	s.warm(b)
+	s.ready(b)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, brief("n"))
 	c.BeginMigration(t, slot, from, to)
@@ -85,25 +82,22 @@ func TestClusterSlowMigration(t *testing.T) {
 func TestClusterAcquireInAMovingSlot(t *testing.T) {
 	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
-	engine := func(giveUp time.Duration) *redislock.Engine {
-		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{GiveUp: giveUp})
-		t.Cleanup(func() { _ = e.Close() })
-		return e
-	}
-	hasty, patient := engine(time.Second), engine(time.Minute)
+	e := clusterEngine(t, c)
 	slot := c.Slot("lock:n{t}")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
 	from.Do(t, "EVAL", `for i = 1, 1000 do redis.call('SET', 'fence:lock:' .. i .. KEYS[1], 'x', 'PX', 60000) end`, "1", "{t}")
-	h := s.hold(hasty, request("held{t}"))
+	h := s.hold(e, request("held{t}"))
 	c.BeginMigration(t, slot, from, to)
-	_, err := s.ask(hasty, try(request("n{t}"))).ended()
-	s.says(err, driver.ErrUnavailable, "TRYAGAIN")
+	s.hears(driver.ErrUnavailable, "TRYAGAIN", func(giveUp time.Duration) error {
+		_, err := s.ask(clusterEngineOf(t, c, &redislock.Config{GiveUp: giveUp}), try(request("n{t}"))).ended()
+		return err
+	})
 	if err := h.renew(); err != nil {
 		t.Errorf("a lock whose keys have not moved: %v", err)
 	}
-	w := s.ask(patient, request("n{t}"))
+	w := s.ask(e, request("n{t}"))
 	time.Sleep(100 * time.Millisecond)
 	if w.answered() {
 		_, err := w.ended()
@@ -147,7 +141,7 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 	s.server = to
 	time.Sleep(time.Second) // the wait has lasted for half of a grant
 	s.until("released", func() bool { return h.release() == nil })
-	if g := w.granted(); g.TTL != time.Minute {
+	if g := w.granted(); g.TTL != long {
 		t.Errorf("a grant of %v, which may have been over for %v, was not confirmed", g.TTL, ahead)
 	}
 }

@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,26 +69,26 @@ func TestQuietCrowd(t *testing.T) {
 // depend on how many wait.
 func TestHandOverCostIsConstant(t *testing.T) {
 	t.Parallel()
-	cost := map[int]float64{}
+	cost := map[int]int{}
 	for _, waiters := range []int{10, 1000} {
 		s := newScene(t)
 		h := s.hold(s.engine(nil), request("n"))
 		ws := s.crowd(5, waiters/5, time.Minute)
-		s.server.Do(t, "CONFIG", "RESETSTAT")
-		const turns = 9
-		for range turns {
+		calls, all := math.MaxInt, math.MaxInt // of the cheapest: slow ones make others look
+		for range 9 {
+			s.server.Do(t, "CONFIG", "RESETSTAT")
 			h.free()
 			h = s.winner(ws)
+			c, a := s.commands()
+			calls, all = min(calls, c), min(all, a)
 		}
-		calls, all := s.commands()
-		cost[waiters] = float64(all) / turns
-		if calls > 2*turns+5 {
-			t.Errorf("%d waiters: %d calls for %d hand-overs", waiters, calls, turns)
+		if cost[waiters] = all; calls > 2 {
+			t.Errorf("%d waiters: %d calls for a hand-over", waiters, calls)
 		}
-		t.Logf("%d waiters: %.1f calls and %.1f commands a hand-over", waiters, float64(calls)/turns, cost[waiters])
+		t.Logf("%d waiters: %d calls and %d commands a hand-over", waiters, calls, all)
 	}
-	if cost[1000] > 1.3*cost[10]+2 {
-		t.Errorf("a hand-over costs %.1f commands with 10 waiters, and %.1f with 1,000", cost[10], cost[1000])
+	if cost[1000] > cost[10]+5 {
+		t.Errorf("a hand-over costs %d commands with 10 waiters, and %d with 1,000", cost[10], cost[1000])
 	}
 }
 

@@ -76,7 +76,7 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 	s.Cleanup(func() { _ = proxy.Close() })
 	l := &lateRequest{scene: s, reqs: []driver.Request{req}, done: make(chan struct{})}
 	l.tap = &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(proxy.Addr())))}
-	l.engine = redislock.NewConn(l.tap, nil)
+	l.engine = redislock.NewConn(l.tap, patient(nil))
 	s.Cleanup(func() { _ = l.engine.Close() })
 	s.hold(l.engine, request("warm-"+req.Name)).free()
 	if _, err := l.engine.AcquireAll(s.Context(), []driver.Request{request("warm-" + req.Name)}); err != nil { // the server knows the script

@@ -76,15 +76,18 @@ func TestForeignDelete(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
-	for _, req := range []driver.Request{brief("n"), shared(brief("n"), 0)} {
+	for _, req := range []driver.Request{request("n"), shared(request("n"), 0)} {
+		req.TTL = 4 * time.Second
 		h := s.hold(a, req)
+		stop := keep(h)
 		w := s.queue(b, brief("n"))
 		s.server.Do(t, "DEL", "lock:n")
+		stop()
 		s.gone(h.renew())
 		g := w.granted()
 		s.gone(h.release())
-		if err := g.renew(); err != nil || g.Token <= h.Token {
-			t.Errorf("the next one has token %d after %d: %v", g.Token, h.Token, err)
+		if g.Token <= h.Token {
+			t.Errorf("the next one has token %d after %d", g.Token, h.Token)
 		}
 		g.free()
 		s.clean("n")
@@ -107,13 +110,18 @@ func TestExcludesForeign(t *testing.T) {
 	h := s.hold(a, request("n"))
 	refused("while it is held")
 	w := s.queue(b, request("n"))
+	freed := time.Now()
 	tap.texts(func(text string, pass func(string)) {
-		refused("while it is handed over")
+		got := s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000")
+		if got != "" && time.Since(freed) < 2*time.Second {
+			t.Errorf("SET NX while it is handed over: %q", got)
+		}
 		pass(text)
 	})
 	h.free()
+	g := w.kept()
 	refused("after the hand-over")
-	w.granted().free()
+	g.free()
 	tap.texts(nil)
 
 	short := s.hold(a, shared(brief("n"), 0))

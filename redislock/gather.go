@@ -84,7 +84,7 @@ func (e *Engine) send(ctx context.Context, er *errand) verdict {
 		if !e.gather.leave(er) {
 			_, late = e.until(context.Background(), er.limit)
 		}
-		return verdict{err: ctx.Err(), late: late}
+		return verdict{err: e.unreached(ctx.Err()), late: late}
 	}
 }
 

@@ -263,25 +263,13 @@ func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	engine := redislock.New(client, nil)
+	engine := redislock.New(client, patient(nil))
 	defer func() { _ = engine.Close() }()
-	req := driver.Request{Name: "x", TTL: 10 * time.Second}
-	held, err := engine.Acquire(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	queued, granted := make(chan bool, 100), make(chan error, 1)
-	req.Wait, req.Waiting = true, func(driver.WaitInfo) { queued <- true }
-	go func() { // ends when the waiter is granted
-		_, err := engine.Acquire(t.Context(), req)
-		granted <- err
-	}()
-	<-queued
-	err = engine.Release(t.Context(), driver.Lease{Name: "x", Owner: held.Owner, Token: held.Token, TTL: req.TTL})
-	if err := errors.Join(err, <-granted); err != nil {
-		t.Fatal(err)
-	}
 	s := scene{TB: t, server: r}
+	held := s.hold(engine, request("x"))
+	w := s.queue(engine, request("x"))
+	held.free()
+	w.kept()
 	if got := s.listed(engine, driver.Query{Scan: true}); len(got) != 1 {
 		t.Errorf("listed: %q", got)
 	}

@@ -46,7 +46,7 @@ func TestTryThatARetryHasOvertaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
-	e := redislock.New(rueidisClient(t, rueidisOption(proxy.Addr())), nil)
+	e := redislock.New(rueidisClient(t, rueidisOption(proxy.Addr())), patient(nil))
 	t.Cleanup(func() { _ = e.Close() })
 	s.hold(e, request("warm")).free()
 	for _, req := range kinds() {
@@ -151,7 +151,7 @@ func TestClientOfAnotherTime(t *testing.T) {
 		e.Mistake(-time.Hour)
 		s.hold(e, request(name)).free()
 	}
-	h := s.hold(s.observer(), brief("waited"))
+	h := s.hold(s.observer(), request("waited"))
 	w := s.queue(e, brief("waited"))
 	e.Mistake(-time.Hour)
 	s.server.Do(t, "DEL", "lock:waited", "queue:{lock:waited}")
@@ -166,8 +166,12 @@ func TestFailedMinimumHold(t *testing.T) {
 	s := newScene(t)
 	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
 		for _, script := range []*redislock.Script{redislock.AcquireScript, redislock.ConfirmScript} {
-			e, tap := s.tapped(&redislock.Config{GiveUp: 300 * time.Millisecond})
-			s.ask(e, try(request("warm")))
+			cfg := &redislock.Config{}
+			if script == redislock.AcquireScript {
+				cfg.GiveUp = 300 * time.Millisecond
+			}
+			e, tap := s.tapped(cfg)
+			s.warm(e)
 			s.ready(e)
 			req := request("n")
 			req.Mode, req.AtLeast = mode, time.Minute

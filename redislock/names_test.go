@@ -52,7 +52,7 @@ func TestOddNames(t *testing.T) {
 				return err != nil
 			})
 			h.free()
-			w.granted()
+			w.kept()
 			if _, err := a.Break(context.Background(), name, "a\ntest"); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
@@ -98,7 +98,11 @@ func TestClusterNames(t *testing.T) {
 }
 
 func clusterEngine(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
-	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), nil)
+	return clusterEngineOf(t, c, nil)
+}
+
+func clusterEngineOf(t testing.TB, c *enginetest.RedisCluster, cfg *redislock.Config) *redislock.Engine {
+	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), patient(cfg))
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }

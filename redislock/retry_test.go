@@ -31,17 +31,17 @@ func TestAcquireRetriedFindsItsOwn(t *testing.T) {
 		key, token := "lock:"+req.Name, ""
 		tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {
 			token = s.fencingToken(req.Name)
-			s.server.Do(t, "PEXPIRE", key, "2000")
-			s.server.Do(t, "PEXPIRE", "meta:{"+key+"}", "2000")
-			s.server.Do(t, "PEXPIRE", "shared:{"+key+"}", "2000")
+			for _, k := range []string{key, "meta:{" + key + "}", "shared:{" + key + "}"} {
+				s.server.Do(t, "PEXPIRE", k, "60000")
+			}
 		})
 		h := s.hold(a, req)
 		if number(h.Token) != token {
 			t.Errorf("%s: token %d, the first try got %s", req.Name, h.Token, token)
 		}
 		for _, k := range []string{key, "meta:{" + key + "}", "shared:{" + key + "}"} {
-			if left := s.server.Do(t, "PTTL", k); left != "-2" && len(left) < 5 {
-				t.Errorf("%s ends in %s ms, want a minute", k, left)
+			if left := s.server.Do(t, "PTTL", k); left != "-2" && number64(t, left) <= 60000 {
+				t.Errorf("%s ends in %s ms, want %v", k, left, long)
 			}
 		}
 		h.free()
@@ -75,7 +75,7 @@ func TestAcquireRetriedKeepsItsPlace(t *testing.T) {
 		t.Errorf("%d stand in the queue, want 2", n)
 	}
 	h.free()
-	g := first.granted()
+	g := first.kept()
 	next := <-second
 	if next.answered() {
 		t.Error("the second got in first")
@@ -98,7 +98,7 @@ func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
 	req := request("n")
 	req.AtLeast = time.Hour
 	g := s.hold(b, req)
-	if number(g.Token) != s.fencingToken("n") || g.TTL != time.Minute || s.queued("n") != 0 {
+	if number(g.Token) != s.fencingToken("n") || g.TTL != long || s.queued("n") != 0 {
 		t.Errorf("got %+v, and %d stand in the queue", g.Grant, s.queued("n"))
 	}
 	g.free()
@@ -112,8 +112,8 @@ func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
 func TestAcquireGivesUp(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	a, b := s.engine(&redislock.Config{GiveUp: time.Second}), s.engine(nil)
-	s.warm(a)
+	a, _ := s.hasty(time.Second)
+	b := s.engine(nil)
 	s.server.Freeze(t)
 	for _, req := range []driver.Request{try(request("n")), request("n")} {
 		begun := time.Now()
@@ -188,7 +188,7 @@ func TestReleaseRetried(t *testing.T) {
 	if err := h.release(); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a release without an answer: %v", err)
 	}
-	g := w.granted()
+	g := w.kept()
 	s.gone(h.release())
 	if err := g.renew(); err != nil {
 		t.Errorf("the successor: %v", err)

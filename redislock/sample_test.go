@@ -57,7 +57,7 @@ func TestResubscriptionForgetsTheSample(t *testing.T) {
 	s.until("it no longer listens, and listens again", func() bool { return tap.subscriptions() > 1 })
 	s.ready(b)
 	h.free()
-	if g := w.granted(); g.TTL != time.Minute {
+	if g := w.granted(); g.TTL != long {
 		t.Errorf("a grant of %v was believed by another server's clock", g.TTL)
 	}
 }
@@ -84,7 +84,7 @@ func TestSecondSeat(t *testing.T) {
 	})
 	h.free()
 	g := w.granted()
-	other.granted()
+	other.kept()
 	s.until("one seat each", func() bool { return s.server.Do(t, "ZCARD", "meta:{lock:n}") == "2" })
 	if err := g.renew(); err != nil {
 		t.Error(err)
@@ -123,7 +123,7 @@ func TestLeavingIsNotDying(t *testing.T) {
 	tap.calls(nil)
 	second := s.queue(c, request("n"))
 	h.free()
-	g := first.granted()
+	g := first.kept()
 	if second.answered() {
 		t.Error("it lost its place")
 	}

@@ -17,12 +17,16 @@ import (
 // patience is how long something that must happen may take.
 const patience = time.Minute
 
+// long is the TTL of a lease that outlives its test.
+const long = 10 * time.Minute
+
 // scene is a server, and what a test asks of it.
 type scene struct {
 	testing.TB
 	server *enginetest.Redis
 	looks  *observer
 	lag    time.Duration // with replicas and a quarantine
+	most   time.Duration // MaxTTL with a quarantine, if it is not 2 s
 }
 
 type observer struct{ *redislock.Engine }
@@ -31,7 +35,8 @@ func newScene(t testing.TB, args ...string) scene {
 	return scene{TB: t, server: enginetest.StartRedis(t, args...), looks: &observer{}}
 }
 
-// engine returns another client of the server; cfg may be nil.
+// engine returns another client of the server; cfg may be nil. It is as patient as the
+// test, unless cfg says when it gives up.
 func (s scene) engine(cfg *redislock.Config) *redislock.Engine {
 	e, _ := s.tapped(cfg)
 	return e
@@ -41,17 +46,31 @@ func (s scene) engine(cfg *redislock.Config) *redislock.Engine {
 func (s scene) tapped(cfg *redislock.Config) (*redislock.Engine, *tap) {
 	s.Helper()
 	t := &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(s.server.Addr())))}
-	e := redislock.NewConn(t, cfg)
+	e := redislock.NewConn(t, patient(cfg))
 	s.Cleanup(func() { _ = e.Close() })
 	return e, t
 }
 
-// request waits for name, for a lease that outlives the test.
-func request(name string) driver.Request {
-	return driver.Request{Name: name, TTL: time.Minute, Wait: true}
+// patient makes an engine keep trying for as long as a test does, unless cfg says
+// otherwise: on a slow machine a dial may take seconds.
+func patient(cfg *redislock.Config) *redislock.Config {
+	full := redislock.Config{}
+	if cfg != nil {
+		full = *cfg
+	}
+	if full.GiveUp == 0 {
+		full.GiveUp = patience
+	}
+	return &full
 }
 
-// brief waits for name, for a lease whose end the test can wait for.
+// request waits for name, for a lease that outlives the test.
+func request(name string) driver.Request {
+	return driver.Request{Name: name, TTL: long, Wait: true}
+}
+
+// brief waits for name, for a lease whose end the test waits for: it may be over
+// before the next step.
 func brief(name string) driver.Request {
 	return driver.Request{Name: name, TTL: time.Second, Wait: true}
 }
@@ -88,8 +107,23 @@ func (h hold) release() error { return h.engine.Release(context.Background(), h.
 // free releases and fails the test if that fails.
 func (h hold) free() {
 	h.Helper()
-	if err := h.release(); err != nil {
+	if err := h.freed(); err != nil {
 		h.Fatalf("releasing %q: %v", h.req.Name, err)
+	}
+}
+
+// freed releases. On a slow machine an answer may be lost, and the lease may be over by
+// then: that of a waiter is short.
+func (h hold) freed() error {
+	for end, lost := time.Now().Add(patience), false; ; lost = true {
+		err := h.release()
+		over := lost || time.Since(h.Sent) > h.TTL
+		switch {
+		case over && errors.Is(err, driver.ErrNotHeld):
+			return nil
+		case !errors.Is(err, driver.ErrUnavailable) || time.Now().After(end):
+			return err
+		}
 	}
 }
 
@@ -126,7 +160,12 @@ func (s scene) queue(e driver.Engine, req driver.Request) *call {
 	}
 	before := queued()
 	c := s.ask(e, req)
-	s.until("queued", func() bool { return queued() > before })
+	s.until("queued", func() bool {
+		if c.answered() {
+			s.Fatalf("%q did not have to wait: %+v, %v", req.Name, c.hold.Grant, c.err)
+		}
+		return queued() > before
+	})
 	return c
 }
 
@@ -174,9 +213,11 @@ func (c *call) granted() hold {
 func (c *call) kept() hold {
 	c.Helper()
 	h := c.granted()
+	sent := time.Now()
 	if err := h.renew(); err != nil {
 		c.Fatalf("renewing %q: %v", h.req.Name, err)
 	}
+	h.Sent, h.TTL = sent, h.req.TTL
 	return h
 }
 
@@ -184,6 +225,28 @@ func (c *call) kept() hold {
 func (s scene) hold(e driver.Engine, req driver.Request) hold {
 	s.Helper()
 	return s.ask(e, req).granted()
+}
+
+// hasty is a client that gives up soon. It has reached the server before.
+func (s scene) hasty(giveUp time.Duration) (*redislock.Engine, *tap) {
+	s.Helper()
+	e, t := s.tapped(&redislock.Config{GiveUp: giveUp})
+	s.warm(e)
+	s.ready(e)
+	return e, t
+}
+
+// hears gives up later and later, until the error is of a kind and has the words: on a
+// slow machine a client comes to hear nothing.
+func (s scene) hears(kind error, words string, ask func(giveUp time.Duration) error) {
+	s.Helper()
+	var err error
+	for giveUp := time.Second; giveUp < patience; giveUp *= 2 {
+		if err = ask(giveUp); errors.Is(err, kind) && strings.Contains(err.Error(), words) {
+			return
+		}
+	}
+	s.Fatalf("got %v, want %v with %q", err, kind, words)
 }
 
 // warm makes an engine reach the server, which may take longer than its GiveUp.

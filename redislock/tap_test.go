@@ -61,6 +61,11 @@ func (t *tap) disconnect() (reconnect func()) {
 	return sync.OnceFunc(func() { close(t.down) })
 }
 
+// Unreached adds the addresses to an error, as the connection below does.
+func (t *tap) Unreached(err error) error {
+	return t.Conn.(interface{ Unreached(error) error }).Unreached(err)
+}
+
 func (t *tap) subscriptions() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,7 +37,7 @@ func TestTokensRise(t *testing.T) {
 	h := r.next(s.hold(a, request("n")))
 	w := s.queue(b, request("n"))
 	h.free()
-	r.next(w.granted())
+	r.next(w.kept())
 	token, err := a.Break(t.Context(), "n", "a test")
 	if err != nil || token <= r.last {
 		t.Fatalf("break: token %d after %d: %v", token, r.last, err)
@@ -108,12 +108,9 @@ func TestGrantKeepsItsToken(t *testing.T) {
 		h := s.hold(a, request("n"))
 		w := s.queue(b, req)
 		h.free()
-		g := w.granted()
-		if err := g.renew(); err != nil {
-			t.Error(err)
-		}
-		if holders := s.status("n").Holders; len(holders) != 1 || holders[0].Token != g.Token || holders[0].TTL < 50*time.Second {
-			t.Errorf("%+v, want token %d for a minute", holders, g.Token)
+		g := w.kept()
+		if holders := s.status("n").Holders; len(holders) != 1 || holders[0].Token != g.Token || holders[0].TTL < long/2 {
+			t.Errorf("%+v, want token %d for %v", holders, g.Token, long)
 		}
 		g.free()
 	}
