@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -43,9 +44,10 @@ type child struct {
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
 }
 
-// start runs the command. It must be called on the main thread, which is locked:
-// the kernel ties the parent-death signal to the thread that forks.
+// start runs the command, from a thread that stays until we end: the kernel ties the
+// parent-death signal to the thread that forks.
 func (c *child) start(path string, argv, env []string, locked []*os.File) error {
+	runtime.LockOSThread()
 	adoptOrphans()
 	c.family = newFamily(ownerVariable + "=" + c.lock.Owner())
 	if !c.ignoreLoss {
@@ -67,9 +69,7 @@ func (c *child) start(path string, argv, env []string, locked []*os.File) error 
 		dieWithParent(attr)
 	}
 	c.tty.heedStops()
-	process, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr,
-	})
+	pid, err := startProcess(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
 	c.tty.ignoreStops()
 	if err != nil {
 		if attr.Foreground {
@@ -78,10 +78,17 @@ func (c *child) start(path string, argv, env []string, locked []*os.File) error 
 		c.watchdog.dismiss()
 		return startError(argv[0], err)
 	}
-	c.pid, c.family.command = process.Pid, process.Pid
+	c.pid, c.family.command = pid, pid
 	c.tellWatchdog()
 	c.events = reap(c.family.collect)
 	return nil
+}
+
+// startProcess is os.StartProcess without the trials of the kernel's pidfds, which cost
+// a process of their own: we collect our children by number.
+func startProcess(path string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	pid, _, err := syscall.StartProcess(path, argv, attr)
+	return pid, err
 }
 
 func (c *child) startWatchdog() error {

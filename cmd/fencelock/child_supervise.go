@@ -45,19 +45,24 @@ func (c *child) supervise() int {
 		c.app.say("%v; the command has ended", err)
 	}
 	c.tty.takeBack(c.pid)
-	c.watchdog.dismiss()
+	c.endWatchdog()
 	return c.code()
 }
 
-// reapWatchdog waits for the watchdog's end: not every init collects what we leave,
-// and the next command must not meet what is left of this one. Unless it may be the
-// one that killed the command, and says so with its exit code, it is killed: it may
-// hardly have started, or be stopped.
-func (c *child) reapWatchdog() {
-	enough := time.After(time.Second)
+// endWatchdog lets the watchdog go, which guards nobody now. Unless it may be the one
+// that killed the command, and says so with its exit code, it is killed: it may hardly
+// have started, or be stopped. It ends while the lock is released.
+func (c *child) endWatchdog() {
+	c.watchdog.dismiss()
 	if !c.status.Signaled() || c.status.Signal() != unix.SIGKILL {
 		c.watchdog.kill()
 	}
+}
+
+// reapWatchdog waits for the watchdog's end: not every init collects what we leave,
+// and the next command must not meet what is left of this one.
+func (c *child) reapWatchdog() {
+	enough := time.After(time.Second)
 	for c.events != nil && (c.watchdog != nil || !c.closing && !c.family.crowded) {
 		select {
 		case ev, ok := <-c.events:

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -154,10 +155,10 @@ func usageError(err error) error {
 }
 
 // userinfo is the part of a URL that may hold a password.
-var userinfo = regexp.MustCompile(`(//)\S*@`)
+var userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(//)\S*@`) })
 
 // redact hides the user and password of every URL in s.
-func redact(s string) string { return userinfo.ReplaceAllString(s, "${1}redacted@") }
+func redact(s string) string { return userinfo().ReplaceAllString(s, "${1}redacted@") }
 
 // interruptible returns a context that INT and TERM end.
 func (a *app) interruptible() (context.Context, context.CancelFunc) {

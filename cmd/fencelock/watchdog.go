@@ -49,17 +49,17 @@ func startWatchdog() (*watchdog, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	process, err := os.StartProcess(self, []string{watchdogName}, &os.ProcAttr{
+	pid, err := startProcess(self, []string{watchdogName}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   append(os.Environ(), watchdogVariable+"=1"),
-		Files: []*os.File{theirs, null, null},
+		Files: []uintptr{theirs.Fd(), null.Fd(), null.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		ours.Close()
 		return nil, err
 	}
-	return &watchdog{pid: process.Pid, pipe: ours}, nil
+	return &watchdog{pid: pid, pipe: ours}, nil
 }
 
 // ownProgram returns a path to our own program. The kernel's link leads there even

@@ -15,9 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The main thread stays with the main goroutine, since the command's
-// parent-death signal is tied to the thread that forks.
-func init() { runtime.LockOSThread() }
+// A watchdog stays on the main thread, whose name is the name of the process. In other
+// processes a goroutine that is tied to a thread costs each switch a wake-up of it.
+func init() {
+	if os.Getenv(watchdogVariable) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 // maybeWatchdog is the whole life of a watchdog, and nothing in any other process.
 func maybeWatchdog() {
