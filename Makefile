@@ -23,11 +23,20 @@ test: check cc redis postgres ## everything, with the race detector; what CI run
 	$(GO) test ./internal/sim
 
 .PHONY: check
-check: ## gofmt and go vet, also for macOS
+check: size ## gofmt and go vet, also for macOS, and the size of the command
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -C bench ./...
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+
+# A package that looks up methods by a name it learns at run time, as templates do,
+# makes the linker keep every method there is: 10 MB of this program.
+.PHONY: size
+size: ## the command is no larger than 12 MB, stripped
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	$(GO) build -ldflags='-s -w' -o "$$dir/fencelock" ./cmd/fencelock && \
+	size=$$(wc -c <"$$dir/fencelock") && echo "the command has $$size bytes" && test "$$size" -le 12000000
+	@bad=$$($(GO) list -deps ./cmd/fencelock | grep -x '\(html\|text\)/template'); test -z "$$bad" || { echo "linked into the command: $$bad"; exit 1; }
 
 .PHONY: lint
 lint: ## golangci-lint; compiles it first, which takes minutes once

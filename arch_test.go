@@ -227,7 +227,7 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "driver/drivertest", imported: "testing", want: true},
 		{folder: "driver/drivertest", imported: modulePath, want: true},
 		{folder: "driver/drivertest", imported: modulePath + "/memlock", want: false},
-		{folder: "cmd/fencelock", imported: "github.com/alecthomas/kong", want: true},
+		{folder: "cmd/fencelock", imported: "github.com/spf13/pflag", want: true},
 		{folder: "cmd/fencelock", imported: "testing", want: false},
 		{folder: "elsewhere", imported: "os", want: false},
 	} {

@@ -3,7 +3,6 @@ module github.com/fencelock/fencelock
 go 1.26.0
 
 require (
-	github.com/alecthomas/kong v1.17.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/google/go-cmp v0.7.0
@@ -13,6 +12,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/rogpeppe/go-internal v1.16.0
+	github.com/spf13/pflag v1.1.0
 	golang.org/x/sys v0.49.0
 	pgregory.net/rapid v1.3.0
 )

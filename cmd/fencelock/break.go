@@ -15,29 +15,32 @@ import (
 const exitNotHeld = 1
 
 type breakCmd struct {
-	Name   string `arg:"" help:"The name of the lock."`
-	Reason string `required:"" placeholder:"TEXT" help:"Why; the holder is told, where it can be reached."`
-	Force  bool   `help:"On postgres://, end the connections of holders that do not let go."`
+	Name   string
+	Reason string
+	Force  bool
 }
 
-// Help is the longer text of "fencelock break --help".
-func (breakCmd) Help() string {
-	return `Ends every current acquisition of the name and prints a fresh fencing token,
-greater than theirs: hand it to the guard of what the lock protects, and the old
-holder's writes are refused from then on. A holder that can be reached learns at
-once, any other at its deadline. A minimum hold of the name ends too, so a mistaken
-one is undone. Exit code 1 if nobody holds the name and no minimum hold closes it.
+func (c *breakCmd) verb() *verb {
+	return &verb{
+		name: "break", group: seeLocks, short: "Take a lock away from its holders and print the new token.",
+		args: []arg{nameArg(&c.Name)}, flags: c.flags, run: c.Run,
+		long: `Ends every current acquisition of the name and prints a fresh fencing token, greater than theirs: hand it to the guard of what the lock protects, and the old holder's writes are refused from then on. A holder that can be reached learns at once, any other at its deadline. A minimum hold of the name ends too, so a mistaken one is undone.
 
-On postgres:// a holder that cannot be reached keeps the lock at first: exit code
-69, after the token. --force then ends its connection, and with it all other
-locks there; it names them on stderr before it does anything.
+On postgres:// a holder that cannot be reached keeps the lock at first: exit code 69, after the token. --force then ends its connection, and with it all other locks there; it names them on stderr before it does anything.`,
+		examples: []string{"fencelock status nightly", `fencelock break nightly --reason "host db3 is gone"`},
+		codes:    []explained{{"1", "nobody holds the name, and no minimum hold closes it"}},
+	}
+}
 
-    fencelock status nightly
-    fencelock break nightly --reason "host db3 is gone"`
+func (c *breakCmd) flags(f flagSet) {
+	reason := text(&c.Reason, "TEXT")
+	reason.required = true
+	f.add("reason", "", reason, "Why; the holder is told, where it can be reached.")
+	f.add("force", "", boolean(&c.Force), "On postgres://, end the connections of holders that do not let go.")
 }
 
 // Run takes the name away from its holders.
-func (c breakCmd) Run(a *app) error {
+func (c *breakCmd) Run(a *app) error {
 	if err := driver.CheckName(c.Name); err != nil {
 		return err
 	}
@@ -69,7 +72,7 @@ type forcer interface {
 }
 
 // take breaks the lock, by force where that was asked for.
-func (c breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
+func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
 	breaker, ok := engine.(driver.Breaker)
 	if !ok {
 		return 0, unsupported(engine, "break locks")
@@ -89,7 +92,7 @@ func (c breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64
 }
 
 // force lists what else is taken away, and then takes it.
-func (c breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
+func (c *breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
 	names, err := f.Beside(ctx, c.Name)
 	if err != nil {
 		return 0, err
@@ -101,7 +104,7 @@ func (c breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
 }
 
 // print prints the token, which cannot be had again: one that cannot be printed is told.
-func (c breakCmd) print(a *app, token int64) (err error) {
+func (c *breakCmd) print(a *app, token int64) (err error) {
 	if a.json {
 		err = printJSON(a.stdout, broken{c.Name, token})
 	} else {

@@ -19,20 +19,41 @@ import (
 // command is what run and elect share: a command, the lock it runs under, and how
 // it is made to end before the lease does.
 type command struct {
-	TTL       time.Duration `name:"ttl" default:"30s" help:"How long others wait for a holder that vanished."`
-	Signal    string        `default:"TERM" placeholder:"NAME" help:"Signal that asks the command to end when the lock is lost."`
-	KillAfter time.Duration `short:"k" placeholder:"DURATION" help:"How long it has to end before it is killed; at most TTL/2 - 200ms. Default: 5s, or a third of the TTL."`
-	Note      string        `placeholder:"TEXT" help:"Shown to people who list the locks."`
-	PassURL   bool          `name:"pass-url" help:"Give the command FENCELOCK_URL, which may hold a password."`
+	TTL       time.Duration
+	Signal    string
+	KillAfter time.Duration
+	Note      string
+	PassURL   bool
 
-	Name    string   `arg:"" help:"Name of the lock."`
-	Command []string `arg:"" passthrough:"partial" name:"cmd" help:"Command and its arguments, after --."`
+	Name    string
+	Command []string
 
 	signal unix.Signal
 	tty    *terminal
 }
 
+// commonCommand is a command with its presets.
+func commonCommand() command { return command{TTL: defaultTTL, Signal: "TERM"} }
+
+// flags adds the flags that run and elect share.
+func (c *command) flags(f flagSet) {
+	f.add("ttl", "", duration(&c.TTL, "10s", "30s", "1m"), "How long others wait for a holder that vanished.")
+	f.add("signal", "", withValues(text(&c.Signal, "NAME"), "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"),
+		"Signal that asks the command to end when the lock is lost.")
+	f.add("kill-after", "k", duration(&c.KillAfter, "5s"),
+		"How long it has to end before it is killed; at most TTL/2 - 200ms. By default 5s, or a third of the TTL.")
+	f.add("note", "", text(&c.Note, "TEXT"), "Shown to people who list the locks.")
+	f.add("pass-url", "", boolean(&c.PassURL), "Give the command FENCELOCK_URL, which may hold a password.")
+}
+
+// withValues is an option with values worth offering.
+func withValues(o *option, values ...string) *option {
+	o.values = values
+	return o
+}
+
 const (
+	defaultTTL   = 30 * time.Second
 	shortestTTL  = time.Second
 	killReserve  = 100 * time.Millisecond // what the kill at the deadline itself takes
 	renewReserve = 200 * time.Millisecond // so that a late renewal is not a loss yet

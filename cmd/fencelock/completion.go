@@ -8,48 +8,64 @@ import (
 	"io"
 	"strings"
 
-	"github.com/alecthomas/kong"
+	"github.com/spf13/pflag"
 )
 
-type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
-}
+type completionCmd struct{ Shell string }
 
-// Help is the longer text of "fencelock completion --help".
-func (completionCmd) Help() string {
-	return `Names of locks are completed by asking the engine of FENCELOCK_URL.
-
-    source <(fencelock completion bash)
-    source <(fencelock completion zsh)
-    fencelock completion fish | source`
+func (c *completionCmd) verb() *verb {
+	shells := []string{"bash", "zsh", "fish"}
+	return &verb{
+		name: "completion", group: moreVerb, short: "Print a completion script for bash, zsh or fish.",
+		args: []arg{{name: "SHELL", help: "bash, zsh or fish.", values: shells, set: choice(&c.Shell, "", shells...).set}},
+		run:  c.Run,
+		long: "Names of locks are completed by asking the engine of FENCELOCK_URL.",
+		examples: []string{
+			"source <(fencelock completion bash)",
+			"source <(fencelock completion zsh)",
+			"fencelock completion fish | source",
+		},
+	}
 }
 
 // Run prints the script for the shell.
-func (c completionCmd) Run(a *app, parser *kong.Kong) error {
-	print := map[string]func(*kong.Node) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}
-	_, err := io.WriteString(a.stdout, print[c.Shell](parser.Model.Node))
+func (c *completionCmd) Run(a *app) error {
+	print := map[string]func([]*verb) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}
+	_, err := io.WriteString(a.stdout, print[c.Shell](verbs()))
 	return err
 }
 
 // named tells the commands whose first argument is the name of a lock.
-func named(cmd *kong.Node) bool {
-	return len(cmd.Positional) > 0 && (cmd.Positional[0].Name == "name" || cmd.Positional[0].Name == "prefix")
+func named(v *verb) bool { return len(v.args) > 0 && v.args[0].lock }
+
+// flagsOf returns the flags of a verb, or with nil those that all have.
+func flagsOf(v *verb) (all []*pflag.Flag) {
+	f := newFlagSet()
+	if v == nil {
+		new(line).addGlobal(f)
+	} else if v.flags != nil {
+		v.flags(f)
+	}
+	f.VisitAll(func(f *pflag.Flag) { all = append(all, f) })
+	return all
 }
 
-// words is every word that may follow cmd: its flags, those of its parents, and
-// the values of its first argument where they are fixed.
-func words(cmd *kong.Node) []string {
+// words is every word that may follow v: its flags, those of all, and the values of its
+// first argument where they are fixed.
+func words(v *verb) []string {
 	var out []string
-	for _, group := range cmd.AllFlags(true) {
-		for _, f := range group {
-			out = append(out, "--"+f.Name)
-			if f.Short != 0 {
-				out = append(out, "-"+string(f.Short))
-			}
+	flags := flagsOf(nil)
+	if v != nil {
+		flags = append(flags, flagsOf(v)...)
+	}
+	for _, f := range flags {
+		out = append(out, "--"+f.Name)
+		if f.Shorthand != "" {
+			out = append(out, "-"+f.Shorthand)
 		}
 	}
-	if len(cmd.Positional) > 0 && cmd.Positional[0].Enum != "" {
-		out = append(out, cmd.Positional[0].EnumSlice()...)
+	if v != nil && len(v.args) > 0 {
+		out = append(out, v.args[0].values...)
 	}
 	return out
 }
@@ -62,18 +78,18 @@ const lockNames = `fencelock ls 2>/dev/null | awk 'NR > 1 && $1 ~ /^[A-Za-z0-9_.
 //go:embed completion.bash
 var bashFrame string
 
-func bashScript(root *kong.Node) string {
+func bashScript(all []*verb) string {
 	var cases strings.Builder
 	var commands, names []string
-	for _, cmd := range root.Children {
-		commands = append(commands, cmd.Name)
+	for _, cmd := range all {
+		commands = append(commands, cmd.name)
 		if named(cmd) {
-			names = append(names, cmd.Name)
+			names = append(names, cmd.name)
 		}
-		fmt.Fprintf(&cases, "        %s) words='%s' ;;\n", cmd.Name, strings.Join(words(cmd), " "))
+		fmt.Fprintf(&cases, "        %s) words='%s' ;;\n", cmd.name, strings.Join(words(cmd), " "))
 	}
 	return strings.NewReplacer(
-		"@COMMANDS@", strings.Join(append(commands, words(root)...), " "),
+		"@COMMANDS@", strings.Join(append(commands, words(nil)...), " "),
 		"@NAMED@", strings.Join(names, "|"),
 		"@CASES@", strings.TrimSuffix(cases.String(), "\n"),
 		"@LOCKS@", lockNames,
@@ -83,14 +99,14 @@ func bashScript(root *kong.Node) string {
 //go:embed completion.zsh
 var zshFrame string
 
-func zshScript(root *kong.Node) string {
+func zshScript(all []*verb) string {
 	var commands, cases strings.Builder
 	var names []string
-	for _, cmd := range root.Children {
-		fmt.Fprintf(&commands, "        %s\n", quote(cmd.Name+":"+cmd.Help))
-		fmt.Fprintf(&cases, "        %s) compadd -- %s ;;\n", cmd.Name, strings.Join(words(cmd), " "))
+	for _, cmd := range all {
+		fmt.Fprintf(&commands, "        %s\n", quote(cmd.name+":"+cmd.short))
+		fmt.Fprintf(&cases, "        %s) compadd -- %s ;;\n", cmd.name, strings.Join(words(cmd), " "))
 		if named(cmd) {
-			names = append(names, cmd.Name)
+			names = append(names, cmd.name)
 		}
 	}
 	return strings.NewReplacer(
@@ -101,41 +117,41 @@ func zshScript(root *kong.Node) string {
 	).Replace(zshFrame)
 }
 
-func fishScript(root *kong.Node) string {
+func fishScript(all []*verb) string {
 	var b strings.Builder
 	b.WriteString("# fish completion for fencelock\ncomplete -c fencelock -f\n")
-	for _, f := range root.Flags {
+	for _, f := range flagsOf(nil) {
 		fishFlag(&b, "", f)
 	}
-	for _, cmd := range root.Children {
-		fmt.Fprintf(&b, "complete -c fencelock -n __fish_use_subcommand -a %s -d %s\n", cmd.Name, quote(cmd.Help))
-		seen := "__fish_seen_subcommand_from " + cmd.Name
-		for _, f := range cmd.Flags {
+	for _, cmd := range all {
+		fmt.Fprintf(&b, "complete -c fencelock -n __fish_use_subcommand -a %s -d %s\n", cmd.name, quote(cmd.short))
+		seen := "__fish_seen_subcommand_from " + cmd.name
+		for _, f := range flagsOf(cmd) {
 			fishFlag(&b, seen, f)
 		}
 		if named(cmd) {
 			fmt.Fprintf(&b, "complete -c fencelock -n %s -a %s\n", quote(seen), quote("("+lockNames+")"))
 		}
-		if len(cmd.Positional) > 0 && cmd.Positional[0].Enum != "" {
-			fmt.Fprintf(&b, "complete -c fencelock -n %s -a %s\n", quote(seen), quote(strings.Join(cmd.Positional[0].EnumSlice(), " ")))
+		if len(cmd.args) > 0 && len(cmd.args[0].values) > 0 {
+			fmt.Fprintf(&b, "complete -c fencelock -n %s -a %s\n", quote(seen), quote(strings.Join(cmd.args[0].values, " ")))
 		}
 	}
 	return b.String()
 }
 
-func fishFlag(b *strings.Builder, condition string, f *kong.Flag) {
+func fishFlag(b *strings.Builder, condition string, f *pflag.Flag) {
 	b.WriteString("complete -c fencelock")
 	if condition != "" {
 		b.WriteString(" -n " + quote(condition))
 	}
 	b.WriteString(" -l " + f.Name)
-	if f.Short != 0 {
-		b.WriteString(" -s " + string(f.Short))
+	if f.Shorthand != "" {
+		b.WriteString(" -s " + f.Shorthand)
 	}
-	if !f.IsBool() {
+	if f.NoOptDefVal == "" {
 		b.WriteString(" -x")
 	}
-	b.WriteString(" -d " + quote(f.Help) + "\n")
+	b.WriteString(" -d " + quote(f.Usage) + "\n")
 }
 
 // quote returns s as one single-quoted word of all three shells.

@@ -19,23 +19,23 @@ const exitBroken = 70
 // doctorPatience is how long the examination of an engine may take.
 const doctorPatience = 30 * time.Second
 
-type doctorCmd struct {
-	TTL time.Duration `name:"ttl" default:"30s" help:"The TTL of the locks you mean to use."`
+type doctorCmd struct{ TTL time.Duration }
+
+func newDoctor() *doctorCmd { return &doctorCmd{TTL: defaultTTL} }
+
+func (c *doctorCmd) verb() *verb {
+	return &verb{
+		name: "doctor", group: seeLocks, short: "Check an engine's configuration against what locks promise.",
+		flags: func(f flagSet) { f.add("ttl", "", duration(&c.TTL), "The TTL of the locks you mean to use.") },
+		check: c.check, run: c.Run,
+		long:     `A finding a line: good, unknown (could not be looked at), warning (weakens a promise in some failures) or broken, then what was seen. What is not good says what it means for locks, and what to do. Nothing but a probe name is locked, and it is left free.`,
+		examples: []string{"fencelock doctor", `fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`},
+		codes:    []explained{{"70", "something is broken"}},
+	}
 }
 
-// Help is the longer text of "fencelock doctor --help".
-func (doctorCmd) Help() string {
-	return `A finding a line: good, unknown (could not be looked at), warning (weakens a
-promise in some failures) or broken, then what was seen. What is not good says
-what it means for locks, and what to do. Nothing but a probe name is locked, and
-it is left free. Exit code 70 if anything is broken.
-
-    fencelock doctor
-    fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`
-}
-
-// Validate checks what the parser cannot.
-func (c doctorCmd) Validate() error {
+// check finds what the parser cannot.
+func (c *doctorCmd) check() error {
 	if c.TTL < shortestTTL {
 		return fmt.Errorf("the TTL %v is shorter than %v", c.TTL, shortestTTL)
 	}
@@ -43,7 +43,7 @@ func (c doctorCmd) Validate() error {
 }
 
 // Run examines the engine and prints what it finds.
-func (c doctorCmd) Run(a *app) error {
+func (c *doctorCmd) Run(a *app) error {
 	ctx, stop := a.interruptible()
 	defer stop()
 	limited, cancel := context.WithTimeout(ctx, doctorPatience)

@@ -12,7 +12,7 @@ import (
 
 // electCmd runs a command while this process is the leader.
 type electCmd struct {
-	Restart bool `help:"When the command ends by itself, campaign again, behind the others. By default elect ends with it."`
+	Restart bool
 
 	command
 
@@ -22,26 +22,34 @@ type electCmd struct {
 	fails   int            // terms in a row whose command failed at once
 }
 
-// Help is the longer text of "fencelock elect --help".
-func (*electCmd) Help() string {
-	return `Of all processes that do this for one name, one runs the command, and the others
-stand by. A leader that is stopped is followed at once, one that vanished when its
-TTL is over. A leader that loses the lock ends its command before anyone else
-leads, and stands by again; it also does when the engine comes back after an
-outage. The command finds its term in FENCELOCK_TOKEN: only greater ones follow.
+func newElect() *electCmd { return &electCmd{command: commonCommand()} }
 
-    fencelock elect billing -- ./billing
-    fencelock elect --ttl 10s --restart billing -- ./billing
-    fencelock status billing
+func (c *electCmd) verb() *verb {
+	return &verb{
+		name: "elect", group: useLocks, short: "Keep a command running while this process is the leader.",
+		args: []arg{nameArg(&c.Name)}, runs: &c.Command, check: c.check, run: c.Run,
+		flags: func(f flagSet) {
+			f.add("restart", "", boolean(&c.Restart), "When the command ends by itself, campaign again, behind the others. By default elect ends with it.")
+			c.flags(f)
+		},
+		long: `Of all processes that do this for one name, one runs the command, and the others stand by. A leader that is stopped is followed at once, one that vanished when its TTL is over. A leader that loses the lock ends its command before anyone else leads, and stands by again; it also does when the engine comes back after an outage. The command finds its term in FENCELOCK_TOKEN: only greater ones follow.
 
-Exit codes: the command's own, also after INT, TERM or HUP, which are passed on to
-it; 128+n after signal n while standing by. With --restart, a command that ends by
-itself gives the others their turn; if it fails at once over and over, its process
-stands back for longer each time, up to a minute.`
+With --restart, a command that ends by itself gives the others their turn; if it fails at once over and over, its process stands back for longer each time, up to a minute.`,
+		examples: []string{
+			"fencelock elect billing -- ./billing",
+			"fencelock elect --ttl 10s --restart billing -- ./billing",
+			"fencelock status billing",
+		},
+		variables: commandVariables(),
+		codes: []explained{
+			{"", "the command's own, also after INT, TERM or HUP, which are passed on to it"},
+			{"128+n", "signal n came while standing by, or the command died of it"},
+			{"71", "something of fencelock's own did not start"},
+			{"126", "the command cannot be executed"},
+			{"127", "the command was not found"},
+		},
+	}
 }
-
-// Validate checks what the parser cannot, and fills in the defaults.
-func (c *electCmd) Validate() error { return c.check() }
 
 // Run campaigns and leads until the command ends by itself or a signal ends it.
 // Its error carries the exit code.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -49,9 +47,6 @@ func exitCode(err error) int {
 	}
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
-	}
-	if _, ok := errors.AsType[*kong.ParseError](err); ok {
-		return exitUsage
 	}
 	for _, known := range []struct {
 		err  error

@@ -18,23 +18,27 @@ import (
 )
 
 type initCmd struct {
-	Print bool `help:"Print the SQL of PostgreSQL's schema and connect to nothing."`
-	Yes   bool `help:"Nobody can hold a lock on these Redis servers: do not ask."`
+	Print bool
+	Yes   bool
 }
 
-// Help is the longer text of "fencelock init --help".
-func (initCmd) Help() string {
-	return `PostgreSQL: creates the schema fencelock, or completes it. The first lock does
-that too, if its role may; otherwise this prints the SQL for an administrator,
-who runs it once in the database. It may be run again.
+func (c *initCmd) verb() *verb {
+	return &verb{
+		name: "init", group: seeLocks, short: "Give an engine what it needs once: PostgreSQL a schema, Redlock new servers.",
+		run: c.Run,
+		flags: func(f flagSet) {
+			f.add("print", "", boolean(&c.Print), "Print the SQL of PostgreSQL's schema and connect to nothing.")
+			f.add("yes", "", boolean(&c.Yes), "Nobody can hold a lock on these Redis servers: do not ask.")
+		},
+		long: `PostgreSQL: creates the schema fencelock, or completes it. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
 
-Redlock, and Redis with quarantine=on: declares the servers new, so that they
-grant at once and do not wait until everything they may have forgotten is over.
-Do that only while nobody can hold a lock on them.
-
-    fencelock init --url postgres://app@db.example/app
-    fencelock init --url postgres:// --print | psql -1 -d app
-    fencelock init --url redlock://h1,h2,h3 --yes`
+Redlock, and Redis with quarantine=on: declares the servers new, so that they grant at once and do not wait until everything they may have forgotten is over. Do that only while nobody can hold a lock on them.`,
+		examples: []string{
+			"fencelock init --url postgres://app@db.example/app",
+			"fencelock init --url postgres:// --print | psql -1 -d app",
+			"fencelock init --url redlock://h1,h2,h3 --yes",
+		},
+	}
 }
 
 // initer is an engine that must be given something once.
@@ -43,7 +47,7 @@ type initer interface {
 }
 
 // Run gives the engine what it needs before its first lock.
-func (c initCmd) Run(a *app) error {
+func (c *initCmd) Run(a *app) error {
 	scheme, _, _ := strings.Cut(a.url, ":")
 	postgres := scheme == "postgres" || scheme == "postgresql"
 	switch {
@@ -80,7 +84,7 @@ func needless(engine driver.Engine) string {
 const insufficientPrivilege = "42501"
 
 // schema creates the schema, or prints the SQL if somebody else must.
-func (c initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
+func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
 	err := i.Init(ctx)
 	if err == nil {
 		a.say("the schema fencelock is ready")
@@ -103,7 +107,7 @@ func (c initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i ini
 }
 
 // declare says that servers are new, once that is confirmed.
-func (c initCmd) declare(ctx context.Context, a *app, i initer) error {
+func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	if !c.Yes {
 		if err := a.confirm("If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
 			return err

@@ -15,24 +15,26 @@ import (
 )
 
 type lsCmd struct {
-	Prefix string `arg:"" optional:"" help:"Only names that begin with this."`
-	Scan   bool   `help:"Look through all keys of a Redis, not only at names that were held or waited for a while."`
+	Prefix string
+	Scan   bool
 }
 
-// Help is the longer text of "fencelock ls --help".
-func (lsCmd) Help() string {
-	return `A line for each holder; a lock that is only waited for has the holder "-".
-SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that
-ends with its process. A limit follows the mode: shared/3 is one holder of three,
-and shared:2/3 takes two places of the three. What could not be looked at says so;
-names that this user may not read are exit code 78, after the rest.
+func (c *lsCmd) verb() *verb {
+	return &verb{
+		name: "ls", group: seeLocks, short: "List the locks that are held or waited for.",
+		args: []arg{prefixArg(&c.Prefix)}, run: c.Run,
+		flags: func(f flagSet) {
+			f.add("scan", "", boolean(&c.Scan), "Look through all keys of a Redis, not only at names that were held or waited for a while.")
+		},
+		long: `A line for each holder; a lock that is only waited for has the holder "-". SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that ends with its process. A limit follows the mode: shared/3 is one holder of three, and shared:2/3 takes two places of the three.
 
-    fencelock ls
-    fencelock ls invoice: --json | jq -r .name`
+What could not be looked at says so; names that this user may not read are exit code 78, after the rest.`,
+		examples: []string{"fencelock ls", "fencelock ls invoice: --json | jq -r .name"},
+	}
 }
 
 // Run prints every lock with the prefix.
-func (c lsCmd) Run(a *app) error {
+func (c *lsCmd) Run(a *app) error {
 	list, failed := a.list(driver.Query{Prefix: c.Prefix, Scan: c.Scan})
 	if a.json {
 		for _, s := range list {

@@ -16,8 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/alecthomas/kong"
 )
 
 // Exit codes the commands choose themselves; those of run and elect are with exitError.
@@ -25,37 +23,6 @@ const (
 	exitUsage  = 64
 	exitConfig = 78
 )
-
-// cli is the command line as kong parses it.
-type cli struct {
-	URL     string `env:"FENCELOCK_URL" placeholder:"URL" help:"Where the locks are, such as file:///path; by default a directory of your own."`
-	JSON    bool   `name:"json" help:"Print one JSON object a line."`
-	Verbose bool   `short:"v" help:"Say more on stderr."`
-
-	Run        runCmd        `cmd:"" group:"use" help:"Run a command while holding a lock."`
-	Elect      electCmd      `cmd:"" group:"use" help:"Keep a command running while this process is the leader."`
-	Ls         lsCmd         `cmd:"" group:"see" help:"List the locks that are held or waited for."`
-	Status     statusCmd     `cmd:"" group:"see" help:"Show who holds and who waits for one lock."`
-	Watch      watchCmd      `cmd:"" group:"see" help:"Follow what happens to locks, a line for each event."`
-	Break      breakCmd      `cmd:"" group:"see" help:"Take a lock away from its holders and print the new token."`
-	Resize     resizeCmd     `cmd:"" group:"see" help:"Change how many may hold a lock that is shared with a limit."`
-	Init       initCmd       `cmd:"" group:"see" help:"Give an engine what it needs once: PostgreSQL a schema, Redlock new servers."`
-	Doctor     doctorCmd     `cmd:"" group:"see" help:"Check an engine's configuration against what locks promise."`
-	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for bash, zsh or fish."`
-	Version    versionCmd    `cmd:"" group:"more" help:"Print the version."`
-}
-
-const description = `Locks that many processes share, with fencing tokens.
-
-  fencelock run nightly -- ./backup.sh     one backup at a time
-  fencelock run -n nightly -- ./backup.sh  or exit 75 at once
-  fencelock elect billing -- ./billing     one leader, and the others stand by
-  fencelock ls                             who holds what
-
-Exit codes: the command's own, 128+n if it died of signal n, 75 busy, 76 lock
-lost, 64 usage, 69 engine unreachable, 70 doctor found something broken, 71
-something of fencelock's own did not start, 78 bad configuration, a missing
-right or a refused login.`
 
 // app is what every command works with.
 type app struct {
@@ -82,30 +49,29 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitCode(perform(args, stdin, stdout, stderr))
 }
 
-// perform is the whole command: it parses args, does what they ask, tells people what
+// perform is the whole command: it reads args, does what they ask, tells people what
 // went wrong, and returns an error that stands for the exit code.
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	var c cli
-	helped := false
-	parser := newParser(&c, stdout, stderr, func(int) { helped = true })
+	var l line
 	if len(args) == 0 {
-		shortHelp(stderr, parser)
+		shortHelp(stderr)
 		return &exitError{code: exitUsage}
 	}
-	parsed, err := parser.Parse(args)
-	switch {
-	case helped:
-		return nil
-	case err != nil:
-		err = usageError(err)
-		complain(stderr, err)
-		return err
-	}
+	err := l.read(args)
 	a := &app{
 		ctx: context.Background(), stdin: stdin, stdout: stdout, stderr: stderr,
-		url: c.URL, json: c.JSON, verbose: c.Verbose,
+		url: l.url, json: l.json, verbose: l.verbose,
 	}
-	err = parsed.Run(a, parser)
+	switch {
+	case err != nil:
+		err = l.usageError(err)
+	case l.help:
+		err = l.printHelp(stdout)
+	case l.version:
+		err = versionCmd{}.Run(a)
+	default:
+		err = l.verb.run(a)
+	}
 	complain(stderr, err)
 	return err
 }
@@ -118,37 +84,12 @@ func dieOfInterrupt() {
 	time.Sleep(time.Second) // the signal ends us meanwhile
 }
 
-// newParser builds the parser. exit is called in place of os.Exit, by --help.
-func newParser(c *cli, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
-	return kong.Must(c,
-		kong.Name("fencelock"),
-		kong.Description(description),
-		kong.Writers(stdout, stderr),
-		kong.Exit(exit),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoAppDescFormat: true, WrapUpperBound: 100}),
-		kong.ExplicitGroups([]kong.Group{
-			{Key: "use", Title: "Use locks:"},
-			{Key: "see", Title: "See and manage locks:"},
-			{Key: "more", Title: "More:"},
-		}),
-	)
-}
-
-// shortHelp tells in a few lines what there is, for a bare "fencelock".
-func shortHelp(w io.Writer, parser *kong.Kong) {
-	fmt.Fprintln(w, "usage: fencelock COMMAND [ARGUMENTS]")
-	for _, cmd := range parser.Model.Leaves(true) {
-		fmt.Fprintf(w, "  %-11s %s\n", cmd.Name, cmd.Help)
-	}
-	fmt.Fprintln(w, "try: fencelock run nightly -- ./backup.sh, or fencelock --help")
-}
-
-// usageError turns what the parser says into a refusal that names the help page.
-func usageError(err error) error {
+// usageError turns what is wrong with the command line into a refusal that names the
+// help page.
+func (l *line) usageError(err error) error {
 	page := "fencelock"
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil {
-		page = parse.Context.Selected().FullPath()
+	if l.verb != nil {
+		page += " " + l.verb.name
 	}
 	text := redact(strings.ReplaceAll(err.Error(), "\n", " "))
 	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s --help", text, page)}

@@ -39,6 +39,14 @@ func openers() map[string]opener {
 	}
 }
 
+// urlBeginnings returns what URLs may begin with.
+func urlBeginnings() []string {
+	return []string{
+		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
+		"redlock://", "postgres://", "mem:",
+	}
+}
+
 // open returns the engine of the app's URL and what closes it. Its errors are
 // one line, never show a password, and end the command with exit code 78, or 69
 // if the engine is out of reach.

@@ -10,23 +10,19 @@ import (
 )
 
 type resizeCmd struct {
-	Name  string `arg:"" help:"The name of the lock."`
-	Limit int    `arg:"" help:"How many holders, or how much weight, from now on."`
+	Name  string
+	Limit int
 }
 
-// Help is the longer text of "fencelock resize --help".
-func (resizeCmd) Help() string {
-	return `Sets the limit of a name that is held with "run --limit", for everybody and from
-now on; it takes the place of the --limit they give. Holders stay, even if they are
-too many now, and waiters who fit get in at once. The engine forgets the new limit
-only when it forgets the name's last token, long after anybody used it.
-
-    fencelock run --limit 3 seats -- ./work
-    fencelock resize seats 5`
+func (c *resizeCmd) verb() *verb {
+	return &verb{
+		name: "resize", group: seeLocks, short: "Change how many may hold a lock that is shared with a limit.",
+		args:  []arg{nameArg(&c.Name), {name: "LIMIT", help: "How many holders, or how much weight, from now on.", set: number(&c.Limit).set}},
+		check: func() error { return driver.CheckResize(c.Name, c.Limit) }, run: c.Run,
+		long:     `Sets the limit of a name that is held with "run --limit", for everybody and from now on; it takes the place of the --limit they give. Holders stay, even if they are too many now, and waiters who fit get in at once. The engine forgets the new limit only when it forgets the name's last token, long after anybody used it.`,
+		examples: []string{"fencelock run --limit 3 seats -- ./work", "fencelock resize seats 5"},
+	}
 }
-
-// Validate checks what the parser cannot.
-func (c *resizeCmd) Validate() error { return driver.CheckResize(c.Name, c.Limit) }
 
 // Run sets the limit.
 func (c *resizeCmd) Run(a *app) error {

@@ -15,26 +15,87 @@ import (
 
 // runCmd runs a command while it holds a lock.
 type runCmd struct {
-	Nonblock bool          `short:"n" xor:"wait" help:"Do not wait: exit 75 if the lock is held."`
-	Wait     waitLimit     `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most so long, then exit 75. A bare number is seconds; 0 is -n."`
-	Conflict int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"N" help:"Exit code if the lock is busy."`
-	Quiet    bool          `short:"q" name:"quiet-if-busy" help:"If the lock is busy, say nothing and exit 0."`
-	Shared   bool          `short:"s" help:"Share the lock with other shared holders."`
-	Limit    int           `placeholder:"N" help:"Share the lock with at most N holders in all."`
-	Weight   int           `placeholder:"N" help:"With --limit: take N of it instead of 1."`
-	MinHold  time.Duration `aliases:"at-least" placeholder:"DURATION" help:"Nobody gets the lock again before this is over, even if this process dies; break undoes it."`
-	Tick     time.Duration `placeholder:"DURATION" help:"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick."`
-	OnLost   string        `enum:"terminate,ignore" default:"terminate" help:"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too)."`
-	Close    bool          `short:"o" help:"Do not wait for processes the command leaves behind, and keep the lock's descriptor from it."`
+	Nonblock bool
+	Wait     waitLimit
+	Conflict int
+	Quiet    bool
+	Shared   bool
+	Limit    int
+	Weight   int
+	MinHold  time.Duration
+	Tick     time.Duration
+	OnLost   string
+	Close    bool
 
 	command
 }
 
-// Validate checks what the parser cannot, and fills in the defaults.
-func (c *runCmd) Validate() error { return cmp.Or(c.command.check(), c.checkNumbers()) }
+func newRun() *runCmd {
+	return &runCmd{Conflict: exitBusy, OnLost: "terminate", command: commonCommand()}
+}
+
+func (c *runCmd) verb() *verb {
+	return &verb{
+		name: "run", group: useLocks, short: "Run a command while holding a lock.",
+		args: []arg{nameArg(&c.Name)}, runs: &c.Command, flags: c.flags, check: c.check,
+		run:  c.Run,
+		long: `Waits for the lock, runs the command while it is held, and gives it back when the command and all that it started are gone. If the lock is lost, the command is ended before others can get in.`,
+		examples: []string{
+			"fencelock run nightly -- ./backup.sh",
+			"fencelock run -n nightly -- ./backup.sh",
+			"fencelock run -w 10m --note 'by hand' nightly -- ./backup.sh --full",
+			"fencelock run --limit 3 builds -- make",
+			"fencelock run --tick 1m report -- ./report.sh",
+		},
+		variables: commandVariables(),
+		codes: []explained{
+			{"", "the command's own"},
+			{"128+n", "the command died of signal n, or signal n came while waiting"},
+			{"71", "something of fencelock's own did not start"},
+			{"75", "the lock is busy, or the wait was over; -E and -q change it"},
+			{"76", "the lock was lost while the command ran"},
+			{"126", "the command cannot be executed"},
+			{"127", "the command was not found"},
+		},
+	}
+}
+
+// commandVariables is what a command under a lock finds in its environment.
+func commandVariables() []explained {
+	return []explained{
+		{"FENCELOCK_NAME", "the name of the lock"},
+		{"FENCELOCK_TOKEN", "the fencing token: greater than that of every holder before"},
+		{ownerVariable, "this acquisition, as fencelock status shows it"},
+	}
+}
+
+func (c *runCmd) flags(f flagSet) {
+	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if the lock is held.")
+	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
+		"Wait at most so long, then exit 75. A bare number is seconds; 0 is -n.")
+	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if the lock is busy.")
+	f.add("quiet-if-busy", "q", boolean(&c.Quiet), "If the lock is busy, say nothing and exit 0.")
+	f.add("shared", "s", boolean(&c.Shared), "Share the lock with other shared holders.")
+	f.add("limit", "", number(&c.Limit), "Share the lock with at most N holders in all.")
+	f.add("weight", "", number(&c.Weight), "With --limit: take N of it instead of 1.")
+	f.add("min-hold", "", duration(&c.MinHold, "1m"),
+		"Nobody gets the lock again before this is over, even if this process dies; break undoes it.")
+	f.add("tick", "", duration(&c.Tick, "1m", "5m", "1h", "24h"),
+		"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick.")
+	f.add("on-lost", "", choice(&c.OnLost, "WHAT", "terminate", "ignore"),
+		"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too).")
+	f.add("close", "o", boolean(&c.Close),
+		"Do not wait for processes the command leaves behind, and keep the lock's descriptor from it.")
+	c.command.flags(f)
+}
+
+// check finds what the parser cannot, and fills in the defaults.
+func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.checkNumbers()) }
 
 func (c *runCmd) checkNumbers() error {
 	switch {
+	case c.Nonblock && c.Wait.given:
+		return errors.New("--nonblock and --wait can't be used together")
 	case c.Wait.limit < 0 || c.MinHold < 0 || c.Limit < 0 || c.Weight < 0:
 		return errors.New("durations, limits and weights must not be negative")
 	case c.Tick != 0 && c.Tick < time.Second:
@@ -55,17 +116,19 @@ type waitLimit struct {
 	limit time.Duration
 }
 
-// UnmarshalText reads the value of the flag.
-func (w *waitLimit) UnmarshalText(text []byte) (err error) {
+// set reads the value of the flag.
+func (w *waitLimit) set(s string) (err error) {
 	w.given = true
-	if seconds, bad := strconv.ParseFloat(string(text), 64); bad == nil {
+	if seconds, bad := strconv.ParseFloat(s, 64); bad == nil {
 		if !(seconds > -1e9 && seconds < 1e9) {
-			return fmt.Errorf("%s seconds are too many", text)
+			return fmt.Errorf("%s seconds are too many", s)
 		}
 		w.limit = time.Duration(seconds * float64(time.Second))
 		return nil
 	}
-	w.limit, err = time.ParseDuration(string(text))
+	if w.limit, err = time.ParseDuration(s); err != nil {
+		err = notDuration(s)
+	}
 	return err
 }
 

@@ -11,20 +11,19 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-type statusCmd struct {
-	Name string `arg:"" help:"The name of the lock."`
-}
+type statusCmd struct{ Name string }
 
-// Help is the longer text of "fencelock status --help".
-func (statusCmd) Help() string {
-	return `A lock that nobody holds is "free", and the exit code is 0 all the same.
-
-    fencelock status nightly
-    fencelock status nightly --json | jq '.holders[].pid'`
+func (c *statusCmd) verb() *verb {
+	return &verb{
+		name: "status", group: seeLocks, short: "Show who holds and who waits for one lock.",
+		args: []arg{nameArg(&c.Name)}, run: c.Run,
+		long:     `A lock that nobody holds is "free", and the exit code is 0 all the same.`,
+		examples: []string{"fencelock status nightly", "fencelock status nightly --json | jq '.holders[].pid'"},
+	}
 }
 
 // Run prints who holds the name and who waits for it.
-func (c statusCmd) Run(a *app) error {
+func (c *statusCmd) Run(a *app) error {
 	if err := driver.CheckName(c.Name); err != nil {
 		return err
 	}

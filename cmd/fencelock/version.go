@@ -10,6 +10,10 @@ import (
 
 type versionCmd struct{}
 
+func (c *versionCmd) verb() *verb {
+	return &verb{name: "version", group: moreVerb, short: "Print the version.", run: c.Run}
+}
+
 // build is what version prints.
 type build struct {
 	Version  string `json:"version"`

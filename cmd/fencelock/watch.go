@@ -18,22 +18,19 @@ import (
 	"github.com/fencelock/fencelock/internal/watch"
 )
 
-type watchCmd struct {
-	Prefix string `arg:"" optional:"" help:"Only names that begin with this."`
-}
+type watchCmd struct{ Prefix string }
 
-// Help is the longer text of "fencelock watch --help".
-func (watchCmd) Help() string {
-	return `Begins with what stands already, then prints a line for each event: waiting,
-acquired, released, lost, left. Ends on INT or TERM, or when its reader is gone,
-with exit code 0.
-
-    fencelock watch
-    fencelock watch invoice: --json | jq 'select(.event == "lost")'`
+func (c *watchCmd) verb() *verb {
+	return &verb{
+		name: "watch", group: seeLocks, short: "Follow what happens to locks, a line for each event.",
+		args: []arg{prefixArg(&c.Prefix)}, run: c.Run,
+		long:     `Begins with what stands already, then prints a line for each event: waiting, acquired, released, lost, left. Ends on INT or TERM, or when its reader is gone, with exit code 0.`,
+		examples: []string{"fencelock watch", `fencelock watch invoice: --json | jq 'select(.event == "lost")'`},
+	}
 }
 
 // Run prints events until it is told to stop.
-func (c watchCmd) Run(a *app) error {
+func (c *watchCmd) Run(a *app) error {
 	ctx, stop := a.interruptible()
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,0 +1,175 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is how many columns a help page takes.
+const helpWidth = 80
+
+// about is what there is to know before one knows any verb.
+const about = "Locks that many processes share, with fencing tokens."
+
+var aboutExamples = []explained{
+	{"fencelock run nightly -- ./backup.sh", "one backup at a time"},
+	{"fencelock run -n nightly -- ./backup.sh", "or exit 75 at once"},
+	{"fencelock elect billing -- ./billing", "one leader, and the others stand by"},
+	{"fencelock ls", "who holds what"},
+}
+
+// allCodes are the exit codes of all verbs.
+var allCodes = []explained{
+	{"", "the command's own"},
+	{"128+n", "the command died of signal n"},
+	{"64", "the command line is wrong"},
+	{"69", "the engine cannot be reached"},
+	{"70", "doctor found something broken"},
+	{"71", "something of fencelock's own did not start"},
+	{"75", "the lock is busy"},
+	{"76", "the lock was lost"},
+	{"78", "a bad configuration, a missing right or a refused login"},
+}
+
+// shortHelp tells in a few lines what there is, for a bare "fencelock".
+func shortHelp(w io.Writer) {
+	fmt.Fprintln(w, "usage: fencelock COMMAND [ARGUMENTS]")
+	for _, v := range verbs() {
+		fmt.Fprintf(w, "  %-11s %s\n", v.name, v.short)
+	}
+	fmt.Fprintln(w, "try: fencelock run nightly -- ./backup.sh, or fencelock --help")
+}
+
+// printHelp prints the page of the verb, or the first one.
+func (l *line) printHelp(w io.Writer) error {
+	var p page
+	if l.verb == nil {
+		l.firstPage(&p)
+	} else {
+		l.verbPage(&p)
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+func (l *line) firstPage(p *page) {
+	p.WriteString("Usage: fencelock COMMAND [flags] [ARGUMENTS]\n\n" + about + "\n\n")
+	p.table("", aboutExamples)
+	group := ""
+	for _, v := range l.verbs {
+		if v.group != group {
+			group = v.group
+			p.head(group)
+		}
+		p.row(11, v.name, v.short)
+	}
+	p.head("Flags")
+	p.flags(l.global)
+	p.table("Exit codes", allCodes)
+	p.WriteString("\nMore: fencelock COMMAND --help\n")
+}
+
+func (l *line) verbPage(p *page) {
+	v := l.verb
+	p.WriteString("Usage: " + v.usage() + "\n\n" + v.short + "\n")
+	for _, paragraph := range v.paragraphs() {
+		p.WriteString("\n" + wrap(paragraph, 0, helpWidth) + "\n")
+	}
+	p.head("Examples")
+	for _, e := range v.examples {
+		p.WriteString("  " + e + "\n")
+	}
+	p.table("Arguments", v.arguments())
+	own := newFlagSet()
+	l.flags.VisitAll(func(f *pflag.Flag) {
+		if l.global.Lookup(f.Name) == nil {
+			own.AddFlag(f)
+		}
+	})
+	if own.HasFlags() {
+		p.head("Flags")
+		p.flags(own)
+	}
+	p.head("Flags of every command")
+	p.flags(l.global)
+	p.table("Variables of the command", v.variables)
+	p.table("Exit codes", v.exitCodes())
+}
+
+// page is a page of help.
+type page struct{ strings.Builder }
+
+func (p *page) head(title string) { p.WriteString("\n" + title + ":\n") }
+
+// table writes words and what they mean below a title.
+func (p *page) table(title string, rows []explained) {
+	if len(rows) == 0 {
+		return
+	}
+	if title != "" {
+		p.head(title)
+	}
+	width := 0
+	for _, r := range rows {
+		width = max(width, len(r.word))
+	}
+	for _, r := range rows {
+		if r.word == "" {
+			p.WriteString("  " + wrap(r.meaning, 2, helpWidth) + "\n")
+			continue
+		}
+		p.row(width, r.word, r.meaning)
+	}
+}
+
+// row writes a word and what it means.
+func (p *page) row(width int, word, meaning string) {
+	fmt.Fprintf(p, "  %-*s  %s\n", width, word, wrap(meaning, width+4, helpWidth))
+}
+
+// flagColumn is where the explanation of a flag begins.
+const flagColumn = 26
+
+func (p *page) flags(f flagSet) {
+	f.VisitAll(func(f *pflag.Flag) {
+		word := "    " + longForm(f)
+		if f.Shorthand != "" {
+			word = "-" + f.Shorthand + ", " + longForm(f)
+		}
+		help := f.Usage
+		if f.DefValue != "" {
+			help += " (default " + f.DefValue + ")"
+		}
+		if len(word) > flagColumn-4 {
+			fmt.Fprintf(p, "  %s\n%*s%s\n", word, flagColumn, "", wrap(help, flagColumn, helpWidth))
+			return
+		}
+		p.row(flagColumn-4, word, help)
+	})
+}
+
+// wrap breaks text into lines of at most width columns, of which all but the first are
+// indented.
+func wrap(text string, indent, width int) string {
+	var b strings.Builder
+	column := indent
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}

@@ -1,0 +1,132 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// flagSet is the flags that a verb takes.
+type flagSet struct{ *pflag.FlagSet }
+
+func newFlagSet() flagSet {
+	f := flagSet{pflag.NewFlagSet("fencelock", pflag.ContinueOnError)}
+	f.SortFlags = false
+	f.SetInterspersed(false)
+	f.Usage = func() {}
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "at-least" { // an older name
+			name = "min-hold"
+		}
+		return pflag.NormalizedName(name)
+	})
+	return f
+}
+
+// add takes in a flag. short may be empty.
+func (f flagSet) add(name, short string, o *option, help string) {
+	flag := f.VarPF(o, name, short, help)
+	if o.placeholder == "" {
+		flag.NoOptDefVal = "true"
+	}
+}
+
+// option is the value of a flag.
+type option struct {
+	set         func(string) error
+	placeholder string   // what stands for the value; "" for a flag without one
+	preset      string   // the value if the flag is not given; "" where that goes without saying
+	values      []string // all there are, or those worth offering
+	required    bool
+}
+
+// Set reads the value.
+func (o *option) Set(s string) error { return o.set(s) }
+
+// String returns the value if the flag is not given.
+func (o *option) String() string { return o.preset }
+
+// Type returns what stands for the value in texts.
+func (o *option) Type() string { return o.placeholder }
+
+// boolean is a flag that is there or not.
+func boolean(p *bool) *option {
+	return &option{set: func(s string) (err error) {
+		if *p, err = strconv.ParseBool(s); err != nil {
+			err = fmt.Errorf("%q is neither true nor false", s)
+		}
+		return err
+	}}
+}
+
+// text is any text; what p points to is its preset.
+func text(p *string, placeholder string) *option {
+	return &option{placeholder: placeholder, preset: *p, set: func(s string) error {
+		*p = s
+		return nil
+	}}
+}
+
+// choice is one of a few words, of which p points to the preset.
+func choice(p *string, placeholder string, words ...string) *option {
+	return &option{placeholder: placeholder, preset: *p, values: words, set: func(s string) error {
+		*p = s
+		return oneOf(s, words)
+	}}
+}
+
+func oneOf(s string, words []string) error {
+	for _, w := range words {
+		if s == w {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
+}
+
+// duration is a time as Go writes it; what p points to is its preset.
+func duration(p *time.Duration, values ...string) *option {
+	o := &option{placeholder: "DURATION", values: values, set: func(s string) (err error) {
+		if *p, err = time.ParseDuration(s); err != nil {
+			err = notDuration(s)
+		}
+		return err
+	}}
+	if *p != 0 {
+		o.preset = p.String()
+	}
+	return o
+}
+
+func notDuration(s string) error {
+	return fmt.Errorf("%q is not a duration such as 30s or 1m30s", s)
+}
+
+// number is a whole number; what p points to is its preset.
+func number(p *int) *option {
+	o := &option{placeholder: "N", set: func(s string) (err error) {
+		*p, err = parseNumber(s)
+		return err
+	}}
+	if *p != 0 {
+		o.preset = strconv.Itoa(*p)
+	}
+	return o
+}
+
+func parseNumber(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		err = fmt.Errorf("%q is too large", s)
+	case err != nil:
+		err = fmt.Errorf("%q is not a whole number", s)
+	}
+	return n, err
+}

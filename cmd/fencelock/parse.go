@@ -1,0 +1,159 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// line is a command line that was read.
+type line struct {
+	verbs  []*verb
+	verb   *verb // the one that was asked for, or nil
+	flags  flagSet
+	global flagSet // those of flags that every verb takes
+
+	url           string
+	json, verbose bool
+	help, version bool
+}
+
+// read reads the command line. Its error says what is wrong with it.
+func (l *line) read(args []string) error {
+	if l.verbs == nil {
+		l.verbs = verbs()
+	}
+	l.flags, l.global = newFlagSet(), newFlagSet()
+	l.addGlobal(l.global)
+	l.flags.AddFlagSet(l.global.FlagSet)
+	rest, err := l.parse(args)
+	if err != nil || l.help || l.version {
+		return err
+	}
+	if len(rest) == 0 {
+		return errors.New("expected a command such as run or ls")
+	}
+	if l.verb = findVerb(l.verbs, rest[0]); l.verb == nil {
+		return fmt.Errorf("unexpected argument %s%s", rest[0], suggest(rest[0], verbNames(l.verbs), ", did you mean %q?"))
+	}
+	if l.verb.flags != nil {
+		l.verb.flags(l.flags)
+	}
+	if err := l.arguments(rest[1:]); err != nil || l.help || l.version {
+		return err
+	}
+	return l.complete()
+}
+
+// addGlobal adds the flags that every verb takes.
+func (l *line) addGlobal(f flagSet) {
+	f.add("url", "", &option{set: setText(&l.url), placeholder: "URL", values: urlBeginnings()},
+		"Where the locks are, such as file:///path; by default a directory of your own. ($FENCELOCK_URL)")
+	f.add("json", "", boolean(&l.json), "Print one JSON object a line.")
+	f.add("verbose", "v", boolean(&l.verbose), "Say more on stderr.")
+	f.add("help", "h", boolean(&l.help), "Show this page.")
+	f.add("version", "", boolean(&l.version), "Print the version.")
+}
+
+// parse reads flags up to the first argument, and returns what is left.
+func (l *line) parse(args []string) ([]string, error) {
+	err := l.flags.Parse(args)
+	return l.flags.Args(), l.flagError(err)
+}
+
+// arguments reads what follows the verb: flags and arguments in any order, and for a
+// verb that runs a command all of that after its last argument.
+func (l *line) arguments(args []string) error {
+	given := 0
+	for {
+		rest, err := l.parse(args)
+		if err != nil || l.help || l.version {
+			return err
+		}
+		ended := l.flags.ArgsLenAtDash() >= 0
+		if given == len(l.verb.args) && l.verb.runs != nil {
+			*l.verb.runs = rest
+			return nil
+		}
+		if len(rest) == 0 {
+			return l.missing(given)
+		}
+		if given == len(l.verb.args) {
+			return fmt.Errorf("unexpected argument %s", rest[0])
+		}
+		if err := l.verb.args[given].set(rest[0]); err != nil {
+			return fmt.Errorf("<%s>: %w", strings.ToLower(l.verb.args[given].name), err)
+		}
+		given++
+		args = rest[1:]
+		if ended {
+			args = append([]string{"--"}, args...)
+		}
+	}
+}
+
+// missing is what is wrong if only so many arguments are given.
+func (l *line) missing(given int) error {
+	if given < len(l.verb.args) && !l.verb.args[given].optional {
+		return fmt.Errorf("expected \"<%s>\"", strings.ToLower(l.verb.args[given].name))
+	}
+	return nil
+}
+
+// complete looks whether all that must be given is there, and makes sense.
+func (l *line) complete() error {
+	var missing []string
+	l.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Value.(*option).required && !f.Changed {
+			missing = append(missing, longForm(f))
+		}
+	})
+	if len(missing) > 0 {
+		return fmt.Errorf("missing flags: %s", strings.Join(missing, ", "))
+	}
+	if url, ok := os.LookupEnv("FENCELOCK_URL"); ok && !l.flags.Changed("url") {
+		l.url = url
+	}
+	if l.verb.check != nil {
+		if err := l.verb.check(); err != nil {
+			return fmt.Errorf("%s: %w", l.verb.name, err)
+		}
+	}
+	return nil
+}
+
+// flagError says in our words what is wrong with a flag.
+func (l *line) flagError(err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if name := unknown.GetSpecifiedName(); unknown.GetSpecifiedShortnames() == "" {
+			return fmt.Errorf("unknown flag --%s%s", name, suggest(name, l.flagNames(), ", did you mean \"--%s\"?"))
+		} else {
+			return fmt.Errorf("unknown flag -%s", name)
+		}
+	}
+	if empty, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("--%s: a value is missing; write %s", empty.GetFlag().Name, longForm(empty.GetFlag()))
+	}
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())
+	}
+	return err
+}
+
+func (l *line) flagNames() (names []string) {
+	l.flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// longForm is how a flag is written with its value, such as --ttl=DURATION.
+func longForm(f *pflag.Flag) string {
+	if f.Value.Type() == "" {
+		return "--" + f.Name
+	}
+	return "--" + f.Name + "=" + f.Value.Type()
+}
