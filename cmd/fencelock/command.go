@@ -24,6 +24,7 @@ type command struct {
 	KillAfter time.Duration
 	Note      string
 	PassURL   bool
+	Line      string // for a shell, in the place of Command
 
 	Name    string
 	Command []string
@@ -37,6 +38,7 @@ func commonCommand() command { return command{TTL: defaultTTL, Signal: "TERM"} }
 
 // flags adds the flags that run and elect share.
 func (c *command) flags(f flagSet) {
+	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
 	f.add("ttl", "", duration(&c.TTL, "10s", "30s", "1m"), "How long others wait for a holder that vanished.")
 	f.add("signal", "", withValues(text(&c.Signal, "NAME"), "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"),
 		"Signal that asks the command to end when the lock is lost.")
@@ -63,6 +65,12 @@ const (
 func (c *command) check() error {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
+	}
+	switch {
+	case c.Line != "" && len(c.Command) > 0:
+		return errors.New("two commands to run; write it after -- or after -c")
+	case c.Line != "":
+		c.Command = []string{"/bin/sh", "-c", c.Line}
 	}
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return errors.New("no command to run; write it after --")
@@ -121,7 +129,7 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	outliveReaders()
 	path, err := lookup(c.Command[0])
 	if err != nil {
-		return err
+		return c.unquoted(err)
 	}
 	if _, err := ownProgram(); err != nil {
 		return &exitError{code: exitStart, err: err} // before a wait, and not after it
@@ -136,6 +144,15 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	}
 	a.sayDirectory(os.Geteuid(), os.Getenv)
 	return f(engine, path)
+}
+
+// unquoted tells those who have quoted a whole command line how to write it.
+func (c *command) unquoted(err error) error {
+	words := c.Command[0]
+	if exitCode(err) != exitNotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
+		return err
+	}
+	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; it contains a space\ntry: -c %s for a shell line, or -- %s without the quotes", err, quote(words), words)}
 }
 
 // sayDirectory tells where the locks are if nobody has chosen that: another user

@@ -44,6 +44,7 @@ func (c *runCmd) verb() *verb {
 			"fencelock run nightly -- ./backup.sh",
 			"fencelock run -n nightly -- ./backup.sh",
 			"fencelock run -w 10m --note 'by hand' nightly -- ./backup.sh --full",
+			"fencelock run nightly -c 'cd /srv && tar -c data | gzip >/backup/data.tar.gz'",
 			"fencelock run --limit 3 builds -- make",
 			"fencelock run --tick 1m report -- ./report.sh",
 		},
