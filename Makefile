@@ -18,7 +18,7 @@ quick: check lint cc ## while working: checks, lint, the core, the exam with its
 	$(GO) test -race -parallel $(PARALLEL) . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
 
 .PHONY: test
-test: check cc redis postgres ## everything, with the race detector; what CI runs
+test: check cc redis postgres shells ## everything, with the race detector; what CI runs
 	$(GO) test -race -timeout 25m -parallel $(PARALLEL) ./...
 	$(GO) test ./internal/sim
 
@@ -68,6 +68,11 @@ soak: ## the same, five times as long
 .PHONY: bench
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md
 	$(GO) run -C bench .
+
+# Without them their tests say that they were left out.
+.PHONY: shells
+shells:
+	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion and of man pages are left out"
 
 .PHONY: cc redis postgres
 cc redis postgres:

@@ -1,29 +1,26 @@
 #compdef fencelock
 # zsh completion for fencelock
 _fencelock() {
-    local -a commands
-    commands=(
-@COMMANDS@
-    )
-    if (( CURRENT == 2 )); then
-        _describe command commands
+    local -a found whole wholeshown open
+    local line word meaning
+    found=("${(@f)$(fencelock __complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
+    if [[ $found[1] == ':command '* ]]; then
+        local before=${found[1]#:command }
+        shift $before words
+        (( CURRENT -= before ))
+        _normal
         return
     fi
-    if (( ${words[(I)--]} )) && (( ${words[(I)--]} < CURRENT )); then
-        _command_names -e
-        _files
-        return
-    fi
-    case $words[2] in
-    @NAMED@)
-        if [[ $words[CURRENT] != -* ]]; then
-            compadd -- ${(f)"$(@LOCKS@)"}
-            return
+    for line in "${found[@]}"; do
+        [[ -n $line ]] || continue
+        word=${line%%$'\t'*} meaning=${line#*$'\t'}
+        if [[ $word == *[:/=] ]]; then
+            open+=("$word")
+        else
+            whole+=("$word") wholeshown+=("$word${meaning:+  -- $meaning}")
         fi
-        ;;
-    esac
-    case $words[2] in
-@CASES@
-    esac
+    done
+    (( $#whole )) && compadd -l -d wholeshown -a whole
+    (( $#open )) && compadd -S '' -a open
 }
 compdef _fencelock fencelock

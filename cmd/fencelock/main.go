@@ -57,6 +57,9 @@ func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		shortHelp(stderr)
 		return &exitError{code: exitUsage}
 	}
+	if args[0] == completeVerb {
+		return printCompletions(stdout, args[1:])
+	}
 	err := l.read(args)
 	a := &app{
 		ctx: context.Background(), stdin: stdin, stdout: stdout, stderr: stderr,

@@ -19,18 +19,14 @@ type line struct {
 	global flagSet // those of flags that every verb takes
 
 	url           string
+	urlGiven      bool
 	json, verbose bool
 	help, version bool
 }
 
 // read reads the command line. Its error says what is wrong with it.
 func (l *line) read(args []string) error {
-	if l.verbs == nil {
-		l.verbs = verbs()
-	}
-	l.flags, l.global = newFlagSet(), newFlagSet()
-	l.addGlobal(l.global)
-	l.flags.AddFlagSet(l.global.FlagSet)
+	l.begin()
 	rest, err := l.parse(args)
 	if err != nil || l.help || l.version {
 		return err
@@ -38,11 +34,8 @@ func (l *line) read(args []string) error {
 	if len(rest) == 0 {
 		return errors.New("expected a command such as run or ls")
 	}
-	if l.verb = findVerb(l.verbs, rest[0]); l.verb == nil {
+	if l.setVerb(rest[0]); l.verb == nil {
 		return fmt.Errorf("unexpected argument %s%s", rest[0], suggest(rest[0], verbNames(l.verbs), ", did you mean %q?"))
-	}
-	if l.verb.flags != nil {
-		l.verb.flags(l.flags)
 	}
 	if err := l.arguments(rest[1:]); err != nil || l.help || l.version {
 		return err
@@ -50,9 +43,30 @@ func (l *line) read(args []string) error {
 	return l.complete()
 }
 
+// begin makes the flags that every verb takes.
+func (l *line) begin() {
+	if l.verbs == nil {
+		l.verbs = verbs()
+	}
+	l.flags, l.global = newFlagSet(), newFlagSet()
+	l.addGlobal(l.global)
+	l.flags.AddFlagSet(l.global.FlagSet)
+}
+
+// setVerb finds the verb and its flags.
+func (l *line) setVerb(name string) {
+	if l.verb = findVerb(l.verbs, name); l.verb != nil && l.verb.flags != nil {
+		l.verb.flags(l.flags)
+	}
+}
+
 // addGlobal adds the flags that every verb takes.
 func (l *line) addGlobal(f flagSet) {
-	f.add("url", "", &option{set: setText(&l.url), placeholder: "URL", values: urlBeginnings()},
+	setURL := func(s string) error {
+		l.url, l.urlGiven = s, true
+		return nil
+	}
+	f.add("url", "", &option{set: setURL, placeholder: "URL", values: urlBeginnings()},
 		"Where the locks are, such as file:///path; by default a directory of your own. ($FENCELOCK_URL)")
 	f.add("json", "", boolean(&l.json), "Print one JSON object a line.")
 	f.add("verbose", "v", boolean(&l.verbose), "Say more on stderr.")
@@ -116,15 +130,21 @@ func (l *line) complete() error {
 	if len(missing) > 0 {
 		return fmt.Errorf("missing flags: %s", strings.Join(missing, ", "))
 	}
-	if url, ok := os.LookupEnv("FENCELOCK_URL"); ok && !l.flags.Changed("url") {
-		l.url = url
-	}
+	l.url = l.givenURL()
 	if l.verb.check != nil {
 		if err := l.verb.check(); err != nil {
 			return fmt.Errorf("%s: %w", l.verb.name, err)
 		}
 	}
 	return nil
+}
+
+// givenURL is the URL of the flag, or that of the environment.
+func (l *line) givenURL() string {
+	if url, ok := os.LookupEnv("FENCELOCK_URL"); ok && !l.urlGiven {
+		return url
+	}
+	return l.url
 }
 
 // flagError says in our words what is wrong with a flag.

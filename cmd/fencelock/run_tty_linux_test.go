@@ -30,11 +30,16 @@ func newSession(t *testing.T) *session {
 	dir, err := os.MkdirTemp("", "fencelock")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	master, slave := openPty(t)
-	s := &session{t: t, master: master, locks: filepath.Join(dir, "locks")}
 	shell := exec.Command("sh", "-i")
+	shell.Env = append(os.Environ(), "ENV=", "PS1=$ ", "TERM=dumb", "FENCELOCK_URL=file://"+filepath.Join(dir, "locks"))
+	return startSession(t, shell, filepath.Join(dir, "locks"))
+}
+
+// startSession starts a shell on a terminal.
+func startSession(t *testing.T, shell *exec.Cmd, locks string) *session {
+	master, slave := openPty(t)
+	s := &session{t: t, master: master, locks: locks}
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
-	shell.Env = append(os.Environ(), "ENV=", "PS1=$ ", "TERM=dumb", "FENCELOCK_URL=file://"+s.locks)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(t, shell.Start())
 	slave.Close()

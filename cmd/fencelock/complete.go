@@ -1,0 +1,208 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// completeVerb is what the scripts of "fencelock completion" call, with the words that
+// follow fencelock, up to the one that is typed. It prints the words that fit, a line
+// each, with a tab and what they mean; or, where a command is typed that is not ours,
+// ":command N", and N words stand before it.
+const completeVerb = "__complete"
+
+func printCompletions(w io.Writer, words []string) error {
+	found, before := complete(words)
+	if before > 0 {
+		_, err := fmt.Fprintf(w, ":command %d\n", before)
+		return err
+	}
+	var b strings.Builder
+	for _, c := range found {
+		fmt.Fprintf(&b, "%s\t%s\n", c.word, c.meaning)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// complete returns what the last word may become. If that belongs to a command that
+// runs under a lock, it returns how many words stand before that command instead.
+func complete(words []string) (found []explained, before int) {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	typed := words[len(words)-1]
+	c := newPartial()
+	for i, word := range words[:len(words)-1] {
+		if c.read(word); c.command {
+			return nil, i + 1
+		}
+	}
+	if c.atCommand() && (c.ended || typed != "" && typed[0] != '-') {
+		return nil, len(words)
+	}
+	for _, e := range c.choices(typed) {
+		if strings.HasPrefix(e.word, typed) && e.word != "" {
+			found = append(found, e)
+		}
+	}
+	return found, 0
+}
+
+// partial is a command line that is not complete yet.
+type partial struct {
+	line
+	given   int         // arguments of the verb so far
+	waiting *pflag.Flag // its value comes next
+	ended   bool        // -- was read
+	command bool        // a word of the command was read
+	lost    bool        // there is no such verb
+}
+
+func newPartial() *partial {
+	c := &partial{}
+	c.begin()
+	return c
+}
+
+// read reads a word that is complete.
+func (c *partial) read(word string) {
+	switch {
+	case c.waiting != nil:
+		_ = c.waiting.Value.Set(word) // a wrong one is not ours to refuse
+		c.waiting = nil
+	case c.ended || word == "-" || !strings.HasPrefix(word, "-"):
+		c.readArgument(word)
+	case word == "--":
+		c.ended = true
+	case strings.HasPrefix(word, "--"):
+		name, value, given := strings.Cut(word[2:], "=")
+		c.readFlag(c.flags.Lookup(name), value, given)
+	default:
+		c.readShort(word[1:])
+	}
+}
+
+func (c *partial) readArgument(word string) {
+	switch {
+	case c.verb == nil:
+		c.setVerb(word)
+		c.lost = c.lost || c.verb == nil
+	case c.atCommand():
+		c.command = true
+	default:
+		c.given++
+	}
+}
+
+// readShort reads flags of one letter, of which the last may take a value.
+func (c *partial) readShort(letters string) {
+	for i := range len(letters) {
+		f := c.flags.ShorthandLookup(letters[i : i+1])
+		if f == nil || f.NoOptDefVal == "" {
+			c.readFlag(f, letters[i+1:], i+1 < len(letters))
+			return
+		}
+	}
+}
+
+func (c *partial) readFlag(f *pflag.Flag, value string, given bool) {
+	switch {
+	case f == nil || f.NoOptDefVal != "":
+	case given:
+		_ = f.Value.Set(value)
+	default:
+		c.waiting = f
+	}
+}
+
+// atCommand reports whether the next argument begins the command.
+func (c *partial) atCommand() bool {
+	return c.verb != nil && c.verb.runs != nil && c.given >= len(c.verb.args)
+}
+
+// choices returns what may stand where typed stands.
+func (c *partial) choices(typed string) (all []explained) {
+	name, _, valued := strings.Cut(typed, "=")
+	switch {
+	case c.lost:
+		return nil
+	case c.waiting != nil:
+		return valuesOf(c.waiting, "")
+	case !c.ended && valued && strings.HasPrefix(typed, "--"):
+		if f := c.flags.Lookup(name[2:]); f != nil {
+			return valuesOf(f, name+"=")
+		}
+		return nil
+	case !c.ended && strings.HasPrefix(typed, "-"):
+		return c.flagChoices()
+	case c.verb == nil:
+		for _, v := range c.verbs {
+			all = append(all, explained{v.name, v.short})
+		}
+		return all
+	case c.atCommand():
+		return []explained{{"--", "the command follows"}}
+	case c.given < len(c.verb.args):
+		return c.argumentChoices(c.verb.args[c.given], typed)
+	}
+	return nil
+}
+
+func valuesOf(f *pflag.Flag, before string) (all []explained) {
+	for _, v := range f.Value.(*option).values {
+		all = append(all, explained{before + v, ""})
+	}
+	return all
+}
+
+// flagChoices returns the flags that are not given yet, by both of their names.
+func (c *partial) flagChoices() (all []explained) {
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		all = append(all, explained{"--" + f.Name, f.Usage})
+		if f.Shorthand != "" {
+			all = append(all, explained{"-" + f.Shorthand, f.Usage})
+		}
+	})
+	if c.atCommand() {
+		all = append(all, explained{"--", "the command follows"})
+	}
+	return all
+}
+
+func (c *partial) argumentChoices(a arg, typed string) (all []explained) {
+	for _, v := range a.values {
+		all = append(all, explained{v, ""})
+	}
+	if a.lock {
+		all = append(all, c.lockNames(typed)...)
+	}
+	return all
+}
+
+// completePatience is how long the engine may take to tell names.
+const completePatience = 2 * time.Second
+
+// lockNames asks the engine for names. A name may be a piece of script, such as
+// $(reboot), so only those of harmless characters are offered.
+func (c *partial) lockNames(prefix string) (all []explained) {
+	ctx, stop := context.WithTimeout(context.Background(), completePatience)
+	defer stop()
+	a := &app{ctx: ctx, url: strings.Trim(c.givenURL(), `'"`)}
+	list, _ := a.list(driver.Query{Prefix: prefix}) // whoever completes wants no errors
+	for _, s := range list {
+		if s.Name[0] != '-' && showWord(s.Name) == s.Name {
+			all = append(all, explained{s.Name, modeLimit(s)})
+		}
+	}
+	return all
+}
