@@ -146,16 +146,20 @@ func (c *partial) choices(typed string) (all []explained) {
 	case !c.ended && strings.HasPrefix(typed, "-"):
 		return c.flagChoices()
 	case c.verb == nil:
-		for _, v := range c.verbs {
-			all = append(all, explained{v.name, v.short})
-		}
-		return all
+		return verbChoices(c.verbs)
 	case c.atCommand():
 		return []explained{{"--", "the command follows"}}
 	case c.given < len(c.verb.args):
 		return c.argumentChoices(c.verb.args[c.given], typed)
 	}
 	return nil
+}
+
+func verbChoices(verbs []*verb) (all []explained) {
+	for _, v := range verbs {
+		all = append(all, explained{v.name, v.short})
+	}
+	return all
 }
 
 func valuesOf(f *pflag.Flag, before string) (all []explained) {
@@ -182,6 +186,9 @@ func (c *partial) flagChoices() (all []explained) {
 func (c *partial) argumentChoices(a arg, typed string) (all []explained) {
 	for _, v := range a.values {
 		all = append(all, explained{v, ""})
+	}
+	if a.verbs {
+		all = append(all, verbChoices(c.verbs)...)
 	}
 	if a.lock {
 		all = append(all, c.lockNames(typed)...)

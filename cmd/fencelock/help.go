@@ -3,8 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,17 +25,38 @@ var aboutExamples = []explained{
 	{"fencelock ls", "who holds what"},
 }
 
-// allCodes are the exit codes of all verbs.
-var allCodes = []explained{
-	{"", "the command's own"},
-	{"128+n", "the command died of signal n"},
+// aboutVariables are what the program itself finds in its environment.
+var aboutVariables = []explained{
+	{"FENCELOCK_URL", "where the locks are, if --url does not say"},
+	{"XDG_STATE_HOME", "without a URL, locks are in its directory fencelock; those of root are in /var/lib/fencelock"},
+}
+
+// commonCodes are the exit codes of every verb.
+var commonCodes = []explained{
 	{"64", "the command line is wrong"},
 	{"69", "the engine cannot be reached"},
+	{"78", "a bad configuration, a missing right or a refused login"},
+}
+
+// verbCodes are the exit codes that only some verbs have.
+var verbCodes = []explained{
+	{"", "the command's own"},
 	{"70", "doctor found something broken"},
 	{"71", "something of fencelock's own did not start"},
 	{"75", "the lock is busy"},
 	{"76", "the lock was lost"},
-	{"78", "a bad configuration, a missing right or a refused login"},
+	{"126", "the command cannot be executed"},
+	{"127", "the command was not found"},
+	{"128+n", "the command died of signal n"},
+}
+
+// withCommonCodes puts exit codes and those of every verb in order.
+func withCommonCodes(codes []explained) []explained {
+	all := slices.Concat(codes, commonCodes)
+	slices.SortStableFunc(all, func(a, b explained) int {
+		return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
+	})
+	return all
 }
 
 // shortHelp tells in a few lines what there is, for a bare "fencelock".
@@ -70,7 +93,8 @@ func (l *line) firstPage(p *page) {
 	}
 	p.head("Flags")
 	p.flags(l.global)
-	p.table("Exit codes", allCodes)
+	p.table("Variables", aboutVariables)
+	p.table("Exit codes", withCommonCodes(verbCodes))
 	p.WriteString("\nMore: fencelock COMMAND --help\n")
 }
 
@@ -98,7 +122,7 @@ func (l *line) verbPage(p *page) {
 	p.head("Flags of every command")
 	p.flags(l.global)
 	p.table("Variables of the command", v.variables)
-	p.table("Exit codes", v.exitCodes())
+	p.table("Exit codes", withCommonCodes(v.codes))
 }
 
 // page is a page of help.
@@ -141,16 +165,21 @@ func (p *page) flags(f flagSet) {
 		if f.Shorthand != "" {
 			word = "-" + f.Shorthand + ", " + longForm(f)
 		}
-		help := f.Usage
-		if f.DefValue != "" {
-			help += " (default " + f.DefValue + ")"
-		}
+		help := flagHelp(f)
 		if len(word) > flagColumn-4 {
 			fmt.Fprintf(p, "  %s\n%*s%s\n", word, flagColumn, "", wrap(help, flagColumn, helpWidth))
 			return
 		}
 		p.row(flagColumn-4, word, help)
 	})
+}
+
+// flagHelp is the explanation of a flag, with its preset.
+func flagHelp(f *pflag.Flag) string {
+	if f.DefValue == "" {
+		return f.Usage
+	}
+	return f.Usage + " (default " + f.DefValue + ")"
 }
 
 // wrap breaks text into lines of at most width columns, of which all but the first are

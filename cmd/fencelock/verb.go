@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -33,6 +32,7 @@ type arg struct {
 	optional bool
 	values   []string // all there are, or those worth offering
 	lock     bool     // it is the name of a lock, or the beginning of one
+	verbs    bool     // it is the name of a verb
 	set      func(string) error
 }
 
@@ -52,7 +52,7 @@ func verbs() []*verb {
 		newRun().verb(), newElect().verb(),
 		new(lsCmd).verb(), new(statusCmd).verb(), new(watchCmd).verb(), new(breakCmd).verb(),
 		new(resizeCmd).verb(), new(initCmd).verb(), newDoctor().verb(),
-		new(completionCmd).verb(), new(versionCmd).verb(),
+		new(completionCmd).verb(), new(manCmd).verb(), new(versionCmd).verb(),
 	}
 }
 
@@ -104,19 +104,6 @@ func (v *verb) arguments() (rows []explained) {
 		rows = append(rows, explained{"CMD", "The command and its arguments, after --."})
 	}
 	return rows
-}
-
-// exitCodes are those that the verb may end with, in order.
-func (v *verb) exitCodes() []explained {
-	codes := append([]explained{
-		{"64", "the command line is wrong"},
-		{"69", "the engine cannot be reached"},
-		{"78", "a bad configuration, a missing right or a refused login"},
-	}, v.codes...)
-	slices.SortStableFunc(codes, func(a, b explained) int {
-		return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
-	})
-	return codes
 }
 
 // nameArg is the name of a lock.
