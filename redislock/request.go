@@ -85,7 +85,8 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 		return r
 	}
 	shared := w.req.Mode == driver.Shared
-	if again || e.cfg.Quarantine || shared && w.req.Weight > 1 || w.req.AtLeast > 0 || e.isHot(w.req.Name) {
+	longWay := w.req.Weight > 1 || e.conn.Cluster() // which sees what has not moved yet with its slot
+	if again || e.cfg.Quarantine || shared && longWay || w.req.AtLeast > 0 || e.isHot(w.req.Name) {
 		return slow(again)
 	}
 	life := millis(w.req.TTL)

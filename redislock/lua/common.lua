@@ -208,6 +208,8 @@ function S.look()
     return
   end
   S.state, S.cap, S.weighted = 's', limit, w == ' w'
+  -- A node of a Cluster refuses this while a slot moves and one of them has not come yet.
+  if not counts then call('EXISTS', shared, meta) end
   local over = call('ZRANGEBYSCORE', shared, '-inf', S.int(ms), 'LIMIT', 0, PURGE)
   for _, token in ipairs(over) do
     local who = S.seated(token)

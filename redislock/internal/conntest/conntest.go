@@ -23,8 +23,22 @@ type Maker struct {
 	Sentinel func(t testing.TB, addrs []string, master string) redislock.Conn
 }
 
-// late is far more than anything prompt takes, also on a loaded machine.
+// late is far more than anything prompt takes, and less than what ends a call otherwise.
 const late = 3 * time.Second
+
+// promptly fails the test unless one of three runs of f is prompt: a slow machine delays
+// some, a call that does not heed its context all.
+func promptly(t *testing.T, what string, f func()) {
+	t.Helper()
+	for range 3 {
+		start := time.Now()
+		f()
+		if time.Since(start) < late {
+			return
+		}
+	}
+	t.Errorf("%s took longer than %v", what, late)
+}
 
 // Run runs all tests.
 func Run(t *testing.T, m Maker) {

@@ -82,21 +82,19 @@ func evalAllUntil(t *testing.T, conn redislock.Conn) {
 
 func frozenEval(t *testing.T, conn redislock.Conn, limit func() (context.Context, context.CancelFunc), n int) {
 	t.Helper()
-	ctx, cancel := limit()
-	defer cancel()
-	start := time.Now()
-	replies := conn.Eval(ctx, make3(n))
-	if took := time.Since(start); took > late {
-		t.Errorf("Eval of %d returned after %v", n, took)
-	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // its timer may fire a moment after that of the connection
-	}
-	for _, r := range replies {
-		if ctx.Err() == nil || !errors.Is(r.Err, ctx.Err()) {
-			t.Errorf("Eval of %d: %v", n, r.Err)
+	promptly(t, "Eval", func() {
+		ctx, cancel := limit()
+		defer cancel()
+		replies := conn.Eval(ctx, make3(n))
+		if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+			<-ctx.Done() // its timer may fire a moment after that of the connection
 		}
-	}
+		for _, r := range replies {
+			if ctx.Err() == nil || !errors.Is(r.Err, ctx.Err()) {
+				t.Errorf("Eval of %d: %v", n, r.Err)
+			}
+		}
+	})
 }
 
 func frozenOthers(t *testing.T, conn redislock.Conn, limit func() (context.Context, context.CancelFunc)) {
@@ -112,13 +110,13 @@ func frozenOthers(t *testing.T, conn redislock.Conn, limit func() (context.Conte
 			return err
 		},
 	} {
-		ctx, cancel := limit()
-		start := time.Now()
-		err := f(ctx)
-		if took := time.Since(start); took > late || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
-			t.Errorf("%s returned %v after %v", name, err, took)
-		}
-		cancel()
+		promptly(t, name, func() {
+			ctx, cancel := limit()
+			defer cancel()
+			if err := f(ctx); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+				t.Errorf("%s returned %v", name, err)
+			}
+		})
 	}
 }
 
@@ -193,12 +191,13 @@ func testUnreachable(t *testing.T, m Maker) {
 	}
 	defer ln.Close()
 	for _, n := range []int{1, 2} {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(200*time.Millisecond, cancel)
-		start := time.Now()
-		r := conn.Eval(ctx, make3(n))[0]
-		if took := time.Since(start); took > late || r.Err == nil {
-			t.Errorf("silent server: %v after %v", r.Err, took)
-		}
+		promptly(t, "Eval at a silent server", func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(200*time.Millisecond, cancel)
+			if r := conn.Eval(ctx, make3(n))[0]; r.Err == nil {
+				t.Errorf("silent server: %q", r.Text)
+			}
+		})
 	}
 }
