@@ -88,7 +88,7 @@ func TestAllOrNone(t *testing.T) {
 	release(t, other, a)
 
 	least := request("a")
-	least.AtLeast = 10 * time.Second
+	least.AtLeast = time.Hour
 	release(t, other, try(t, other, least))
 	noneOf(t, pg, e, names, "a")
 }
@@ -179,7 +179,7 @@ func TestAllOfOneKey(t *testing.T) {
 	for _, wrong := range []func(*driver.Request){
 		func(r *driver.Request) { r.AtLeast = 1 },
 		func(r *driver.Request) { r.Wait = true },
-		func(r *driver.Request) { r.TTL *= 2 },
+		func(r *driver.Request) { r.TTL /= 2 },
 	} {
 		reqs := requests(request(""), "a", "b")
 		wrong(&reqs[1])

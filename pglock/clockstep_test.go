@@ -3,6 +3,7 @@
 package pglock_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -28,11 +29,8 @@ func TestClockStepsWhileAHolderIsFrozen(t *testing.T) {
 				p := enginetest.Start(t, "postgres", pg.DSN())
 				req := request("a")
 				req.TTL = 2 * time.Second
-				l := try(t, p, req)
 				sent := time.Now()
-				if err := renew(p, l); err != nil {
-					t.Fatal(err)
-				}
+				l := try(t, p, req)
 				p.Freeze(t)
 				clock.Set(step)
 				n := getsIn(t, pg.DSN(), req, waits)
@@ -105,6 +103,29 @@ func TestClockStepsAfterACrash(t *testing.T) {
 	}
 }
 
+// TestClockSetBackBeforeARestore: a dump that is put back leaves room for the tokens of the time since,
+// also when the clock of the server cannot tell how much time that was.
+func TestClockSetBackBeforeARestore(t *testing.T) {
+	t.Parallel()
+	clock := enginetest.NewClock(t)
+	pg := enginetest.StartPostgresBy(t, clock)
+	e := engine(t, pg.DSN(), brief)
+	last := spend(t, e, quick("a"), 1)
+	dump, err := pg.Command(t, "pg_dump", "-n", "fencelock").Output()
+	must(t, err, e.Close())
+	pg.Exec(t, "DROP SCHEMA fencelock CASCADE")
+	clock.Set(-24 * time.Hour)
+	psql := pg.Command(t, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1")
+	psql.Stdin = bytes.NewReader(dump)
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const room = 64 << 30 // 64 s of tokens
+	if l := regained(t, engine(t, pg.DSN(), brief), quick("a")); l.Token-last.Token < room {
+		t.Errorf("after the restore token %d came after %d, %d further; want %d", l.Token, last.Token, l.Token-last.Token, room)
+	}
+}
+
 // TestClockSetBackBeforeARestart: tokens go on from the last one although the clock of the server
 // says an earlier time at each of its starts.
 func TestClockSetBackBeforeARestart(t *testing.T) {
@@ -121,7 +142,7 @@ func TestClockSetBackBeforeARestart(t *testing.T) {
 		if l.Token <= last.Token {
 			t.Errorf("token %d after %d", l.Token, last.Token)
 		}
-		release(t, e, l)
+		letGo(t, e, l)
 		last = spend(t, e, quick("a"), 10)
 	}
 }

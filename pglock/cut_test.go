@@ -102,10 +102,10 @@ func TestCutInsideAMessage(t *testing.T) {
 func TestPanicsWhereverAWaitIsTold(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
-	cfg := &pglock.Config{MaxWaiters: 1, MaxTTL: 2 * time.Second}
+	cfg := &pglock.Config{MaxWaiters: 1, MaxTTL: 6 * time.Second}
 	holder, e := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
 	req := request("a")
-	req.TTL = 2 * time.Second
+	req.TTL = cfg.MaxTTL
 	second := req
 	second.Name = "b"
 	panics := func(where string, req driver.Request) {
@@ -130,13 +130,12 @@ func TestPanicsWhereverAWaitIsTold(t *testing.T) {
 	release(t, holder, a)
 	release(t, holder, b)
 	release(t, e, granted(t, waiter))
-	release(t, e, regained(t, e, second))
+	letGo(t, e, regained(t, e, second))
 	pg.Kill(t)
 	pg.Restart(t)
 	panics("in a quarantine", req)
-	l := regained(t, e, req)
-	release(t, e, l)
-	release(t, holder, regained(t, holder, req))
+	letGo(t, e, regained(t, e, req))
+	letGo(t, holder, regained(t, holder, req))
 	eventually(t, "no ticket and no lock is left", func() bool {
 		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND locktype = 'advisory')") == "0"
 	})

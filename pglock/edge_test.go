@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
@@ -52,9 +55,24 @@ func TestManyTTLs(t *testing.T) {
 func TestContextsShorterThanADial(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
-	e := engine(t, pg.DSN(), nil)
-	eventually(t, "a request of a millisecond succeeds", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	cfg, err := pgxpool.ParseConfig(pg.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dial = 500 * time.Millisecond
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		time.Sleep(dial)
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	e := pglock.New(pool, nil)
+	defer e.Close()
+	eventually(t, "a request that is shorter than a dial succeeds", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), dial/2)
 		defer cancel()
 		req := request("a")
 		g, err := e.Acquire(ctx, req)
@@ -100,7 +118,7 @@ func TestHolderCutAtEveryStep(t *testing.T) {
 	e, next := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
 	req := request("a")
 	req.TTL = time.Second
-	release(t, next, try(t, next, req))
+	spend(t, next, req, 1)
 	end := time.Now().Add(15 * time.Second)
 	for i := 0; i < 8 && time.Now().Before(end); i++ {
 		var cut sync.WaitGroup
@@ -130,16 +148,14 @@ func TestHolderCutAtEveryStep(t *testing.T) {
 func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
-	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Hour})
-	try(t, e, request("first"))
+	e := engine(t, pg.DSN(), patient)
+	try(t, e, long("first"))
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards granted
 	granted := 0
 	for i := range 1000 {
 		all.Go(func() {
-			req := request(fmt.Sprint("lock", i))
-			req.TTL = time.Hour // none makes room by ending
-			_, err := e.Acquire(t.Context(), req)
+			_, err := e.Acquire(t.Context(), long(fmt.Sprint("lock", i))) // none makes room by ending
 			switch {
 			case err == nil:
 				mu.Lock()
@@ -194,20 +210,16 @@ func TestWaitsDoNotStopVacuum(t *testing.T) {
 	holder, e, last := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	l := try(t, holder, req)
+	stop := beat(t, holder, l)
 	waits := request("a")
-	waits.TTL = time.Second
+	waits.TTL = 6 * time.Second
 	first := queueUp(t, t.Context(), e, waits)
 	second := queueUp(t, t.Context(), last, waits)
 	before := number(t, pg, "SELECT txid_current()")
-	for range 3 {
-		if err := renew(holder, l); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(waits.TTL / 2)
-	}
 	eventually(t, "no snapshot is older than the wait before the last", func() bool {
 		return number(t, pg, "SELECT coalesce(min(backend_xmin::text::bigint), 9223372036854775807) FROM pg_stat_activity WHERE application_name = 'fencelock'") > before
 	})
+	stop()
 	release(t, holder, l)
 	l = granted(t, first)
 	if len(second) > 0 {

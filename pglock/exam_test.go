@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		"postgres": func(dsn string) driver.Engine {
 			return pglock.New(newPool(dsn), &pglock.Config{MaxTTL: maxTTL})
 		},
+		"default": func(dsn string) driver.Engine { return pglock.New(newPool(dsn), nil) },
 	})
 	os.Exit(m.Run())
 }

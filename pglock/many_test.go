@@ -75,9 +75,9 @@ func TestThousandsOfLocksOnTwoConnections(t *testing.T) {
 func TestLockTableIsNotFilled(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
-	e := engine(t, pg.DSN(), nil)
+	e := engine(t, pg.DSN(), patient)
 	for i := range 1000 {
-		_, err := e.Acquire(t.Context(), request(fmt.Sprint("lock", i)))
+		_, err := e.Acquire(t.Context(), long(fmt.Sprint("lock", i))) // none makes room by ending
 		if err == nil {
 			continue
 		}
@@ -98,8 +98,8 @@ func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
 	pg := enginetest.StartPostgres(t)
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("busy")
-	req.TTL = 30 * time.Second
 	l := try(t, holder, req)
+	stop := beat(t, holder, l)
 	var waits []<-chan wait
 	for range 200 {
 		waits = append(waits, queueUp(t, t.Context(), e, req))
@@ -111,6 +111,7 @@ func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
 		t.Errorf("two engines have %s connections", got)
 	}
 	begun := time.Now()
+	stop()
 	release(t, holder, l)
 	last := l.Token
 	for i, w := range waits {
@@ -181,7 +182,6 @@ func TestSeatsAreFIFOAcrossProcesses(t *testing.T) {
 		es = append(es, engine(t, pg.DSN(), nil))
 	}
 	req := shared(request("seats"), 2)
-	req.TTL = 30 * time.Second
 	held := []driver.Lease{try(t, es[0], req), try(t, es[0], req)}
 	var waits []<-chan wait
 	for i := range 3 {

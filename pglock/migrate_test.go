@@ -90,6 +90,24 @@ func TestVersionBeforeBesideThisOne(t *testing.T) {
 	}
 }
 
+// TestVersionBeforeOnANewerSchema: a client of the version before, which completes the schema in its
+// way, is told what to do, and changes nothing.
+func TestVersionBeforeOnANewerSchema(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	l := try(t, e, request("a"))
+	functions := pg.Query(t, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace")
+	_, err := pg.Connect(t).Exec(t.Context(), version1)
+	if err == nil || !strings.Contains(err.Error(), "of a newer version than this program: update the program") {
+		t.Errorf("the version before on the schema of this one: %v", err)
+	}
+	if got := pg.Query(t, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace"); got != functions {
+		t.Errorf("%s functions, %s before", got, functions)
+	}
+	release(t, e, l)
+}
+
 // TestTokensRiseThroughAnUpgrade: what comes after is greater than all tokens of
 // before, and a crash after it begins anew.
 func TestTokensRiseThroughAnUpgrade(t *testing.T) {
@@ -100,11 +118,10 @@ func TestTokensRiseThroughAnUpgrade(t *testing.T) {
 	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("b")
 	req.TTL = time.Second
 	e := engine(t, pg.DSN(), cfg)
-	l := try(t, e, req)
+	l := spend(t, e, req, 1)
 	if l.Token <= last {
 		t.Errorf("token %d after %d", l.Token, last)
 	}
-	release(t, e, l)
 	pg.Kill(t)
 	pg.Restart(t)
 	if next := regained(t, e, req); next.Token-l.Token < leap {
@@ -211,7 +228,7 @@ func TestExclusiveTableLocks(t *testing.T) {
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
-	req.TTL = 3 * time.Second
+	req.TTL = 8 * time.Second
 	l := try(t, e, req)
 	tx, err := pg.Connect(t).Begin(t.Context())
 	if err != nil {
@@ -230,7 +247,7 @@ func TestExclusiveTableLocks(t *testing.T) {
 		}
 		done <- err
 	}()
-	for end := time.Now().Add(2 * req.TTL); time.Now().Before(end); time.Sleep(req.TTL / 4) {
+	for end := time.Now().Add(req.TTL * 5 / 4); time.Now().Before(end); time.Sleep(req.TTL / 8) {
 		if err := renew(e, l); err != nil {
 			t.Fatalf("renewing during VACUUM FULL: %v", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestBreakIsHeardAfterTheOwnConnectionEnded: the connection that hears a break is
@@ -57,11 +58,11 @@ func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
 func TestNothingPilesUp(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
-	e := engine(t, pg.DSN(), nil)
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: 2 * time.Second})
 	for i := range 5 {
 		req := request("a")
 		req.TTL = 500*time.Millisecond + time.Duration(i)*time.Millisecond
-		release(t, e, try(t, e, req))
+		spend(t, e, req, 1)
 	}
 	eventually(t, "the engine has forgotten the connections", func() bool { return e.LockSessions() == 0 })
 	pg.Exec(t, "INSERT INTO fencelock.queued VALUES ('dead', 1, 'a', 1, false, 77777, now(), '', 0, '', 0, 1)",

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/pglock"
 )
 
 // weighing is a shared request that takes so much of a limit.
@@ -102,7 +101,7 @@ func TestResize(t *testing.T) {
 func TestResizeLasts(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t, lazyDisk...)
-	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
+	e := engine(t, pg.DSN(), short)
 	for _, limit := range []int{7, 1} {
 		if err := e.Resize(t.Context(), "r", limit); err != nil {
 			t.Fatal(err)
@@ -110,15 +109,10 @@ func TestResizeLasts(t *testing.T) {
 	}
 	pg.Kill(t)
 	pg.Restart(t)
-	req := shared(request("r"), 5)
-	req.TTL, req.Wait = time.Second, true
-	g, err := e.Acquire(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Wait = false
+	req := shared(shortRequest("r"), 5)
+	stop := beat(t, e, regained(t, e, req))
 	refused(t, e, req)
-	release(t, e, leaseOf(req, g))
+	stop()
 }
 
 func TestResizeRefusesWhatTheServerCannotStore(t *testing.T) {

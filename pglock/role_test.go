@@ -27,7 +27,6 @@ func TestRolesThatCannotSeeEachOther(t *testing.T) {
 		"GRANT SELECT ON pg_locks TO PUBLIC")
 	e := engine(t, pg.As("app"), nil)
 	req := request("a")
-	req.TTL = 30 * time.Second
 	share := shared(request("shared"), 2)
 	share.TTL = req.TTL
 	l, s := try(t, e, req), try(t, e, share)
@@ -65,7 +64,6 @@ func TestDumpsAndRewritesLoseNoLock(t *testing.T) {
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
-	req.TTL = 30 * time.Second
 	l := try(t, e, req)
 	ended := make(chan error, 1)
 	rounds := few(3, 100)
@@ -129,13 +127,14 @@ func standbyAway(t *testing.T, pg *enginetest.Postgres) (end func()) {
 }
 
 // TestMinimumHoldWithoutItsStandby: a commit that waits for a standby that is away waits beside
-// the leases. The minimum hold is refused, and no lock is lost.
+// the leases, and is cancelled in the end, which the server calls a success. The minimum hold
+// and the limit are refused all the same, and no lock is lost.
 func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
-	req.TTL = 3 * time.Second
+	req.TTL = 9 * time.Second
 	l := try(t, e, req)
 	stop := beat(t, e, l)
 	if _, err := e.List(t.Context(), driver.Query{}); err != nil { // on the connection for what waits
@@ -144,9 +143,12 @@ func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 	defer standbyAway(t, pg)()
 	least := request("b")
 	least.TTL, least.AtLeast = req.TTL, time.Millisecond
-	_, err := e.Acquire(t.Context(), least)
+	_, err := e.Acquire(soon(t, 4*time.Second), least)
 	if !errors.Is(err, driver.ErrUnavailable) || len(lost) > 0 {
 		t.Errorf("a minimum hold that no standby has: %v; %d locks lost", err, len(lost))
+	}
+	if err := e.Resize(t.Context(), "d", 3); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a limit that no standby has: %v", err)
 	}
 	least.AtLeast, least.Name = 0, "c"
 	release(t, e, try(t, e, least))
@@ -161,7 +163,6 @@ func TestDeadlockOfAnEngine(t *testing.T) {
 	pg := enginetest.StartPostgres(t, "deadlock_timeout=100ms")
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
-	req.TTL = 30 * time.Second
 	l := try(t, holder, req)
 	w := queueUp(t, t.Context(), e, req) // so that there is a connection to wait on
 	release(t, holder, l)

@@ -82,10 +82,10 @@ func TestPooler(t *testing.T) {
 	}
 	e, direct := engine(t, session, allow), engine(t, pg.DSN(), nil)
 	req := request("a")
-	req.TTL = 2 * time.Second
+	req.TTL = 5 * time.Second
 	l := try(t, e, req)
-	for range 4 {
-		time.Sleep(req.TTL / 2)
+	for range 6 {
+		time.Sleep(req.TTL / 4)
 		if err := renew(e, l); err != nil {
 			t.Fatal(err)
 		}
@@ -164,9 +164,9 @@ func TestMaxTTL(t *testing.T) {
 	if _, err := e.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a TTL beyond MaxTTL: %v", err)
 	}
-	try(t, e, request("a"))
+	try(t, e, shortRequest("a"))
 	try(t, engine(t, pg.DSN(), nil), request("b"))
-	try(t, engine(t, pg.DSN(), short), request("c"))
+	try(t, engine(t, pg.DSN(), short), shortRequest("c"))
 	if got := pg.Query(t, "SELECT max_ttl FROM fencelock.epoch"); got != "30000" {
 		t.Errorf("the deployment's MaxTTL is %s ms", got)
 	}
@@ -175,9 +175,8 @@ func TestMaxTTL(t *testing.T) {
 func TestBreakFrozenHolder(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
-	p := enginetest.Start(t, "postgres", pg.DSN())
+	p := enginetest.Start(t, "default", pg.DSN())
 	req := request("a")
-	req.TTL = 10 * time.Second
 	l := try(t, p, req)
 	p.Freeze(t)
 	e := engine(t, pg.DSN(), &pglock.Config{BreakWait: 100 * time.Millisecond})
@@ -193,7 +192,7 @@ func TestBreakFrozenHolder(t *testing.T) {
 		t.Errorf("breaking by force: %d after %d, %v", second, token, err)
 	}
 	g := granted(t, waiter)
-	if g.Token <= second || time.Since(begun) > 5*time.Second {
+	if g.Token <= second || time.Since(begun) > req.TTL*2/3 {
 		t.Errorf("token %d after %d, in %v", g.Token, second, time.Since(begun))
 	}
 	p.Thaw(t)
@@ -224,7 +223,7 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
-	req, lost := watched(request("a"))
+	req, lost := watched(shortRequest("a"))
 	try(t, e, req)
 	w := queueUp(t, t.Context(), other, request("a"))
 	if err := e.Close(); err != nil {
@@ -249,7 +248,7 @@ func TestInspect(t *testing.T) {
 		{"a standby", sb.DSN(), "role", "broken"},
 		{"a pooler", bouncer.DSN(), "pooler", "broken"},
 	} {
-		all, err := engine(t, c.dsn, nil).Inspect(t.Context(), 5*time.Second)
+		all, err := engine(t, c.dsn, nil).Inspect(t.Context(), 30*time.Second)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -61,6 +61,9 @@ func (s *session) watch() {
 				s.Kill(errSilent)
 			} else if silent > limit/4 && oldest != cancelled && !s.waiter {
 				cancelled = oldest // its own limit, lock_timeout, is by a clock that may be set
+				if s.ttl == 0 {
+					oldest.Distrust(errLate)
+				}
 				go s.cancelOldest()
 			}
 			s.engine.expire(s, now)
@@ -73,6 +76,9 @@ const ownLimit = 10 * time.Second
 
 // errSilent is why a connection is closed whose server does not answer.
 var errSilent = errors.New("the server does not answer")
+
+// errLate is what comes of a request to the engine's own session that is cancelled.
+var errLate = errors.New("the server took too long: it waits for its disk, for a standby, or for somebody's lock on a table")
 
 // cancelOldest asks the server to end the statement that it is at. All of them are made
 // so that they may be ended.

@@ -39,7 +39,9 @@ func TestSilentServerIsNotBusy(t *testing.T) {
 		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		_, err := e.Acquire(soon, request("a"))
 		cancel()
-		unavailable(t, "a try", err)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrHeld) { // it may end before it asks
+			t.Errorf("a try while the server does not answer: %v", err)
+		}
 	}
 	for range n {
 		unavailable(t, "a wait", await(t, waits, "the end of a wait"))
@@ -52,11 +54,11 @@ func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
-	release(t, e, try(t, e, request("a")))
+	release(t, e, try(t, e, shortRequest("a")))
 	pg.Stop(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req := request("a")
+	req := shortRequest("a")
 	req.Wait = true
 	waited := make(chan error, 1)
 	go func() { // ends with ctx
@@ -66,7 +68,7 @@ func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
 	for range 20 {
 		tried := make(chan error, 1)
 		go func() { // ends with ctx
-			_, err := e.Acquire(ctx, request("a"))
+			_, err := e.Acquire(ctx, shortRequest("a"))
 			tried <- err
 		}()
 		unavailable(t, "a try", await(t, tried, "the answer to a try"))

@@ -109,7 +109,7 @@ func TestStalledConnection(t *testing.T) {
 	e := engine(t, pg.DSN(), nil)
 	var lost, others atomic.Int64
 	many := request("many")
-	many.TTL = 5 * time.Second
+	many.TTL = 10 * time.Second
 	many.Lost = func(error) { lost.Add(1) }
 	n := few(1000, 3000)
 	rest := request("few")
@@ -152,7 +152,7 @@ func TestWaiterOnASilentConnection(t *testing.T) {
 	proxy, dsn := throughProxy(t, pg)
 	holder, e, next := engine(t, pg.DSN(), nil), engine(t, dsn, nil), engine(t, pg.DSN(), nil)
 	req := request("a")
-	req.TTL = 3 * time.Second
+	req.TTL = 8 * time.Second
 	l := try(t, holder, req)
 	stop := beat(t, holder, l)
 	silent := queueUp(t, t.Context(), e, req)
@@ -179,7 +179,7 @@ func TestDeadWaitersOfACutOffHost(t *testing.T) {
 	proxy, dsn := throughProxy(t, pg)
 	holder, next := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
-	req.TTL = 2 * time.Second
+	req.TTL = 6 * time.Second
 	l := try(t, holder, req)
 	stop := beat(t, holder, l)
 	const dead = 15

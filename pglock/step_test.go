@@ -223,7 +223,7 @@ func TestExitAtOnceAfterRelease(t *testing.T) {
 	next := engine(t, pg.DSN(), nil)
 	release(t, next, try(t, next, request("a")))
 	for range few(5, 300) {
-		p := enginetest.Start(t, "postgres", pg.DSN())
+		p := enginetest.Start(t, "default", pg.DSN())
 		l := try(t, p, request("a"))
 		release(t, p, l)
 		p.Kill(t)

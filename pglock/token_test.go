@@ -43,7 +43,7 @@ func TestTwoPromotionsAndARestore(t *testing.T) {
 		if l.Token-last.Token < leap {
 			t.Errorf("a promoted standby gave token %d after %d", l.Token, last.Token)
 		}
-		release(t, e, l)
+		letGo(t, e, l)
 		pg = sb
 	}
 	restored := pg.Restored(t)
@@ -53,7 +53,7 @@ func TestTwoPromotionsAndARestore(t *testing.T) {
 	if l.Token-last.Token < leap {
 		t.Errorf("a restored cluster gave token %d after %d", l.Token, last.Token)
 	}
-	release(t, e, l)
+	letGo(t, e, l)
 	// And back to the one that was left.
 	if l := regained(t, engine(t, pg.DSN(), brief), quick("a")); l.Token <= last.Token {
 		t.Errorf("the cluster of before gave token %d after %d", l.Token, last.Token)
@@ -90,7 +90,7 @@ func TestArchiveRestored(t *testing.T) {
 		if l.Token-last.Token < leap {
 			t.Errorf("after the restore token %d came after %d", l.Token, last.Token)
 		}
-		release(t, e, l)
+		letGo(t, e, l)
 		last = l
 	}
 }
@@ -109,7 +109,7 @@ func TestColdBackupPutBack(t *testing.T) {
 	pg.Restart(t)
 	e := engine(t, pg.DSN(), brief)
 	l := regained(t, e, quick("a"))
-	release(t, e, l)
+	letGo(t, e, l)
 	last = spend(t, e, quick("a"), 100)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

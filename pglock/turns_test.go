@@ -19,15 +19,16 @@ func TestChainOfWaiters(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	req := request("chain")
-	req.TTL = 30 * time.Second
 	first := engine(t, pg.DSN(), nil)
 	l := try(t, first, req)
+	stop := beat(t, first, l)
 	var engines []*pglock.Engine
 	var waits []<-chan wait
 	for range 12 {
 		e := engine(t, pg.DSN(), nil)
 		engines, waits = append(engines, e), append(waits, queueUp(t, t.Context(), e, req))
 	}
+	stop()
 	release(t, first, l)
 	for i, w := range waits {
 		next := granted(t, w)
@@ -46,7 +47,6 @@ func TestPairsKeepTheirOrder(t *testing.T) {
 	pg := enginetest.StartPostgres(t)
 	holder, first, second := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("pair")
-	req.TTL = 30 * time.Second
 	for i := range slow(256, 8) {
 		l := try(t, holder, req)
 		one, two := queueUp(t, t.Context(), first, req), queueUp(t, t.Context(), second, req)

@@ -24,7 +24,7 @@ func TestTxExcludes(t *testing.T) {
 		a, b := begin(""), begin("")
 		must(t, a.lock(t.Context(), "job"), a.try(t.Context(), "job")) // twice is harmless
 		wantHeld(t, b.try(t.Context(), "job"), "job", nil)
-		err := b.lock(soon(t, 300*time.Millisecond), "job")
+		err := b.lock(soon(t, 500*time.Millisecond), "job")
 		wantHeld(t, err, "job", context.DeadlineExceeded)
 		pid, _ := a.value("SELECT pg_backend_pid()::text")
 		if want := "pid " + pid + " on the PostgreSQL server"; err == nil || !strings.Contains(err.Error(), want) {
@@ -98,9 +98,9 @@ func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 				tx.exec("INSERT INTO work VALUES ('"+t.Name()+before+"')"), tx.lock(t.Context(), "kept"))
 
 			start := time.Now()
-			wantHeld(t, tx.lock(soon(t, 300*time.Millisecond), "job"), "job", context.DeadlineExceeded)
-			t.Logf("a wait limit of 300 ms took %v", time.Since(start))
-			if took := time.Since(start); took < 300*time.Millisecond {
+			wantHeld(t, tx.lock(soon(t, 500*time.Millisecond), "job"), "job", context.DeadlineExceeded)
+			t.Logf("a wait limit of 500 ms took %v", time.Since(start))
+			if took := time.Since(start); took < 500*time.Millisecond {
 				t.Errorf("the wait took %v, less than its limit", took)
 			}
 			if got, err := tx.value("SHOW lock_timeout"); err != nil || got != before {
@@ -168,7 +168,7 @@ func TestTxServerLimits(t *testing.T) {
 		must(t, holder.lock(t.Context(), "job"))
 		for setting, state := range map[string]string{"lock_timeout": "55P03", "statement_timeout": "57014"} {
 			tx := begin("")
-			must(t, tx.exec("SET LOCAL "+setting+" = '200ms'"))
+			must(t, tx.exec("SET LOCAL "+setting+" = '1s'")) // the short statements take less
 			for _, ctx := range []context.Context{t.Context(), soon(t, patience)} {
 				err := tx.lock(ctx, "job")
 				wantHeld(t, err, "job", nil)
@@ -176,7 +176,7 @@ func TestTxServerLimits(t *testing.T) {
 				if !errors.As(err, &e) || e.SQLState() != state || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: got %v, want SQLSTATE %s", setting, err, state)
 				}
-				if got, err := tx.value("SHOW " + setting); err != nil || got != "200ms" {
+				if got, err := tx.value("SHOW " + setting); err != nil || got != "1s" {
 					t.Errorf("%s is %q, %v", setting, got, err)
 				}
 			}
@@ -184,7 +184,7 @@ func TestTxServerLimits(t *testing.T) {
 		}
 		tx := begin("")
 		must(t, tx.exec("SET LOCAL lock_timeout = '1h'"))
-		wantHeld(t, tx.lock(soon(t, 200*time.Millisecond), "job"), "job", context.DeadlineExceeded)
+		wantHeld(t, tx.lock(soon(t, 500*time.Millisecond), "job"), "job", context.DeadlineExceeded)
 	})
 }
 

@@ -190,8 +190,8 @@ func TestGuideNewEpoch(t *testing.T) {
 	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("job")
 	req.TTL = time.Second
 	e := engine(t, p.DSN(), cfg)
-	before := try(t, e, req)
-	must(t, e.Release(t.Context(), before), e.Close())
+	before := spend(t, e, req, 1)
+	must(t, e.Close())
 	p.Exec(t, "ALTER SEQUENCE fencelock.token RESTART", guideBlock(t, "SET system = 0"))
 	after := regained(t, engine(t, p.DSN(), cfg), req)
 	if after.Token <= before.Token {

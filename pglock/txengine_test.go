@@ -24,7 +24,7 @@ func TestTxMeetsEngine(t *testing.T) {
 			lease := try(t, e, request(name))
 			tx := begin("")
 			wantHeld(t, tx.try(t.Context(), name), name, nil)
-			err := tx.lock(soon(t, 300*time.Millisecond), name)
+			err := tx.lock(soon(t, 500*time.Millisecond), name)
 			if wantHeld(t, err, name, context.DeadlineExceeded); err != nil && !strings.Contains(err.Error(), "fencelock") {
 				t.Errorf("%v does not name the engine's connection", err)
 			}
@@ -56,21 +56,13 @@ func TestTxHandsOverToEngine(t *testing.T) {
 	e := engine(t, p.DSN(), nil)
 	tx := beginPgx(t, p.DSN(), "")
 	must(t, tx.lock(t.Context(), "job"))
-	req := request("job")
-	req.Wait = true
-	done := make(chan error, 1)
-	go func() {
-		_, err := e.Acquire(soon(t, patience), req)
-		done <- err
-	}()
+	done := queueUp(t, t.Context(), e, request("job"))
 	awaitWaiters(t, p, 1)
-	select {
-	case err := <-done:
-		t.Fatalf("the engine did not wait: %v", err)
-	default:
-	}
-	must(t, tx.end(true), <-done)
-	err := beginPgx(t, p.DSN(), "").lock(soon(t, 200*time.Millisecond), "job")
+	still(t, done, "the engine did not wait")
+	must(t, tx.end(true))
+	stop := beat(t, e, granted(t, done))
+	defer stop()
+	err := beginPgx(t, p.DSN(), "").lock(soon(t, 500*time.Millisecond), "job")
 	if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the engine to hold it", err)
 	}

@@ -49,7 +49,7 @@ func TestTxPooler(t *testing.T) {
 				a, c := begin(), begin()
 				must(t, a.lock(t.Context(), name))
 				wantHeld(t, c.try(t.Context(), name), name, nil)
-				wantHeld(t, c.lock(soon(t, 200*time.Millisecond), name), name, context.DeadlineExceeded)
+				wantHeld(t, c.lock(soon(t, 500*time.Millisecond), name), name, context.DeadlineExceeded)
 				done := make(chan error, 1)
 				go func() { done <- c.lock(soon(t, patience), name) }()
 				awaitWaiters(t, p, 1)
@@ -73,7 +73,7 @@ func TestTxHeldByPrepared(t *testing.T) {
 		must(t, err)
 	}
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
-		err := begin("").lock(soon(t, 300*time.Millisecond), pglock.Key(42))
+		err := begin("").lock(soon(t, 500*time.Millisecond), pglock.Key(42))
 		wantHeld(t, err, pglock.Key(42), context.DeadlineExceeded)
 		if err == nil || !strings.Contains(err.Error(), "a prepared transaction") {
 			t.Errorf("%v does not name the holder", err)
@@ -92,7 +92,7 @@ func TestTxUnprivilegedRole(t *testing.T) {
 		must(t, holder.exec("SET application_name = 'nightly'"), holder.lock(t.Context(), "job"))
 		defer func() { must(t, holder.end(true)) }()
 		tx := beginPgx(t, p.As("app"), "")
-		err := tx.lock(soon(t, 300*time.Millisecond), "job")
+		err := tx.lock(soon(t, 500*time.Millisecond), "job")
 		if wantHeld(t, err, "job", context.DeadlineExceeded); err != nil && !strings.Contains(err.Error(), "(nightly)") {
 			t.Errorf("%v does not name the application", err)
 		}
@@ -215,7 +215,7 @@ func TestTxLateAnswers(t *testing.T) {
 	holder, tx := beginPgx(t, p.DSN(), ""), beginPgx(t, dsn+"&default_query_exec_mode=simple_protocol", "")
 	must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
 	proxy.Delay(faults.ToClient, 400*time.Millisecond)
-	wantHeld(t, tx.lock(soon(t, 300*time.Millisecond), "job"), "job", context.DeadlineExceeded)
+	wantHeld(t, tx.lock(soon(t, 500*time.Millisecond), "job"), "job", context.DeadlineExceeded)
 	must(t, tx.exec("SELECT 1"))
 	wantHeld(t, holder.try(t.Context(), "mine"), "mine", nil)
 	must(t, tx.end(true), holder.try(t.Context(), "mine"))
@@ -233,7 +233,7 @@ func TestTxNested(t *testing.T) {
 	other := beginPgx(t, p.DSN(), "")
 	must(t, pglock.LockTx(t.Context(), outer, "outer"), pglock.LockTx(t.Context(), inner, "inner"))
 	must(t, other.lock(t.Context(), "busy"))
-	wantHeld(t, pglock.LockTx(soon(t, 200*time.Millisecond), inner, "busy"), "busy", context.DeadlineExceeded)
+	wantHeld(t, pglock.LockTx(soon(t, 500*time.Millisecond), inner, "busy"), "busy", context.DeadlineExceeded)
 	wantHeld(t, other.try(t.Context(), "inner"), "inner", nil)
 	must(t, inner.Commit(t.Context()))
 	wantHeld(t, other.try(t.Context(), "inner"), "inner", nil)
@@ -268,7 +268,7 @@ func TestTxExecModes(t *testing.T) {
 		a, b := beginPgx(t, dsn, ""), beginPgx(t, dsn, "")
 		for _, name := range []string{`a'"\$1`, pglock.Key(7)} {
 			must(t, a.lock(t.Context(), name))
-			wantHeld(t, b.lock(soon(t, 200*time.Millisecond), name), name, context.DeadlineExceeded)
+			wantHeld(t, b.lock(soon(t, 500*time.Millisecond), name), name, context.DeadlineExceeded)
 		}
 		must(t, a.end(true), b.end(true))
 	}

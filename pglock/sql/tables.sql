@@ -18,6 +18,13 @@ BEGIN
 		CREATE SEQUENCE fencelock.token AS bigint;
 		CREATE SEQUENCE fencelock.session_id AS integer CYCLE;
 
+		-- A client of version 1 that completes the schema in its way gets here.
+		CREATE FUNCTION fencelock.newer() RETURNS integer LANGUAGE plpgsql AS $newer$
+		BEGIN
+			RAISE EXCEPTION 'the schema fencelock is of a newer version than this program: update the program'
+				USING ERRCODE = 'object_not_in_prerequisite_state';
+		END $newer$;
+
 		-- Where the sequence has been counting: system is of the cluster and of this
 		-- very table, which a restored dump creates anew.
 		CREATE TABLE fencelock.epoch (
@@ -26,7 +33,7 @@ BEGIN
 			system   bigint NOT NULL,
 			timeline bigint NOT NULL,
 			max_ttl  bigint NOT NULL DEFAULT 0, -- milliseconds
-			version  integer NOT NULL           -- of this schema
+			version  integer NOT NULL DEFAULT fencelock.newer() -- of this schema
 		);
 		INSERT INTO fencelock.epoch (epoch, system, timeline, version) VALUES (0, 0, 0, 0);
 

@@ -185,6 +185,17 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	return nil, ctx.Err()
 }
 
+// Distrust makes err what comes of a call that is not answered yet, unless the server has an
+// error of its own. It is for a call that is about to be cancelled: a commit that waits for a
+// standby succeeds then, without it.
+func (c *Call) Distrust(err error) {
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	if !c.Answered() {
+		c.err = err
+	}
+}
+
 // Result waits for the result of a function.
 func (c *Call) Result(ctx context.Context) (Row, error) {
 	rows, err := c.Wait(ctx)
