@@ -24,7 +24,7 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 		}
 		defer stoppable(stop)()
 		retry.Sleep(ctx, c.pause)
-		line := newWaitLine(a, c.Name)
+		line := newWaitLine(a, c.Name, 0) // to stand by is its work
 		defer line.stop()
 		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
 			if trouble(info) == "" {

@@ -40,7 +40,7 @@ func TestElectTerminalStandby(t *testing.T) {
 	s.enter("fencelock run --note 'a job' x -- sh -c 'echo up-$((1+1)); sleep 60' &\n")
 	s.expect("up-2")
 	s.enter("fencelock elect x -- true\n")
-	s.expect(`fencelock: waiting for "x", position 1, held by pid \d+ on .*\(a job\)`)
+	s.expect(`fencelock: \d+s, waiting for "x", position 1, held by pid \d+ on .*\(a job\)`)
 	s.enter("\x03")
 	s.enter("echo code-$?\n")
 	s.expect("code-130")

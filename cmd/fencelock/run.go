@@ -137,7 +137,7 @@ func (w *waitLimit) set(s string) (err error) {
 // back. Its error carries the exit code.
 func (c *runCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
-		line := newWaitLine(a, c.Name)
+		line := newWaitLine(a, c.Name, logEvery)
 		locker := c.locker(engine, fencelock.Options{
 			Shared:  c.Shared || c.Limit > 0,
 			Limit:   c.Limit,

@@ -16,18 +16,21 @@ import (
 )
 
 // patience is how long a wait goes on in silence at a terminal; troubled is how long
-// one does elsewhere when the engine itself grants nothing.
+// one does elsewhere when the engine itself grants nothing; logEvery is how often the
+// wait of a run is written to a log.
 const (
 	patience = time.Second
 	troubled = 5 * time.Second
+	logEvery = time.Minute
 )
 
 // waitLine tells people at a terminal what a wait waits for: one line that is
-// written anew every second. Elsewhere it tells only of trouble, and with -v once
-// per change.
+// written anew every second. In a log it tells of trouble, with -v of each change,
+// and of a wait that is not what the command is for once in a while.
 type waitLine struct {
 	app  *app
 	name string
+	log  time.Duration // how often to write to a log; 0: never
 	live bool
 	done chan struct{} // closed by stop
 	over sync.WaitGroup
@@ -38,8 +41,8 @@ type waitLine struct {
 	shown bool
 }
 
-func newWaitLine(a *app, name string) *waitLine {
-	l := &waitLine{app: a, name: name, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
+func newWaitLine(a *app, name string, log time.Duration) *waitLine {
+	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
 	l.over.Go(l.show) // ends at stop
 	return l
 }
@@ -86,8 +89,8 @@ func (l *waitLine) stop() {
 	}
 }
 
-// show draws the line every second. Where nobody sees it, it wakes up twice, however long
-// the wait is: many processes may wait.
+// show draws the line every second. Where nobody sees it, it wakes up rarely: many
+// processes may wait.
 func (l *waitLine) show() {
 	if !l.lasts(patience) {
 		return
@@ -96,12 +99,28 @@ func (l *waitLine) show() {
 	if !l.live {
 		if l.lasts(troubled - patience) {
 			l.complain()
+			l.report()
 		}
 		return
 	}
 	for l.draw(); l.lasts(patience); {
 		l.draw()
 	}
+}
+
+// report writes to a log how long the wait is by now.
+func (l *waitLine) report() {
+	for l.log > 0 && l.lasts(l.log-time.Since(l.began)%l.log) {
+		l.mu.Lock()
+		info := l.info
+		l.mu.Unlock()
+		l.app.say("%s", l.timed(info))
+	}
+}
+
+// timed is text, and how long the wait is.
+func (l *waitLine) timed(info driver.WaitInfo) string {
+	return fmt.Sprintf("%v, %s", time.Since(l.began).Round(time.Second), l.text(info))
 }
 
 // lasts waits for d, and reports whether the wait goes on then.
@@ -120,7 +139,7 @@ func (l *waitLine) lasts(d time.Duration) bool {
 func (l *waitLine) draw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	text := fmt.Sprintf("fencelock: %s, %v so far", l.text(l.info), time.Since(l.began).Round(time.Second))
+	text := "fencelock: " + l.timed(l.info)
 	switch {
 	case !dumb():
 		fmt.Fprintf(l.app.stderr, "\r\x1b[K%s", dim(cut(text, width(l.app.stderr))))

@@ -1,0 +1,34 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// A wait in a log is told once a minute, with the time first.
+func TestWaitsAreLoggedEveryMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for every, want := range map[time.Duration]string{
+			logEvery: "fencelock: 1m0s, waiting for \"x\", position 2, held by pid 7 on db1 for 1m5s\n" +
+				"fencelock: 2m0s, waiting for \"x\", position 2, held by pid 7 on db1 for 2m5s\n",
+			0: "",
+		} {
+			var talk bytes.Buffer
+			l := newWaitLine(&app{stderr: &talk}, "x", every)
+			held := &driver.HeldError{Name: "x", Since: time.Now().Add(-5 * time.Second), Identity: driver.Identity{Host: "db1", PID: 7}}
+			l.update(driver.WaitInfo{Position: 2, Held: held})
+			time.Sleep(2*time.Minute + 30*time.Second)
+			l.stop()
+			if got := talk.String(); got != want {
+				t.Errorf("every %v: %s", every, strings.TrimSpace(got))
+			}
+		}
+	})
+}
