@@ -108,16 +108,17 @@ func TestQuarantineRefusesReplicas(t *testing.T) {
 	s.says(err, driver.ErrConfig, "+config|get")
 }
 
-// TestEvictionAfterReconnect: a server that has begun to evict keys is refused after
-// its connections were cut, as another server would be that took its place.
+// TestEvictionAfterReconnect: a server that has begun to evict keys is refused after a
+// call has failed or the subscription was cut, as another server would be that took its
+// place.
 func TestEvictionAfterReconnect(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	e := s.engine(&redislock.Config{GiveUp: time.Second})
+	e, tap := s.tapped(nil)
 	s.warm(e)
 	s.server.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
 	s.server.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	s.server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {})
 	refused := func() error {
 		_, err := e.Acquire(context.Background(), try(brief("n")))
 		if err == nil {
