@@ -108,10 +108,8 @@ func hintFor(err error) string {
 		return h.hint
 	}
 	switch {
-	case errors.Is(err, driver.ErrConfig):
-		return "fencelock doctor; trying again does not help"
-	case errors.Is(err, driver.ErrUnavailable):
-		return "fencelock doctor; or check --url or FENCELOCK_URL, and that the engine is up"
+	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):
+		return "fencelock doctor"
 	case errors.Is(err, driver.ErrUnsupported):
 		return "an engine that can, with --url or FENCELOCK_URL"
 	}

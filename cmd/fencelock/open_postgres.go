@@ -217,13 +217,25 @@ func (p *postgresTarget) reason(err error) string {
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		if i := strings.Index(text, "`:"); i >= 0 {
-			text = strings.TrimSpace(text[i+len("`:"):])
+			text = once(text[i+len("`:"):])
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		text += fmt.Sprintf(" (no answer within %v)", p.limit)
 	}
 	return p.hide(strings.Join(strings.Fields(text), " "))
+}
+
+// once leaves out lines that were there before: the same host is tried with TLS and
+// without.
+func once(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 func (p *postgresTarget) keepSecret(s string) {

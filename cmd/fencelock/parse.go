@@ -113,10 +113,15 @@ func (l *line) arguments(args []string) error {
 
 // missing is what is wrong if only so many arguments are given.
 func (l *line) missing(given int) error {
-	if given < len(l.verb.args) && !l.verb.args[given].optional {
-		return fmt.Errorf("expected \"<%s>\"", strings.ToLower(l.verb.args[given].name))
+	if given == len(l.verb.args) || l.verb.args[given].optional {
+		return nil
 	}
-	return nil
+	a := l.verb.args[given]
+	among := ""
+	if len(a.values) > 0 {
+		among = ", one of " + strings.Join(a.values, ", ")
+	}
+	return fmt.Errorf("expected \"<%s>\"%s", strings.ToLower(a.name), among)
 }
 
 // complete looks whether all that must be given is there, and makes sense.

@@ -69,6 +69,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		"resize x many":                 `<limit>: "many" is not a whole number`,
 		"resize x 10000000000000000000": `<limit>: "10000000000000000000" is too large`,
 		"break x":                       "missing flags: --reason=TEXT",
+		"completion":                    `expected "<shell>", one of bash, zsh, fish`,
 		"completion tcsh":               `<shell>: "tcsh" is not one of bash, zsh, fish`,
 	} {
 		var l line
