@@ -197,7 +197,7 @@ func (c *partial) argumentChoices(a arg, typed string) (all []explained) {
 }
 
 // completePatience is how long the engine may take to tell names.
-const completePatience = 2 * time.Second
+const completePatience = 10 * time.Second
 
 // lockNames asks the engine for names. A name may be a piece of script, such as
 // $(reboot), so only those of harmless characters are offered.
