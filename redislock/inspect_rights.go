@@ -31,27 +31,70 @@ type lacks struct {
 // rights tries every command of the lock scripts, and the commands around them.
 func (in *inspection) rights(ctx context.Context) ([]driver.Finding, error) {
 	var l lacks
-	info := "0"
-	if in.quarantine {
-		info = "1"
+	refused, err := in.try(ctx, &l, in.onStrings())
+	// A key without an expiry must not stay if the user may not delete it either.
+	if err == nil && !(slices.Contains(refused, "DEL") && slices.Contains(refused, "PEXPIRE")) {
+		_, err = in.try(ctx, &l, in.onSets())
 	}
-	reply := in.conn.Eval(ctx, []Call{{Script: inspectScript, Keys: in.keys, Args: []string{in.channel, info}}})[0]
-	text, refused := serverError(reply.Err)
-	switch {
-	case reply.Err == nil:
-		for line := range strings.Lines(reply.Text) {
-			command, words, _ := strings.Cut(strings.TrimSpace(line), " ")
-			l.add(command, words)
-		}
-	case refused:
-		l.add("EVAL", text)
-	default:
-		return nil, reply.Err
+	if err != nil {
+		return nil, err
 	}
 	if err := in.around(ctx, &l); err != nil {
 		return nil, err
 	}
 	return []driver.Finding{l.rights(in.keyPatterns()), l.notices(in.prefix), l.writes()}, nil
+}
+
+// onStrings are the commands of the lock scripts that need no key or a string.
+func (in *inspection) onStrings() [][]string {
+	lock, fence := in.keys[0], in.keys[1]
+	commands := [][]string{{"TIME"}, {"PUBLISH", in.channel, "inspect"}}
+	if in.quarantine {
+		commands = append(commands, []string{"INFO", "server"}, []string{"GET", in.keys[6]})
+	}
+	for _, key := range []string{lock, fence} {
+		commands = append(commands, []string{"SET", key, "fencelock inspect", "PX", "1000"}, []string{"GET", key}, []string{"PTTL", key})
+	}
+	return append(commands, []string{"MGET", lock, fence}, []string{"EXISTS", lock},
+		[]string{"PEXPIREAT", lock, "9999999999999"}, []string{"PEXPIRE", lock, "1000"}, []string{"DEL", lock, fence})
+}
+
+// onSets are those that need a sorted set. They leave none behind.
+func (in *inspection) onSets() [][]string {
+	sets := in.keys[2:6]
+	var commands [][]string
+	for _, key := range sets {
+		commands = append(commands, []string{"ZADD", key, "1", "a"}, []string{"PEXPIRE", key, "1000"})
+	}
+	for _, c := range []string{"ZSCORE K a", "ZRANK K a", "ZCARD K", "ZRANGE K 0 -1", "ZREVRANGE K 0 -1", "ZRANGEBYSCORE K -inf 0", "ZREMRANGEBYSCORE K -inf 0", "ZREM K a"} {
+		words := strings.Fields(c)
+		words[1] = sets[0]
+		commands = append(commands, words)
+	}
+	return append(commands, append([]string{"DEL"}, sets...))
+}
+
+// try tries commands, and returns and notes which of them are refused.
+func (in *inspection) try(ctx context.Context, l *lacks, commands [][]string) (refused []string, err error) {
+	var args []string
+	for _, c := range commands {
+		args = append(args, strings.Join(c, "\n"))
+	}
+	reply := in.conn.Eval(ctx, []Call{{Script: inspectScript, Keys: in.keys, Args: args}})[0]
+	text, answered := serverError(reply.Err)
+	switch {
+	case reply.Err == nil:
+		for line := range strings.Lines(reply.Text) {
+			command, words, _ := strings.Cut(strings.TrimSpace(line), " ")
+			l.add(command, words)
+			refused = append(refused, command)
+		}
+	case answered:
+		l.add("EVAL", text)
+	default:
+		return nil, reply.Err
+	}
+	return refused, nil
 }
 
 // keyPatterns are the ACL rules for all keys of all locks.

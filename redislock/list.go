@@ -6,8 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/words"
@@ -106,89 +104,8 @@ func (e *Engine) statuses(ctx context.Context, names []string) (list []driver.St
 		if len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
 			list = append(list, s)
 		} else {
-			free, at = append(free, s.Name), min(at, number(raw.Now))
+			free, at = append(free, s.Name), min(at, raw.now())
 		}
 	}
 	return list, free, at, nil
-}
-
-// rawStatus is what the status script returns. An empty list comes as {}.
-type rawStatus struct {
-	Now       string          `json:"now"`
-	Limit     string          `json:"limit"`
-	Resized   string          `json:"resized"` // the limit for everybody, if there is one
-	NotBefore string          `json:"notbefore"`
-	Holders   json.RawMessage `json:"holders"` // text, end in milliseconds, foreign text
-	Waiters   json.RawMessage `json:"waiters"` // text, ticket, last heard of
-}
-
-func rows(raw json.RawMessage) (list [][]string) {
-	_ = json.Unmarshal(raw, &list) // {} leaves it empty
-	return list
-}
-
-func (r rawStatus) status(name string) driver.Status {
-	now := number(r.Now)
-	s := driver.Status{Name: name}
-	if r.Limit != "" {
-		s.Mode, s.Limit = driver.Shared, int(number(r.Limit))
-	}
-	if nb := number(r.NotBefore); nb > now {
-		s.NotBefore = time.Now().Add(time.Duration(nb-now) * time.Microsecond)
-	}
-	for _, row := range rows(r.Holders) {
-		if h, ok := holder(row, now); ok {
-			s.Holders = append(s.Holders, h)
-		}
-	}
-	for _, row := range rows(r.Waiters) {
-		w, req, ok := parseWaiter(row, now)
-		if !ok {
-			continue
-		}
-		if len(s.Holders)+len(s.Waiters) == 0 {
-			s.Mode, s.Limit = req.Mode, req.Limit
-		}
-		w.Position = len(s.Waiters) + 1
-		s.Waiters = append(s.Waiters, w)
-	}
-	if s.Limit > 0 && r.Resized != "" {
-		s.Limit = int(number(r.Resized))
-	}
-	return s
-}
-
-func number(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
-}
-
-func holder(row []string, now int64) (h driver.Holder, ok bool) {
-	if len(row) < 2 {
-		return h, false
-	}
-	if row[0] == "" && len(row) > 2 {
-		h, ok = driver.Holder{Owner: printable(row[2]), Foreign: true}, true
-	} else {
-		h, ok = parseHolder(row[0])
-	}
-	end := number(row[1])
-	if end >= 0 {
-		h.TTL = time.Duration(end-now/1000) * time.Millisecond
-		ok = ok && h.TTL > 0
-	}
-	return h, ok
-}
-
-// parseWaiter reads a waiter and leaves out one whose client is dead.
-func parseWaiter(row []string, now int64) (w driver.Waiter, req driver.Request, ok bool) {
-	if len(row) < 3 {
-		return w, req, false
-	}
-	in := words.Words{Rest: row[0]}
-	w.Owner = in.Next()
-	req, w.Identity = readDesc(&in)
-	w.Since, w.Weight = time.UnixMicro(number(row[1])), req.Weight
-	heard := number(row[2])
-	return w, req, !in.Bad && heard+3*req.TTL.Microseconds() > now
 }

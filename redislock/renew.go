@@ -21,15 +21,12 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 			errs[i] = err
 			continue
 		}
-		touched := []string{ks.lock}
+		token := strconv.FormatInt(l.Token, 10)
+		c := Call{Script: renewScript, Keys: []string{ks.lock}, Args: []string{"fencelock " + l.Owner + " " + token + " ", millis(l.TTL)}}
 		if l.Mode == driver.Shared {
-			touched = append(touched, ks.companion("shared:"), ks.companion("meta:"))
+			c = e.call(confirmScript, ks, l.Owner, token, letter(l.Mode), millis(l.TTL), "0")
 		}
-		calls = append(calls, Call{
-			Script: renewScript,
-			Keys:   touched,
-			Args:   []string{l.Owner, strconv.FormatInt(l.Token, 10), letter(l.Mode), millis(l.TTL)},
-		})
+		calls = append(calls, c)
 		where = append(where, i)
 	}
 	if len(calls) == 0 {

@@ -4,6 +4,10 @@ import _ "embed"
 
 // The protocol is in these scripts; docs/design.md says why it is as it is.
 var (
+	//go:embed lua/clock.lua
+	clockLua string
+	//go:embed lua/untouched.lua
+	untouchedLua string
 	//go:embed lua/begin.lua
 	beginLua string
 	//go:embed lua/common.lua
@@ -55,20 +59,20 @@ var (
 	//go:embed lua/index_drop.lua
 	indexDropLua string
 
-	acquireScript    = NewScript(acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
-	gatherScript     = NewScript(gatherLua)
-	acquireAllScript = NewScript(acquireAllLua)
-	touchScript      = NewScript(beginLua, commonLua, touchLua, endLua)
-	releaseScript    = NewScript(releaseFastLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
-	leaveScript      = NewScript(beginLua, commonLua, leaveLua, endLua)
-	breakScript      = NewScript(beginLua, commonLua, breakLua, endLua)
-	confirmScript    = NewScript(beginLua, commonLua, confirmLua, endLua)
-	resizeScript     = NewScript(beginLua, commonLua, resizeLua, endLua)
+	acquireScript    = NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
+	gatherScript     = NewScript(clockLua, untouchedLua, gatherLua)
+	acquireAllScript = NewScript(clockLua, untouchedLua, acquireAllLua)
+	touchScript      = NewScript(clockLua, beginLua, commonLua, touchLua, endLua)
+	releaseScript    = NewScript(releaseFastLua, clockLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
+	leaveScript      = NewScript(clockLua, beginLua, commonLua, leaveLua, endLua)
+	breakScript      = NewScript(clockLua, beginLua, commonLua, breakLua, endLua)
+	confirmScript    = NewScript(clockLua, beginLua, commonLua, confirmLua, endLua)
+	resizeScript     = NewScript(clockLua, beginLua, commonLua, resizeLua, endLua)
 	renewScript      = NewScript(renewLua)
 	statusScript     = NewScript(statusLua)
 	remarkScript     = NewScript(remarkLua)
 	initScript       = NewScript(initLua)
-	indexScript      = NewScript(indexLua)
+	indexScript      = NewScript(clockLua, indexLua)
 	indexNamesScript = NewScript(indexNamesLua)
-	indexDropScript  = NewScript(indexDropLua)
+	indexDropScript  = NewScript(clockLua, indexDropLua)
 )

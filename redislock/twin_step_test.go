@@ -114,11 +114,10 @@ func (p *play) touch(t testing.TB) error {
 func (p *play) renew(t testing.TB) error {
 	t.Helper()
 	owner, token, mode := p.holder()
-	keys := []string{lockKey}
-	if mode == "s" {
-		keys = append(keys, "shared:{lock:n}", "meta:{lock:n}")
+	if mode == "s" { // as one that is confirmed
+		return p.same(t, "confirm", p.Confirm(owner, token, mode, 5000, 0), nil, p.common("-"), owner, token, mode, "5000", "0")
 	}
-	return p.same(t, "renew", p.Renew(owner, token, mode, 5000), keys, owner, token, mode, "5000")
+	return p.same(t, "renew", p.Renew(owner, token, 5000), []string{lockKey}, "fencelock "+owner+" "+token+" ", "5000")
 }
 
 func (p *play) confirm(t testing.TB) error {

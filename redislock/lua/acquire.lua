@@ -6,11 +6,7 @@ local wait, place, again = string.find(asks, 'w'), string.find(asks, 'p'), strin
 local client, mode, word, ttl, atleast = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
 local limit, weight = S.share(word)
 ttl, atleast = tonumber(ttl), tonumber(atleast)
-if undone then
-  S.dirty = true
-  S.commit()
-  S.dirty = false
-end
+if undone then S.commit(true) end
 if S.barred > ms and tonumber(call('ZSCORE', alive, owner) or 0) < 0 then return 'late ' .. S.int(now) end
 if wait and S.barred > ms then S.hear(client) end
 S.advance()
@@ -19,23 +15,18 @@ S.advance()
 -- it: the lease begins anew.
 local token, floor
 if again then token, floor = S.mine(owner, mode, ttl) end
+if not token then
+  if S.state == 's' and mode == 's' and not S.agree(S.cap, limit) then return string.format('limit %d %s', now, S.cap) end
+  local room = S.state == 'free' or S.state == 's' and mode == 's' and not S.lined and S.fits(limit, weight)
+  if room and S.notbefore <= now and not S.lined then
+    local left = S.quarantined()
+    if left > 0 and not wait then return string.format('quarantine %d %d', now, left) end
+    if left == 0 then token, floor = S.seat(owner, desc, ttl) end
+  end
+end
 if token then
   if atleast > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + atleast * 1000), true end
-  return string.format('granted %d %s %s', now, token, floor)
-end
-
-if S.state == 's' and mode == 's' and not S.agree(S.cap, limit) then return string.format('limit %d %s', now, S.cap) end
-local room = S.state == 'free' or S.state == 's' and mode == 's' and not S.lined and S.fits(limit, weight)
-if room and S.notbefore <= now and not S.lined then
-  local left = S.quarantined()
-  if left > 0 and not wait then return string.format('quarantine %d %d', now, left) end
-  if left == 0 then
-    token, floor = S.seat(owner, desc, ttl)
-    if token then
-      if atleast > 0 then S.notbefore = now + atleast * 1000 end
-      return string.format('granted %d %d %d', now, token, floor)
-    end
-  end
+  return string.format('granted %d %d %d', now, token, floor)
 end
 if not wait then return string.format('held %d %s', now, (S.outlook())) end
 

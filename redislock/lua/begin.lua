@@ -1,1 +1,1 @@
-local clock, both = redis.call('TIME'), redis.call('MGET', KEYS[1], KEYS[2])
+local both = redis.call('MGET', KEYS[1], KEYS[2])

@@ -3,9 +3,7 @@
 -- ARGV: 2 reason.
 if not both[1] and call('EXISTS', lock) == 1 then S.state = 'foreign' end -- a key of another type
 if S.state == 'free' and S.notbefore <= now then return 'gone' end
-local holders = {}
-if S.state == 'x' then holders = { string.sub(S.holder, 11) } end
-if S.state == 's' then holders = call('ZRANGE', meta, 0, -1) end
+local holders = S.state == 's' and call('ZRANGE', meta, 0, -1) or S.state == 'x' and { string.sub(S.holder, 11) } or {}
 call('DEL', lock, shared, meta)
 S.state, S.stands, S.weighted = 'free', false, false
 S.last, S.granted, S.grantee, S.notbefore, S.dirty = math.max(S.last + 1, now), now, '-', 0, true

@@ -43,33 +43,20 @@ local PATIENCE, TOUCH, GRANT, BATCH, PURGE = 3, 20000, 2000, 64, 256
 -- local that a function refers to costs every call of the script some time. A fence
 -- that cannot be read says nothing, so there may be a queue.
 local a, b, c, d, rest = string.match(both[2] or '', '^(%d+) (%d+) (%S+) (%d+)(.*)$')
+local function field(pattern) return rest and rest ~= '' and string.match(rest, pattern) end
+local lined = not rest or string.sub(rest, -2) == ' q'
 local S = {
   last = tonumber(a or 0), granted = tonumber(b or 0), grantee = c or '-', notbefore = tonumber(d or 0),
-  version = 0,                  -- of resized, the limit for everybody; nil if requests say it
-  sum = 0, summed = 0,          -- the weight of so many shared holders
-  barred = 0, lined = true, lasts = 0, told = '*',
+  resized = field(' l(%d+)'), version = tonumber(field(' v(%d+)') or 0), -- the limit for everybody, if there is one
+  sum = tonumber(field(' w(%d+)') or 0), summed = tonumber(field(' w%d+/(%d+)') or 0), -- the weight of so many shared holders
+  barred = tonumber(field(' b(%d+)') or 0),
+  lined = lined, lasts = tonumber(field(' u(%d+)') or 0), told = lined and (field(' m(%S+)') or '*') or '-',
   dirty = false,                -- the fence has to be written
   state = 'free', holder = '',  -- free, x, s with its limit (cap), or foreign; and the text
   stands = false,               -- the lock key is there, whether it counts or not
   weighted = false,             -- one of the shared holders may weigh more than 1
   failure = '',                 -- why a message could not be published
 }
-if rest == '' then
-  S.lined, S.told = false, '-'
-elseif rest then
-  local more, life, who = string.match(rest, '^(.-) ?u(%d+) m(%S+) q$')
-  if life then
-    S.lasts, S.told = tonumber(life), who
-  elseif string.sub(rest, -2) ~= ' q' then
-    S.lined, S.told = false, '-'
-  end
-  if more ~= '' then
-    S.resized, S.version = string.match(rest, ' l(%d+)'), tonumber(string.match(rest, ' v(%d+)') or 0)
-    local s, n = string.match(rest, ' w(%d+)/(%d+)')
-    S.sum, S.summed = tonumber(s or 0), tonumber(n or 0)
-    S.barred = tonumber(string.match(rest, ' b(%d+)') or 0)
-  end
-end
 
 -- Functions inside of a function find the locals above faster, as each call makes them.
 (function()
@@ -77,9 +64,9 @@ function S.int(n) return string.format('%d', n) end
 
 -- commit writes what the script has found out, and takes a lock away that nobody
 -- has any more.
-function S.commit()
+function S.commit(must)
   if S.state == 'free' and S.stands then call('DEL', lock) end
-  if not S.dirty then return end
+  if not S.dirty and not must then return end
   if S.notbefore <= now then S.notbefore = 0 end
   if S.barred <= ms then S.barred = 0 end
   local till = math.max(math.floor(math.max(now, S.last) / 1000) + retention, math.floor(S.notbefore / 1000) + 1000, S.barred)
@@ -198,13 +185,10 @@ function S.look()
   local text = both[1]
   if not text then return end
   S.stands = true
-  if not S.starts(text, 'fencelock ') then
-    S.state, S.holder = 'foreign', string.sub(text, 1, 200)
-    return
-  end
   local limit, w = string.match(text, '^fencelock shared (%d+)(.*)$')
   if not limit then
-    S.state, S.holder = 'x', text
+    local ours = S.starts(text, 'fencelock ')
+    S.state, S.holder = ours and 'x' or 'foreign', string.sub(text, 1, ours and -1 or 200)
     return
   end
   S.state, S.cap, S.weighted = 's', limit, w == ' w'
@@ -236,11 +220,8 @@ end
 -- prolong makes the keys that shared holders share live for so long. What a full
 -- memory refuses does not come first.
 function S.prolong(ttl)
-  local left = call('PTTL', lock)
-  call('PEXPIRE', lock, S.int(math.max(left, ttl)))
-  if left >= ttl then return end
-  call('PEXPIRE', shared, S.int(ttl))
-  call('PEXPIRE', meta, S.int(ttl))
+  local life = S.int(math.max(call('PTTL', lock), ttl))
+  for _, key in ipairs({ lock, shared, meta }) do call('PEXPIRE', key, life) end
 end
 
 -- seat makes a request a holder for ttl, and returns its token and the floor.
@@ -258,7 +239,7 @@ function S.seat(owner, desc, ttl)
     if first then
       if not S.put('fencelock shared ' .. limit .. (weight > 1 and ' w' or ''), ttl) then return end
       call('DEL', shared, meta) -- holders of a lock that was taken away
-      S.state, S.cap, S.weighted, S.sum, S.summed = 's', limit, weight > 1, 0, 0
+      S.state, S.cap, S.weighted = 's', limit, weight > 1
     elseif weight > 1 and not S.weighted then
       call('SET', lock, 'fencelock shared ' .. S.cap .. ' w', 'KEEPTTL')
       S.summed = call('ZCARD', shared)
@@ -266,15 +247,9 @@ function S.seat(owner, desc, ttl)
     end
     call('ZADD', shared, S.int(ms + ttl), S.int(token))
     call('ZADD', meta, S.int(token), who)
-    if first then
-      if S.weighted then S.sum, S.summed = weight, 1 end
-      call('PEXPIRE', shared, S.int(ttl))
-      call('PEXPIRE', meta, S.int(ttl))
-    else
-      S.counted(1, weight)
-      S.prolong(ttl)
-      floor = tonumber(call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2])
-    end
+    if first then S.sum, S.summed = weight, 1 else S.counted(1, weight) end
+    S.prolong(ttl)
+    floor = tonumber(call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2])
   end
   S.last, S.granted, S.grantee, S.dirty = token, now, '-', true
   return token, floor

@@ -211,12 +211,9 @@ func (n *Name) fits(limit string, weight int64) bool {
 
 // prolong makes the keys of the shared holders live for so long.
 func (n *Name) prolong(ttl int64) {
-	left := n.Lock.Until - n.ms()
-	n.Lock.Until = n.ms() + max(left, ttl)
-	if left < ttl {
-		n.Shared.expire(n.ms()+ttl, n.ms())
-		n.Meta.expire(n.ms()+ttl, n.ms())
-	}
+	n.Lock.Until = max(n.Lock.Until, n.ms()+ttl)
+	n.Shared.expire(n.Lock.Until, n.ms())
+	n.Meta.expire(n.Lock.Until, n.ms())
 }
 
 // seat makes a request a holder for ttl.
@@ -235,7 +232,7 @@ func (n *Name) seat(owner, text string, ttl int64) (token, floor int64) {
 		if first {
 			n.stands, n.state, n.limit, n.weighted = true, "s", d.limit, d.weight > 1
 			n.Lock = Text{n.sharedText(), n.ms() + ttl}
-			n.Shared, n.Meta, f.sum, f.summed = Set{}, Set{}, 0, 0
+			n.Shared, n.Meta = Set{}, Set{}
 		} else if d.weight > 1 && !n.weighted {
 			n.weighted = true
 			n.Lock.Value = n.sharedText()
@@ -245,17 +242,13 @@ func (n *Name) seat(owner, text string, ttl int64) (token, floor int64) {
 		n.Shared.add(fmt.Sprint(token), n.ms()+ttl)
 		n.Meta.add(who, token)
 		if first {
-			if n.weighted {
-				f.sum, f.summed = d.weight, 1
-			}
-			n.Shared.expire(n.ms()+ttl, n.ms())
-			n.Meta.expire(n.ms()+ttl, n.ms())
+			f.sum, f.summed = d.weight, 1
 		} else {
 			n.counted(1, d.weight)
-			n.prolong(ttl)
-			m, _ := n.Meta.first()
-			floor = m.Score
 		}
+		n.prolong(ttl)
+		m, _ := n.Meta.first()
+		floor = m.Score
 	}
 	f.last, f.granted, f.grantee, n.dirty = token, n.Now, "-", true
 	return token, floor

@@ -303,27 +303,12 @@ func (n *Name) Confirm(owner, token, mode string, ttl, atLeast int64) string {
 }
 
 // Renew is the renew script.
-func (n *Name) Renew(owner, token, mode string, ttl int64) string {
+func (n *Name) Renew(owner, token string, ttl int64) string {
 	n.call()
-	own := owner + " " + token + " "
-	if n.Lock.Until == 0 {
+	if !strings.HasPrefix(n.Lock.Value, "fencelock "+owner+" "+token+" ") {
 		return "gone"
 	}
-	if mode == "x" {
-		if !strings.HasPrefix(n.Lock.Value, "fencelock "+own) {
-			return "gone"
-		}
-		n.Lock.Until = n.ms() + ttl
-		return "ok"
-	}
-	who, _ := n.seated(token)
-	if ends, there := n.Shared.Scores[token]; !there || ends <= n.ms() || !strings.HasPrefix(who, own) || !strings.HasPrefix(n.Lock.Value, "fencelock shared ") {
-		return "gone"
-	}
-	n.Lock.Until = max(n.Lock.Until, n.ms()+ttl)
-	n.Shared.Until = max(n.Shared.Until, n.ms()+ttl)
-	n.Meta.Until = max(n.Meta.Until, n.ms()+ttl)
-	n.Shared.add(token, n.ms()+ttl)
+	n.Lock.Until = n.ms() + ttl
 	return "ok"
 }
 
