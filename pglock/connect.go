@@ -139,6 +139,7 @@ func (s *session) wishes() map[string]string {
 		"enable_seqscan":                   "off", // plans are made while the tables are empty
 		"enable_bitmapscan":                "off", // which passes over the dead rows of a busy name each time
 		"jit":                              "off",
+		"max_parallel_workers_per_gather":  "0", // processes that cost more than what they would do
 		"transaction_timeout":              "0",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +70,25 @@ func TestThousandsOfLocksOnTwoConnections(t *testing.T) {
 	})
 	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"); got != "0" {
 		t.Errorf("%s locks are left in the server", got)
+	}
+}
+
+// TestListStartsNoProcess: the server answers in the process that was asked. Others that would help
+// it take longer to start than the answer.
+func TestListStartsNoProcess(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t, "log_min_messages=debug1")
+	e := engine(t, pg.DSN(), nil)
+	try(t, e, request("a"))
+	if list, err := e.List(t.Context(), driver.Query{}); err != nil || len(list) != 1 {
+		t.Fatalf("List: %+v, %v", list, err)
+	}
+	log, err := os.ReadFile(filepath.Join(pg.Dir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(log), "parallel worker") {
+		t.Error("the server has started another process for a List")
 	}
 }
 
