@@ -12,7 +12,7 @@ import (
 // process that holds many.
 var postgresModesSuite = suite{
 	name:  "postgres-modes",
-	title: "PostgreSQL: shared locks, permits, and many locks held",
+	title: "PostgreSQL: shared locks, permits, many locks held, and many turns of one",
 	notes: "`bare` and `minimal` are those of the section before. `fencelock` is an exclusive lock, `shared` a shared one, `permit` a shared one\n" +
 		"with a limit, and `beside 8000` an exclusive one of an engine that holds 8,000 others. `bare beside` has 8,000 on its connection: at the end\n" +
 		"of each transaction the server looks at every lock that its session has.\n",
@@ -25,7 +25,7 @@ var postgresModesSuite = suite{
 		{name: bareBeside, open: openBareBeside},
 		{name: "beside 8000", open: openBeside, renews: true},
 	},
-	measures: []measure{{"modes", modes}},
+	measures: []measure{{"modes", modes}, {"turns", turns}, {"list", postgresList}},
 	per:      250,
 	start:    startPostgres,
 }
