@@ -42,7 +42,7 @@ var mutants = [][2]string{
 	{"    elseif last and string.sub(last, -2) ~= ' q' then", "    elseif last then"},
 	{"(limit == '0' or call('ZCARD', shared) < tonumber(limit))", "true"},
 	{"room = ends and tonumber(ends) > ms and", "room = ends and"},
-	{"    for _, key in ipairs({ lock, shared, meta }) do call('PEXPIRE', key, life) end", ""},
+	{"    for _, key in ipairs({ shared, meta, not first and lock or nil }) do call('PEXPIRE', key, life) end", ""},
 	{"if first and tonumber(first) > math.floor(stamp / 1000) and who and", "if first and who and"},
 	{"    local ticket = newest and newest >= stamp and string.format('%d', newest + 1) or stamp", "    local ticket = stamp"},
 	{"if left and left > 0 and granted <= stamp and", "if left and granted <= stamp and"},

@@ -14,7 +14,7 @@ if ARGV[7] then
     call('ZADD', shared, string.format('%d', ms + ttl), stamp)
     call('ZADD', meta, stamp, ARGV[2] .. ' ' .. stamp .. ' ' .. stamp .. ' ' .. ARGV[3])
     local life = first and ttl or math.max(call('PTTL', lock), ttl)
-    for _, key in ipairs({ lock, shared, meta }) do call('PEXPIRE', key, life) end
+    for _, key in ipairs({ shared, meta, not first and lock or nil }) do call('PEXPIRE', key, life) end
     call('SET', KEYS[2], stamp .. ' ' .. stamp .. ' - 0', 'PX', ARGV[6])
     return 'granted ' .. stamp .. ' ' .. stamp .. ' ' .. (first and stamp or call('ZRANGE', meta, 0, 0, 'WITHSCORES')[2])
   end
