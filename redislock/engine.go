@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/redis/rueidis"
 )
 
@@ -110,7 +111,7 @@ type Engine struct {
 	parts   parts
 	fitness fitness
 	marked  marked
-	index   index
+	index   nameindex.Notes // for List to look at
 
 	mu       sync.Mutex         // guards all below
 	done     bool               // no more tasks

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -75,7 +76,7 @@ func (e *Engine) join(w *waiter, a answer) bool {
 		g = &group{name: w.req.Name, keys: w.keys, poke: make(chan struct{}, 1)}
 		e.groups[w.req.Name] = g
 		e.spawn(func() { e.attend(g) }) // ends when nobody of the group waits, or with Close
-		e.note(noted{name: g.name, life: waitLife})
+		e.note(nameindex.Noted{Name: g.name, Life: waitLife})
 	}
 	g.waiters = append(g.waiters, w)
 	g.sample, w.sample = a.sample, a.sample

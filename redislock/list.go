@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -23,7 +24,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		return nil, err
 	}
 	var list []driver.Status
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), indexSize) {
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), nameindex.Size) {
 		some, free, at, err := e.statuses(ctx, part)
 		if err != nil {
 			return nil, unavailable(err)

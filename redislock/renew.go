@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -39,7 +40,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	defer e.mu.Unlock()
 	for i, l := range leases {
 		if errs[i] == nil {
-			e.note(noted{owner: l.Owner, name: l.Name, life: l.TTL + indexLag})
+			e.note(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
 		}
 	}
 	return errs

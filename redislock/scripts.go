@@ -1,6 +1,10 @@
 package redislock
 
-import _ "embed"
+import (
+	_ "embed"
+
+	"github.com/fencelock/fencelock/internal/nameindex"
+)
 
 // The protocol is in these scripts; docs/design.md says why it is as it is.
 var (
@@ -52,12 +56,6 @@ var (
 	remarkLua string
 	//go:embed lua/init.lua
 	initLua string
-	//go:embed lua/index.lua
-	indexLua string
-	//go:embed lua/index_names.lua
-	indexNamesLua string
-	//go:embed lua/index_drop.lua
-	indexDropLua string
 
 	acquireScript    = NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
 	gatherScript     = NewScript(clockLua, untouchedLua, gatherLua)
@@ -72,7 +70,7 @@ var (
 	statusScript     = NewScript(statusLua)
 	remarkScript     = NewScript(remarkLua)
 	initScript       = NewScript(initLua)
-	indexScript      = NewScript(clockLua, indexLua)
-	indexNamesScript = NewScript(indexNamesLua)
-	indexDropScript  = NewScript(clockLua, indexDropLua)
+	indexScript      = NewScript(nameindex.NoteLua)
+	indexNamesScript = NewScript(nameindex.PageLua)
+	indexDropScript  = NewScript(nameindex.DropLua)
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -214,7 +215,7 @@ func (e *Engine) settle(g *group, now sample, first seen) (h driver.Holder, ours
 	defer e.mu.Unlock()
 	g.sample = now
 	g.heard()
-	e.note(noted{name: g.name, life: waitLife})
+	e.note(nameindex.Noted{Name: g.name, Life: waitLife})
 	g.due = time.Now().Add(pause(first, g.shortest()))
 	w := e.waiters[h.Owner]
 	return h, granted && w != nil && w.queued

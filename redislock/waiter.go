@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 )
 
 // waiter is a request under way.
@@ -164,7 +165,7 @@ func (e *Engine) keep(w *waiter, token int64) (other int64) {
 	e.drop(w)
 	e.warm(w)
 	e.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.Lost}
-	e.note(noted{w.owner, w.req.Name, max(w.req.TTL, w.req.AtLeast) + indexLag, w.req.AtLeast > 0})
+	e.note(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.AtLeast) + nameindex.Lag, Closes: w.req.AtLeast > 0})
 	if n := w.news; n != nil && n.token != 0 && n.token != token {
 		return n.token
 	}

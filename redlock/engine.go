@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/quorum"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -46,6 +47,7 @@ type Engine struct {
 	holds    map[string]*held // by owner
 	sweepAt  int              // how many holds make it worth to look for stale ones
 	listened bool
+	index    nameindex.Notes // for List to look at
 }
 
 // New returns an engine on the masters behind nodes, an odd number of three or

@@ -34,7 +34,7 @@ func dial(addrs []string) *redlock.Engine {
 		}
 		conns = append(conns, redislock.Rueidis(client))
 	}
-	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, GiveUp: 20 * time.Second})
+	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, GiveUp: 20 * time.Second, NodeLimit: 5 * time.Second})
 }
 
 // TestExam runs every client of the exam in a process of its own, on five real

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 )
 
 // held is a granted acquisition of this process.
@@ -32,6 +33,7 @@ func (e *Engine) keep(req driver.Request, g driver.Grant, under asks) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.holds[g.Owner] = h
+	e.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.AtLeast) + nameindex.Lag, Closes: req.AtLeast > 0})
 	if len(e.holds) > e.sweepAt {
 		e.sweep(time.Now())
 		e.sweepAt = max(1000, 2*len(e.holds))
@@ -89,5 +91,6 @@ func (e *Engine) extended(owner string, sent time.Time) {
 	defer e.mu.Unlock()
 	if h := e.holds[owner]; h != nil && h.sent.Before(sent) {
 		h.sent = sent
+		e.note(nameindex.Noted{Owner: owner, Name: h.lease.Name, Life: h.lease.TTL + nameindex.Lag})
 	}
 }

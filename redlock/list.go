@@ -4,19 +4,23 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/words"
 	"github.com/fencelock/fencelock/redislock"
 )
 
 // List returns the names that a majority of the nodes shows as held, waited for
-// or closed by a minimum hold. It looks through all keys of the nodes (SCAN)
-// unless the name is exact. Of the exclusive requests that wait in one process
-// the nodes know the first; the order of waiters is no promise.
+// or closed by a minimum hold. Unless the name is exact it looks at those that clients
+// of this library have held, or waited for, for longer than half a second; with Scan, or
+// where the user may not read their index, it looks through all keys of the nodes
+// instead. Of the exclusive requests that wait in one process the nodes know the first;
+// the order of waiters is no promise.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	if err := e.begin(); err != nil {
 		return nil, err
@@ -27,25 +31,48 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	lists, errs := make([]statuses, len(e.nodes)), make([]error, len(e.nodes))
-	var all sync.WaitGroup
-	for i, n := range e.nodes {
-		all.Go(func() { lists[i], errs[i] = n.list(ctx, q) })
+	looks := make([]look, len(e.nodes))
+	e.each(looks, func(n *node, l *look) { l.names, l.err = n.names(ctx, q) })
+	all := map[string]bool{} // a node may have missed a note that others have
+	for _, l := range looks {
+		maps.Copy(all, l.names)
 	}
-	all.Wait()
+	names := slices.Sorted(maps.Keys(all))
+	e.each(looks, func(n *node, l *look) { l.list, l.err = n.list(ctx, names, l.names, !q.Exact && !q.Scan) })
 	var why causes
-	for i, err := range errs {
-		if err != nil {
-			why.add(e.nodes[i], err)
+	var lists []statuses
+	for i, l := range looks {
+		if l.err != nil {
+			why.add(e.nodes[i], l.err)
+		} else {
+			lists = append(lists, l.list)
 		}
 	}
-	if len(e.nodes)-len(why.errs) < e.need {
+	if len(lists) < e.need {
 		return nil, why.err()
 	}
 	return e.merge(lists), nil
 }
 
-// statuses are what one node shows, by name; nil if it does not answer.
+// look is what one node shows.
+type look struct {
+	names map[string]bool
+	list  statuses
+	err   error
+}
+
+// each looks at all nodes at once, but for those that have failed.
+func (e *Engine) each(looks []look, see func(*node, *look)) {
+	var all sync.WaitGroup
+	for i, n := range e.nodes {
+		if looks[i].err == nil {
+			all.Go(func() { see(n, &looks[i]) })
+		}
+	}
+	all.Wait()
+}
+
+// statuses are what one node shows, by name.
 type statuses map[string]driver.Status
 
 // merge keeps what a majority of all nodes agrees on.
@@ -58,7 +85,7 @@ func (e *Engine) merge(lists []statuses) []driver.Status {
 	}
 	var out []driver.Status
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if s := e.mergeOne(name, lists); len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
+		if s := e.mergeOne(name, lists); !idle(s) {
 			out = append(out, s)
 		}
 	}
@@ -122,40 +149,58 @@ func agree(hs []driver.Holder, need int) driver.Holder {
 	return h
 }
 
-// list lists what the node shows.
-func (n *node) list(ctx context.Context, q driver.Query) (statuses, error) {
-	if o := n.out.Load(); o != nil {
-		return nil, o.cause
-	}
-	names := []string{q.Prefix}
-	if !q.Exact {
-		var err error
-		if names, err = n.names(ctx, q); err != nil {
-			return nil, err
-		}
-	}
+// list lists what the node shows of names. If tidy, those that are free leave its index,
+// which has known.
+func (n *node) list(ctx context.Context, names []string, known map[string]bool, tidy bool) (statuses, error) {
 	list := statuses{}
-	for part := range slices.Chunk(names, 500) {
+	for part := range slices.Chunk(names, nameindex.Size) {
 		calls := make([]redislock.Call, len(part))
 		for j, name := range part {
 			calls[j] = n.engine.call(n.engine.lua.status, name)
 		}
+		var free []string
+		at := int64(math.MaxInt64)
 		for j, r := range n.ask(ctx, calls...) {
 			if r.Err != nil {
 				return nil, r.Err
 			}
-			s, err := parseStatus(part[j], r.Text)
+			s, now, err := parseStatus(part[j], r.Text)
 			if err != nil {
 				return nil, err
 			}
-			list[part[j]] = s
+			if list[part[j]] = s; known[s.Name] && idle(s) {
+				free, at = append(free, s.Name), min(at, now)
+			}
+		}
+		if tidy && len(free) > 0 {
+			n.drop(ctx, free, at)
 		}
 	}
 	return list, nil
 }
 
-// names returns the names the node knows of.
-func (n *node) names(ctx context.Context, q driver.Query) ([]string, error) {
+func idle(s driver.Status) bool {
+	return len(s.Holders) == 0 && len(s.Waiters) == 0 && s.NotBefore.IsZero()
+}
+
+// names returns the names of which the node may have something to show.
+func (n *node) names(ctx context.Context, q driver.Query) (map[string]bool, error) {
+	if o := n.out.Load(); o != nil {
+		return nil, o.cause
+	}
+	if q.Exact {
+		return map[string]bool{q.Prefix: true}, nil
+	}
+	if !q.Scan {
+		if names, err := n.indexed(ctx, q); !denied(err) {
+			return names, err
+		}
+	}
+	return n.scan(ctx, q)
+}
+
+// scan returns the names that a look at all keys finds.
+func (n *node) scan(ctx context.Context, q driver.Query) (map[string]bool, error) {
 	e, names := n.engine, map[string]bool{}
 	literal := words.Literal(e.cfg.Prefix + "lock:" + q.Prefix)
 	for _, pattern := range [...]string{literal + "*", "fence:{" + literal + "*"} {
@@ -171,5 +216,5 @@ func (n *node) names(ctx context.Context, q driver.Query) ([]string, error) {
 			return nil, err
 		}
 	}
-	return slices.Sorted(maps.Keys(names)), nil
+	return names, nil
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// parseStatus reads what the status script returns. An empty list comes as {}.
-func parseStatus(name, text string) (driver.Status, error) {
+// parseStatus reads what the status script returns, and the node's time. An empty list
+// comes as {}.
+func parseStatus(name, text string) (driver.Status, int64, error) {
 	var raw struct {
 		Now       string          `json:"now"`
 		Mode      string          `json:"mode"`
@@ -20,7 +21,7 @@ func parseStatus(name, text string) (driver.Status, error) {
 	}
 	s := driver.Status{Name: name}
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
-		return s, fmt.Errorf("%w: unexpected answer %.100q", driver.ErrUnavailable, text)
+		return s, 0, fmt.Errorf("%w: unexpected answer %.100q", driver.ErrUnavailable, text)
 	}
 	if raw.Mode == "s" {
 		s.Mode = driver.Shared
@@ -43,7 +44,7 @@ func parseStatus(name, text string) (driver.Status, error) {
 			s.Waiters = append(s.Waiters, driver.Waiter{Identity: h.Identity, Owner: h.Owner, Since: h.Since})
 		}
 	}
-	return s, nil
+	return s, now, nil
 }
 
 func holder(row []string, now int64) (h driver.Holder, ok bool) {

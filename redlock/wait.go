@@ -62,6 +62,7 @@ func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, o.err
 		}
 		if how.joins || o.err != nil {
+			e.waits(w.req.Name)
 			w.inform(0)
 			w.sleep(ctx, w.pause(o), news)
 		}

@@ -1,4 +1,4 @@
--- index_names: a part of the names in the index, after the cursor of the next one.
+-- page: a part of the names in the index, after the cursor of the next one.
 -- KEYS: the index. ARGV: cursor.
 local page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', 1000)
 local said = { page[1] }
