@@ -206,8 +206,9 @@ func TestARenewalEndsWithItsLocks(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := engine.flights(); n != 0 || engine.cut != calls || len(engine.batches) != calls {
-			t.Errorf("%d calls are under way, %d of %d were cut short, want all %d", n, engine.cut, len(engine.batches), calls)
+		// One more goes out if the locks of a call have ended while those that wait for it have not.
+		if n := engine.flights(); n != 0 || engine.cut != len(engine.batches) || engine.cut < calls || engine.cut > calls+1 {
+			t.Errorf("%d calls are under way, %d of %d were cut short, want all", n, engine.cut, len(engine.batches))
 		}
 		if failed > 0 || told.Len() > 0 {
 			t.Errorf("the tracer was told of %d failures, and the logger: %.300s", failed, &told)

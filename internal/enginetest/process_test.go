@@ -151,7 +151,7 @@ func TestAcquireAllTravels(t *testing.T) {
 func TestCancelTravels(t *testing.T) {
 	t.Parallel()
 	p := enginetest.Start(t, "echo", "parrot")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var info driver.WaitInfo
 	req := driver.Request{Name: "a", Wait: true, Waiting: func(i driver.WaitInfo) { info = i }}
@@ -168,7 +168,7 @@ func TestCancelTravels(t *testing.T) {
 	if err.Error() != "context canceled" || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err = p.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("with an engine that is away: %v", err)
