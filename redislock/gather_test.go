@@ -198,9 +198,10 @@ func TestGatheredGivesUp(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	under, resume := make(chan struct{}), make(chan struct{})
+	sent := sync.OnceFunc(func() { close(under) })
 	open := s.jam(e, tap, func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
 		r := do()
-		close(under)
+		sent()
 		<-resume
 		return r
 	})

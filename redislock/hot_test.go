@@ -66,10 +66,10 @@ func (s scene) hot(engines, each int, most float64) (cost float64) {
 		s.until("turns", func() bool { return turns.Load() >= from+n })
 	}
 	after(int64(10 * engines * each)) // all have come
-	for range 10 {
+	for range 20 {
 		s.server.Do(s, "CONFIG", "RESETSTAT")
 		from := turns.Load()
-		after(400)
+		after(100)
 		_, n := s.commands()
 		if each := float64(n) / float64(turns.Load()-from); cost == 0 || each < cost {
 			cost = each

@@ -62,11 +62,15 @@ func TestAcquireRetriedKeepsItsPlace(t *testing.T) {
 	s.hold(c, request("warm"))
 	s.ready(c)
 	second, again := make(chan *call, 1), make(chan struct{})
+	answered := sync.OnceFunc(func() { close(again) })
 	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {
 		second <- s.queue(b, request("n"))
-		tap.calls(func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
-			defer sync.OnceFunc(func() { tap.calls(nil); close(again) })()
-			return do()
+		tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+			r := do()
+			if c.Script == redislock.AcquireScript && r.Err == nil {
+				answered()
+			}
+			return r
 		})
 	})
 	first := s.ask(c, request("n"))

@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,16 +105,17 @@ func TestLeavingIsNotDying(t *testing.T) {
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
 	joined, left := make(chan struct{}), make(chan struct{})
+	join, leave := sync.OnceFunc(func() { close(joined) }), sync.OnceFunc(func() { close(left) })
 	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
 		switch c.Script {
 		case redislock.AcquireScript:
 			r := do()
-			close(joined)
+			join()
 			<-left
 			return r
 		case redislock.LeaveScript:
 			<-joined
-			defer close(left)
+			defer leave()
 		}
 		return do()
 	})
