@@ -23,7 +23,8 @@ func StartRedisCluster(t testing.TB, masters int, args ...string) *RedisCluster 
 	t.Helper()
 	c := &RedisCluster{ids: map[*Redis]string{}}
 	for i := range masters {
-		r := StartRedis(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, args...)...)
+		// On a slow machine nobody takes another for dead, and an introduction takes its time.
+		r := StartRedis(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "60000"}, args...)...)
 		r.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		r.Do(t, addSlots(i*Slots/masters, (i+1)*Slots/masters)...)
 		c.ids[r] = r.Do(t, "CLUSTER", "MYID")
