@@ -171,8 +171,8 @@ func TestGatheredAnswerIsLost(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	mine := s.hold(e, request("mine"))
-	open := s.jam(e, tap, func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
-		do()
+	open := s.jam(e, tap, func(c redislock.Call, _ func() redislock.Reply) redislock.Reply {
+		s.until("it ran", func() bool { return tap.Conn.Eval(t.Context(), []redislock.Call{c})[0].Err == nil })
 		return redislock.Reply{Err: errLost}
 	})
 	a := s.ask(e, request("a"))

@@ -23,7 +23,7 @@ import (
 func inspect(t *testing.T, opt rueidis.ClientOption, cfg *redislock.Config) ([]driver.Finding, error) {
 	t.Helper()
 	opt.DisableCache, opt.ForceSingleClient = true, len(opt.InitAddress) == 1
-	client, err := rueidis.NewClient(opt)
+	client, err := connect(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
 	t.Parallel()
 	r := enginetest.StartRedis(t)
 	r.Do(t, documentedRule(t)...)
-	client, err := rueidis.NewClient(rueidis.ClientOption{
+	client, err := connect(rueidis.ClientOption{
 		InitAddress: []string{r.Addr()}, Username: "locks", Password: "PASSWORD", DisableCache: true,
 	})
 	if err != nil {

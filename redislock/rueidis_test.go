@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -21,12 +22,23 @@ func rueidisOption(addrs ...string) rueidis.ClientOption {
 
 func rueidisClient(t testing.TB, o rueidis.ClientOption) rueidis.Client {
 	t.Helper()
-	client, err := rueidis.NewClient(o)
+	client, err := connect(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
 	return client
+}
+
+// connect makes a client. On a slow machine a dial may take longer than the client waits.
+func connect(o rueidis.ClientOption) (client rueidis.Client, err error) {
+	for end := time.Now().Add(patience); ; {
+		client, err = rueidis.NewClient(o)
+		slow, ok := errors.AsType[net.Error](err)
+		if err == nil || !ok || !slow.Timeout() || time.Now().After(end) {
+			return client, err
+		}
+	}
 }
 
 func rueidisMaker(change func(*rueidis.ClientOption)) conntest.Maker {

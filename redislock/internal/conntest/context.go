@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"runtime"
+	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -146,24 +147,46 @@ func testConcurrent(t *testing.T, server *enginetest.Redis, conn redislock.Conn)
 func testNothingIsLeft(t *testing.T, server *enginetest.Redis, conn redislock.Conn) {
 	eval(t, conn, echoCall("k", "v"))
 	conn.Eval(t.Context(), make3(3))
-	goroutines, connections := runtime.NumGoroutine(), connectionsOf(t, server)
-	for range 20 {
-		ctx, cancel := context.WithCancel(t.Context())
-		_ = conn.Subscribe(ctx, "left", cancel, func(string) {})
-		short, stop := context.WithTimeout(t.Context(), time.Microsecond)
-		conn.Eval(short, make3(1))
-		conn.Eval(short, make3(3))
-		stop()
-	}
+	connections := connectionsOf(t, server)
+	label := t.Name() // of all goroutines that begin in here; other tests have theirs
+	pprof.Do(t.Context(), pprof.Labels("test", label), func(context.Context) {
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			_ = conn.Subscribe(ctx, "left", cancel, func(string) {})
+			short, stop := context.WithTimeout(t.Context(), time.Microsecond)
+			conn.Eval(short, make3(1))
+			conn.Eval(short, make3(3))
+			stop()
+		}
+		if goroutinesOf(t, label) == 0 {
+			t.Error("this one is not counted")
+		}
+	})
 	var g, c int
-	for range 200 {
-		g, c = runtime.NumGoroutine(), connectionsOf(t, server)
-		if g <= goroutines+10 && c <= connections+5 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		g, c = goroutinesOf(t, label), connectionsOf(t, server)
+		if g <= 10 && c <= connections+5 {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
-	t.Errorf("%d goroutines and %d connections became %d and %d", goroutines, connections, g, c)
+	t.Errorf("%d goroutines are left, and %d connections became %d", g, connections, c)
+}
+
+// goroutinesOf counts those with a label.
+func goroutinesOf(t *testing.T, label string) (n int) {
+	t.Helper()
+	var text strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil {
+		t.Fatal(err)
+	}
+	_, records, _ := strings.Cut(text.String(), "\n")
+	for record := range strings.SplitSeq(records, "\n\n") { // "3 @ 0x4 0x5", and maybe "# labels: {...}"
+		if strings.Contains(record, strconv.Quote(label)) {
+			count, _, _ := strings.Cut(record, " @ ")
+			n += number(count)
+		}
+	}
+	return n
 }
 
 func connectionsOf(t *testing.T, server *enginetest.Redis) int {
