@@ -28,24 +28,32 @@ var completions = []struct{ typed, want string }{
 
 func TestCompletionInBash(t *testing.T) {
 	t.Parallel()
-	completeInTerminal(t, "bash", "--norc", "--noprofile", "-i")
+	completeInTerminal(t, "", "bash", "--norc", "--noprofile", "-i")
+}
+
+// The package bash-completion knows more of other commands than bash does.
+func TestCompletionInBashWithItsPackage(t *testing.T) {
+	t.Parallel()
+	const library = "/usr/share/bash-completion/bash_completion"
+	if _, err := os.Stat(library); err != nil {
+		t.Skip("the package bash-completion is not here; try: .ci/need shells")
+	}
+	completeInTerminal(t, "source "+library, "bash", "--norc", "--noprofile", "-i")
 }
 
 func TestCompletionInZsh(t *testing.T) {
 	t.Parallel()
-	completeInTerminal(t, "zsh", "-f", "-i")
+	completeInTerminal(t, "bindkey -e; autoload -Uz compinit && compinit -u -D", "zsh", "-f", "-i")
 }
 
 // completeInTerminal types into a shell. The line that came of it is run as arguments
 // of printf, so that what the terminal shows meanwhile does not matter.
-func completeInTerminal(t *testing.T, shell string, args ...string) {
+func completeInTerminal(t *testing.T, setup, shell string, args ...string) {
 	dir := completionDir(t, shell)
 	cmd := exec.Command(shell, args...)
 	cmd.Dir, cmd.Env = dir, completionEnv(dir)
 	s := startSession(t, cmd, filepath.Join(dir, "locks"))
-	if shell == "zsh" {
-		s.enter("bindkey -e; autoload -Uz compinit && compinit -u -D; unsetopt menucomplete automenu listambiguous\n")
-	}
+	s.enter(setup + "\n")
 	s.enter("source <(fencelock completion " + shell + "); echo ready-$((1+1))\n")
 	s.expect("ready-2")
 	for _, c := range completions {
