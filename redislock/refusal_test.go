@@ -48,7 +48,7 @@ func TestMissingRight(t *testing.T) {
 		s.server.Do(t, "SCRIPT", "FLUSH")
 		s.server.Do(t, "ACL", "SETUSER", "app", "+@all", "-"+command)
 		client := rueidisClient(t, o)
-		e := redislock.New(client, patient(nil))
+		e := redislock.New(client, &redislock.Config{GiveUp: 10 * time.Second})
 		short := brief("n")
 		short.TTL = 200 * time.Millisecond
 		for _, req := range []driver.Request{try(short), shared(try(short), 2), short, shared(short, 2)} {

@@ -35,8 +35,8 @@ func newScene(t testing.TB, args ...string) scene {
 	return scene{TB: t, server: enginetest.StartRedis(t, args...), looks: &observer{}}
 }
 
-// engine returns another client of the server; cfg may be nil. It is as patient as the
-// test, unless cfg says when it gives up.
+// engine returns another client of the server; cfg may be nil. It is patient,
+// unless cfg says when it gives up.
 func (s scene) engine(cfg *redislock.Config) *redislock.Engine {
 	e, _ := s.tapped(cfg)
 	return e
@@ -51,7 +51,7 @@ func (s scene) tapped(cfg *redislock.Config) (*redislock.Engine, *tap) {
 	return e, t
 }
 
-// patient makes an engine keep trying for as long as a test does, unless cfg says
+// patient makes an engine keep trying for half as long as a test does, unless cfg says
 // otherwise: on a slow machine a dial may take seconds.
 func patient(cfg *redislock.Config) *redislock.Config {
 	full := redislock.Config{}
@@ -59,7 +59,7 @@ func patient(cfg *redislock.Config) *redislock.Config {
 		full = *cfg
 	}
 	if full.GiveUp == 0 {
-		full.GiveUp = patience
+		full.GiveUp = patience / 2 // the test hears why
 	}
 	return &full
 }
