@@ -68,7 +68,7 @@ func TestMarkerIsKept(t *testing.T) {
 	e := open(t, w.addrs(), redlock.Config{})
 	_, l := take(t, e, "x", long)
 	uses := map[string]func(){
-		"a grant":   func() { release(t, e, l); _, l = take(t, e, "x", long) },
+		"a grant":   func() { _ = e.Release(t.Context(), l); _, l = insist(t, e, "x", long) },
 		"a renewal": func() { _ = e.Renew(t.Context(), []driver.Lease{l}) },
 		"a listing": func() { _, _ = e.List(t.Context(), driver.Query{Prefix: "x", Exact: true}) },
 	}
