@@ -73,7 +73,7 @@ func TestHotNameStaysFast(t *testing.T) {
 			pg := enginetest.StartPostgres(t)
 			e := engine(t, pg.DSN(), nil)
 			req := mode(request("hot"))
-			fifths(t, slow(100_000, 500), func() time.Duration {
+			fifths(t, slow(100_000, 200), func() time.Duration {
 				begun := time.Now()
 				release(t, e, try(t, e, req))
 				return time.Since(begun)
@@ -88,7 +88,7 @@ func TestHotNameStaysFast(t *testing.T) {
 		one, two := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 		req := request("hot")
 		l := try(t, one, req)
-		fifths(t, slow(10_000, 100), func() time.Duration {
+		fifths(t, slow(10_000, 50), func() time.Duration {
 			w := queueUp(t, context.Background(), two, req)
 			begun := time.Now()
 			release(t, one, l)
