@@ -127,7 +127,12 @@ func (s *session) settings() map[string]string {
 // wishes are settings that help and may be missing on some systems and servers.
 func (s *session) wishes() map[string]string {
 	limit := max(s.ttl, ownLimit/3)
+	nested := "on"
+	if s.ttl == 0 {
+		nested = "off" // the server takes pg_locks for short, and would look through all of it for each lock
+	}
 	return map[string]string{
+		"enable_nestloop":                  nested,
 		"tcp_user_timeout":                 strconv.FormatInt(limit.Milliseconds(), 10),
 		"tcp_keepalives_idle":              strconv.Itoa(max(1, int(limit.Seconds()/2))),
 		"tcp_keepalives_interval":          strconv.Itoa(max(1, int(limit.Seconds()/8))),

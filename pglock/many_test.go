@@ -92,6 +92,21 @@ func TestListStartsNoProcess(t *testing.T) {
 	}
 }
 
+// TestListOnAServerWithManyLocks: what a List costs grows with the locks that there are, and not
+// with their square.
+func TestListOnAServerWithManyLocks(t *testing.T) {
+	t.Parallel()
+	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=256")
+	e := engine(t, pg.DSN(), nil)
+	try(t, e, request("a"))
+	mustExec(t, pg.Connect(t), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 20000) n")
+	begun := time.Now()
+	if list, err := e.List(t.Context(), driver.Query{}); err != nil || len(list) != 1 {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+	t.Logf("a List beside 20,000 locks took %v", time.Since(begun))
+}
+
 func TestLockTableIsNotFilled(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
