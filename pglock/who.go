@@ -165,13 +165,13 @@ const sessionLocks = `(SELECT l.objid::bigint::integer AS id, l.pid FROM pg_lock
 // ticketLocks are the tickets of requests that wait.
 const ticketLocks = `(SELECT l.objid::bigint AS id, l.pid FROM pg_locks l WHERE ` + ownLocks + ` AND l.objsubid = 2 AND l.classid = {ticket} AND l.mode = 'ExclusiveLock' AND l.granted)`
 
-// locksSQL lists the advisory locks of one bigint, and who asks for them: of one key, of all if
-// it is NULL.
+// locksSQL lists the advisory locks of one bigint, and who asks for them: of one key, or if it is
+// NULL of all keys, those of engines aside.
 var locksSQL = numbers.Replace(`SELECT ` + lockKey + `, l.mode = 'ShareLock', l.granted, s.id IS NOT NULL,
 	l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), 'a local socket'),
 	(extract(epoch FROM coalesce(l.waitstart, a.query_start)) * 1000000)::bigint
 FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN ` + sessionLocks + ` s ON s.pid = l.pid
-WHERE ` + lockRows + ` AND ($1::bigint IS NULL OR ` + lockKey + ` = $1::bigint) ORDER BY l.waitstart NULLS FIRST, l.pid`)
+WHERE ` + lockRows + ` AND ($1::bigint IS NULL AND s.id IS NULL OR ` + lockKey + ` = $1::bigint) ORDER BY l.waitstart NULLS FIRST, l.pid`)
 
 // serverLocks asks the server who has locked a key, a bigint or nil for all, and who waits.
 func (e *Engine) serverLocks(ctx context.Context, key any) ([]serverLock, error) {
