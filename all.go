@@ -47,7 +47,7 @@ func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.
 // when it calls AcquireAll has no such promise. While a set waits for one name it
 // holds those before it.
 //
-// Options.AtLeast is ErrInvalid for several names: a set that got only some of them
+// Options.MinHold is ErrInvalid for several names: a set that got only some of them
 // would close these to everybody.
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
 	return l.acquireAll(ctx, names, true)
@@ -157,7 +157,7 @@ func (l *Locker) checkAll(names []string) error {
 	switch {
 	case len(names) == 0:
 		return fmt.Errorf("%w: no names", ErrInvalid)
-	case len(names) > 1 && l.opts.AtLeast > 0:
+	case len(names) > 1 && l.opts.MinHold > 0:
 		return fmt.Errorf("%w: a minimum hold is for one name, not for %d at once", ErrInvalid, len(names))
 	}
 	for _, name := range names {
@@ -194,7 +194,7 @@ func (a *acquisition) takeAll(ctx context.Context) error {
 	defer unless(&done, func() { a.giveBack(locks, grants) })
 	var errs []error
 	for i, lock := range locks {
-		if err := a.adopt(ctx, lock, grants[i], before); err != nil {
+		if err := a.startHold(ctx, lock, grants[i], before); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -215,7 +215,7 @@ func (a *acquisition) requests() ([]driver.Request, []*Lock) {
 	for i, name := range a.names {
 		reqs[i] = a.request(a.set.parent, name, false)
 		locks[i] = newLock(a.Locker, a.set.parent, reqs[i])
-		reqs[i].Lost = locks[i].gone
+		reqs[i].OnLost = locks[i].onEngineLoss
 	}
 	return reqs, locks
 }

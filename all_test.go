@@ -216,7 +216,7 @@ func TestAcquireAllRefusesNonsense(t *testing.T) {
 			return locks.AcquireAll(t.Context(), "a", "")
 		},
 		"a minimum hold": func() (*fencelock.LockSet, error) {
-			return locks.With(fencelock.Options{AtLeast: hour}).AcquireAll(t.Context(), "a", "b")
+			return locks.With(fencelock.Options{MinHold: hour}).AcquireAll(t.Context(), "a", "b")
 		},
 	} {
 		if _, err := try(); !errors.Is(err, fencelock.ErrInvalid) {

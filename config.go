@@ -72,10 +72,10 @@ type Options struct {
 	// is as long as the context allows.
 	Wait time.Duration
 
-	// AtLeast keeps everybody from the name until it is over, counted from the
+	// MinHold keeps everybody from the name until it is over, counted from the
 	// acquisition, whether the lock is released or the holder dies. 0, the
 	// default, is no such time.
-	AtLeast time.Duration
+	MinHold time.Duration
 
 	// Note replaces Config.Note.
 	Note string
@@ -123,7 +123,7 @@ func (c *Config) margin(ttl time.Duration) time.Duration {
 // check returns an ErrInvalid for times that contradict one another, or that are so
 // long that sums of them overflow.
 func (l *Locker) check(o Options) error {
-	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.AtLeast, l.cfg.Margin, l.cfg.ReleaseTimeout} {
+	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, l.cfg.Margin, l.cfg.ReleaseTimeout} {
 		if d > driver.MaxDuration {
 			return fmt.Errorf("%w: %v is longer than ten years", ErrInvalid, d)
 		}

@@ -65,8 +65,8 @@ func TestTimesNearTheLongestNumber(t *testing.T) {
 		"Options.Wait": func(d time.Duration) *fencelock.Locker {
 			return fencelock.New(engine, nil).With(fencelock.Options{Wait: d})
 		},
-		"Options.AtLeast": func(d time.Duration) *fencelock.Locker {
-			return fencelock.New(engine, nil).With(fencelock.Options{AtLeast: d})
+		"Options.MinHold": func(d time.Duration) *fencelock.Locker {
+			return fencelock.New(engine, nil).With(fencelock.Options{MinHold: d})
 		},
 	} {
 		for _, d := range []time.Duration{driver.MaxDuration + 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
@@ -88,7 +88,7 @@ func TestTimesOfTenYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := fencelock.New(memlock.New(nil), &fencelock.Config{
 			TTL: driver.MaxDuration, Margin: driver.MaxDuration / 4, Grace: driver.MaxDuration / 4, ReleaseTimeout: driver.MaxDuration})
-		lock, err := locks.With(fencelock.Options{Wait: driver.MaxDuration, AtLeast: driver.MaxDuration}).Acquire(t.Context(), "a")
+		lock, err := locks.With(fencelock.Options{Wait: driver.MaxDuration, MinHold: driver.MaxDuration}).Acquire(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}

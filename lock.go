@@ -74,7 +74,7 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 	reported := l.reported
 	l.mu.Unlock()
 	if reported != nil {
-		l.gone(reported)
+		l.onEngineLoss(reported)
 		return
 	}
 	l.renewer.begin(l, now)
@@ -249,8 +249,8 @@ func (l *Lock) lostError(reason error, now hold.Instant) *LostError {
 	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.deadline(now), Reason: reason}
 }
 
-// gone is called by the engine when it learns by itself that the lock is lost.
-func (l *Lock) gone(cause error) {
+// onEngineLoss is called by the engine when it learns by itself that the lock is lost.
+func (l *Lock) onEngineLoss(cause error) {
 	if cause == nil {
 		cause = ErrNotHeld
 	}

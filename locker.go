@@ -128,7 +128,7 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, er
 // pursue gets a lock, and reports a success. If a callback panics, the lock is given
 // back.
 func (l *Locker) pursue(ctx context.Context, req driver.Request, r *report) (*Lock, error) {
-	req.Waiting, req.Follow = r.waiting(l.opts.OnWait), l.opts.OnWait != nil
+	req.OnWait, req.Follow = r.waiting(l.opts.OnWait), l.opts.OnWait != nil
 	lock, err := l.attempt(r.within(ctx), ctx, req)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (l *Locker) request(ctx context.Context, name string, wait bool) driver.Req
 		Limit:    l.opts.Limit,
 		Weight:   l.opts.Weight,
 		TTL:      l.opts.TTL,
-		AtLeast:  l.opts.AtLeast,
+		MinHold:  l.opts.MinHold,
 		Wait:     wait,
 		Identity: l.self,
 	}
@@ -185,7 +185,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock
 	var heard driver.Waited
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock := newLock(l, parent, req)
-		req.Lost = lock.gone
+		req.OnLost = lock.onEngineLoss
 		// Read before the engine stamps its request: less suspended time makes
 		// the stamp older, never younger.
 		before := instant()
@@ -196,7 +196,7 @@ func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock
 		if err != nil {
 			return nil, driver.OneLine(err)
 		}
-		switch err = l.adopt(ctx, lock, grant, before); {
+		switch err = l.startHold(ctx, lock, grant, before); {
 		case err == nil:
 			return lock, nil
 		case !req.Wait, final(err):
@@ -214,9 +214,9 @@ func final(err error) bool {
 	return errors.Is(err, ErrConfig) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }
 
-// adopt begins the hold of a granted lock, once it is confirmed if it must be.
+// startHold begins the hold of a granted lock, once it is confirmed if it must be.
 // before was read before the request was sent. ctx bounds the confirmation.
-func (l *Locker) adopt(ctx context.Context, lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
+func (l *Locker) startHold(ctx context.Context, lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
 	done := false
 	defer unless(&done, func() { _ = lock.releaseEngine() })
 	h, now := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()

@@ -343,7 +343,7 @@ func TestBadInputIsRefusedBeforeAnything(t *testing.T) {
 		"negative grace":  locks.With(fencelock.Options{Grace: -1}),
 		"limit alone":     locks.With(fencelock.Options{Limit: 2}),
 		"negative limit":  locks.With(fencelock.Options{Shared: true, Limit: -1}),
-		"negative hold":   locks.With(fencelock.Options{AtLeast: -1}),
+		"negative hold":   locks.With(fencelock.Options{MinHold: -1}),
 		"negative margin": fencelock.New(memlock.New(nil), &fencelock.Config{Margin: -1}),
 	} {
 		if _, err := bad.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrInvalid) {

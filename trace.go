@@ -154,7 +154,7 @@ type report struct {
 
 // report tells the tracer that an acquisition begins, for which the caller calls end.
 func (l *Locker) report(ctx context.Context, req driver.Request) *report {
-	if l.silent(ctx) {
+	if l.untraced(ctx) {
 		return nil
 	}
 	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{Name: req.Name, Mode: req.Mode}}
@@ -162,8 +162,8 @@ func (l *Locker) report(ctx context.Context, req driver.Request) *report {
 	return r
 }
 
-// silent reports whether nobody is to be told of acquisitions.
-func (l *Locker) silent(ctx context.Context) bool {
+// untraced reports whether nobody is to be told of acquisitions.
+func (l *Locker) untraced(ctx context.Context) bool {
 	t := l.cfg.Tracer
 	return t.AcquireStart == nil && t.AcquireWait == nil && t.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
 }

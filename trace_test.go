@@ -156,8 +156,8 @@ func TestWatchingChangesNothing(t *testing.T) {
 		inner := memlock.New(nil)
 		engine := &scripted{Engine: inner}
 		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			if (req.Waiting != nil) != c.listen || req.Follow != c.follow {
-				t.Errorf("%s: listens %v, follows %v", what, req.Waiting != nil, req.Follow)
+			if (req.OnWait != nil) != c.listen || req.Follow != c.follow {
+				t.Errorf("%s: listens %v, follows %v", what, req.OnWait != nil, req.Follow)
 			}
 			return inner.Acquire(ctx, req)
 		}

@@ -39,10 +39,10 @@ type Job struct {
 	// The default is OverlapSkip.
 	Overlap Overlap
 
-	// AtLeast is how much time passes between the beginnings of two runs at
+	// MinHold is how much time passes between the beginnings of two runs at
 	// least, whatever their ticks; a tick that comes too early overlaps. 0, the
 	// default, is no such time.
-	AtLeast time.Duration
+	MinHold time.Duration
 
 	// AtMost is how long a run may take: its context then ends with the cause
 	// ErrAtMost. The lock is kept until the run has returned all the same. 0, the
@@ -91,9 +91,9 @@ func (j Job) withDefaults() (Job, error) {
 		return j, fmt.Errorf("%w: a job needs Locks and a Name", fencelock.ErrInvalid)
 	case j.Locks.Options().Shared || j.Locks.Options().Limit > 0:
 		return j, fmt.Errorf("%w: a Locker with Options.Shared would let several hosts run one tick of %q", fencelock.ErrInvalid, j.Name)
-	case j.Skew < 0 || j.Late < 0 || j.AtLeast < 0 || j.AtMost < 0 || j.CatchUp < 0:
+	case j.Skew < 0 || j.Late < 0 || j.MinHold < 0 || j.AtMost < 0 || j.CatchUp < 0:
 		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
-			fencelock.ErrInvalid, j.Skew, j.Late, j.AtLeast, j.AtMost, j.CatchUp)
+			fencelock.ErrInvalid, j.Skew, j.Late, j.MinHold, j.AtMost, j.CatchUp)
 	case j.Skew+j.Late > longRing/2-early:
 		return j, fmt.Errorf("%w: skew %v and late %v are more than %v together", fencelock.ErrInvalid, j.Skew, j.Late, longRing/2)
 	}

@@ -111,7 +111,7 @@ func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
 // given back at once: its minimum hold is what keeps the others out.
 func (j Job) claim(ctx context.Context, tick time.Time) error {
 	o := j.Locks.Options()
-	o.AtLeast, o.Note = j.keep(), stamp(tick)
+	o.MinHold, o.Note = j.keep(), stamp(tick)
 	claim, err := j.Locks.With(o).TryAcquire(ctx, j.claimName(tick))
 	if errors.Is(err, fencelock.ErrHeld) {
 		return j.skipped(tick, Claimed, err)
@@ -128,7 +128,7 @@ func (j Job) claim(ctx context.Context, tick time.Time) error {
 // enter takes the lock that runs of the job hold.
 func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.Locks.Options()
-	o.Shared, o.AtLeast, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.AtLeast, o.AtLeast), stamp(tick)
+	o.Shared, o.MinHold, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.MinHold, o.MinHold), stamp(tick)
 	locks := j.Locks.With(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	if j.Overlap == OverlapLast {

@@ -112,9 +112,9 @@ func TestOverlapLastEnds(t *testing.T) {
 	})
 }
 
-func TestAtLeast(t *testing.T) {
+func TestMinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job", AtLeast: 30 * time.Second})
+		in, _ := alone(cron.Job{Name: "job", MinHold: 30 * time.Second})
 		for i, ran := range []bool{true, false, true} {
 			err := in.job.Tick(t.Context(), time.Now(), nothing)
 			if ran != (err == nil) {

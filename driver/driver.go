@@ -94,24 +94,24 @@ type Request struct {
 	Limit   int           // with Shared: at most so many holders, or so much weight; 0 means no limit
 	Weight  int           // with Limit: how much of it this acquisition takes; 0 means 1
 	TTL     time.Duration // the lease
-	AtLeast time.Duration // nobody else gets the name before this is over, even if the holder dies
+	MinHold time.Duration // nobody else gets the name before this is over, even if the holder dies
 	Wait    bool          // wait for a turn
 	Identity
 
-	// Lost, when set, is called at most once, and must not block, as soon as the
+	// OnLost, when set, is called at most once, and must not block, as soon as the
 	// engine learns by itself that a granted acquisition is gone: broken,
 	// deleted, taken. It may be called before Acquire has returned.
-	Lost func(cause error)
+	OnLost func(cause error)
 
-	// Waiting, when set, is called once when the request joins the queue, with
+	// OnWait, when set, is called once when the request joins the queue, with
 	// what the engine knows by then, and must not block. With Follow it is called
 	// again whenever the place changes, as far as the engine can tell. A waiter is
 	// listed (see [Lister]) whether anybody wants to hear of it or not.
 	//
 	// No mutex of the engine is held while Waiting or Lost runs. If one panics, and
 	// the caller of the engine recovers, the request has left no trace behind.
-	Waiting func(WaitInfo)
-	Follow  bool
+	OnWait func(WaitInfo)
+	Follow bool
 }
 
 // WaitInfo is what an engine knows about a waiting request.

@@ -101,7 +101,7 @@ const MaxDuration = 10 * 365 * 24 * time.Hour
 
 // Check returns an ErrInvalid or ErrUnsupported that says what is wrong with the
 // request for an engine of traits t, or nil. Engines call it before any I/O. TTL
-// and AtLeast are MaxDuration at most.
+// and MinHold are MaxDuration at most.
 func (r Request) Check(t Traits) error {
 	if err := CheckName(r.Name); err != nil {
 		return err
@@ -115,10 +115,10 @@ func (r Request) Check(t Traits) error {
 		return fmt.Errorf("%w: the TTL %v is shorter than %v", ErrInvalid, r.TTL, shortest)
 	case t.MaxTTL > 0 && r.TTL > t.MaxTTL:
 		return fmt.Errorf("%w: the TTL %v is longer than %v", ErrInvalid, r.TTL, t.MaxTTL)
-	case r.TTL > MaxDuration || r.AtLeast > MaxDuration:
-		return fmt.Errorf("%w: the TTL %v or the minimum hold %v is longer than ten years", ErrInvalid, r.TTL, r.AtLeast)
-	case r.AtLeast < 0:
-		return fmt.Errorf("%w: the minimum hold %v is negative", ErrInvalid, r.AtLeast)
+	case r.TTL > MaxDuration || r.MinHold > MaxDuration:
+		return fmt.Errorf("%w: the TTL %v or the minimum hold %v is longer than ten years", ErrInvalid, r.TTL, r.MinHold)
+	case r.MinHold < 0:
+		return fmt.Errorf("%w: the minimum hold %v is negative", ErrInvalid, r.MinHold)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: the limit %d is negative", ErrInvalid, r.Limit)
 	case r.Limit > 0 && r.Mode != Shared:

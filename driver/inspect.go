@@ -43,7 +43,7 @@ func (s Severity) String() string {
 type Finding struct {
 	Check    string // what was looked at, in a word or two, such as "eviction"
 	Severity Severity
-	Saw      string // what was found: a value, or the engine's own words
-	Means    string // what it means for the promises; empty if good
-	Do       string // what to do about it; empty if good
+	Observed string // what was found: a value, or the engine's own words
+	Impact   string // what it means for the promises; empty if good
+	Fix      string // what to do about it; empty if good
 }

@@ -83,7 +83,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			}
 			e := filelock.New(locks, nil)
 			req := request("a")
-			req.AtLeast = time.Hour
+			req.MinHold = time.Hour
 			_, err := e.Acquire(t.Context(), req)
 			if err != nil && !errors.Is(err, driver.ErrConfig) {
 				t.Errorf("%s link at %s: %v", kind, base, err)
@@ -174,7 +174,7 @@ func TestInspectSaysWhoMayHarm(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, err := e.Inspect(t.Context(), time.Minute)
-		if err != nil || len(f) != 1 || f[0].Severity != want || !strings.Contains(f[0].Saw, dir) {
+		if err != nil || len(f) != 1 || f[0].Severity != want || !strings.Contains(f[0].Observed, dir) {
 			t.Errorf("mode %o: %+v, %v", mode, f, err)
 		}
 	}

@@ -97,7 +97,7 @@ func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (dr
 
 // attempt goes through the gate once: it ends with a grant, with what is in
 // the way, or with an error. A request that waits has joined the queue then.
-func (r *request) attempt(ctx context.Context) (*obstacle, driver.Grant, error) {
+func (r *request) attempt(ctx context.Context) (*blocker, driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.Grant{}, err
 	}
@@ -117,7 +117,7 @@ func (r *request) attempt(ctx context.Context) (*obstacle, driver.Grant, error) 
 }
 
 // decide is attempt inside the gate.
-func (r *request) decide(g *gate) (*obstacle, *hold, error) {
+func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 	r.rejoin(g)
 	q, err := g.line(r.ticket)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *request) decide(g *gate) (*obstacle, *hold, error) {
 }
 
 // find returns what is in the way before the lock itself is tried.
-func (r *request) find(q *queue) (*obstacle, error) {
+func (r *request) find(q *queue) (*blocker, error) {
 	notBefore, _, err := q.gate.readNumber("not-before")
 	if err != nil {
 		return nil, err
@@ -164,17 +164,17 @@ func (r *request) find(q *queue) (*obstacle, error) {
 		return o, nil
 	}
 	if o == nil {
-		o = q.behind(&obstacle{until: until}, nil)
+		o = q.behind(&blocker{until: until}, nil)
 	}
 	o.held.Until = until
 	return o, nil
 }
 
-// foreign is the obstacle of a lock that is held without a ticket: by flock(1),
+// foreign is the blocker of a lock that is held without a ticket: by flock(1),
 // by a child that outlived its parent, or by a broken holder that has not let
 // go yet.
-func (r *request) foreign(g *gate, q *queue) *obstacle {
-	o := q.behind(&obstacle{busy: true}, nil)
+func (r *request) foreign(g *nameLock, q *queue) *blocker {
+	o := q.behind(&blocker{busy: true}, nil)
 	if r.Wait {
 		return o // will look often, and to search all processes would keep the gate closed
 	}
@@ -188,7 +188,7 @@ func (r *request) foreign(g *gate, q *queue) *obstacle {
 }
 
 // join makes the request's ticket, at the end of the queue, with a bell.
-func (r *request) join(g *gate, q *queue) error {
+func (r *request) join(g *nameLock, q *queue) error {
 	if err := g.mark(); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *request) join(g *gate, q *queue) error {
 
 // rejoin forgets a ticket that somebody has removed: it will be made again, at
 // the end of the queue.
-func (r *request) rejoin(g *gate) {
+func (r *request) rejoin(g *nameLock) {
 	if r.file != nil && isGone(r.file, g.path(r.ticket.base())) {
 		r.quit()
 	}

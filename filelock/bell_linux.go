@@ -10,7 +10,7 @@ import (
 // into which anybody writes a byte to wake it. The waiter has both ends open, so
 // nobody who rings has to wait, and a ring before the waiter listens is not lost.
 // It is nil where there can be none; the waiter then looks by itself.
-func (g *gate) hang(owner string) *os.File {
+func (g *nameLock) hang(owner string) *os.File {
 	base := bellOf(owner)
 	if g.engine.deaf || unix.Mkfifo(g.path(base), uint32(g.engine.perm.file)) != nil {
 		return nil
@@ -25,7 +25,7 @@ func (g *gate) hang(owner string) *os.File {
 }
 
 // unhang removes a bell, which may be nil.
-func (g *gate) unhang(owner string, fifo *os.File) {
+func (g *nameLock) unhang(owner string, fifo *os.File) {
 	if fifo != nil {
 		_ = g.root.Remove(bellOf(owner))
 		fifo.Close()

@@ -25,7 +25,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	if err := e.ready(false); err != nil {
 		return 0, err
 	}
-	b := &breaking{engine: e, name: name, reason: reason}
+	b := &breakOp{engine: e, name: name, reason: reason}
 	defer b.close()
 	err := b.begin(ctx)
 	switch {
@@ -40,8 +40,8 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	return b.token, b.finish(ctx)
 }
 
-// A breaking is one Break under way.
-type breaking struct {
+// A breakOp is one Break under way.
+type breakOp struct {
 	engine *Engine
 	name   string
 	reason string
@@ -50,7 +50,7 @@ type breaking struct {
 	pids   []int      // who made them, as they say
 }
 
-func (b *breaking) close() {
+func (b *breakOp) close() {
 	for _, f := range b.broken {
 		f.Close()
 	}
@@ -58,7 +58,7 @@ func (b *breaking) close() {
 }
 
 // begin mints the token, takes the tickets from the holders and ends the minimum hold.
-func (b *breaking) begin(ctx context.Context) error {
+func (b *breakOp) begin(ctx context.Context) error {
 	g, err := b.engine.enter(ctx, b.name, false)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *breaking) begin(ctx context.Context) error {
 		return err
 	}
 	closed := time.UnixMicro(until).After(time.Now())
-	if len(q.holders) == 0 && !closed && !b.keptBare(g) {
+	if len(q.holders) == 0 && !closed && !b.heldWithoutTicket(g) {
 		return fmt.Errorf("break %q: %w", b.name, driver.ErrNotHeld)
 	}
 	token, f, err := g.mint()
@@ -110,9 +110,9 @@ func (b *breaking) begin(ctx context.Context) error {
 	return nil
 }
 
-// keptBare reports whether the lock is held while no ticket says so. Nobody of
+// heldWithoutTicket reports whether the lock is held while no ticket says so. Nobody of
 // ours can come in meanwhile, since we are in the gate.
-func (b *breaking) keptBare(g *gate) bool {
+func (b *breakOp) heldWithoutTicket(g *nameLock) bool {
 	f, busy := g.busy()
 	if f != nil {
 		f.Close()
@@ -121,7 +121,7 @@ func (b *breaking) keptBare(g *gate) bool {
 }
 
 // finish waits until everybody has let go, and kills who does not.
-func (b *breaking) finish(ctx context.Context) error {
+func (b *breakOp) finish(ctx context.Context) error {
 	if b.await(ctx, b.engine.cfg.BreakWait) {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (b *breaking) finish(ctx context.Context) error {
 }
 
 // await polls until everybody has let go or the time is over.
-func (b *breaking) await(ctx context.Context, limit time.Duration) bool {
+func (b *breakOp) await(ctx context.Context, limit time.Duration) bool {
 	end := time.After(limit.Abs())
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -156,7 +156,7 @@ func (b *breaking) await(ctx context.Context, limit time.Duration) bool {
 
 // letGo reports whether all broken tickets are unlocked and the lock is free or
 // has a new holder with a ticket.
-func (b *breaking) letGo(ctx context.Context) bool {
+func (b *breakOp) letGo(ctx context.Context) bool {
 	b.broken = slices.DeleteFunc(b.broken, func(f *os.File) bool {
 		if errors.Is(flock(f, lockShared), errBusy) {
 			return false
@@ -168,13 +168,13 @@ func (b *breaking) letGo(ctx context.Context) bool {
 		return false
 	}
 	bare := false
-	err := b.inGate(ctx, func(g *gate) { bare = b.keptBare(g) })
+	err := b.inGate(ctx, func(g *nameLock) { bare = b.heldWithoutTicket(g) })
 	return err == nil && !bare
 }
 
 // inGate calls fn inside the gate, unless somebody holds a ticket by now: such a
 // holder has the lock, so everybody before it has let go.
-func (b *breaking) inGate(ctx context.Context, fn func(*gate)) error {
+func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
 	g, err := b.engine.enter(ctx, b.name, false)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (b *breaking) inGate(ctx context.Context, fn func(*gate)) error {
 }
 
 // kill ends the processes that keep broken tickets or a bare lock.
-func (b *breaking) kill(ctx context.Context) error {
+func (b *breakOp) kill(ctx context.Context) error {
 	if b.engine.cfg.BreakWait < 0 {
 		return errors.New("it was not to be killed")
 	}
@@ -204,7 +204,7 @@ func (b *breaking) kill(ctx context.Context) error {
 		}
 		errs = append(errs, killAll(pids))
 	}
-	err := b.inGate(ctx, func(g *gate) {
+	err := b.inGate(ctx, func(g *nameLock) {
 		if f, busy := g.busy(); f != nil {
 			defer f.Close()
 			if pids, _ := flockOwners(f); busy {
@@ -229,7 +229,7 @@ func killAll(pids []int) error {
 }
 
 // who names a process that keeps a broken ticket, if one is known.
-func (b *breaking) who() string {
+func (b *breakOp) who() string {
 	if len(b.broken) == 0 || len(b.pids) == 0 {
 		return ""
 	}

@@ -19,7 +19,7 @@ func damaged(t *testing.T, damage func(dir string)) (dir string, e *filelock.Eng
 	e = filelock.New(dir, nil)
 	lost := make(chan error, 1)
 	req := request("a")
-	req.Lost = func(err error) { lost <- err }
+	req.OnLost = func(err error) { lost <- err }
 	l = leaseOf("a", acquire(t, e, req))
 	damage(filepath.Join(dir, "a"))
 	if err := await(t, lost, "the loss"); !errors.Is(err, driver.ErrLost) {
@@ -80,7 +80,7 @@ func TestBreakIsNoticedWithoutFileEvents(t *testing.T) {
 	e := filelock.New(dir, &filelock.Config{Poll: true})
 	lost := make(chan error, 1)
 	req := request("a")
-	req.Lost = func(err error) { lost <- err }
+	req.OnLost = func(err error) { lost <- err }
 	acquire(t, e, req)
 	if _, err := filelock.New(dir, nil).Break(t.Context(), "a", "test"); err != nil {
 		t.Error(err)

@@ -37,7 +37,7 @@ func TestFullDisk(t *testing.T) {
 	for _, name := range []string{"used", "new"} {
 		for _, wait := range []bool{false, true} {
 			req := request(name)
-			req.Wait, req.AtLeast = wait, 1
+			req.Wait, req.MinHold = wait, 1
 			_, err := full.Acquire(context.Background(), req)
 			if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "free some space") {
 				t.Errorf("%q, wait %v: %v", name, wait, err)
@@ -125,7 +125,7 @@ func TestDirectoryThatIsClosedForAWhileLosesNoLock(t *testing.T) {
 	p := startAsUser(t, locks)
 	lost := make(chan error, 1)
 	req := request("a")
-	req.Lost = func(err error) { lost <- err }
+	req.OnLost = func(err error) { lost <- err }
 	l := leaseOf("a", acquire(t, p, req))
 	if err := os.Chmod(dir, 0); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ type Config struct {
 type Engine struct {
 	dir  string
 	cfg  Config
-	hub  hub
+	hub  watcher
 	perm perm
 
 	mu      sync.Mutex               // guards checked, swept, holds, own
@@ -76,7 +76,7 @@ func New(dir string, cfg *Config) *Engine {
 	}
 	dir = filepath.Clean(dir)
 	e := &Engine{
-		dir: dir, cfg: *cfg, hub: hub{poll: cfg.Poll}, perm: newPerm(dir, cfg.Group),
+		dir: dir, cfg: *cfg, hub: watcher{poll: cfg.Poll}, perm: newPerm(dir, cfg.Group),
 		holds: map[string]*hold{}, own: map[string]chan struct{}{},
 	}
 	if e.cfg.BreakWait == 0 {

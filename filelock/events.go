@@ -20,7 +20,7 @@ const watchEvery = 200 * time.Millisecond
 // between two looks, which are a few milliseconds apart while something happens
 // to a name already seen and 200 ms otherwise, is not told.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
-	w := &watch{engine: e, hub: &hub{poll: e.deaf}, query: q, fn: fn, seen: map[string]*sighting{}, subs: map[string]*sub{}, woken: make(chan struct{}, 1)}
+	w := &watch{engine: e, hub: &watcher{poll: e.deaf}, query: q, fn: fn, seen: map[string]*seenTicket{}, subs: map[string]*subscription{}, woken: make(chan struct{}, 1)}
 	defer w.close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -40,17 +40,17 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 // A watch is one Watch under way.
 type watch struct {
 	engine *Engine
-	hub    *hub // its own: Config.Poll is for holds
+	hub    *watcher // its own: Config.Poll is for holds
 	query  driver.Query
 	fn     func(driver.Event) error
-	seen   map[string]*sighting // by owner
-	subs   map[string]*sub      // by directory
+	seen   map[string]*seenTicket   // by owner
+	subs   map[string]*subscription // by directory
 	woken  chan struct{}
 }
 
-// A sighting is a ticket Watch has told about. Its file stays open, since it
+// A seenTicket is a ticket Watch has told about. Its file stays open, since it
 // says in the end how it ended.
-type sighting struct {
+type seenTicket struct {
 	name  string
 	held  bool
 	event driver.Event
@@ -94,7 +94,7 @@ func (w *watch) look(ctx context.Context) error {
 		return err
 	}
 	w.followOnly(names)
-	now := map[string]*sighting{}
+	now := map[string]*seenTicket{}
 	defer func() {
 		for _, s := range now {
 			s.file.Close()
@@ -113,7 +113,7 @@ func (w *watch) look(ctx context.Context) error {
 }
 
 // sight adds the living tickets of a name to now.
-func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting) error {
+func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTicket) error {
 	g, _, err := w.engine.peek(ctx, name)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting
 		}
 		idle = false
 		r, _, _ := readRecord(f) // what cannot be read is not told
-		s := &sighting{name: name, held: t.held, file: f}
+		s := &seenTicket{name: name, held: t.held, file: f}
 		s.event = driver.Event{Identity: r.identity(), Kind: driver.EventWaiting, Name: name, Owner: t.owner, Time: r.Since}
 		if t.held {
 			s.event.Kind, s.event.Token = driver.EventAcquired, r.Token
@@ -148,7 +148,7 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*sighting
 }
 
 // diff tells what is different now, and takes over what it keeps.
-func (w *watch) diff(now map[string]*sighting) error {
+func (w *watch) diff(now map[string]*seenTicket) error {
 	for owner, s := range w.seen {
 		if now[owner] != nil {
 			continue
@@ -160,13 +160,13 @@ func (w *watch) diff(now map[string]*sighting) error {
 			return err
 		}
 	}
-	fresh := make([]*sighting, 0, len(now))
+	fresh := make([]*seenTicket, 0, len(now))
 	for owner, s := range now {
 		if old := w.seen[owner]; old == nil || old.held != s.held {
 			fresh = append(fresh, s)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b *sighting) int {
+	slices.SortFunc(fresh, func(a, b *seenTicket) int {
 		if c := a.event.Time.Compare(b.event.Time); c != 0 {
 			return c
 		}
@@ -187,7 +187,7 @@ func (w *watch) diff(now map[string]*sighting) error {
 }
 
 // ended returns the event of a ticket that is gone.
-func (s *sighting) ended() driver.Event {
+func (s *seenTicket) ended() driver.Event {
 	ev := s.event
 	ev.Time = time.Now()
 	_, end, err := readRecord(s.file)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
+	drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
 }
 
 // world is a directory.

@@ -27,7 +27,7 @@ func syncDir(dir string) error {
 // openFile opens a file of the name that anybody could have put there: only a
 // regular one, of an owner we trust, with one name, is used. With os.O_CREATE it
 // makes the file if there is none.
-func (g *gate) openFile(base string, flag int) (*os.File, error) {
+func (g *nameLock) openFile(base string, flag int) (*os.File, error) {
 	f, err := g.root.OpenFile(base, flag|nonblock, g.engine.perm.file&0o600)
 	if err != nil {
 		if isLink(g.path(base)) {
@@ -53,7 +53,7 @@ func (g *gate) openFile(base string, flag int) (*os.File, error) {
 }
 
 // createFile makes a file that was not there.
-func (g *gate) createFile(base string) (*os.File, error) {
+func (g *nameLock) createFile(base string) (*os.File, error) {
 	f, err := g.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, g.engine.perm.file&0o600)
 	if err == nil {
 		g.engine.perm.apply(f)
@@ -64,7 +64,7 @@ func (g *gate) createFile(base string) (*os.File, error) {
 // writeNew creates or replaces a whole file at once: it is there with its
 // content, or as it was before, whatever happens. What a crash leaves half made
 // is removed with half made tickets.
-func (g *gate) writeNew(base string, content []byte) (err error) {
+func (g *nameLock) writeNew(base string, content []byte) (err error) {
 	temp := "new." + base
 	_ = g.root.Remove(temp)
 	defer func() {
@@ -105,7 +105,7 @@ var errDamaged = errors.New("is damaged")
 
 // readNumber returns the number kept in a file; ok is false if there is no such
 // file.
-func (g *gate) readNumber(base string) (n int64, ok bool, err error) {
+func (g *nameLock) readNumber(base string) (n int64, ok bool, err error) {
 	f, err := g.openFile(base, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil
@@ -126,7 +126,7 @@ func (g *gate) readNumber(base string) (n int64, ok bool, err error) {
 
 // writeNumber stores a number; it is in the file, but durable only once the
 // returned file, which is nil for one already durable, has been synced.
-func (g *gate) writeNumber(base string, n int64) (*os.File, error) {
+func (g *nameLock) writeNumber(base string, n int64) (*os.File, error) {
 	content := formatNumber(n)
 	f, err := g.openFile(base, os.O_WRONLY)
 	if errors.Is(err, fs.ErrNotExist) {

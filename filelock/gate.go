@@ -27,7 +27,7 @@ var errGate = errors.New("somebody is stuck while changing it")
 // All that decides who holds and who waits happens inside. Files are opened below
 // the directory that is locked, so nobody who replaces it by a link can lead us
 // elsewhere.
-type gate struct {
+type nameLock struct {
 	engine *Engine
 	name   string
 	dir    string   // its path
@@ -43,12 +43,12 @@ func (e *Engine) dirOf(name string) string { return filepath.Join(e.dir, encode(
 // the name; otherwise a missing one is fs.ErrNotExist. Whoever finds the gate
 // closed tries again at intervals that grow, or hundreds of processes that come
 // at once would leave no time to the one inside.
-func (e *Engine) enter(ctx context.Context, name string, create bool) (*gate, error) {
+func (e *Engine) enter(ctx context.Context, name string, create bool) (*nameLock, error) {
 	return e.enterWithin(ctx, name, create, gatePatience)
 }
 
-func (e *Engine) enterWithin(ctx context.Context, name string, create bool, patience time.Duration) (*gate, error) {
-	g := &gate{engine: e, name: name, dir: e.dirOf(name)}
+func (e *Engine) enterWithin(ctx context.Context, name string, create bool, patience time.Duration) (*nameLock, error) {
+	g := &nameLock{engine: e, name: name, dir: e.dirOf(name)}
 	pause := retry.NewBackoff(50*time.Microsecond, 50*time.Millisecond)
 	for start := time.Now(); ; {
 		err := g.try(create)
@@ -72,12 +72,12 @@ func (e *Engine) enterWithin(ctx context.Context, name string, create bool, pati
 
 // peek is enter for those who only want to show a name. If somebody is stuck in
 // the gate they stay outside, and trouble says who.
-func (e *Engine) peek(ctx context.Context, name string) (g *gate, trouble, err error) {
+func (e *Engine) peek(ctx context.Context, name string) (g *nameLock, trouble, err error) {
 	g, err = e.enterWithin(ctx, name, false, peekPatience)
 	if !errors.Is(err, errGate) {
 		return g, nil, err
 	}
-	g = &gate{engine: e, name: name, dir: e.dirOf(name)}
+	g = &nameLock{engine: e, name: name, dir: e.dirOf(name)}
 	if openErr := g.open(); openErr != nil {
 		g.close()
 		return nil, nil, openErr
@@ -87,7 +87,7 @@ func (e *Engine) peek(ctx context.Context, name string) (g *gate, trouble, err e
 
 // try enters if nobody else is inside. A directory that was replaced meanwhile
 // counts as busy: its successor is next.
-func (g *gate) try(create bool) error {
+func (g *nameLock) try(create bool) error {
 	if g.f == nil {
 		err := g.open()
 		if create && errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +114,7 @@ func (g *gate) try(create bool) error {
 }
 
 // open opens the directory of the name.
-func (g *gate) open() (err error) {
+func (g *nameLock) open() (err error) {
 	if g.root, err = os.OpenRoot(g.dir); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (g *gate) open() (err error) {
 
 // create makes the directory of the name. Whoever keeps something durable there
 // syncs the directory above.
-func (g *gate) create() error {
+func (g *nameLock) create() error {
 	if err := g.engine.perm.makeDirs(); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (g *gate) create() error {
 
 // check looks, inside, whether this is the directory everybody else sees, and
 // one of ours.
-func (g *gate) check(create bool) error {
+func (g *nameLock) check(create bool) error {
 	gone, err := vanished(g.f, g.dir)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (g *gate) check(create bool) error {
 }
 
 // label keeps the exact name in the directory, for List.
-func (g *gate) label() error {
+func (g *nameLock) label() error {
 	if _, err := g.root.Lstat("name"); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -162,13 +162,13 @@ func (g *gate) label() error {
 }
 
 // leave lets the next one in.
-func (g *gate) leave() {
+func (g *nameLock) leave() {
 	_ = flock(g.f, unlock) // a process forked meanwhile may have a duplicate
 	g.close()
 }
 
 // close forgets the directory.
-func (g *gate) close() {
+func (g *nameLock) close() {
 	g.f.Close()
 	if g.root != nil {
 		g.root.Close()
@@ -177,7 +177,7 @@ func (g *gate) close() {
 }
 
 // stuck says who keeps the gate closed, if the system tells.
-func (g *gate) stuck() error {
+func (g *nameLock) stuck() error {
 	who := ""
 	if f, err := os.Open(g.dir); err == nil {
 		if pids, _ := flockOwners(f); len(pids) > 0 {
@@ -189,4 +189,4 @@ func (g *gate) stuck() error {
 }
 
 // path returns the path of a file of the name.
-func (g *gate) path(base string) string { return filepath.Join(g.dir, base) }
+func (g *nameLock) path(base string) string { return filepath.Join(g.dir, base) }

@@ -61,7 +61,7 @@ func queueUpFor(t testing.TB, ctx context.Context, e driver.Engine, req driver.R
 	t.Helper()
 	joined, granted := make(chan struct{}, 1), make(chan driver.Grant, 1)
 	req.Wait = true
-	req.Waiting = func(driver.WaitInfo) { ring(joined) }
+	req.OnWait = func(driver.WaitInfo) { ring(joined) }
 	go func() { // ends with ctx or the engine's process
 		if g, err := e.Acquire(ctx, req); err == nil {
 			granted <- g

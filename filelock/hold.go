@@ -27,7 +27,7 @@ type hold struct {
 	fresh  []*os.File // numbers to be made durable before the grant is returned
 	grant  driver.Grant
 	lost   func(cause error)
-	sub    *sub
+	sub    *subscription
 
 	mu        sync.Mutex // guards told, inherited, closed
 	told      bool       // the holder knows that it has lost
@@ -37,8 +37,8 @@ type hold struct {
 
 // take makes the request a holder; the tickets have said yes. errBusy means
 // that the lock itself says no. Any error leaves nothing locked.
-func (r *request) take(g *gate, q *queue) (_ *hold, err error) {
-	h := &hold{engine: r.engine, name: r.Name, dir: g.dir, lost: r.Lost}
+func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
+	h := &hold{engine: r.engine, name: r.Name, dir: g.dir, lost: r.OnLost}
 	if h.lock, err = g.lock(r.Mode); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (r *request) take(g *gate, q *queue) (_ *hold, err error) {
 			_ = settle(h.fresh...)
 		}
 	}()
-	if err = h.number(g, r.AtLeast); err != nil {
+	if err = h.number(g, r.MinHold); err != nil {
 		return nil, err
 	}
 	done := r.record
@@ -66,7 +66,7 @@ func (r *request) take(g *gate, q *queue) (_ *hold, err error) {
 }
 
 // settleIn makes the request's ticket one that holds.
-func (r *request) settleIn(g *gate, q *queue, done *record) (err error) {
+func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
 	t := r.ticket
 	t.held = true
 	if r.file == nil {
@@ -94,7 +94,7 @@ func (r *request) settleIn(g *gate, q *queue, done *record) (err error) {
 
 // lock takes the lock file's own flock, through which flock(1) excludes us and
 // we exclude it.
-func (g *gate) lock(mode driver.Mode) (*os.File, error) {
+func (g *nameLock) lock(mode driver.Mode) (*os.File, error) {
 	how := lockExclusive
 	if mode == driver.Shared {
 		how = lockShared
@@ -117,7 +117,7 @@ func (g *gate) lock(mode driver.Mode) (*os.File, error) {
 }
 
 // number mints the token and closes the name for the minimum hold.
-func (h *hold) number(g *gate, atLeast time.Duration) error {
+func (h *hold) number(g *nameLock, atLeast time.Duration) error {
 	token, f, err := g.mint()
 	if err != nil {
 		return err
@@ -134,10 +134,10 @@ func (h *hold) number(g *gate, atLeast time.Duration) error {
 // mint returns a token greater than any before. It is durable once the file,
 // which may be nil, has been settled. A name that is new, or comes again after it
 // was removed, begins above the floor.
-func (g *gate) mint() (int64, *os.File, error) {
+func (g *nameLock) mint() (int64, *os.File, error) {
 	last, old, err := g.readNumber("token")
 	if err == nil && !old {
-		top := &gate{engine: g.engine, dir: g.engine.dir}
+		top := &nameLock{engine: g.engine, dir: g.engine.dir}
 		defer top.close()
 		if err = top.open(); err == nil {
 			last, _, err = top.readNumber(floorFile)

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifyOf is what a hub wants to hear of a directory: what comes to it and goes
+// notifyOf is what a watcher wants to hear of a directory: what comes to it and goes
 // from it. Stamps of waiting tickets are not among it, or each would wake every
 // holder and watch of the name.
 const notifyOf = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
 // A notifier is one inotify instance. One goroutine reads; add, remove and close
-// are called under the mutex of the hub.
+// are called under the mutex of the watcher.
 type notifier struct {
 	fd  int
 	f   *os.File // the same, for reads that wait

@@ -19,7 +19,7 @@ func (e *Engine) Inspect(context.Context, time.Duration) ([]driver.Finding, erro
 	}
 	info, err := os.Stat(e.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return []driver.Finding{{Check: "directory", Severity: driver.Good, Saw: e.dir + " is made when it is first needed"}}, nil
+		return []driver.Finding{{Check: "directory", Severity: driver.Good, Observed: e.dir + " is made when it is first needed"}}, nil
 	}
 	if err != nil {
 		return nil, e.unavailable(err)
@@ -29,22 +29,22 @@ func (e *Engine) Inspect(context.Context, time.Duration) ([]driver.Finding, erro
 
 // inspectDirectory says who may use the directory, and who may harm it.
 func (e *Engine) inspectDirectory(info os.FileInfo) driver.Finding {
-	f := driver.Finding{Check: "directory", Saw: fmt.Sprintf("%s, mode %04o", e.dir, info.Mode().Perm())}
+	f := driver.Finding{Check: "directory", Observed: fmt.Sprintf("%s, mode %04o", e.dir, info.Mode().Perm())}
 	uid, _, known := ownerOf(info)
 	switch {
 	case info.Mode().Perm()&0o002 != 0:
 		f.Severity = driver.Warning
-		f.Means = "every user may remove locks here, or put files in their way; links and files of strangers are refused"
-		f.Do = "share it with a group (?group=NAME) and take the right from the others: chmod o-w"
+		f.Impact = "every user may remove locks here, or put files in their way; links and files of strangers are refused"
+		f.Fix = "share it with a group (?group=NAME) and take the right from the others: chmod o-w"
 	case known && uid != os.Geteuid() && uid != 0 && e.perm.group == "":
 		f.Severity = driver.Warning
-		f.Saw += fmt.Sprintf(", of user %d", uid)
-		f.Means = "that user may remove the locks of this one"
-		f.Do = "share it with a group (?group=NAME), or use a directory of your own"
+		f.Observed += fmt.Sprintf(", of user %d", uid)
+		f.Impact = "that user may remove the locks of this one"
+		f.Fix = "share it with a group (?group=NAME), or use a directory of your own"
 	case e.perm.group != "":
-		f.Saw += ", shared with the group " + e.perm.group
+		f.Observed += ", shared with the group " + e.perm.group
 	default:
-		f.Saw += ", of this user alone: others who lock the same names elsewhere are not excluded"
+		f.Observed += ", of this user alone: others who lock the same names elsewhere are not excluded"
 	}
 	return f
 }

@@ -84,7 +84,7 @@ func (e *Engine) status(ctx context.Context, name string) (s driver.Status, err 
 }
 
 // describe adds a ticket to a status, if it lives.
-func (g *gate) describe(s *driver.Status, t ticket) error {
+func (g *nameLock) describe(s *driver.Status, t ticket) error {
 	f, err := g.openTicket(t)
 	if f == nil || err != nil {
 		return err
@@ -107,7 +107,7 @@ func (g *gate) describe(s *driver.Status, t ticket) error {
 }
 
 // describeForeign adds the holder of a lock without a ticket, if there is one.
-func (g *gate) describeForeign(s *driver.Status) {
+func (g *nameLock) describeForeign(s *driver.Status) {
 	f, busy := g.busy()
 	if f == nil {
 		return
@@ -128,7 +128,7 @@ func (g *gate) describeForeign(s *driver.Status) {
 
 // busy opens the lock file and reports whether anybody holds its flock. It
 // leaves it unlocked.
-func (g *gate) busy() (f *os.File, busy bool) {
+func (g *nameLock) busy() (f *os.File, busy bool) {
 	f, err := g.openFile("lock", os.O_RDONLY)
 	if err != nil {
 		return nil, false

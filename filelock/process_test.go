@@ -219,7 +219,7 @@ func TestBrokenHolderLearnsWhoAndWhy(t *testing.T) {
 	p := enginetest.Start(t, "files", dir)
 	lost := make(chan error, 1)
 	req := request("a")
-	req.Lost = func(err error) { lost <- err }
+	req.OnLost = func(err error) { lost <- err }
 	acquire(t, p, req)
 	start := time.Now()
 	done := make(chan error, 1)

@@ -14,9 +14,9 @@ import (
 // belongs to a frozen process and is passed over.
 const staleAfter = 5 * time.Second
 
-// An obstacle is why a request is not granted now, and what to look at until
+// A blocker is why a request is not granted now, and what to look at until
 // it may be.
-type obstacle struct {
+type blocker struct {
 	held     *driver.HeldError
 	position int
 	until    time.Time // a minimum hold is in the way, until then
@@ -31,8 +31,8 @@ type obstacle struct {
 	process  *os.File    // through which it is told; nil if it is this one's
 }
 
-// close ends the watch over the obstacle's tickets. A nil obstacle has none.
-func (o *obstacle) close() {
+// close ends the watch over the blocker's tickets. A nil blocker has none.
+func (o *blocker) close() {
 	if o == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (o *obstacle) close() {
 }
 
 // attend makes bell ring when the process of the one holder in the way ends.
-func (o *obstacle) attend(e *Engine, bell chan<- struct{}) {
+func (o *blocker) attend(e *Engine, bell chan<- struct{}) {
 	if o.owner == "" || o.waiting != "" {
 		return
 	}
@@ -60,7 +60,7 @@ func (o *obstacle) attend(e *Engine, bell chan<- struct{}) {
 
 // gone reports whether a ticket in the way has died, was removed, has frozen, or
 // does not wait any more.
-func (o *obstacle) gone() bool {
+func (o *blocker) gone() bool {
 	if o.waiting != "" && isGone(o.files[0], o.waiting) {
 		return true
 	}
@@ -74,7 +74,7 @@ func (o *obstacle) gone() bool {
 
 // A queue is what a request finds behind the gate.
 type queue struct {
-	gate     *gate
+	gate     *nameLock
 	me       ticket
 	override int      // the limit that Resize has set, if I ask with one; 0 for none
 	before   []ticket // waiting in front of me, nearest last
@@ -85,7 +85,7 @@ type queue struct {
 
 // line sorts the tickets of a name as the one in me sees them. The caller
 // closes files.
-func (g *gate) line(me ticket) (*queue, error) {
+func (g *nameLock) line(me ticket) (*queue, error) {
 	all, err := g.tickets()
 	if err != nil {
 		return nil, err
@@ -147,14 +147,14 @@ func (q *queue) check() error {
 	return nil
 }
 
-// obstacle returns what keeps me from holding, nil if nothing does. A waiter in
+// blocker returns what keeps me from holding, nil if nothing does. A waiter in
 // front of me counts only while it lives and is not frozen; it keeps its place.
-// Of several the nearest is the obstacle: it hears of its own in time, and so
+// Of several the nearest is the blocker: it hears of its own in time, and so
 // no release wakes the whole queue.
-func (q *queue) obstacle() (*obstacle, error) {
+func (q *queue) obstacle() (*blocker, error) {
 	shared := q.me.mode == driver.Shared
 	beside := slices.Clone(q.holders) // me, with those before me who will hold too
-	var nearest *obstacle
+	var nearest *blocker
 	for i := len(q.before) - 1; i >= 0; i-- {
 		t := q.before[i]
 		together := shared && t.mode == driver.Shared
@@ -182,9 +182,9 @@ func (q *queue) obstacle() (*obstacle, error) {
 	return q.held(nearest, beside), nil
 }
 
-// held is obstacle for one who stands behind nobody, or only behind waiters,
+// held is blocker for one who stands behind nobody, or only behind waiters,
 // the nearest of them given, beside whom it may hold if all fit.
-func (q *queue) held(nearest *obstacle, beside []ticket) *obstacle {
+func (q *queue) held(nearest *blocker, beside []ticket) *blocker {
 	together := q.me.mode == driver.Shared && (len(q.holders) == 0 || q.holders[0].mode == driver.Shared)
 	switch {
 	case (together || len(q.holders) == 0) && (q.me.limit == 0 || q.fits(beside)):
@@ -193,9 +193,9 @@ func (q *queue) held(nearest *obstacle, beside []ticket) *obstacle {
 	case nearest != nil:
 		return q.behind(nearest, nearest.files[0])
 	case together:
-		return q.behind(&obstacle{any: true, override: q.override, files: q.take(len(q.files))}, nil)
+		return q.behind(&blocker{any: true, override: q.override, files: q.take(len(q.files))}, nil)
 	}
-	return q.behind(&obstacle{owner: q.holders[0].owner, files: q.take(1)}, nil)
+	return q.behind(&blocker{owner: q.holders[0].owner, files: q.take(1)}, nil)
 }
 
 // fits reports whether the limit in force leaves me room beside others. Alone I
@@ -208,21 +208,21 @@ func (q *queue) fits(beside []ticket) bool {
 	return len(beside) == 0 || q.me.units() <= room
 }
 
-// take moves the first n open tickets to an obstacle.
+// take moves the first n open tickets to a blocker.
 func (q *queue) take(n int) []*os.File {
 	files := q.files[:n:n]
 	q.files = q.files[n:]
 	return files
 }
 
-// waiter returns the obstacle that a waiter in front of me is; nil if it died or
+// waiter returns the blocker that a waiter in front of me is; nil if it died or
 // has frozen.
-func (q *queue) waiter(t ticket) (*obstacle, error) {
+func (q *queue) waiter(t ticket) (*blocker, error) {
 	f, err := q.gate.openTicket(t)
 	if f == nil || err != nil {
 		return nil, err
 	}
-	o := &obstacle{owner: t.owner, waiting: q.gate.path(t.base()), files: []*os.File{f}}
+	o := &blocker{owner: t.owner, waiting: q.gate.path(t.base()), files: []*os.File{f}}
 	if _, own := q.gate.engine.bell(t.owner); own {
 		return o, nil // as awake as we are
 	}
@@ -252,9 +252,9 @@ func sinceStamp(f *os.File) time.Duration {
 	return max(1, time.Since(info.ModTime()).Abs())
 }
 
-// behind completes an obstacle with my place and with who is in the way: the
+// behind completes a blocker with my place and with who is in the way: the
 // oldest holder, or else the waiter whose ticket is f, which may be nil.
-func (q *queue) behind(o *obstacle, f *os.File) *obstacle {
+func (q *queue) behind(o *blocker, f *os.File) *blocker {
 	o.position = len(q.before) + 1
 	o.held = &driver.HeldError{Name: q.gate.name}
 	switch {

@@ -53,7 +53,7 @@ func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 }
 
 // limit returns the limit that Resize has set, 0 if it never has.
-func (g *gate) limit() (int, error) {
+func (g *nameLock) limit() (int, error) {
 	n, ok, err := g.readNumber(limitFile)
 	if err == nil && (!ok || 1 <= n && n <= math.MaxInt) {
 		return int(n), nil

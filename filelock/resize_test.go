@@ -175,7 +175,7 @@ func TestDamageWakesWaiters(t *testing.T) {
 	req := seats("a", 1, 1)
 	req.Wait = true
 	joined := make(chan struct{}, 1)
-	req.Waiting = func(driver.WaitInfo) { ring(joined) }
+	req.OnWait = func(driver.WaitInfo) { ring(joined) }
 	go func() { // ends with the error
 		_, err := e.Acquire(context.Background(), req)
 		failed <- err

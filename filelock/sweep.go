@@ -52,7 +52,7 @@ func (e *Engine) maybeSweep() {
 // sweep removes the names that have been idle for so long.
 func (e *Engine) sweep(after time.Duration) {
 	e.step("begin")
-	top := &gate{engine: e, dir: e.dir}
+	top := &nameLock{engine: e, dir: e.dir}
 	defer top.close()
 	if top.open() != nil {
 		return
@@ -83,7 +83,7 @@ func (e *Engine) sweep(after time.Duration) {
 
 // raiseFloor makes sure, durably, that the tokens of names that come again are
 // greater than n. The caller has the flock of the sweepFile.
-func (g *gate) raiseFloor(n int64) (int64, error) {
+func (g *nameLock) raiseFloor(n int64) (int64, error) {
 	old, _, err := g.readNumber(floorFile)
 	if err != nil || old >= n {
 		return old, err
@@ -92,8 +92,8 @@ func (g *gate) raiseFloor(n int64) (int64, error) {
 }
 
 // sweepName removes one name below top if nobody uses it, and returns the floor.
-func sweepName(top *gate, base string, floor int64, after time.Duration) int64 {
-	g := &gate{engine: top.engine, name: base, dir: top.path(base)}
+func sweepName(top *nameLock, base string, floor int64, after time.Duration) int64 {
+	g := &nameLock{engine: top.engine, name: base, dir: top.path(base)}
 	if !g.old(after) || g.try(false) != nil {
 		g.close()
 		return floor
@@ -130,7 +130,7 @@ func sweepName(top *gate, base string, floor int64, after time.Duration) int64 {
 }
 
 // old reports whether the name was last acquired long ago.
-func (g *gate) old(after time.Duration) bool {
+func (g *nameLock) old(after time.Duration) bool {
 	info, err := os.Lstat(g.path("token"))
 	if err != nil {
 		info, err = os.Lstat(g.dir)
@@ -144,7 +144,7 @@ var kept = []string{"lock", "token", "name", "not-before"}
 // idle reports whether nobody uses the name, and returns its lock file, locked if
 // there is one. A name with a limit or a pending minimum hold is not idle, and one
 // with a file that is not ours is left alone.
-func (g *gate) idle() (lock *os.File, idle bool) {
+func (g *nameLock) idle() (lock *os.File, idle bool) {
 	all, err := g.tickets()
 	if err != nil {
 		return nil, false

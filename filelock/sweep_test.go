@@ -41,7 +41,7 @@ func TestIdleNamesAreRemoved(t *testing.T) {
 	hold(t, e, "held")
 	queueUp(t, t.Context(), e, "held")
 	closed := request("closed")
-	closed.AtLeast = time.Hour
+	closed.MinHold = time.Hour
 	release(t, e, leaseOf("closed", acquire(t, e, closed)))
 	if err := e.Resize(t.Context(), "limited", 3); err != nil {
 		t.Fatal(err)

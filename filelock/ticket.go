@@ -158,7 +158,7 @@ func appendEnding(f *os.File, end ending) {
 
 // tickets returns the tickets of the name in order. What a crashed process left
 // half made is removed: nobody makes a ticket while we are in the gate.
-func (g *gate) tickets() ([]ticket, error) {
+func (g *nameLock) tickets() ([]ticket, error) {
 	all, others, err := listTickets(g.dir)
 	if !g.inside {
 		return all, err
@@ -196,7 +196,7 @@ func listTickets(dir string) (all []ticket, others []string, err error) {
 }
 
 // openTicket opens a live ticket. A dead one is removed and, like a missing one, nil.
-func (g *gate) openTicket(t ticket) (*os.File, error) {
+func (g *nameLock) openTicket(t ticket) (*os.File, error) {
 	f, err := g.root.OpenFile(t.base(), os.O_RDONLY|nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -223,7 +223,7 @@ func (g *gate) openTicket(t ticket) (*os.File, error) {
 
 // createTicket makes the file of a ticket, locked for as long as its process lives.
 // It appears under its name only when it is locked and complete.
-func (g *gate) createTicket(t ticket, r *record) (f *os.File, err error) {
+func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 	temp := "new." + t.owner
 	f, err = g.createFile(temp)
 	if err != nil {

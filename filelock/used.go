@@ -18,7 +18,7 @@ import (
 const usedDir = ".used"
 
 // mark notes that the name is in use.
-func (g *gate) mark() error {
+func (g *nameLock) mark() error {
 	path := g.engine.markOf(g.dir)
 	if _, err := os.Lstat(path); err == nil {
 		return nil
@@ -37,11 +37,11 @@ func (g *gate) mark() error {
 }
 
 // unmark notes that the name is idle.
-func (g *gate) unmark() { _ = os.Remove(g.engine.markOf(g.dir)) }
+func (g *nameLock) unmark() { _ = os.Remove(g.engine.markOf(g.dir)) }
 
 // unmarkIdle is unmark for a name without tickets, unless a minimum hold or
 // flock(1) keeps it.
-func (g *gate) unmarkIdle() {
+func (g *nameLock) unmarkIdle() {
 	until, _, err := g.readNumber("not-before")
 	f, busy := g.busy()
 	if f != nil {

@@ -23,7 +23,7 @@ const (
 )
 
 // wait blocks until the request is granted or ctx ends. It consumes o.
-func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
+func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 	defer func() { o.close() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -71,7 +71,7 @@ func (r *request) wait(ctx context.Context, o *obstacle) (driver.Grant, error) {
 
 // within returns how long to wait for the next look: not beyond the end of a
 // minimum hold.
-func (r *request) within(pause time.Duration, o *obstacle) time.Duration {
+func (r *request) within(pause time.Duration, o *blocker) time.Duration {
 	if o.until.IsZero() {
 		return pause
 	}
@@ -79,7 +79,7 @@ func (r *request) within(pause time.Duration, o *obstacle) time.Duration {
 }
 
 // every returns how far apart the looks get.
-func (o *obstacle) every(bell bool) time.Duration {
+func (o *blocker) every(bell bool) time.Duration {
 	if bell && (o.waiting != "" || o.told) {
 		return lookSeldom
 	}
@@ -89,7 +89,7 @@ func (o *obstacle) every(bell bool) time.Duration {
 // count brings the position up to date for whoever follows it. It stays outside
 // the gate, so it may count a ticket that is about to go; nothing but what people
 // see depends on it.
-func (r *request) count(o *obstacle) {
+func (r *request) count(o *blocker) {
 	info, err := os.Lstat(r.dir)
 	if err != nil || !r.Follow || o.position <= 1 || info.ModTime().Equal(r.counted) {
 		return
@@ -114,12 +114,12 @@ func (r *request) count(o *obstacle) {
 }
 
 // mayGo reports whether it is worth going through the gate.
-func (r *request) mayGo(o *obstacle) bool {
+func (r *request) mayGo(o *blocker) bool {
 	return o.busy || unlinked(r.file) || !o.until.IsZero() && !time.Now().Before(o.until) || o.gone() || r.resized(o)
 }
 
 // resized reports whether the limit that is in the way has changed.
-func (r *request) resized(o *obstacle) bool {
+func (r *request) resized(o *blocker) bool {
 	if !o.any {
 		return false
 	}
@@ -132,12 +132,12 @@ func (r *request) resized(o *obstacle) bool {
 }
 
 // tell reports that the request waits, and a new position to whoever follows it.
-func (r *request) tell(o *obstacle) {
+func (r *request) tell(o *blocker) {
 	if held, _ := r.heard.Last(); held != o.held {
 		r.heard.Held(o.held)
 	}
-	if r.Waiting != nil && (r.told == 0 || r.Follow && o.position != r.told) {
+	if r.OnWait != nil && (r.told == 0 || r.Follow && o.position != r.told) {
 		r.told = o.position
-		r.Waiting(driver.WaitInfo{Position: o.position, Held: o.held})
+		r.OnWait(driver.WaitInfo{Position: o.position, Held: o.held})
 	}
 }

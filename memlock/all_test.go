@@ -86,7 +86,7 @@ func TestAcquireAllWeighs(t *testing.T) {
 func TestAcquireAllDuringAMinimumHold(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
 		req := request("y")
-		req.AtLeast = time.Minute
+		req.MinHold = time.Minute
 		want(t, a.Release(t.Context(), take(t, a, req)), nil)
 		reqs := []driver.Request{request("x"), request("y")}
 		_, err := b.AcquireAll(t.Context(), reqs)

@@ -119,8 +119,8 @@ func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 			answered = true
 			return c.grant, err
 		}
-		if c.req.Waiting != nil && (first || info.Position != last.Position) {
-			c.req.Waiting(info)
+		if c.req.OnWait != nil && (first || info.Position != last.Position) {
+			c.req.OnWait(info)
 		}
 		last = info
 		select {

@@ -9,7 +9,7 @@ import (
 
 // TestExam sits the exam every engine passes.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{
+	drivertest.Run(t, drivertest.Suite{
 		World:  func(testing.TB) drivertest.World { return world{memlock.New(nil)} },
 		Bubble: true,
 	})

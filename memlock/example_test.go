@@ -18,7 +18,7 @@ func Example() {
 	there := here.Client()
 
 	req := driver.Request{Name: "invoice:42", TTL: time.Minute}
-	req.Lost = func(cause error) { fmt.Println("here:", cause) }
+	req.OnLost = func(cause error) { fmt.Println("here:", cause) }
 	grant, err := here.Acquire(ctx, req)
 	fmt.Println("here:", grant.Token > 0, err)
 

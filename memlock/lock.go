@@ -61,7 +61,7 @@ func (l *lock) fits(req driver.Request, now time.Time) bool {
 		if h.req.Mode != driver.Shared || req.Mode != driver.Shared {
 			return false
 		}
-		if h.pending && h.req.AtLeast > 0 { // its minimum hold begins when it confirms
+		if h.pending && h.req.MinHold > 0 { // its minimum hold begins when it confirms
 			return false
 		}
 	}

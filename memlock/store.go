@@ -174,8 +174,8 @@ func (s *store) seat(l *lock, c *claim, now time.Time, ttl time.Duration) {
 func (s *store) confirm(l *lock, c *claim, now time.Time) {
 	c.pending = false
 	c.until = now.Add(c.req.TTL)
-	if c.req.AtLeast > 0 {
-		l.notBefore = now.Add(c.req.AtLeast)
+	if c.req.MinHold > 0 {
+		l.notBefore = now.Add(c.req.MinHold)
 	}
 	c.grant = driver.Grant{Owner: c.owner, Token: c.token, Floor: l.floor(), Sent: now, TTL: c.req.TTL}
 }
@@ -235,9 +235,9 @@ func (s *store) revoke(l *lock, cause error, now time.Time) {
 // tell calls the claim's Lost once the mutex is open and its client can run.
 func (s *store) tell(c *claim, cause error) {
 	e := c.client
-	fn := func() { c.req.Lost(cause) }
+	fn := func() { c.req.OnLost(cause) }
 	switch {
-	case c.req.Lost == nil || e.killed:
+	case c.req.OnLost == nil || e.killed:
 	case e.frozen != nil:
 		e.backlog = append(e.backlog, fn)
 	default:

@@ -17,7 +17,7 @@ func TestLose(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
 		var cause error
 		req := request("x")
-		req.Lost = func(err error) {
+		req.OnLost = func(err error) {
 			cause = err
 			a.Traits()
 			if _, err := a.List(t.Context(), driver.Query{}); err != nil { // the mutex is open
@@ -42,7 +42,7 @@ func TestBreakNamesTheReason(t *testing.T) {
 		var causes []error
 		req := request("x")
 		req.Mode = driver.Shared
-		req.Lost = func(err error) { causes = append(causes, err) }
+		req.OnLost = func(err error) { causes = append(causes, err) }
 		first, second := take(t, a, req), take(t, b, req)
 		token, err := b.Break(t.Context(), "x", "maintenance at noon")
 		if err != nil || token <= max(first.Token, second.Token) {
@@ -129,7 +129,7 @@ func TestRefuse(t *testing.T) {
 func TestKill(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
 		req := request("x")
-		req.Lost = func(error) { t.Error("a killed client was told") }
+		req.OnLost = func(error) { t.Error("a killed client was told") }
 		held := take(t, a, req)
 		w, next := wait(b, request("x")), wait(c, request("x"))
 		a.Kill()
@@ -155,7 +155,7 @@ func TestKillBetweenGrantAndConfirmation(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
 		held := take(t, a, request("x"))
 		req := request("x")
-		req.AtLeast = ttl
+		req.MinHold = ttl
 		w := wait(b, req)
 		b.Freeze()
 		if err := a.Release(t.Context(), held); err != nil {
@@ -173,7 +173,7 @@ func TestFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
 		var cause error
 		req := request("x")
-		req.Lost = func(err error) { cause = err }
+		req.OnLost = func(err error) { cause = err }
 		held := take(t, a, req)
 		a.Freeze()
 		a.Freeze()

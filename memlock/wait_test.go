@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 		req.Follow = true
 		var places []int
 		var hosts []string
-		req.Waiting = func(i driver.WaitInfo) {
+		req.OnWait = func(i driver.WaitInfo) {
 			places, hosts = append(places, i.Position), append(hosts, i.Held.Host)
 		}
 		w := wait(c, req)
@@ -121,7 +121,7 @@ func TestWaitingIsCalledOnce(t *testing.T) {
 		ahead := wait(b, request("x"))
 		req := request("x")
 		var told []driver.WaitInfo
-		req.Waiting = func(i driver.WaitInfo) { told = append(told, i) }
+		req.OnWait = func(i driver.WaitInfo) { told = append(told, i) }
 		w := wait(c, req)
 		c.Restart()
 		ahead.cancel()
@@ -141,11 +141,11 @@ func TestACallbackThatPanics(t *testing.T) {
 		for i := range 3 {
 			req := request("x")
 			req.Mode = driver.Shared
-			req.Lost = func(error) { lost = append(lost, i); panic("boom") }
+			req.OnLost = func(error) { lost = append(lost, i); panic("boom") }
 			take(t, a, req)
 		}
 		req := request("x")
-		req.Wait, req.Waiting = true, func(driver.WaitInfo) { panic("boom") }
+		req.Wait, req.OnWait = true, func(driver.WaitInfo) { panic("boom") }
 		panics := func(what string, call func()) {
 			defer func() {
 				if recover() != "boom" {
@@ -203,10 +203,10 @@ func TestLimitMismatch(t *testing.T) {
 	})
 }
 
-func TestAtLeast(t *testing.T) {
+func TestMinHold(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
 		req := request("x")
-		req.AtLeast = 2 * ttl
+		req.MinHold = 2 * ttl
 		end := time.Now().Add(2 * ttl)
 		held := take(t, a, req)
 		if err := a.Release(t.Context(), held); err != nil {
@@ -230,10 +230,10 @@ func TestAtLeast(t *testing.T) {
 }
 
 // A minimum hold shuts out even those who could share the name.
-func TestAtLeastShutsOutSharedWaiters(t *testing.T) {
+func TestMinHoldShutsOutSharedWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
 		req := request("x")
-		req.Mode, req.AtLeast = driver.Shared, 2*ttl
+		req.Mode, req.MinHold = driver.Shared, 2*ttl
 		held := take(t, a, request("x"))
 		first, second := wait(b, req), wait(b, req)
 		if err := a.Release(t.Context(), held); err != nil || !first.answered() || second.answered() {

@@ -173,9 +173,9 @@ func (a *attempt) remember(ctx context.Context, err error) {
 	if a.req.Wait {
 		a.turns.change(a.key, func(t *turn) { t.block() })
 	}
-	if _, ok := errors.AsType[*quarantined](err); ok && !a.told && a.req.Wait && a.req.Waiting != nil {
+	if _, ok := errors.AsType[*quarantined](err); ok && !a.told && a.req.Wait && a.req.OnWait != nil {
 		a.told = true
-		a.req.Waiting(driver.WaitInfo{Trouble: err})
+		a.req.OnWait(driver.WaitInfo{Trouble: err})
 	}
 }
 
@@ -336,8 +336,8 @@ func (a *attempt) judged(ctx context.Context, s *session, r pipe.Row, err error,
 
 // grant makes a locked key a hold.
 func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.Time) (driver.Grant, error) {
-	if a.req.AtLeast > 0 {
-		if err := a.stamp(ctx); err != nil {
+	if a.req.MinHold > 0 {
+		if err := a.storeMinHold(ctx); err != nil {
 			return driver.Grant{}, err
 		}
 	}
@@ -366,15 +366,15 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 // hold is what the request becomes.
 func (a *attempt) hold(s *session, token int64) *hold {
 	return &hold{session: s, key: a.key, name: a.req.Name, owner: a.owner, token: s.epoch<<40 + token,
-		mode: a.req.Mode, ttl: a.req.TTL, lease: a.req.TTL, lost: a.req.Lost, until: time.Now().Add(a.req.TTL)}
+		mode: a.req.Mode, ttl: a.req.TTL, lease: a.req.TTL, lost: a.req.OnLost, until: time.Now().Add(a.req.TTL)}
 }
 
-// stamp writes down a minimum hold, on a connection that carries no leases: it waits for the
+// storeMinHold writes down a minimum hold, on a connection that carries no leases: it waits for the
 // disk, and for standbys that a commit waits for.
-func (a *attempt) stamp(ctx context.Context) error {
+func (a *attempt) storeMinHold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(askLimit, a.req.TTL/3))
 	defer cancel()
-	least := a.req.AtLeast + time.Millisecond - 1 // the server counts whole ones
+	least := a.req.MinHold + time.Millisecond - 1 // the server counts whole ones
 	_, err := a.ask(ctx, "SELECT fencelock.close($1::bigint, $2::text, $3::bigint)", a.key, a.req.Name, least)
 	if err != nil {
 		return fmt.Errorf("the minimum hold could not be written down: %w", err)

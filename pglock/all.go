@@ -14,8 +14,8 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// bundle is several requests on their way to be granted together.
-type bundle struct {
+// multiAcquire is several requests on their way to be granted together.
+type multiAcquire struct {
 	*Engine
 	parts    []*attempt // in the order of their keys, which are distinct
 	detached bool       // a goroutine goes on for it, and gives up its turns
@@ -26,7 +26,7 @@ type bundle struct {
 // a name that this process shares already. Two names that have the same key are
 // driver.ErrInvalid: nobody can hold both.
 func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	b, err := e.bundle(reqs)
+	b, err := e.newMultiAcquire(reqs)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -51,16 +51,16 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 	return grants, nil
 }
 
-// bundle checks requests and puts them in the order of their keys, in which every
-// bundle waits for the turns of this process: so none waits for another in a circle.
-func (e *Engine) bundle(reqs []driver.Request) (*bundle, error) {
-	b := &bundle{Engine: e}
+// newMultiAcquire checks requests and puts them in the order of their keys, in which every
+// multiAcquire waits for the turns of this process: so none waits for another in a circle.
+func (e *Engine) newMultiAcquire(reqs []driver.Request) (*multiAcquire, error) {
+	b := &multiAcquire{Engine: e}
 	for _, req := range reqs {
 		a, err := e.attempt(req)
 		if err != nil {
 			return nil, err
 		}
-		if first := reqs[0]; req.Wait || req.AtLeast > 0 || req.Mode != first.Mode || req.Limit != first.Limit || req.TTL != first.TTL {
+		if first := reqs[0]; req.Wait || req.MinHold > 0 || req.Mode != first.Mode || req.Limit != first.Limit || req.TTL != first.TTL {
 			return nil, fmt.Errorf("%w: postgres takes names together only without waiting or a minimum hold, in one mode, with one limit and one TTL", driver.ErrUnsupported)
 		}
 		b.parts = append(b.parts, a)
@@ -75,7 +75,7 @@ func (e *Engine) bundle(reqs []driver.Request) (*bundle, error) {
 }
 
 // acquire waits for the process's turns and asks until there is an answer.
-func (b *bundle) acquire(ctx context.Context) (grants []driver.Grant, err error) {
+func (b *multiAcquire) acquire(ctx context.Context) (grants []driver.Grant, err error) {
 	defer func() {
 		if err != nil && !b.detached {
 			b.giveUp()
@@ -103,14 +103,14 @@ func (b *bundle) acquire(ctx context.Context) (grants []driver.Grant, err error)
 }
 
 // giveUp gives turns up, and the room of the requests.
-func (b *bundle) giveUp() {
+func (b *multiAcquire) giveUp() {
 	for _, a := range b.parts {
 		a.giveUp()
 	}
 }
 
 // once asks the server once. With an error comes the request that it is about.
-func (b *bundle) once(ctx context.Context) ([]driver.Grant, *attempt, error) {
+func (b *multiAcquire) once(ctx context.Context) ([]driver.Grant, *attempt, error) {
 	first := b.parts[0]
 	_, lock := b.locks.pick(first.req.TTL)
 	s, err := lock.get(ctx)
@@ -156,7 +156,7 @@ func (b *bundle) once(ctx context.Context) ([]driver.Grant, *attempt, error) {
 }
 
 // judged reads the server's verdict, and makes holds of its grants.
-func (b *bundle) judged(s *session, r pipe.Row, err error, sent time.Time) ([]driver.Grant, *attempt, error) {
+func (b *multiAcquire) judged(s *session, r pipe.Row, err error, sent time.Time) ([]driver.Grant, *attempt, error) {
 	first := b.parts[0]
 	if err != nil {
 		b.undo(s)
@@ -181,8 +181,8 @@ func (b *bundle) judged(s *session, r pipe.Row, err error, sent time.Time) ([]dr
 var errAnswer = errors.New("the server answered for other names than it was asked for")
 
 // undo frees whatever the server may have granted. The keys are nobody else's on
-// this session: the bundle has the turns of all.
-func (b *bundle) undo(s *session) {
+// this session: the multiAcquire has the turns of all.
+func (b *multiAcquire) undo(s *session) {
 	for _, a := range b.parts {
 		fn, args := "free", []any{a.key, a.owner}
 		if a.req.Mode == driver.Shared {
@@ -196,7 +196,7 @@ func (b *bundle) undo(s *session) {
 
 // grant makes the locked keys holds. The answer is a list of verdicts, each of which has a
 // token, and a floor if others may be in.
-func (b *bundle) grant(s *session, r pipe.Row, sent time.Time) ([]driver.Grant, error) {
+func (b *multiAcquire) grant(s *session, r pipe.Row, sent time.Time) ([]driver.Grant, error) {
 	var all strings.Builder
 	for i := range r {
 		all.WriteString(r.Text(i) + " ")

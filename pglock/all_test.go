@@ -88,7 +88,7 @@ func TestAllOrNone(t *testing.T) {
 	release(t, other, a)
 
 	least := request("a")
-	least.AtLeast = time.Hour
+	least.MinHold = time.Hour
 	release(t, other, try(t, other, least))
 	noneOf(t, pg, e, names, "a")
 }
@@ -100,7 +100,7 @@ func TestAllTogetherRenewedAndLost(t *testing.T) {
 	reqs := requests(request(""), "a", "b", "c")
 	lost := make(chan error, len(reqs))
 	for i := range reqs {
-		reqs[i].Lost = func(cause error) { lost <- cause }
+		reqs[i].OnLost = func(cause error) { lost <- cause }
 	}
 	leases := tryAll(t, e, reqs)
 	for _, err := range e.Renew(t.Context(), leases) {
@@ -177,7 +177,7 @@ func TestAllOfOneKey(t *testing.T) {
 		t.Error(err)
 	}
 	for _, wrong := range []func(*driver.Request){
-		func(r *driver.Request) { r.AtLeast = 1 },
+		func(r *driver.Request) { r.MinHold = 1 },
 		func(r *driver.Request) { r.Wait = true },
 		func(r *driver.Request) { r.TTL /= 2 },
 	} {

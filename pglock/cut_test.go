@@ -116,7 +116,7 @@ func TestPanicsWhereverAWaitIsTold(t *testing.T) {
 			}
 		}()
 		req.Wait = true
-		req.Waiting = func(driver.WaitInfo) { panic("a callback") }
+		req.OnWait = func(driver.WaitInfo) { panic("a callback") }
 		_, err := e.Acquire(soon(t, patience), req)
 		t.Errorf("%s: %v", where, err)
 	}

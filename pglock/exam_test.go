@@ -48,7 +48,7 @@ func newPool(dsn string) *pgxpool.Pool {
 func TestExam(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t, "max_connections=200")
-	drivertest.Run(t, drivertest.Exam{World: func(t testing.TB) drivertest.World {
+	drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
 		return &world{pg: pg, dsn: database(t, pg), engine: engineOf(t.Name())}
 	}})
 }

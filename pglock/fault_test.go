@@ -32,7 +32,7 @@ func shortRequest(name string) driver.Request {
 // watched makes a request tell of its loss.
 func watched(req driver.Request) (driver.Request, <-chan error) {
 	lost := make(chan error, 1)
-	req.Lost = func(cause error) { lost <- cause }
+	req.OnLost = func(cause error) { lost <- cause }
 	return req, lost
 }
 
@@ -296,10 +296,10 @@ func TestMinimumHoldSurvivesACrash(t *testing.T) {
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
 	req := request("a")
-	req.TTL, req.AtLeast = time.Second, 8*time.Second
+	req.TTL, req.MinHold = time.Second, 8*time.Second
 	begun := time.Now()
 	letGo(t, e, regained(t, e, req))
-	req.AtLeast = 0
+	req.MinHold = 0
 	if g, err := e.Acquire(t.Context(), req); err == nil && time.Since(begun) < 8*time.Second {
 		t.Errorf("granted token %d in a minimum hold", g.Token)
 	}

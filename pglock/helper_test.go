@@ -94,7 +94,7 @@ func queueUp(t testing.TB, ctx context.Context, e driver.Engine, req driver.Requ
 	t.Helper()
 	joined, done := make(chan struct{}, 100), make(chan wait, 1)
 	req.Wait = true
-	req.Waiting = func(driver.WaitInfo) {
+	req.OnWait = func(driver.WaitInfo) {
 		select {
 		case joined <- struct{}{}:
 		default:

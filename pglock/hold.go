@@ -308,7 +308,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	}
 	for s, c := range calls {
 		r, err := c.Result(ctx)
-		e.renewed(s.beaten(r, err), s, leases, groups[s], errs)
+		e.renewed(s.checkHeartbeat(r, err), s, leases, groups[s], errs)
 	}
 	return errs
 }

@@ -103,9 +103,9 @@ func (in *inspection) ask(ctx context.Context) error {
 }
 
 // good is a finding of nothing to worry about.
-func good(check, saw string) driver.Finding { return driver.Finding{Check: check, Saw: saw} }
+func good(check, saw string) driver.Finding { return driver.Finding{Check: check, Observed: saw} }
 
 // bad is a finding that says what it means and what to do.
 func bad(check string, how driver.Severity, saw, means, do string) driver.Finding {
-	return driver.Finding{Check: check, Severity: how, Saw: saw, Means: means, Do: do}
+	return driver.Finding{Check: check, Severity: how, Observed: saw, Impact: means, Fix: do}
 }

@@ -21,7 +21,7 @@ func inspect(t *testing.T, dsn string, cfg *pglock.Config, ttl time.Duration) ma
 	}
 	found := map[string]driver.Finding{}
 	for _, f := range all {
-		if f.Check == "" || f.Saw == "" || (f.Severity == driver.Good) != (f.Means == "" && f.Do == "") {
+		if f.Check == "" || f.Observed == "" || (f.Severity == driver.Good) != (f.Impact == "" && f.Fix == "") {
 			t.Errorf("incomplete finding %+v", f)
 		}
 		found[f.Check] = f
@@ -32,8 +32,8 @@ func inspect(t *testing.T, dsn string, cfg *pglock.Config, ttl time.Duration) ma
 // judged fails the test unless a check was judged so, with words to say.
 func judged(t *testing.T, found map[string]driver.Finding, check string, want driver.Severity, says string) {
 	t.Helper()
-	if f := found[check]; f.Severity != want || !strings.Contains(f.Saw, says) {
-		t.Errorf("%s: got %v, %q; want %v that says %q", check, f.Severity, f.Saw, want, says)
+	if f := found[check]; f.Severity != want || !strings.Contains(f.Observed, says) {
+		t.Errorf("%s: got %v, %q; want %v that says %q", check, f.Severity, f.Observed, want, says)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {
 	pg.Exec(t, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'`,
 		"CREATE TRIGGER refuse BEFORE DELETE ON fencelock.sharer FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()",
 		"CREATE TRIGGER refuse BEFORE INSERT ON fencelock.minimum FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()")
-	req.AtLeast = time.Second
+	req.MinHold = time.Second
 	if _, err := e.Acquire(t.Context(), req); err == nil {
 		t.Fatal("a minimum hold that could not be written down was granted")
 	}

@@ -176,9 +176,9 @@ const besideSQL = `WITH h AS (
 	SELECT session, key, name FROM fencelock.held WHERE owner IS NOT NULL UNION ALL SELECT session, key, name FROM fencelock.sharer)
 SELECT DISTINCT o.name FROM h JOIN h o ON o.session = h.session WHERE h.key = $1::bigint AND o.key <> h.key ORDER BY 1`
 
-// Beside returns the other names, in order, that are held on the connections of
+// NamesOnSameSession returns the other names, in order, that are held on the connections of
 // name's holders: those that a Break by force would take away as well.
-func (e *Engine) Beside(ctx context.Context, name string) ([]string, error) {
+func (e *Engine) NamesOnSameSession(ctx context.Context, name string) ([]string, error) {
 	if err := driver.CheckName(name); err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 	}
 	defer standbyAway(t, pg)()
 	least := request("b")
-	least.TTL, least.AtLeast = req.TTL, time.Millisecond
+	least.TTL, least.MinHold = req.TTL, time.Millisecond
 	_, err := e.Acquire(soon(t, 4*time.Second), least)
 	if !errors.Is(err, driver.ErrUnavailable) || len(lost) > 0 {
 		t.Errorf("a minimum hold that no standby has: %v; %d locks lost", err, len(lost))
@@ -150,7 +150,7 @@ func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 	if err := e.Resize(t.Context(), "d", 3); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a limit that no standby has: %v", err)
 	}
-	least.AtLeast, least.Name = 0, "c"
+	least.MinHold, least.Name = 0, "c"
 	release(t, e, try(t, e, least))
 	stop()
 	release(t, e, l)

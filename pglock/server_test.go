@@ -256,7 +256,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%s: only %d findings", c.name, len(all))
 		}
 		for _, f := range all {
-			if bad := f.Severity != driver.Good; bad != (f.Check == c.check) || bad && (f.Severity.String() != c.found || f.Do == "") {
+			if bad := f.Severity != driver.Good; bad != (f.Check == c.check) || bad && (f.Severity.String() != c.found || f.Fix == "") {
 				t.Errorf("%s: %+v", c.name, f)
 			}
 		}
@@ -271,7 +271,7 @@ func TestBeside(t *testing.T) {
 		try(t, e, request(name))
 	}
 	eventually(t, "the holders are written down", func() bool {
-		names, err := e.Beside(t.Context(), "a")
+		names, err := e.NamesOnSameSession(t.Context(), "a")
 		return err == nil && slices.Equal(names, []string{"b", "c"})
 	})
 }

@@ -91,8 +91,8 @@ func (s *session) cancelOldest() {
 // beat renews every lease of the session, if it lives.
 func (s *session) beat() *pipe.Call { return s.Call(s.fn["pg_backend_pid"]) }
 
-// beaten reads the answer of beat.
-func (s *session) beaten(r pipe.Row, err error) error {
+// checkHeartbeat reads the answer of beat.
+func (s *session) checkHeartbeat(r pipe.Row, err error) error {
 	if err == nil && int32(r.Int(0)) != s.backend {
 		s.Kill(errMoved)
 		return errMoved

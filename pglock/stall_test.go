@@ -110,11 +110,11 @@ func TestStalledConnection(t *testing.T) {
 	var lost, others atomic.Int64
 	many := request("many")
 	many.TTL = 10 * time.Second
-	many.Lost = func(error) { lost.Add(1) }
+	many.OnLost = func(error) { lost.Add(1) }
 	n := few(1000, 3000)
 	rest := request("few")
 	rest.TTL = 30 * time.Second
-	rest.Lost = func(error) { others.Add(1) }
+	rest.OnLost = func(error) { others.Add(1) }
 	kept := take(t, e, rest, 10)
 	leases := take(t, e, many, n)
 	pg.FreezeBackend(t, holder(t, pg, "many0"))
@@ -215,7 +215,7 @@ func TestFrozenNeighbours(t *testing.T) {
 	var lost atomic.Int64
 	req := request("many")
 	req.TTL = 20 * time.Second
-	req.Lost = func(error) { lost.Add(1) }
+	req.OnLost = func(error) { lost.Add(1) }
 	leases := take(t, e, req, few(300, 10_000))
 	mine := holder(t, pg, "many0")
 	end := time.Now().Add(time.Duration(few(2, 600)) * time.Second)

@@ -197,13 +197,13 @@ func (w *wait) pause(ctx context.Context, r pipe.Row) error {
 
 // follow tells who wants to know of the request's place.
 func (w *wait) follow(ctx context.Context) {
-	if !w.req.Follow || w.req.Waiting == nil {
+	if !w.req.Follow || w.req.OnWait == nil {
 		return
 	}
 	c := w.session.Query(`SELECT count(*) + 1 FROM fencelock.queued WHERE key = $1::bigint AND ticket < $2::bigint`, w.key, w.ticket)
 	if rows, err := c.Wait(ctx); err == nil {
 		held, _ := w.whoIsIn(ctx)
-		w.req.Waiting(driver.WaitInfo{Position: int(rows[0].Int(0)), Held: held})
+		w.req.OnWait(driver.WaitInfo{Position: int(rows[0].Int(0)), Held: held})
 	}
 }
 

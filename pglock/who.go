@@ -14,7 +14,7 @@ const listDelay = 20 * time.Millisecond
 
 // listDelay is at once if somebody wants to know when that has happened.
 func (a *attempt) listDelay() time.Duration {
-	if a.req.Waiting != nil || !a.req.Wait {
+	if a.req.OnWait != nil || !a.req.Wait {
 		return 0
 	}
 	return listDelay
@@ -71,7 +71,7 @@ func (a *attempt) unlist(granted bool) {
 // waits.
 func (a *attempt) joined(ctx context.Context, position int) {
 	held := &driver.HeldError{Name: a.req.Name}
-	if a.req.Waiting != nil {
+	if a.req.OnWait != nil {
 		var err error
 		if held, err = a.whoIsIn(ctx); err != nil {
 			a.heard.Unavailable(ctx, failure(err))
@@ -80,12 +80,12 @@ func (a *attempt) joined(ctx context.Context, position int) {
 	if _, trouble := a.heard.Last(); trouble == nil {
 		a.heard.Held(held)
 	}
-	if a.req.Waiting == nil {
+	if a.req.OnWait == nil {
 		return
 	}
 	if !a.told || a.req.Follow {
 		a.told = true
-		a.req.Waiting(driver.WaitInfo{Position: position, Held: held})
+		a.req.OnWait(driver.WaitInfo{Position: position, Held: held})
 	}
 }
 

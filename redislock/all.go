@@ -32,7 +32,7 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 	}
 	e.askTime(ctx)
 	e.listen() // a break is told by message
-	limited := within(ctx, e.cfg.GiveUp)
+	limited := withDeadline(ctx, e.cfg.RetryTimeout)
 	var why error
 	for pause := newBackoff(); ; {
 		grants, again, err := e.takeAll(limited, claims)
@@ -51,11 +51,11 @@ func (e *Engine) checkAll(claims []*waiter) error {
 	switch {
 	case len(claims) == 0:
 		return fmt.Errorf("%w: no names", driver.ErrInvalid)
-	case len(claims) > maxGathered:
-		return fmt.Errorf("%w: %d names at once are more than %d", driver.ErrUnsupported, len(claims), maxGathered)
+	case len(claims) > maxBatch:
+		return fmt.Errorf("%w: %d names at once are more than %d", driver.ErrUnsupported, len(claims), maxBatch)
 	case e.cfg.Quarantine:
 		return fmt.Errorf("%w: several names at once with a quarantine", driver.ErrUnsupported)
-	case claims[0].req.Mode != driver.Exclusive || claims[0].req.AtLeast > 0:
+	case claims[0].req.Mode != driver.Exclusive || claims[0].req.MinHold > 0:
 		return fmt.Errorf("%w: several names at once, unless they are exclusive and without a minimum hold", driver.ErrUnsupported)
 	}
 	for _, w := range claims {
@@ -93,7 +93,7 @@ func (e *Engine) takeAll(ctx context.Context, claims []*waiter) (grants []driver
 		c.Args = append(c.Args, "fencelock "+w.owner+" ", w.desc)
 	}
 	sent := time.Now()
-	r := e.conn.Eval(within(ctx, limit), []Call{c})[0]
+	r := e.conn.Eval(withDeadline(ctx, limit), []Call{c})[0]
 	if r.Err != nil {
 		for _, w := range claims {
 			w.unanswered(r.Err, late)

@@ -78,7 +78,7 @@ func TestAcquireAllOrNothing(t *testing.T) {
 	theirs := s.hold(other, request("held"))
 	s.hold(other, shared(request("shared"), 0))
 	closed := request("closed")
-	closed.AtLeast = time.Minute
+	closed.MinHold = time.Minute
 	s.hold(other, closed).free()
 	s.server.Do(t, "SET", "lock:foreign", "somebody", "PX", "60000")
 	s.server.Do(t, "LPUSH", "lock:list", "x")
@@ -129,7 +129,7 @@ func TestAcquireAllHearsOfABreak(t *testing.T) {
 	lost := make(chan error, 2)
 	reqs := requests("a", "b")
 	for i := range reqs {
-		reqs[i].Lost = func(err error) { lost <- err }
+		reqs[i].OnLost = func(err error) { lost <- err }
 	}
 	if _, err := e.AcquireAll(t.Context(), reqs); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 func atLeast(r driver.Request, d time.Duration) driver.Request {
-	r.AtLeast = d
+	r.MinHold = d
 	return r
 }
 

@@ -52,7 +52,7 @@ func (e *Engine) askTime(ctx context.Context) {
 		return
 	}
 	sent := time.Now()
-	answers, err := e.conn.Each(within(ctx, attemptLimit(0)), "TIME")
+	answers, err := e.conn.Each(withDeadline(ctx, attemptLimit(0)), "TIME")
 	if err != nil {
 		return
 	}

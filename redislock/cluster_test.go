@@ -46,12 +46,12 @@ func TestClusterSlotMigration(t *testing.T) {
 }
 
 // TestClusterSlowMigration: a part of a lock's keys has moved, and the rest does not
-// for longer than GiveUp. Waiters stay in the queue, and a release says what the
+// for longer than RetryTimeout. Waiters stay in the queue, and a release says what the
 // server said until it works.
 func TestClusterSlowMigration(t *testing.T) {
 	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
-	a, b := clusterEngine(t, c), clusterEngineOf(t, c, &redislock.Config{GiveUp: time.Second})
+	a, b := clusterEngine(t, c), clusterEngineOf(t, c, &redislock.Config{RetryTimeout: time.Second})
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
@@ -77,7 +77,7 @@ func TestClusterSlowMigration(t *testing.T) {
 }
 
 // TestClusterAcquireInAMovingSlot: while a slot moves, a name that is new cannot be had in
-// it, and the error says what the server says. An acquire is patient for GiveUp, and gets
+// it, and the error says what the server says. An acquire is patient for RetryTimeout, and gets
 // in when the move is over, whose time the log has.
 func TestClusterAcquireInAMovingSlot(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestClusterAcquireInAMovingSlot(t *testing.T) {
 	h := s.hold(e, request("held{t}"))
 	c.BeginMigration(t, slot, from, to)
 	s.hears(driver.ErrUnavailable, "TRYAGAIN", func(giveUp time.Duration) error {
-		_, err := s.ask(clusterEngineOf(t, c, &redislock.Config{GiveUp: giveUp}), try(request("n{t}"))).ended()
+		_, err := s.ask(clusterEngineOf(t, c, &redislock.Config{RetryTimeout: giveUp}), try(request("n{t}"))).ended()
 		return err
 	})
 	if err := h.renew(); err != nil {

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// within returns ctx with a deadline after d, for one call of a [Conn]. It costs
+// withDeadline returns ctx with a deadline after d, for one call of a [Conn]. It costs
 // no timer, which would be a tenth of a call: Err and Deadline know the deadline,
 // but Done is that of ctx. A Conn honours both.
-func within(ctx context.Context, d time.Duration) context.Context {
+func withDeadline(ctx context.Context, d time.Duration) context.Context {
 	deadline := time.Now().Add(d)
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
 		return ctx
 	}
-	return limited{ctx, deadline}
+	return untimedContext{ctx, deadline}
 }
 
-// limited is a context with a deadline that nothing but Err tells.
-type limited struct {
+// untimedContext is a context with a deadline that nothing but Err tells.
+type untimedContext struct {
 	context.Context
 	deadline time.Time
 }
 
-func (l limited) Deadline() (deadline time.Time, ok bool) { return l.deadline, true }
+func (l untimedContext) Deadline() (deadline time.Time, ok bool) { return l.deadline, true }
 
-func (l limited) Err() error {
+func (l untimedContext) Err() error {
 	if err := l.Context.Err(); err != nil {
 		return err
 	}
@@ -36,10 +36,10 @@ func (l limited) Err() error {
 
 // Untimed marks the context for connections in other packages: who waits for Done
 // adds a timer.
-func (limited) Untimed() {}
+func (untimedContext) Untimed() {}
 
-// beneath returns the context whose end is not merely that of a deadline.
-func beneath(ctx context.Context) context.Context {
+// parentContext returns the context whose end is not merely that of a deadline.
+func parentContext(ctx context.Context) context.Context {
 	if l, ok := ctx.(interface{ Beneath() context.Context }); ok {
 		return l.Beneath()
 	}
@@ -48,7 +48,7 @@ func beneath(ctx context.Context) context.Context {
 
 // timed returns ctx with a Done that knows its deadline, even if ctx is limited.
 func timed(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l, ok := ctx.(limited); ok {
+	if l, ok := ctx.(untimedContext); ok {
 		return context.WithDeadline(l.Context, l.deadline)
 	}
 	return ctx, func() {}

@@ -147,7 +147,7 @@ func (l *lateRequest) overtaken() (withdrawals int) {
 		l.Fatal("not granted")
 	}
 	for i, g := range l.grants {
-		if l.reqs[i].AtLeast > 0 { // the minimum hold is not what the test is about
+		if l.reqs[i].MinHold > 0 { // the minimum hold is not what the test is about
 			l.server.Do(l, "SET", "fence:{lock:"+l.reqs[i].Name+"}", fmt.Sprintf("%d %d - 0", g.Token, g.Token), "PX", "60000")
 		}
 		hold{l.scene, l.engine, l.reqs[i], g}.free()

@@ -63,11 +63,11 @@ type Config struct {
 	// and locks with them. The default refuses it.
 	AllowEviction bool
 
-	// GiveUp is how long an acquire that has not reached the server yet keeps
+	// RetryTimeout is how long an acquire that has not reached the server yet keeps
 	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request
 	// that waits in the queue rides out any failure until its context ends,
 	// unless the server refuses its questions (it lost a right, say) for so long.
-	GiveUp time.Duration
+	RetryTimeout time.Duration
 
 	// Retention is for how long after its last use the last fencing token of a
 	// name is kept; 0 means 7 days. Later the server's clock alone makes tokens
@@ -86,7 +86,7 @@ func (cfg *Config) withDefaults() Config {
 		}
 	}
 	or(&full.MaxTTL, 30*time.Second)
-	or(&full.GiveUp, 4*time.Second)
+	or(&full.RetryTimeout, 4*time.Second)
 	or(&full.Retention, 7*24*time.Hour)
 	or(&full.MarkerLife, 90*24*time.Hour)
 	return full
@@ -106,7 +106,7 @@ type Engine struct {
 	close  context.CancelFunc
 	tasks  sync.WaitGroup // goroutines that end after Close; Add under mu
 
-	gather  gatherer
+	batcher batcher
 	clock   clock
 	parts   parts
 	fitness fitness
@@ -138,7 +138,7 @@ func NewConn(conn Conn, cfg *Config) *Engine {
 		groups:  map[string]*group{},
 		holds:   map[string]hold{},
 		hot:     map[string]bool{},
-		gather:  gatherer{delay: gatherDelay},
+		batcher: batcher{delay: batchDelay},
 		fitness: fitness{looking: make(chan struct{}, 1)},
 	}
 	e.closed, e.close = context.WithCancel(context.Background())

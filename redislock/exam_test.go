@@ -31,7 +31,7 @@ func dial(addr string) rueidis.Client {
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second})
+	drivertest.Run(t, drivertest.Suite{World: newWorld, TTL: time.Second})
 }
 
 // world is a server that keeps its data over a restart.

@@ -11,4 +11,4 @@ import (
 func NewRueidisConn(client rueidis.Client) Conn { return newRueidis(client) }
 
 // Within shows the contexts of the engine's calls.
-func Within(ctx context.Context, d time.Duration) context.Context { return within(ctx, d) }
+func Within(ctx context.Context, d time.Duration) context.Context { return withDeadline(ctx, d) }

@@ -60,32 +60,32 @@ func Begin(sent time.Time, d time.Duration, asked time.Time) time.Time {
 }
 
 // MaxFlights is how many calls of the common kind are under way at once.
-const MaxFlights = maxFlights
+const MaxFlights = maxInFlight
 
 // GatherScript does what waited for them.
-var GatherScript = gatherScript
+var GatherScript = batchScript
 
 // AcquireAllScript takes several names at once.
 var AcquireAllScript = acquireAllScript
 
-// Gather makes errands wait until a call has come back, however long it takes.
-func (e *Engine) Gather() { e.gather.delay = time.Hour }
+// Gather makes operations wait until a call has come back, however long it takes.
+func (e *Engine) Gather() { e.batcher.delay = time.Hour }
 
 // GatherAsUsual undoes Gather.
-func (e *Engine) GatherAsUsual() { e.gather.delay = gatherDelay }
+func (e *Engine) GatherAsUsual() { e.batcher.delay = batchDelay }
 
-// Waiting returns how many errands wait to go together.
+// Waiting returns how many operations wait to go together.
 func (e *Engine) Waiting() int {
-	e.gather.mu.Lock()
-	defer e.gather.mu.Unlock()
-	return len(e.gather.waiting)
+	e.batcher.mu.Lock()
+	defer e.batcher.mu.Unlock()
+	return len(e.batcher.waiting)
 }
 
 // Subscribed blocks until the subscription stands.
 func (e *Engine) Subscribed(ctx context.Context) error { return e.subscribed(ctx, e.listen()) }
 
 // Doubt makes the next acquire look at the server again.
-func (e *Engine) Doubt() { e.fitness.doubt() }
+func (e *Engine) Doubt() { e.fitness.forget() }
 
 // Mistake makes the engine wrong about the server's clock.
 func (e *Engine) Mistake(by time.Duration) {

@@ -52,9 +52,9 @@ func (f *fitness) set(since time.Time) {
 	f.since = since
 }
 
-// doubt makes the next acquire look again: after an error of the connection, or when
+// forget makes the next acquire look again: after an error of the connection, or when
 // the subscription was broken, another server may answer.
-func (f *fitness) doubt() { f.set(time.Time{}) }
+func (f *fitness) forget() { f.set(time.Time{}) }
 
 // fit returns an error unless the server is fit to keep locks. It looks before the
 // first acquire and after every doubt, and else now and then in the background.
@@ -71,9 +71,9 @@ func (e *Engine) fit(ctx context.Context) error {
 		f.set(time.Now()) // one looks, the others go on
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.spawn(func() { // ends when the masters have answered, with GiveUp, or with Close
+		e.spawn(func() { // ends when the masters have answered, with RetryTimeout, or with Close
 			if e.examine(e.closed) != nil {
-				f.doubt()
+				f.forget()
 			}
 		})
 		return nil

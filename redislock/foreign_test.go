@@ -152,7 +152,7 @@ func TestMinimumHoldBindsUsAlone(t *testing.T) {
 	s := newScene(t)
 	e := s.engine(nil)
 	req := request("n")
-	req.AtLeast = time.Hour
+	req.MinHold = time.Hour
 	s.hold(e, req).free()
 	s.refused(e, request("n"))
 	if got := s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000"); got != "OK" {

@@ -74,7 +74,7 @@ func TestClusterHalfMovedNames(t *testing.T) {
 	moving = slices.DeleteFunc(moving, func(key string) bool { return !slices.Contains(there, key) })
 	c.BeginMigration(t, slot, from, to)
 	c.MoveKeys(t, slot, from, to, moving...)
-	hasty := clusterEngineOf(t, c, &redislock.Config{GiveUp: 500 * time.Millisecond})
+	hasty := clusterEngineOf(t, c, &redislock.Config{RetryTimeout: 500 * time.Millisecond})
 	var tries sync.WaitGroup
 	for _, m := range all {
 		tries.Go(func() {

@@ -125,5 +125,5 @@ func (e *Engine) dropNames(ctx context.Context, free []string, at int64) {
 		key := e.indexOf(name)
 		args[key] = append(args[key], name)
 	}
-	e.conn.Eval(within(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
+	e.conn.Eval(withDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
 }

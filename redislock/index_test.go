@@ -113,7 +113,7 @@ func TestWhatTheIndexTells(t *testing.T) {
 	}
 	ended := s.engine(nil)
 	closing := brief("closed")
-	closing.AtLeast = time.Hour
+	closing.MinHold = time.Hour
 	s.hold(ended, closing).free()
 	if err := ended.Close(); err != nil {
 		t.Fatal(err)

@@ -173,9 +173,9 @@ func noRight(check string, err error, grant string) driver.Finding {
 		words = err.Error()
 	}
 	return driver.Finding{
-		Check: check, Severity: driver.Unknown, Saw: words,
-		Means: "this could not be checked",
-		Do:    "let the user run it for an inspection: ACL SETUSER name " + grant,
+		Check: check, Severity: driver.Unknown, Observed: words,
+		Impact: "this could not be checked",
+		Fix:    "let the user run it for an inspection: ACL SETUSER name " + grant,
 	}
 }
 
@@ -185,12 +185,12 @@ func (in *inspection) worst(check func(node) driver.Finding) driver.Finding {
 	for i, n := range in.nodes {
 		findings[i] = check(n)
 		if len(in.nodes) > 1 && findings[i].Severity != driver.Good {
-			findings[i].Saw += " on " + n.addr
+			findings[i].Observed += " on " + n.addr
 		}
 	}
 	worst := slices.MaxFunc(findings, func(a, b driver.Finding) int { return int(a.Severity) - int(b.Severity) })
 	if len(in.nodes) > 1 && worst.Severity == driver.Good {
-		worst.Saw += fmt.Sprintf(", on %d masters", len(in.nodes))
+		worst.Observed += fmt.Sprintf(", on %d masters", len(in.nodes))
 	}
 	return worst
 }

@@ -43,11 +43,11 @@ func (in *inspection) usedNames(ctx context.Context) (driver.Finding, error) {
 		}
 		total += found
 	}
-	f.Saw = fmt.Sprintf("%s%d, each remembered for %v after its last use; %s", about, total, in.retention, bytes(total*usedBytes))
+	f.Observed = fmt.Sprintf("%s%d, each remembered for %v after its last use; %s", about, total, in.retention, bytes(total*usedBytes))
 	if total >= usedMany {
 		f.Severity = driver.Warning
-		f.Means = "names that are used once fill the memory: each leaves its last token behind"
-		f.Do = "a shorter Retention (retention=1h in a URL) for such names, or fewer names"
+		f.Impact = "names that are used once fill the memory: each leaves its last token behind"
+		f.Fix = "a shorter Retention (retention=1h in a URL) for such names, or fewer names"
 	}
 	return f, nil
 }

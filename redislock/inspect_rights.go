@@ -193,7 +193,7 @@ func named(command, words string) string {
 
 // rights is the finding about commands and keys.
 func (l *lacks) rights(patterns string) driver.Finding {
-	f := driver.Finding{Check: "rights", Saw: "every command of the lock scripts is allowed"}
+	f := driver.Finding{Check: "rights", Observed: "every command of the lock scripts is allowed"}
 	slices.Sort(l.commands)
 	l.commands = slices.Compact(l.commands)
 	var missing, grants []string
@@ -211,15 +211,15 @@ func (l *lacks) rights(patterns string) driver.Finding {
 		return f
 	}
 	f.Severity = driver.Broken
-	f.Saw = strings.Join(missing, "; ")
-	f.Means = fmt.Sprintf("locks fail with %q", strings.Join(l.words, "; "))
-	f.Do = "ACL SETUSER name " + strings.Join(grants, " ")
+	f.Observed = strings.Join(missing, "; ")
+	f.Impact = fmt.Sprintf("locks fail with %q", strings.Join(l.words, "; "))
+	f.Fix = "ACL SETUSER name " + strings.Join(grants, " ")
 	return f
 }
 
 // notices is the finding about what waiters and listings need.
 func (l *lacks) notices(prefix string) driver.Finding {
-	f := driver.Finding{Check: "notices", Saw: "waiters are told, and names can be listed"}
+	f := driver.Finding{Check: "notices", Observed: "waiters are told, and names can be listed"}
 	var missing, grants, means []string
 	slices.Sort(l.looking)
 	for _, c := range slices.Compact(l.looking) {
@@ -245,21 +245,21 @@ func (l *lacks) notices(prefix string) driver.Finding {
 		return f
 	}
 	f.Severity = driver.Warning
-	f.Saw = strings.Join(missing, "; ")
-	f.Means = strings.Join(means, "; ")
-	f.Do = "ACL SETUSER name " + strings.Join(grants, " ")
+	f.Observed = strings.Join(missing, "; ")
+	f.Impact = strings.Join(means, "; ")
+	f.Fix = "ACL SETUSER name " + strings.Join(grants, " ")
 	return f
 }
 
 // writes is the finding about a server that takes no writes from anybody.
 func (l *lacks) writes() driver.Finding {
-	f := driver.Finding{Check: "writes", Saw: "accepted"}
+	f := driver.Finding{Check: "writes", Observed: "accepted"}
 	if l.write == "" {
 		return f
 	}
-	f.Severity, f.Saw = driver.Broken, l.write
-	f.Means = "no lock can be taken now"
-	f.Do = "see what the server's error asks for"
+	f.Severity, f.Observed = driver.Broken, l.write
+	f.Impact = "no lock can be taken now"
+	f.Fix = "see what the server's error asks for"
 	for prefix, do := range map[string]string{
 		"OOM":        "raise maxmemory, or remove data",
 		"READONLY":   "connect to the master",
@@ -269,7 +269,7 @@ func (l *lacks) writes() driver.Finding {
 		"BUSY":       "SCRIPT KILL, and find the script that blocks the server",
 	} {
 		if strings.HasPrefix(l.write, prefix) {
-			f.Do = do
+			f.Fix = do
 		}
 	}
 	return f

@@ -18,22 +18,22 @@ func version(n node) driver.Finding {
 	if n.info == nil {
 		return noRight("version", n.denied, "+info")
 	}
-	f := driver.Finding{Check: "version", Saw: product(n.info)}
+	f := driver.Finding{Check: "version", Observed: product(n.info)}
 	var major, minor int
 	_, err := fmt.Sscanf(n.info["redis_version"], "%d.%d", &major, &minor)
 	switch {
 	case err != nil:
 		f.Severity = driver.Unknown
-		f.Means = "nobody knows whether this server keeps the rules of Redis"
-		f.Do = "run the tests of your own locks against it"
+		f.Impact = "nobody knows whether this server keeps the rules of Redis"
+		f.Fix = "run the tests of your own locks against it"
 	case cmp.Or(cmp.Compare(major, oldest[0]), cmp.Compare(minor, oldest[1])) < 0:
 		f.Severity = driver.Broken
-		f.Means = fmt.Sprintf("the lock scripts need Redis %d.%d or later", oldest[0], oldest[1])
-		f.Do = "upgrade the server"
-	case strings.HasPrefix(f.Saw, "keydb") || strings.HasPrefix(f.Saw, "dragonfly"):
+		f.Impact = fmt.Sprintf("the lock scripts need Redis %d.%d or later", oldest[0], oldest[1])
+		f.Fix = "upgrade the server"
+	case strings.HasPrefix(f.Observed, "keydb") || strings.HasPrefix(f.Observed, "dragonfly"):
 		f.Severity = driver.Warning
-		f.Means = "it speaks the protocol of Redis, but these locks are tested on Redis only"
-		f.Do = "use Redis or Valkey, or guard the data with fencing tokens"
+		f.Impact = "it speaks the protocol of Redis, but these locks are tested on Redis only"
+		f.Fix = "use Redis or Valkey, or guard the data with fencing tokens"
 	}
 	return f
 }
@@ -52,20 +52,20 @@ func product(info map[string]string) string {
 }
 
 func (in *inspection) role(n node) driver.Finding {
-	f := driver.Finding{Check: "role", Saw: n.info["role"]}
+	f := driver.Finding{Check: "role", Observed: n.info["role"]}
 	switch n.info["role"] {
 	case "master":
 	case "":
 		return noRight("role", cmp.Or(n.denied, errNoSetting), "+info")
 	case "slave":
 		f.Severity = driver.Broken
-		f.Saw = fmt.Sprintf("a replica of %s:%s", n.info["master_host"], n.info["master_port"])
-		f.Means = "a replica refuses every lock"
-		f.Do = "connect to the master; redis+sentinel://h1,h2,h3/NAME finds it after a failover too"
+		f.Observed = fmt.Sprintf("a replica of %s:%s", n.info["master_host"], n.info["master_port"])
+		f.Impact = "a replica refuses every lock"
+		f.Fix = "connect to the master; redis+sentinel://h1,h2,h3/NAME finds it after a failover too"
 	default:
 		f.Severity = driver.Broken
-		f.Means = "more than one server accepts writes, so each grants the same lock"
-		f.Do = "use a server with a single master"
+		f.Impact = "more than one server accepts writes, so each grants the same lock"
+		f.Fix = "use a server with a single master"
 	}
 	return f
 }
@@ -77,9 +77,9 @@ func (in *inspection) cluster(ctx context.Context) []driver.Finding {
 	}
 	if !in.conn.Cluster() {
 		return []driver.Finding{{
-			Check: "cluster", Severity: driver.Broken, Saw: "a node of a cluster, asked as if it were alone",
-			Means: "names that belong to other nodes fail with MOVED",
-			Do:    "write redis+cluster://h1,h2,h3 and give the client several nodes",
+			Check: "cluster", Severity: driver.Broken, Observed: "a node of a cluster, asked as if it were alone",
+			Impact: "names that belong to other nodes fail with MOVED",
+			Fix:    "write redis+cluster://h1,h2,h3 and give the client several nodes",
 		}}
 	}
 	answers, err := in.conn.Each(ctx, "CLUSTER", "INFO")
@@ -90,12 +90,12 @@ func (in *inspection) cluster(ctx context.Context) []driver.Finding {
 		return []driver.Finding{noRight("cluster", err, "+cluster|info")}
 	}
 	info := parseInfo(answers[0].Text)
-	f := driver.Finding{Check: "cluster", Saw: fmt.Sprintf("state %s, %s of 16384 slots served, %d masters",
+	f := driver.Finding{Check: "cluster", Observed: fmt.Sprintf("state %s, %s of 16384 slots served, %d masters",
 		info["cluster_state"], info["cluster_slots_ok"], len(in.nodes))}
 	if info["cluster_state"] != "ok" {
 		f.Severity = driver.Broken
-		f.Means = "some or all names cannot be locked"
-		f.Do = "bring the missing masters back: redis-cli --cluster check HOST:PORT"
+		f.Impact = "some or all names cannot be locked"
+		f.Fix = "bring the missing masters back: redis-cli --cluster check HOST:PORT"
 	}
 	return []driver.Finding{f}
 }
@@ -110,19 +110,19 @@ func eviction(n node) driver.Finding {
 	}
 	used, _ := strconv.ParseFloat(n.info["used_memory"], 64) // 0 if unknown
 	policy := n.info["maxmemory_policy"]
-	f := driver.Finding{Check: "eviction", Saw: fmt.Sprintf("maxmemory %s, %s", bytes(limit), policy)}
+	f := driver.Finding{Check: "eviction", Observed: fmt.Sprintf("maxmemory %s, %s", bytes(limit), policy)}
 	switch {
 	case limit == 0:
-		f.Saw = "no maxmemory"
+		f.Observed = "no maxmemory"
 	case policy != "noeviction":
 		f.Severity = driver.Broken
-		f.Means = "when memory is short the server deletes locks that are held, and lets a second holder in"
-		f.Do = "CONFIG SET maxmemory-policy noeviction, or keep locks on a server of their own"
+		f.Impact = "when memory is short the server deletes locks that are held, and lets a second holder in"
+		f.Fix = "CONFIG SET maxmemory-policy noeviction, or keep locks on a server of their own"
 	case used > nearlyFull*float64(limit):
 		f.Severity = driver.Warning
-		f.Saw += fmt.Sprintf(", %.0f %% used", 100*used/float64(limit))
-		f.Means = "a full server refuses new locks (OOM); locks that are held can still be renewed and released"
-		f.Do = "raise maxmemory, or remove data"
+		f.Observed += fmt.Sprintf(", %.0f %% used", 100*used/float64(limit))
+		f.Impact = "a full server refuses new locks (OOM); locks that are held can still be renewed and released"
+		f.Fix = "raise maxmemory, or remove data"
 	}
 	return f
 }
@@ -143,26 +143,26 @@ func (in *inspection) persistence(n node) driver.Finding {
 	switch {
 	case n.info["aof_enabled"] == "1" && fsync.err != nil:
 		f = noRight(f.Check, fsync.err, "+config|get")
-		f.Saw = "append-only file; when it is synced is unknown: " + f.Saw
-		f.Means = "unless it is synced before every answer, a power loss forgets the last locks"
+		f.Observed = "append-only file; when it is synced is unknown: " + f.Observed
+		f.Impact = "unless it is synced before every answer, a power loss forgets the last locks"
 		if !in.quarantine {
 			return f
 		}
 	case n.info["aof_enabled"] == "1" && fsync.value == "always":
-		f.Severity, f.Saw = driver.Good, "append-only file, synced before every answer"
+		f.Severity, f.Observed = driver.Good, "append-only file, synced before every answer"
 		return f
 	case n.info["aof_enabled"] == "1":
-		f.Saw = "append-only file, appendfsync " + fsync.value
-		f.Means = "a power loss forgets the locks of the last second or so, and a second holder may get in"
+		f.Observed = "append-only file, appendfsync " + fsync.value
+		f.Impact = "a power loss forgets the locks of the last second or so, and a second holder may get in"
 	case save.err != nil:
-		f.Saw = "no append-only file; snapshots are unknown: " + save.err.Error()
-		f.Means = "a restart forgets locks, and a second holder may get in while the first believes in its lock"
+		f.Observed = "no append-only file; snapshots are unknown: " + save.err.Error()
+		f.Impact = "a restart forgets locks, and a second holder may get in while the first believes in its lock"
 	case save.value != "":
-		f.Saw = "snapshots only (save " + save.value + ")"
-		f.Means = "a crash forgets the locks since the last snapshot, and a second holder may get in"
+		f.Observed = "snapshots only (save " + save.value + ")"
+		f.Impact = "a crash forgets the locks since the last snapshot, and a second holder may get in"
 	default:
-		f.Saw = "none"
-		f.Means = "a restart forgets every lock, and a second holder may get in while the first believes in its lock"
+		f.Observed = "none"
+		f.Impact = "a restart forgets every lock, and a second holder may get in while the first believes in its lock"
 	}
 	return in.waitedOut(f, "appendonly yes with appendfsync always")
 }
@@ -173,19 +173,19 @@ func (in *inspection) replicas(n node) driver.Finding {
 		return noRight("replicas", cmp.Or(n.denied, errNoSetting), "+info")
 	}
 	if count == 0 {
-		return driver.Finding{Check: "replicas", Saw: "none, so no failover can forget a lock"}
+		return driver.Finding{Check: "replicas", Observed: "none, so no failover can forget a lock"}
 	}
-	f := driver.Finding{Check: "replicas", Severity: driver.Warning, Saw: fmt.Sprintf("%d", count)}
+	f := driver.Finding{Check: "replicas", Severity: driver.Warning, Observed: fmt.Sprintf("%d", count)}
 	if least := n.config["min-replicas-to-write"]; least.err == nil {
-		f.Saw += fmt.Sprintf(", min-replicas-to-write %s, max-lag %s s", least.value, n.config["min-replicas-max-lag"].value)
+		f.Observed += fmt.Sprintf(", min-replicas-to-write %s, max-lag %s s", least.value, n.config["min-replicas-max-lag"].value)
 	}
 	if in.minReplicas > 0 {
-		f.Saw += fmt.Sprintf(", min-replicas=%d here", in.minReplicas)
+		f.Observed += fmt.Sprintf(", min-replicas=%d here", in.minReplicas)
 	}
 	if in.quarantine {
 		return in.stopsWhenCutOff(n, count, f)
 	}
-	f.Means = "replication is asynchronous: a failover may forget the last locks, and a second holder gets in"
+	f.Impact = "replication is asynchronous: a failover may forget the last locks, and a second holder gets in"
 	return in.waitedOut(f, "min-replicas=1 and min-replicas-to-write 1, which narrow the gap")
 }
 
@@ -195,21 +195,21 @@ func (in *inspection) stopsWhenCutOff(n node, count int, f driver.Finding) drive
 	least, lag := n.config["min-replicas-to-write"], n.config["min-replicas-max-lag"]
 	if err := cmp.Or(least.err, lag.err); err != nil {
 		f = noRight(f.Check, err, "+config|get")
-		f.Severity, f.Means = driver.Broken, "locks are refused: with a quarantine and replicas this must be known"
+		f.Severity, f.Impact = driver.Broken, "locks are refused: with a quarantine and replicas this must be known"
 		return f
 	}
 	writes, _ := strconv.Atoi(least.value)
 	seconds, _ := strconv.Atoi(lag.value)
 	switch why := cutOff(writes, seconds, in.replicaLag); {
 	case why != "":
-		f.Severity, f.Do = driver.Broken, why
-		f.Means = "locks are refused: a master that is cut off would go on renewing them while a promoted replica grants them anew"
+		f.Severity, f.Fix = driver.Broken, why
+		f.Impact = "locks are refused: a master that is cut off would go on renewing them while a promoted replica grants them anew"
 	case writes < count:
 		f.Severity = driver.Warning
-		f.Means = "a master that is cut off together with enough of its replicas goes on while another one is promoted"
-		f.Do = fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are", count)
+		f.Impact = "a master that is cut off together with enough of its replicas goes on while another one is promoted"
+		f.Fix = fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are", count)
 	default:
-		f.Severity, f.Saw = driver.Good, f.Saw+"; quarantine waits out what a failover forgets"
+		f.Severity, f.Observed = driver.Good, f.Observed+"; quarantine waits out what a failover forgets"
 	}
 	return f
 }
@@ -218,17 +218,17 @@ func (in *inspection) stopsWhenCutOff(n node, count int, f driver.Finding) drive
 // under quarantine.
 func (in *inspection) waitedOut(f driver.Finding, other string) driver.Finding {
 	if in.quarantine {
-		return driver.Finding{Check: f.Check, Saw: f.Saw + "; quarantine waits out what was forgotten"}
+		return driver.Finding{Check: f.Check, Observed: f.Observed + "; quarantine waits out what was forgotten"}
 	}
-	f.Do = "quarantine=on, or " + other + "; and guard the data with fencing tokens"
+	f.Fix = "quarantine=on, or " + other + "; and guard the data with fencing tokens"
 	if in.conn.Cluster() {
-		f.Do = other + "; and guard the data with fencing tokens"
+		f.Fix = other + "; and guard the data with fencing tokens"
 	}
 	return f
 }
 
 func (in *inspection) idle(n node) driver.Finding {
-	f := driver.Finding{Check: "idle clients", Saw: "never closed"}
+	f := driver.Finding{Check: "idle clients", Observed: "never closed"}
 	timeout := n.config["timeout"]
 	if timeout.err != nil {
 		return noRight(f.Check, timeout.err, "+config|get")
@@ -237,11 +237,11 @@ func (in *inspection) idle(n node) driver.Finding {
 	if err != nil || seconds == 0 {
 		return f
 	}
-	f.Saw = fmt.Sprintf("closed after %d s", seconds)
+	f.Observed = fmt.Sprintf("closed after %d s", seconds)
 	if time.Duration(seconds)*time.Second <= in.ttl/3 {
 		f.Severity = driver.Warning
-		f.Means = fmt.Sprintf("connections close between renewals, which come every %v; each then needs a new one in time", in.ttl/3)
-		f.Do = "CONFIG SET timeout 0, or a shorter TTL"
+		f.Impact = fmt.Sprintf("connections close between renewals, which come every %v; each then needs a new one in time", in.ttl/3)
+		f.Fix = "CONFIG SET timeout 0, or a shorter TTL"
 	}
 	return f
 }
@@ -253,16 +253,16 @@ func encryption(n node) driver.Finding {
 	case port.err != nil:
 		return noRight(f.Check, port.err, "+config|get")
 	case port.value == "0":
-		f.Saw = "the server takes TLS only"
+		f.Observed = "the server takes TLS only"
 	case tls.err == nil && tls.value != "0" && tls.value != "":
-		f.Saw = "the server takes TLS on port " + tls.value + ", and plain connections on port " + port.value
+		f.Observed = "the server takes TLS on port " + tls.value + ", and plain connections on port " + port.value
 	case bind.err == nil && loopback(bind.value):
-		f.Saw = "plain, on the loopback interface only"
+		f.Observed = "plain, on the loopback interface only"
 	default:
 		f.Severity = driver.Warning
-		f.Saw = "plain connections"
-		f.Means = "whoever can read the network sees passwords and owners, and can take or free any lock"
-		f.Do = "rediss:// and tls-port, unless the network is your own"
+		f.Observed = "plain connections"
+		f.Impact = "whoever can read the network sees passwords and owners, and can take or free any lock"
+		f.Fix = "rediss:// and tls-port, unless the network is your own"
 	}
 	return f
 }

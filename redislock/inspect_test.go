@@ -56,7 +56,7 @@ func byCheck(t *testing.T, list []driver.Finding) map[string]driver.Finding {
 		if _, twice := found[f.Check]; twice {
 			t.Errorf("%q was found twice", f.Check)
 		}
-		if f.Saw == "" || (f.Severity == driver.Good) != (f.Means == "" && f.Do == "") {
+		if f.Observed == "" || (f.Severity == driver.Good) != (f.Impact == "" && f.Fix == "") {
 			t.Errorf("incomplete finding %+v", f)
 		}
 		found[f.Check] = f
@@ -68,7 +68,7 @@ func byCheck(t *testing.T, list []driver.Finding) map[string]driver.Finding {
 func wantFinding(t *testing.T, found map[string]driver.Finding, check string, severity driver.Severity, saw string) {
 	t.Helper()
 	f, ok := found[check]
-	if !ok || f.Severity != severity || !strings.Contains(f.Saw, saw) {
+	if !ok || f.Severity != severity || !strings.Contains(f.Observed, saw) {
 		t.Errorf("%s: found %v %+v, want %v, %q", check, f.Severity, f, severity, saw)
 	}
 }
@@ -108,7 +108,7 @@ func TestInspectUsedNames(t *testing.T) {
 	s.fill(30_000, 10_000)
 	f := findings(t, s.server, &redislock.Config{Retention: time.Hour})["used names"]
 	var n int
-	if _, err := fmt.Sscanf(f.Saw, "about %d, each remembered for 1h0m0s", &n); err != nil || n < 7_000 || n > 13_000 {
+	if _, err := fmt.Sscanf(f.Observed, "about %d, each remembered for 1h0m0s", &n); err != nil || n < 7_000 || n > 13_000 {
 		t.Errorf("10000 idle names: %+v", f)
 	}
 }
@@ -146,7 +146,7 @@ func TestInspectNamesTheMissingCommand(t *testing.T) {
 			check, want = "notices", driver.Warning
 		}
 		wantFinding(t, found, check, want, "no right to run "+command)
-		if do := found[check].Do; !strings.Contains(do, "+"+strings.ToLower(command)) {
+		if do := found[check].Fix; !strings.Contains(do, "+"+strings.ToLower(command)) {
 			t.Errorf("%s: do %q", command, do)
 		}
 		wantFinding(t, found, "writes", driver.Good, "accepted")
@@ -244,7 +244,7 @@ func TestInspectDocumentedRule(t *testing.T) {
 func wantEnough(t *testing.T, found map[string]driver.Finding) {
 	t.Helper()
 	for check, f := range found {
-		if f.Severity > driver.Unknown || f.Severity == driver.Unknown && !strings.Contains(f.Saw+f.Do, "config|get") {
+		if f.Severity > driver.Unknown || f.Severity == driver.Unknown && !strings.Contains(f.Observed+f.Fix, "config|get") {
 			t.Errorf("%s: %v %+v", check, f.Severity, f)
 		}
 	}
@@ -309,7 +309,7 @@ func TestInspectNewerWords(t *testing.T) {
 			t.Fatalf("%s: %v, in the words %q: %v", c.right, err, c.words, said)
 		}
 		i := slices.IndexFunc(found, func(f driver.Finding) bool { return f.Check == c.check })
-		if found[i].Severity < driver.Warning || !strings.Contains(found[i].Saw, c.saw) {
+		if found[i].Severity < driver.Warning || !strings.Contains(found[i].Observed, c.saw) {
 			t.Errorf("%s: %+v", c.right, found[i])
 		}
 	}

@@ -46,17 +46,17 @@ func (in *inspection) judgeLatency(f driver.Finding, middle, longest time.Durati
 	if f.Severity == driver.Unknown {
 		return f
 	}
-	f.Saw = fmt.Sprintf("p50 %v, longest %v, of %d pings", short(middle), short(longest), pings)
+	f.Observed = fmt.Sprintf("p50 %v, longest %v, of %d pings", short(middle), short(longest), pings)
 	limit := in.ttl / attemptPart
 	switch {
 	case middle > limit:
 		f.Severity = driver.Broken
-		f.Means = fmt.Sprintf("an attempt to renew a TTL of %v has %v, so locks are lost", in.ttl, limit)
-		f.Do = "a longer TTL, or a server that is nearer"
+		f.Impact = fmt.Sprintf("an attempt to renew a TTL of %v has %v, so locks are lost", in.ttl, limit)
+		f.Fix = "a longer TTL, or a server that is nearer"
 	case longest > limit/2:
 		f.Severity = driver.Warning
-		f.Means = fmt.Sprintf("an attempt to renew a TTL of %v has %v, and is sometimes repeated", in.ttl, limit)
-		f.Do = "a longer TTL"
+		f.Impact = fmt.Sprintf("an attempt to renew a TTL of %v has %v, and is sometimes repeated", in.ttl, limit)
+		f.Fix = "a longer TTL"
 	}
 	return f
 }
@@ -87,12 +87,12 @@ func (in *inspection) clock(ctx context.Context) (driver.Finding, error) {
 			worst = off
 		}
 	}
-	f.Saw = fmt.Sprintf("the server is %s by %v, give or take %v", direction(worst), short(worst.Abs()), short(doubt))
+	f.Observed = fmt.Sprintf("the server is %s by %v, give or take %v", direction(worst), short(worst.Abs()), short(doubt))
 	if worst.Abs()-doubt > clockBound {
 		f.Severity = driver.Warning
-		f.Means = "leases count on the server's clock alone and stay right, but times shown here are off, and tokens " +
+		f.Impact = "leases count on the server's clock alone and stay right, but times shown here are off, and tokens " +
 			"go back if the server loses its data and its clock is then set back"
-		f.Do = "keep both clocks with NTP, and let them be slewed rather than stepped"
+		f.Fix = "keep both clocks with NTP, and let them be slewed rather than stepped"
 	}
 	return f, nil
 }

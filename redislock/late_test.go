@@ -18,7 +18,7 @@ import (
 // kinds returns a request of each kind for names of their own.
 func kinds() []driver.Request {
 	closing, closingShared := request("closing"), shared(request("closing-shared"), 3)
-	closing.AtLeast, closingShared.AtLeast = time.Minute, time.Minute
+	closing.MinHold, closingShared.MinHold = time.Minute, time.Minute
 	weighted := shared(request("weighted"), 9)
 	weighted.Weight = 4
 	return []driver.Request{
@@ -56,7 +56,7 @@ func TestTryThatARetryHasOvertaken(t *testing.T) {
 		<-held.Caught()
 		held.ResetClients()
 		h := c.granted()
-		if req.AtLeast > 0 {
+		if req.MinHold > 0 {
 			s.server.Do(t, "SET", "fence:{lock:"+req.Name+"}", fmt.Sprintf("%d %d - 0", h.Token, h.Token), "PX", "60000")
 		}
 		h.free()
@@ -72,7 +72,7 @@ func TestTryThatARetryHasOvertaken(t *testing.T) {
 func TestTryOfTheDead(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	e, tap := s.tapped(&redislock.Config{GiveUp: 100 * time.Millisecond})
+	e, tap := s.tapped(&redislock.Config{RetryTimeout: 100 * time.Millisecond})
 	s.warm(e)
 	var late []redislock.Call
 	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
@@ -172,13 +172,13 @@ func TestFailedMinimumHold(t *testing.T) {
 		for _, script := range []*redislock.Script{redislock.AcquireScript, redislock.ConfirmScript} {
 			cfg := &redislock.Config{}
 			if script == redislock.AcquireScript {
-				cfg.GiveUp = 300 * time.Millisecond
+				cfg.RetryTimeout = 300 * time.Millisecond
 			}
 			e, tap := s.tapped(cfg)
 			s.warm(e)
 			s.ready(e)
 			req := request("n")
-			req.Mode, req.AtLeast = mode, time.Minute
+			req.Mode, req.MinHold = mode, time.Minute
 			tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
 				r := do()
 				if c.Script == script && (r.Text == "ok" || strings.HasPrefix(r.Text, "granted")) {

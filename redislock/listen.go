@@ -38,7 +38,7 @@ func (e *Engine) subscribe(l *listener) {
 			pause.Reset()
 			l.set(nil)
 			if again {
-				e.fitness.doubt()
+				e.fitness.forget()
 			}
 			e.rejoin()
 		}, e.hear)
@@ -81,10 +81,10 @@ func (l *listener) ready() bool {
 	}
 }
 
-// subscribed blocks until the subscription stands, for no longer than GiveUp.
+// subscribed blocks until the subscription stands, for no longer than RetryTimeout.
 func (e *Engine) subscribed(ctx context.Context, l *listener) error {
 	up, _ := l.state()
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.GiveUp)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.RetryTimeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

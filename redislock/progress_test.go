@@ -23,7 +23,7 @@ func TestWaitingTellsPlaces(t *testing.T) {
 	for i := range places {
 		req := brief("n")
 		req.Follow = true
-		req.Waiting = func(info driver.WaitInfo) {
+		req.OnWait = func(info driver.WaitInfo) {
 			places[i] = append(places[i], info.Position)
 			if info.Held == nil || info.Held.Owner == "" {
 				t.Errorf("told of no holder: %+v", info)

@@ -190,7 +190,7 @@ func TestMinimumHoldKeepsTheOrder(t *testing.T) {
 	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
 	least := request("n")
-	least.AtLeast = 500 * time.Millisecond
+	least.MinHold = 500 * time.Millisecond
 	w := s.queue(b, least)
 	second, third := s.queue(b, request("n")), s.queue(c, request("n"))
 	h.free()

@@ -48,7 +48,7 @@ func TestMissingRight(t *testing.T) {
 		s.server.Do(t, "SCRIPT", "FLUSH")
 		s.server.Do(t, "ACL", "SETUSER", "app", "+@all", "-"+command)
 		client := rueidisClient(t, o)
-		e := redislock.New(client, &redislock.Config{GiveUp: 10 * time.Second})
+		e := redislock.New(client, &redislock.Config{RetryTimeout: 10 * time.Second})
 		short := brief("n")
 		short.TTL = 200 * time.Millisecond
 		for _, req := range []driver.Request{try(short), shared(try(short), 2), short, shared(short, 2)} {
@@ -100,7 +100,7 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 }
 
 // TestRightLostWhileWaiting: a wait ends when the server refuses its questions for
-// GiveUp, and goes on when it answers again before.
+// RetryTimeout, and goes on when it answers again before.
 func TestRightLostWhileWaiting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -108,7 +108,7 @@ func TestRightLostWhileWaiting(t *testing.T) {
 	h := s.hold(s.engine(nil), request("n"))
 	var ws []*call
 	for _, giveUp := range []time.Duration{time.Hour, time.Second} {
-		e := redislock.New(rueidisClient(t, o), &redislock.Config{GiveUp: giveUp})
+		e := redislock.New(rueidisClient(t, o), &redislock.Config{RetryTimeout: giveUp})
 		t.Cleanup(func() { _ = e.Close() })
 		s.warm(e)
 		s.ready(e)
@@ -129,7 +129,7 @@ func TestWithoutChannels(t *testing.T) {
 	s := newScene(t)
 	o := s.user("~*")
 	s.server.Do(t, "ACL", "SETUSER", "app", "resetchannels")
-	e := redislock.New(rueidisClient(t, o), &redislock.Config{GiveUp: time.Hour})
+	e := redislock.New(rueidisClient(t, o), &redislock.Config{RetryTimeout: time.Hour})
 	t.Cleanup(func() { _ = e.Close() })
 	s.hold(e, request("free")).free()
 	s.hold(s.engine(nil), request("n"))
@@ -143,7 +143,7 @@ func TestWithoutChannels(t *testing.T) {
 func TestLoginRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	e := redislock.New(rueidisClient(t, s.user("~*")), &redislock.Config{GiveUp: time.Hour})
+	e := redislock.New(rueidisClient(t, s.user("~*")), &redislock.Config{RetryTimeout: time.Hour})
 	t.Cleanup(func() { _ = e.Close() })
 	h := s.hold(e, request("n"))
 	s.server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">another")
@@ -212,7 +212,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	replica := enginetest.StartRedisReplica(t, s.server)
 	for _, req := range []driver.Request{try(brief("n")), brief("n")} {
 		s.hears(driver.ErrUnavailable, "READONLY", func(giveUp time.Duration) error {
-			e := redislock.New(rueidisClient(t, rueidisOption(replica.Addr())), &redislock.Config{GiveUp: giveUp})
+			e := redislock.New(rueidisClient(t, rueidisOption(replica.Addr())), &redislock.Config{RetryTimeout: giveUp})
 			t.Cleanup(func() { _ = e.Close() })
 			begun := time.Now()
 			_, err := e.Acquire(context.Background(), req)

@@ -87,14 +87,14 @@ func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) 
 		c.Args = append(c.Args, strconv.FormatInt(late, 10))
 	}
 	single := func() Reply { return e.conn.Eval(ctx, []Call{c})[0] }
-	if alone := e.gather.board(); alone || late > 0 || l.Mode != driver.Exclusive || !e.together() {
+	if alone := e.batcher.tryStart(); alone || late > 0 || l.Mode != driver.Exclusive || !e.canBatch() {
 		if alone {
-			defer e.land()
+			defer e.finishCall()
 		}
 		return single()
 	}
 	limit := attemptLimit(l.TTL)
-	v := e.send(within(ctx, limit), &errand{keys: ks, limit: limit, args: c.Args[1:]})
+	v := e.send(withDeadline(ctx, limit), &pendingOp{keys: ks, limit: limit, args: c.Args[1:]})
 	switch v.letter {
 	case 'o':
 		return Reply{Text: "ok"}

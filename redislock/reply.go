@@ -88,7 +88,7 @@ func (e *Engine) describe(req driver.Request) string {
 		b.WriteByte('/')
 		b.Write(strconv.AppendInt(buf[:0], int64(req.Units()), 10))
 	}
-	for _, n := range [...]int64{ceilMillis(req.TTL), ceilMillis(req.AtLeast), int64(req.PID)} {
+	for _, n := range [...]int64{ceilMillis(req.TTL), ceilMillis(req.MinHold), int64(req.PID)} {
 		b.WriteByte(' ')
 		b.Write(strconv.AppendInt(buf[:0], n, 10))
 	}

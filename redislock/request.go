@@ -27,14 +27,14 @@ type answer struct {
 var errLate = fmt.Errorf("%w: a request arrived too late to be served", driver.ErrUnavailable)
 
 // request runs the acquire script until it answers. Passing errors are tried
-// again, for no longer than GiveUp, under the same owner: a try that worked
+// again, for no longer than RetryTimeout, under the same owner: a try that worked
 // though its answer was lost is found. Without success it leaves no trace.
 func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 	if join {
 		e.register(w)
 	}
 	e.askTime(ctx)
-	limited := within(ctx, e.cfg.GiveUp)
+	limited := withDeadline(ctx, e.cfg.RetryTimeout)
 	pause, again := newBackoff(), false
 	var why error
 	for {
@@ -50,13 +50,13 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 				continue
 			}
 			if a.status == "quarantine" {
-				e.fitness.doubt() // another server may be the master
+				e.fitness.forget() // another server may be the master
 			}
 			e.settleRequest(w, a)
 			return a
 		}
 		again, why = true, cause(why, r.Err)
-		e.fitness.doubt()
+		e.fitness.forget()
 		if limited.Err() == nil && e.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
 			if retry.Sleep(ctx, min(pause.Next(), time.Until(end))); limited.Err() == nil {
@@ -86,20 +86,20 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 	}
 	shared := w.req.Mode == driver.Shared
 	longWay := w.req.Weight > 1 || e.conn.Cluster() // which sees what has not moved yet with its slot
-	if again || e.cfg.Quarantine || shared && longWay || w.req.AtLeast > 0 || e.isHot(w.req.Name) {
+	if again || e.cfg.Quarantine || shared && longWay || w.req.MinHold > 0 || e.isHot(w.req.Name) {
 		return slow(again)
 	}
 	life := millis(w.req.TTL)
 	if shared {
 		return slow(false, life, e.retention, strconv.Itoa(w.req.Limit))
 	}
-	if alone := e.gather.board(); alone || !e.together() {
+	if alone := e.batcher.tryStart(); alone || !e.canBatch() {
 		if alone {
-			defer e.land()
+			defer e.finishCall()
 		}
 		return slow(false, life, e.retention)
 	}
-	v := e.send(within(ctx, limit), &errand{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
+	v := e.send(withDeadline(ctx, limit), &pendingOp{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
 	switch v.letter {
 	case 't':
 		return Reply{Text: "taken " + v.now}
@@ -129,7 +129,7 @@ func (e *Engine) settleRequest(w *waiter, a answer) {
 // attempt makes one call under an attempt limit.
 func (e *Engine) attempt(ctx context.Context, w *waiter, c Call) Reply {
 	c.Replicas = e.cfg.MinReplicas
-	return e.conn.Eval(within(ctx, attemptLimit(w.req.TTL)), []Call{c})[0]
+	return e.conn.Eval(withDeadline(ctx, attemptLimit(w.req.TTL)), []Call{c})[0]
 }
 
 func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
@@ -172,7 +172,7 @@ func asked(w *waiter, join, again bool) (a asks) {
 	if join {
 		a |= toWait
 	}
-	if join && w.req.Waiting != nil {
+	if join && w.req.OnWait != nil {
 		a |= toFollow
 	}
 	if again {

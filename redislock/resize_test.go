@@ -160,7 +160,7 @@ func TestResizeOutlivesEverybody(t *testing.T) {
 	w.granted().free()
 	s.hold(b, request("n")).free()
 	least := request("n")
-	least.AtLeast = 100 * time.Millisecond
+	least.MinHold = 100 * time.Millisecond
 	s.hold(a, least).free()
 	s.hold(a, two)
 	if _, err := b.Break(t.Context(), "n", "a test"); err != nil {

@@ -100,7 +100,7 @@ func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
 	s.ready(b)
 	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) { h.free() })
 	req := request("n")
-	req.AtLeast = time.Hour
+	req.MinHold = time.Hour
 	g := s.hold(b, req)
 	if number(g.Token) != s.fencingToken("n") || g.TTL != long || s.queued("n") != 0 {
 		t.Errorf("got %+v, and %d stand in the queue", g.Grant, s.queued("n"))
@@ -112,7 +112,7 @@ func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
 }
 
 // TestAcquireGivesUp: a server that does not answer costs a try no more than
-// GiveUp, and nothing stays behind when it comes back.
+// RetryTimeout, and nothing stays behind when it comes back.
 func TestAcquireGivesUp(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -159,7 +159,7 @@ func TestAcquireIsCancelledUnanswered(t *testing.T) {
 func TestLateTryIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	a, tap := s.tapped(&redislock.Config{GiveUp: 200 * time.Millisecond})
+	a, tap := s.tapped(&redislock.Config{RetryTimeout: 200 * time.Millisecond})
 	var late []func() redislock.Reply
 	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
 		if c.Script == redislock.AcquireScript {
@@ -207,7 +207,7 @@ func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
 	req := request("n")
-	req.AtLeast = time.Millisecond
+	req.MinHold = time.Millisecond
 	h := s.hold(a, request("n"))
 	w := s.queue(b, req)
 	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {

@@ -30,30 +30,30 @@ const (
 // caller's goroutine, which takes half as long as a pipeline's two extra
 // switches of goroutine. Calls that overlap are pipelined.
 type rueidisConn struct {
-	client  rueidis.Client
-	lane    lane
-	sharing atomic.Int32 // calls under way in the pipelines
-	parked  sign         // a sound connection lies in the client's pool
+	client      rueidis.Client
+	solo        soloConn
+	sharing     atomic.Int32 // calls under way in the pipelines
+	soloHealthy healthStamp  // a sound connection lies in the client's pool
 }
 
 // A sign is when something was last known to be well.
-type sign struct{ at atomic.Int64 } // in ns since epoch; 0: not known
+type healthStamp struct{ at atomic.Int64 } // in ns since epoch; 0: not known
 
 var epoch = time.Now()
 
 // fresh reports whether it is well enough known now.
-func (s *sign) fresh(now time.Time) bool {
+func (s *healthStamp) fresh(now time.Time) bool {
 	at := s.at.Load()
 	return at > 0 && int64(now.Sub(epoch))-at < int64(fresh)
 }
 
 // note notes that it was well at a time.
-func (s *sign) note(at time.Time) { s.at.Store(int64(at.Sub(epoch))) }
+func (s *healthStamp) note(at time.Time) { s.at.Store(int64(at.Sub(epoch))) }
 
-// doubt forgets the sign: a connection of any kind has failed, and others may be
+// markUnhealthy forgets the sign: a connection of any kind has failed, and others may be
 // known to be bad, so that the next call dials.
-func (c *rueidisConn) doubt() {
-	c.parked.at.Store(0)
+func (c *rueidisConn) markUnhealthy() {
+	c.soloHealthy.at.Store(0)
 }
 
 func newRueidis(client rueidis.Client) *rueidisConn {

@@ -10,58 +10,58 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// exchange is one call on a connection of its own.
-type exchange struct {
+// timedReply is one call on a connection of its own.
+type timedReply struct {
 	Reply
 	began, answered time.Time
 }
 
-// sound reports whether the connection still serves.
-func (e exchange) sound() bool {
+// healthy reports whether the connection still serves.
+func (e timedReply) healthy() bool {
 	_, refused := serverError(e.Err)
 	return e.Err == nil || refused
 }
 
-// away makes one call on a connection of its own and on a goroutine of its own: a
+// callAsync makes one call on a connection of its own and on a goroutine of its own: a
 // dial cannot be interrupted.
-func (c *rueidisConn) away(ctx context.Context, call *Call) exchange {
-	ctx, cancel := timed(within(ctx, callLimit))
+func (c *rueidisConn) callAsync(ctx context.Context, call *Call) timedReply {
+	ctx, cancel := timed(withDeadline(ctx, callLimit))
 	defer cancel()
 	return prompt.Do(ctx,
-		func() exchange {
+		func() timedReply {
 			conn, release := c.client.Dedicate()
-			return c.apart(ctx, conn, release, context.AfterFunc(ctx, conn.Close), call)
+			return c.exec(ctx, conn, release, context.AfterFunc(ctx, conn.Close), call)
 		},
-		func(err error) exchange { return exchange{Reply: Reply{Err: err}} })
+		func(err error) timedReply { return timedReply{Reply: Reply{Err: err}} })
 }
 
-// here makes one call on a connection that lies ready, on the caller's goroutine.
+// callInline makes one call on a connection that lies ready, on the caller's goroutine.
 // The deadline is the socket's, so that no timer is needed.
-func (c *rueidisConn) here(ctx context.Context, call *Call) exchange {
-	ctx = within(ctx, callLimit)
+func (c *rueidisConn) callInline(ctx context.Context, call *Call) timedReply {
+	ctx = withDeadline(ctx, callLimit)
 	deadline, _ := ctx.Deadline()
 	conn, release := c.client.Dedicate()
-	c.lane.watchdog.begin(conn, deadline)
-	if beneath(ctx).Done() == nil {
-		return c.apart(ctx, conn, release, c.lane.watchdog.end, call)
+	c.solo.watchdog.begin(conn, deadline)
+	if parentContext(ctx).Done() == nil {
+		return c.exec(ctx, conn, release, c.solo.watchdog.end, call)
 	}
 	stop := context.AfterFunc(ctx, conn.Close)
-	return c.apart(ctx, conn, release, func() bool {
-		sound := c.lane.watchdog.end()
+	return c.exec(ctx, conn, release, func() bool {
+		sound := c.solo.watchdog.end()
 		return stop() && sound
 	}, call)
 }
 
-// apart makes one call on conn, which is closed under it when ctx ends: that alone
+// exec makes one call on conn, which is closed under it when ctx ends: that alone
 // ends a read. Then stop reports false, and the connection is not to be released.
-func (c *rueidisConn) apart(ctx context.Context, conn rueidis.DedicatedClient, release func(), stop func() bool, call *Call) exchange {
-	e := exchange{began: time.Now()}
+func (c *rueidisConn) exec(ctx context.Context, conn rueidis.DedicatedClient, release func(), stop func() bool, call *Call) timedReply {
+	e := timedReply{began: time.Now()}
 	var err error
 	e.Reply, err = run(ctx, conn, call)
 	e.answered = time.Now()
 	switch {
 	case !stop(): // Close runs, and gives the connection back as well
-	case e.sound():
+	case e.healthy():
 		release()
 	default:
 		conn.Close()

@@ -146,7 +146,7 @@ func ask(ctx context.Context, client rueidis.Client, args ...string) rueidis.Red
 	ctx, cancel := timed(ctx)
 	defer cancel()
 	cmd := client.B().Arbitrary(args...).Build()
-	return prompt.Do(ctx, func() rueidis.RedisResult { return client.Do(undated{ctx}, cmd) }, rueidis.NewErrorResult)
+	return prompt.Do(ctx, func() rueidis.RedisResult { return client.Do(noDeadline{ctx}, cmd) }, rueidis.NewErrorResult)
 }
 
 // flatten appends the elements of an answer, those of maps in the order of their

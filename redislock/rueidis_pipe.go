@@ -12,17 +12,17 @@ import (
 // tryAgains is how often a call is sent again to a slot that is moving, over 1.3 s.
 const tryAgains = 10
 
-// undated hides a deadline. With one, the client would read the answer on the
+// noDeadline hides a deadline. With one, the client would read the answer on the
 // caller's goroutine where it can, deaf to a context that ends early.
-type undated struct{ context.Context }
+type noDeadline struct{ context.Context }
 
-func (undated) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (noDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // send sends commands over the shared pipelines, and returns when they are
 // answered or ctx ends. The client picks a pipeline at random, and may have to
 // dial it first, which no context can interrupt: hence the goroutine.
 func (c *rueidisConn) send(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
-	f := func() []rueidis.RedisResult { return c.client.DoMulti(undated{ctx}, cmds...) }
+	f := func() []rueidis.RedisResult { return c.client.DoMulti(noDeadline{ctx}, cmds...) }
 	return prompt.Do(ctx, f, func(err error) []rueidis.RedisResult { return failures(len(cmds), err) })
 }
 
@@ -36,7 +36,7 @@ func failures(n int, err error) []rueidis.RedisResult {
 
 // sendOne is send for one command.
 func (c *rueidisConn) sendOne(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	return prompt.Do(ctx, func() rueidis.RedisResult { return c.client.Do(undated{ctx}, cmd) }, rueidis.NewErrorResult)
+	return prompt.Do(ctx, func() rueidis.RedisResult { return c.client.Do(noDeadline{ctx}, cmd) }, rueidis.NewErrorResult)
 }
 
 // piped makes one call over the shared pipelines.
@@ -88,7 +88,7 @@ func (c *rueidisConn) batch(ctx context.Context, calls []Call, todo []int, repli
 // hear doubts all connections when a pipeline fails.
 func (c *rueidisConn) hear(result rueidis.RedisResult) {
 	if result.NonRedisError() != nil {
-		c.doubt()
+		c.markUnhealthy()
 	}
 }
 

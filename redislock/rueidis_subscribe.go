@@ -38,7 +38,7 @@ func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(
 	}
 	err := prompt.Do(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err })
 	if ctx.Err() == nil {
-		c.doubt()
+		c.markUnhealthy()
 	}
 	return c.Unreached(err)
 }

@@ -74,7 +74,7 @@ func TestLimitedContexts(t *testing.T) {
 		o := rueidisOption(server.Addr())
 		o.AlwaysPipelining = always
 		conn := redislock.NewRueidisConn(rueidisClient(t, o))
-		for range 20 { // enough for the lane to close where it does not pay
+		for range 20 { // enough for the solo connection to close where it does not pay
 			if r := conn.Eval(t.Context(), []redislock.Call{call})[0]; r.Err != nil || r.Text != "v" {
 				t.Fatalf("%q, %v", r.Text, r.Err)
 			}

@@ -58,8 +58,8 @@ func patient(cfg *redislock.Config) *redislock.Config {
 	if cfg != nil {
 		full = *cfg
 	}
-	if full.GiveUp == 0 {
-		full.GiveUp = patience / 2 // the test hears why
+	if full.RetryTimeout == 0 {
+		full.RetryTimeout = patience / 2 // the test hears why
 	}
 	return &full
 }
@@ -230,7 +230,7 @@ func (s scene) hold(e driver.Engine, req driver.Request) hold {
 // hasty is a client that gives up soon. It has reached the server before.
 func (s scene) hasty(giveUp time.Duration) (*redislock.Engine, *tap) {
 	s.Helper()
-	e, t := s.tapped(&redislock.Config{GiveUp: giveUp})
+	e, t := s.tapped(&redislock.Config{RetryTimeout: giveUp})
 	s.warm(e)
 	s.ready(e)
 	return e, t
@@ -249,7 +249,7 @@ func (s scene) hears(kind error, words string, ask func(giveUp time.Duration) er
 	s.Fatalf("got %v, want %v with %q", err, kind, words)
 }
 
-// warm makes an engine reach the server, which may take longer than its GiveUp.
+// warm makes an engine reach the server, which may take longer than its RetryTimeout.
 func (s scene) warm(e *redislock.Engine) {
 	s.Helper()
 	s.until("a first lock", func() bool {

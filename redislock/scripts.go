@@ -30,8 +30,8 @@ var (
 	releaseQueueLua string
 	//go:embed lua/release_fast.lua
 	releaseFastLua string
-	//go:embed lua/gather.lua
-	gatherLua string
+	//go:embed lua/batch.lua
+	batchLua string
 	//go:embed lua/acquire_all.lua
 	acquireAllLua string
 	//go:embed lua/acquire.lua
@@ -58,7 +58,7 @@ var (
 	initLua string
 
 	acquireScript    = NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
-	gatherScript     = NewScript(clockLua, untouchedLua, gatherLua)
+	batchScript      = NewScript(clockLua, untouchedLua, batchLua)
 	acquireAllScript = NewScript(clockLua, untouchedLua, acquireAllLua)
 	touchScript      = NewScript(clockLua, beginLua, commonLua, touchLua, endLua)
 	releaseScript    = NewScript(releaseFastLua, clockLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)

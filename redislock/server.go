@@ -29,9 +29,9 @@ func (e *Engine) check(ctx context.Context, req driver.Request) (keys, error) {
 }
 
 // ask sends a command to every master until each has answered, for no longer than
-// GiveUp.
+// RetryTimeout.
 func (e *Engine) ask(ctx context.Context, args ...string) ([]Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.GiveUp)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.RetryTimeout)
 	defer cancel()
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {

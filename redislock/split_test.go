@@ -71,7 +71,7 @@ func TestSplitBrain(t *testing.T) {
 	case <-time.After(patience):
 		t.Errorf("two holders: the old master still renews")
 	}
-	if _, err := old.engine(&redislock.Config{GiveUp: time.Second}).Acquire(t.Context(), try(brief("other"))); err == nil {
+	if _, err := old.engine(&redislock.Config{RetryTimeout: time.Second}).Acquire(t.Context(), try(brief("other"))); err == nil {
 		t.Error("the old master grants")
 	}
 }

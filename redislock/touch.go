@@ -17,7 +17,7 @@ const (
 )
 
 // attend looks at the lock whenever something may have changed, and so tells the
-// server that this client lives. A server that refuses to be asked for GiveUp ends
+// server that this client lives. A server that refuses to be asked for RetryTimeout ends
 // the waits.
 func (e *Engine) attend(g *group) {
 	timer := time.NewTimer(0)
@@ -52,7 +52,7 @@ func (e *Engine) attend(g *group) {
 			refused = time.Time{}
 		case refused.IsZero():
 			refused = time.Now()
-		case time.Since(refused) > e.cfg.GiveUp:
+		case time.Since(refused) > e.cfg.RetryTimeout:
 			e.refuse(g, err)
 		}
 		e.mu.Lock()
@@ -164,7 +164,7 @@ func toAsk(queued []*waiter) []*waiter {
 		if len(asked) == askedSize {
 			break
 		}
-		if w.req.Waiting != nil && w.req.Follow {
+		if w.req.OnWait != nil && w.req.Follow {
 			asked = append(asked, w)
 		}
 	}
@@ -176,7 +176,7 @@ func (e *Engine) look(g *group, asked []*waiter, args []string) error {
 	limit := attemptLimit(asked[0].req.TTL)
 	args[2], _ = e.until(e.closed, limit)
 	sent := time.Now()
-	text, err := e.eval(within(e.closed, limit), e.call(touchScript, g.keys, args...))
+	text, err := e.eval(withDeadline(e.closed, limit), e.call(touchScript, g.keys, args...))
 	if err != nil {
 		return err
 	}

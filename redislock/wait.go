@@ -63,12 +63,12 @@ func (p *progress) see(ctx context.Context, w *waiter, s seen) {
 	} else {
 		w.listen(ctx, s.outlook)
 	}
-	if w.req.Waiting == nil || p.told && (!w.req.Follow || s.position == 0 || s.position == p.position) {
+	if w.req.OnWait == nil || p.told && (!w.req.Follow || s.position == 0 || s.position == p.position) {
 		return
 	}
 	p.told, p.position = true, s.position
 	held, trouble := w.heard.Last()
-	w.req.Waiting(driver.WaitInfo{Position: s.position, Held: held, Trouble: trouble})
+	w.req.OnWait(driver.WaitInfo{Position: s.position, Held: held, Trouble: trouble})
 }
 
 // take accepts a grant. One that may have lain unread, or that has to reach
@@ -82,7 +82,7 @@ func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, o
 	if e.conn.Cluster() { // the slot may have moved to a node with another clock
 		g.Sent = w.asked
 	}
-	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.AtLeast > 0 || e.cfg.MinReplicas > 0 {
+	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.MinHold > 0 || e.cfg.MinReplicas > 0 {
 		if ok, err = e.confirm(ctx, w, &g); !ok {
 			return driver.Grant{}, false, err
 		}
@@ -102,7 +102,7 @@ func (e *Engine) hold(w *waiter, token int64) {
 
 // confirm asks the server whether a grant stands, and makes it a full lease.
 func (e *Engine) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
-	args := []string{w.owner, strconv.FormatInt(g.Token, 10), letter(w.req.Mode), millis(w.req.TTL), millis(w.req.AtLeast)}
+	args := []string{w.owner, strconv.FormatInt(g.Token, 10), letter(w.req.Mode), millis(w.req.TTL), millis(w.req.MinHold)}
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
 		r := e.attempt(ctx, w, e.call(confirmScript, w.keys, args...))
@@ -125,7 +125,7 @@ func (e *Engine) giveBack(release Call) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.spawn(func() { // ends when the server has answered, or with its attempt limit
-		_, _ = e.eval(within(context.Background(), attemptLimit(0)), release)
+		_, _ = e.eval(withDeadline(context.Background(), attemptLimit(0)), release)
 	})
 }
 

@@ -164,8 +164,8 @@ func (e *Engine) keep(w *waiter, token int64) (other int64) {
 	defer e.mu.Unlock()
 	e.drop(w)
 	e.warm(w)
-	e.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.Lost}
-	e.note(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.AtLeast) + nameindex.Lag, Closes: w.req.AtLeast > 0})
+	e.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.OnLost}
+	e.note(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
 	if n := w.news; n != nil && n.token != 0 && n.token != token {
 		return n.token
 	}

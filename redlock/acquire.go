@@ -26,20 +26,20 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := e.acquaint(ctx); err != nil {
+	if err := e.probeAll(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	e.listen()
 	if !req.Wait {
 		return e.once(ctx, req)
 	}
-	w := &wait{engine: e, turn: e.turnOf(req.Name), req: req, arrived: time.Now()}
+	w := &wait{engine: e, queue: e.queueOf(req.Name), req: req, arrived: time.Now()}
 	defer e.leave(req.Name)
 	if req.Mode == driver.Exclusive {
 		if err := w.await(ctx); err != nil {
 			return driver.Grant{}, err
 		}
-		defer w.turn.next()
+		defer w.queue.next()
 	}
 	return w.run(ctx)
 }
@@ -53,12 +53,12 @@ func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, er
 	pause, begun, left := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
 	var heard driver.Waited
 	for {
-		o := e.try(ctx, req, manner{})
+		o := e.try(ctx, req, attemptOptions{})
 		o.note(ctx, &heard)
 		switch {
 		case o.won:
 			return o.grant, nil
-		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > e.cfg.GiveUp):
+		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > e.cfg.RetryTimeout):
 			return driver.Grant{}, o.ended(ctx, &heard)
 		case o.err == nil && ctx.Err() != nil:
 			return driver.Grant{}, heard.Ended(ctx, nil)

@@ -76,7 +76,7 @@ func TestOneServerHasOneVote(t *testing.T) {
 					r.Do(t, "FLUSHALL")
 				}
 			}
-			cfg.GiveUp = 2 * time.Second
+			cfg.RetryTimeout = 2 * time.Second
 			e, third := astray(t, w, cfg)
 			warmUp(t, e)
 			_, l := take(t, e, "held", long)

@@ -18,7 +18,7 @@ import (
 type attempt struct {
 	engine *Engine
 	req    driver.Request
-	how    manner
+	how    attemptOptions
 	owner  string
 	desc   string
 	take   *quorum.Take
@@ -31,11 +31,11 @@ type attempt struct {
 	answered      []bool // those that said something
 	idle          []bool // nodes that were not asked, and have nothing to give back
 
-	ballot ballot
+	tally tally
 }
 
-// manner is how an attempt is made.
-type manner struct {
+// attemptOptions is how an attempt is made.
+type attemptOptions struct {
 	woken  bool      // the request was told that the name is free
 	mine   bool      // and that it goes first
 	asks   asks      // those of the whole request; nil for those of the attempt alone
@@ -82,7 +82,7 @@ func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
 // try makes one attempt. It returns as soon as it is decided; what answers after
 // that is taken care of in the background. If ctx ends first, what the attempt
 // got is given back.
-func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcome {
+func (e *Engine) try(ctx context.Context, req driver.Request, how attemptOptions) outcome {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return outcome{err: unavailable(fmt.Errorf("no owner: %w", err)), final: true}
@@ -93,7 +93,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 	a := &attempt{
 		engine: e, req: req, how: how, owner: id.String(), desc: describe(req),
 		asked: make(chan reply, len(e.nodes)), raised: make(chan reply, len(e.nodes)),
-		granted: make([]bool, len(e.nodes)), heard: make([]bool, len(e.nodes)), answered: make([]bool, len(e.nodes)), idle: make([]bool, len(e.nodes)), ballot: ballot{engine: e, name: req.Name, open: len(e.nodes)},
+		granted: make([]bool, len(e.nodes)), heard: make([]bool, len(e.nodes)), answered: make([]bool, len(e.nodes)), idle: make([]bool, len(e.nodes)), tally: tally{engine: e, name: req.Name, open: len(e.nodes)},
 	}
 	a.sent = time.Now()
 	a.ask(e.propose())
@@ -101,7 +101,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 		a.step(ctx)
 	}
 	if a.take.State() == quorum.Lost {
-		a.linger(ctx)
+		a.awaitStraggler(ctx)
 	}
 	o := a.outcome(ctx)
 	if a.open > 0 || a.waitsOnSome() {
@@ -116,7 +116,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how manner) outcom
 func (a *attempt) ask(proposed int64) {
 	e := a.engine
 	terms := e.terms(a.req.Mode, a.req.TTL)
-	terms.TwoRound = a.req.AtLeast > 0 // which the second round stores
+	terms.TwoRound = a.req.MinHold > 0 // which the second round stores
 	a.take = quorum.NewTake(terms, proposed, instant(a.sent))
 	limit := e.cfg.limit(a.req.TTL)
 	question := func(nodes []*node, call string) {
@@ -139,11 +139,11 @@ func (a *attempt) ask(proposed int64) {
 		r := <-a.asked
 		a.hear(r)
 		if r.Err == nil && !a.granted[r.node] {
-			a.ballot.first = true
+			a.tally.first = true
 			for i := range a.idle {
 				a.idle[i], a.heard[i] = true, true
 			}
-			a.obey(a.take.Expire())
+			a.apply(a.take.Expire())
 			return
 		}
 		rest, call = without(e.nodes, first), "next"
@@ -203,24 +203,24 @@ func (a *attempt) step(ctx context.Context) {
 		a.open--
 		a.stored(r)
 	case <-ctx.Done():
-		a.obey(a.take.Expire())
+		a.apply(a.take.Expire())
 	case <-a.engine.closed.Done():
-		a.obey(a.take.Expire())
+		a.apply(a.take.Expire())
 	}
 }
 
 // lingering is how long a lost attempt waits to learn whether anybody won.
 const lingering = 5 * time.Millisecond
 
-// linger waits for answers that tell nodes that are down, and a collision, from
+// awaitStraggler waits for answers that tell nodes that are down, and a collision, from
 // a holder.
-func (a *attempt) linger(ctx context.Context) {
-	for a.open > 0 && a.ballot.unclear() && ctx.Err() == nil && a.engine.closed.Err() == nil {
+func (a *attempt) awaitStraggler(ctx context.Context) {
+	for a.open > 0 && a.tally.unclear() && ctx.Err() == nil && a.engine.closed.Err() == nil {
 		a.step(ctx) // each request has its limit
 	}
 	ctx, cancel := context.WithTimeout(ctx, lingering)
 	defer cancel()
-	for a.open > 0 && ctx.Err() == nil && a.ballot.split() == perhaps && a.engine.closed.Err() == nil {
+	for a.open > 0 && ctx.Err() == nil && a.tally.split() == perhaps && a.engine.closed.Err() == nil {
 		a.step(ctx)
 	}
 }
@@ -231,7 +231,7 @@ func (a *attempt) hear(r reply) {
 	a.heard[r.node] = true
 	switch {
 	case unknown(r.Err):
-		n.owe(a.ending(n))
+		n.noteOrphan(a.ending(n))
 	case r.Err != nil:
 		a.idle[r.node] = true
 	default:
@@ -244,8 +244,8 @@ func (a *attempt) hear(r reply) {
 }
 
 // ending takes the attempt back on a node, which may not have run its request yet.
-func (a *attempt) ending(n *node) ending {
-	d := ending{name: a.req.Name, owner: a.owner, ttl: a.req.TTL, failed: a.req.AtLeast > 0}
+func (a *attempt) ending(n *node) releaseCall {
+	d := releaseCall{name: a.req.Name, owner: a.owner, ttl: a.req.TTL, failed: a.req.MinHold > 0}
 	if !a.answered[n.index] {
 		d.until = n.by(a.engine.cfg.limit(a.req.TTL))
 	}
@@ -255,7 +255,7 @@ func (a *attempt) ending(n *node) ending {
 // stored takes an answer to the second round.
 func (a *attempt) stored(r reply) {
 	ok, server := affirmed(r.Reply)
-	a.obey(a.take.Raised(r.node, ok, server, instant(time.Now())))
+	a.apply(a.take.Raised(r.node, ok, server, instant(time.Now())))
 }
 
 // affirmed reads an answer that says "ok" and which server it is.
@@ -265,9 +265,9 @@ func affirmed(r redislock.Reply) (ok bool, server uint64) {
 }
 
 func (a *attempt) vote(r reply) {
-	v := a.ballot.vote(r)
+	v := a.tally.vote(r)
 	a.granted[r.node] = v.Granted
-	a.obey(a.take.Asked(r.node, v, instant(time.Now())))
+	a.apply(a.take.Asked(r.node, v, instant(time.Now())))
 }
 
 // finish deals with stragglers.
@@ -299,8 +299,8 @@ func (a *attempt) waitsOnSome() bool {
 	return a.take.State() == quorum.Won && a.how.joins && slices.Contains(a.granted, false)
 }
 
-// obey sends what follows from an answer.
-func (a *attempt) obey(o quorum.Orders) {
+// apply sends what follows from an answer.
+func (a *attempt) apply(o quorum.Orders) {
 	e := a.engine
 	if len(o.Raise) > 0 {
 		nodes := make([]*node, len(o.Raise))
@@ -309,7 +309,7 @@ func (a *attempt) obey(o quorum.Orders) {
 		}
 		a.open += len(nodes)
 		e.spread(nodes, e.cfg.limit(a.req.TTL), a.raised,
-			asking(e.call(e.lua.raise, a.req.Name, a.owner, decimal(a.take.Token()), millis(a.req.AtLeast))))
+			asking(e.call(e.lua.raise, a.req.Name, a.owner, decimal(a.take.Token()), millis(a.req.MinHold))))
 	}
 	for _, i := range o.Free {
 		if !a.idle[i] {
@@ -325,13 +325,13 @@ func (a *attempt) outcome(ctx context.Context) outcome {
 	if a.take.State() != quorum.Won {
 		for i, heard := range a.heard {
 			if !heard {
-				a.ballot.causes.add(e.nodes[i], errNoAnswer)
+				a.tally.causes.add(e.nodes[i], errNoAnswer)
 			}
 		}
-		return a.ballot.outcome(ctx)
+		return a.tally.outcome(ctx)
 	}
 	g := driver.Grant{Owner: a.owner, Token: a.take.Token(), Floor: a.take.Floor(), Sent: a.sent, TTL: a.req.TTL}
-	e.saw(g.Token)
+	e.observeToken(g.Token)
 	e.keep(a.req, g, a.how.asks)
 	return outcome{won: true, grant: g}
 }
@@ -354,9 +354,9 @@ func (e *Engine) propose() int64 {
 	return e.last
 }
 
-// saw notes a token. A node whose clock is far ahead does not carry proposals
+// observeToken notes a token. A node whose clock is far ahead does not carry proposals
 // with it.
-func (e *Engine) saw(token int64) {
+func (e *Engine) observeToken(token int64) {
 	limit := e.clock().Add(ahead).UnixMicro()
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -36,7 +36,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	req := driver.Request{Name: name, TTL: min(breakTTL, e.cfg.MaxTTL), Identity: driver.Identity{Note: "breaking: " + reason}}
 	pause := retry.NewBackoff(5*time.Millisecond, 250*time.Millisecond)
 	for begun := time.Now(); ; pause.Wait(ctx) {
-		o := e.try(ctx, req, manner{reason: reason})
+		o := e.try(ctx, req, attemptOptions{reason: reason})
 		switch {
 		case o.won:
 			// The name is broken; a release that fails leaves it closed for breakTTL, or
@@ -48,7 +48,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 			return o.grant.Token, nil
 		case ctx.Err() != nil:
 			return 0, unavailable(ctx.Err())
-		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > e.cfg.GiveUp):
+		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > e.cfg.RetryTimeout):
 			return 0, o.err
 		}
 	}

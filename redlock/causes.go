@@ -18,7 +18,7 @@ type causes struct {
 }
 
 func (c *causes) add(n *node, err error) {
-	u, wrong := errors.AsType[unfit](err)
+	u, wrong := errors.AsType[badNodeError](err)
 	switch {
 	case wrong && !n.knew.Load():
 		c.wrong = u.error

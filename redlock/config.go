@@ -35,10 +35,10 @@ type Config struct {
 	// node that exceeds it is left out until it answers again.
 	NodeLimit time.Duration
 
-	// GiveUp is how long an acquire that no majority has answered yet keeps
+	// RetryTimeout is how long an acquire that no majority has answered yet keeps
 	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request that
 	// waits for its turn rides out any failure until its context ends.
-	GiveUp time.Duration
+	RetryTimeout time.Duration
 
 	// Retention is for how long after its last use the last fencing token of a
 	// name is kept; 0 means 7 days. Later the nodes' clocks alone make tokens
@@ -63,7 +63,7 @@ func (cfg *Config) withDefaults() Config {
 		}
 	}
 	or(&full.MaxTTL, 30*time.Second)
-	or(&full.GiveUp, 4*time.Second)
+	or(&full.RetryTimeout, 4*time.Second)
 	or(&full.Retention, 7*24*time.Hour)
 	or(&full.MarkerTTL, 90*24*time.Hour)
 	return full

@@ -37,13 +37,13 @@ type Engine struct {
 
 	closed context.Context // ends with Close
 	close  context.CancelFunc
-	tasks  crew // calls under way, and the goroutines they started
+	tasks  workerPool // calls under way, and the goroutines they started
 
 	mu       sync.Mutex     // guards all below
 	shut     bool           // no call may begin any more
 	last     int64          // the greatest token seen
 	servers  map[string]int // which node has a run id
-	turns    map[string]*turn
+	queues   map[string]*localQueue
 	holds    map[string]*held // by owner
 	sweepAt  int              // how many holds make it worth to look for stale ones
 	listened bool
@@ -56,10 +56,10 @@ type Engine struct {
 func New(nodes []redislock.Conn, cfg *Config) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), need: len(nodes)/2 + 1, clock: time.Now,
-		servers: map[string]int{}, turns: map[string]*turn{}, holds: map[string]*held{}, sweepAt: 1000,
+		servers: map[string]int{}, queues: map[string]*localQueue{}, holds: map[string]*held{}, sweepAt: 1000,
 	}
 	for i, conn := range nodes {
-		n := &node{engine: e, index: i, conn: conn, label: "node " + strconv.Itoa(i+1), debts: map[string]debt{}}
+		n := &node{engine: e, index: i, conn: conn, label: "node " + strconv.Itoa(i+1), orphans: map[string]orphan{}}
 		if i < len(e.cfg.Nodes) {
 			n.label = e.cfg.Nodes[i]
 		}
@@ -144,7 +144,7 @@ func (e *Engine) Init(ctx context.Context) error {
 		return err
 	}
 	defer e.tasks.Done()
-	if err := e.acquaint(ctx); err != nil {
+	if err := e.probeAll(ctx); err != nil {
 		return err
 	}
 	var why causes

@@ -34,14 +34,14 @@ func dial(addrs []string) *redlock.Engine {
 		}
 		conns = append(conns, redislock.Rueidis(client))
 	}
-	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, GiveUp: 20 * time.Second, NodeLimit: 5 * time.Second})
+	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, RetryTimeout: 20 * time.Second, NodeLimit: 5 * time.Second})
 }
 
 // TestExam runs every client of the exam in a process of its own, on five real
 // servers.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Exam{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
+	drivertest.Run(t, drivertest.Suite{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
 }
 
 // world is five servers that keep their data over a restart.

@@ -23,7 +23,7 @@ func Example() {
 		defer node.Close()
 		nodes = append(nodes, node)
 	}
-	engine := redlock.New(nodes, &redlock.Config{Nodes: addrs, GiveUp: 100 * time.Millisecond})
+	engine := redlock.New(nodes, &redlock.Config{Nodes: addrs, RetryTimeout: 100 * time.Millisecond})
 	defer func() { _ = engine.Close() }()
 
 	_, err := engine.Acquire(context.Background(), driver.Request{Name: "invoice:42", TTL: 10 * time.Second})

@@ -26,14 +26,14 @@ func (e *Engine) keep(req driver.Request, g driver.Grant, under asks) {
 		asks:  under,
 		lost:  func(error) {},
 	}
-	if req.Lost != nil {
+	if req.OnLost != nil {
 		var once sync.Once
-		h.lost = func(cause error) { once.Do(func() { req.Lost(cause) }) }
+		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.holds[g.Owner] = h
-	e.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.AtLeast) + nameindex.Lag, Closes: req.AtLeast > 0})
+	e.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
 	if len(e.holds) > e.sweepAt {
 		e.sweep(time.Now())
 		e.sweepAt = max(1000, 2*len(e.holds))

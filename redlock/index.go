@@ -48,7 +48,7 @@ func (e *Engine) dueNames() (due map[string]time.Duration, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.index.Due(e.closed.Err() != nil, func(n nameindex.Noted) bool {
-		return e.holds[n.Owner] != nil || e.turns[n.Name] != nil
+		return e.holds[n.Owner] != nil || e.queues[n.Name] != nil
 	})
 }
 

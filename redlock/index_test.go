@@ -104,7 +104,7 @@ func TestIndexOfMinimumHolds(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	e, other := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
-	req := driver.Request{Name: "closed", TTL: long, AtLeast: long}
+	req := driver.Request{Name: "closed", TTL: long, MinHold: long}
 	g, err := e.Acquire(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)

@@ -13,26 +13,26 @@ import (
 // answers is about which nodes are there at all.
 func (in *inspection) answers(why *causes) driver.Finding {
 	all, down := len(in.seen), len(why.errs)
-	f := driver.Finding{Check: "nodes", Saw: fmt.Sprintf("%d of %d answer", all-down, all)}
+	f := driver.Finding{Check: "nodes", Observed: fmt.Sprintf("%d of %d answer", all-down, all)}
 	if down == 0 {
 		return f
 	}
 	for _, err := range why.errs {
-		f.Saw += "; " + err.Error()
+		f.Observed += "; " + err.Error()
 	}
 	f.Severity = driver.Warning
-	f.Means = fmt.Sprintf("locks work while %d nodes answer", in.engine.need)
-	f.Do = "bring the others back"
+	f.Impact = fmt.Sprintf("locks work while %d nodes answer", in.engine.need)
+	f.Fix = "bring the others back"
 	if all-down < in.engine.need {
 		f.Severity = driver.Broken
-		f.Means = fmt.Sprintf("no lock can be had: %d nodes must answer", in.engine.need)
+		f.Impact = fmt.Sprintf("no lock can be had: %d nodes must answer", in.engine.need)
 	}
 	return f
 }
 
 // independence is about whether nodes can fail together.
 func (in *inspection) independence() driver.Finding {
-	f := driver.Finding{Check: "independence", Saw: "masters of their own"}
+	f := driver.Finding{Check: "independence", Observed: "masters of their own"}
 	servers, hosts := map[string]string{}, map[string]int{}
 	for _, s := range in.live() {
 		if s.info == nil {
@@ -40,19 +40,19 @@ func (in *inspection) independence() driver.Finding {
 		}
 		other, twice := servers[s.info["run_id"]]
 		servers[s.info["run_id"]] = s.node.label
-		f.Severity, f.Means, f.Do = driver.Broken, "redlock refuses such nodes: they forget together, and one may vote twice", "give redlock independent masters"
+		f.Severity, f.Impact, f.Fix = driver.Broken, "redlock refuses such nodes: they forget together, and one may vote twice", "give redlock independent masters"
 		switch {
 		case twice:
-			f.Saw = fmt.Sprintf("%s and %s are the same server", other, s.node.label)
+			f.Observed = fmt.Sprintf("%s and %s are the same server", other, s.node.label)
 			return f
 		case s.info["role"] != "master":
-			f.Saw = fmt.Sprintf("%s is a replica of %s:%s", s.node.label, s.info["master_host"], s.info["master_port"])
+			f.Observed = fmt.Sprintf("%s is a replica of %s:%s", s.node.label, s.info["master_host"], s.info["master_port"])
 			return f
 		case s.info["cluster_enabled"] == "1":
-			f.Saw = s.node.label + " is a node of a Redis Cluster"
+			f.Observed = s.node.label + " is a node of a Redis Cluster"
 			return f
 		}
-		f.Severity, f.Means, f.Do = driver.Good, "", ""
+		f.Severity, f.Impact, f.Fix = driver.Good, "", ""
 		if host, _, err := net.SplitHostPort(s.node.label); err == nil {
 			hosts[host]++
 		}
@@ -60,9 +60,9 @@ func (in *inspection) independence() driver.Finding {
 	for host, n := range hosts {
 		if n > len(in.seen)-in.engine.need {
 			f.Severity = driver.Warning
-			f.Saw = fmt.Sprintf("%d of %d nodes are on %s", n, len(in.seen), host)
-			f.Means = "when that machine fails there is no majority, and no lock"
-			f.Do = "one node for each machine"
+			f.Observed = fmt.Sprintf("%d of %d nodes are on %s", n, len(in.seen), host)
+			f.Impact = "when that machine fails there is no majority, and no lock"
+			f.Fix = "one node for each machine"
 		}
 	}
 	return f
@@ -70,11 +70,11 @@ func (in *inspection) independence() driver.Finding {
 
 // votes is about the quarantine.
 func (in *inspection) votes() driver.Finding {
-	f := driver.Finding{Check: "quarantine", Saw: "every node votes"}
+	f := driver.Finding{Check: "quarantine", Observed: "every node votes"}
 	if in.engine.cfg.NoQuarantine {
-		f.Severity, f.Saw = driver.Warning, "off"
-		f.Means = "a node that forgot its locks lets a second holder in while the first believes in its lock"
-		f.Do = "turn it on, and guard the data with fencing tokens"
+		f.Severity, f.Observed = driver.Warning, "off"
+		f.Impact = "a node that forgot its locks lets a second holder in while the first believes in its lock"
+		f.Fix = "turn it on, and guard the data with fencing tokens"
 		return f
 	}
 	var out []string
@@ -86,20 +86,20 @@ func (in *inspection) votes() driver.Finding {
 		case s.votes == "missing":
 			out = append(out, s.node.label+" is new, or has forgotten everything")
 		case s.votes == "nodes":
-			f.Severity, f.Saw = driver.Broken, s.node.label+" works with another set of nodes"
-			f.Means = "it refuses this client: two sets of nodes may have two majorities"
-			f.Do = "give every client the same nodes, and run fencelock init when they have changed"
+			f.Severity, f.Observed = driver.Broken, s.node.label+" works with another set of nodes"
+			f.Impact = "it refuses this client: two sets of nodes may have two majorities"
+			f.Fix = "give every client the same nodes, and run fencelock init when they have changed"
 			return f
 		default:
-			f.Severity, f.Saw = driver.Broken, s.node.label+": "+s.votes
-			f.Means, f.Do = "the lock scripts do not work there", "see what the server's words ask for"
+			f.Severity, f.Observed = driver.Broken, s.node.label+": "+s.votes
+			f.Impact, f.Fix = "the lock scripts do not work there", "see what the server's words ask for"
 			return f
 		}
 	}
 	if len(out) > 0 {
-		f.Severity, f.Saw = driver.Warning, strings.Join(out, "; ")
-		f.Means = fmt.Sprintf("they may have forgotten locks, and do not vote before %v have passed since the first request", in.engine.cfg.MaxTTL)
-		f.Do = "wait; or run fencelock init if nobody can hold a lock"
+		f.Severity, f.Observed = driver.Warning, strings.Join(out, "; ")
+		f.Impact = fmt.Sprintf("they may have forgotten locks, and do not vote before %v have passed since the first request", in.engine.cfg.MaxTTL)
+		f.Fix = "wait; or run fencelock init if nobody can hold a lock"
 	}
 	return f
 }
@@ -108,16 +108,16 @@ func (s *sight) eviction() driver.Finding {
 	if s.info == nil {
 		return s.noInfo("eviction")
 	}
-	f := driver.Finding{Check: "eviction", Saw: "no maxmemory"}
+	f := driver.Finding{Check: "eviction", Observed: "no maxmemory"}
 	if s.info["maxmemory"] == "0" {
 		return f
 	}
-	if f.Saw = "maxmemory-policy " + s.info["maxmemory_policy"]; s.info["maxmemory_policy"] == "noeviction" {
+	if f.Observed = "maxmemory-policy " + s.info["maxmemory_policy"]; s.info["maxmemory_policy"] == "noeviction" {
 		return f
 	}
 	f.Severity = driver.Broken
-	f.Means = "when memory is short the node deletes locks that are held"
-	f.Do = "CONFIG SET maxmemory-policy noeviction, or keep locks on servers of their own"
+	f.Impact = "when memory is short the node deletes locks that are held"
+	f.Fix = "CONFIG SET maxmemory-policy noeviction, or keep locks on servers of their own"
 	return f
 }
 
@@ -125,18 +125,18 @@ func (in *inspection) persistence(s *sight) driver.Finding {
 	if s.info == nil {
 		return s.noInfo("persistence")
 	}
-	f := driver.Finding{Check: "persistence", Saw: "none"}
+	f := driver.Finding{Check: "persistence", Observed: "none"}
 	if s.info["aof_enabled"] == "1" {
-		f.Saw = "append-only file, appendfsync " + s.fsync
+		f.Observed = "append-only file, appendfsync " + s.fsync
 	} else if s.save != "" {
-		f.Saw = "snapshots only (save " + s.save + ")"
+		f.Observed = "snapshots only (save " + s.save + ")"
 	}
 	if in.engine.cfg.NoQuarantine && !(s.info["aof_enabled"] == "1" && s.fsync == "always") {
 		f.Severity = driver.Warning
-		f.Means = "a node that restarts may have forgotten locks, and nothing waits that out"
-		f.Do = "appendonly yes with appendfsync always, or the quarantine"
+		f.Impact = "a node that restarts may have forgotten locks, and nothing waits that out"
+		f.Fix = "appendonly yes with appendfsync always, or the quarantine"
 	} else if !in.engine.cfg.NoQuarantine {
-		f.Saw += "; quarantine waits out what was forgotten"
+		f.Observed += "; quarantine waits out what was forgotten"
 	}
 	return f
 }
@@ -155,18 +155,18 @@ func (in *inspection) clocks() driver.Finding {
 		}
 	}
 	if len(all) == 0 {
-		return driver.Finding{Check: f.Check, Severity: driver.Unknown, Saw: "no node tells the time",
-			Means: "this could not be checked", Do: "let the user run it for an inspection: ACL SETUSER name +time"}
+		return driver.Finding{Check: f.Check, Severity: driver.Unknown, Observed: "no node tells the time",
+			Impact: "this could not be checked", Fix: "let the user run it for an inspection: ACL SETUSER name +time"}
 	}
 	slices.SortFunc(all, func(a, b *sight) int { return int(a.ahead - b.ahead) })
 	first, last := all[0], all[len(all)-1]
 	apart, doubt := last.ahead-first.ahead, first.doubt+last.doubt
-	f.Saw = fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", short(apart), short(doubt))
+	f.Observed = fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", short(apart), short(doubt))
 	if apart-doubt > clockBound {
 		f.Severity = driver.Warning
-		f.Saw += fmt.Sprintf(" (%s is behind %s)", first.node.label, last.node.label)
-		f.Means = "every acquisition takes a second round trip, and tokens may fall when nodes forget them"
-		f.Do = "keep the clocks with NTP, and let them be slewed rather than stepped"
+		f.Observed += fmt.Sprintf(" (%s is behind %s)", first.node.label, last.node.label)
+		f.Impact = "every acquisition takes a second round trip, and tokens may fall when nodes forget them"
+		f.Fix = "keep the clocks with NTP, and let them be slewed rather than stepped"
 	}
 	return f
 }
@@ -178,15 +178,15 @@ func (in *inspection) latency() driver.Finding {
 		trips = append(trips, s.trip)
 	}
 	slices.Sort(trips)
-	f := driver.Finding{Check: "latency", Saw: fmt.Sprintf("p50 of the nodes from %v to %v", short(trips[0]), short(trips[len(trips)-1]))}
+	f := driver.Finding{Check: "latency", Observed: fmt.Sprintf("p50 of the nodes from %v to %v", short(trips[0]), short(trips[len(trips)-1]))}
 	if len(trips) < in.engine.need {
 		return f
 	}
 	majority, limit := trips[in.engine.need-1], in.engine.cfg.limit(in.ttl)
 	if 2*majority > limit {
 		f.Severity = driver.Warning
-		f.Means = fmt.Sprintf("a node that takes longer than %v, for a TTL of %v, is left out, and a majority takes %v", limit, in.ttl, short(majority))
-		f.Do = "a longer TTL, or nodes that are nearer"
+		f.Impact = fmt.Sprintf("a node that takes longer than %v, for a TTL of %v, is left out, and a majority takes %v", limit, in.ttl, short(majority))
+		f.Fix = "a longer TTL, or nodes that are nearer"
 	}
 	return f
 }
@@ -207,13 +207,13 @@ func (in *inspection) worst(check func(*sight) driver.Finding) driver.Finding {
 			continue
 		}
 		if worst = f; f.Severity != driver.Good {
-			worst.Saw = s.node.label + ": " + f.Saw
+			worst.Observed = s.node.label + ": " + f.Observed
 		}
 	}
 	return worst
 }
 
 func (s *sight) noInfo(check string) driver.Finding {
-	return driver.Finding{Check: check, Severity: driver.Unknown, Saw: fmt.Sprintf("%s: %v", s.node.label, s.denied),
-		Means: "this could not be checked", Do: "let the user run it: ACL SETUSER name +info"}
+	return driver.Finding{Check: check, Severity: driver.Unknown, Observed: fmt.Sprintf("%s: %v", s.node.label, s.denied),
+		Impact: "this could not be checked", Fix: "let the user run it: ACL SETUSER name +info"}
 }

@@ -24,7 +24,7 @@ func findings(t *testing.T, addrs []string, cfg redlock.Config) map[string]drive
 	})
 	found := map[string]driver.Finding{}
 	for _, f := range list {
-		if f.Saw == "" || (f.Severity == driver.Good) != (f.Means == "" && f.Do == "") {
+		if f.Observed == "" || (f.Severity == driver.Good) != (f.Impact == "" && f.Fix == "") {
 			t.Errorf("incomplete finding %+v", f)
 		}
 		found[f.Check] = f
@@ -35,8 +35,8 @@ func findings(t *testing.T, addrs []string, cfg redlock.Config) map[string]drive
 // expect fails the test unless the check was judged so, with a word to say.
 func expect(t *testing.T, found map[string]driver.Finding, check string, want driver.Severity, says string) {
 	t.Helper()
-	if f := found[check]; f.Severity != want || !strings.Contains(f.Saw, says) {
-		t.Errorf("%s: got %v, %q; want %v that says %q", check, f.Severity, f.Saw, want, says)
+	if f := found[check]; f.Severity != want || !strings.Contains(f.Observed, says) {
+		t.Errorf("%s: got %v, %q; want %v that says %q", check, f.Severity, f.Observed, want, says)
 	}
 }
 

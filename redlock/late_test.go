@@ -34,7 +34,7 @@ func behind(t *testing.T, w world) (proxies []*faults.Proxy, addrs []string) {
 var kinds = map[string]driver.Request{
 	"exclusive":    {},
 	"shared":       {Mode: driver.Shared},
-	"minimum hold": {AtLeast: 20 * time.Second},
+	"minimum hold": {MinHold: 20 * time.Second},
 	"waiting":      {Wait: true},
 }
 
@@ -49,7 +49,7 @@ func TestLateRequestsDoNothing(t *testing.T) {
 			proxies, addrs := behind(t, w)
 			var mu sync.Mutex // guards by
 			by := ""          // when the last request is too late, by the machine's clock
-			cfg := redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond, NodeLimit: 500 * time.Millisecond}
+			cfg := redlock.Config{Nodes: w.addrs(), RetryTimeout: time.Millisecond, NodeLimit: 500 * time.Millisecond}
 			late := openThrough(t, addrs, cfg, func(_ int, node redislock.Conn) redislock.Conn {
 				return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
 					if redlock.Kind(c.Script) == "ask" {
@@ -109,7 +109,7 @@ func TestTakenBackBars(t *testing.T) {
 			t.Parallel()
 			w := startNodes(t, 3)
 			proxies, addrs := behind(t, w)
-			e := open(t, addrs, redlock.Config{Nodes: w.addrs(), GiveUp: time.Millisecond})
+			e := open(t, addrs, redlock.Config{Nodes: w.addrs(), RetryTimeout: time.Millisecond})
 			warmUp(t, e)
 			var held []*faults.Held
 			for _, p := range proxies[:2] {

@@ -26,7 +26,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		return nil, err
 	}
 	defer e.tasks.Done()
-	if err := e.acquaint(ctx); err != nil {
+	if err := e.probeAll(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, listLimit)

@@ -33,7 +33,7 @@ func (n *node) listen() {
 		pause.Reset()
 		n.ear.Store(true)
 		if e.leader() == n {
-			e.ringAll()
+			e.notifyAll()
 		}
 	}
 	for e.closed.Err() == nil {
@@ -55,7 +55,7 @@ func (n *node) hear(text string) {
 			first = somebody
 		}
 		if name, ok := e.nameOf(w.Rest); ok {
-			e.ring(name, first)
+			e.notify(name, first)
 		}
 	case "lost":
 		if owner := w.Next(); !w.Bad && e.keeps(owner) {

@@ -31,7 +31,7 @@ func TestNemesis(t *testing.T) {
 	if long {
 		d = time.Minute
 	}
-	holds, overlaps, falls := torment(t, d, redlock.Config{MaxTTL: 450 * time.Millisecond, GiveUp: time.Second, NodeLimit: 100 * time.Millisecond})
+	holds, overlaps, falls := torment(t, d, redlock.Config{MaxTTL: 450 * time.Millisecond, RetryTimeout: time.Second, NodeLimit: 100 * time.Millisecond})
 	t.Logf("with quarantine: %d holds in %v, %d overlaps, %d tokens out of order", holds, d, overlaps, falls)
 	if overlaps > 0 || falls > 0 {
 		t.Error("the lock is not safe")
@@ -39,7 +39,7 @@ func TestNemesis(t *testing.T) {
 	if !long {
 		return
 	}
-	holds, overlaps, falls = torment(t, d, redlock.Config{NoQuarantine: true, GiveUp: time.Second, NodeLimit: 100 * time.Millisecond})
+	holds, overlaps, falls = torment(t, d, redlock.Config{NoQuarantine: true, RetryTimeout: time.Second, NodeLimit: 100 * time.Millisecond})
 	t.Logf("without: %d holds in %v, %d overlaps, %d tokens out of order", holds, d, overlaps, falls)
 	if overlaps == 0 || falls > 0 {
 		t.Error("without quarantine holders should overlap, and tokens rise")

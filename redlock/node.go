@@ -31,7 +31,7 @@ type node struct {
 
 	mu      sync.Mutex // guards all below
 	reviver bool       // a goroutine waits for the node's return
-	debts   map[string]debt
+	orphans map[string]orphan
 }
 
 // outage is why a node is left out: its requests fail at once, until it is back.
@@ -57,7 +57,7 @@ func (n *node) ask(ctx context.Context, calls ...redislock.Call) []redislock.Rep
 		return failures(len(calls), notAsked{o.cause})
 	}
 	if !n.fit.Load() {
-		if err := n.meet(ctx); err != nil {
+		if err := n.probe(ctx); err != nil {
 			return failures(len(calls), notAsked{err})
 		}
 	}
@@ -95,7 +95,7 @@ func failures(n int, err error) []redislock.Reply {
 
 // leaveOut makes requests of the node fail at once, until it has come back.
 func (n *node) leaveOut(cause error) {
-	_, unfit := errors.AsType[unfit](cause)
+	_, unfit := errors.AsType[badNodeError](cause)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.out.Store(&outage{cause, unfit && !n.knew.Load()})
@@ -119,7 +119,7 @@ func (n *node) revive() {
 		ctx, cancel := context.WithTimeout(closed, reviveLimit)
 		err := n.look(ctx)
 		if err == nil {
-			err = n.payDebts(ctx)
+			err = n.releaseOrphans(ctx)
 		}
 		cancel()
 		if err == nil && n.back() {
@@ -131,19 +131,19 @@ func (n *node) revive() {
 	}
 }
 
-// back lets the node vote again, unless another debt has come meanwhile.
+// back lets the node vote again, unless another orphan has come meanwhile.
 func (n *node) back() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.out.Store(nil)
-	n.reviver = len(n.debts) > 0
+	n.reviver = len(n.orphans) > 0
 	return !n.reviver
 }
 
 // look asks the node for any sign of life, and what it is if that is unknown.
 func (n *node) look(ctx context.Context) error {
 	if !n.fit.Load() {
-		return n.meet(ctx)
+		return n.probe(ctx)
 	}
 	answers, err := n.conn.Each(ctx, "PING")
 	if err == nil && len(answers) > 0 && unknown(answers[0].Err) {

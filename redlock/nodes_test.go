@@ -37,7 +37,7 @@ func openThrough(t testing.TB, addrs []string, cfg redlock.Config, way func(i in
 	if cfg.Nodes == nil {
 		cfg.Nodes = addrs
 	}
-	for limit, patience := range map[*time.Duration]time.Duration{&cfg.GiveUp: time.Minute, &cfg.NodeLimit: 20 * time.Second, &cfg.MaxTTL: long} {
+	for limit, patience := range map[*time.Duration]time.Duration{&cfg.RetryTimeout: time.Minute, &cfg.NodeLimit: 20 * time.Second, &cfg.MaxTTL: long} {
 		if *limit == 0 { // the machine may be slow
 			*limit = patience
 		}
@@ -189,7 +189,7 @@ func TestTwoOfFiveDown(t *testing.T) {
 func TestThreeOfFiveDown(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 5, "--appendonly", "yes")
-	e := open(t, w.addrs(), redlock.Config{GiveUp: 500 * time.Millisecond, NodeLimit: time.Second})
+	e := open(t, w.addrs(), redlock.Config{RetryTimeout: 500 * time.Millisecond, NodeLimit: time.Second})
 	last := warmUp(t, e)
 	w[0].Kill(t)
 	w[2].Kill(t)
@@ -281,7 +281,7 @@ func median(t *testing.T, e *redlock.Engine, name string, n int) time.Duration {
 func TestGhosts(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
-	e := open(t, w.addrs(), redlock.Config{GiveUp: time.Millisecond, NodeLimit: time.Second})
+	e := open(t, w.addrs(), redlock.Config{RetryTimeout: time.Millisecond, NodeLimit: time.Second})
 	warmUp(t, e)
 	w[0].Freeze(t)
 	w[1].Freeze(t)
@@ -309,7 +309,7 @@ func TestMinorityIsNoAnswer(t *testing.T) {
 	for _, down := range w[2:] {
 		down.Kill(t)
 	}
-	e := open(t, w.addrs(), redlock.Config{GiveUp: 500 * time.Millisecond})
+	e := open(t, w.addrs(), redlock.Config{RetryTimeout: 500 * time.Millisecond})
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		_, err := e.Acquire(ctx, driver.Request{Name: "x", TTL: 10 * time.Second, Wait: wait})

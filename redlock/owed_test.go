@@ -42,7 +42,7 @@ func TestOwnAttemptIsNoRival(t *testing.T) {
 		}}
 	})
 	// A minimum hold is stored in a second round.
-	if _, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: long, AtLeast: time.Second}); err != nil {
+	if _, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: long, MinHold: time.Second}); err != nil {
 		t.Errorf("a free name is refused: %v", err)
 	}
 }

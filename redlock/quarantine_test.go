@@ -70,7 +70,7 @@ func TestQuarantineEnds(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := startNodes(t, 3)
-			e := open(t, w.addrs(), redlock.Config{MaxTTL: time.Second, GiveUp: time.Second})
+			e := open(t, w.addrs(), redlock.Config{MaxTTL: time.Second, RetryTimeout: time.Second})
 			eventually(t, "new nodes", func() bool { return e.Init(context.Background()) == nil })
 			last := warmUp(t, e)
 			insist(t, e, "x", time.Second)
@@ -180,7 +180,7 @@ func TestNoRightToInfo(t *testing.T) {
 		r.Do(t, "ACL", "SETUSER", "default", "-info")
 	}
 	begun := time.Now()
-	_, err := try(open(t, w.addrs(), redlock.Config{GiveUp: 2 * long}), "x", time.Second)
+	_, err := try(open(t, w.addrs(), redlock.Config{RetryTimeout: 2 * long}), "x", time.Second)
 	if !errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "+info") {
 		t.Errorf("without the right to INFO: got %v, want ErrConfig that names it", err)
 	}

@@ -80,7 +80,7 @@ func (e *Engine) end(l driver.Lease, opens bool) <-chan reply {
 		under = h.asks
 	}
 	e.spread(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
-		return n.release(ctx, ending{name: l.Name, owner: l.Owner, token: l.Token, voice: e.voice(n), until: under.until(n), failed: opens, ttl: l.TTL})
+		return n.release(ctx, releaseCall{name: l.Name, owner: l.Owner, token: l.Token, publish: e.publishMode(n), until: under.until(n), failed: opens, ttl: l.TTL})
 	}))
 	return answers
 }
@@ -91,9 +91,9 @@ func (e *Engine) discard(l driver.Lease) {
 	e.end(l, false)
 }
 
-// voice says whether a node is to tell waiters of a release. They listen to the
+// publishMode says whether a node is to tell waiters of a release. They listen to the
 // first node that answers; two tell, should not all agree on which that is.
-func (e *Engine) voice(n *node) string {
+func (e *Engine) publishMode(n *node) string {
 	before := 0
 	for _, o := range e.nodes[:n.index] {
 		if o.out.Load() == nil {

@@ -171,9 +171,9 @@ func (n *node) repair(l driver.Lease, sent time.Time) {
 		switch r := n.ask(ctx, call)[0]; {
 		case unknown(r.Err):
 			h.asks.gaveUp(n, limit)
-			n.owe(ending{name: l.Name, owner: l.Owner, until: n.by(limit), ttl: l.TTL})
+			n.noteOrphan(releaseCall{name: l.Name, owner: l.Owner, until: n.by(limit), ttl: l.TTL})
 		case r.Err == nil && !e.keeps(l.Owner): // it may have run after the release
-			n.free(ending{name: l.Name, owner: l.Owner, ttl: l.TTL})
+			n.free(releaseCall{name: l.Name, owner: l.Owner, ttl: l.TTL})
 		}
 	})
 }

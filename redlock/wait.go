@@ -13,10 +13,10 @@ import (
 // wait is a request that waits.
 type wait struct {
 	engine  *Engine
-	turn    *turn
+	queue   *localQueue
 	req     driver.Request
 	arrived time.Time
-	how     manner
+	how     attemptOptions
 
 	heard    driver.Waited
 	answered bool // by a majority, at least once
@@ -32,18 +32,18 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, unavailable(err)
 	}
-	w.how = manner{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.engine.nodes))}
+	w.how = attemptOptions{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.engine.nodes))}
 	w.slow = retry.NewBackoff(30*time.Millisecond, time.Second)
-	g, err := w.insist(ctx)
+	g, err := w.acquireLoop(ctx)
 	if err != nil {
 		w.leave()
 	}
 	return g, err
 }
 
-func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
-	e, begun, news := w.engine, time.Now(), w.turn.listen(w.how.caller)
-	defer w.turn.deaf(w.how.caller)
+func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
+	e, begun, news := w.engine, time.Now(), w.queue.subscribe(w.how.caller)
+	defer w.queue.unsubscribe(w.how.caller)
 	// The first attempt does not join the queues: it may meet a node that has yet to
 	// hear of a release, and would wait there for what it has.
 	how := w.how
@@ -52,13 +52,13 @@ func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
 		o := e.try(ctx, w.req, how)
 		w.answered = w.answered || o.heard
 		o.note(ctx, &w.heard)
-		w.turn.note(ctx, &o)
+		w.queue.note(ctx, &o)
 		switch {
 		case o.won:
 			return o.grant, nil
 		case ctx.Err() != nil:
 			return driver.Grant{}, o.ended(ctx, &w.heard)
-		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > e.cfg.GiveUp:
+		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > e.cfg.RetryTimeout:
 			return driver.Grant{}, o.err
 		}
 		if how.joins || o.err != nil {
@@ -72,12 +72,12 @@ func (w *wait) insist(ctx context.Context) (driver.Grant, error) {
 
 // inform tells the caller, once, that the request waits, and what is known.
 func (w *wait) inform(position int) {
-	if w.req.Waiting == nil || w.informed && !w.req.Follow {
+	if w.req.OnWait == nil || w.informed && !w.req.Follow {
 		return
 	}
 	w.informed = true
 	held, trouble := w.heard.Last()
-	w.req.Waiting(driver.WaitInfo{Position: position, Held: held, Trouble: trouble})
+	w.req.OnWait(driver.WaitInfo{Position: position, Held: held, Trouble: trouble})
 }
 
 // pause is how long to wait for news before the next attempt. News comes in time
@@ -139,7 +139,7 @@ func (w *wait) leave() {
 }
 
 // depart tells nodes that a request waits no more, in the background.
-func (e *Engine) depart(name string, ttl time.Duration, how manner, nodes []*node) <-chan reply {
+func (e *Engine) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {
 		e.spread(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(e.lua.leave, name, how.caller))))

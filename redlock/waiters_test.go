@@ -21,7 +21,7 @@ func useEverything(t *testing.T, e *redlock.Engine) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	for i, req := range []driver.Request{
-		{}, {Mode: driver.Shared}, {AtLeast: time.Minute}, {Mode: driver.Shared, AtLeast: time.Minute},
+		{}, {Mode: driver.Shared}, {MinHold: time.Minute}, {Mode: driver.Shared, MinHold: time.Minute},
 	} {
 		for _, kept := range []string{"kept", "released"} {
 			req.Name, req.TTL = kept+strconv.Itoa(i), long
@@ -43,7 +43,7 @@ func useEverything(t *testing.T, e *redlock.Engine) {
 	go func() {
 		defer close(done)
 		var once sync.Once
-		_, _ = e.Acquire(ctx, driver.Request{Name: "kept0", TTL: time.Second, Wait: true, Waiting: func(driver.WaitInfo) { once.Do(func() { close(waits) }) }})
+		_, _ = e.Acquire(ctx, driver.Request{Name: "kept0", TTL: time.Second, Wait: true, OnWait: func(driver.WaitInfo) { once.Do(func() { close(waits) }) }})
 	}()
 	<-waits
 	if _, err := e.Break(ctx, "kept2", "a test"); err != nil {
@@ -74,7 +74,7 @@ func handOver(t *testing.T, w world, n int) {
 	got := make([]int, n)
 	var all sync.WaitGroup
 	for i := range n {
-		e := open(t, w.addrs(), redlock.Config{GiveUp: 10 * time.Minute})
+		e := open(t, w.addrs(), redlock.Config{RetryTimeout: 10 * time.Minute})
 		all.Go(func() {
 			for range turns {
 				g, err := e.Acquire(context.Background(), driver.Request{Name: "hot", TTL: ttl, Wait: true, Identity: driver.Identity{PID: i + 1}})
@@ -118,7 +118,7 @@ func TestDeafWaiter(t *testing.T) {
 	waits := make(chan struct{}, 1)
 	got := make(chan error)
 	go func() {
-		_, err := other.Acquire(context.Background(), driver.Request{Name: "x", TTL: long, Wait: true, Waiting: func(driver.WaitInfo) { waits <- struct{}{} }})
+		_, err := other.Acquire(context.Background(), driver.Request{Name: "x", TTL: long, Wait: true, OnWait: func(driver.WaitInfo) { waits <- struct{}{} }})
 		got <- err
 	}()
 	<-waits

@@ -78,9 +78,9 @@ func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]dr
 	}
 	if failed != nil {
 		round = []driver.Finding{{
-			Check: "probe lock", Severity: driver.Broken, Saw: failed.Error(),
-			Means: "locks do not work at all",
-			Do:    "see the findings below; they name the cause as far as it shows",
+			Check: "probe lock", Severity: driver.Broken, Observed: failed.Error(),
+			Impact: "locks do not work at all",
+			Fix:    "see the findings below; they name the cause as far as it shows",
 		}}
 	}
 	return append(round, findings...), nil
@@ -114,7 +114,7 @@ func (a *app) printFindings(findings []driver.Finding) error {
 	for _, f := range findings {
 		var err error
 		if a.json {
-			err = printJSON(a.stdout, findingView{f.Check, f.Severity.String(), f.Saw, f.Means, f.Do})
+			err = printJSON(a.stdout, findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix})
 		} else {
 			err = printFinding(a.stdout, f)
 		}
@@ -128,12 +128,12 @@ func (a *app) printFindings(findings []driver.Finding) error {
 // printFinding writes one finding: a line, and two more if it is not good.
 func printFinding(w io.Writer, f driver.Finding) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, oneLine(f.Saw))
-	if f.Means != "" {
-		fmt.Fprintf(&b, "%22s means: %s\n", "", oneLine(f.Means))
+	fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, oneLine(f.Observed))
+	if f.Impact != "" {
+		fmt.Fprintf(&b, "%22s means: %s\n", "", oneLine(f.Impact))
 	}
-	if f.Do != "" {
-		fmt.Fprintf(&b, "%22s do:    %s\n", "", oneLine(f.Do))
+	if f.Fix != "" {
+		fmt.Fprintf(&b, "%22s do:    %s\n", "", oneLine(f.Fix))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -144,14 +144,14 @@ func ending(t driver.Traits) driver.Finding {
 	switch {
 	case t.Engine == "memory":
 		return driver.Finding{
-			Check: "reach", Severity: driver.Warning, Saw: "locks live in this process",
-			Means: "nobody outside this process is excluded",
-			Do:    "an engine that several processes share, such as --url file:///path",
+			Check: "reach", Severity: driver.Warning, Observed: "locks live in this process",
+			Impact: "nobody outside this process is excluded",
+			Fix:    "an engine that several processes share, such as --url file:///path",
 		}
 	case t.Leased:
-		return driver.Finding{Check: "ending", Saw: "a lock ends with its lease"}
+		return driver.Finding{Check: "ending", Observed: "a lock ends with its lease"}
 	}
-	return driver.Finding{Check: "ending", Saw: "a lock ends with the process that holds it, and has no lease"}
+	return driver.Finding{Check: "ending", Observed: "a lock ends with the process that holds it, and has no lease"}
 }
 
 // probeName is the name that doctor locks where an engine keeps a trace of every
@@ -175,12 +175,12 @@ func probe(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driv
 	if err := errors.Join(renewed, engine.Release(ctx, lease)); err != nil {
 		return nil, err
 	}
-	f := driver.Finding{Check: "probe lock", Saw: fmt.Sprintf("acquired, renewed and released in %v, token %d",
+	f := driver.Finding{Check: "probe lock", Observed: fmt.Sprintf("acquired, renewed and released in %v, token %d",
 		time.Since(begun).Round(10*time.Microsecond), grant.Token)}
 	if engine.Traits().Leased && took > ttl/6 {
 		f.Severity = driver.Warning
-		f.Means = fmt.Sprintf("a renewal took %v, and a TTL of %v leaves an attempt %v", took.Round(time.Millisecond), ttl, ttl/6)
-		f.Do = "a longer TTL, or an engine that is nearer"
+		f.Impact = fmt.Sprintf("a renewal took %v, and a TTL of %v leaves an attempt %v", took.Round(time.Millisecond), ttl, ttl/6)
+		f.Fix = "a longer TTL, or an engine that is nearer"
 	}
 	return []driver.Finding{f}, nil
 }

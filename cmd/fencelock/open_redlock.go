@@ -93,7 +93,7 @@ func parseRedlock(u *url.URL) (*redlockTarget, error) {
 			return nil, fmt.Errorf("%s: %w", u.Scheme, err)
 		}
 	}
-	r.engine.GiveUp = r.client.Dialer.Timeout + time.Second
+	r.engine.RetryTimeout = r.client.Dialer.Timeout + time.Second
 	return r, nil
 }
 

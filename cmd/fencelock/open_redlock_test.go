@@ -14,10 +14,10 @@ import (
 func TestParseRedlock(t *testing.T) {
 	for raw, want := range map[string]redlock.Config{
 		"redlock://h1,h2:2,[::1]/": {
-			Nodes: []string{"h1:6379", "h2:2", "[::1]:6379"}, GiveUp: 4 * time.Second},
+			Nodes: []string{"h1:6379", "h2:2", "[::1]:6379"}, RetryTimeout: 4 * time.Second},
 		"redlock://u:p@h1:1,h2:2,h3:3/7?max-ttl=1m&quarantine=off&eviction=allow&prefix=a:&timeout=500ms&tls=on": {
 			Nodes: []string{"h1:1", "h2:2", "h3:3"}, MaxTTL: time.Minute, NoQuarantine: true, AllowEviction: true,
-			Prefix: "a:", GiveUp: 1500 * time.Millisecond},
+			Prefix: "a:", RetryTimeout: 1500 * time.Millisecond},
 	} {
 		u, err := parseURL(raw)
 		if err != nil {

@@ -143,7 +143,7 @@ func (c *runCmd) Run(a *app) error {
 			Limit:   c.Limit,
 			Weight:  c.Weight,
 			Wait:    c.Wait.limit,
-			AtLeast: c.MinHold,
+			MinHold: c.MinHold,
 			OnWait:  line.update,
 		})
 		lock, signals, err := a.await(c.taker(engine, locker))

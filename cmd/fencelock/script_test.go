@@ -97,7 +97,7 @@ func holdLock() {
 	req := driver.Request{
 		Name: os.Args[1], TTL: 30 * time.Second, Wait: true,
 		Identity: driver.Identity{Host: "host\x1b]0;x\a", PID: os.Getpid(), Note: "a note\x1b[31m"},
-		Lost:     func(err error) { lost <- err },
+		OnLost:   func(err error) { lost <- err },
 	}
 	engine, _, err := openURL(ctx, os.Getenv("FENCELOCK_URL"))
 	check(err)
@@ -105,7 +105,7 @@ func holdLock() {
 		req.Mode = driver.Shared
 	} else if len(os.Args) > 3 {
 		beside := req
-		beside.Name, beside.Lost = os.Args[3], nil
+		beside.Name, beside.OnLost = os.Args[3], nil
 		_, err = engine.Acquire(ctx, beside)
 		check(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // deadWaiter: a waiter whose client was killed costs the others no turn and no
 // long delay.
-func deadWaiter(t *sitting) {
+func deadWaiter(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[3], t.request("mourned"))
 	ws := t.line(3, cs, t.request("mourned"))
@@ -24,10 +24,10 @@ func deadWaiter(t *sitting) {
 // frozenWaiter: a waiter whose client stopped before its turn does not keep the
 // others out for good. When it goes on it gets a turn or an error, and no two
 // hold the name. An engine without leases may pass it or wait until it goes on.
-func frozenWaiter(t *sitting) {
+func frozenWaiter(t *run) {
 	cs := t.clients(6)
 	h := t.hold(cs[5], t.request("cold"))
-	ws := t.line(5, cs, t.brief("cold"))
+	ws := t.line(5, cs, t.shortLease("cold"))
 	frozen, last := ws[3], ws[4]
 	t.freeze(cs[3])
 	h.free()
@@ -56,7 +56,7 @@ func frozenWaiter(t *sitting) {
 
 // inAnyOrder fails the case unless two waiters get in one after the other,
 // whichever is first.
-func (t *sitting) inAnyOrder(a, b *call) {
+func (t *run) inAnyOrder(a, b *call) {
 	t.Helper()
 	select {
 	case <-a.done:
@@ -68,7 +68,7 @@ func (t *sitting) inAnyOrder(a, b *call) {
 }
 
 // honest fails the case if a waiter believes in a grant that another one has.
-func (t *sitting) honest(w *call) {
+func (t *run) honest(w *call) {
 	t.Helper()
 	if w.err != nil {
 		return
@@ -82,7 +82,7 @@ func (t *sitting) honest(w *call) {
 
 // cancelledWaiter: a waiter that gives up says so in both languages, leaves the
 // list, does not get the lock later, and costs the next waiter nothing.
-func cancelledWaiter(t *sitting) {
+func cancelledWaiter(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("given-up"))
 	quits := t.queue(cs[1], t.request("given-up"))
@@ -106,7 +106,7 @@ func cancelledWaiter(t *sitting) {
 }
 
 // outOfTime waits for a held name under a deadline.
-func (t *sitting) outOfTime(c Client) {
+func (t *run) outOfTime(c Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.tick())
 	defer cancel()
@@ -123,7 +123,7 @@ func (t *sitting) outOfTime(c Client) {
 
 // cancelRace: a waiter that gives up in the instant of the release either has
 // the lock or has left it to others; it is never lost.
-func cancelRace(t *sitting) {
+func cancelRace(t *run) {
 	cs := t.clients(3)
 	for round := range 60 {
 		h := t.hold(cs[0], t.request("raced"))
@@ -145,7 +145,7 @@ func cancelRace(t *sitting) {
 }
 
 // race releases h and gives the wait up, in an order that differs by round.
-func (t *sitting) race(round int, h *held, quits *call) {
+func (t *run) race(round int, h *held, quits *call) {
 	t.Helper()
 	switch round % 4 {
 	case 0:

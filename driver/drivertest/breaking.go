@@ -16,7 +16,7 @@ type watched struct {
 
 func watch(req *driver.Request) *watched {
 	w := &watched{told: make(chan error, 1)}
-	req.Lost = func(cause error) {
+	req.OnLost = func(cause error) {
 		if w.calls.Add(1) == 1 {
 			w.told <- cause
 		}
@@ -25,7 +25,7 @@ func watch(req *driver.Request) *watched {
 }
 
 // heard fails the case unless Lost is called in time, with a cause.
-func (w *watched) heard(t *sitting) {
+func (w *watched) heard(t *run) {
 	t.Helper()
 	select {
 	case cause := <-w.told:
@@ -39,7 +39,7 @@ func (w *watched) heard(t *sitting) {
 
 // breaks: a break ends the acquisition, mints a token between the old holder's
 // and the next one's, and lets a waiter in. A free name cannot be broken.
-func breaks(t *sitting) {
+func breaks(t *run) {
 	c, next := t.client(), t.client()
 	b, ok := next.(driver.Breaker)
 	if !ok {
@@ -74,7 +74,7 @@ func breaks(t *sitting) {
 
 // breaksMinimum: a break ends the minimum hold of the name too, whether somebody holds
 // it still or not, and lets in who waits for its end.
-func breaksMinimum(t *sitting) {
+func breaksMinimum(t *run) {
 	c, next := t.client(), t.client()
 	b, ok := next.(driver.Breaker)
 	if !ok {
@@ -83,14 +83,14 @@ func breaksMinimum(t *sitting) {
 	for _, stays := range []bool{false, true} {
 		for _, waited := range []bool{false, true} {
 			req := t.request("closed by mistake")
-			req.AtLeast = 24 * time.Hour
+			req.MinHold = 24 * time.Hour
 			h := t.hold(c, req)
 			if !stays {
 				h.free()
 			}
 			var w *call
 			if waited {
-				w = t.queue(c, t.brief(req.Name)) // on PostgreSQL it looks three times in a TTL
+				w = t.queue(c, t.shortLease(req.Name)) // on PostgreSQL it looks three times in a TTL
 			}
 			token := t.breakName(b, req.Name)
 			var g *held
@@ -109,7 +109,7 @@ func breaksMinimum(t *sitting) {
 
 // lostCallback: a holder that can be reached learns of a break by itself, once,
 // and hears nothing when it released.
-func lostCallback(t *sitting) {
+func lostCallback(t *run) {
 	c, other := t.client(), t.client()
 	req := t.request("released")
 	quiet := watch(&req)

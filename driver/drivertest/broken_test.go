@@ -67,7 +67,7 @@ func (b *broken) holder(ctx context.Context, name string) (driver.Holder, bool) 
 
 // restore closes a free name by a minimum hold.
 func (b *broken) restore(ctx context.Context, name string, least time.Duration) {
-	g, err := b.process.Acquire(ctx, driver.Request{Name: name, TTL: time.Second, AtLeast: least})
+	g, err := b.process.Acquire(ctx, driver.Request{Name: name, TTL: time.Second, MinHold: least})
 	if err == nil {
 		b.process.Release(ctx, driver.Lease{Name: name, Owner: g.Owner, Token: g.Token})
 	}
@@ -75,8 +75,8 @@ func (b *broken) restore(ctx context.Context, name string, least time.Duration) 
 
 // poll waits without a queue: it tries again and again, when its turn says so.
 func (b *broken) poll(ctx context.Context, req driver.Request, pause time.Duration, turn func() bool) (driver.Grant, error) {
-	if req.Waiting != nil {
-		req.Waiting(driver.WaitInfo{})
+	if req.OnWait != nil {
+		req.OnWait(driver.WaitInfo{})
 	}
 	req.Wait = false
 	for ctx.Err() == nil {
@@ -145,8 +145,8 @@ func (s *brokenStore) client() *broken {
 }
 
 // exam is the exam of an engine broken by infect.
-func exam(infect func(*broken)) drivertest.Exam {
-	return drivertest.Exam{Bubble: true, World: func(t testing.TB) drivertest.World {
+func exam(infect func(*broken)) drivertest.Suite {
+	return drivertest.Suite{Bubble: true, World: func(t testing.TB) drivertest.World {
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		return &brokenStore{engine: memlock.New(nil), infect: infect, ctx: ctx,

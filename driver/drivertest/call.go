@@ -12,7 +12,7 @@ import (
 // held is an acquisition that the case believes to have.
 type held struct {
 	driver.Grant
-	t      *sitting
+	t      *run
 	client Client
 	req    driver.Request
 	sent   time.Time // before the request was sent
@@ -42,7 +42,7 @@ func (h *held) release() error {
 }
 
 // release asks c to release a lease that need not be its own.
-func (t *sitting) release(c Client, l driver.Lease) error {
+func (t *run) release(c Client, l driver.Lease) error {
 	t.Helper()
 	return within(t, "Release", func(ctx context.Context) error { return c.Release(ctx, l) })
 }
@@ -64,7 +64,7 @@ func (h *held) free() {
 }
 
 // attempt makes one request and returns the engine's answer.
-func (t *sitting) attempt(c Client, req driver.Request) (*held, error) {
+func (t *run) attempt(c Client, req driver.Request) (*held, error) {
 	t.Helper()
 	type answer struct {
 		held *held
@@ -78,7 +78,7 @@ func (t *sitting) attempt(c Client, req driver.Request) (*held, error) {
 }
 
 // ask sends a request and looks at the grant. Any goroutine may call it.
-func (t *sitting) ask(ctx context.Context, c Client, req driver.Request) (*held, error) {
+func (t *run) ask(ctx context.Context, c Client, req driver.Request) (*held, error) {
 	h := &held{t: t, client: c, req: req, sent: time.Now()}
 	g, err := c.Acquire(ctx, req)
 	if err != nil {
@@ -107,7 +107,7 @@ func (h *held) examine(g driver.Grant) {
 }
 
 // hold acquires a free name and fails the case if that fails.
-func (t *sitting) hold(c Client, req driver.Request) *held {
+func (t *run) hold(c Client, req driver.Request) *held {
 	t.Helper()
 	h, err := t.attempt(c, req)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *sitting) hold(c Client, req driver.Request) *held {
 }
 
 // take acquires a name that must become free within d.
-func (t *sitting) take(d time.Duration, c Client, req driver.Request) (h *held) {
+func (t *run) take(d time.Duration, c Client, req driver.Request) (h *held) {
 	t.Helper()
 	t.eventually(d, "the name is free", func() bool {
 		var err error
@@ -128,7 +128,7 @@ func (t *sitting) take(d time.Duration, c Client, req driver.Request) (h *held) 
 }
 
 // refused fails the case unless a try is answered with a *HeldError.
-func (t *sitting) refused(c Client, req driver.Request, when string) *driver.HeldError {
+func (t *run) refused(c Client, req driver.Request, when string) *driver.HeldError {
 	t.Helper()
 	h, err := t.attempt(c, req)
 	return t.denied(h, err, req, when)
@@ -136,7 +136,7 @@ func (t *sitting) refused(c Client, req driver.Request, when string) *driver.Hel
 
 // refusedUntil is refused for a name that may be free after end. A machine too slow
 // to ask before proves nothing.
-func (t *sitting) refusedUntil(end time.Time, c Client, req driver.Request, when string) {
+func (t *run) refusedUntil(end time.Time, c Client, req driver.Request, when string) {
 	t.Helper()
 	h, err := t.attempt(c, req)
 	if err == nil && !time.Now().Before(end) {
@@ -148,7 +148,7 @@ func (t *sitting) refusedUntil(end time.Time, c Client, req driver.Request, when
 }
 
 // denied fails the case unless a try was told who is in the way.
-func (t *sitting) denied(h *held, err error, req driver.Request, when string) *driver.HeldError {
+func (t *run) denied(h *held, err error, req driver.Request, when string) *driver.HeldError {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("a try for %q %s got in with token %d", req.Name, when, h.Token)
@@ -162,7 +162,7 @@ func (t *sitting) denied(h *held, err error, req driver.Request, when string) *d
 
 // call is a request that waits in a goroutine of its own.
 type call struct {
-	t      *sitting
+	t      *run
 	name   string
 	cancel context.CancelFunc // gives the wait up
 	done   chan struct{}      // closed when the engine has answered
@@ -172,7 +172,7 @@ type call struct {
 }
 
 // wait starts a waiting request.
-func (t *sitting) wait(c Client, req driver.Request) *call {
+func (t *run) wait(c Client, req driver.Request) *call {
 	ctx, cancel := context.WithCancel(t.ctx)
 	w := &call{t: t, name: req.Name, cancel: cancel, done: make(chan struct{})}
 	req.Wait = true
@@ -186,12 +186,12 @@ func (t *sitting) wait(c Client, req driver.Request) *call {
 }
 
 // queue starts a waiting request and returns when it has joined the queue.
-func (t *sitting) queue(c Client, req driver.Request) *call {
+func (t *run) queue(c Client, req driver.Request) *call {
 	t.Helper()
 	joined := make(chan struct{})
 	var once sync.Once
-	told := req.Waiting
-	req.Waiting = func(info driver.WaitInfo) {
+	told := req.OnWait
+	req.OnWait = func(info driver.WaitInfo) {
 		if told != nil {
 			told(info)
 		}

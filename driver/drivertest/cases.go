@@ -9,62 +9,62 @@ import (
 // Cases returns the questions of the exam, the simple ones first.
 func Cases() []Case {
 	return []Case{
-		question("exclusion", all, exclusion),
-		question("no-reentrance", all, noReentrance),
-		question("try-held", all, tryHeld),
-		question("no-steal", leased, noSteal),
-		question("ended-context", all, endedContext),
+		newCase("exclusion", all, exclusion),
+		newCase("no-reentrance", all, noReentrance),
+		newCase("try-held", all, tryHeld),
+		newCase("no-steal", leased, noSteal),
+		newCase("ended-context", all, endedContext),
 
-		question("expiry", leased, expiry),
-		question("crash-frees", unleased, crashFrees),
-		question("renew-expired", leased, renewExpired),
+		newCase("expiry", leased, expiry),
+		newCase("crash-frees", unleased, crashFrees),
+		newCase("renew-expired", leased, renewExpired),
 
-		question("release-owner-checked", all, releaseOwnerChecked),
-		question("release-twice", all, releaseTwice),
-		question("late-release", all, lateRelease),
+		newCase("release-owner-checked", all, releaseOwnerChecked),
+		newCase("release-twice", all, releaseTwice),
+		newCase("late-release", all, lateRelease),
 
-		question("token-increasing", all, tokenIncreasing),
-		question("token-constant", all, tokenConstant),
-		question("floor", all, floor),
+		newCase("token-increasing", all, tokenIncreasing),
+		newCase("token-constant", all, tokenConstant),
+		newCase("floor", all, floor),
 
-		question("fifo", fairToAll, fifo),
-		question("order-process", fairToProcesses, orderProcess),
-		question("no-barging", ordered, noBarging),
-		question("wake-up", all, wakeUp),
-		question("dead-waiter", ordered, deadWaiter),
-		question("frozen-waiter", ordered, frozenWaiter),
-		question("cancelled-waiter", all, cancelledWaiter),
-		question("cancel-race", all, cancelRace),
-		question("silent-waiter", all, silentWaiter),
-		question("waiting-once", all, waitingOnce),
-		question("panicking-callback", all, panickingCallback),
-		question("unreachable", all, unreachable),
-		question("outage", all, outage),
+		newCase("fifo", fairToAll, fifo),
+		newCase("order-process", fairToProcesses, orderProcess),
+		newCase("no-barging", ordered, noBarging),
+		newCase("wake-up", all, wakeUp),
+		newCase("dead-waiter", ordered, deadWaiter),
+		newCase("frozen-waiter", ordered, frozenWaiter),
+		newCase("cancelled-waiter", all, cancelledWaiter),
+		newCase("cancel-race", all, cancelRace),
+		newCase("silent-waiter", all, silentWaiter),
+		newCase("waiting-once", all, waitingOnce),
+		newCase("panicking-callback", all, panickingCallback),
+		newCase("unreachable", all, unreachable),
+		newCase("outage", all, outage),
 
-		question("shared", all, shared),
-		question("limit", limits, limit),
-		question("limit-unsupported", noLimits, limitUnsupported),
-		question("writer-not-starved", ordered, writerNotStarved),
-		question("weights", limits, weights),
-		question("weight-not-passed", orderedLimits, weightNotPassed),
-		question("resize", limits, resize),
-		question("all-or-none", all, allOrNone),
+		newCase("shared", all, shared),
+		newCase("limit", limits, limit),
+		newCase("limit-unsupported", noLimits, limitUnsupported),
+		newCase("writer-not-starved", ordered, writerNotStarved),
+		newCase("weights", limits, weights),
+		newCase("weight-not-passed", orderedLimits, weightNotPassed),
+		newCase("resize", limits, resize),
+		newCase("all-or-none", all, allOrNone),
 
-		question("names", all, names),
-		question("bad-input", all, badInput),
-		question("at-least", all, atLeast),
-		question("thousand", all, thousand),
-		question("list", all, list),
-		question("break", all, breaks),
-		question("break-minimum", all, breaksMinimum),
-		question("lost-callback", all, lostCallback),
-		question("loss-before-grant", leased, lossBeforeGrant),
+		newCase("names", all, names),
+		newCase("bad-input", all, badInput),
+		newCase("at-least", all, atLeast),
+		newCase("thousand", all, thousand),
+		newCase("list", all, list),
+		newCase("break", all, breaks),
+		newCase("break-minimum", all, breaksMinimum),
+		newCase("lost-callback", all, lostCallback),
+		newCase("loss-before-grant", leased, lossBeforeGrant),
 	}
 }
 
-// question makes a Case of a function that talks to one world.
-func question(name string, needs func(driver.Traits) bool, ask func(*sitting)) Case {
-	return Case{Name: name, Needs: needs, Run: func(t testing.TB, e Exam) {
+// newCase makes a Case of a function that talks to one world.
+func newCase(name string, needs func(driver.Traits) bool, ask func(*run)) Case {
+	return Case{Name: name, Needs: needs, Run: func(t testing.TB, e Suite) {
 		t.Helper()
 		s := sit(t, e)
 		defer s.end()

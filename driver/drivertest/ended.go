@@ -11,7 +11,7 @@ import (
 // endedContext: a context that has ended before the request is its own error, for
 // a name that is free and for one that is held, and nothing is taken. The engine is
 // not even asked: the answer is the same when it is silent.
-func endedContext(t *sitting) {
+func endedContext(t *run) {
 	cs := t.clients(2)
 	h := t.hold(cs[0], t.request("held"))
 	t.endedContexts(cs[1])
@@ -24,7 +24,7 @@ func endedContext(t *sitting) {
 	t.take(t.patience, cs[0], t.request("held")).free()
 }
 
-func (t *sitting) endedContexts(c Client) {
+func (t *run) endedContexts(c Client) {
 	t.Helper()
 	cancelled, cancel := context.WithCancel(t.ctx)
 	cancel()
@@ -54,7 +54,7 @@ func (t *sitting) endedContexts(c Client) {
 
 // itsOwn fails the case unless err is that of a context which ended before the
 // request, and nothing else.
-func (t *sitting) itsOwn(ctx context.Context, err error, name string) {
+func (t *run) itsOwn(ctx context.Context, err error, name string) {
 	t.Helper()
 	if !errors.Is(err, ctx.Err()) || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("acquiring %q with a context that has ended: got %v, want %v and nothing else", name, err, ctx.Err())

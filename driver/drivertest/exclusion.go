@@ -44,7 +44,7 @@ func linger() { time.Sleep(time.Millisecond) }
 
 // exclusion: many goroutines of several clients change one guarded counter. No
 // update is lost, no two visits overlap, and tokens rise from visit to visit.
-func exclusion(t *sitting) {
+func exclusion(t *run) {
 	const clients, workers, rounds = 3, 4, 5
 	var g guarded
 	var crowd sync.WaitGroup
@@ -67,7 +67,7 @@ func exclusion(t *sitting) {
 }
 
 // visit acquires, visits and releases once.
-func (t *sitting) visit(ctx context.Context, c Client, g *guarded) {
+func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 	req := t.request("exclusion")
 	req.Wait = true
 	h, err := t.ask(ctx, c, req)
@@ -85,7 +85,7 @@ func (t *sitting) visit(ctx context.Context, c Client, g *guarded) {
 
 // sweep fails the case if two intervals overlap or a later one has a token that
 // is not greater.
-func (g *guarded) sweep(t *sitting) {
+func (g *guarded) sweep(t *run) {
 	slices.SortFunc(g.log, func(a, b interval) int {
 		if c := a.from.Compare(b.from); c != 0 {
 			return c
@@ -104,7 +104,7 @@ func (g *guarded) sweep(t *sitting) {
 }
 
 // noReentrance: two acquires by one client exclude each other.
-func noReentrance(t *sitting) {
+func noReentrance(t *run) {
 	c := t.client()
 	h := t.hold(c, t.request("mine"))
 	t.refused(c, t.request("mine"), "by the client that holds it")
@@ -115,7 +115,7 @@ func noReentrance(t *sitting) {
 }
 
 // tryHeld: a try for a held name says who holds it, since and until when.
-func tryHeld(t *sitting) {
+func tryHeld(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("busy"))
 	var facts *driver.HeldError
@@ -139,13 +139,13 @@ func tryHeld(t *sitting) {
 
 // noSteal: nobody gets in before the lease ends, and a lease that is renewed
 // outlasts its first TTL. A machine too slow to renew in time proves nothing.
-func noSteal(t *sitting) {
+func noSteal(t *run) {
 	c, other := t.client(), t.client()
-	h := t.hold(c, t.brief("kept"))
+	h := t.hold(c, t.shortLease("kept"))
 	end := h.sent.Add(t.ttl)
 	for range 3 {
 		time.Sleep(t.ttl * 5 / 8)
-		t.refusedUntil(end, other, t.brief("kept"), "before the end of the lease")
+		t.refusedUntil(end, other, t.shortLease("kept"), "before the end of the lease")
 		sent := time.Now()
 		if err := h.renew(); err != nil && time.Now().Before(end) {
 			t.Fatalf("renewing %v before the end of the lease: %v", time.Until(end), err)

@@ -6,19 +6,19 @@ import (
 
 // expiry: a lease whose holder vanished ends after its TTL, not before, for a
 // waiter and for a try.
-func expiry(t *sitting) {
+func expiry(t *run) {
 	c, next := t.client(), t.client()
-	h := t.hold(c, t.brief("waited-for"))
-	tried := t.hold(c, t.brief("tried"))
-	w := t.queue(next, t.brief("waited-for"))
+	h := t.hold(c, t.shortLease("waited-for"))
+	tried := t.hold(c, t.shortLease("tried"))
+	w := t.queue(next, t.shortLease("waited-for"))
 	c.Kill(t.TB)
-	t.refusedUntil(tried.sent.Add(t.ttl), next, t.brief("tried"), "of a dead client, before its lease ended")
+	t.refusedUntil(tried.sent.Add(t.ttl), next, t.shortLease("tried"), "of a dead client, before its lease ended")
 	g := w.granted(t.ttl+t.patience, "a waiter behind a dead holder")
 	if early := time.Until(h.sent.Add(t.ttl)); early > t.slack() {
 		t.Errorf("the waiter got in %v before the end of the lease", early)
 	}
 	g.free()
-	late := t.take(t.ttl+t.patience, next, t.brief("tried"))
+	late := t.take(t.ttl+t.patience, next, t.shortLease("tried"))
 	if late.Token <= tried.Token {
 		t.Errorf("token %d came after token %d", late.Token, tried.Token)
 	}
@@ -26,7 +26,7 @@ func expiry(t *sitting) {
 }
 
 // crashFrees: without leases the locks of a client that died are free at once.
-func crashFrees(t *sitting) {
+func crashFrees(t *run) {
 	c, next := t.client(), t.client()
 	t.hold(c, t.request("waited-for"))
 	t.hold(c, t.request("tried"))
@@ -37,10 +37,10 @@ func crashFrees(t *sitting) {
 }
 
 // renewExpired: a lapsed lease is not revived, whether or not it has a successor.
-func renewExpired(t *sitting) {
+func renewExpired(t *run) {
 	c, next := t.client(), t.client()
-	h := t.hold(c, t.brief("lapsed"))
-	t.lapse()
+	h := t.hold(c, t.shortLease("lapsed"))
+	t.waitExpiry()
 	t.notHeld(h.renew(), "renewing a lapsed lease")
 	successor := t.take(t.patience, next, t.request("lapsed"))
 	t.notHeld(h.renew(), "renewing a lapsed lease that has a successor")

@@ -6,4 +6,4 @@ import "testing"
 func Collect(t testing.TB, run func(testing.TB)) []string { return collect(t, run) }
 
 // Put puts one case, which must fail if that is known, outside a bubble of its own.
-func (e Exam) Put(t testing.TB, c Case) { e.put(t, c) }
+func (e Suite) Put(t testing.TB, c Case) { e.put(t, c) }

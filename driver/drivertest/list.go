@@ -9,7 +9,7 @@ import (
 )
 
 // query lists names through c, which must be a driver.Lister.
-func (t *sitting) query(c Client, q driver.Query) []driver.Status {
+func (t *run) query(c Client, q driver.Query) []driver.Status {
 	t.Helper()
 	type answer struct {
 		list []driver.Status
@@ -26,7 +26,7 @@ func (t *sitting) query(c Client, q driver.Query) []driver.Status {
 }
 
 // look returns what c lists under one name, or nil if c lists nothing at all.
-func (t *sitting) look(c Client, name string) *driver.Status {
+func (t *run) look(c Client, name string) *driver.Status {
 	t.Helper()
 	if _, ok := c.(driver.Lister); !ok {
 		return nil
@@ -41,7 +41,7 @@ func (t *sitting) look(c Client, name string) *driver.Status {
 
 // list: an engine that lists shows holders and waiters, with their identities,
 // places and tokens, by prefix and by exact name.
-func list(t *sitting) {
+func list(t *run) {
 	cs := t.clients(3)
 	if _, ok := cs[0].(driver.Lister); !ok {
 		return
@@ -82,7 +82,7 @@ func list(t *sitting) {
 }
 
 // listed fails the case unless the query gives these names, in order.
-func (t *sitting) listed(c Client, q driver.Query, want ...string) {
+func (t *run) listed(c Client, q driver.Query, want ...string) {
 	t.Helper()
 	var got []string
 	t.eventually(t.patience, fmt.Sprintf("%+v lists %q", q, want), func() bool {
@@ -95,7 +95,7 @@ func (t *sitting) listed(c Client, q driver.Query, want ...string) {
 }
 
 // oneHolder fails the case unless s shows h and nobody else as the holder.
-func (t *sitting) oneHolder(s *driver.Status, h *held) {
+func (t *run) oneHolder(s *driver.Status, h *held) {
 	t.Helper()
 	if s.Mode != driver.Exclusive || len(s.Holders) != 1 {
 		t.Fatalf("one exclusive holder is listed as %+v", *s)

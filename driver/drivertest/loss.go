@@ -12,14 +12,14 @@ import (
 // lossBeforeGrant: a holder that is cut off, and so cannot renew, knows that it
 // lost the lock before the engine grants it to the next waiter. This case looks
 // through the front door, whose deadlines rest on the engine's Sent and TTL.
-func lossBeforeGrant(t *sitting) {
+func lossBeforeGrant(t *run) {
 	c, next := t.client(), t.client()
 	lock := t.lock(fencelock.New(c, &fencelock.Config{TTL: t.ttl}), "cut-off")
 	defer func() { // also when the case fails: the keep-alive ends with the hold
 		t.thaw(c)
 		lock.Release()
 	}()
-	w := t.queue(next, t.brief("cut-off"))
+	w := t.queue(next, t.shortLease("cut-off"))
 	lost := make(chan time.Time, 1)
 	context.AfterFunc(lock.Context(), func() { lost <- time.Now() })
 	time.Sleep(t.ttl * 3 / 2) // renewals outlast the first lease
@@ -45,7 +45,7 @@ func lossBeforeGrant(t *sitting) {
 }
 
 // lock acquires a free name through the front door.
-func (t *sitting) lock(locks *fencelock.Locker, name string) *fencelock.Lock {
+func (t *run) lock(locks *fencelock.Locker, name string) *fencelock.Lock {
 	t.Helper()
 	type answer struct {
 		lock *fencelock.Lock

@@ -26,5 +26,5 @@ func newStore(testing.TB) drivertest.World { return store{memlock.New(nil)} }
 
 // TestExam puts the reference implementation to the exam, in bubbles.
 func TestExam(t *testing.T) {
-	drivertest.Run(t, drivertest.Exam{World: newStore, Bubble: true})
+	drivertest.Run(t, drivertest.Suite{World: newStore, Bubble: true})
 }

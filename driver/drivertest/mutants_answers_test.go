@@ -97,7 +97,7 @@ var answering = []mutant{
 	}},
 	{"only those who listen are in the queue", "silent-waiter", func(b *broken) {
 		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			if req.Waiting == nil {
+			if req.OnWait == nil {
 				return b.poll(ctx, req, time.Second, always)
 			}
 			return b.process.Acquire(ctx, req)
@@ -106,8 +106,8 @@ var answering = []mutant{
 	{"everybody follows", "waiting-once", func(b *broken) { b.ask(func(req *driver.Request) { req.Follow = true }) }},
 	{"a panic leaves a waiter", "panicking-callback", func(b *broken) {
 		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			told, panicked := req.Waiting, make(chan any, 1)
-			req.Waiting = func(info driver.WaitInfo) {
+			told, panicked := req.OnWait, make(chan any, 1)
+			req.OnWait = func(info driver.WaitInfo) {
 				defer func() { panicked <- recover() }()
 				if told != nil {
 					told(info)
@@ -137,9 +137,9 @@ var answering = []mutant{
 	{"a panic keeps a mutex", "panicking-callback", func(b *broken) {
 		turn := make(chan struct{}, 1)
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			told := req.Waiting
+			told := req.OnWait
 			if told != nil {
-				req.Waiting = func(info driver.WaitInfo) {
+				req.OnWait = func(info driver.WaitInfo) {
 					turn <- struct{}{}
 					told(info)
 					<-turn

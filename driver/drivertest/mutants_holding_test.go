@@ -118,7 +118,7 @@ var holding = []mutant{
 		})
 	}},
 	{"no minimum hold", "at-least", func(b *broken) {
-		b.ask(func(req *driver.Request) { req.AtLeast = 0 })
+		b.ask(func(req *driver.Request) { req.MinHold = 0 })
 	}},
 	{"a break needs a holder", "break-minimum", func(b *broken) {
 		b.brk = func(ctx context.Context, name, reason string) (int64, error) {
@@ -139,6 +139,6 @@ var holding = []mutant{
 		}
 	}},
 	{"the minimum hold ends with the lease", "at-least", func(b *broken) {
-		b.ask(func(req *driver.Request) { req.AtLeast = min(req.AtLeast, req.TTL) })
+		b.ask(func(req *driver.Request) { req.MinHold = min(req.MinHold, req.TTL) })
 	}},
 }

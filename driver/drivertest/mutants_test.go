@@ -22,7 +22,7 @@ func TestMutants(t *testing.T) {
 }
 
 // mustFail fails t unless the engine fails the case of this name.
-func mustFail(t *testing.T, name string, e drivertest.Exam) {
+func mustFail(t *testing.T, name string, e drivertest.Suite) {
 	traits := e.World(t).Client(t).Traits()
 	noticed := false
 	for _, c := range drivertest.Cases() {

@@ -126,7 +126,7 @@ var joining = []mutant{
 	{"breaks one name of several in silence", "all-or-none", func(b *broken) {
 		b.all = func(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 			for i := range reqs {
-				reqs[i].Lost = nil
+				reqs[i].OnLost = nil
 			}
 			return b.process.AcquireAll(ctx, reqs)
 		}

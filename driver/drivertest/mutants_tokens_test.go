@@ -66,12 +66,12 @@ var tokens = []mutant{
 		}
 	}},
 	{"breaks in silence", "lost-callback", func(b *broken) {
-		b.ask(func(req *driver.Request) { req.Lost = nil })
+		b.ask(func(req *driver.Request) { req.OnLost = nil })
 	}},
 	{"tells of a loss twice", "lost-callback", func(b *broken) {
 		b.ask(func(req *driver.Request) {
-			if told := req.Lost; told != nil {
-				req.Lost = func(cause error) { told(cause); told(cause) }
+			if told := req.OnLost; told != nil {
+				req.OnLost = func(cause error) { told(cause); told(cause) }
 			}
 		})
 	}},

@@ -22,7 +22,7 @@ var strange = []string{
 }
 
 // names: every valid name is a lock of its own, and is shown back exactly.
-func names(t *sitting) {
+func names(t *run) {
 	c, other := t.client(), t.client()
 	held := make([]*held, len(strange))
 	renewed := time.Now()
@@ -51,7 +51,7 @@ func names(t *sitting) {
 
 // keep renews acquisitions, which may have to outlast a slow machine, unless that was done a
 // moment ago. It returns when it was.
-func (t *sitting) keep(all []*held, renewed time.Time) time.Time {
+func (t *run) keep(all []*held, renewed time.Time) time.Time {
 	t.Helper()
 	now := time.Now()
 	if now.Sub(renewed) < t.long/6 {
@@ -65,7 +65,7 @@ func (t *sitting) keep(all []*held, renewed time.Time) time.Time {
 
 // badInput: a request that makes no sense is ErrInvalid, also with Wait, and
 // nothing is held afterwards.
-func badInput(t *sitting) {
+func badInput(t *run) {
 	c, other := t.client(), t.client()
 	for what, req := range t.senseless() {
 		for _, req.Wait = range []bool{false, true} {
@@ -78,7 +78,7 @@ func badInput(t *sitting) {
 }
 
 // senseless returns requests that every engine must refuse.
-func (t *sitting) senseless() map[string]driver.Request {
+func (t *run) senseless() map[string]driver.Request {
 	bad := map[string]driver.Request{
 		"an empty name":        t.request(""),
 		"a name of 513 bytes":  t.request(strings.Repeat("n", 513)),
@@ -101,7 +101,7 @@ func (t *sitting) senseless() map[string]driver.Request {
 	with("a weight without a limit", func(r *driver.Request) { r.Mode, r.Weight = driver.Shared, 1 })
 	with("a weight without the shared mode", func(r *driver.Request) { r.Weight = 1 })
 	with("a negative weight", func(r *driver.Request) { r.Weight = -1 })
-	with("a negative minimum hold", func(r *driver.Request) { r.AtLeast = -1 })
+	with("a negative minimum hold", func(r *driver.Request) { r.MinHold = -1 })
 	if t.traits.Limits {
 		with("a weight above the limit", func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 })
 	}

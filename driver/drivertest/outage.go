@@ -12,17 +12,17 @@ import (
 // unreachable: an engine that does not answer is ErrUnavailable, whether the name
 // is held or free, and never ErrHeld; once it answers again, a wait for a held name
 // that runs out of time is ErrHeld.
-func unreachable(t *sitting) {
+func unreachable(t *run) {
 	cs := t.clients(2)
 	t.hold(cs[0], t.request("held"))
-	t.refused(cs[1], t.brief("held"), "before the engine is silent")
+	t.refused(cs[1], t.shortLease("held"), "before the engine is silent")
 	if !t.silence() {
 		return
 	}
 	var asked sync.WaitGroup
 	for _, name := range []string{"free", "held"} {
 		for _, wait := range []bool{false, true} {
-			req := t.brief(name)
+			req := t.shortLease(name)
 			req.Wait = wait
 			asked.Go(func() { t.unanswered(cs[1], req) }) // ends with its context
 		}
@@ -30,22 +30,22 @@ func unreachable(t *sitting) {
 	asked.Wait()
 	t.mend()
 	t.eventually(t.patience, "the engine says again that the name is held", func() bool {
-		_, err := t.attempt(cs[1], t.brief("held"))
+		_, err := t.attempt(cs[1], t.shortLease("held"))
 		return errors.Is(err, driver.ErrHeld)
 	})
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience/10)
 	defer cancel()
-	req := t.brief("held")
+	req := t.shortLease("held")
 	req.Wait = true
 	err := within(t, "Acquire", func(context.Context) error { _, err := t.ask(ctx, cs[1], req); return err })
 	if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a wait that ran out of time on an engine that answers again: got %v, want ErrHeld and DeadlineExceeded", err)
 	}
-	t.take(t.patience, cs[1], t.brief("free")).free()
+	t.take(t.patience, cs[1], t.shortLease("free")).free()
 }
 
 // unanswered asks a silent engine, for a while. Any goroutine may call it.
-func (t *sitting) unanswered(c Client, req driver.Request) {
+func (t *run) unanswered(c Client, req driver.Request) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience/10)
 	defer cancel()
 	_, err := t.ask(ctx, c, req)
@@ -60,11 +60,11 @@ func (t *sitting) unanswered(c Client, req driver.Request) {
 // outage: a waiter goes on waiting when the engine falls silent for longer than a
 // lease, be it while somebody holds the name, or in the instant of the hand-over,
 // where a grant may have come that cannot be confirmed.
-func outage(t *sitting) {
+func outage(t *run) {
 	cs := t.clients(2)
 	for _, handedOver := range []bool{false, true} {
-		h := t.hold(cs[0], t.brief("waited-for"))
-		w := t.queue(cs[1], t.brief("waited-for"))
+		h := t.hold(cs[0], t.shortLease("waited-for"))
+		w := t.queue(cs[1], t.shortLease("waited-for"))
 		if handedOver {
 			h.free()
 		}
@@ -82,6 +82,6 @@ func outage(t *sitting) {
 		}
 		got := w.granted(2*t.ttl+t.patience, "a waiter that saw an outage")
 		_ = got.release() // it may have run out: nobody has renewed it
-		t.take(t.patience, cs[0], t.brief("waited-for")).free()
+		t.take(t.patience, cs[0], t.shortLease("waited-for")).free()
 	}
 }

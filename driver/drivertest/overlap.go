@@ -15,7 +15,7 @@ import (
 
 // allInLine: names asked for together pass no waiter, not even where they would
 // fit beside the holder.
-func (t *sitting) allInLine(cs []Client) {
+func (t *run) allInLine(cs []Client) {
 	t.Helper()
 	reqs := []driver.Request{t.shared("spare"), t.shared("lined-up")}
 	reader := t.hold(cs[1], t.shared("lined-up"))
@@ -30,7 +30,7 @@ func (t *sitting) allInLine(cs []Client) {
 }
 
 // allRaced is noBarging for names asked for together.
-func (t *sitting) allRaced(cs []Client) {
+func (t *run) allRaced(cs []Client) {
 	t.Helper()
 	for range 10 {
 		h := t.hold(cs[0], t.request("raced"))
@@ -50,7 +50,7 @@ func (t *sitting) allRaced(cs []Client) {
 }
 
 // bargeAll tries two names of which one has a waiter. Any goroutine may call it.
-func (t *sitting) bargeAll(c Client) {
+func (t *run) bargeAll(c Client) {
 	all, err := t.askAll(t.ctx, c, t.requests("spare", "raced"))
 	if err != nil {
 		return
@@ -60,7 +60,7 @@ func (t *sitting) bargeAll(c Client) {
 }
 
 // leaveAll releases what was acquired together. Any goroutine may call it.
-func (t *sitting) leaveAll(ctx context.Context, all []*held) {
+func (t *run) leaveAll(ctx context.Context, all []*held) {
 	for _, h := range all {
 		if err := h.client.Release(ctx, h.lease()); err != nil {
 			t.Errorf("releasing %q, which was acquired with others: %v", h.req.Name, err)
@@ -69,7 +69,7 @@ func (t *sitting) leaveAll(ctx context.Context, all []*held) {
 }
 
 // allGivenUp: a call whose context ends holds all names or leaves no trace.
-func (t *sitting) allGivenUp(cs []Client) {
+func (t *run) allGivenUp(cs []Client) {
 	t.Helper()
 	reqs := t.requests("given-up", "left", "dropped")
 	for round := range 12 {
@@ -99,10 +99,10 @@ func (t *sitting) allGivenUp(cs []Client) {
 
 // allAtDeath: of a client that dies while it holds names, or asks for them,
 // nothing outlasts a lease.
-func (t *sitting) allAtDeath(c Client) {
+func (t *run) allAtDeath(c Client) {
 	t.Helper()
-	holds := []driver.Request{t.brief("bequeathed"), t.brief("inherited")}
-	asks := []driver.Request{t.brief("orphaned"), t.brief("unclaimed")}
+	holds := []driver.Request{t.shortLease("bequeathed"), t.shortLease("inherited")}
+	asks := []driver.Request{t.shortLease("orphaned"), t.shortLease("unclaimed")}
 	doomed := t.client()
 	t.holdAll(doomed, holds)
 	t.calls.Go(func() { t.askAll(t.ctx, doomed, asks) }) // ends with the client
@@ -121,7 +121,7 @@ type room struct {
 
 // allOverlapping: clients take sets of names that overlap. No name ever has two
 // holders, its tokens rise, and everybody gets all sets in the end.
-func (t *sitting) allOverlapping(cs []Client) {
+func (t *run) allOverlapping(cs []Client) {
 	t.Helper()
 	const workers, rounds = 3, 6
 	rooms := make([]room, 5)
@@ -147,7 +147,7 @@ func (t *sitting) allOverlapping(cs []Client) {
 }
 
 // occupy takes some of the rooms, in any order, as soon as they are all free.
-func (t *sitting) occupy(ctx context.Context, c Client, rooms []room) {
+func (t *run) occupy(ctx context.Context, c Client, rooms []room) {
 	some := rand.Perm(len(rooms))[:2+rand.N(2)]
 	var reqs []driver.Request
 	for _, i := range some {
@@ -176,7 +176,7 @@ func (t *sitting) occupy(ctx context.Context, c Client, rooms []room) {
 }
 
 // enter notes a visitor. Any goroutine may call it.
-func (t *sitting) enter(r *room, h *held) {
+func (t *run) enter(r *room, h *held) {
 	if r.inside.Add(1) != 1 {
 		t.Errorf("%q has two holders, one of them with token %d", r.name, h.Token)
 	}

@@ -70,8 +70,8 @@ func (p *plain) turn(ctx context.Context, req driver.Request) (leave func(), err
 		return func() { <-turn }, nil
 	default:
 	}
-	if req.Waiting != nil {
-		req.Waiting(driver.WaitInfo{})
+	if req.OnWait != nil {
+		req.OnWait(driver.WaitInfo{})
 	}
 	select {
 	case turn <- struct{}{}:
@@ -124,8 +124,8 @@ func (s plainStore) Client(testing.TB) drivertest.Client {
 		turns: map[string]chan struct{}{}, leases: map[string]driver.Lease{}}
 }
 
-func plainExam(f faults) drivertest.Exam {
-	return drivertest.Exam{Bubble: true, World: func(testing.TB) drivertest.World {
+func plainExam(f faults) drivertest.Suite {
+	return drivertest.Suite{Bubble: true, World: func(testing.TB) drivertest.World {
 		return plainStore{store{memlock.New(nil)}, f}
 	}}
 }

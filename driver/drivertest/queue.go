@@ -8,7 +8,7 @@ import (
 )
 
 // line queues one waiter after the other, client after client.
-func (t *sitting) line(n int, cs []Client, req driver.Request) []*call {
+func (t *run) line(n int, cs []Client, req driver.Request) []*call {
 	t.Helper()
 	ws := make([]*call, n)
 	for i := range ws {
@@ -19,7 +19,7 @@ func (t *sitting) line(n int, cs []Client, req driver.Request) []*call {
 
 // inOrder fails the case unless the waiters get in one after the other, each as
 // soon as the one before it has released.
-func (t *sitting) inOrder(ws ...*call) {
+func (t *run) inOrder(ws ...*call) {
 	t.Helper()
 	for i, w := range ws {
 		h := w.granted(t.patience, fmt.Sprintf("waiter %d of %d", i+1, len(ws)))
@@ -33,7 +33,7 @@ func (t *sitting) inOrder(ws ...*call) {
 }
 
 // fifo: ten waiters of several clients get in in the order they joined.
-func fifo(t *sitting) {
+func fifo(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("lined-up"))
 	ws := t.line(10, cs, t.request("lined-up"))
@@ -43,7 +43,7 @@ func fifo(t *sitting) {
 
 // orderProcess: clients get in in the order they joined, and one that has two
 // waiters has one turn before it queues again.
-func orderProcess(t *sitting) {
+func orderProcess(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("lined-up"))
 	first := t.queue(cs[1], t.request("lined-up"))
@@ -57,7 +57,7 @@ func orderProcess(t *sitting) {
 
 // noBarging: a try does not get in before a live waiter, not even while the lock
 // is being handed over.
-func noBarging(t *sitting) {
+func noBarging(t *run) {
 	cs := t.clients(3)
 	for range 20 {
 		h := t.hold(cs[0], t.request("next-please"))
@@ -76,7 +76,7 @@ func noBarging(t *sitting) {
 }
 
 // barge tries a name that has a waiter. Any goroutine may call it.
-func (t *sitting) barge(c Client) {
+func (t *run) barge(c Client) {
 	h, err := t.ask(t.ctx, c, t.request("next-please"))
 	if err == nil {
 		t.Errorf("a try got in before a waiter, with token %d", h.Token)
@@ -85,7 +85,7 @@ func (t *sitting) barge(c Client) {
 }
 
 // wakeUp: a waiter is told of a release long before any lease would end.
-func wakeUp(t *sitting) {
+func wakeUp(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("awaited"))
 	for i := range 5 {

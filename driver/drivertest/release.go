@@ -8,7 +8,7 @@ import (
 
 // releaseOwnerChecked: a release with the wrong owner or token is ErrNotHeld and
 // leaves the holder alone, whichever client sends it.
-func releaseOwnerChecked(t *sitting) {
+func releaseOwnerChecked(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("owned"))
 	elsewhere := t.hold(c, t.request("elsewhere"))
@@ -36,7 +36,7 @@ func releaseOwnerChecked(t *sitting) {
 }
 
 // releaseTwice: the second release is ErrNotHeld and frees nobody else.
-func releaseTwice(t *sitting) {
+func releaseTwice(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.request("twice"))
 	h.free()
@@ -50,10 +50,10 @@ func releaseTwice(t *sitting) {
 
 // lateRelease: the release of an acquisition that expired, or was broken, leaves
 // the successor alone.
-func lateRelease(t *sitting) {
+func lateRelease(t *run) {
 	c, next := t.client(), t.client()
 	if t.traits.Leased {
-		h := t.hold(c, t.brief("expired"))
+		h := t.hold(c, t.shortLease("expired"))
 		w := t.queue(next, t.request("expired"))
 		successor := w.granted(t.ttl+t.patience, "a waiter behind a lapsed lease")
 		t.notHeld(h.release(), "releasing an expired acquisition")
@@ -69,7 +69,7 @@ func lateRelease(t *sitting) {
 }
 
 // untouched fails the case unless the successor stands and excludes.
-func (t *sitting) untouched(successor *held) {
+func (t *run) untouched(successor *held) {
 	t.Helper()
 	successor.stands("after the late release of its predecessor")
 	t.refused(t.client(), t.request(successor.req.Name), "that the successor holds")
@@ -77,7 +77,7 @@ func (t *sitting) untouched(successor *held) {
 }
 
 // breakName breaks a held name and returns the new token.
-func (t *sitting) breakName(b driver.Breaker, name string) int64 {
+func (t *run) breakName(b driver.Breaker, name string) int64 {
 	t.Helper()
 	type answer struct {
 		token int64

@@ -10,7 +10,7 @@ import (
 
 // resizing sets the limit of a name through c, which must be a driver.Resizer,
 // and returns the engine's answer.
-func (t *sitting) resizing(c Client, name string, limit int) error {
+func (t *run) resizing(c Client, name string, limit int) error {
 	t.Helper()
 	return within(t, "Resize", func(ctx context.Context) error {
 		return c.(driver.Resizer).Resize(ctx, name, limit)
@@ -18,7 +18,7 @@ func (t *sitting) resizing(c Client, name string, limit int) error {
 }
 
 // resize sets the limit of a name and fails the case if that fails.
-func (t *sitting) resize(c Client, name string, limit int) {
+func (t *run) resize(c Client, name string, limit int) {
 	t.Helper()
 	if err := t.resizing(c, name, limit); err != nil {
 		t.Fatalf("setting the limit of %q to %d: %v", name, limit, err)
@@ -27,7 +27,7 @@ func (t *sitting) resize(c Client, name string, limit int) {
 
 // resize: a new limit is in force at once, whatever limits are asked for, and
 // stays so when nobody uses the name and when the engine restarts.
-func resize(t *sitting) {
+func resize(t *run) {
 	cs := t.clients(4)
 	if _, ok := cs[0].(driver.Resizer); !ok {
 		return
@@ -45,7 +45,7 @@ func resize(t *sitting) {
 
 // resizeDown: holders stay although they are too many, and nobody gets in until
 // there is room under the lower limit.
-func (t *sitting) resizeDown(cs []Client) {
+func (t *run) resizeDown(cs []Client) {
 	t.Helper()
 	req := t.weighing("shrunk", 3, 0)
 	in := []*held{t.hold(cs[0], req), t.hold(cs[1], req), t.hold(cs[2], req)}
@@ -68,7 +68,7 @@ func (t *sitting) resizeDown(cs []Client) {
 }
 
 // resizeUp: whoever fits under the higher limit is granted without a release.
-func (t *sitting) resizeUp(cs []Client) {
+func (t *run) resizeUp(cs []Client) {
 	t.Helper()
 	req := t.weighing("grown", 1, 0)
 	h := t.hold(cs[0], req)
@@ -90,7 +90,7 @@ func (t *sitting) resizeUp(cs []Client) {
 }
 
 // resizeInOrder: a higher limit lets nobody pass a heavy waiter.
-func (t *sitting) resizeInOrder(cs []Client) {
+func (t *run) resizeInOrder(cs []Client) {
 	t.Helper()
 	h := t.hold(cs[0], t.weighing("grown-in-order", 3, 3))
 	heavy := t.queue(cs[1], t.weighing("grown-in-order", 3, 2))
@@ -110,7 +110,7 @@ func (t *sitting) resizeInOrder(cs []Client) {
 
 // resizeOverrides: requests may ask for whatever limit; the new one is in force.
 // Those without a limit, and exclusive ones, are what they always were.
-func (t *sitting) resizeOverrides(cs []Client) {
+func (t *run) resizeOverrides(cs []Client) {
 	t.Helper()
 	small := t.hold(cs[0], t.weighing("overridden", 2, 1))
 	t.resize(cs[3], "overridden", 3)
@@ -136,7 +136,7 @@ func (t *sitting) resizeOverrides(cs []Client) {
 
 // resizeBelowWeight: a request that weighs more than the new limit gets in when
 // nobody else is there, and is then alone.
-func (t *sitting) resizeBelowWeight(cs []Client) {
+func (t *run) resizeBelowWeight(cs []Client) {
 	t.Helper()
 	light := t.weighing("outgrown", 5, 1)
 	t.resize(cs[3], "outgrown", 2)
@@ -155,7 +155,7 @@ func (t *sitting) resizeBelowWeight(cs []Client) {
 
 // resizeSenseless: limits and names that make no sense are ErrInvalid, and
 // change nothing.
-func (t *sitting) resizeSenseless(c Client) {
+func (t *run) resizeSenseless(c Client) {
 	t.Helper()
 	h := t.hold(c, t.weighing("sensible", 2, 0))
 	for _, bad := range []struct {
@@ -175,7 +175,7 @@ func (t *sitting) resizeSenseless(c Client) {
 
 // resizeLasts: a limit that was set before anybody came outlives everybody, and
 // a restart of the engine.
-func (t *sitting) resizeLasts(cs []Client) {
+func (t *run) resizeLasts(cs []Client) {
 	t.Helper()
 	req := t.weighing("lasting", 3, 0)
 	t.resize(cs[0], "lasting", 1)

@@ -8,7 +8,7 @@ import (
 
 // shared: shared holders are in together, also two of one client, and keep
 // exclusive ones out; an exclusive one keeps them out.
-func shared(t *sitting) {
+func shared(t *run) {
 	cs := t.clients(3)
 	readers := []*held{
 		t.hold(cs[0], t.shared("read")), t.hold(cs[0], t.shared("read")), t.hold(cs[1], t.shared("read")),
@@ -32,7 +32,7 @@ func shared(t *sitting) {
 
 // limit: exactly as many shared holders as the limit says are in together, and
 // another limit is refused while they are.
-func limit(t *sitting) {
+func limit(t *run) {
 	cs := t.clients(3)
 	req := t.shared("seats")
 	req.Limit = 3
@@ -61,7 +61,7 @@ func limit(t *sitting) {
 
 // limitUnsupported: an engine without limits says so, to requests and to a
 // Resize, and nothing is held.
-func limitUnsupported(t *sitting) {
+func limitUnsupported(t *run) {
 	c := t.client()
 	req := t.shared("seats")
 	req.Limit = 2
@@ -78,7 +78,7 @@ func limitUnsupported(t *sitting) {
 
 // writerNotStarved: a shared request that comes after an exclusive waiter gets
 // in after it.
-func writerNotStarved(t *sitting) {
+func writerNotStarved(t *run) {
 	cs := t.clients(3)
 	reader := t.hold(cs[0], t.shared("read"))
 	writer := t.queue(cs[1], t.request("read"))

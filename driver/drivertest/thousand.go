@@ -10,7 +10,7 @@ import (
 
 // thousand: one client holds a thousand locks, renews them in one call whose
 // answers come in order, and releases them all.
-func thousand(t *sitting) {
+func thousand(t *run) {
 	const n = 1000
 	c := t.client()
 	gone := t.hold(c, t.request("gone"))
@@ -39,14 +39,14 @@ func thousand(t *sitting) {
 	}
 }
 
-func (t *sitting) renewAll(c Client, leases []driver.Lease) []error {
+func (t *run) renewAll(c Client, leases []driver.Lease) []error {
 	t.Helper()
 	return within(t, "Renew", func(ctx context.Context) []error { return c.Renew(ctx, leases) })
 }
 
 // keepAll renews at every hundredth of many leases: a slow engine takes longer for
 // all of them than a lease lasts.
-func (t *sitting) keepAll(c Client, leases []driver.Lease) {
+func (t *run) keepAll(c Client, leases []driver.Lease) {
 	t.Helper()
 	if len(leases)%100 != 0 {
 		return

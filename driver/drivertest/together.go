@@ -9,7 +9,7 @@ import (
 )
 
 // requests asks for several leases that do not end during the case.
-func (t *sitting) requests(names ...string) []driver.Request {
+func (t *run) requests(names ...string) []driver.Request {
 	reqs := make([]driver.Request, len(names))
 	for i, name := range names {
 		reqs[i] = t.request(name)
@@ -19,7 +19,7 @@ func (t *sitting) requests(names ...string) []driver.Request {
 
 // askAll sends requests to be granted together, through c, which must be a
 // driver.AllAcquirer, and looks at the grants. Any goroutine may call it.
-func (t *sitting) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*held, error) {
+func (t *run) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*held, error) {
 	sent := time.Now()
 	grants, err := c.(driver.AllAcquirer).AcquireAll(ctx, reqs)
 	if err != nil {
@@ -38,7 +38,7 @@ func (t *sitting) askAll(ctx context.Context, c Client, reqs []driver.Request) (
 }
 
 // attemptAll makes several requests together and returns the engine's answer.
-func (t *sitting) attemptAll(c Client, reqs []driver.Request) ([]*held, error) {
+func (t *run) attemptAll(c Client, reqs []driver.Request) ([]*held, error) {
 	t.Helper()
 	type answer struct {
 		all []*held
@@ -52,7 +52,7 @@ func (t *sitting) attemptAll(c Client, reqs []driver.Request) ([]*held, error) {
 }
 
 // holdAll acquires free names together and fails the case if that fails.
-func (t *sitting) holdAll(c Client, reqs []driver.Request) []*held {
+func (t *run) holdAll(c Client, reqs []driver.Request) []*held {
 	t.Helper()
 	all, err := t.attemptAll(c, reqs)
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *sitting) holdAll(c Client, reqs []driver.Request) []*held {
 
 // refusedAll fails the case unless requests for several names are answered with
 // the *HeldError of one.
-func (t *sitting) refusedAll(c Client, reqs []driver.Request, name string) {
+func (t *run) refusedAll(c Client, reqs []driver.Request, name string) {
 	t.Helper()
 	_, err := t.attemptAll(c, reqs)
 	if err == nil {
@@ -76,7 +76,7 @@ func (t *sitting) refusedAll(c Client, reqs []driver.Request, name string) {
 
 // allOrNone: several names are granted in one step, each as an acquisition of
 // its own, or none is, and nobody can tell that they were asked for.
-func allOrNone(t *sitting) {
+func allOrNone(t *run) {
 	cs := t.clients(3)
 	if _, ok := cs[0].(driver.AllAcquirer); !ok {
 		return
@@ -105,7 +105,7 @@ func allOrNone(t *sitting) {
 
 // allHeld: each name is held and excludes, is released by itself, and its tokens
 // grow, whichever way it was acquired.
-func (t *sitting) allHeld(cs []Client) {
+func (t *run) allHeld(cs []Client) {
 	t.Helper()
 	reqs := t.requests("zinc", "lead", "gold")
 	last := make([]int64, len(reqs))
@@ -127,7 +127,7 @@ func (t *sitting) allHeld(cs []Client) {
 
 // noneHeld: if one name is held, the error is about it and the others are free
 // at once.
-func (t *sitting) noneHeld(cs []Client) {
+func (t *run) noneHeld(cs []Client) {
 	t.Helper()
 	reqs := t.requests("tin", "iron", "salt")
 	for i, taken := range reqs {
@@ -147,7 +147,7 @@ func (t *sitting) noneHeld(cs []Client) {
 }
 
 // allInvalid: one request that makes no sense is ErrInvalid for all.
-func (t *sitting) allInvalid(cs []Client) {
+func (t *run) allInvalid(cs []Client) {
 	t.Helper()
 	if _, err := t.attemptAll(cs[0], t.requests("valid", "")); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("two names of which one is empty: got %v, want ErrInvalid", err)
@@ -156,7 +156,7 @@ func (t *sitting) allInvalid(cs []Client) {
 }
 
 // allBroken: the break of one name is the loss of that one alone.
-func (t *sitting) allBroken(cs []Client) {
+func (t *run) allBroken(cs []Client) {
 	t.Helper()
 	b, ok := cs[1].(driver.Breaker)
 	if !ok {

@@ -8,12 +8,12 @@ import (
 
 // tokenIncreasing: every later acquisition of a name has a greater token, across
 // release, death, expiry, break and a restart of the engine.
-func tokenIncreasing(t *sitting) {
+func tokenIncreasing(t *run) {
 	cs := t.clients(4)
 	last := t.hold(cs[0], t.request("counted"))
 	rises := func(c Client, after string) {
 		t.Helper()
-		h := t.take(t.ttl+t.traits.MaxTTL+t.patience, c, t.brief("counted"))
+		h := t.take(t.ttl+t.traits.MaxTTL+t.patience, c, t.shortLease("counted"))
 		if h.Token <= last.Token {
 			t.Fatalf("token %d came after token %d across %s", h.Token, last.Token, after)
 		}
@@ -24,7 +24,7 @@ func tokenIncreasing(t *sitting) {
 		rises(c, "a release")
 	}
 	if t.traits.Leased {
-		t.lapse()
+		t.waitExpiry()
 		rises(cs[0], "an expiry")
 	}
 	if b, ok := cs[1].(driver.Breaker); ok {
@@ -43,7 +43,7 @@ func tokenIncreasing(t *sitting) {
 
 // tokenConstant: renewals change neither the token nor anything else that
 // identifies the acquisition.
-func tokenConstant(t *sitting) {
+func tokenConstant(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.shared("steady"))
 	for range 3 {
@@ -62,7 +62,7 @@ func tokenConstant(t *sitting) {
 }
 
 // floor: a grant carries the smallest token among the current holders.
-func floor(t *sitting) {
+func floor(t *run) {
 	c, other := t.client(), t.client()
 	alone := t.hold(c, t.request("alone"))
 	if alone.Floor != alone.Token {

@@ -10,7 +10,7 @@ import (
 
 // silentWaiter: a waiter that does not want to hear of its wait is listed all the
 // same, and gets in.
-func silentWaiter(t *sitting) {
+func silentWaiter(t *run) {
 	cs := t.clients(2)
 	if _, ok := cs[0].(driver.Lister); !ok {
 		return
@@ -26,7 +26,7 @@ func silentWaiter(t *sitting) {
 }
 
 // waiters fails the case unless c lists n waiters within the patience.
-func (t *sitting) waiters(c Client, name string, n int) {
+func (t *run) waiters(c Client, name string, n int) {
 	t.Helper()
 	if _, ok := c.(driver.Lister); !ok {
 		return
@@ -41,14 +41,14 @@ func (t *sitting) waiters(c Client, name string, n int) {
 
 // waitingOnce: Waiting is called once, when the request joins the queue, however
 // often its place changes, unless the request wants to follow.
-func waitingOnce(t *sitting) {
+func waitingOnce(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("told-once"))
 	var told [3]atomic.Int64
 	var ws []*call
 	for i := range told {
 		req := t.request("told-once")
-		req.Waiting = func(driver.WaitInfo) { told[i].Add(1) }
+		req.OnWait = func(driver.WaitInfo) { told[i].Add(1) }
 		ws = append(ws, t.queue(cs[1+i], req))
 	}
 	h.free()
@@ -73,7 +73,7 @@ func waitingOnce(t *sitting) {
 
 // panickingCallback: a Waiting that panics, and a caller that recovers, leave
 // nothing behind: no waiter, no holder, and a client that works.
-func panickingCallback(t *sitting) {
+func panickingCallback(t *run) {
 	cs := t.clients(3)
 	for _, behind := range []bool{false, true} {
 		h := t.hold(cs[0], t.request("panicked"))
@@ -94,11 +94,11 @@ func panickingCallback(t *sitting) {
 }
 
 // panics waits with a callback that panics, and recovers.
-func (t *sitting) panics(c Client, req driver.Request) {
+func (t *run) panics(c Client, req driver.Request) {
 	t.Helper()
 	req.Wait = true
 	called := make(chan struct{}, 1)
-	req.Waiting = func(driver.WaitInfo) {
+	req.OnWait = func(driver.WaitInfo) {
 		called <- struct{}{}
 		panic("a callback that panics")
 	}

@@ -12,7 +12,7 @@ import (
 
 // weighing asks for a shared lease that takes so much of a limit, and does not
 // end during the case.
-func (t *sitting) weighing(name string, limit, weight int) driver.Request {
+func (t *run) weighing(name string, limit, weight int) driver.Request {
 	req := t.shared(name)
 	req.Limit, req.Weight = limit, weight
 	return req
@@ -20,7 +20,7 @@ func (t *sitting) weighing(name string, limit, weight int) driver.Request {
 
 // weights: shared holders never take more than the limit together, what one took
 // comes back when it leaves or dies, and a list shows it all.
-func weights(t *sitting) {
+func weights(t *run) {
 	cs := t.clients(3)
 	heavy := t.hold(cs[0], t.weighing("units", 5, 3))
 	light := t.hold(cs[1], t.weighing("units", 5, 1))
@@ -43,7 +43,7 @@ func weights(t *sitting) {
 }
 
 // unitsOfTheDead fails the case unless what a killed holder took comes back.
-func (t *sitting) unitsOfTheDead(c Client) {
+func (t *run) unitsOfTheDead(c Client) {
 	t.Helper()
 	req := t.weighing("inherited", 4, 3)
 	req.TTL = t.ttl
@@ -56,7 +56,7 @@ func (t *sitting) unitsOfTheDead(c Client) {
 
 // weighed fails the case unless c, if it lists at all, shows this limit in force,
 // and holders and waiters of these weights.
-func (t *sitting) weighed(c Client, name string, limit int, holders, waiters []int) {
+func (t *run) weighed(c Client, name string, limit int, holders, waiters []int) {
 	t.Helper()
 	if _, ok := c.(driver.Lister); !ok {
 		return
@@ -80,7 +80,7 @@ func (t *sitting) weighed(c Client, name string, limit int, holders, waiters []i
 
 // crowdOnScales lets many goroutines of several clients take all kinds of
 // weights, and fails the case if the sum was ever too much.
-func (t *sitting) crowdOnScales(cs []Client) {
+func (t *run) crowdOnScales(cs []Client) {
 	const workers, rounds, limit = 3, 5, 5
 	var scales atomic.Int64
 	var crowd sync.WaitGroup
@@ -99,7 +99,7 @@ func (t *sitting) crowdOnScales(cs []Client) {
 }
 
 // weigh acquires, puts its weight on the scales for a moment, and releases.
-func (t *sitting) weigh(ctx context.Context, c Client, scales *atomic.Int64, req driver.Request) {
+func (t *run) weigh(ctx context.Context, c Client, scales *atomic.Int64, req driver.Request) {
 	req.Wait = true
 	h, err := t.ask(ctx, c, req)
 	if err != nil {
@@ -118,7 +118,7 @@ func (t *sitting) weigh(ctx context.Context, c Client, scales *atomic.Int64, req
 
 // weightNotPassed: a heavy request at the head of the queue is passed by no
 // light one, neither a try nor a waiter, and holds nobody up once it gave up.
-func weightNotPassed(t *sitting) {
+func weightNotPassed(t *run) {
 	cs := t.clients(4)
 	light := t.weighing("heavy-first", 4, 1)
 	first := t.hold(cs[0], t.weighing("heavy-first", 4, 2))

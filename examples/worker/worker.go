@@ -128,7 +128,7 @@ func (w *worker) sweep(ctx context.Context) {
 		return
 	}
 	w.swept = time.Now()
-	lock, err := w.locks.With(fencelock.Options{AtLeast: w.ttl}).TryAcquire(ctx, "sweep")
+	lock, err := w.locks.With(fencelock.Options{MinHold: w.ttl}).TryAcquire(ctx, "sweep")
 	if err != nil {
 		return // another one does it
 	}

@@ -192,12 +192,12 @@ func (c *child) request(q question, which int) driver.Request {
 	w := q.Requests[which]
 	r := w.Request
 	if w.Lost {
-		r.Lost = func(cause error) {
+		r.OnLost = func(cause error) {
 			go c.send(answer{ID: q.ID, Kind: kindLost, Which: which, Errs: []wireError{toWire(cause)}})
 		}
 	}
 	if w.Waiting {
-		r.Waiting = func(i driver.WaitInfo) {
+		r.OnWait = func(i driver.WaitInfo) {
 			why := toWire(i.Trouble)
 			i.Trouble = nil
 			c.send(answer{ID: q.ID, Kind: kindWaiting, Info: i, Why: why})

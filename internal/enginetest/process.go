@@ -183,9 +183,9 @@ func (p *Process) Traits() driver.Traits { return p.traits }
 
 // Acquire acquires in the child; the callbacks of req are called in the test.
 func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c := &call{waiting: req.Waiting}
-	if req.Lost != nil {
-		c.lost = []func(error){req.Lost}
+	c := &call{waiting: req.OnWait}
+	if req.OnLost != nil {
+		c.lost = []func(error){req.OnLost}
 	}
 	a, err := p.ask(ctx, question{Op: opAcquire, Requests: []wireRequest{pack(req)}}, c)
 	if err != nil {
@@ -200,7 +200,7 @@ func (p *Process) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driv
 	c := &call{}
 	q := question{Op: opAll}
 	for _, req := range reqs {
-		c.lost = append(c.lost, req.Lost)
+		c.lost = append(c.lost, req.OnLost)
 		q.Requests = append(q.Requests, pack(req))
 	}
 	a, err := p.ask(ctx, q, c)

@@ -38,14 +38,14 @@ func (e echo) Traits() driver.Traits { return driver.Traits{Engine: string(e), L
 
 func (e echo) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if !req.Wait {
-		req.Lost(driver.ErrLost)
+		req.OnLost(driver.ErrLost)
 		return driver.Grant{Owner: req.Name, Token: int64(req.PID)}, nil
 	}
 	if ctx.Err() != nil {
 		return driver.Grant{}, ctx.Err()
 	}
 	held := &driver.HeldError{Name: req.Name, Owner: "o", Identity: req.Identity}
-	req.Waiting(driver.WaitInfo{Position: 3, Held: held, Trouble: req.Check(driver.Traits{})})
+	req.OnWait(driver.WaitInfo{Position: 3, Held: held, Trouble: req.Check(driver.Traits{})})
 	<-ctx.Done()
 	if req.Name == "away" {
 		return driver.Grant{}, (&driver.Waited{}).Ended(ctx, nil)
@@ -74,8 +74,8 @@ func (w whole) AcquireAll(_ context.Context, reqs []driver.Request) ([]driver.Gr
 		if req.Name == "held" {
 			return nil, &driver.HeldError{Name: req.Name, Owner: "o"}
 		}
-		if req.Lost != nil {
-			req.Lost(fmt.Errorf("%w: %s", driver.ErrLost, req.Name))
+		if req.OnLost != nil {
+			req.OnLost(fmt.Errorf("%w: %s", driver.ErrLost, req.Name))
 		}
 		grants = append(grants, driver.Grant{Owner: req.Name, Token: int64(i + 1), Floor: int64(req.Units())})
 	}
@@ -89,7 +89,7 @@ func TestCallsAndErrorsTravel(t *testing.T) {
 		t.Errorf("traits: %+v", got)
 	}
 	lost := make(chan error, 1)
-	req := driver.Request{Name: "no\xffrune", Identity: driver.Identity{PID: 7}, Lost: func(err error) { lost <- err }}
+	req := driver.Request{Name: "no\xffrune", Identity: driver.Identity{PID: 7}, OnLost: func(err error) { lost <- err }}
 	g, err := p.Acquire(t.Context(), req)
 	if err != nil || g.Owner != req.Name || g.Token != 7 {
 		t.Errorf("acquire: %+v, %v", g, err)
@@ -129,7 +129,7 @@ func TestAcquireAllTravels(t *testing.T) {
 	p := enginetest.Start(t, "whole", "parrot")
 	lost := make(chan error, 2)
 	reqs := []driver.Request{
-		{Name: "a", Limit: 5, Weight: 3}, {Name: "b", Lost: func(err error) { lost <- err }},
+		{Name: "a", Limit: 5, Weight: 3}, {Name: "b", OnLost: func(err error) { lost <- err }},
 	}
 	grants, err := p.AcquireAll(t.Context(), reqs)
 	if err != nil || len(grants) != 2 || grants[0].Owner != "a" || grants[1].Token != 2 {
@@ -154,7 +154,7 @@ func TestCancelTravels(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var info driver.WaitInfo
-	req := driver.Request{Name: "a", Wait: true, Waiting: func(i driver.WaitInfo) { info = i }}
+	req := driver.Request{Name: "a", Wait: true, OnWait: func(i driver.WaitInfo) { info = i }}
 	_, err := p.Acquire(ctx, req)
 	var held *driver.HeldError
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Owner != "o" {
@@ -184,7 +184,7 @@ func TestPanicsTravel(t *testing.T) {
 				t.Errorf("recovered %v", r)
 			}
 		}()
-		_, err := p.Acquire(t.Context(), driver.Request{Name: "a", Wait: true, Waiting: func(driver.WaitInfo) { panic("boom") }})
+		_, err := p.Acquire(t.Context(), driver.Request{Name: "a", Wait: true, OnWait: func(driver.WaitInfo) { panic("boom") }})
 		t.Errorf("no panic: %v", err)
 	}()
 	if err := p.Release(t.Context(), driver.Lease{}); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, enginetest.ErrGone) {

@@ -46,8 +46,8 @@ type wireRequest struct {
 
 // pack makes a request fit to travel.
 func pack(r driver.Request) wireRequest {
-	w := wireRequest{Request: r, Lost: r.Lost != nil, Waiting: r.Waiting != nil}
-	w.Request.Lost, w.Request.Waiting = nil, nil
+	w := wireRequest{Request: r, Lost: r.OnLost != nil, Waiting: r.OnWait != nil}
+	w.Request.OnLost, w.Request.OnWait = nil, nil
 	return w
 }
 

@@ -41,7 +41,7 @@ func resized(t *testing.T, a, b *redislock.Engine) {
 		t.Fatal(err)
 	}
 	queued, answer := make(chan struct{}, 100), make(chan error, 1)
-	req.Wait, req.Waiting = true, func(driver.WaitInfo) { queued <- struct{}{} }
+	req.Wait, req.OnWait = true, func(driver.WaitInfo) { queued <- struct{}{} }
 	go func() { // ends when the waiter is granted, or with ctx
 		_, err := b.Acquire(ctx, req)
 		answer <- err

@@ -48,7 +48,7 @@ func (d double) Release(ctx context.Context, l driver.Lease) error {
 type deaf struct{ driver.Engine }
 
 func (d deaf) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	req.Lost = nil
+	req.OnLost = nil
 	return d.Engine.Acquire(ctx, req)
 }
 

@@ -122,7 +122,7 @@ func openRedis(o rueidis.ClientOption, cfg redislock.Config) (driver.Engine, err
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxTTL, cfg.GiveUp = ttl, ttl
+	cfg.MaxTTL, cfg.RetryTimeout = ttl, ttl
 	return redislock.New(client, &cfg), nil
 }
 
@@ -131,7 +131,7 @@ func openRedlock(k known) (driver.Engine, error) {
 	for _, addr := range k.Addrs {
 		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return rueidis.NewClient(k.single(addr)) }))
 	}
-	return redlock.New(nodes, &redlock.Config{MaxTTL: ttl, GiveUp: ttl}), nil
+	return redlock.New(nodes, &redlock.Config{MaxTTL: ttl, RetryTimeout: ttl}), nil
 }
 
 func startPostgres(t testing.TB) servers {

@@ -363,7 +363,7 @@ func (n *Name) Break(reason string) string {
 	return fmt.Sprintf("broken %d", token)
 }
 
-// Take is the acquire_all script, and what gather does with an acquire, for a
+// Take is the acquire_all script, and what batch does with an acquire, for a
 // single name; they differ in what they say of a lock that is held.
 func (n *Name) Take(r Request, ttl int64, gathered bool) string {
 	n.call()
@@ -407,7 +407,7 @@ func (n *Name) inTheWay() string {
 	return fmt.Sprintf("held 1 %d %s %s", n.Lock.Until-n.ms(), why, n.Lock.Value[:min(800, len(n.Lock.Value))])
 }
 
-// Free is what gather does with a release.
+// Free is what batch does with a release.
 func (n *Name) Free(owner, token string) string {
 	n.call()
 	letter := "s"

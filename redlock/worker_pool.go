@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// crew runs functions on goroutines that stay for the next one. A request to a node
+// workerPool runs functions on goroutines that stay for the next one. A request to a node
 // needs a deep stack, and a new goroutine would have to grow one, which costs as much
 // as the request.
-type crew struct {
+type workerPool struct {
 	sync.WaitGroup // counts those at work, those who stay, and whatever else Close waits for
 
 	closed context.Context // nobody stays any more
@@ -21,7 +21,7 @@ type crew struct {
 const mostIdle = 32
 
 // run runs fn soon, without blocking.
-func (c *crew) run(fn func()) {
+func (c *workerPool) run(fn func()) {
 	select {
 	case c.work <- fn:
 	default:
@@ -35,7 +35,7 @@ func (c *crew) run(fn func()) {
 
 // next waits for something to do, and returns nil when there will be nothing or
 // enough others wait.
-func (c *crew) next() func() {
+func (c *workerPool) next() func() {
 	defer c.idle.Add(-1)
 	if c.idle.Add(1) > mostIdle {
 		return nil

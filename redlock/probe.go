@@ -12,15 +12,15 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// unfit is why a server is not what redlock needs.
-type unfit struct{ error }
+// badNodeError is why a server is not what redlock needs.
+type badNodeError struct{ error }
 
-func (u unfit) Unwrap() error { return u.error }
+func (u badNodeError) Unwrap() error { return u.error }
 
-// acquaint asks every node that was never asked before who it is, and returns
+// probeAll asks every node that was never asked before who it is, and returns
 // what is wrong with the set. Nodes that do not answer are left out, and asked
 // when they are back.
-func (e *Engine) acquaint(ctx context.Context) error {
+func (e *Engine) probeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
 	var met []chan struct{}
@@ -30,7 +30,7 @@ func (e *Engine) acquaint(ctx context.Context) error {
 			met = append(met, done)
 			e.tasks.Go(func() { // ends with ctx
 				defer close(done)
-				_ = n.meet(ctx) // n.out says so
+				_ = n.probe(ctx) // n.out says so
 			})
 		}
 	}
@@ -45,9 +45,9 @@ func (e *Engine) acquaint(ctx context.Context) error {
 	return nil
 }
 
-// meet finds out whether the node is an independent master that keeps what it is
+// probe finds out whether the node is an independent master that keeps what it is
 // told. One that is not, or does not answer, is left out.
-func (n *node) meet(ctx context.Context) error {
+func (n *node) probe(ctx context.Context) error {
 	err := n.examine(ctx)
 	if err == nil {
 		n.fit.Store(true)
@@ -64,7 +64,7 @@ func (n *node) examine(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(answers) != 1:
-		return unfit{fmt.Errorf("%w: %s has %d masters behind it; redlock needs one each", driver.ErrConfig, n.label, len(answers))}
+		return badNodeError{fmt.Errorf("%w: %s has %d masters behind it; redlock needs one each", driver.ErrConfig, n.label, len(answers))}
 	}
 	if err := n.tell(ctx); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (n *node) examine(ctx context.Context) error {
 		return err
 	}
 	info := parseInfo(answers[0].Text)
-	if err := n.judge(info); err != nil {
-		return unfit{err}
+	if err := n.checkInfo(info); err != nil {
+		return badNodeError{err}
 	}
 	return n.engine.register(n, info["run_id"])
 }
@@ -95,8 +95,8 @@ func (n *node) tell(ctx context.Context) error {
 	return err
 }
 
-// judge says what is wrong with a server.
-func (n *node) judge(info map[string]string) error {
+// checkInfo says what is wrong with a server.
+func (n *node) checkInfo(info map[string]string) error {
 	switch {
 	case info["role"] != "master":
 		return fmt.Errorf("%w: %s is a replica of %s:%s; redlock needs independent masters", driver.ErrConfig, n.label, info["master_host"], info["master_port"])
@@ -121,7 +121,7 @@ func (e *Engine) register(n *node, runID string) error {
 }
 
 func sameServer(a, b *node) error {
-	return unfit{fmt.Errorf("%w: %s and %s are the same server", driver.ErrConfig, a.label, b.label)}
+	return badNodeError{fmt.Errorf("%w: %s and %s are the same server", driver.ErrConfig, a.label, b.label)}
 }
 
 // recognise notes which server answered for the node. If that is another node's, an

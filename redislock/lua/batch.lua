@@ -4,7 +4,7 @@
 -- the TTL), and r to release, which takes one (how the holder begins); 3 until when
 -- acquires are served. Returns the time and a letter for each: t taken, o released,
 -- g gone, l late, s for what has to go the slow way. All locks are read first and
--- freed last, so that two errands about one name do not see half of one another.
+-- freed last, so that two operations about one name do not see half of one another.
 local call, had, text = redis.call, redis.call('MGET', unpack(KEYS)), stamp .. ' ' .. stamp .. ' '
 local said, freed, at = {}, {}, 4
 for i = 1, #ARGV[2] do

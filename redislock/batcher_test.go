@@ -49,7 +49,7 @@ func (s scene) jam(e *redislock.Engine, t *tap, f func(c redislock.Call, do func
 
 func pass(_ redislock.Call, do func() redislock.Reply) redislock.Reply { return do() }
 
-// waits returns when n errands wait to go together.
+// waits returns when n operations wait to go together.
 func (s scene) waits(e *redislock.Engine, n int) {
 	s.Helper()
 	s.until(fmt.Sprint(n, " errands wait"), func() bool { return e.Waiting() == n })
@@ -67,7 +67,7 @@ func TestGathered(t *testing.T) {
 	next := s.queue(other, request("wanted"))
 	s.hold(other, request("again")).free()
 	closed := request("closed")
-	closed.AtLeast = time.Minute
+	closed.MinHold = time.Minute
 	s.hold(other, closed).free()
 	s.server.Do(t, "SET", "lock:foreign", "somebody", "PX", "60000")
 	s.server.Do(t, "LPUSH", "lock:list", "x")
@@ -191,7 +191,7 @@ func TestGatheredAnswerIsLost(t *testing.T) {
 	s.gone(mine.release())
 }
 
-// TestGatheredGivesUp: a caller that leaves before its errand was sent leaves no
+// TestGatheredGivesUp: a caller that leaves before its operation was sent leaves no
 // trace, and one that leaves afterwards gives back what it got.
 func TestGatheredGivesUp(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ func TestGatheredGivesUp(t *testing.T) {
 	}
 }
 
-// TestGatheredBehindASilentServer: errands do not wait for calls without an answer
+// TestGatheredBehindASilentServer: operations do not wait for calls without an answer
 // for longer than their own limit.
 func TestGatheredBehindASilentServer(t *testing.T) {
 	t.Parallel()
@@ -243,7 +243,7 @@ func TestGatheredBehindASilentServer(t *testing.T) {
 	}
 }
 
-// TestDistantServer: errands wait for calls that take long for a moment only, and
+// TestDistantServer: operations wait for calls that take long for a moment only, and
 // not at all once there are enough of them to fill a script.
 func TestDistantServer(t *testing.T) {
 	t.Parallel()

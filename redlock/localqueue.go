@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// turn is what the requests of one process that wait for one name share: only
+// localQueue is what the requests of one process that wait for one name share: only
 // the first of them competes with other processes, or they would outvote one
 // another.
-type turn struct {
+type localQueue struct {
 	engine *Engine
 
 	// Guarded by Engine.mu.
-	users int
-	busy  bool
-	queue []chan struct{}
-	last  outcome                // of the one whose turn it is, or was before
-	ears  map[string]chan string // of those who compete, by their names in the nodes' queues
+	users       int
+	busy        bool
+	queue       []chan struct{}
+	last        outcome                // of the one whose turn it is, or was before
+	subscribers map[string]chan string // of those who compete, by their names in the nodes' queues
 }
 
-// turnOf returns the turn of a name; whoever calls it calls leave when done.
-func (e *Engine) turnOf(name string) *turn {
+// queueOf returns the turn of a name; whoever calls it calls leave when done.
+func (e *Engine) queueOf(name string) *localQueue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.turns[name]
+	t := e.queues[name]
 	if t == nil {
-		t = &turn{engine: e, ears: map[string]chan string{}}
-		e.turns[name] = t
+		t = &localQueue{engine: e, subscribers: map[string]chan string{}}
+		e.queues[name] = t
 	}
 	t.users++
 	return t
@@ -35,15 +35,15 @@ func (e *Engine) turnOf(name string) *turn {
 func (e *Engine) leave(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.turns[name]
+	t := e.queues[name]
 	if t.users--; t.users == 0 {
-		delete(e.turns, name)
+		delete(e.queues, name)
 	}
 }
 
 // note remembers what a request heard whose turn it is: those behind it have heard
 // the same.
-func (t *turn) note(ctx context.Context, o *outcome) {
+func (t *localQueue) note(ctx context.Context, o *outcome) {
 	if ctx.Err() == nil {
 		t.engine.mu.Lock()
 		t.last = *o
@@ -52,7 +52,7 @@ func (t *turn) note(ctx context.Context, o *outcome) {
 }
 
 // told returns what was heard last.
-func (t *turn) told() outcome {
+func (t *localQueue) told() outcome {
 	t.engine.mu.Lock()
 	defer t.engine.mu.Unlock()
 	return t.last
@@ -60,7 +60,7 @@ func (t *turn) told() outcome {
 
 // await blocks until it is the caller's turn, who then says next.
 func (w *wait) await(ctx context.Context) error {
-	e, t := w.engine, w.turn
+	e, t := w.engine, w.queue
 	e.mu.Lock()
 	if !t.busy {
 		t.busy = true
@@ -77,11 +77,11 @@ func (w *wait) await(ctx context.Context) error {
 	case <-mine:
 		return nil
 	case <-ctx.Done():
-		t.desert(mine)
+		t.cancel(mine)
 		w.note(context.Background())
 		return w.heard.Ended(ctx, nil)
 	case <-e.closed.Done():
-		t.desert(mine)
+		t.cancel(mine)
 		return unavailable(errClosed)
 	}
 }
@@ -89,7 +89,7 @@ func (w *wait) await(ctx context.Context) error {
 // note takes what was heard by the one whose turn it is. If that has not been said
 // anything yet, or has got the lock, it is in the way itself.
 func (w *wait) note(ctx context.Context) {
-	o := w.turn.told()
+	o := w.queue.told()
 	if o.err == nil && o.inWay == nil {
 		return
 	}
@@ -97,7 +97,7 @@ func (w *wait) note(ctx context.Context) {
 }
 
 // next passes the turn on.
-func (t *turn) next() {
+func (t *localQueue) next() {
 	t.engine.mu.Lock()
 	defer t.engine.mu.Unlock()
 	if len(t.queue) == 0 {
@@ -108,8 +108,8 @@ func (t *turn) next() {
 	t.queue = t.queue[1:]
 }
 
-// desert leaves the queue, or passes on a turn that came in the same instant.
-func (t *turn) desert(mine chan struct{}) {
+// cancel leaves the queue, or passes on a turn that came in the same instant.
+func (t *localQueue) cancel(mine chan struct{}) {
 	t.engine.mu.Lock()
 	i := slices.Index(t.queue, mine)
 	if i >= 0 {
@@ -128,43 +128,43 @@ const (
 	somebody  = "-" // one of those who wait, nobody knows which
 )
 
-// listen returns where news of the name comes: whose turn it is, the last news
-// only. The caller says deaf at the end.
-func (t *turn) listen(caller string) <-chan string {
+// subscribe returns where news of the name comes: whose turn it is, the last news
+// only. The caller calls unsubscribe at the end.
+func (t *localQueue) subscribe(caller string) <-chan string {
 	t.engine.mu.Lock()
 	defer t.engine.mu.Unlock()
 	ear := make(chan string, 1)
-	t.ears[caller] = ear
+	t.subscribers[caller] = ear
 	return ear
 }
 
-func (t *turn) deaf(caller string) {
+func (t *localQueue) unsubscribe(caller string) {
 	t.engine.mu.Lock()
 	defer t.engine.mu.Unlock()
-	delete(t.ears, caller)
+	delete(t.subscribers, caller)
 }
 
-// ring tells those who wait for a name whose turn it is.
-func (e *Engine) ring(name, first string) {
+// notify tells those who wait for a name whose turn it is.
+func (e *Engine) notify(name, first string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t := e.turns[name]; t != nil {
-		t.ring(first)
+	if t := e.queues[name]; t != nil {
+		t.notify(first)
 	}
 }
 
-// ringAll wakes everybody: news may have been missed.
-func (e *Engine) ringAll() {
+// notifyAll wakes everybody: news may have been missed.
+func (e *Engine) notifyAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, t := range e.turns {
-		t.ring(everybody)
+	for _, t := range e.queues {
+		t.notify(everybody)
 	}
 }
 
-// ring tells those who wait. The caller holds Engine.mu.
-func (t *turn) ring(first string) {
-	for caller, ear := range t.ears {
+// notify tells those who wait. The caller holds Engine.mu.
+func (t *localQueue) notify(first string) {
+	for caller, ear := range t.subscribers {
 		select {
 		case last := <-ear:
 			if last != somebody && (first == somebody || last == caller || last == everybody) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How often a hub looks by itself at what the system does not tell it, and at
-// everything. An idle hub ends at the next look.
+// How often a watcher looks by itself at what the system does not tell it, and at
+// everything. An idle watcher ends at the next look.
 const (
 	checkEvery = time.Second            // with file events, or with many to look at
 	pollEvery  = 100 * time.Millisecond // without, as long as there are few
@@ -16,37 +16,37 @@ const (
 	checkAll   = 10 // every so many looks at everything
 )
 
-// A hub tells the holders and watches of one engine what comes to and goes from
+// A watcher tells the holders and watches of one engine what comes to and goes from
 // directories. It has one inotify instance at most. Where the system gives none,
 // or no more, it looks by itself.
-type hub struct {
+type watcher struct {
 	poll bool // without file events; set before the first use
 
 	mu      sync.Mutex // guards all below; no event is called under it, and nothing there blocks
-	subs    map[string]map[*sub]struct{}
+	subs    map[string]map[*subscription]struct{}
 	watched map[string]int // watch descriptors, by path
 	paths   map[int]string // the other way round
 	source  *notifier      // nil without file events
 	running bool
 }
 
-// A sub hears of one directory. event must not block; an empty base means "look
+// A subscription hears of one directory. event must not block; an empty base means "look
 // at everything".
-type sub struct {
+type subscription struct {
 	path  string
 	event func(base string)
 }
 
 // subscribe starts to tell event about a directory, until unsubscribe.
-func (h *hub) subscribe(path string, event func(base string)) *sub {
-	s := &sub{path: path, event: event}
+func (h *watcher) subscribe(path string, event func(base string)) *subscription {
+	s := &subscription{path: path, event: event}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subs == nil {
-		h.subs, h.watched, h.paths = map[string]map[*sub]struct{}{}, map[string]int{}, map[int]string{}
+		h.subs, h.watched, h.paths = map[string]map[*subscription]struct{}{}, map[string]int{}, map[int]string{}
 	}
 	if h.subs[path] == nil {
-		h.subs[path] = map[*sub]struct{}{}
+		h.subs[path] = map[*subscription]struct{}{}
 	}
 	h.subs[path][s] = struct{}{}
 	if !h.running {
@@ -58,7 +58,7 @@ func (h *hub) subscribe(path string, event func(base string)) *sub {
 }
 
 // start starts to listen and to look. The caller has mu.
-func (h *hub) start() {
+func (h *watcher) start() {
 	if !h.poll {
 		h.source, _ = newNotifier() // nil if the user has no more of them
 	}
@@ -69,7 +69,7 @@ func (h *hub) start() {
 }
 
 // watch makes sure that the system tells of a directory. The caller has mu.
-func (h *hub) watch(path string) {
+func (h *watcher) watch(path string) {
 	if _, ok := h.watched[path]; ok || h.source == nil {
 		return
 	}
@@ -79,14 +79,14 @@ func (h *hub) watch(path string) {
 }
 
 // unsubscribe ends a subscription. A call of its event may still be under way.
-func (h *hub) unsubscribe(s *sub) {
+func (h *watcher) unsubscribe(s *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.subs[s.path], s) // the path itself goes at the next look
 }
 
 // listen passes events on. It ends when its source is closed.
-func (h *hub) listen(source *notifier) {
+func (h *watcher) listen(source *notifier) {
 	for {
 		events, err := source.read()
 		if err != nil {
@@ -99,7 +99,7 @@ func (h *hub) listen(source *notifier) {
 }
 
 // pass tells who has to know of an event.
-func (h *hub) pass(ev event) {
+func (h *watcher) pass(ev event) {
 	if ev.overflow {
 		h.all(true)
 		return
@@ -117,7 +117,7 @@ func (h *hub) pass(ev event) {
 }
 
 // tell tells the subscribers of a path.
-func (h *hub) tell(path, base string) {
+func (h *watcher) tell(path, base string) {
 	h.mu.Lock()
 	list := slices.Collect(maps.Keys(h.subs[path]))
 	h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *hub) tell(path, base string) {
 
 // run looks from time to time. It ends at the first look that finds no
 // subscription.
-func (h *hub) run() {
+func (h *watcher) run() {
 	for n := 0; ; n++ {
 		time.Sleep(h.pause())
 		if !h.tidy() {
@@ -139,7 +139,7 @@ func (h *hub) run() {
 }
 
 // pause returns how long to wait for the next look.
-func (h *hub) pause() time.Duration {
+func (h *watcher) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.subs) > pollFew || len(h.watched) >= len(h.subs) {
@@ -150,7 +150,7 @@ func (h *hub) pause() time.Duration {
 
 // all makes those look of whose directories the system does not tell, or
 // everybody.
-func (h *hub) all(everybody bool) {
+func (h *watcher) all(everybody bool) {
 	h.mu.Lock()
 	var paths []string
 	for path := range h.subs {
@@ -166,7 +166,7 @@ func (h *hub) all(everybody bool) {
 
 // tidy forgets directories nobody asks for any more and watches again those that
 // were replaced. It returns false when nothing is left, and run must end.
-func (h *hub) tidy() bool {
+func (h *watcher) tidy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for path, subs := range h.subs {

@@ -14,9 +14,9 @@ import (
 // identity is what every request of the exam says about itself.
 var identity = driver.Identity{Host: "exam.example", PID: 4711, Note: "an exam"}
 
-// sitting is one engine at one case. Its methods that fail the case belong to
+// run is one engine at one case. Its methods that fail the case belong to
 // the goroutine of the case.
-type sitting struct {
+type run struct {
 	testing.TB
 	world    World
 	traits   driver.Traits
@@ -36,8 +36,8 @@ type sitting struct {
 }
 
 // sit opens a world for one case.
-func sit(t testing.TB, e Exam) *sitting {
-	s := &sitting{TB: t, world: e.World(t), bubble: e.Bubble, ttl: e.TTL, patience: e.Patience,
+func sit(t testing.TB, e Suite) *run {
+	s := &run{TB: t, world: e.World(t), bubble: e.Bubble, ttl: e.TTL, patience: e.Patience,
 		owners: map[string]bool{}, frozen: map[Client]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.traits = s.client().Traits()
@@ -46,7 +46,7 @@ func sit(t testing.TB, e Exam) *sitting {
 }
 
 // measure settles the durations of the case.
-func (t *sitting) measure() {
+func (t *run) measure() {
 	if t.ttl == 0 {
 		t.ttl = 2 * time.Second
 	}
@@ -65,7 +65,7 @@ func (t *sitting) measure() {
 }
 
 // end gives up what still waits, so that no goroutine outlives the case.
-func (t *sitting) end() {
+func (t *run) end() {
 	t.Helper()
 	t.mu.Lock()
 	for c := range t.frozen {
@@ -87,10 +87,10 @@ func (t *sitting) end() {
 }
 
 // client opens another client.
-func (t *sitting) client() Client { return t.world.Client(t.TB) }
+func (t *run) client() Client { return t.world.Client(t.TB) }
 
 // clients opens n clients.
-func (t *sitting) clients(n int) []Client {
+func (t *run) clients(n int) []Client {
 	cs := make([]Client, n)
 	for i := range cs {
 		cs[i] = t.client()
@@ -99,7 +99,7 @@ func (t *sitting) clients(n int) []Client {
 }
 
 // freeze stops a client until thaw, or until the end of the case.
-func (t *sitting) freeze(c Client) {
+func (t *run) freeze(c Client) {
 	t.mu.Lock()
 	t.frozen[c] = true
 	t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *sitting) freeze(c Client) {
 }
 
 // thaw lets a client go on, if it is frozen.
-func (t *sitting) thaw(c Client) {
+func (t *run) thaw(c Client) {
 	t.mu.Lock()
 	frozen := t.frozen[c]
 	delete(t.frozen, c)
@@ -119,7 +119,7 @@ func (t *sitting) thaw(c Client) {
 
 // silence makes the engine silent until mend, or until the end of the case; ok is
 // false if the world cannot.
-func (t *sitting) silence() (ok bool) {
+func (t *run) silence() (ok bool) {
 	w, ok := t.world.(Cutter)
 	if ok {
 		t.mu.Lock()
@@ -131,7 +131,7 @@ func (t *sitting) silence() (ok bool) {
 }
 
 // mend lets the engine answer again, if it is cut.
-func (t *sitting) mend() {
+func (t *run) mend() {
 	t.mu.Lock()
 	cut := t.cut
 	t.cut = false
@@ -142,22 +142,22 @@ func (t *sitting) mend() {
 }
 
 // request asks for a lease that does not end during the case.
-func (t *sitting) request(name string) driver.Request {
+func (t *run) request(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.long, Identity: identity}
 }
 
-// brief asks for a lease whose end the case waits for.
-func (t *sitting) brief(name string) driver.Request {
+// shortLease asks for a lease whose end the case waits for.
+func (t *run) shortLease(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.ttl, Identity: identity}
 }
 
 // shared asks for a shared lease that does not end during the case.
-func (t *sitting) shared(name string) driver.Request {
+func (t *run) shared(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.long, Identity: identity, Mode: driver.Shared}
 }
 
 // settle gives what must not happen a chance to happen.
-func (t *sitting) settle() {
+func (t *run) settle() {
 	if t.bubble {
 		synctest.Wait()
 		return
@@ -166,13 +166,13 @@ func (t *sitting) settle() {
 }
 
 // tick is the pause between two looks at a condition.
-func (t *sitting) tick() time.Duration { return t.patience / 200 }
+func (t *run) tick() time.Duration { return t.patience / 200 }
 
-// lapse lets a brief lease run out.
-func (t *sitting) lapse() { time.Sleep(t.ttl + t.ttl/20) }
+// waitExpiry lets a brief lease run out.
+func (t *run) waitExpiry() { time.Sleep(t.ttl + t.ttl/20) }
 
 // slack is what clocks of different grain may differ by.
-func (t *sitting) slack() time.Duration {
+func (t *run) slack() time.Duration {
 	if t.bubble {
 		return 0
 	}
@@ -180,7 +180,7 @@ func (t *sitting) slack() time.Duration {
 }
 
 // eventually fails the case unless ok becomes true within d.
-func (t *sitting) eventually(d time.Duration, what string, ok func() bool) {
+func (t *run) eventually(d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); !ok(); time.Sleep(t.tick()) {
 		if time.Now().After(end) {
@@ -190,7 +190,7 @@ func (t *sitting) eventually(d time.Duration, what string, ok func() bool) {
 }
 
 // notHeld fails the case unless err is ErrNotHeld.
-func (t *sitting) notHeld(err error, what string) {
+func (t *run) notHeld(err error, what string) {
 	t.Helper()
 	if !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("%s: got %v, want ErrNotHeld", what, err)
@@ -198,7 +198,7 @@ func (t *sitting) notHeld(err error, what string) {
 }
 
 // within runs one engine call and fails the case if it takes too long.
-func within[R any](t *sitting, what string, do func(context.Context) R) R {
+func within[R any](t *run, what string, do func(context.Context) R) R {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience)
 	defer cancel()

@@ -13,17 +13,17 @@ import (
 	"github.com/fencelock/fencelock/internal/words"
 )
 
-// ballot is what the nodes answered to one attempt.
-type ballot struct {
-	engine *Engine
-	name   string
-	causes causes
-	inWay  *driver.HeldError
-	rivals map[string]int // on how many nodes somebody is in the way
-	open   int            // nodes whom nobody is known to have: all but those that answered
-	first  bool           // only the node that goes first was asked, and it refused
-	waits  int            // nodes that answered that they do not vote yet
-	next   time.Duration
+// tally is what the nodes answered to one attempt.
+type tally struct {
+	engine       *Engine
+	name         string
+	causes       causes
+	inWay        *driver.HeldError
+	otherHolders map[string]int // on how many nodes somebody is in the way
+	open         int            // nodes whom nobody is known to have: all but those that answered
+	first        bool           // only the node that goes first was asked, and it refused
+	waits        int            // nodes that answered that they do not vote yet
+	next         time.Duration
 }
 
 // answer is one to a question that may be too early to tell.
@@ -36,9 +36,9 @@ const (
 )
 
 // split tells whether votes are split, so that nobody has a majority.
-func (b *ballot) split() answer {
+func (b *tally) split() answer {
 	most := 0
-	for _, nodes := range b.rivals {
+	for _, nodes := range b.otherHolders {
 		most = max(most, nodes)
 	}
 	switch {
@@ -51,16 +51,16 @@ func (b *ballot) split() answer {
 }
 
 // heard reports whether a majority has answered at all.
-func (b *ballot) heard() bool { return len(b.engine.nodes)-b.open >= b.engine.need }
+func (b *tally) heard() bool { return len(b.engine.nodes)-b.open >= b.engine.need }
 
 // unclear reports whether it cannot be told yet if a majority answers. A take
 // can be lost before that: a node that is down refuses it like one that is held.
-func (b *ballot) unclear() bool {
+func (b *tally) unclear() bool {
 	return !b.heard() && len(b.causes.errs) <= len(b.engine.nodes)-b.engine.need
 }
 
 // vote reads a node's answer to ask.
-func (b *ballot) vote(r reply) quorum.Vote {
+func (b *tally) vote(r reply) quorum.Vote {
 	n := b.engine.nodes[r.node]
 	if r.Err == nil {
 		b.open--
@@ -123,7 +123,7 @@ var errOwed = errors.New("it has yet to give back what an earlier attempt got")
 
 // seen notes who is in the way; of several, the one that stays longest. What this
 // client is about to give back is in nobody's way for long.
-func (b *ballot) seen(n *node, left time.Duration, foreign bool, text string) {
+func (b *tally) seen(n *node, left time.Duration, foreign bool, text string) {
 	if h, ok := parseHolder(text); ok && !foreign && n.owes(h.Owner) {
 		b.causes.add(n, errOwed)
 		return
@@ -138,23 +138,23 @@ func (b *ballot) seen(n *node, left time.Duration, foreign bool, text string) {
 	} else {
 		held.Owner = strings.TrimSpace(text)
 	}
-	if b.rivals == nil {
-		b.rivals = map[string]int{}
+	if b.otherHolders == nil {
+		b.otherHolders = map[string]int{}
 	}
-	b.rivals[held.Owner]++
+	b.otherHolders[held.Owner]++
 	if b.inWay == nil || held.Until.After(b.inWay.Until) {
 		b.inWay = held
 	}
 }
 
-func (b *ballot) wait(left time.Duration) {
+func (b *tally) wait(left time.Duration) {
 	if b.next == 0 || left < b.next {
 		b.next = max(left, time.Millisecond)
 	}
 }
 
 // outcome is that of an attempt which did not win.
-func (b *ballot) outcome(ctx context.Context) outcome {
+func (b *tally) outcome(ctx context.Context) outcome {
 	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.heard(), later: b.waits > 0 && b.heard()}
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}

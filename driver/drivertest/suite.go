@@ -3,11 +3,11 @@
 // [Client] and one test:
 //
 //	func TestExam(t *testing.T) {
-//		drivertest.Run(t, drivertest.Exam{World: newWorld})
+//		drivertest.Run(t, drivertest.Suite{World: newWorld})
 //	}
 //
 // Each case gets a World of its own, and only the cases that fit the engine's
-// traits run. An engine that lives inside the test process sets Exam.Bubble: its
+// traits run. An engine that lives inside the test process sets Suite.Bubble: its
 // cases then take hours of virtual time and no real time.
 package drivertest
 
@@ -54,8 +54,8 @@ type Client interface {
 	Thaw(t testing.TB)
 }
 
-// Exam describes the engine under test.
-type Exam struct {
+// Suite describes the engine under test.
+type Suite struct {
 	// World makes a deployment that holds no locks.
 	World func(t testing.TB) World
 	// Bubble runs each case in a testing/synctest bubble with TTLs of one hour.
@@ -79,13 +79,13 @@ type Case struct {
 	// Needs reports whether an engine of these traits has to pass.
 	Needs func(driver.Traits) bool
 	// Run puts the question. It fails t, and returns in bounded time, if the
-	// engine does not answer well. With Exam.Bubble the caller has opened the
+	// engine does not answer well. With Suite.Bubble the caller has opened the
 	// bubble.
-	Run func(t testing.TB, e Exam)
+	Run func(t testing.TB, e Suite)
 }
 
 // Run puts the engine to every case that fits its traits, each as a subtest.
-func Run(t *testing.T, e Exam) {
+func Run(t *testing.T, e Suite) {
 	traits := e.World(t).Client(t).Traits()
 	for _, c := range Cases() {
 		if c.Needs(traits) {
@@ -95,7 +95,7 @@ func Run(t *testing.T, e Exam) {
 }
 
 // run puts one case, in a bubble if the exam wants one.
-func (e Exam) run(t *testing.T, c Case) {
+func (e Suite) run(t *testing.T, c Case) {
 	if !e.Bubble {
 		e.put(t, c)
 		return
@@ -104,7 +104,7 @@ func (e Exam) run(t *testing.T, c Case) {
 }
 
 // put puts one case, which must fail if that is known.
-func (e Exam) put(t testing.TB, c Case) {
+func (e Suite) put(t testing.TB, c Case) {
 	why, known := e.Known[c.Name]
 	if !known {
 		c.Run(t, e)
@@ -114,5 +114,5 @@ func (e Exam) put(t testing.TB, c Case) {
 		t.Logf("known to fail (%s): %s", why, failures[0])
 		return
 	}
-	t.Errorf("passes: take it off Exam.Known, where it stands as: %s", why)
+	t.Errorf("passes: take it off Suite.Known, where it stands as: %s", why)
 }

@@ -1,0 +1,192 @@
+package redislock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/words"
+)
+
+const (
+	// maxInFlight calls are under way before operations wait for one another: one that
+	// the server works on, one on its way there and one on its way back.
+	maxInFlight = 3
+	// maxBatch operations go into one script, so that it does not block the server.
+	maxBatch = 64
+	// batchDelay is how long an operation waits for a call to come back, for the sake
+	// of networks that take longer.
+	batchDelay = time.Millisecond
+)
+
+// batcher lets operations that come while others are under way wait for these, and
+// then go together: the cost of a script is that of its call, for the most part.
+// An operation that is alone does not wait.
+type batcher struct {
+	delay time.Duration
+
+	mu       sync.Mutex // guards all below
+	inFlight int
+	waiting  []*pendingOp
+	timerSet bool // flushAfterDelay will be called
+}
+
+// pendingOp is an acquire or a release of the common kind.
+type pendingOp struct {
+	keys  keys
+	args  []string // of batch.lua
+	limit time.Duration
+	done  chan opResult // gets the answer, once
+}
+
+// opResult is what became of a batched operation: a letter of batch.lua and the
+// server's time, or an error.
+type opResult struct {
+	letter byte
+	now    string
+	late   int64 // until when an acquire may still be served
+	err    error
+}
+
+// refused is the letter of an operation whose script the server refused, perhaps for
+// the sake of another one.
+const refused = 'x'
+
+// canBatch reports whether operations may share a script. On a Cluster their keys
+// lie in different slots, and replicas are waited for call by call.
+func (e *Engine) canBatch() bool { return !e.conn.Cluster() && e.cfg.MinReplicas == 0 }
+
+// tryStart lets a call go at once if few are under way, and finishCall must follow it.
+func (g *batcher) tryStart() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inFlight >= maxInFlight {
+		return false
+	}
+	g.inFlight++
+	return true
+}
+
+// send does an operation together with others.
+func (e *Engine) send(ctx context.Context, er *pendingOp) opResult {
+	er.done = make(chan opResult, 1)
+	if e.batcher.queue(er, e.flushAfterDelay) {
+		e.flushAfterDelay()
+	}
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	select {
+	case v := <-er.done:
+		return v
+	case <-ctx.Done():
+		var late int64
+		if !e.batcher.remove(er) {
+			_, late = e.until(context.Background(), er.limit)
+		}
+		return opResult{err: e.unreached(ctx.Err()), late: late}
+	}
+}
+
+// queue lets an operation wait for a call to come back, until flushAfterDelay. It reports
+// whether there is nothing to wait for: so many wait that they fill a script, or
+// all calls have come back meanwhile.
+func (g *batcher) queue(er *pendingOp, depart func()) (now bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, er)
+	now = len(g.waiting) >= maxBatch || g.inFlight == 0
+	if !now && !g.timerSet {
+		g.timerSet = true
+		time.AfterFunc(g.delay, depart)
+	}
+	return now
+}
+
+// remove takes an operation away, and reports whether it was not sent yet.
+func (g *batcher) remove(er *pendingOp) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := len(g.waiting)
+	g.waiting = slices.DeleteFunc(g.waiting, func(o *pendingOp) bool { return o == er })
+	return len(g.waiting) < n
+}
+
+// next returns the operations that go together now; without any, the call is over.
+func (g *batcher) next() []*pendingOp {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), maxBatch)
+	if n == 0 {
+		g.inFlight--
+		return nil
+	}
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return batch
+}
+
+// flushAfterDelay lets those who wait go although no call has come back.
+func (e *Engine) flushAfterDelay() {
+	g := &e.batcher
+	g.mu.Lock()
+	g.timerSet = false
+	g.inFlight++
+	g.mu.Unlock()
+	e.finishCall()
+}
+
+// finishCall ends a call that went at once, or lets it go on for those who wait.
+func (e *Engine) finishCall() {
+	if batch := e.batcher.next(); batch != nil {
+		e.runBatches(batch)
+	}
+}
+
+// runBatches does batch after batch until nobody waits.
+func (e *Engine) runBatches(batch []*pendingOp) {
+	task := func() { // ends when nobody waits; each batch has an attempt limit
+		for ; batch != nil; batch = e.batcher.next() {
+			e.execBatch(batch)
+		}
+	}
+	e.mu.Lock()
+	started := e.spawn(task)
+	e.mu.Unlock()
+	if !started {
+		task()
+	}
+}
+
+// execBatch does a batch of operations in one script, and tells each what became of it.
+func (e *Engine) execBatch(batch []*pendingOp) {
+	c := Call{Script: batchScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
+	letters, limit := make([]byte, len(batch)), batch[0].limit
+	for i, er := range batch {
+		if letters[i] = 'a'; len(er.args) == 1 {
+			letters[i] = 'r'
+		}
+		c.Keys = append(c.Keys, er.keys.lock, er.keys.fence)
+		c.Args = append(c.Args, er.args...)
+		limit = min(limit, er.limit)
+	}
+	until, late := e.until(context.Background(), limit)
+	c.Args[0], c.Args[1], c.Args[2] = e.retention, string(letters), until
+	text, err := e.eval(withDeadline(context.Background(), limit), c)
+	in := words.Words{Rest: text}
+	now := in.Next()
+	if err == nil && len(in.Rest) != len(batch) {
+		err = malformed(text)
+	}
+	_, answered := serverError(err)
+	for i, er := range batch {
+		switch {
+		case err == nil:
+			er.done <- opResult{letter: in.Rest[i], now: now}
+		case answered:
+			er.done <- opResult{letter: refused}
+		default:
+			er.done <- opResult{err: err, late: late}
+		}
+	}
+}
