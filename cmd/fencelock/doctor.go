@@ -105,9 +105,9 @@ func verdict(findings []driver.Finding) error {
 type findingView struct {
 	Check    string `json:"check"`
 	Severity string `json:"severity"`
-	Saw      string `json:"saw"`
-	Means    string `json:"means"`
-	Do       string `json:"do"`
+	Observed string `json:"observed"`
+	Impact   string `json:"impact"`
+	Fix      string `json:"fix"`
 }
 
 func (a *app) printFindings(findings []driver.Finding) error {
