@@ -68,6 +68,7 @@ func (c *child) start(path string, argv, env []string, locked []*os.File) error 
 	if !c.ignoreLoss {
 		dieWithParent(attr)
 	}
+	c.tellWatchdog() // we may freeze before the next time
 	c.tty.heedStops()
 	pid, err := startProcess(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
 	c.tty.ignoreStops()
@@ -100,8 +101,8 @@ func (c *child) startWatchdog() error {
 	return err
 }
 
-// tellWatchdog passes the group and the deadline on, and replaces a watchdog that
-// died.
+// tellWatchdog passes the group, once there is one, and the deadline on, and replaces
+// a watchdog that died.
 func (c *child) tellWatchdog() {
 	if c.ignoreLoss {
 		return

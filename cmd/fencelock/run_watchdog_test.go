@@ -4,11 +4,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,5 +151,47 @@ func TestExitCode(t *testing.T) {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("exitCode(%v) = %d, want %d", c.err, got, c.want)
 		}
+	}
+}
+
+// freezing is a wrapper that stops itself between the start of its command and the
+// moment when its watchdog would hear of it.
+func freezing() {
+	w, err := startWatchdog()
+	if err != nil {
+		panic(err)
+	}
+	runtime.LockOSThread() // the kernel ties the parent-death signal to the thread that forks
+	w.until(time.Now().Add(2 * time.Second))
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(attr)
+	pid, err := startProcess("/bin/sleep", []string{"sleep", "600"}, &syscall.ProcAttr{Sys: attr})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(pid)
+	unix.Kill(os.Getpid(), unix.SIGSTOP)
+	select {}
+}
+
+// TestWrapperThatFreezesAsItStarts: the watchdog knows the deadline before there is a
+// command, and kills the wrapper whose command it was not told of.
+func TestWrapperThatFreezesAsItStarts(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills a command with its parent")
+	}
+	cmd := exec.Command("freezing")
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill() })
+	var pid int
+	_, err = fmt.Fscan(out, &pid)
+	must(t, err)
+	eventually(t, "the command is gone", func() bool { return !runs(pid) })
+	var ended *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+		t.Errorf("the wrapper: %v", err)
 	}
 }

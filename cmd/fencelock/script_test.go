@@ -29,7 +29,7 @@ const scriptPatience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	maybeWatchdog()
-	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog})
+	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog, "freezing": freezing})
 }
 
 // scriptLimit is for all scripts together, which take two or three minutes.

@@ -30,7 +30,7 @@ func maybeWatchdog() {
 	}
 	nameProcess(watchdogName)
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
-	w := patrol{due: math.MaxInt64}
+	w := patrol{wrapper: os.Getppid(), due: math.MaxInt64}
 	if w.watch(orders(os.Stdin)) {
 		w.kill()
 		os.Exit(exitLost) // the wrapper may not have noticed yet
@@ -52,8 +52,9 @@ func orders(r io.Reader) <-chan string {
 
 // patrol is what a watchdog knows.
 type patrol struct {
-	group int           // 0: no command yet
-	due   time.Duration // on the clock of bootTime
+	wrapper int           // whose child we are
+	group   int           // 0: no command that we were told of
+	due     time.Duration // on the clock of bootTime
 }
 
 // watch obeys the wrapper. It returns true when the command must be killed: the
@@ -87,10 +88,14 @@ func (w *patrol) watch(lines <-chan string) bool {
 // kill kills the group, and only the group: who else descends from a wrapper that
 // is gone cannot be known, and a guess could hit a stranger. It looks again until
 // nobody is left or a second is over, since a process may be born while its
-// parent dies.
+// parent dies. A wrapper that froze before it could tell the group is killed itself,
+// and the kernel kills its command with it, where it can.
 func (w *patrol) kill() {
-	if w.group <= 1 {
-		return // no command was started; 0 and 1 would mean others
+	if w.group <= 1 { // 0 and 1 would mean others
+		if os.Getppid() == w.wrapper && w.wrapper > 1 {
+			unix.Kill(w.wrapper, unix.SIGKILL)
+		}
+		return
 	}
 	for end := bootTime() + time.Second; bootTime() < end; time.Sleep(10 * time.Millisecond) {
 		if unix.Kill(-w.group, unix.SIGKILL) != nil {
