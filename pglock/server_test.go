@@ -263,7 +263,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestBeside(t *testing.T) {
+func TestNamesOnSameSession(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)

@@ -65,8 +65,8 @@ func (c *breakCmd) Run(a *app) error {
 
 // forcer is an engine that asks holders first, and can be told not to stop there.
 type forcer interface {
-	// Beside returns the other names that force would take away as well.
-	Beside(ctx context.Context, name string) ([]string, error)
+	// NamesOnSameSession returns the other names that force would take away as well.
+	NamesOnSameSession(ctx context.Context, name string) ([]string, error)
 	// BreakByForce is Break that ends connections.
 	BreakByForce(ctx context.Context, name, reason string) (int64, error)
 }
@@ -93,7 +93,7 @@ func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int6
 
 // force lists what else is taken away, and then takes it.
 func (c *breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
-	names, err := f.Beside(ctx, c.Name)
+	names, err := f.NamesOnSameSession(ctx, c.Name)
 	if err != nil {
 		return 0, err
 	}

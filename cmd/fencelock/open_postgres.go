@@ -62,6 +62,8 @@ type postgresEngine struct {
 	cfg  pglock.Config
 }
 
+var _ forcer = (*postgresEngine)(nil)
+
 // BreakByForce ends the connections of holders that do not let go.
 func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) (int64, error) {
 	cfg := e.cfg

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,8 @@ type interval struct {
 type guarded struct {
 	count  atomic.Int64
 	inside atomic.Int64
-	mu     sync.Mutex // guards log
+	late   atomic.Int64 // visits that were not made
+	mu     sync.Mutex   // guards log
 	log    []interval
 }
 
@@ -60,13 +62,15 @@ func exclusion(t *run) {
 		}
 	}
 	crowd.Wait()
-	if got, want := g.count.Load(), int64(clients*workers*rounds); got != want {
-		t.Errorf("the guarded counter is %d after %d visits", got, want)
+	const all = clients * workers * rounds
+	if got, want := g.count.Load(), all-g.late.Load(); got != want || want < all/2 {
+		t.Errorf("the guarded counter is %d after %d visits of %d", got, want, all)
 	}
 	g.sweep(t)
 }
 
-// visit acquires, visits and releases once.
+// visit acquires, visits and releases once. A grant that runs for less than was asked
+// is renewed first, as a Locker does; on a machine too slow for that there is no visit.
 func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 	req := t.request("exclusion")
 	req.Wait = true
@@ -74,6 +78,16 @@ func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 	if err != nil {
 		t.Errorf("waiting for the contended name: %v", err)
 		return
+	}
+	if t.traits.Leased && h.TTL < req.TTL {
+		err := c.Renew(ctx, []driver.Lease{h.lease()})[0]
+		if errors.Is(err, driver.ErrNotHeld) {
+			t.Logf("a grant for %v came too late: %v", h.TTL, err)
+			g.late.Add(1)
+			return
+		} else if err != nil {
+			t.Errorf("renewing the contended name: %v", err)
+		}
 	}
 	if !g.visit(h.Token) {
 		t.Errorf("token %d was not alone inside", h.Token)
