@@ -42,6 +42,7 @@ func TestElectTerminalStandby(t *testing.T) {
 	s.enter("fencelock elect x -- true\n")
 	s.expect(`fencelock: \d+s, waiting for "x", position 1, held by pid \d+ on .*\(a job\)`)
 	s.enter("\x03")
+	s.expect(`\$ `) // what is typed before is flushed
 	s.enter("echo code-$?\n")
 	s.expect("code-130")
 	s.enter("kill %1; wait; echo end-$((1+1))\n")

@@ -141,9 +141,8 @@ func TestRunTerminal(t *testing.T) {
 		s.enter("\x1a")
 		s.expect("Stopped")
 		must(t, os.RemoveAll(s.locks))
-		s.enter("fg\n")
+		s.enter("fg; echo code-$?\n") // in one line: what comes later may be read by the command
 		s.expect("was lost")
-		s.enter("echo code-$?\n")
 		s.expect("code-76")
 	})
 	t.Run("background reader", func(t *testing.T) {
@@ -182,6 +181,7 @@ func TestRunTerminal(t *testing.T) {
 		s.enter("fencelock run x -- true\n")
 		s.expect(`fencelock: \d+s, waiting for "x".* held by pid \d+ on .*\(a job\)`)
 		s.enter("\x03")
+		s.expect(`\$ `) // what is typed before is flushed
 		s.enter("echo code-$?\n")
 		s.expect("code-130")
 		s.enter("kill %1; wait; echo end-$((1+1))\n")
