@@ -60,11 +60,8 @@ func (s *session) watch() {
 			if silent > limit {
 				s.Kill(errSilent)
 			} else if silent > limit/4 && oldest != cancelled && !s.waiter {
-				cancelled = oldest // its own limit, lock_timeout, is by a clock that may be set
-				if s.ttl == 0 {
-					oldest.Distrust(errLate)
-				}
-				go s.cancelOldest()
+				cancelled = oldest  // its own limit, lock_timeout, is by a clock that may be set
+				go s.cancelOldest() // ends with cancelLimit
 			}
 			s.engine.expire(s, now)
 		}
@@ -81,11 +78,18 @@ var errSilent = errors.New("the server does not answer")
 var errLate = errors.New("the server took too long: it waits for its disk, for a standby, or for somebody's lock on a table")
 
 // cancelOldest asks the server to end the statement that it is at. All of them are made
-// so that they may be ended.
+// so that they may be ended. Nothing that commits on the engine's own session is believed
+// then; and if nobody knows whether the cancel may still come, the session ends.
 func (s *session) cancelOldest() {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
 	defer cancel()
-	s.RequestCancel(ctx)
+	var doubt error
+	if s.ttl == 0 {
+		doubt = errLate
+	}
+	if err := s.RequestCancel(ctx, doubt); err != nil && doubt != nil {
+		s.Kill(errSilent)
+	}
 }
 
 // beat renews every lease of the session, if it lives.

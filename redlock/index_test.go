@@ -113,10 +113,12 @@ func TestIndexOfMinimumHolds(t *testing.T) {
 	_, l := take(t, e, "held", long)
 	eventually(t, "both", func() bool { return slices.Equal(listed(t, other, driver.Query{}), []string{"closed", "held"}) })
 	for _, r := range w {
-		eventually(t, "both in every index", func() bool { return r.Do(t, "ZCARD", "fencelock:names") == "2" })
 		r.Do(t, "DEL", "fencelock:names")
 	}
 	eventually(t, "what is renewed", func() bool {
+		for _, r := range w {
+			r.Do(t, "ZREM", "fencelock:names", "closed") // a slow node may note it only now
+		}
 		if err := e.Renew(t.Context(), []driver.Lease{l})[0]; err != nil {
 			t.Fatal(err)
 		}

@@ -185,17 +185,6 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	return nil, ctx.Err()
 }
 
-// Distrust makes err what comes of a call that is not answered yet, unless the server has an
-// error of its own. It is for a call that is about to be cancelled: a commit that waits for a
-// standby succeeds then, without it.
-func (c *Call) Distrust(err error) {
-	c.conn.mu.Lock()
-	defer c.conn.mu.Unlock()
-	if !c.Answered() {
-		c.err = err
-	}
-}
-
 // Result waits for the result of a function.
 func (c *Call) Result(ctx context.Context) (Row, error) {
 	rows, err := c.Wait(ctx)
@@ -225,5 +214,27 @@ func (c *Call) Cancel(ctx context.Context) {
 // cancelPause is how long a cancelled call has to end before it is cancelled again.
 const cancelPause = 200 * time.Millisecond
 
-// RequestCancel asks the server to end what the connection is at, without waiting for it.
-func (w *Conn) RequestCancel(ctx context.Context) { _ = w.server.CancelRequest(ctx) }
+// RequestCancel asks the server to end what the connection is at, and returns when the
+// server has sent its own process the signal. The signal hits whatever call that process
+// is at by then, and a commit that waits for a standby takes it for a success. So doubt,
+// if it is not nil, is what comes of each call that was under way meanwhile, where the
+// server has no error of its own.
+func (w *Conn) RequestCancel(ctx context.Context, doubt error) error {
+	w.doubtCalls(doubt, 1)
+	err := w.server.CancelRequest(ctx)
+	w.doubtCalls(doubt, -1)
+	return err
+}
+
+// doubtCalls begins and ends the time in which a cancel may hit any call. Those that are
+// under way at its end may have been hit before.
+func (w *Conn) doubtCalls(doubt error, begin int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancels, w.doubt = w.cancels+begin, doubt
+	for _, c := range w.calls {
+		if c.err == nil {
+			c.err = doubt
+		}
+	}
+}

@@ -38,6 +38,8 @@ type Conn struct {
 	calls   []*Call    // sent and not answered, oldest first
 	waiting []*Call    // to be sent, oldest first
 	writing bool       // somebody sends
+	cancels int        // requests to cancel that are under way
+	doubt   error      // what comes of calls that are answered meanwhile
 	cause   error      // why the connection has ended; nil while it lives
 }
 

@@ -272,6 +272,35 @@ func TestCancel(t *testing.T) {
 	want(t, both, "in the same instant")
 }
 
+// TestCancelDoubtsWhatItMayHit: nobody knows which call a cancel hits, and one that commits
+// may say that all is well. So no call that was under way is believed.
+func TestCancelDoubtsWhatItMayHit(t *testing.T) {
+	w, p := dial(t, none)
+	doubt := errors.New("it may have been cancelled")
+	first, second, third := w.Call(1, "a"), w.Call(1, "b"), w.Call(1, "c")
+	for range 3 {
+		p.call(t)
+	}
+	if err := w.RequestCancel(soon(t), doubt); err != nil {
+		t.Fatal(err)
+	}
+	p.refuse(t, "ERROR", "57014")
+	p.answer(t, "all is well")
+	p.answer(t, "and here")
+	if _, err := first.Wait(soon(t)); sqlState(err) != "57014" {
+		t.Errorf("a call that was cancelled: %v", err)
+	}
+	for _, c := range []*pipe.Call{second, third} {
+		if _, err := c.Wait(soon(t)); !errors.Is(err, doubt) {
+			t.Errorf("a call that was under way: %v", err)
+		}
+	}
+	later := w.Call(1, "d")
+	p.call(t)
+	p.answer(t, "later")
+	want(t, later, "later")
+}
+
 // TestCloseWithCallsInFlight: they end with the cause, and the server hears a goodbye.
 func TestCloseWithCallsInFlight(t *testing.T) {
 	w, p := dial(t, none)

@@ -97,7 +97,11 @@ func (w *Conn) answered() {
 	if len(w.calls) == 0 {
 		return
 	}
-	w.calls[0].finish(nil)
+	var doubt error
+	if w.cancels > 0 {
+		doubt = w.doubt
+	}
+	w.calls[0].finish(doubt)
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
 	w.flush()
