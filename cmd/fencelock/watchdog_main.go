@@ -57,12 +57,18 @@ type patrol struct {
 	due     time.Duration // on the clock of bootTime
 }
 
+// unread is how long the number of the command may take from the pipe to us.
+const unread = killReserve / 2
+
 // watch obeys the wrapper. It returns true when the command must be killed: the
 // wrapper is gone without a goodbye, or the deadline has come.
 func (w *patrol) watch(lines <-chan string) bool {
 	for {
 		// Timers stand still while the machine sleeps, so look once a second.
 		left := w.due - bootTime()
+		if w.group == 0 && left <= 0 {
+			left += unread // we may have been frozen, too, and its number lie in the pipe
+		}
 		if left <= 0 {
 			return true
 		}
