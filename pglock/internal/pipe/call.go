@@ -226,12 +226,18 @@ func (w *Conn) RequestCancel(ctx context.Context, doubt error) error {
 	return err
 }
 
-// doubtCalls begins and ends the time in which a cancel may hit any call. Those that are
-// under way at its end may have been hit before.
-func (w *Conn) doubtCalls(doubt error, begin int) {
+// doubtCalls begins and ends, with 1 and -1, the time in which a cancel may hit any call.
+// Those that are under way at its end may have been hit before.
+func (w *Conn) doubtCalls(doubt error, more int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cancels, w.doubt = w.cancels+begin, doubt
+	w.cancels += more
+	switch {
+	case w.cancels == 0:
+		w.doubt = nil
+	case doubt != nil:
+		w.doubt = doubt
+	}
 	for _, c := range w.calls {
 		if c.err == nil {
 			c.err = doubt

@@ -39,7 +39,7 @@ type Conn struct {
 	waiting []*Call    // to be sent, oldest first
 	writing bool       // somebody sends
 	cancels int        // requests to cancel that are under way
-	doubt   error      // what comes of calls that are answered meanwhile
+	doubt   error      // what comes of calls that are answered meanwhile; nil without any
 	cause   error      // why the connection has ended; nil while it lives
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type peer struct {
 	*pgproto3.Backend
 	conn    net.Conn
 	cancels chan struct{} // one for each request to cancel
+	busy    sync.Mutex    // held by a test: cancels are heard, and not answered
 }
 
 // dial connects to a peer.
@@ -40,12 +42,7 @@ func dial(t *testing.T, hear func(string)) (*pipe.Conn, *peer) {
 			if err != nil {
 				return
 			}
-			if m, err := pgproto3.NewBackend(c, c).ReceiveStartupMessage(); err == nil {
-				if _, ok := m.(*pgproto3.CancelRequest); ok {
-					p.cancels <- struct{}{}
-				}
-			}
-			_ = c.Close()
+			go p.cancelled(c) // ends when busy is free
 		}
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -63,6 +60,18 @@ func dial(t *testing.T, hear func(string)) (*pipe.Conn, *peer) {
 		_ = p.conn.Close()
 	})
 	return w, p
+}
+
+// cancelled takes a request to cancel, which comes on a connection of its own.
+func (p *peer) cancelled(c net.Conn) {
+	if m, err := pgproto3.NewBackend(c, c).ReceiveStartupMessage(); err == nil {
+		if _, ok := m.(*pgproto3.CancelRequest); ok {
+			p.cancels <- struct{}{}
+		}
+	}
+	p.busy.Lock()
+	defer p.busy.Unlock()
+	_ = c.Close()
 }
 
 // welcome lets a client in.

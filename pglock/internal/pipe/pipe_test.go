@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -299,6 +300,31 @@ func TestCancelDoubtsWhatItMayHit(t *testing.T) {
 	p.call(t)
 	p.answer(t, "later")
 	want(t, later, "later")
+}
+
+// TestCancelBesideAnother: the doubt of one cancel outlasts another that has none.
+func TestCancelBesideAnother(t *testing.T) {
+	w, p := dial(t, none)
+	doubt := errors.New("it may have been cancelled")
+	c := w.Call(1, "a")
+	p.call(t)
+	p.busy.Lock()
+	var all sync.WaitGroup
+	for _, d := range []error{doubt, nil} {
+		all.Go(func() { _ = w.RequestCancel(soon(t), d) }) // ends when the peer is not busy
+		await(t, p.cancels, "a cancel")
+	}
+	next := w.Call(1, "b")
+	p.call(t)
+	p.answer(t, "all is well")
+	p.answer(t, "and here")
+	for _, c := range []*pipe.Call{c, next} {
+		if _, err := c.Wait(soon(t)); !errors.Is(err, doubt) {
+			t.Errorf("a call that was under way: %v", err)
+		}
+	}
+	p.busy.Unlock()
+	all.Wait()
 }
 
 // TestCloseWithCallsInFlight: they end with the cause, and the server hears a goodbye.

@@ -97,11 +97,7 @@ func (w *Conn) answered() {
 	if len(w.calls) == 0 {
 		return
 	}
-	var doubt error
-	if w.cancels > 0 {
-		doubt = w.doubt
-	}
-	w.calls[0].finish(doubt)
+	w.calls[0].finish(w.doubt)
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
 	w.flush()
