@@ -52,8 +52,10 @@ const collisions = 12
 func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	pause, begun, left := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
 	var heard driver.Waited
+	var past []string
 	for {
-		o := e.try(ctx, req, attemptOptions{})
+		o := e.try(ctx, req, attemptOptions{past: past})
+		past = append(past, o.owner)
 		o.note(ctx, &heard)
 		switch {
 		case o.won:

@@ -43,11 +43,13 @@ type attemptOptions struct {
 	since  time.Time // from when
 	caller string    // its name there
 	reason string    // to break the name with; "" for an ordinary take
+	past   []string  // the owners of the request's attempts before this one, all of them lost
 }
 
 // outcome is how an attempt ended.
 type outcome struct {
 	grant driver.Grant
+	owner string // of the attempt
 	won   bool
 	inWay *driver.HeldError
 	split bool          // nobody is known to have a majority
@@ -93,7 +95,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how attemptOptions
 	a := &attempt{
 		engine: e, req: req, how: how, owner: id.String(), desc: describe(req),
 		asked: make(chan reply, len(e.nodes)), raised: make(chan reply, len(e.nodes)),
-		granted: make([]bool, len(e.nodes)), heard: make([]bool, len(e.nodes)), answered: make([]bool, len(e.nodes)), idle: make([]bool, len(e.nodes)), tally: tally{engine: e, name: req.Name, open: len(e.nodes)},
+		granted: make([]bool, len(e.nodes)), heard: make([]bool, len(e.nodes)), answered: make([]bool, len(e.nodes)), idle: make([]bool, len(e.nodes)), tally: tally{engine: e, name: req.Name, past: how.past, open: len(e.nodes)},
 	}
 	a.sent = time.Now()
 	a.ask(e.propose())
@@ -104,6 +106,7 @@ func (e *Engine) try(ctx context.Context, req driver.Request, how attemptOptions
 		a.awaitStraggler(ctx)
 	}
 	o := a.outcome(ctx)
+	o.owner = a.owner
 	if a.open > 0 || a.waitsOnSome() {
 		e.tasks.run(a.finish) // ends when every node has answered, or with the limit
 	}

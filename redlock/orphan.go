@@ -12,7 +12,7 @@ import (
 type releaseCall struct {
 	name, owner string
 	token       int64  // 0 fits any: some nodes store one a little off
-	publish     string // whether who waits is told; see voice
+	publish     string // whether who waits is told; see publishMode
 	until       int64  // a request of this owner may arrive until then, by the node's clock; 0 means that all were answered
 	failed      bool   // the take failed, or was a break: any minimum hold ends with it
 	ttl         time.Duration

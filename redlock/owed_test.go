@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,15 +15,27 @@ import (
 
 // TestOwnAttemptIsNoRival: an attempt gets every node, and is lost because the nodes
 // refuse its second round. The next one comes to them before what the first got has
-// been given back. It does not take that for somebody who holds the name.
+// been given back, and is answered just before it is, or just after. It does not take
+// that for somebody who holds the name.
 func TestOwnAttemptIsNoRival(t *testing.T) {
 	t.Parallel()
+	for name, late := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) { ownAttemptIsNoRival(t, late) })
+	}
+}
+
+func ownAttemptIsNoRival(t *testing.T, late bool) {
 	w := startNodes(t, 3)
 	met := make(chan struct{}) // the next attempt has met the first one
 	meet := sync.OnceFunc(func() { close(met) })
 	t.Cleanup(meet) // before the engine is closed, which waits for the releases
 	var raises, helds atomic.Int32
-	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redislock.Conn) redislock.Conn {
+	var freed [3]context.Context
+	var free [3]context.CancelFunc
+	for i := range freed {
+		freed[i], free[i] = context.WithCancel(t.Context())
+	}
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redislock.Conn) redislock.Conn {
 		return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
 			switch redlock.Kind(c.Script) {
 			case "raise":
@@ -31,10 +44,16 @@ func TestOwnAttemptIsNoRival(t *testing.T) {
 				}
 			case "release":
 				<-met
+				defer free[i]()
 			case "ask":
 				answer := do()
-				if strings.HasPrefix(answer[0].Text, "held ") && helds.Add(1) == 2 {
-					meet()
+				if strings.HasPrefix(answer[0].Text, "held ") {
+					if helds.Add(1) == 2 {
+						meet()
+					}
+					if late {
+						<-freed[i].Done()
+					}
 				}
 				return answer
 			}

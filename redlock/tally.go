@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 type tally struct {
 	engine       *Engine
 	name         string
+	past         []string // see attemptOptions
 	causes       causes
 	inWay        *driver.HeldError
 	otherHolders map[string]int // on how many nodes somebody is in the way
@@ -122,9 +124,11 @@ func serverOf(text string) uint64 {
 var errOwed = errors.New("it has yet to give back what an earlier attempt got")
 
 // seen notes who is in the way; of several, the one that stays longest. What this
-// client is about to give back is in nobody's way for long.
+// client is about to give back is in nobody's way for long. An answer may show what has
+// been given back since: that of another request is told as held, as any client would
+// tell it, that of this request never.
 func (b *tally) seen(n *node, left time.Duration, foreign bool, text string) {
-	if h, ok := parseHolder(text); ok && !foreign && n.owes(h.Owner) {
+	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.owes(h.Owner)) {
 		b.causes.add(n, errOwed)
 		return
 	}
