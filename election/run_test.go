@@ -96,7 +96,7 @@ func TestLossAndReturn(t *testing.T) {
 				lose(a)
 				wantState(t, b, election.Leading)
 				want(t, "the cause of a's end", cause, fencelock.ErrLost)
-				time.Sleep(lastPause)
+				time.Sleep(longestPause)
 				wantState(t, a, election.Campaigning)
 				second.cancel(nil)
 				<-second.done
@@ -111,7 +111,8 @@ func TestLossAndReturn(t *testing.T) {
 	}
 }
 
-const lastPause = 5 * time.Second
+// longestPause is longer than any pause between two campaigns: 5 s, and its jitter.
+const longestPause = 8 * time.Second
 
 func TestKilledLeaderIsFollowedWithinTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -287,7 +288,7 @@ func TestCampaignRidesOutAnEngineThatIsAway(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantState(t, p, election.Campaigning)
 		p.engine.Refuse(nil)
-		time.Sleep(lastPause)
+		time.Sleep(longestPause)
 		wantState(t, p, election.Leading)
 		r.cancel(nil)
 		<-r.done
