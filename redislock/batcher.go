@@ -58,31 +58,31 @@ const refused = 'x'
 func (e *Engine) canBatch() bool { return !e.conn.Cluster() && e.cfg.MinReplicas == 0 }
 
 // tryStart lets a call go at once if few are under way, and finishCall must follow it.
-func (g *batcher) tryStart() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.inFlight >= maxInFlight {
+func (b *batcher) tryStart() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inFlight >= maxInFlight {
 		return false
 	}
-	g.inFlight++
+	b.inFlight++
 	return true
 }
 
 // send does an operation together with others.
-func (e *Engine) send(ctx context.Context, er *pendingOp) opResult {
-	er.done = make(chan opResult, 1)
-	if e.batcher.queue(er, e.flushAfterDelay) {
+func (e *Engine) send(ctx context.Context, op *pendingOp) opResult {
+	op.done = make(chan opResult, 1)
+	if e.batcher.queue(op, e.flushAfterDelay) {
 		e.flushAfterDelay()
 	}
 	ctx, cancel := timed(ctx)
 	defer cancel()
 	select {
-	case v := <-er.done:
+	case v := <-op.done:
 		return v
 	case <-ctx.Done():
 		var late int64
-		if !e.batcher.remove(er) {
-			_, late = e.until(context.Background(), er.limit)
+		if !e.batcher.remove(op) {
+			_, late = e.until(context.Background(), op.limit)
 		}
 		return opResult{err: e.unreached(ctx.Err()), late: late}
 	}
@@ -91,48 +91,48 @@ func (e *Engine) send(ctx context.Context, er *pendingOp) opResult {
 // queue lets an operation wait for a call to come back, until flushAfterDelay. It reports
 // whether there is nothing to wait for: so many wait that they fill a script, or
 // all calls have come back meanwhile.
-func (g *batcher) queue(er *pendingOp, depart func()) (now bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.waiting = append(g.waiting, er)
-	now = len(g.waiting) >= maxBatch || g.inFlight == 0
-	if !now && !g.timerSet {
-		g.timerSet = true
-		time.AfterFunc(g.delay, depart)
+func (b *batcher) queue(op *pendingOp, flush func()) (now bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, op)
+	now = len(b.waiting) >= maxBatch || b.inFlight == 0
+	if !now && !b.timerSet {
+		b.timerSet = true
+		time.AfterFunc(b.delay, flush)
 	}
 	return now
 }
 
 // remove takes an operation away, and reports whether it was not sent yet.
-func (g *batcher) remove(er *pendingOp) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := len(g.waiting)
-	g.waiting = slices.DeleteFunc(g.waiting, func(o *pendingOp) bool { return o == er })
-	return len(g.waiting) < n
+func (b *batcher) remove(op *pendingOp) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.waiting)
+	b.waiting = slices.DeleteFunc(b.waiting, func(o *pendingOp) bool { return o == op })
+	return len(b.waiting) < n
 }
 
 // next returns the operations that go together now; without any, the call is over.
-func (g *batcher) next() []*pendingOp {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := min(len(g.waiting), maxBatch)
+func (b *batcher) next() []*pendingOp {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(b.waiting), maxBatch)
 	if n == 0 {
-		g.inFlight--
+		b.inFlight--
 		return nil
 	}
-	batch := slices.Clone(g.waiting[:n])
-	g.waiting = slices.Delete(g.waiting, 0, n)
+	batch := slices.Clone(b.waiting[:n])
+	b.waiting = slices.Delete(b.waiting, 0, n)
 	return batch
 }
 
 // flushAfterDelay lets those who wait go although no call has come back.
 func (e *Engine) flushAfterDelay() {
-	g := &e.batcher
-	g.mu.Lock()
-	g.timerSet = false
-	g.inFlight++
-	g.mu.Unlock()
+	b := &e.batcher
+	b.mu.Lock()
+	b.timerSet = false
+	b.inFlight++
+	b.mu.Unlock()
 	e.finishCall()
 }
 
@@ -162,13 +162,13 @@ func (e *Engine) runBatches(batch []*pendingOp) {
 func (e *Engine) execBatch(batch []*pendingOp) {
 	c := Call{Script: batchScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit
-	for i, er := range batch {
-		if letters[i] = 'a'; len(er.args) == 1 {
+	for i, op := range batch {
+		if letters[i] = 'a'; len(op.args) == 1 {
 			letters[i] = 'r'
 		}
-		c.Keys = append(c.Keys, er.keys.lock, er.keys.fence)
-		c.Args = append(c.Args, er.args...)
-		limit = min(limit, er.limit)
+		c.Keys = append(c.Keys, op.keys.lock, op.keys.fence)
+		c.Args = append(c.Args, op.args...)
+		limit = min(limit, op.limit)
 	}
 	until, late := e.until(context.Background(), limit)
 	c.Args[0], c.Args[1], c.Args[2] = e.retention, string(letters), until
@@ -179,14 +179,14 @@ func (e *Engine) execBatch(batch []*pendingOp) {
 		err = malformed(text)
 	}
 	_, answered := serverError(err)
-	for i, er := range batch {
+	for i, op := range batch {
 		switch {
 		case err == nil:
-			er.done <- opResult{letter: in.Rest[i], now: now}
+			op.done <- opResult{letter: in.Rest[i], now: now}
 		case answered:
-			er.done <- opResult{letter: refused}
+			op.done <- opResult{letter: refused}
 		default:
-			er.done <- opResult{err: err, late: late}
+			op.done <- opResult{err: err, late: late}
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (f *fitness) set(since time.Time) {
 func (f *fitness) forget() { f.set(time.Time{}) }
 
 // fit returns an error unless the server is fit to keep locks. It looks before the
-// first acquire and after every doubt, and else now and then in the background.
+// first acquire and after each error of the connection, and now and then in the background.
 func (e *Engine) fit(ctx context.Context) error {
 	f := &e.fitness
 	if e.cfg.AllowEviction && !e.cfg.Quarantine {

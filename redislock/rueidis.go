@@ -50,7 +50,7 @@ func (s *healthStamp) fresh(now time.Time) bool {
 // note notes that it was well at a time.
 func (s *healthStamp) note(at time.Time) { s.at.Store(int64(at.Sub(epoch))) }
 
-// markUnhealthy forgets the sign: a connection of any kind has failed, and others may be
+// markUnhealthy forgets when it was well: a connection of any kind has failed, and others may be
 // known to be bad, so that the next call dials.
 func (c *rueidisConn) markUnhealthy() {
 	c.soloHealthy.at.Store(0)

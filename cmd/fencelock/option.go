@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,10 +68,7 @@ func boolean(p *bool) *option {
 
 // text is any text; what p points to is its preset.
 func text(p *string, placeholder string) *option {
-	return &option{placeholder: placeholder, preset: *p, set: func(s string) error {
-		*p = s
-		return nil
-	}}
+	return &option{placeholder: placeholder, preset: *p, set: setText(p)}
 }
 
 // choice is one of a few words, of which p points to the preset.
@@ -82,10 +80,8 @@ func choice(p *string, placeholder string, words ...string) *option {
 }
 
 func oneOf(s string, words []string) error {
-	for _, w := range words {
-		if s == w {
-			return nil
-		}
+	if slices.Contains(words, s) {
+		return nil
 	}
 	return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
 }
