@@ -5,27 +5,57 @@ import (
 	"fmt"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/google/uuid"
 )
 
-// Acquire makes one acquisition; see [driver.Engine]. Waiters are first come,
-// first served, across all clients: the release of a lock grants it to the next
-// one, which learns by a published message, in one round trip. Behind a holder
-// that is not of this library it polls every 50 to 150 ms.
-func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+// acquirer makes acquisitions.
+type acquirer struct {
+	*client
+	queue    *waitQueue
+	batcher  *batcher
+	listener *listener
+	fitness  *fitness
+	marker   *marker
+	parts    *parts
+}
+
+// Acquire makes one acquisition.
+func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
 	w := &waiter{req: req}
-	ks, err := e.check(ctx, req)
+	ks, err := acq.check(ctx, req)
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
-	w.keys, w.desc = ks, e.describe(req)
+	w.keys, w.desc = ks, describe(acq.id, req)
 	if w.owner, err = newOwner(); err != nil {
 		return driver.Grant{}, err
 	}
-	return e.acquire(ctx, w)
+	return acq.acquire(ctx, w)
+}
+
+// check returns what is wrong with the engine, the request or the server.
+func (acq *acquirer) check(ctx context.Context, req driver.Request) (keys, error) {
+	if err := req.Check(acq.cfg.traits()); err != nil {
+		return keys{}, err
+	}
+	if acq.cfg.Quarantine && acq.cluster() {
+		return keys{}, fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
+	}
+	if acq.closed.Err() != nil {
+		return keys{}, unavailable(errClosed)
+	}
+	ks, err := acq.keysOf(req.Name)
+	if err == nil && acq.cluster() {
+		acq.parts.know()
+	}
+	if err != nil {
+		return ks, err
+	}
+	return ks, acq.fitness.fit(ctx)
 }
 
 func newOwner() (string, error) {
@@ -38,13 +68,13 @@ func newOwner() (string, error) {
 
 // acquire tries at once, and waits if it may and must. The subscription by which
 // a waiter learns of its grant stands before it joins the queue.
-func (e *Engine) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
-	l := e.listen()
-	join := w.req.Wait && l.ready()
-	a := e.request(ctx, w, join)
+func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
+	acq.listener.start()
+	join := w.req.Wait && acq.listener.ready()
+	a := acq.request(ctx, w, join)
 	if a.err == nil && w.req.Wait && (a.status == "held" || a.status == "quarantine") {
 		w.listen(ctx, a.outlook)
-		if err := e.subscribed(ctx, l); err != nil {
+		if err := acq.listener.subscribed(ctx); err != nil {
 			return driver.Grant{}, w.heard.Ended(ctx, err)
 		}
 		// The first request may still be withdrawn, under its owner.
@@ -53,16 +83,16 @@ func (e *Engine) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
 		if next.owner, err = newOwner(); err != nil {
 			return driver.Grant{}, err
 		}
-		w, a = next, e.request(ctx, next, true)
+		w, a = next, acq.request(ctx, next, true)
 	}
 	switch {
 	case a.err != nil:
 		return driver.Grant{}, w.heard.Ended(ctx, a.err)
 	case a.status == "granted":
-		e.hold(w, a.grant.Token)
-		return e.replicated(ctx, w, a.grant, a.replicas)
+		acq.hold(w, a.grant.Token)
+		return acq.replicated(ctx, w, a.grant, a.replicas)
 	case a.status == "queued":
-		return e.wait(ctx, w, a)
+		return acq.wait(ctx, w, a)
 	default:
 		if err := a.outlook.trouble(); err != nil {
 			return driver.Grant{}, err
@@ -80,13 +110,24 @@ func (w *waiter) listen(ctx context.Context, o outlook) {
 	}
 }
 
+// hold remembers a granted acquisition. A second seat, which a shared request has
+// that took its place again when it had been let in, is given back.
+func (acq *acquirer) hold(w *waiter, token int64) {
+	acq.marker.remark()
+	other := acq.queue.keep(w, token)
+	acq.queue.index.note(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
+	if other != 0 {
+		acq.giveBack(acq.releaseCall(w.keys, w.req.Mode, w.owner, other))
+	}
+}
+
 // replicated gives a grant back that too few replicas have heard of.
-func (e *Engine) replicated(ctx context.Context, w *waiter, g driver.Grant, replicas int) (driver.Grant, error) {
-	if replicas >= e.cfg.MinReplicas {
+func (acq *acquirer) replicated(ctx context.Context, w *waiter, g driver.Grant, replicas int) (driver.Grant, error) {
+	if replicas >= acq.cfg.MinReplicas {
 		return g, nil
 	}
-	e.forget(w.owner)
-	e.withdraw(w, withdrawPatience)
+	acq.queue.forget(w.owner)
+	acq.withdraw(w, withdrawPatience)
 	return driver.Grant{}, w.heard.Ended(ctx, fmt.Errorf("%w: %d of %d replicas acknowledged %q in time",
-		driver.ErrUnavailable, replicas, e.cfg.MinReplicas, w.req.Name))
+		driver.ErrUnavailable, replicas, acq.cfg.MinReplicas, w.req.Name))
 }

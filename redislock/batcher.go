@@ -24,6 +24,7 @@ const (
 // then go together: the cost of a script is that of its call, for the most part.
 // An operation that is alone does not wait.
 type batcher struct {
+	*client
 	delay time.Duration
 
 	mu       sync.Mutex // guards all below
@@ -55,7 +56,7 @@ const refused = 'x'
 
 // canBatch reports whether operations may share a script. On a Cluster their keys
 // lie in different slots, and replicas are waited for call by call.
-func (e *Engine) canBatch() bool { return !e.conn.Cluster() && e.cfg.MinReplicas == 0 }
+func (b *batcher) canBatch() bool { return !b.cluster() && b.cfg.MinReplicas == 0 }
 
 // tryStart lets a call go at once if few are under way, and finishCall must follow it.
 func (b *batcher) tryStart() bool {
@@ -69,10 +70,10 @@ func (b *batcher) tryStart() bool {
 }
 
 // send does an operation together with others.
-func (e *Engine) send(ctx context.Context, op *pendingOp) opResult {
+func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	op.done = make(chan opResult, 1)
-	if e.batcher.queue(op, e.flushAfterDelay) {
-		e.flushAfterDelay()
+	if b.queue(op) {
+		b.flushAfterDelay()
 	}
 	ctx, cancel := timed(ctx)
 	defer cancel()
@@ -81,24 +82,24 @@ func (e *Engine) send(ctx context.Context, op *pendingOp) opResult {
 		return v
 	case <-ctx.Done():
 		var late int64
-		if !e.batcher.remove(op) {
-			_, late = e.until(context.Background(), op.limit)
+		if !b.remove(op) {
+			_, late = b.until(context.Background(), op.limit)
 		}
-		return opResult{err: e.unreached(ctx.Err()), late: late}
+		return opResult{err: b.unreached(ctx.Err()), late: late}
 	}
 }
 
 // queue lets an operation wait for a call to come back, until flushAfterDelay. It reports
 // whether there is nothing to wait for: so many wait that they fill a script, or
 // all calls have come back meanwhile.
-func (b *batcher) queue(op *pendingOp, flush func()) (now bool) {
+func (b *batcher) queue(op *pendingOp) (now bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, op)
 	now = len(b.waiting) >= maxBatch || b.inFlight == 0
 	if !now && !b.timerSet {
 		b.timerSet = true
-		time.AfterFunc(b.delay, flush)
+		time.AfterFunc(b.delay, b.flushAfterDelay)
 	}
 	return now
 }
@@ -127,39 +128,35 @@ func (b *batcher) next() []*pendingOp {
 }
 
 // flushAfterDelay lets those who wait go although no call has come back.
-func (e *Engine) flushAfterDelay() {
-	b := &e.batcher
+func (b *batcher) flushAfterDelay() {
 	b.mu.Lock()
 	b.timerSet = false
 	b.inFlight++
 	b.mu.Unlock()
-	e.finishCall()
+	b.finishCall()
 }
 
 // finishCall ends a call that went at once, or lets it go on for those who wait.
-func (e *Engine) finishCall() {
-	if batch := e.batcher.next(); batch != nil {
-		e.runBatches(batch)
+func (b *batcher) finishCall() {
+	if batch := b.next(); batch != nil {
+		b.runBatches(batch)
 	}
 }
 
 // runBatches does batch after batch until nobody waits.
-func (e *Engine) runBatches(batch []*pendingOp) {
+func (b *batcher) runBatches(batch []*pendingOp) {
 	task := func() { // ends when nobody waits; each batch has an attempt limit
-		for ; batch != nil; batch = e.batcher.next() {
-			e.execBatch(batch)
+		for ; batch != nil; batch = b.next() {
+			b.execBatch(batch)
 		}
 	}
-	e.mu.Lock()
-	started := e.spawn(task)
-	e.mu.Unlock()
-	if !started {
+	if !b.spawn(task) {
 		task()
 	}
 }
 
 // execBatch does a batch of operations in one script, and tells each what became of it.
-func (e *Engine) execBatch(batch []*pendingOp) {
+func (b *batcher) execBatch(batch []*pendingOp) {
 	c := Call{Script: batchScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit
 	for i, op := range batch {
@@ -170,9 +167,9 @@ func (e *Engine) execBatch(batch []*pendingOp) {
 		c.Args = append(c.Args, op.args...)
 		limit = min(limit, op.limit)
 	}
-	until, late := e.until(context.Background(), limit)
-	c.Args[0], c.Args[1], c.Args[2] = e.retention, string(letters), until
-	text, err := e.eval(withDeadline(context.Background(), limit), c)
+	until, late := b.until(context.Background(), limit)
+	c.Args[0], c.Args[1], c.Args[2] = b.retention, string(letters), until
+	text, err := b.eval(withDeadline(context.Background(), limit), c)
 	in := words.Words{Rest: text}
 	now := in.Next()
 	if err == nil && len(in.Rest) != len(batch) {

@@ -45,31 +45,56 @@ func (s sample) latest(at time.Time) int64 {
 	return s.server + (passed + passed/100).Microseconds()
 }
 
+// sample ties the server's clock to ours: what happened at or after server
+// happened after sent.
+type sample struct {
+	sent   time.Time
+	server int64 // microseconds
+}
+
+// begin returns a local time before a grant was made on the server to a request that
+// was sent after asked, or the zero time if there is no telling. It counts a clock
+// that runs up to 1 % fast.
+func (s sample) begin(at int64, asked time.Time) time.Time {
+	passed := time.Duration(at-s.server) * time.Microsecond
+	if at == 0 || s.sent.IsZero() || passed < 0 {
+		return time.Time{}
+	}
+	begin := s.sent.Add(passed / 100 * 99)
+	if begin.After(time.Now()) { // the server's clock was stepped
+		return time.Time{}
+	}
+	if begin.Before(asked) { // the sample's answer was long on its way
+		return asked
+	}
+	return begin
+}
+
 // askTime makes sure that the server's time is known, if it can be had. Otherwise
 // the first request is answered with it, and made again.
-func (e *Engine) askTime(ctx context.Context) {
-	if e.clock.after(0) > 0 {
+func (c *client) askTime(ctx context.Context) {
+	if c.clock.after(0) > 0 {
 		return
 	}
 	sent := time.Now()
-	answers, err := e.conn.Each(withDeadline(ctx, attemptLimit(0)), "TIME")
+	answers, err := c.conn.Each(withDeadline(ctx, attemptLimit(0)), "TIME")
 	if err != nil {
 		return
 	}
 	for _, a := range answers {
 		seconds, micros, ok := strings.Cut(strings.TrimSpace(a.Text), "\n")
 		if ok && a.Err == nil {
-			e.clock.note(sample{sent: sent, server: number(seconds)*1e6 + number(strings.TrimSpace(micros))}, false)
+			c.clock.note(sample{sent: sent, server: number(seconds)*1e6 + number(strings.TrimSpace(micros))}, false)
 		}
 	}
 }
 
 // until formats when a request that has so long may be served at the latest, and
 // returns it as a number, too.
-func (e *Engine) until(ctx context.Context, limit time.Duration) (string, int64) {
+func (c *client) until(ctx context.Context, limit time.Duration) (string, int64) {
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, max(time.Until(end), 0))
 	}
-	at := e.clock.after(limit)
+	at := c.clock.after(limit)
 	return strconv.FormatInt(at, 10), at
 }

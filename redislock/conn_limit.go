@@ -38,14 +38,6 @@ func (l untimedContext) Err() error {
 // adds a timer.
 func (untimedContext) Untimed() {}
 
-// parentContext returns the context whose end is not merely that of a deadline.
-func parentContext(ctx context.Context) context.Context {
-	if l, ok := ctx.(interface{ Beneath() context.Context }); ok {
-		return l.Beneath()
-	}
-	return ctx
-}
-
 // timed returns ctx with a Done that knows its deadline, even if ctx is limited.
 func timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	if l, ok := ctx.(untimedContext); ok {

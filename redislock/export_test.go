@@ -19,21 +19,24 @@ var (
 func (e *Engine) ID() string { return e.id }
 
 // Listens reports whether the engine's subscription stands, as far as it knows.
-func (e *Engine) Listens() bool { return e.listen().ready() }
+func (e *Engine) Listens() bool {
+	e.acquirer.listener.start()
+	return e.acquirer.listener.ready()
+}
 
 // Traces returns how many requests, groups of waiters and holds the engine
 // remembers.
 func (e *Engine) Traces() (requests, groups, holds int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.waiters), len(e.groups), len(e.holds)
+	e.queue.mu.Lock()
+	defer e.queue.mu.Unlock()
+	return len(e.queue.waiters), len(e.queue.groups), len(e.queue.holds)
 }
 
 // Queued returns how many requests for a name know that they are in the queue.
 func (e *Engine) Queued(name string) (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if g := e.groups[name]; g != nil {
+	e.queue.mu.Lock()
+	defer e.queue.mu.Unlock()
+	if g := e.queue.groups[name]; g != nil {
 		for _, w := range g.waiters {
 			if w.queued {
 				n++
@@ -82,10 +85,13 @@ func (e *Engine) Waiting() int {
 }
 
 // Subscribed blocks until the subscription stands.
-func (e *Engine) Subscribed(ctx context.Context) error { return e.subscribed(ctx, e.listen()) }
+func (e *Engine) Subscribed(ctx context.Context) error {
+	e.acquirer.listener.start()
+	return e.acquirer.listener.subscribed(ctx)
+}
 
 // Doubt makes the next acquire look at the server again.
-func (e *Engine) Doubt() { e.fitness.forget() }
+func (e *Engine) Doubt() { e.acquirer.fitness.forget() }
 
 // Mistake makes the engine wrong about the server's clock.
 func (e *Engine) Mistake(by time.Duration) {

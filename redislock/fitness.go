@@ -16,22 +16,10 @@ import (
 // while nothing points to another one.
 const fitFor = 30 * time.Second
 
-// cutOffSlack is how long a master that was cut off may take renewals beyond its
-// min-replicas-max-lag: it looks at its replicas once a second.
-const cutOffSlack = 2 * time.Second
-
-// quarantine is for how long nothing is granted after the server may have forgotten
-// locks: as long as a lease of before can last.
-func (cfg *Config) quarantine() time.Duration {
-	if cfg.ReplicaLag <= 0 {
-		return cfg.MaxTTL
-	}
-	return cfg.MaxTTL + cfg.ReplicaLag + cutOffSlack
-}
-
 // fitness is whether the server was found fit to keep locks: it does not evict them,
 // and with a quarantine a master that is cut off stops.
 type fitness struct {
+	*client
 	looking chan struct{} // holds one while somebody looks
 
 	mu    sync.Mutex // guards all below
@@ -58,9 +46,8 @@ func (f *fitness) forget() { f.set(time.Time{}) }
 
 // fit returns an error unless the server is fit to keep locks. It looks before the
 // first acquire and after each error of the connection, and now and then in the background.
-func (e *Engine) fit(ctx context.Context) error {
-	f := &e.fitness
-	if e.cfg.AllowEviction && !e.cfg.Quarantine {
+func (f *fitness) fit(ctx context.Context) error {
+	if f.cfg.AllowEviction && !f.cfg.Quarantine {
 		return nil
 	}
 	age, ok := f.known()
@@ -69,10 +56,8 @@ func (e *Engine) fit(ctx context.Context) error {
 		return nil
 	case ok:
 		f.set(time.Now()) // one looks, the others go on
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.spawn(func() { // ends when the masters have answered, with RetryTimeout, or with Close
-			if e.examine(e.closed) != nil {
+		f.spawn(func() {  // ends when the masters have answered, with RetryTimeout, or with Close
+			if f.examine(f.closed) != nil {
 				f.forget()
 			}
 		})
@@ -81,14 +66,14 @@ func (e *Engine) fit(ctx context.Context) error {
 	select {
 	case f.looking <- struct{}{}:
 	case <-ctx.Done():
-		return unavailable(e.unreached(ctx.Err()))
+		return unavailable(f.unreached(ctx.Err()))
 	}
 	defer func() { <-f.looking }()
 	if _, ok := f.known(); ok {
 		return nil
 	}
 	now := time.Now()
-	err := e.examine(ctx)
+	err := f.examine(ctx)
 	if err == nil {
 		f.set(now)
 	}
@@ -96,9 +81,9 @@ func (e *Engine) fit(ctx context.Context) error {
 }
 
 // examine asks every master whether it may be used.
-func (e *Engine) examine(ctx context.Context) error {
-	if !e.cfg.AllowEviction {
-		answers, err := e.ask(ctx, "INFO", "memory")
+func (f *fitness) examine(ctx context.Context) error {
+	if !f.cfg.AllowEviction {
+		answers, err := f.ask(ctx, "INFO", "memory")
 		if err != nil {
 			return unavailable(err)
 		}
@@ -109,16 +94,16 @@ func (e *Engine) examine(ctx context.Context) error {
 			}
 		}
 	}
-	if !e.cfg.Quarantine {
+	if !f.cfg.Quarantine {
 		return nil
 	}
-	return e.examineReplicas(ctx)
+	return f.examineReplicas(ctx)
 }
 
 // examineReplicas refuses a master that would go on renewing leases when it is cut
 // off from its replicas, one of which is promoted.
-func (e *Engine) examineReplicas(ctx context.Context) error {
-	answers, err := e.ask(ctx, "INFO", "replication")
+func (f *fitness) examineReplicas(ctx context.Context) error {
+	answers, err := f.ask(ctx, "INFO", "replication")
 	if err != nil {
 		return unavailable(err)
 	}
@@ -129,15 +114,15 @@ func (e *Engine) examineReplicas(ctx context.Context) error {
 	if alone { // a script that may not ask says so by itself
 		return nil
 	}
-	least, err := e.settingOf(ctx, "min-replicas-to-write")
+	least, err := f.settingOf(ctx, "min-replicas-to-write")
 	if err != nil {
 		return err
 	}
-	lag, err := e.settingOf(ctx, "min-replicas-max-lag")
+	lag, err := f.settingOf(ctx, "min-replicas-max-lag")
 	if err != nil {
 		return err
 	}
-	if why := cutOff(least, lag, e.cfg.ReplicaLag); why != "" {
+	if why := cutOff(least, lag, f.cfg.ReplicaLag); why != "" {
 		return fmt.Errorf("%w: with a quarantine a master with replicas must stop when it is cut off from them: %s", driver.ErrConfig, why)
 	}
 	return nil
@@ -157,9 +142,29 @@ func cutOff(least, lag int, known time.Duration) string {
 	return ""
 }
 
+// ask sends a command to every master until each has answered, for no longer than
+// RetryTimeout.
+func (f *fitness) ask(ctx context.Context, args ...string) ([]Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RetryTimeout)
+	defer cancel()
+	var why error
+	for pause := newBackoff(); ; pause.Wait(ctx) {
+		answers, err := f.conn.Each(ctx, args...)
+		for _, a := range answers {
+			if err == nil && a.Err != nil && passing(a.Err) {
+				err = a.Err
+			}
+		}
+		why = cause(why, err)
+		if err == nil || !passing(err) || ctx.Err() != nil {
+			return answers, why
+		}
+	}
+}
+
 // settingOf returns a setting of the masters: of the first.
-func (e *Engine) settingOf(ctx context.Context, name string) (int, error) {
-	answers, err := e.ask(ctx, "CONFIG", "GET", name)
+func (f *fitness) settingOf(ctx context.Context, name string) (int, error) {
+	answers, err := f.ask(ctx, "CONFIG", "GET", name)
 	if err != nil {
 		return 0, unavailable(err)
 	}
@@ -175,4 +180,14 @@ func (e *Engine) settingOf(ctx context.Context, name string) (int, error) {
 		return 0, malformed(s.value)
 	}
 	return n, nil
+}
+
+// evicts returns the eviction policy of INFO memory, empty if nothing is evicted.
+func evicts(info string) string {
+	fields := parseInfo(info)
+	policy := fields["maxmemory_policy"]
+	if policy == "noeviction" || fields["maxmemory"] == "0" {
+		return ""
+	}
+	return policy
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -18,37 +19,45 @@ const (
 	waitLife = 3 * maxTouch
 )
 
-// note has a name noted in the index soon, if it still matters then. The caller holds
-// mu.
-func (e *Engine) note(n nameindex.Noted) {
-	e.index.Add(n, func() bool {
-		return e.spawn(func() { nameindex.Keep(e.closed, closeLimit, e.dueNames, e.writeIndex) })
+// nameIndex is what this client has to say in the index of names, and what the index
+// says.
+type nameIndex struct {
+	*client
+	matters func(nameindex.Noted) bool // whether a name is still held, or waited for
+
+	mu    sync.Mutex // guards notes
+	notes nameindex.Notes
+}
+
+// note has a name noted in the index soon, if it still matters then.
+func (x *nameIndex) note(n nameindex.Noted) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.notes.Add(n, func() bool {
+		return x.spawn(func() { nameindex.Keep(x.closed, closeLimit, x.due, x.write) })
 	})
 }
 
-// dueNames returns the names to note now, and whether there may be more.
-func (e *Engine) dueNames() (due map[string]time.Duration, more bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.index.Due(e.closed.Err() != nil, func(n nameindex.Noted) bool {
-		_, held := e.holds[n.Owner]
-		return held || e.groups[n.Name] != nil
-	})
+// due returns the names to note now, and whether there may be more.
+func (x *nameIndex) due() (due map[string]time.Duration, more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.notes.Due(x.closed.Err() != nil, x.matters)
 }
 
-// writeIndex notes names. Nobody needs to know whether that worked: the next renewal
+// write notes names. Nobody needs to know whether that worked: the next renewal
 // notes them again.
-func (e *Engine) writeIndex(ctx context.Context, due map[string]time.Duration) {
+func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
 	args := map[string][]string{}
 	for name, life := range due {
-		key := e.indexOf(name)
+		key := x.indexOf(name)
 		args[key] = append(args[key], millis(life), name)
 	}
-	for _, r := range e.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args)) {
+	for _, r := range x.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args)) {
 		if denied(r.Err) {
-			e.mu.Lock()
-			e.index.Refuse()
-			e.mu.Unlock()
+			x.mu.Lock()
+			x.notes.Refuse()
+			x.mu.Unlock()
 		}
 	}
 }
@@ -71,35 +80,35 @@ func chunked(s *Script, size int, args map[string][]string, begin ...string) (ca
 }
 
 // indexOf is the key of the index that a name belongs to.
-func (e *Engine) indexOf(name string) string {
-	if !e.conn.Cluster() {
-		return e.indexKey(-1)
+func (s keyspace) indexOf(name string) string {
+	if !s.cluster() {
+		return s.indexKey(-1)
 	}
-	return e.indexKey(slotOf(name) % indexShards)
+	return s.indexKey(slotOf(name) % indexShards)
 }
 
 // indexKey is the key of a shard, or of the only one.
-func (e *Engine) indexKey(shard int) string {
-	key := e.cfg.Prefix + "fencelock:names"
+func (s keyspace) indexKey(shard int) string {
+	key := s.prefix + "fencelock:names"
 	if shard < 0 {
 		return key
 	}
 	return key + ":{" + strconv.Itoa(shard) + "}"
 }
 
-// indexed collects the names that are in the index.
-func (e *Engine) indexed(ctx context.Context, q driver.Query, found map[string]bool) error {
+// read collects the names that are in the index.
+func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]bool) error {
 	first, last := -1, 0
-	if e.conn.Cluster() {
+	if x.cluster() {
 		first, last = 0, indexShards
 	}
 	var calls []Call
 	for shard := first; shard < last; shard++ {
-		calls = append(calls, Call{Script: indexNamesScript, Keys: []string{e.indexKey(shard)}, Args: []string{"0"}})
+		calls = append(calls, Call{Script: indexNamesScript, Keys: []string{x.indexKey(shard)}, Args: []string{"0"}})
 	}
 	for len(calls) > 0 {
 		var rest []Call
-		for i, r := range e.conn.Eval(ctx, calls) {
+		for i, r := range x.conn.Eval(ctx, calls) {
 			if r.Err != nil {
 				return r.Err
 			}
@@ -118,12 +127,12 @@ func (e *Engine) indexed(ctx context.Context, q driver.Query, found map[string]b
 	return nil
 }
 
-// dropNames takes names out of the index that were free at a time of the server's.
-func (e *Engine) dropNames(ctx context.Context, free []string, at int64) {
+// drop takes names out of the index that were free at a time of the server's.
+func (x *nameIndex) drop(ctx context.Context, free []string, at int64) {
 	args := map[string][]string{}
 	for _, name := range free {
-		key := e.indexOf(name)
+		key := x.indexOf(name)
 		args[key] = append(args[key], name)
 	}
-	e.conn.Eval(withDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
+	x.conn.Eval(withDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
 }

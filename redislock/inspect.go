@@ -12,26 +12,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// Inspect looks for what in the servers, or in the rights of the user, weakens
-// the promises of locks with the given TTL. It changes nothing but a probe name,
-// whose keys it removes and which expire within a second otherwise. What the
-// user may not look at is a finding; a server that cannot be asked is the error.
-func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+// Inspect looks for what weakens the promises of locks.
+func (c *client) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("%w: no name to probe: %w", driver.ErrUnavailable, err)
 	}
-	ks, err := e.keysOf("fencelock-doctor-" + id.String())
+	ks, err := c.keysOf("fencelock-doctor-" + id.String())
 	if err != nil {
 		return nil, err
 	}
 	probe := ks.all()
-	if e.cfg.Quarantine {
-		probe = append(probe, e.marker())
+	if c.cfg.Quarantine {
+		probe = append(probe, c.markerKey())
 	}
 	in := &inspection{
-		conn: e.conn, ttl: ttl, keys: probe, index: e.indexOf(""), prefix: e.cfg.Prefix, channel: e.channel() + "doctor-" + id.String(),
-		retention: e.cfg.Retention, quarantine: e.cfg.Quarantine, minReplicas: e.cfg.MinReplicas, replicaLag: e.cfg.ReplicaLag,
+		conn: c.conn, ttl: ttl, keys: probe, index: c.indexOf(""), prefix: c.cfg.Prefix, channel: c.channel() + "doctor-" + id.String(),
+		retention: c.cfg.Retention, quarantine: c.cfg.Quarantine, minReplicas: c.cfg.MinReplicas, replicaLag: c.cfg.ReplicaLag,
 	}
 	findings, err := in.run(ctx)
 	return findings, unavailable(err)
@@ -70,34 +67,6 @@ type setting struct {
 // settings are the values an inspection reads.
 var settings = []string{
 	"save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag", "timeout", "port", "tls-port", "bind",
-}
-
-// run makes all the checks. A master that cannot be asked at all is the error.
-func (in *inspection) run(ctx context.Context) ([]driver.Finding, error) {
-	latency, err := in.latency(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := in.ask(ctx); err != nil {
-		return nil, err
-	}
-	rights, err := in.rights(ctx)
-	if err != nil {
-		return nil, err
-	}
-	clock, err := in.clock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	used, err := in.usedNames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	findings := []driver.Finding{in.worst(version), in.worst(in.role)}
-	findings = append(findings, in.cluster(ctx)...)
-	findings = append(findings, rights...)
-	return append(findings, in.worst(eviction), in.worst(in.persistence), in.worst(in.replicas),
-		used, in.worst(in.idle), in.worst(encryption), clock, latency), nil
 }
 
 // ask reads INFO and the settings of every master.

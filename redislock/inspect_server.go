@@ -11,6 +11,34 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// run makes all the checks. A master that cannot be asked at all is the error.
+func (in *inspection) run(ctx context.Context) ([]driver.Finding, error) {
+	latency, err := in.latency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.ask(ctx); err != nil {
+		return nil, err
+	}
+	rights, err := in.rights(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := in.clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, err := in.usedNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	findings := []driver.Finding{in.worst(version), in.worst(in.role)}
+	findings = append(findings, in.cluster(ctx)...)
+	findings = append(findings, rights...)
+	return append(findings, in.worst(eviction), in.worst(in.persistence), in.worst(in.replicas),
+		used, in.worst(in.idle), in.worst(encryption), clock, latency), nil
+}
+
 // oldest is the oldest server whose scripts and commands suffice.
 var oldest = [2]int{6, 2}
 

@@ -27,21 +27,27 @@ func (k keys) all() []string {
 	return list
 }
 
+// keyspace is which keys and channels belong to the clients of one prefix.
+type keyspace struct {
+	prefix  string
+	cluster func() bool // keys of one name must lie in one slot
+}
+
 // keysOf returns the keys of a name.
-func (e *Engine) keysOf(name string) (keys, error) {
-	fence := "fence:{" + e.cfg.Prefix + "lock:" + name + "}"
+func (s keyspace) keysOf(name string) (keys, error) {
+	fence := "fence:{" + s.prefix + "lock:" + name + "}"
 	lock := fence[len("fence:{") : len(fence)-1]
 	if hasTag(lock) {
 		return keys{lock, "fence:" + lock}, nil
 	}
-	if e.conn.Cluster() && strings.Contains(lock, "}") {
+	if s.cluster() && strings.Contains(lock, "}") {
 		return keys{}, fmt.Errorf("%w: on a Redis Cluster %q cannot keep its keys in one slot: it has a } and no hash tag; leave the } out", driver.ErrInvalid, name)
 	}
 	return keys{lock, fence}, nil
 }
 
 // nameOf returns the name whose lock, or whose companion, is at key.
-func (e *Engine) nameOf(key string) (string, bool) {
+func (s keyspace) nameOf(key string) (string, bool) {
 	lock := key
 	for _, c := range companions {
 		if rest, ok := strings.CutPrefix(key, c); ok {
@@ -52,16 +58,16 @@ func (e *Engine) nameOf(key string) (string, bool) {
 			break
 		}
 	}
-	name, ok := strings.CutPrefix(lock, e.cfg.Prefix+"lock:")
+	name, ok := strings.CutPrefix(lock, s.prefix+"lock:")
 	return name, ok && driver.CheckName(name) == nil
 }
 
 // named returns the name, and the keys, of the lock at key.
-func (e *Engine) named(key string) (ks keys, name string, ok bool) {
-	if name, ok = e.nameOf(key); !ok {
+func (s keyspace) named(key string) (ks keys, name string, ok bool) {
+	if name, ok = s.nameOf(key); !ok {
 		return keys{}, "", false
 	}
-	ks, err := e.keysOf(name)
+	ks, err := s.keysOf(name)
 	return ks, name, err == nil
 }
 
@@ -72,8 +78,18 @@ func hasTag(key string) bool {
 	return ok && strings.Index(after, "}") > 0
 }
 
-// marker is the key of the server's last known incarnation.
-func (e *Engine) marker() string { return e.cfg.Prefix + "fencelock:incarnation" }
+// slotTag returns the part of a key that Redis Cluster hashes.
+func slotTag(key string) string {
+	if !hasTag(key) {
+		return key
+	}
+	_, after, _ := strings.Cut(key, "{")
+	tag, _, _ := strings.Cut(after, "}")
+	return tag
+}
+
+// markerKey is the key of the server's last known incarnation.
+func (s keyspace) markerKey() string { return s.prefix + "fencelock:incarnation" }
 
 // channel is what the names of the clients' channels begin with.
-func (e *Engine) channel() string { return e.cfg.Prefix + "fencelock:" }
+func (s keyspace) channel() string { return s.prefix + "fencelock:" }

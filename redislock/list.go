@@ -12,57 +12,60 @@ import (
 	"github.com/fencelock/fencelock/internal/words"
 )
 
-// List returns the names that are held, waited for or closed by a minimum hold. Unless
-// the name is exact it looks at those that clients of this library have held, or waited
-// for, for longer than half a second; with Scan, or where the user may not read their
-// index, it looks through all keys of the server instead. It shows at most 1,000
-// waiters of a name.
-func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	e.remark()
-	names, err := e.names(ctx, q)
+// lister lists what is held.
+type lister struct {
+	*client
+	index  *nameIndex
+	marker *marker
+}
+
+// List returns what a query matches.
+func (ls *lister) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	ls.marker.remark()
+	names, err := ls.names(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var list []driver.Status
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), nameindex.Size) {
-		some, free, at, err := e.statuses(ctx, part)
+		some, free, at, err := ls.statuses(ctx, part)
 		if err != nil {
 			return nil, unavailable(err)
 		}
 		list = append(list, some...)
 		if len(free) > 0 && !q.Exact && !q.Scan {
-			e.dropNames(ctx, free, at)
+			ls.index.drop(ctx, free, at)
 		}
 	}
 	return list, nil
 }
 
 // names collects the names that may have something to show.
-func (e *Engine) names(ctx context.Context, q driver.Query) (map[string]bool, error) {
+func (ls *lister) names(ctx context.Context, q driver.Query) (map[string]bool, error) {
 	names := map[string]bool{}
 	if q.Exact {
 		names[q.Prefix] = true
 		return names, driver.CheckName(q.Prefix)
 	}
 	if !q.Scan {
-		if err := e.indexed(ctx, q, names); !denied(err) {
+		if err := ls.index.read(ctx, q, names); !denied(err) {
 			return names, unavailable(err)
 		}
 	}
-	return names, unavailable(e.scan(ctx, q, names))
+	return names, unavailable(ls.scan(ctx, q, names))
 }
 
 // scan collects names by a look at all keys.
-func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
-	literal := words.Literal(e.cfg.Prefix + "lock:" + q.Prefix)
+func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
+	literal := words.Literal(ls.cfg.Prefix + "lock:" + q.Prefix)
 	for _, prefix := range [...]string{"", "queue:", "fence:"} {
 		for _, brace := range [...]string{"", "{"} {
 			if prefix == "" && brace != "" {
 				continue
 			}
-			err := e.conn.Scan(ctx, prefix+brace+literal+"*", func(found []string) error {
+			err := ls.conn.Scan(ctx, prefix+brace+literal+"*", func(found []string) error {
 				for _, key := range found {
-					if name, ok := e.nameOf(key); ok && q.Matches(name) {
+					if name, ok := ls.nameOf(key); ok && q.Matches(name) {
 						names[name] = true
 					}
 				}
@@ -78,11 +81,11 @@ func (e *Engine) scan(ctx context.Context, q driver.Query, names map[string]bool
 
 // statuses asks for many names at once, and returns those apart that are free, with
 // the server's time when the first of them was.
-func (e *Engine) statuses(ctx context.Context, names []string) (list []driver.Status, free []string, at int64, err error) {
+func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.Status, free []string, at int64, err error) {
 	calls := make([]Call, 0, len(names))
 	asked := make([]string, 0, len(names))
 	for _, name := range names {
-		ks, err := e.keysOf(name)
+		ks, err := ls.keysOf(name)
 		if err != nil {
 			continue // a key of some other program
 		}
@@ -93,7 +96,7 @@ func (e *Engine) statuses(ctx context.Context, names []string) (list []driver.St
 		return nil, nil, 0, nil
 	}
 	at = math.MaxInt64
-	for i, r := range e.conn.Eval(ctx, calls) {
+	for i, r := range ls.conn.Eval(ctx, calls) {
 		if r.Err != nil {
 			return nil, nil, 0, r.Err
 		}

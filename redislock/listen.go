@@ -11,40 +11,67 @@ import (
 	"github.com/fencelock/fencelock/internal/words"
 )
 
-// listener is the engine's subscription to its own channel.
+// listener is the client's subscription to its own channel, by which the queue hears.
 type listener struct {
-	mu  sync.Mutex // guards up, err
-	up  chan struct{}
-	err error // why it is not up
+	*client
+	queue   *waitQueue
+	fitness *fitness
+
+	mu      sync.Mutex // guards all below
+	started bool
+	up      chan struct{} // closed while the subscription stands
+	err     error         // why it does not
 }
 
-// listen starts the subscription if there is none yet.
-func (e *Engine) listen() *listener {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.listener == nil {
-		e.listener = &listener{up: make(chan struct{})}
-		e.spawn(func() { e.subscribe(e.listener) }) // ends with Close
+// start begins the subscription if there is none yet.
+func (l *listener) start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.started {
+		l.started = true
+		l.spawn(l.subscribe) // ends with Close
 	}
-	return e.listener
 }
 
 // subscribe keeps the subscription up. What was published while it was down is
 // lost, so each time all waiters take their places again.
-func (e *Engine) subscribe(l *listener) {
+func (l *listener) subscribe() {
 	pause := newBackoff()
-	for again := false; e.closed.Err() == nil; again = true {
-		err := e.conn.Subscribe(e.closed, e.channel()+e.id, func() {
+	for again := false; l.closed.Err() == nil; again = true {
+		err := l.conn.Subscribe(l.closed, l.channel()+l.id, func() {
 			pause.Reset()
 			l.set(nil)
 			if again {
-				e.fitness.forget()
+				l.fitness.forget()
 			}
-			e.rejoin()
-		}, e.hear)
+			l.queue.rejoin()
+		}, l.queue.hear)
 		l.set(orElse(err, errEnded))
-		e.troubles(orElse(err, errEnded))
-		pause.Wait(e.closed)
+		l.queue.troubles(orElse(err, errEnded))
+		pause.Wait(l.closed)
+	}
+}
+
+// rejoin puts all requests back: the server may have passed over them.
+func (q *waitQueue) rejoin() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range q.groups {
+		g.lost = true
+		g.sample = sample{} // another server's clock may answer next
+		for _, w := range g.waiters {
+			w.sample = sample{}
+		}
+		g.advance(0)
+	}
+}
+
+// troubles tells all waiters that nothing is heard of the server.
+func (q *waitQueue) troubles(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range q.groups {
+		g.trouble(err)
 	}
 }
 
@@ -82,9 +109,9 @@ func (l *listener) ready() bool {
 }
 
 // subscribed blocks until the subscription stands, for no longer than RetryTimeout.
-func (e *Engine) subscribed(ctx context.Context, l *listener) error {
+func (l *listener) subscribed(ctx context.Context) error {
 	up, _ := l.state()
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.RetryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.RetryTimeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -94,8 +121,8 @@ func (e *Engine) subscribed(ctx context.Context, l *listener) error {
 		case <-up:
 			return nil
 		case <-ctx.Done():
-			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, e.unreached(ctx.Err()))))
-		case <-e.closed.Done():
+			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, l.unreached(ctx.Err()))))
+		case <-l.closed.Done():
 			return unavailable(errClosed)
 		case <-tick.C:
 			if err != nil && !passing(err) {
@@ -103,14 +130,6 @@ func (e *Engine) subscribed(ctx context.Context, l *listener) error {
 			}
 		}
 	}
-}
-
-// unreached adds the addresses of the servers to an error, if the connection can.
-func (e *Engine) unreached(err error) error {
-	if c, ok := e.conn.(interface{ Unreached(error) error }); ok {
-		return c.Unreached(err)
-	}
-	return err
 }
 
 var errEnded = errors.New("the subscription ended")
@@ -124,44 +143,72 @@ func orElse(err, other error) error {
 
 // hear takes one message. It runs on the subscription's goroutine and does not
 // block.
-func (e *Engine) hear(text string) {
+func (q *waitQueue) hear(text string) {
 	in := words.Words{Rest: text}
 	switch in.Next() {
 	case "grant":
 		owner := in.Next()
 		n := news{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
 		mode := modeOf(in.Next())
-		if !in.Bad && !e.deliver(owner, n) {
-			if ks, _, ok := e.named(in.Rest); ok {
-				e.giveBack(e.releaseCall(ks, mode, owner, n.token))
+		if !in.Bad && !q.deliver(owner, n) {
+			if ks, _, ok := q.named(in.Rest); ok {
+				q.giveBack(q.releaseCall(ks, mode, owner, n.token))
 			}
 		}
 	case "refuse":
 		owner, limit := in.Next(), in.Next()
 		if !in.Bad {
-			e.deliver(owner, news{err: fmt.Errorf("%w: the name is in use with a limit of %s; all who share a name must ask for the same limit", driver.ErrInvalid, limit)})
+			q.deliver(owner, news{err: fmt.Errorf("%w: the name is in use with a limit of %s; all who share a name must ask for the same limit", driver.ErrInvalid, limit)})
 		}
 	case "advance":
 		after := in.Millis()
-		if _, name, ok := e.named(in.Rest); ok && !in.Bad {
-			e.lookAfter(name, after)
+		if _, name, ok := q.named(in.Rest); ok && !in.Bad {
+			q.lookAfter(name, after)
 		}
 	case "lost":
 		owner, token := in.Next(), in.Int()
 		if !in.Bad {
-			e.lose(owner, token, in.Rest)
+			q.lose(owner, token, in.Rest)
 		}
 	}
 }
 
-// lose tells a holder that its lock was broken.
-func (e *Engine) lose(owner string, token int64, reason string) {
-	e.mu.Lock()
-	h, ok := e.holds[owner]
-	if ok = ok && (h.token == token || h.token == 0); ok {
-		delete(e.holds, owner)
+// lookAfter is asked for by a client that granted the lock to another: it is in
+// good hands until then. A request that stands in the queue already, but has not
+// read that it does, keeps it in mind.
+func (q *waitQueue) lookAfter(name string, after time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	after = max(after, 0)
+	if g := q.groups[name]; g != nil {
+		g.postpone(after + lag(g.shortest()))
+		return
 	}
-	e.mu.Unlock()
+	for _, w := range q.waiters {
+		if w.req.Name == name {
+			w.look = time.Now().Add(after + lag(w.req.TTL))
+		}
+	}
+}
+
+// postpone makes the next look happen after so long, earlier if the server might
+// take us for dead meanwhile.
+func (g *group) postpone(after time.Duration) {
+	g.due = time.Now().Add(after)
+	if g.by.Before(g.due) {
+		g.due = g.by
+	}
+	g.nudge()
+}
+
+// lose tells a holder that its lock was broken.
+func (q *waitQueue) lose(owner string, token int64, reason string) {
+	q.mu.Lock()
+	h, ok := q.holds[owner]
+	if ok = ok && (h.token == token || h.token == 0); ok {
+		delete(q.holds, owner)
+	}
+	q.mu.Unlock()
 	if ok && h.lost != nil {
 		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
 	}

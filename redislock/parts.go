@@ -12,46 +12,16 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-var _ driver.Parter = (*Engine)(nil)
-
 const (
 	partsFresh = 10 * time.Second // how long a table of slots is believed
 	partsLimit = 2 * time.Second  // how long the masters may take to tell it
 	clusterAll = 16384            // slots of a Cluster
 )
 
-// Part names the master that has the slot of a lease, as far as it is known, so
-// that renewals for one that is silent hold up no others; see [driver.Parter].
-// Without a Cluster there is one part.
-func (e *Engine) Part(l driver.Lease) string {
-	if !e.conn.Cluster() {
-		return ""
-	}
-	ks, err := e.keysOf(l.Name)
-	if err != nil {
-		return ""
-	}
-	e.knowParts()
-	return e.parts.of(slotOf(ks.lock))
-}
-
-// knowParts begins to ask the masters for their slots if the answer is old.
-func (e *Engine) knowParts() {
-	if !e.parts.begin(time.Now()) {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.spawn(func() { // ends when the masters have answered, with its limit, or soon after Close
-		ctx, cancel := context.WithTimeout(e.closed, partsLimit)
-		defer cancel()
-		answers, _ := e.conn.Each(ctx, "CLUSTER", "NODES") // who does not answer is asked next time
-		e.parts.learn(answers)
-	})
-}
-
 // parts is which master of a Cluster has which slots.
 type parts struct {
+	*client
+
 	mu     sync.Mutex // guards all below
 	asked  time.Time  // when the table was last asked for
 	ranges []slotRange
@@ -61,6 +31,32 @@ type parts struct {
 type slotRange struct {
 	first, last int
 	node        string
+}
+
+// Part names the master that has the slot of a lease.
+func (p *parts) Part(l driver.Lease) string {
+	if !p.cluster() {
+		return ""
+	}
+	ks, err := p.keysOf(l.Name)
+	if err != nil {
+		return ""
+	}
+	p.know()
+	return p.of(slotOf(ks.lock))
+}
+
+// know begins to ask the masters for their slots if the answer is old.
+func (p *parts) know() {
+	if !p.begin(time.Now()) {
+		return
+	}
+	p.spawn(func() { // ends when the masters have answered, with its limit, or soon after Close
+		ctx, cancel := context.WithTimeout(p.closed, partsLimit)
+		defer cancel()
+		answers, _ := p.conn.Each(ctx, "CLUSTER", "NODES") // who does not answer is asked next time
+		p.learn(answers)
+	})
 }
 
 // begin reports whether the table is old. The caller asks for a new one then.

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -11,14 +12,17 @@ const (
 	remarkLimit = 2 * time.Second
 )
 
-// marked is when the marker was last made to stay.
-type marked struct {
+// marker is the key that says which server the quarantine has waited for, and when it
+// was last made to stay.
+type marker struct {
+	*client
+
 	mu sync.Mutex // guards at
 	at time.Time
 }
 
 // due reports whether a day has passed. The caller makes the marker stay then.
-func (m *marked) due(now time.Time) bool {
+func (m *marker) due(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.at.IsZero() && now.Sub(m.at) < remarkEvery {
@@ -29,7 +33,7 @@ func (m *marked) due(now time.Time) bool {
 }
 
 // again makes the marker due once more.
-func (m *marked) again() {
+func (m *marker) again() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at = time.Time{}
@@ -37,18 +41,28 @@ func (m *marked) again() {
 
 // remark makes the marker of the quarantine stay for MarkerLife, once a day and in the
 // background: a job that runs once a month must not find what looks like a new server.
-func (e *Engine) remark() {
-	if !e.cfg.Quarantine || !e.marked.due(time.Now()) {
+func (m *marker) remark() {
+	if !m.cfg.Quarantine || !m.due(time.Now()) {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.spawn(func() { // ends when the server has answered, or with remarkLimit
+	m.spawn(func() { // ends when the server has answered, or with remarkLimit
 		ctx, cancel := context.WithTimeout(context.Background(), remarkLimit)
 		defer cancel()
-		c := Call{Script: remarkScript, Keys: []string{e.marker()}, Args: []string{millis(e.cfg.MarkerLife)}}
-		if text, err := e.eval(ctx, c); err != nil || text != "ok" {
-			e.marked.again() // the next grant or listing tries
+		c := Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{millis(m.cfg.MarkerLife)}}
+		if text, err := m.eval(ctx, c); err != nil || text != "ok" {
+			m.again() // the next grant or listing tries
 		}
 	})
+}
+
+// Init declares a server new.
+func (m *marker) Init(ctx context.Context) error {
+	lasts := ceilMillis(m.cfg.quarantine())
+	life := max(ceilMillis(m.cfg.MarkerLife), ceilMillis(m.cfg.Retention), 2*lasts)
+	_, err := m.eval(ctx, Call{
+		Script: initScript,
+		Keys:   []string{m.markerKey()},
+		Args:   []string{strconv.FormatInt(lasts, 10), strconv.FormatInt(life, 10)},
+	})
+	return unavailable(err)
 }

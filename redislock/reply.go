@@ -73,10 +73,10 @@ func printable(text string) string {
 }
 
 // describe is what the scripts know of a request beside its owner.
-func (e *Engine) describe(req driver.Request) string {
+func describe(client string, req driver.Request) string {
 	var b strings.Builder
 	b.Grow(96 + len(req.Host) + len(req.Note))
-	b.WriteString(e.id)
+	b.WriteString(client)
 	if req.Mode == driver.Shared {
 		b.WriteString(" s ")
 	} else {
@@ -106,6 +106,25 @@ func word(host string) string {
 	}
 	return strings.ReplaceAll(host, " ", "_")
 }
+
+// letter is the mode as the scripts know it.
+func letter(m driver.Mode) string {
+	if m == driver.Shared {
+		return "s"
+	}
+	return "x"
+}
+
+// modeOf is the mode that a letter stands for.
+func modeOf(letter string) driver.Mode {
+	if letter == "s" {
+		return driver.Shared
+	}
+	return driver.Exclusive
+}
+
+// millis formats a time for a script.
+func millis(d time.Duration) string { return strconv.FormatInt(ceilMillis(d), 10) }
 
 func ceilMillis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)

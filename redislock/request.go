@@ -29,12 +29,12 @@ var errLate = fmt.Errorf("%w: a request arrived too late to be served", driver.E
 // request runs the acquire script until it answers. Passing errors are tried
 // again, for no longer than RetryTimeout, under the same owner: a try that worked
 // though its answer was lost is found. Without success it leaves no trace.
-func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
+func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 	if join {
-		e.register(w)
+		acq.queue.register(w)
 	}
-	e.askTime(ctx)
-	limited := withDeadline(ctx, e.cfg.RetryTimeout)
+	acq.askTime(ctx)
+	limited := withDeadline(ctx, acq.cfg.RetryTimeout)
 	pause, again := newBackoff(), false
 	var why error
 	for {
@@ -42,22 +42,22 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 		if !again {
 			w.asked = sent
 		}
-		r := e.try(limited, w, join, again)
+		r := acq.try(limited, w, join, again)
 		if r.Err == nil {
-			a := e.parseAcquire(w, r, sent)
-			e.clock.note(a.sample, a.status == "late")
-			if a.status == "late" && limited.Err() == nil && e.closed.Err() == nil {
+			a := parseAcquire(w, r, sent)
+			acq.clock.note(a.sample, a.status == "late")
+			if a.status == "late" && limited.Err() == nil && acq.closed.Err() == nil {
 				continue
 			}
 			if a.status == "quarantine" {
-				e.fitness.forget() // another server may be the master
+				acq.fitness.forget() // another server may be the master
 			}
-			e.settleRequest(w, a)
+			acq.settleRequest(w, a)
 			return a
 		}
 		again, why = true, cause(why, r.Err)
-		e.fitness.forget()
-		if limited.Err() == nil && e.closed.Err() == nil && passing(r.Err) {
+		acq.fitness.forget()
+		if limited.Err() == nil && acq.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
 			if retry.Sleep(ctx, min(pause.Next(), time.Until(end))); limited.Err() == nil {
 				continue
@@ -68,38 +68,38 @@ func (e *Engine) request(ctx context.Context, w *waiter, join bool) answer {
 		if ctx.Err() == nil {
 			patience = 0 // the caller was kept waiting long enough
 		}
-		e.withdraw(w, patience)
+		acq.withdraw(w, patience)
 		return answer{err: unavailable(why)}
 	}
 }
 
 // try makes one try of a request. Most may take the fast way of the acquire
 // script, and share a script with others.
-func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
+func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) Reply {
 	limit := attemptLimit(w.req.TTL)
 	slow := func(again bool, fast ...string) Reply {
-		until, late := e.until(ctx, limit)
+		until, late := acq.until(ctx, limit)
 		args := append([]string{w.owner, w.desc, until}, fast...)
-		r := e.attempt(ctx, w, e.asking(asked(w, join, again), acquireScript, w.keys, args...))
+		r := acq.attempt(ctx, w, acq.asking(asked(w, join, again), acquireScript, w.keys, args...))
 		w.unanswered(r.Err, late)
 		return r
 	}
 	shared := w.req.Mode == driver.Shared
-	longWay := w.req.Weight > 1 || e.conn.Cluster() // which sees what has not moved yet with its slot
-	if again || e.cfg.Quarantine || shared && longWay || w.req.MinHold > 0 || e.isHot(w.req.Name) {
+	longWay := w.req.Weight > 1 || acq.cluster() // which sees what has not moved yet with its slot
+	if again || acq.cfg.Quarantine || shared && longWay || w.req.MinHold > 0 || acq.queue.isHot(w.req.Name) {
 		return slow(again)
 	}
 	life := millis(w.req.TTL)
 	if shared {
-		return slow(false, life, e.retention, strconv.Itoa(w.req.Limit))
+		return slow(false, life, acq.retention, strconv.Itoa(w.req.Limit))
 	}
-	if alone := e.batcher.tryStart(); alone || !e.canBatch() {
+	if alone := acq.batcher.tryStart(); alone || !acq.batcher.canBatch() {
 		if alone {
-			defer e.finishCall()
+			defer acq.batcher.finishCall()
 		}
-		return slow(false, life, e.retention)
+		return slow(false, life, acq.retention)
 	}
-	v := e.send(withDeadline(ctx, limit), &pendingOp{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
+	v := acq.batcher.send(withDeadline(ctx, limit), &pendingOp{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
 	switch v.letter {
 	case 't':
 		return Reply{Text: "taken " + v.now}
@@ -116,23 +116,23 @@ func (e *Engine) try(ctx context.Context, w *waiter, join, again bool) Reply {
 
 // settleRequest forgets a request that was refused. Where an earlier try of its
 // own may still be on its way, it makes sure that nothing becomes of it.
-func (e *Engine) settleRequest(w *waiter, a answer) {
+func (acq *acquirer) settleRequest(w *waiter, a answer) {
 	switch {
 	case a.err == nil && (a.status == "granted" || a.status == "queued"):
 	case w.late > 0 || a.status == "":
-		e.withdraw(w, 0)
+		acq.withdraw(w, 0)
 	default:
-		e.unregister(w)
+		acq.queue.unregister(w)
 	}
 }
 
 // attempt makes one call under an attempt limit.
-func (e *Engine) attempt(ctx context.Context, w *waiter, c Call) Reply {
-	c.Replicas = e.cfg.MinReplicas
-	return e.conn.Eval(withDeadline(ctx, attemptLimit(w.req.TTL)), []Call{c})[0]
+func (acq *acquirer) attempt(ctx context.Context, w *waiter, c Call) Reply {
+	c.Replicas = acq.cfg.MinReplicas
+	return acq.conn.Eval(withDeadline(ctx, attemptLimit(w.req.TTL)), []Call{c})[0]
 }
 
-func (e *Engine) parseAcquire(w *waiter, r Reply, sent time.Time) answer {
+func parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 	in := words.Words{Rest: r.Text}
 	a := answer{status: in.Next(), replicas: r.Replicas}
 	a.sample = sample{sent: sent, server: in.Int()}
@@ -180,6 +180,3 @@ func asked(w *waiter, join, again bool) (a asks) {
 	}
 	return a
 }
-
-// millis formats a time for a script.
-func millis(d time.Duration) string { return strconv.FormatInt(ceilMillis(d), 10) }

@@ -152,8 +152,3 @@ func past(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
 }
-
-func isNoScript(err error) bool {
-	e, ok := rueidis.IsRedisErr(err)
-	return ok && e.IsNoScript()
-}

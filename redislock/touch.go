@@ -16,16 +16,39 @@ const (
 	askedSize  = 16  // requests whose places are asked for
 )
 
+// join adds a queued request to its group. A grant may already have come. The caller
+// has entered: Close waits for it.
+func (q *waitQueue) join(w *waiter, a answer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	g := q.groups[w.req.Name]
+	if g == nil {
+		g = &group{name: w.req.Name, keys: w.keys, poke: make(chan struct{}, 1)}
+		q.groups[w.req.Name] = g
+		q.group.Go(func() { q.attend(g) }) // ends when nobody of the group waits, or with Close
+	}
+	g.waiters = append(g.waiters, w)
+	g.sample, w.sample = a.sample, a.sample
+	g.heard()
+	w.wake = make(chan struct{}, 1)
+	w.queued = w.news == nil
+	g.advance(pause(seen{position: a.position, outlook: a.outlook}, w.req.TTL))
+	if !w.look.IsZero() {
+		g.advance(time.Until(w.look))
+	}
+}
+
 // attend looks at the lock whenever something may have changed, and so tells the
 // server that this client lives. A server that refuses to be asked for RetryTimeout ends
 // the waits.
-func (e *Engine) attend(g *group) {
+func (q *waitQueue) attend(g *group) {
+	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failed := newBackoff()
 	var refused time.Time // since when; zero if it does not
 	for {
-		left, ok := e.remaining(g)
+		left, ok := q.remaining(g)
 		if !ok {
 			return
 		}
@@ -34,14 +57,14 @@ func (e *Engine) attend(g *group) {
 			select {
 			case <-timer.C:
 			case <-g.poke:
-			case <-e.closed.Done():
+			case <-q.closed.Done():
 				return
 			}
 			continue
 		}
-		err := e.touch(g)
+		err := q.touch(g)
 		if err != nil {
-			e.trouble(g, err)
+			q.trouble(g, err)
 		}
 		switch {
 		case err == nil:
@@ -52,32 +75,23 @@ func (e *Engine) attend(g *group) {
 			refused = time.Time{}
 		case refused.IsZero():
 			refused = time.Now()
-		case time.Since(refused) > e.cfg.RetryTimeout:
-			e.refuse(g, err)
+		case time.Since(refused) > q.cfg.RetryTimeout:
+			q.refuse(g, err)
 		}
-		e.mu.Lock()
+		q.mu.Lock()
 		g.due = time.Now().Add(failed.Next())
-		e.mu.Unlock()
+		q.mu.Unlock()
 	}
 }
 
 // trouble tells the waiters of a group that the server could not be asked.
-func (e *Engine) trouble(g *group, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (q *waitQueue) trouble(g *group, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	g.trouble(err)
 }
 
-// troubles tells all waiters that nothing is heard of the server.
-func (e *Engine) troubles(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, g := range e.groups {
-		g.trouble(err)
-	}
-}
-
-// trouble is for a caller that holds Engine.mu.
+// trouble is for a caller that holds waitQueue.mu.
 func (g *group) trouble(err error) {
 	for _, w := range g.waiters {
 		if w.queued {
@@ -88,9 +102,9 @@ func (g *group) trouble(err error) {
 }
 
 // refuse ends the waits of a group.
-func (e *Engine) refuse(g *group, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (q *waitQueue) refuse(g *group, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, w := range g.waiters {
 		if w.queued {
 			w.tell(news{err: unavailable(err)})
@@ -99,39 +113,39 @@ func (e *Engine) refuse(g *group, err error) {
 }
 
 // remaining is how long until the next look; ok is false when nobody waits.
-func (e *Engine) remaining(g *group) (left time.Duration, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(g.waiters) == 0 || e.closed.Err() != nil {
-		delete(e.groups, g.name)
+func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(g.waiters) == 0 || q.closed.Err() != nil {
+		delete(q.groups, g.name)
 		return 0, false
 	}
 	return time.Until(g.due), true
 }
 
 // touch asks the server once, or several times to put many requests back.
-func (e *Engine) touch(g *group) error {
-	queued, longest, again := e.roll(g)
+func (q *waitQueue) touch(g *group) error {
+	queued, longest, again := q.roll(g)
 	if len(queued) == 0 {
 		return nil
 	}
 	asked := toAsk(queued)
-	args := []string{e.id, millis(longest), "", strconv.Itoa(len(asked))}
+	args := []string{q.id, millis(longest), "", strconv.Itoa(len(asked))}
 	for _, w := range asked {
 		args = append(args, w.entry())
 	}
 	if !again {
-		return e.look(g, asked, args)
+		return q.look(g, asked, args)
 	}
 	for part := range slices.Chunk(queued, rejoinSize) {
 		pairs := slices.Clone(args)
 		for _, w := range part {
 			pairs = append(pairs, w.ticket, w.entry())
 		}
-		if err := e.look(g, asked, pairs); err != nil {
-			e.mu.Lock()
+		if err := q.look(g, asked, pairs); err != nil {
+			q.mu.Lock()
 			g.lost = true
-			e.mu.Unlock()
+			q.mu.Unlock()
 			return err
 		}
 	}
@@ -139,9 +153,9 @@ func (e *Engine) touch(g *group) error {
 }
 
 // roll calls the roll of the queued requests, the oldest first.
-func (e *Engine) roll(g *group) (queued []*waiter, longest time.Duration, again bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (q *waitQueue) roll(g *group) (queued []*waiter, longest time.Duration, again bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, w := range g.waiters {
 		if w.queued {
 			queued = append(queued, w)
@@ -155,6 +169,14 @@ func (e *Engine) roll(g *group) (queued []*waiter, longest time.Duration, again 
 	slices.SortFunc(queued, compareTickets)
 	again, g.lost = g.lost, false
 	return queued, longest, again
+}
+
+// compareTickets compares numbers without leading zeros.
+func compareTickets(a, b *waiter) int {
+	if len(a.ticket) != len(b.ticket) {
+		return len(a.ticket) - len(b.ticket)
+	}
+	return strings.Compare(a.ticket, b.ticket)
 }
 
 // toAsk returns the oldest request, and the next few that tell their callers.
@@ -172,16 +194,16 @@ func toAsk(queued []*waiter) []*waiter {
 }
 
 // look runs the touch script and acts on what it says.
-func (e *Engine) look(g *group, asked []*waiter, args []string) error {
+func (q *waitQueue) look(g *group, asked []*waiter, args []string) error {
 	limit := attemptLimit(asked[0].req.TTL)
-	args[2], _ = e.until(e.closed, limit)
+	args[2], _ = q.until(q.closed, limit)
 	sent := time.Now()
-	text, err := e.eval(withDeadline(e.closed, limit), e.call(touchScript, g.keys, args...))
+	text, err := q.eval(withDeadline(q.closed, limit), q.call(touchScript, g.keys, args...))
 	if err != nil {
 		return err
 	}
 	if now, ok := strings.CutPrefix(text, "late "); ok {
-		e.clock.note(sample{sent: sent, server: number(now)}, true)
+		q.clock.note(sample{sent: sent, server: number(now)}, true)
 		return errLate
 	}
 	in := words.Words{Rest: text}
@@ -196,37 +218,37 @@ func (e *Engine) look(g *group, asked []*waiter, args []string) error {
 		all[i] = seen{position: int(number(places[i])), outlook: o}
 	}
 	s := sample{sent: sent, server: now}
-	e.clock.note(s, false)
-	if h, ours := e.settle(g, s, all[0]); ours {
-		e.deliver(h.Owner, news{token: h.Token, floor: h.Token})
+	q.clock.note(s, false)
+	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
+	if h, ours := q.settle(g, s, all[0]); ours {
+		q.deliver(h.Owner, news{token: h.Token, floor: h.Token})
 	}
-	e.report(g, asked, all, known)
+	q.report(g, asked, all, known)
 	return nil
 }
 
 // settle notes what was seen, and finds out whether the holder is a request of
 // ours that has not heard of its grant.
-func (e *Engine) settle(g *group, now sample, first seen) (h driver.Holder, ours bool) {
+func (q *waitQueue) settle(g *group, now sample, first seen) (h driver.Holder, ours bool) {
 	text, granted := strings.CutPrefix(first.outlook.text, "fencelock ")
 	if granted {
 		h, granted = parseHolder(text)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	g.sample = now
 	g.heard()
-	e.note(nameindex.Noted{Name: g.name, Life: waitLife})
 	g.due = time.Now().Add(pause(first, g.shortest()))
-	w := e.waiters[h.Owner]
+	w := q.waiters[h.Owner]
 	return h, granted && w != nil && w.queued
 }
 
 // report tells the requests that were asked for their places, and those that heard
 // of trouble that it is over, and takes all back
 // to the queue if the server has forgotten the oldest.
-func (e *Engine) report(g *group, asked []*waiter, all []seen, known bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (q *waitQueue) report(g *group, asked []*waiter, all []seen, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i, w := range asked {
 		if w.queued {
 			w.seen, w.trouble = &all[i], false

@@ -9,27 +9,28 @@ import (
 )
 
 // wait blocks until a queued request is granted or ctx ends.
-func (e *Engine) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
-	if !e.join(w, a) {
-		e.withdraw(w, withdrawPatience)
+func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
+	if !acq.enter() {
+		acq.withdraw(w, withdrawPatience)
 		return driver.Grant{}, unavailable(errClosed)
 	}
-	defer e.tasks.Done()
+	defer acq.leave()
+	acq.queue.join(w, a)
 	granted := false
 	defer func() { // also if Waiting panics
 		if !granted {
-			e.withdraw(w, withdrawPatience)
+			acq.withdraw(w, withdrawPatience)
 		}
 	}()
 	var p progress
 	p.see(ctx, w, seen{position: a.position, outlook: a.outlook})
 	for {
-		n, s := e.read(w)
+		n, s := acq.queue.read(w)
 		if s != nil {
 			p.see(ctx, w, *s)
 		}
 		if n != nil {
-			g, ok, err := e.take(ctx, w, *n)
+			g, ok, err := acq.take(ctx, w, *n)
 			if err != nil {
 				return driver.Grant{}, w.heard.Ended(ctx, err)
 			}
@@ -37,15 +38,26 @@ func (e *Engine) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, e
 				granted = true
 				return g, nil
 			}
-			e.requeue(w)
+			acq.queue.requeue(w)
 		}
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
 			return driver.Grant{}, w.heard.Ended(ctx, nil)
-		case <-e.closed.Done():
+		case <-acq.closed.Done():
 			return driver.Grant{}, unavailable(errClosed)
 		}
+	}
+}
+
+// requeue puts a request back whose grant ran out before it was taken.
+func (q *waitQueue) requeue(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.queued = w.news == nil
+	if g := q.groups[w.req.Name]; g != nil {
+		g.lost = true
+		g.advance(0)
 	}
 }
 
@@ -74,73 +86,52 @@ func (p *progress) see(ctx context.Context, w *waiter, s seen) {
 // take accepts a grant. One that may have lain unread, or that has to reach
 // replicas or begin a minimum hold, is confirmed first; ok is false if it turns
 // out to be gone.
-func (e *Engine) take(ctx context.Context, w *waiter, n news) (g driver.Grant, ok bool, err error) {
+func (acq *acquirer) take(ctx context.Context, w *waiter, n news) (g driver.Grant, ok bool, err error) {
 	if n.err != nil {
 		return g, false, n.err
 	}
-	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: e.begun(w, n.at), TTL: n.life}
-	if e.conn.Cluster() { // the slot may have moved to a node with another clock
+	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: acq.queue.begun(w, n.at), TTL: n.life}
+	if acq.cluster() { // the slot may have moved to a node with another clock
 		g.Sent = w.asked
 	}
-	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.MinHold > 0 || e.cfg.MinReplicas > 0 {
-		if ok, err = e.confirm(ctx, w, &g); !ok {
+	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.MinHold > 0 || acq.cfg.MinReplicas > 0 {
+		if ok, err = acq.confirm(ctx, w, &g); !ok {
 			return driver.Grant{}, false, err
 		}
 	}
-	e.hold(w, g.Token)
+	acq.hold(w, g.Token)
 	return g, true, nil
 }
 
-// hold remembers a granted acquisition. A second seat, which a shared request has
-// that took its place again when it had been let in, is given back.
-func (e *Engine) hold(w *waiter, token int64) {
-	e.remark()
-	if other := e.keep(w, token); other != 0 {
-		e.giveBack(e.releaseCall(w.keys, w.req.Mode, w.owner, other))
+// begun is a local time before a grant, if there is telling: by the last look at
+// the queue, or, if others have joined since the grant, by the request's own answer.
+func (q *waitQueue) begun(w *waiter, at int64) time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if g := q.groups[w.req.Name]; g != nil {
+		if begin := g.sample.begin(at, w.asked); !begin.IsZero() {
+			return begin
+		}
 	}
+	return w.sample.begin(at, w.asked)
 }
 
 // confirm asks the server whether a grant stands, and makes it a full lease.
-func (e *Engine) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
+func (acq *acquirer) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
 	args := []string{w.owner, strconv.FormatInt(g.Token, 10), letter(w.req.Mode), millis(w.req.TTL), millis(w.req.MinHold)}
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
-		r := e.attempt(ctx, w, e.call(confirmScript, w.keys, args...))
+		r := acq.attempt(ctx, w, acq.call(confirmScript, w.keys, args...))
 		switch {
-		case r.Err != nil && (!passing(r.Err) || ctx.Err() != nil || e.closed.Err() != nil):
+		case r.Err != nil && (!passing(r.Err) || ctx.Err() != nil || acq.closed.Err() != nil):
 			return false, unavailable(r.Err)
 		case r.Err != nil:
 		case r.Text != "ok":
 			return false, nil
 		default:
 			g.Sent, g.TTL = sent, w.req.TTL
-			_, err := e.replicated(ctx, w, *g, r.Replicas)
+			_, err := acq.replicated(ctx, w, *g, r.Replicas)
 			return err == nil, err
 		}
 	}
-}
-
-// giveBack releases a grant whose request was cancelled, without blocking.
-func (e *Engine) giveBack(release Call) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.spawn(func() { // ends when the server has answered, or with its attempt limit
-		_, _ = e.eval(withDeadline(context.Background(), attemptLimit(0)), release)
-	})
-}
-
-// letter is the mode as the scripts know it.
-func letter(m driver.Mode) string {
-	if m == driver.Shared {
-		return "s"
-	}
-	return "x"
-}
-
-// modeOf is the mode that a letter stands for.
-func modeOf(letter string) driver.Mode {
-	if letter == "s" {
-		return driver.Shared
-	}
-	return driver.Exclusive
 }

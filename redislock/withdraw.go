@@ -22,17 +22,14 @@ const (
 // has become of it. It does not depend on the caller's context, waits for
 // patience at most, and goes on in the background. A try of the request that
 // reaches the server after the withdrawal is not served.
-func (e *Engine) withdraw(w *waiter, patience time.Duration) {
-	c := e.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(e.unregister(w), 10), strconv.FormatInt(w.late, 10))
+func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
+	c := acq.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(acq.queue.unregister(w), 10), strconv.FormatInt(w.late, 10))
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
-		e.retreat(w, c)
+		acq.retreat(w, c)
 		close(gone)
 	}
-	e.mu.Lock()
-	started := e.spawn(task)
-	e.mu.Unlock()
-	if !started {
+	if !acq.spawn(task) {
 		task()
 		return
 	}
@@ -48,18 +45,18 @@ func (e *Engine) withdraw(w *waiter, patience time.Duration) {
 }
 
 // retreat sends the withdrawal until the server has answered.
-func (e *Engine) retreat(w *waiter, c Call) {
+func (acq *acquirer) retreat(w *waiter, c Call) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
 	defer cancel()
-	defer context.AfterFunc(e.closed, func() { // ends after closeLimit
+	defer context.AfterFunc(acq.closed, func() { // ends after closeLimit
 		retry.Sleep(ctx, closeLimit)
 		cancel()
 	})()
-	for pause := newBackoff(); ctx.Err() == nil; pause.Wait(e.closed) {
+	for pause := newBackoff(); ctx.Err() == nil; pause.Wait(acq.closed) {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit(w.req.TTL))
-		_, err := e.eval(limited, c)
+		_, err := acq.eval(limited, c)
 		cancel()
-		if err == nil || !passing(err) || e.closed.Err() != nil {
+		if err == nil || !passing(err) || acq.closed.Err() != nil {
 			return
 		}
 	}

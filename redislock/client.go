@@ -1,0 +1,139 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// client makes calls: what they begin with, how long they may take, and what is
+// known of the server's clock. It knows no locks.
+type client struct {
+	keyspace
+	*tasks
+	conn Conn
+	cfg  Config
+	id   string // its channel is named after it
+
+	retention string    // of a fence, as an argument
+	common    [8]string // the first argument of most scripts, by what is asked for
+	clock     clock
+}
+
+func newClient(conn Conn, cfg *Config) *client {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	c := &client{tasks: newTasks(), conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:])}
+	c.keyspace = keyspace{prefix: c.cfg.Prefix, cluster: conn.Cluster}
+	c.retention = millis(c.cfg.Retention)
+	for i := range c.common {
+		c.common[i] = c.commonArg(asks(i))
+	}
+	return c
+}
+
+// asks is what an acquire script is asked for beside the lock.
+type asks int
+
+const (
+	toWait    asks = 1 << iota // a place in the queue
+	askedOnce                  // an earlier try may have worked
+	toFollow                   // which place it is
+)
+
+func (a asks) String() string { return [...]string{"-", "w", "a", "wa", "p", "wp", "ap", "wap"}[a] }
+
+// commonArg is the first argument of every script that may grant.
+func (c *client) commonArg(a asks) string {
+	counts, quarantine := 1, int64(0)
+	if c.cluster() {
+		counts = 0 // subscribers on other nodes are not counted
+	}
+	if c.cfg.Quarantine {
+		quarantine = ceilMillis(c.cfg.quarantine())
+	}
+	return fmt.Sprintf("%v %s %d %d %s", a, c.retention, counts, quarantine, c.channel())
+}
+
+// call makes a call of a script that begins with the common argument, and finds
+// most keys itself.
+func (c *client) call(s *Script, ks keys, args ...string) Call { return c.asking(0, s, ks, args...) }
+
+// asking is call with something asked for.
+func (c *client) asking(a asks, s *Script, ks keys, args ...string) Call {
+	passed := []string{ks.lock, ks.fence}
+	if c.cfg.Quarantine {
+		passed = append(passed, c.markerKey())
+	}
+	return Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), c.common[a]), args...)}
+}
+
+// eval runs one script.
+func (c *client) eval(ctx context.Context, call Call) (string, error) {
+	r := c.conn.Eval(ctx, []Call{call})[0]
+	return r.Text, r.Err
+}
+
+// unreached adds the addresses of the servers to an error, if the connection can.
+func (c *client) unreached(err error) error {
+	if c, ok := c.conn.(interface{ Unreached(error) error }); ok {
+		return c.Unreached(err)
+	}
+	return err
+}
+
+// errClosed is what calls on a closed engine wrap.
+var errClosed = errors.New("the engine was closed")
+
+// tasks are the goroutines and the waiting requests that Close waits for.
+type tasks struct {
+	closed context.Context // ends with Close
+	end    context.CancelFunc
+	group  sync.WaitGroup
+
+	gate sync.Mutex // guards done, and that group grows from zero before it alone
+	done bool       // no more tasks
+}
+
+func newTasks() *tasks {
+	t := &tasks{}
+	t.closed, t.end = context.WithCancel(context.Background())
+	return t
+}
+
+// enter makes shut wait for leave, unless shut was called.
+func (t *tasks) enter() bool {
+	t.gate.Lock()
+	defer t.gate.Unlock()
+	if t.done {
+		return false
+	}
+	t.group.Add(1)
+	return true
+}
+
+func (t *tasks) leave() { t.group.Done() }
+
+// spawn runs a task that shut waits for, unless shut was called.
+func (t *tasks) spawn(task func()) bool {
+	if !t.enter() {
+		return false
+	}
+	go func() { // ends with the task
+		defer t.leave()
+		task()
+	}()
+	return true
+}
+
+// shut ends closed and waits for all.
+func (t *tasks) shut() {
+	t.gate.Lock()
+	t.done = true
+	t.gate.Unlock()
+	t.end()
+	t.group.Wait()
+}

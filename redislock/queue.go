@@ -1,0 +1,144 @@
+package redislock
+
+import (
+	"sync"
+
+	"github.com/fencelock/fencelock/internal/nameindex"
+)
+
+// waitQueue is the requests of this client that take messages, and the locks that it
+// holds: a message that comes late finds one of the two.
+type waitQueue struct {
+	*client
+	index *nameIndex
+
+	mu      sync.Mutex         // guards all below, and what waiter and group say
+	waiters map[string]*waiter // by owner
+	groups  map[string]*group  // waiters by name
+	holds   map[string]hold    // by owner
+	hot     map[string]bool    // names that were waited for when we got them last
+}
+
+// matters reports whether a name is still held, or waited for.
+func (q *waitQueue) matters(n nameindex.Noted) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, held := q.holds[n.Owner]
+	return held || q.groups[n.Name] != nil
+}
+
+// register makes the queue take messages for a request.
+func (q *waitQueue) register(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiters[w.owner] = w
+}
+
+// unregister forgets a request. If it was the last of its name it returns the
+// server's time when we last had an answer, else 0.
+func (q *waitQueue) unregister(w *waiter) (heard int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.drop(w)
+}
+
+// drop is unregister for a caller that holds mu.
+func (q *waitQueue) drop(w *waiter) (heard int64) {
+	delete(q.waiters, w.owner)
+	g := q.groups[w.req.Name]
+	if g == nil {
+		return 0
+	}
+	g.remove(w)
+	if len(g.waiters) > 0 {
+		return 0
+	}
+	return g.sample.server
+}
+
+// deliver passes news on to the request they are for. It returns false for a
+// grant that nobody waits for and nobody has.
+func (q *waitQueue) deliver(owner string, n news) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.waiters[owner]
+	if w == nil {
+		h, ok := q.holds[owner]
+		return ok && h.token == n.token
+	}
+	w.tell(n)
+	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
+		g.advance(n.life + lag(g.shortest())) // nobody else tells us when it is over
+	}
+	return true
+}
+
+// read returns what has come for a request since it was last asked.
+func (q *waitQueue) read(w *waiter) (*news, *seen) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, s := w.news, w.seen
+	w.news, w.seen = nil, nil
+	return n, s
+}
+
+// hold is a granted acquisition.
+type hold struct {
+	token int64
+	late  int64 // until when a try of its request may still be served
+	name  string
+	lost  func(cause error)
+}
+
+// keep remembers a granted acquisition until it is released or known to be gone,
+// and forgets the request in the same step: a message that comes late finds one
+// of the two. Another grant that came for the request is returned.
+func (q *waitQueue) keep(w *waiter, token int64) (other int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.drop(w)
+	q.warm(w)
+	q.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.OnLost}
+	if n := w.news; n != nil && n.token != 0 && n.token != token {
+		return n.token
+	}
+	return 0
+}
+
+// maxHot is how many names are remembered for having been waited for.
+const maxHot = 256
+
+// warm notes whether a request had to wait. The next one for the name then does
+// not try the way for free locks first. The caller holds mu.
+func (q *waitQueue) warm(w *waiter) {
+	switch {
+	case w.wake == nil:
+		if len(q.hot) > 0 {
+			delete(q.hot, w.req.Name)
+		}
+	case len(q.hot) < maxHot:
+		q.hot[w.req.Name] = true
+	default:
+		clear(q.hot)
+	}
+}
+
+// isHot reports whether a name was waited for when we got it last.
+func (q *waitQueue) isHot(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hot[name]
+}
+
+// lateOf returns until when a try for a lock that is held may still be served.
+func (q *waitQueue) lateOf(owner string) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.holds[owner].late
+}
+
+func (q *waitQueue) forget(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.holds, owner)
+}

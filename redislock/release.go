@@ -1,0 +1,99 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
+)
+
+// Release ends an acquisition and hands the name to the next waiter. It may be
+// called again if it failed.
+func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
+	ks, err := e.keysOf(l.Name)
+	if err != nil {
+		return err
+	}
+	late := e.queue.lateOf(l.Owner)
+	r := e.free(ctx, ks, l, late)
+	e.queue.forget(l.Owner)
+	if r.Err != nil && late > 0 { // another release would not know of the late try
+		e.acquirer.withdraw(&waiter{keys: ks, owner: l.Owner, desc: e.id + " x 0 0 0 ", late: late}, 0)
+	}
+	return e.standing(l, r)
+}
+
+// free makes one try of a release. Most share a script with others. Late is until
+// when a try of the acquire may still be served: it must not be.
+func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) Reply {
+	c := e.releaseCall(ks, l.Mode, l.Owner, l.Token)
+	if late > 0 {
+		if l.Mode == driver.Exclusive {
+			c.Args = append(c.Args, "")
+		}
+		c.Args = append(c.Args, strconv.FormatInt(late, 10))
+	}
+	single := func() Reply { return e.conn.Eval(ctx, []Call{c})[0] }
+	if alone := e.batcher.tryStart(); alone || late > 0 || l.Mode != driver.Exclusive || !e.batcher.canBatch() {
+		if alone {
+			defer e.batcher.finishCall()
+		}
+		return single()
+	}
+	limit := attemptLimit(l.TTL)
+	v := e.batcher.send(withDeadline(ctx, limit), &pendingOp{keys: ks, limit: limit, args: c.Args[1:]})
+	switch v.letter {
+	case 'o':
+		return Reply{Text: "ok"}
+	case 'g':
+		return Reply{Text: "gone"}
+	case 's', refused:
+		return single()
+	}
+	return Reply{Err: v.err}
+}
+
+// releaseCall makes a call of the release script.
+func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int64) Call {
+	number := strconv.FormatInt(token, 10)
+	own := owner + " " + number + " "
+	if mode == driver.Shared {
+		return c.call(releaseScript, ks, own, number)
+	}
+	return c.call(releaseScript, ks, "fencelock "+own)
+}
+
+// giveBack releases a grant whose request was cancelled, without blocking.
+func (c *client) giveBack(release Call) {
+	c.spawn(func() { // ends when the server has answered, or with its attempt limit
+		_, _ = c.eval(withDeadline(context.Background(), attemptLimit(0)), release)
+	})
+}
+
+// Break ends every acquisition of name and its minimum hold, tells the holders that
+// can be reached, and lets in whoever is next. A lock that another program took is deleted.
+func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	ks, err := e.keysOf(name)
+	if err != nil {
+		return 0, err
+	}
+	text, err := e.eval(ctx, e.call(breakScript, ks, reason))
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	in := words.Words{Rest: text}
+	switch in.Next() {
+	case "gone":
+		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
+	case "broken":
+		if token := in.Int(); !in.Bad {
+			return token, nil
+		}
+	}
+	return 0, malformed(text)
+}
