@@ -15,12 +15,12 @@ func atLeast(t *run) {
 		func(h *held) { h.free() },
 		func(*held) { doomed.Kill(t.TB) },
 	} {
-		req := t.shortLease("rationed")
-		req.MinHold = least
+		req := t.request("rationed")
 		holder := c
 		if least > t.ttl {
-			holder = doomed
+			req, holder = t.shortLease("rationed"), doomed
 		}
+		req.MinHold = least
 		h := t.hold(holder, req)
 		end(h)
 		over := h.sent.Add(least)

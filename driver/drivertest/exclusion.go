@@ -69,8 +69,7 @@ func exclusion(t *run) {
 	g.sweep(t)
 }
 
-// visit acquires, visits and releases once. A grant that runs for less than was asked
-// is renewed first, as a Locker does; on a machine too slow for that there is no visit.
+// visit acquires, visits and releases once.
 func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 	req := t.request("exclusion")
 	req.Wait = true
@@ -79,15 +78,9 @@ func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 		t.Errorf("waiting for the contended name: %v", err)
 		return
 	}
-	if t.traits.Leased && h.TTL < req.TTL {
-		err := c.Renew(ctx, []driver.Lease{h.lease()})[0]
-		if errors.Is(err, driver.ErrNotHeld) {
-			t.Logf("a grant for %v came too late: %v", h.TTL, err)
-			g.late.Add(1)
-			return
-		} else if err != nil {
-			t.Errorf("renewing the contended name: %v", err)
-		}
+	if !t.confirmed(ctx, h) {
+		g.late.Add(1)
+		return
 	}
 	if !g.visit(h.Token) {
 		t.Errorf("token %d was not alone inside", h.Token)
@@ -95,6 +88,23 @@ func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 	if err := c.Release(ctx, h.lease()); err != nil {
 		t.Errorf("releasing the contended name: %v", err)
 	}
+}
+
+// confirmed renews a grant that runs for less than was asked, as a Locker does, and
+// reports whether it stands: a machine may be too slow for that. Any goroutine may call it.
+func (t *run) confirmed(ctx context.Context, h *held) bool {
+	if !t.traits.Leased || h.TTL >= h.req.TTL {
+		return true
+	}
+	err := h.client.Renew(ctx, []driver.Lease{h.lease()})[0]
+	if errors.Is(err, driver.ErrNotHeld) {
+		t.Logf("a grant of %q for %v came too late: %v", h.req.Name, h.TTL, err)
+		return false
+	}
+	if err != nil {
+		t.Errorf("renewing %q, which was granted for %v: %v", h.req.Name, h.TTL, err)
+	}
+	return true
 }
 
 // sweep fails the case if two intervals overlap or a later one has a token that

@@ -9,8 +9,11 @@ import (
 func expiry(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.shortLease("waited-for"))
+	w, ok := t.queueBehind(h, next, t.shortLease("waited-for"))
+	if !ok {
+		return
+	}
 	tried := t.hold(c, t.shortLease("tried"))
-	w := t.queue(next, t.shortLease("waited-for"))
 	c.Kill(t.TB)
 	t.refusedUntil(tried.sent.Add(t.ttl), next, t.shortLease("tried"), "of a dead client, before its lease ended")
 	g := w.granted(t.ttl+t.patience, "a waiter behind a dead holder")

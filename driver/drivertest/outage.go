@@ -33,14 +33,7 @@ func unreachable(t *run) {
 		_, err := t.attempt(cs[1], t.shortLease("held"))
 		return errors.Is(err, driver.ErrHeld)
 	})
-	ctx, cancel := context.WithTimeout(t.ctx, t.patience/10)
-	defer cancel()
-	req := t.shortLease("held")
-	req.Wait = true
-	err := within(t, "Acquire", func(context.Context) error { _, err := t.ask(ctx, cs[1], req); return err })
-	if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a wait that ran out of time on an engine that answers again: got %v, want ErrHeld and DeadlineExceeded", err)
-	}
+	t.outOfTime(cs[1], t.shortLease("held"), "a wait that ran out of time on an engine that answers again")
 	t.take(t.patience, cs[1], t.shortLease("free")).free()
 }
 
@@ -64,7 +57,10 @@ func outage(t *run) {
 	cs := t.clients(2)
 	for _, handedOver := range []bool{false, true} {
 		h := t.hold(cs[0], t.shortLease("waited-for"))
-		w := t.queue(cs[1], t.shortLease("waited-for"))
+		w, ok := t.queueBehind(h, cs[1], t.shortLease("waited-for"))
+		if !ok {
+			return
+		}
 		if handedOver {
 			h.free()
 		}

@@ -54,7 +54,7 @@ func lateRelease(t *run) {
 	c, next := t.client(), t.client()
 	if t.traits.Leased {
 		h := t.hold(c, t.shortLease("expired"))
-		w := t.queue(next, t.request("expired"))
+		w, _ := t.queueBehind(h, next, t.request("expired"))
 		successor := w.granted(t.ttl+t.patience, "a waiter behind a lapsed lease")
 		t.notHeld(h.release(), "releasing an expired acquisition")
 		t.untouched(successor)

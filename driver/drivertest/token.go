@@ -10,10 +10,11 @@ import (
 // release, death, expiry, break and a restart of the engine.
 func tokenIncreasing(t *run) {
 	cs := t.clients(4)
+	brief := t.shortLease("counted")
 	last := t.hold(cs[0], t.request("counted"))
-	rises := func(c Client, after string) {
+	rises := func(c Client, req driver.Request, after string) {
 		t.Helper()
-		h := t.take(t.ttl+t.traits.MaxTTL+t.patience, c, t.shortLease("counted"))
+		h := t.take(t.ttl+t.traits.MaxTTL+t.patience, c, req)
 		if h.Token <= last.Token {
 			t.Fatalf("token %d came after token %d across %s", h.Token, last.Token, after)
 		}
@@ -21,24 +22,24 @@ func tokenIncreasing(t *run) {
 	}
 	for _, c := range cs {
 		last.free()
-		rises(c, "a release")
+		rises(c, brief, "a release")
 	}
 	if t.traits.Leased {
 		t.waitExpiry()
-		rises(cs[0], "an expiry")
+		rises(cs[0], t.request("counted"), "an expiry") // of a lease that the break meets
 	}
 	if b, ok := cs[1].(driver.Breaker); ok {
 		t.breakName(b, "counted")
-		rises(cs[2], "a break")
+		rises(cs[2], brief, "a break")
 	}
 	last.free()
 	t.world.Restart(t.TB)
-	rises(cs[3], "a restart of the engine after a release")
+	rises(cs[3], brief, "a restart of the engine after a release")
 	t.world.Restart(t.TB)
 	last.release() // the acquisition may not have survived
-	rises(cs[3], "a restart of the engine under a holder")
+	rises(cs[3], brief, "a restart of the engine under a holder")
 	cs[3].Kill(t.TB)
-	rises(cs[0], "the death of its holder")
+	rises(cs[0], brief, "the death of its holder")
 }
 
 // tokenConstant: renewals change neither the token nor anything else that

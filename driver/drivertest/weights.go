@@ -48,8 +48,7 @@ func (t *run) unitsOfTheDead(c Client) {
 	req := t.weighing("inherited", 4, 3)
 	req.TTL = t.ttl
 	doomed := t.client()
-	t.hold(doomed, req)
-	w := t.queue(c, t.weighing("inherited", 4, 2))
+	w, _ := t.queueBehind(t.hold(doomed, req), c, t.weighing("inherited", 4, 2))
 	doomed.Kill(t.TB)
 	w.granted(t.ttl+t.patience, "a waiter for the units of a dead holder").free()
 }
@@ -104,6 +103,9 @@ func (t *run) weigh(ctx context.Context, c Client, scales *atomic.Int64, req dri
 	h, err := t.ask(ctx, c, req)
 	if err != nil {
 		t.Errorf("waiting for %d units: %v", req.Weight, err)
+		return
+	}
+	if !t.confirmed(ctx, h) {
 		return
 	}
 	if sum := scales.Add(int64(req.Weight)); sum > int64(req.Limit) {
