@@ -73,7 +73,7 @@ func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, erro
 	join := w.req.Wait && acq.listener.ready()
 	a := acq.request(ctx, w, join)
 	if a.err == nil && w.req.Wait && (a.status == "held" || a.status == "quarantine") {
-		w.listen(ctx, a.outlook)
+		w.noteBlocked(ctx, a.blocked)
 		if err := acq.listener.subscribed(ctx); err != nil {
 			return driver.Grant{}, w.heard.Ended(ctx, err)
 		}
@@ -94,15 +94,15 @@ func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, erro
 	case a.status == "queued":
 		return acq.wait(ctx, w, a)
 	default:
-		if err := a.outlook.trouble(); err != nil {
+		if err := a.blocked.trouble(); err != nil {
 			return driver.Grant{}, err
 		}
-		return driver.Grant{}, a.outlook.held(w.req.Name)
+		return driver.Grant{}, a.blocked.held(w.req.Name)
 	}
 }
 
-// listen notes what the server has said of the name.
-func (w *waiter) listen(ctx context.Context, o outlook) {
+// noteBlocked notes what the server has said of the name.
+func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 	if err := o.trouble(); err != nil {
 		w.heard.Unavailable(ctx, err)
 	} else {

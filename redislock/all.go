@@ -89,7 +89,7 @@ func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []dr
 		return nil, passing(r.Err), unavailable(r.Err)
 	}
 	if now, ok := strings.CutPrefix(r.Text, "late "); ok {
-		acq.clock.note(sample{sent: sent, server: number(now)}, true)
+		acq.clock.note(clockSample{sent: sent, server: number(now)}, true)
 		return nil, true, errLate
 	}
 	grants, err = acq.parseAll(claims, r, sent)
@@ -104,7 +104,7 @@ func (acq *acquirer) parseAll(claims []*waiter, r Reply, sent time.Time) ([]driv
 		return nil, fmt.Errorf("%w: several names at once while they are contended", driver.ErrUnsupported)
 	case status == "held":
 		if i := in.Int() - 1; !in.Bad && i >= 0 && i < int64(len(claims)) {
-			return nil, readOutlook(&in).held(claims[i].req.Name)
+			return nil, readBlocked(&in).held(claims[i].req.Name)
 		}
 	case status == "taken":
 		token := in.Int()

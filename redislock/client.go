@@ -30,24 +30,26 @@ func newClient(conn Conn, cfg *Config) *client {
 	c.keyspace = keyspace{prefix: c.cfg.Prefix, cluster: conn.Cluster}
 	c.retention = millis(c.cfg.Retention)
 	for i := range c.common {
-		c.common[i] = c.commonArg(asks(i))
+		c.common[i] = c.commonArg(acquireFlags(i))
 	}
 	return c
 }
 
-// asks is what an acquire script is asked for beside the lock.
-type asks int
+// acquireFlags are what an acquire script is asked for beside the lock.
+type acquireFlags int
 
 const (
-	toWait    asks = 1 << iota // a place in the queue
-	askedOnce                  // an earlier try may have worked
-	toFollow                   // which place it is
+	toWait    acquireFlags = 1 << iota // a place in the queue
+	askedOnce                          // an earlier try may have worked
+	toFollow                           // which place it is
 )
 
-func (a asks) String() string { return [...]string{"-", "w", "a", "wa", "p", "wp", "ap", "wap"}[a] }
+func (a acquireFlags) String() string {
+	return [...]string{"-", "w", "a", "wa", "p", "wp", "ap", "wap"}[a]
+}
 
 // commonArg is the first argument of every script that may grant.
-func (c *client) commonArg(a asks) string {
+func (c *client) commonArg(a acquireFlags) string {
 	counts, quarantine := 1, int64(0)
 	if c.cluster() {
 		counts = 0 // subscribers on other nodes are not counted
@@ -60,10 +62,12 @@ func (c *client) commonArg(a asks) string {
 
 // call makes a call of a script that begins with the common argument, and finds
 // most keys itself.
-func (c *client) call(s *Script, ks keys, args ...string) Call { return c.asking(0, s, ks, args...) }
+func (c *client) call(s *Script, ks keys, args ...string) Call {
+	return c.flaggedCall(0, s, ks, args...)
+}
 
-// asking is call with something asked for.
-func (c *client) asking(a asks, s *Script, ks keys, args ...string) Call {
+// flaggedCall is call with something asked for.
+func (c *client) flaggedCall(a acquireFlags, s *Script, ks keys, args ...string) Call {
 	passed := []string{ks.lock, ks.fence}
 	if c.cfg.Quarantine {
 		passed = append(passed, c.markerKey())

@@ -11,15 +11,15 @@ import (
 // clock is what an engine knows of its server's time, so that a request can say
 // until when it may be served: what arrives later has no effect.
 type clock struct {
-	mu   sync.Mutex // guards last
-	last sample     // the newest; of a Cluster, whose nodes may differ, the one that is furthest ahead
+	mu   sync.Mutex  // guards last
+	last clockSample // the newest; of a Cluster, whose nodes may differ, the one that is furthest ahead
 }
 
 // clockAge is for how long a sample counts.
 const clockAge = 10 * time.Second
 
 // note takes another sample. A sure one replaces the last, whatever that says.
-func (c *clock) note(s sample, sure bool) {
+func (c *clock) note(s clockSample, sure bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sure || c.last.sent.IsZero() || time.Since(c.last.sent) > clockAge || s.server > c.last.latest(s.sent) {
@@ -40,14 +40,14 @@ func (c *clock) after(d time.Duration) int64 {
 
 // latest is the latest time on the server that a local time can be. It counts a clock
 // that runs up to 1 % fast.
-func (s sample) latest(at time.Time) int64 {
+func (s clockSample) latest(at time.Time) int64 {
 	passed := at.Sub(s.sent)
 	return s.server + (passed + passed/100).Microseconds()
 }
 
-// sample ties the server's clock to ours: what happened at or after server
+// clockSample ties the server's clock to ours: what happened at or after server
 // happened after sent.
-type sample struct {
+type clockSample struct {
 	sent   time.Time
 	server int64 // microseconds
 }
@@ -55,7 +55,7 @@ type sample struct {
 // begin returns a local time before a grant was made on the server to a request that
 // was sent after asked, or the zero time if there is no telling. It counts a clock
 // that runs up to 1 % fast.
-func (s sample) begin(at int64, asked time.Time) time.Time {
+func (s clockSample) begin(at int64, asked time.Time) time.Time {
 	passed := time.Duration(at-s.server) * time.Microsecond
 	if at == 0 || s.sent.IsZero() || passed < 0 {
 		return time.Time{}
@@ -84,7 +84,7 @@ func (c *client) askTime(ctx context.Context) {
 	for _, a := range answers {
 		seconds, micros, ok := strings.Cut(strings.TrimSpace(a.Text), "\n")
 		if ok && a.Err == nil {
-			c.clock.note(sample{sent: sent, server: number(seconds)*1e6 + number(strings.TrimSpace(micros))}, false)
+			c.clock.note(clockSample{sent: sent, server: number(seconds)*1e6 + number(strings.TrimSpace(micros))}, false)
 		}
 	}
 }

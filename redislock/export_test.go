@@ -59,7 +59,7 @@ func (e *Engine) KeysOf(name string) ([]string, error) {
 // after it answered a request sent at sent, to a request sent after asked.
 func Begin(sent time.Time, d time.Duration, asked time.Time) time.Time {
 	const server = 1_700_000_000_000_000
-	return sample{sent: sent, server: server}.begin(server+d.Microseconds(), asked)
+	return clockSample{sent: sent, server: server}.begin(server+d.Microseconds(), asked)
 }
 
 // MaxFlights is how many calls of the common kind are under way at once.
@@ -97,7 +97,7 @@ func (e *Engine) Doubt() { e.acquirer.fitness.forget() }
 func (e *Engine) Mistake(by time.Duration) {
 	e.clock.mu.Lock()
 	defer e.clock.mu.Unlock()
-	e.clock.last = sample{sent: time.Now(), server: e.clock.last.latest(time.Now()) + by.Microseconds()}
+	e.clock.last = clockSample{sent: time.Now(), server: e.clock.last.latest(time.Now()) + by.Microseconds()}
 }
 
 // BreakScript ends every acquisition of a name.

@@ -7,8 +7,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// maxTouch is how long a waiting client may stay silent.
-const maxTouch = 20 * time.Second
+// maxSilence is how long a waiting client may stay silent.
+const maxSilence = 20 * time.Second
 
 // group is the waiters of one name in this process. One goroutine speaks to the
 // server for all of them.
@@ -19,10 +19,10 @@ type group struct {
 
 	// Guarded by waitQueue.mu.
 	waiters []*waiter
-	due     time.Time // when the server is to be asked next
-	by      time.Time // when it has to hear of us at the latest
-	lost    bool      // the server may have forgotten our requests
-	sample  sample    // of the last answer
+	due     time.Time   // when the server is to be asked next
+	by      time.Time   // when it has to hear of us at the latest
+	lost    bool        // the server may have forgotten our requests
+	sample  clockSample // of the last answer
 }
 
 func (g *group) remove(w *waiter) {
@@ -39,7 +39,7 @@ func (g *group) nudge() {
 	}
 }
 
-// advance makes the next look happen no later than after.
+// advance makes the next poll happen no later than after.
 func (g *group) advance(after time.Duration) {
 	if at := time.Now().Add(after); g.due.IsZero() || at.Before(g.due) {
 		g.due = at
@@ -48,11 +48,11 @@ func (g *group) advance(after time.Duration) {
 }
 
 // heard notes that the server has heard of us.
-func (g *group) heard() { g.by = time.Now().Add(min(g.shortest(), maxTouch)) }
+func (g *group) heard() { g.by = time.Now().Add(min(g.shortest(), maxSilence)) }
 
 // shortest is the shortest TTL among the requests.
 func (g *group) shortest() time.Duration {
-	ttl := maxTouch
+	ttl := maxSilence
 	for _, w := range g.waiters {
 		ttl = min(ttl, w.req.TTL)
 	}
@@ -60,20 +60,20 @@ func (g *group) shortest() time.Duration {
 }
 
 // pause is how long to leave the server alone.
-func pause(s seen, ttl time.Duration) time.Duration {
-	switch o := s.outlook; {
+func pause(s queueState, ttl time.Duration) time.Duration {
+	switch o := s.blocked; {
 	case o.why == whyForeign && s.position <= 1: // it publishes nothing
 		return 50*time.Millisecond + retry.Jitter(100*time.Millisecond)
 	case o.why == whyForeign: // whoever is next looks
 		return 500*time.Millisecond + retry.Jitter(time.Second)
 	case o.next < 0:
-		return min(ttl, maxTouch)
+		return min(ttl, maxSilence)
 	default:
-		return min(o.next+lag(ttl), ttl, maxTouch)
+		return min(o.next+pollJitter(ttl), ttl, maxSilence)
 	}
 }
 
-// lag spreads the clients that wait for the same lease to end.
-func lag(ttl time.Duration) time.Duration {
+// pollJitter spreads the clients that wait for the same lease to end.
+func pollJitter(ttl time.Duration) time.Duration {
 	return time.Millisecond + retry.Jitter(min(ttl/20, 50*time.Millisecond))
 }

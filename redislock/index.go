@@ -16,7 +16,7 @@ const (
 	// indexShards is how many keys share the index of a Cluster.
 	indexShards = 16
 	// waitLife is for how long a name that is waited for stays noted.
-	waitLife = 3 * maxTouch
+	waitLife = 3 * maxSilence
 )
 
 // nameIndex is what this client has to say in the index of names, and what the index

@@ -17,8 +17,8 @@ var inspectSource string
 
 var inspectScript = NewScript(inspectSource)
 
-// lacks is what the user is not allowed.
-type lacks struct {
+// missingRights is what the user is not allowed.
+type missingRights struct {
 	commands []string // lock commands
 	keys     bool
 	channel  bool
@@ -30,7 +30,7 @@ type lacks struct {
 
 // rights tries every command of the lock scripts, and the commands around them.
 func (in *inspection) rights(ctx context.Context) ([]driver.Finding, error) {
-	var l lacks
+	var l missingRights
 	refused, err := in.try(ctx, &l, in.onStrings())
 	// A key without an expiry must not stay if the user may not delete it either.
 	if err == nil && !(slices.Contains(refused, "DEL") && slices.Contains(refused, "PEXPIRE")) {
@@ -75,7 +75,7 @@ func (in *inspection) onSets() [][]string {
 }
 
 // try tries commands, and returns and notes which of them are refused.
-func (in *inspection) try(ctx context.Context, l *lacks, commands [][]string) (refused []string, err error) {
+func (in *inspection) try(ctx context.Context, l *missingRights, commands [][]string) (refused []string, err error) {
 	var args []string
 	for _, c := range commands {
 		args = append(args, strings.Join(c, "\n"))
@@ -110,7 +110,7 @@ func (in *inspection) keyPatterns() string {
 }
 
 // around tries what the client sends outside of scripts.
-func (in *inspection) around(ctx context.Context, l *lacks) error {
+func (in *inspection) around(ctx context.Context, l *missingRights) error {
 	commands := [][]string{{"SCAN", "0", "COUNT", "1"}}
 	if in.minReplicas > 0 {
 		commands = append(commands, []string{"WAIT", "0", "1"})
@@ -140,7 +140,7 @@ func (in *inspection) around(ctx context.Context, l *lacks) error {
 }
 
 // listen subscribes for a moment to a channel like those of the waiters.
-func (in *inspection) listen(parent context.Context, l *lacks) error {
+func (in *inspection) listen(parent context.Context, l *missingRights) error {
 	ctx, cancel := context.WithTimeout(parent, 5*time.Second)
 	defer cancel()
 	heard := false
@@ -160,7 +160,7 @@ func (in *inspection) listen(parent context.Context, l *lacks) error {
 
 // add sorts one refusal. Servers say "can't run this command", or from 7.2 on "has no
 // permissions to run the 'set' command"; and likewise of keys and channels.
-func (l *lacks) add(command, words string) {
+func (l *missingRights) add(command, words string) {
 	denied := ServerError{Text: words}.Denied()
 	switch {
 	case denied && strings.Contains(words, " run "):
@@ -192,7 +192,7 @@ func named(command, words string) string {
 }
 
 // rights is the finding about commands and keys.
-func (l *lacks) rights(patterns string) driver.Finding {
+func (l *missingRights) rights(patterns string) driver.Finding {
 	f := driver.Finding{Check: "rights", Observed: "every command of the lock scripts is allowed"}
 	slices.Sort(l.commands)
 	l.commands = slices.Compact(l.commands)
@@ -218,7 +218,7 @@ func (l *lacks) rights(patterns string) driver.Finding {
 }
 
 // notices is the finding about what waiters and listings need.
-func (l *lacks) notices(prefix string) driver.Finding {
+func (l *missingRights) notices(prefix string) driver.Finding {
 	f := driver.Finding{Check: "notices", Observed: "waiters are told, and names can be listed"}
 	var missing, grants, means []string
 	slices.Sort(l.looking)
@@ -252,7 +252,7 @@ func (l *lacks) notices(prefix string) driver.Finding {
 }
 
 // writes is the finding about a server that takes no writes from anybody.
-func (l *lacks) writes() driver.Finding {
+func (l *missingRights) writes() driver.Finding {
 	f := driver.Finding{Check: "writes", Observed: "accepted"}
 	if l.write == "" {
 		return f

@@ -45,9 +45,9 @@ func (l *listener) subscribe() {
 				l.fitness.forget()
 			}
 			l.queue.rejoin()
-		}, l.queue.hear)
+		}, l.queue.onMessage)
 		l.set(orElse(err, errEnded))
-		l.queue.troubles(orElse(err, errEnded))
+		l.queue.unreachable(orElse(err, errEnded))
 		pause.Wait(l.closed)
 	}
 }
@@ -58,16 +58,16 @@ func (q *waitQueue) rejoin() {
 	defer q.mu.Unlock()
 	for _, g := range q.groups {
 		g.lost = true
-		g.sample = sample{} // another server's clock may answer next
+		g.sample = clockSample{} // another server's clock may answer next
 		for _, w := range g.waiters {
-			w.sample = sample{}
+			w.sample = clockSample{}
 		}
 		g.advance(0)
 	}
 }
 
-// troubles tells all waiters that nothing is heard of the server.
-func (q *waitQueue) troubles(err error) {
+// unreachable tells all waiters that nothing is heard of the server.
+func (q *waitQueue) unreachable(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range q.groups {
@@ -141,14 +141,14 @@ func orElse(err, other error) error {
 	return other
 }
 
-// hear takes one message. It runs on the subscription's goroutine and does not
+// onMessage takes one message. It runs on the subscription's goroutine and does not
 // block.
-func (q *waitQueue) hear(text string) {
+func (q *waitQueue) onMessage(text string) {
 	in := words.Words{Rest: text}
 	switch in.Next() {
 	case "grant":
 		owner := in.Next()
-		n := news{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
+		n := grantMsg{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
 		mode := modeOf(in.Next())
 		if !in.Bad && !q.deliver(owner, n) {
 			if ks, _, ok := q.named(in.Rest); ok {
@@ -158,40 +158,40 @@ func (q *waitQueue) hear(text string) {
 	case "refuse":
 		owner, limit := in.Next(), in.Next()
 		if !in.Bad {
-			q.deliver(owner, news{err: fmt.Errorf("%w: the name is in use with a limit of %s; all who share a name must ask for the same limit", driver.ErrInvalid, limit)})
+			q.deliver(owner, grantMsg{err: fmt.Errorf("%w: the name is in use with a limit of %s; all who share a name must ask for the same limit", driver.ErrInvalid, limit)})
 		}
 	case "advance":
 		after := in.Millis()
 		if _, name, ok := q.named(in.Rest); ok && !in.Bad {
-			q.lookAfter(name, after)
+			q.schedulePoll(name, after)
 		}
 	case "lost":
 		owner, token := in.Next(), in.Int()
 		if !in.Bad {
-			q.lose(owner, token, in.Rest)
+			q.reportBroken(owner, token, in.Rest)
 		}
 	}
 }
 
-// lookAfter is asked for by a client that granted the lock to another: it is in
+// schedulePoll is asked for by a client that granted the lock to another: it is in
 // good hands until then. A request that stands in the queue already, but has not
 // read that it does, keeps it in mind.
-func (q *waitQueue) lookAfter(name string, after time.Duration) {
+func (q *waitQueue) schedulePoll(name string, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	after = max(after, 0)
 	if g := q.groups[name]; g != nil {
-		g.postpone(after + lag(g.shortest()))
+		g.postpone(after + pollJitter(g.shortest()))
 		return
 	}
 	for _, w := range q.waiters {
 		if w.req.Name == name {
-			w.look = time.Now().Add(after + lag(w.req.TTL))
+			w.pollAt = time.Now().Add(after + pollJitter(w.req.TTL))
 		}
 	}
 }
 
-// postpone makes the next look happen after so long, earlier if the server might
+// postpone makes the next poll happen after so long, earlier if the server might
 // take us for dead meanwhile.
 func (g *group) postpone(after time.Duration) {
 	g.due = time.Now().Add(after)
@@ -201,8 +201,8 @@ func (g *group) postpone(after time.Duration) {
 	g.nudge()
 }
 
-// lose tells a holder that its lock was broken.
-func (q *waitQueue) lose(owner string, token int64, reason string) {
+// reportBroken tells a holder that its lock was broken.
+func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	q.mu.Lock()
 	h, ok := q.holds[owner]
 	if ok = ok && (h.token == token || h.token == 0); ok {

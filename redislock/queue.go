@@ -56,9 +56,9 @@ func (q *waitQueue) drop(w *waiter) (heard int64) {
 	return g.sample.server
 }
 
-// deliver passes news on to the request they are for. It returns false for a
+// deliver passes a grant, or a refusal, on to the request it is for. It returns false for a
 // grant that nobody waits for and nobody has.
-func (q *waitQueue) deliver(owner string, n news) bool {
+func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.waiters[owner]
@@ -68,17 +68,17 @@ func (q *waitQueue) deliver(owner string, n news) bool {
 	}
 	w.tell(n)
 	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
-		g.advance(n.life + lag(g.shortest())) // nobody else tells us when it is over
+		g.advance(n.life + pollJitter(g.shortest())) // nobody else tells us when it is over
 	}
 	return true
 }
 
 // read returns what has come for a request since it was last asked.
-func (q *waitQueue) read(w *waiter) (*news, *seen) {
+func (q *waitQueue) read(w *waiter) (*grantMsg, *queueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n, s := w.news, w.seen
-	w.news, w.seen = nil, nil
+	n, s := w.msg, w.state
+	w.msg, w.state = nil, nil
 	return n, s
 }
 
@@ -99,7 +99,7 @@ func (q *waitQueue) keep(w *waiter, token int64) (other int64) {
 	q.drop(w)
 	q.warm(w)
 	q.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.OnLost}
-	if n := w.news; n != nil && n.token != 0 && n.token != token {
+	if n := w.msg; n != nil && n.token != 0 && n.token != token {
 		return n.token
 	}
 	return 0

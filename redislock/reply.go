@@ -16,8 +16,8 @@ func malformed(text string) error {
 	return fmt.Errorf("%w: unexpected answer %.100q", driver.ErrUnavailable, text)
 }
 
-// outlook is what a waiter is told about a name.
-type outlook struct {
+// blockedInfo is what a waiter is told about a name.
+type blockedInfo struct {
 	next time.Duration // when time alone may change something; negative: unknown
 	why  string        // what is in the way if it is not one of our holders
 	text string        // the holder
@@ -30,12 +30,12 @@ const (
 	whyMinimum    = "m"
 )
 
-func readOutlook(w *words.Words) outlook {
-	return outlook{next: w.Millis(), why: w.Next(), text: w.Rest}
+func readBlocked(w *words.Words) blockedInfo {
+	return blockedInfo{next: w.Millis(), why: w.Next(), text: w.Rest}
 }
 
 // trouble says why the server itself grants nothing, if it does not.
-func (o outlook) trouble() error {
+func (o blockedInfo) trouble() error {
 	if o.why != whyQuarantine {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (o outlook) trouble() error {
 }
 
 // held says who is in the way.
-func (o outlook) held(name string) *driver.HeldError {
+func (o blockedInfo) held(name string) *driver.HeldError {
 	held := &driver.HeldError{Name: name}
 	if o.next >= 0 {
 		held.Until = time.Now().Add(o.next)

@@ -16,9 +16,9 @@ type answer struct {
 	status   string // granted, queued, held, limit, quarantine or late; empty if the answer made no sense
 	grant    driver.Grant
 	replicas int
-	outlook  outlook
+	blocked  blockedInfo
 	position int
-	sample   sample
+	sample   clockSample
 	err      error
 }
 
@@ -80,7 +80,7 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) Reply
 	slow := func(again bool, fast ...string) Reply {
 		until, late := acq.until(ctx, limit)
 		args := append([]string{w.owner, w.desc, until}, fast...)
-		r := acq.attempt(ctx, w, acq.asking(asked(w, join, again), acquireScript, w.keys, args...))
+		r := acq.attempt(ctx, w, acq.flaggedCall(asked(w, join, again), acquireScript, w.keys, args...))
 		w.unanswered(r.Err, late)
 		return r
 	}
@@ -135,7 +135,7 @@ func (acq *acquirer) attempt(ctx context.Context, w *waiter, c Call) Reply {
 func parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 	in := words.Words{Rest: r.Text}
 	a := answer{status: in.Next(), replicas: r.Replicas}
-	a.sample = sample{sent: sent, server: in.Int()}
+	a.sample = clockSample{sent: sent, server: in.Int()}
 	switch a.status {
 	case "taken":
 		token := a.sample.server
@@ -145,15 +145,15 @@ func parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 	case "queued":
 		w.ticket = in.Next()
 		a.position = int(in.Int())
-		a.outlook = readOutlook(&in)
+		a.blocked = readBlocked(&in)
 	case "held":
-		a.outlook = readOutlook(&in)
+		a.blocked = readBlocked(&in)
 	case "limit":
 		a.err = driver.LimitError(w.req.Name, int(in.Int()), w.req.Limit)
 	case "quarantine":
-		a.outlook = outlook{next: in.Millis(), why: whyQuarantine}
+		a.blocked = blockedInfo{next: in.Millis(), why: whyQuarantine}
 		if !w.req.Wait {
-			a.err = a.outlook.trouble()
+			a.err = a.blocked.trouble()
 		}
 	case "late":
 		a.err = errLate
@@ -168,7 +168,7 @@ func parseAcquire(w *waiter, r Reply, sent time.Time) answer {
 
 // asked is what a request asks for if it joins the queue, and if an earlier try
 // may have worked.
-func asked(w *waiter, join, again bool) (a asks) {
+func asked(w *waiter, join, again bool) (a acquireFlags) {
 	if join {
 		a |= toWait
 	}

@@ -36,7 +36,7 @@ type rueidisConn struct {
 	soloHealthy healthStamp  // a sound connection lies in the client's pool
 }
 
-// A sign is when something was last known to be well.
+// A healthStamp is when something was last known to be well.
 type healthStamp struct{ at atomic.Int64 } // in ns since epoch; 0: not known
 
 var epoch = time.Now()

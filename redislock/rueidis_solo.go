@@ -226,12 +226,12 @@ func (w *watchdog) begin(conn rueidis.DedicatedClient, deadline time.Time) {
 	w.conn, w.deadline = conn, deadline
 	if !w.armed {
 		w.armed = true
-		time.AfterFunc(time.Second, w.look)
+		time.AfterFunc(time.Second, w.check)
 	}
 }
 
-// look goes on once a second while there are calls.
-func (w *watchdog) look() {
+// check goes on once a second while there are calls.
+func (w *watchdog) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.armed = w.conn != nil; !w.armed {
@@ -242,7 +242,7 @@ func (w *watchdog) look() {
 		w.conn, w.armed = nil, false
 		return
 	}
-	time.AfterFunc(time.Second, w.look)
+	time.AfterFunc(time.Second, w.check)
 }
 
 // end reports whether the connection was left open.

@@ -17,13 +17,13 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 	defer acq.leave()
 	acq.queue.join(w, a)
 	granted := false
-	defer func() { // also if Waiting panics
+	defer func() { // also if OnWait panics
 		if !granted {
 			acq.withdraw(w, withdrawPatience)
 		}
 	}()
 	var p progress
-	p.see(ctx, w, seen{position: a.position, outlook: a.outlook})
+	p.see(ctx, w, queueState{position: a.position, blocked: a.blocked})
 	for {
 		n, s := acq.queue.read(w)
 		if s != nil {
@@ -54,7 +54,7 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 func (q *waitQueue) requeue(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.queued = w.news == nil
+	w.queued = w.msg == nil
 	if g := q.groups[w.req.Name]; g != nil {
 		g.lost = true
 		g.advance(0)
@@ -69,11 +69,11 @@ type progress struct {
 
 // see notes what was heard of the server, and tells the caller: once, and if it
 // follows whenever the place has changed.
-func (p *progress) see(ctx context.Context, w *waiter, s seen) {
+func (p *progress) see(ctx context.Context, w *waiter, s queueState) {
 	if s.err != nil {
 		w.heard.Unavailable(ctx, s.err)
 	} else {
-		w.listen(ctx, s.outlook)
+		w.noteBlocked(ctx, s.blocked)
 	}
 	if w.req.OnWait == nil || p.told && (!w.req.Follow || s.position == 0 || s.position == p.position) {
 		return
@@ -86,7 +86,7 @@ func (p *progress) see(ctx context.Context, w *waiter, s seen) {
 // take accepts a grant. One that may have lain unread, or that has to reach
 // replicas or begin a minimum hold, is confirmed first; ok is false if it turns
 // out to be gone.
-func (acq *acquirer) take(ctx context.Context, w *waiter, n news) (g driver.Grant, ok bool, err error) {
+func (acq *acquirer) take(ctx context.Context, w *waiter, n grantMsg) (g driver.Grant, ok bool, err error) {
 	if n.err != nil {
 		return g, false, n.err
 	}
@@ -103,7 +103,7 @@ func (acq *acquirer) take(ctx context.Context, w *waiter, n news) (g driver.Gran
 	return g, true, nil
 }
 
-// begun is a local time before a grant, if there is telling: by the last look at
+// begun is a local time before a grant, if there is telling: by the last poll of
 // the queue, or, if others have joined since the grant, by the request's own answer.
 func (q *waitQueue) begun(w *waiter, at int64) time.Time {
 	q.mu.Lock()

@@ -17,15 +17,15 @@ type waiter struct {
 	heard driver.Waited
 
 	ticket string        // its place, once it has joined the queue
-	wake   chan struct{} // news or seen changed; nil until it has joined
+	wake   chan struct{} // msg or state changed; nil until it has joined
 
 	// Guarded by waitQueue.mu.
-	queued  bool      // it is in the queue, as far as we know
-	news    *news     // its grant, or why there will be none; the newest counts
-	seen    *seen     // what was last seen of the queue
-	trouble bool      // it was told that the server cannot be asked
-	look    time.Time // when it was asked to look before it had joined; zero if it was not
-	sample  sample    // of the answer by which it joined
+	queued  bool        // it is in the queue, as far as we know
+	msg     *grantMsg   // its grant, or why there will be none; the newest counts
+	state   *queueState // what was last seen of the queue
+	trouble bool        // it was told that the server cannot be asked
+	pollAt  time.Time   // when it was asked to poll before it had joined; zero if it was not
+	sample  clockSample // of the answer by which it joined
 }
 
 func (w *waiter) entry() string { return w.owner + " " + w.desc }
@@ -46,23 +46,23 @@ func (w *waiter) unanswered(err error, late int64) {
 	}
 }
 
-// news ends a wait.
-type news struct {
+// grantMsg ends a wait.
+type grantMsg struct {
 	token, floor int64
 	at           int64         // server time of the grant, in microseconds; 0 means unknown
 	life         time.Duration // how long the grant lasts unless it is renewed
 	err          error
 }
 
-// seen is what a waiting request may tell its caller.
-type seen struct {
+// queueState is what a waiting request may tell its caller.
+type queueState struct {
 	position int
-	outlook  outlook
+	blocked  blockedInfo
 	err      error // why the server could not be asked
 }
 
 // tell ends the request's time in the queue. The caller holds waitQueue.mu.
-func (w *waiter) tell(n news) {
-	w.queued, w.news = false, &n
+func (w *waiter) tell(n grantMsg) {
+	w.queued, w.msg = false, &n
 	w.notify()
 }

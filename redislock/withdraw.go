@@ -26,7 +26,7 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	c := acq.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(acq.queue.unregister(w), 10), strconv.FormatInt(w.late, 10))
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
-		acq.retreat(w, c)
+		acq.withdrawLoop(w, c)
 		close(gone)
 	}
 	if !acq.spawn(task) {
@@ -44,8 +44,8 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	}
 }
 
-// retreat sends the withdrawal until the server has answered.
-func (acq *acquirer) retreat(w *waiter, c Call) {
+// withdrawLoop sends the withdrawal until the server has answered.
+func (acq *acquirer) withdrawLoop(w *waiter, c Call) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
 	defer cancel()
 	defer context.AfterFunc(acq.closed, func() { // ends after closeLimit

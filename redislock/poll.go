@@ -25,23 +25,23 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	if g == nil {
 		g = &group{name: w.req.Name, keys: w.keys, poke: make(chan struct{}, 1)}
 		q.groups[w.req.Name] = g
-		q.group.Go(func() { q.attend(g) }) // ends when nobody of the group waits, or with Close
+		q.group.Go(func() { q.pollLoop(g) }) // ends when nobody of the group waits, or with Close
 	}
 	g.waiters = append(g.waiters, w)
 	g.sample, w.sample = a.sample, a.sample
 	g.heard()
 	w.wake = make(chan struct{}, 1)
-	w.queued = w.news == nil
-	g.advance(pause(seen{position: a.position, outlook: a.outlook}, w.req.TTL))
-	if !w.look.IsZero() {
-		g.advance(time.Until(w.look))
+	w.queued = w.msg == nil
+	g.advance(pause(queueState{position: a.position, blocked: a.blocked}, w.req.TTL))
+	if !w.pollAt.IsZero() {
+		g.advance(time.Until(w.pollAt))
 	}
 }
 
-// attend looks at the lock whenever something may have changed, and so tells the
+// pollLoop looks at the lock whenever something may have changed, and so tells the
 // server that this client lives. A server that refuses to be asked for RetryTimeout ends
 // the waits.
-func (q *waitQueue) attend(g *group) {
+func (q *waitQueue) pollLoop(g *group) {
 	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -62,7 +62,7 @@ func (q *waitQueue) attend(g *group) {
 			}
 			continue
 		}
-		err := q.touch(g)
+		err := q.heartbeat(g)
 		if err != nil {
 			q.trouble(g, err)
 		}
@@ -95,7 +95,7 @@ func (q *waitQueue) trouble(g *group, err error) {
 func (g *group) trouble(err error) {
 	for _, w := range g.waiters {
 		if w.queued {
-			w.seen, w.trouble = &seen{err: unavailable(err)}, true
+			w.state, w.trouble = &queueState{err: unavailable(err)}, true
 			w.notify()
 		}
 	}
@@ -107,12 +107,12 @@ func (q *waitQueue) refuse(g *group, err error) {
 	defer q.mu.Unlock()
 	for _, w := range g.waiters {
 		if w.queued {
-			w.tell(news{err: unavailable(err)})
+			w.tell(grantMsg{err: unavailable(err)})
 		}
 	}
 }
 
-// remaining is how long until the next look; ok is false when nobody waits.
+// remaining is how long until the next poll; ok is false when nobody waits.
 func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,9 +123,9 @@ func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	return time.Until(g.due), true
 }
 
-// touch asks the server once, or several times to put many requests back.
-func (q *waitQueue) touch(g *group) error {
-	queued, longest, again := q.roll(g)
+// heartbeat asks the server once, or several times to put many requests back.
+func (q *waitQueue) heartbeat(g *group) error {
+	queued, longest, again := q.snapshotQueued(g)
 	if len(queued) == 0 {
 		return nil
 	}
@@ -135,14 +135,14 @@ func (q *waitQueue) touch(g *group) error {
 		args = append(args, w.entry())
 	}
 	if !again {
-		return q.look(g, asked, args)
+		return q.poll(g, asked, args)
 	}
 	for part := range slices.Chunk(queued, rejoinSize) {
 		pairs := slices.Clone(args)
 		for _, w := range part {
 			pairs = append(pairs, w.ticket, w.entry())
 		}
-		if err := q.look(g, asked, pairs); err != nil {
+		if err := q.poll(g, asked, pairs); err != nil {
 			q.mu.Lock()
 			g.lost = true
 			q.mu.Unlock()
@@ -152,8 +152,8 @@ func (q *waitQueue) touch(g *group) error {
 	return nil
 }
 
-// roll calls the roll of the queued requests, the oldest first.
-func (q *waitQueue) roll(g *group) (queued []*waiter, longest time.Duration, again bool) {
+// snapshotQueued returns the queued requests, the oldest first.
+func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, longest time.Duration, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, w := range g.waiters {
@@ -163,7 +163,7 @@ func (q *waitQueue) roll(g *group) (queued []*waiter, longest time.Duration, aga
 		}
 	}
 	if len(queued) == 0 { // all are being granted
-		g.due = time.Now().Add(maxTouch)
+		g.due = time.Now().Add(maxSilence)
 		return nil, 0, false
 	}
 	slices.SortFunc(queued, compareTickets)
@@ -193,8 +193,8 @@ func toAsk(queued []*waiter) []*waiter {
 	return asked
 }
 
-// look runs the touch script and acts on what it says.
-func (q *waitQueue) look(g *group, asked []*waiter, args []string) error {
+// poll runs the touch script and acts on what it says.
+func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
 	limit := attemptLimit(asked[0].req.TTL)
 	args[2], _ = q.until(q.closed, limit)
 	sent := time.Now()
@@ -203,34 +203,34 @@ func (q *waitQueue) look(g *group, asked []*waiter, args []string) error {
 		return err
 	}
 	if now, ok := strings.CutPrefix(text, "late "); ok {
-		q.clock.note(sample{sent: sent, server: number(now)}, true)
+		q.clock.note(clockSample{sent: sent, server: number(now)}, true)
 		return errLate
 	}
 	in := words.Words{Rest: text}
 	now, known := in.Int(), in.Int() == 1
 	places := strings.Split(in.Next(), ",")
-	o := readOutlook(&in)
+	o := readBlocked(&in)
 	if in.Bad || len(places) != len(asked) {
 		return malformed(text)
 	}
-	all := make([]seen, len(asked))
+	all := make([]queueState, len(asked))
 	for i := range all {
-		all[i] = seen{position: int(number(places[i])), outlook: o}
+		all[i] = queueState{position: int(number(places[i])), blocked: o}
 	}
-	s := sample{sent: sent, server: now}
+	s := clockSample{sent: sent, server: now}
 	q.clock.note(s, false)
 	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
 	if h, ours := q.settle(g, s, all[0]); ours {
-		q.deliver(h.Owner, news{token: h.Token, floor: h.Token})
+		q.deliver(h.Owner, grantMsg{token: h.Token, floor: h.Token})
 	}
 	q.report(g, asked, all, known)
 	return nil
 }
 
-// settle notes what was seen, and finds out whether the holder is a request of
+// settle notes what was heard, and finds out whether the holder is a request of
 // ours that has not heard of its grant.
-func (q *waitQueue) settle(g *group, now sample, first seen) (h driver.Holder, ours bool) {
-	text, granted := strings.CutPrefix(first.outlook.text, "fencelock ")
+func (q *waitQueue) settle(g *group, now clockSample, first queueState) (h driver.Holder, ours bool) {
+	text, granted := strings.CutPrefix(first.blocked.text, "fencelock ")
 	if granted {
 		h, granted = parseHolder(text)
 	}
@@ -246,18 +246,18 @@ func (q *waitQueue) settle(g *group, now sample, first seen) (h driver.Holder, o
 // report tells the requests that were asked for their places, and those that heard
 // of trouble that it is over, and takes all back
 // to the queue if the server has forgotten the oldest.
-func (q *waitQueue) report(g *group, asked []*waiter, all []seen, known bool) {
+func (q *waitQueue) report(g *group, asked []*waiter, all []queueState, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, w := range asked {
 		if w.queued {
-			w.seen, w.trouble = &all[i], false
+			w.state, w.trouble = &all[i], false
 			w.notify()
 		}
 	}
 	for _, w := range g.waiters {
 		if w.queued && w.trouble {
-			w.seen, w.trouble = &seen{outlook: all[0].outlook}, false
+			w.state, w.trouble = &queueState{blocked: all[0].blocked}, false
 			w.notify()
 		}
 	}
