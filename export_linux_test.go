@@ -1,0 +1,4 @@
+package fencelock
+
+// Asleep compares the clocks that read reads.
+var Asleep = asleep
