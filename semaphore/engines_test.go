@@ -50,7 +50,7 @@ func (s store) open() (driver.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		return pglock.New(pool, &pglock.Config{MaxTTL: fleetTTL}), nil
+		return pglock.New(pool, &pglock.Config{MaxTTL: longTTL}), nil
 	}
 	return nil, fmt.Errorf("no engine %q", s.Kind)
 }
@@ -91,7 +91,7 @@ func visit(t *testing.T, s store) (*semaphore.Semaphore, *fencelock.Locker) {
 	if closer, ok := engine.(interface{ Close() error }); ok {
 		t.Cleanup(func() { _ = closer.Close() })
 	}
-	locks := fencelock.New(engine, &fencelock.Config{TTL: fleetTTL})
+	locks := fencelock.New(engine, &fencelock.Config{TTL: longTTL})
 	return semaphore.New(locks, name, size), locks
 }
 

@@ -14,7 +14,8 @@ import (
 
 const (
 	size     = 5
-	fleetTTL = 4 * time.Second
+	fleetTTL = 4 * time.Second  // of permits whose end a test waits for
+	longTTL  = 30 * time.Second // of all others: a slow machine does not lose them
 	slack    = 10 * time.Second // for a busy machine, beyond the TTL
 )
 
@@ -65,7 +66,7 @@ type fleet struct {
 
 func (f *fleet) hire(weight int, work time.Duration, rounds int) *worker {
 	f.t.Helper()
-	w := hire(f.t, orders{Store: f.at, Book: f.book.path, Weight: weight, Work: work, Rounds: rounds})
+	w := hire(f.t, orders{Store: f.at, Book: f.book.path, Weight: weight, Work: work, Rounds: rounds, TTL: longTTL})
 	f.all = append(f.all, w)
 	return w
 }
@@ -73,8 +74,7 @@ func (f *fleet) hire(weight int, work time.Duration, rounds int) *worker {
 // victim is a worker that holds a permit for as long as it is let.
 func (f *fleet) victim() *worker {
 	f.t.Helper()
-	w := f.hire(1, time.Hour, 1)
-	f.all = f.all[:len(f.all)-1]
+	w := hire(f.t, orders{Store: f.at, Book: f.book.path, Weight: 1, Work: time.Hour, Rounds: 1, TTL: fleetTTL})
 	f.book.until("the victim has its permit", func() bool { return f.book.live[w.pid()] > 0 })
 	return w
 }

@@ -30,6 +30,7 @@ type orders struct {
 	Weight int           // of each permit
 	Work   time.Duration // how long it keeps a permit
 	Rounds int           // how many permits it takes; 0 means until it is told to stop
+	TTL    time.Duration // of each permit
 }
 
 // worker is a process that takes permits: this test binary once more.
@@ -127,7 +128,7 @@ func (o orders) obey() error {
 	if err != nil {
 		return err
 	}
-	locks := fencelock.New(engine, &fencelock.Config{TTL: fleetTTL})
+	locks := fencelock.New(engine, &fencelock.Config{TTL: o.TTL})
 	joins := sync.OnceFunc(func() { fmt.Fprintln(books, "waits", os.Getpid()) })
 	s := semaphore.New(locks.With(fencelock.Options{OnWait: func(driver.WaitInfo) { joins() }}), name, size)
 	for round := 0; told.Err() == nil && (o.Rounds == 0 || round < o.Rounds); round++ {
