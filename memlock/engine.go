@@ -24,6 +24,7 @@ var (
 	_ driver.Watcher     = (*Engine)(nil)
 	_ driver.AllAcquirer = (*Engine)(nil)
 	_ driver.Resizer     = (*Engine)(nil)
+	_ driver.Registrar   = (*Engine)(nil)
 )
 
 // Config tunes a store. The zero value is useful.
@@ -43,7 +44,8 @@ type Engine struct {
 // New returns the first client of a new store; cfg may be nil. Inside a
 // testing/synctest bubble, make the store inside the bubble too.
 func New(cfg *Config) *Engine {
-	s := &store{locks: map[string]*lock{}, tokens: map[string]int64{}, limits: map[string]int{}, watchers: map[*watcher]bool{}}
+	s := &store{locks: map[string]*lock{}, tokens: map[string]int64{}, limits: map[string]int{}, records: map[string]record{},
+		watchers: map[*watcher]bool{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}

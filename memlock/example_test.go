@@ -35,3 +35,27 @@ func Example() {
 	// here: lock was lost: the engine forgot "invoice:42"
 	// there: true <nil>
 }
+
+// A record changes only from the version that its writer has seen, so of two who
+// have seen the same one is refused.
+func ExampleEngine_Register() {
+	ctx := context.Background()
+	store := memlock.New(nil)
+	here, there := store.Register(), store.Client().Register()
+
+	first, err := here.Swap(ctx, "stock", []byte("7 left"), "", 0)
+	fmt.Println("here:", err)
+	_, err = there.Swap(ctx, "stock", []byte("6 left"), first, time.Hour)
+	fmt.Println("there:", err)
+	_, err = here.Swap(ctx, "stock", []byte("5 left"), first, time.Hour)
+	fmt.Println("here:", errors.Is(err, driver.ErrConflict))
+
+	stock, err := here.Get(ctx, "stock")
+	fmt.Printf("%s %v\n", stock.Value, err)
+
+	// Output:
+	// here: <nil>
+	// there: <nil>
+	// here: true
+	// 6 left <nil>
+}

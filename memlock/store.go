@@ -22,6 +22,8 @@ type store struct {
 	locks    map[string]*lock
 	tokens   map[string]int64 // the last token of each name, for ever
 	limits   map[string]int   // what Resize set, for ever
+	records  map[string]record
+	swaps    uint64 // how many records were ever written
 	watchers map[*watcher]bool
 	tickets  uint64        // how many claims ever joined a queue
 	after    []func()      // callbacks to run once mu is open again

@@ -22,6 +22,7 @@ type broken struct {
 	brk     func(context.Context, string, string) (int64, error)
 	resize  func(context.Context, string, int) error
 	all     func(context.Context, []driver.Request) ([]driver.Grant, error)
+	records brokenRecords
 }
 
 func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -41,6 +42,8 @@ func (b *broken) Resize(ctx context.Context, name string, limit int) error {
 func (b *broken) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	return b.all(ctx, reqs)
 }
+
+func (b *broken) Register() driver.Register { return &b.records }
 
 // renewOne renews one lease in the unbroken engine.
 func (b *broken) renewOne(ctx context.Context, lease driver.Lease) error {
@@ -139,7 +142,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
 	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break,
-		resize: p.Resize, all: p.AcquireAll}
+		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register())}
 	s.infect(b)
 	return b
 }

@@ -59,6 +59,16 @@ func Cases() []Case {
 		newCase("break-minimum", all, breaksMinimum),
 		newCase("lost-callback", all, lostCallback),
 		newCase("loss-before-grant", leased, lossBeforeGrant),
+
+		newCase("record-swap", all, recordSwap),
+		newCase("record-race", all, recordRace),
+		newCase("record-expiry", all, recordExpiry),
+		newCase("record-list", all, recordList),
+		newCase("record-apart", all, recordApart),
+		newCase("record-input", all, recordInput),
+		newCase("record-outage", all, recordOutage),
+		newCase("record-lasts", all, recordLasts),
+		newCase("record-clock", all, recordClock),
 	}
 }
 

@@ -40,8 +40,9 @@ type Cutter interface {
 }
 
 // Client is one process that uses the engine. It may also implement
-// driver.Lister, driver.Breaker, driver.Resizer and driver.AllAcquirer, whose
-// cases then run. An AllAcquirer may answer driver.ErrUnsupported.
+// driver.Lister, driver.Breaker, driver.Resizer, driver.AllAcquirer and
+// driver.Registrar, whose cases then run. An AllAcquirer and a Register may answer
+// driver.ErrUnsupported.
 type Client interface {
 	driver.Engine
 	// Kill ends the process as kill -9 does: nothing is released and later

@@ -173,6 +173,8 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		} else {
 			err = driver.ErrUnsupported
 		}
+	default:
+		a, err = c.record(ctx, q)
 	}
 	a.Errs = []wireError{toWire(err)}
 	return a

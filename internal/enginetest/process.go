@@ -18,7 +18,7 @@ import (
 var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements
-// driver.Engine, Lister, Breaker, Resizer and AllAcquirer by asking the child,
+// driver.Engine, Lister, Breaker, Resizer, AllAcquirer and Registrar by asking the child,
 // and fits drivertest.Client. Calls on a frozen process block until it is thawed. A
 // callback runs in the test; if Waiting panics, the engine meets the panic in the
 // child, and the caller of Acquire gets it back.

@@ -20,6 +20,7 @@ var (
 	_ driver.Breaker     = (*enginetest.Process)(nil)
 	_ driver.Resizer     = (*enginetest.Process)(nil)
 	_ driver.AllAcquirer = (*enginetest.Process)(nil)
+	_ driver.Registrar   = (*enginetest.Process)(nil)
 )
 
 func TestMain(m *testing.M) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -18,6 +19,10 @@ const (
 	opBreak   = "break"
 	opResize  = "resize"
 	opAll     = "all"
+	opGet     = "get"
+	opSwap    = "swap"
+	opRecords = "records"
+	opClock   = "clock"
 	opCancel  = "cancel" // ends the call of the same ID
 	opHeard   = "heard"  // answers a kindWaiting of the same ID
 )
@@ -33,8 +38,10 @@ type question struct {
 	Name     string
 	Reason   string
 	Limit    int
-	Ended    bool // the context of the call has ended already
-	Panic    bool // with opHeard: the caller's Waiting panicked
+	Record   driver.Record // of an opGet (the key) and an opSwap
+	TTL      time.Duration // of an opSwap
+	Ended    bool          // the context of the call has ended already
+	Panic    bool          // with opHeard: the caller's Waiting panicked
 }
 
 // A wireRequest is a driver.Request with flags for the callbacks it has.
@@ -60,16 +67,19 @@ const (
 
 // An answer is one message from child to parent.
 type answer struct {
-	ID     int64
-	Kind   string
-	Traits driver.Traits
-	Grants []driver.Grant
-	Info   driver.WaitInfo
-	Why    wireError // Info.Trouble, which cannot travel
-	List   []driver.Status
-	Token  int64
-	Which  int         // the index of the request that kindLost is about
-	Errs   []wireError // one, or one for each lease
+	ID      int64
+	Kind    string
+	Traits  driver.Traits
+	Grants  []driver.Grant
+	Info    driver.WaitInfo
+	Why     wireError // Info.Trouble, which cannot travel
+	List    []driver.Status
+	Token   int64
+	Record  driver.Record   // of an opGet and an opSwap
+	Records []driver.Record // of an opRecords
+	Clock   [2]time.Time
+	Which   int         // the index of the request that kindLost is about
+	Errs    []wireError // one, or one for each lease
 
 	Panicked bool // the engine let a panic of Waiting through
 }
@@ -85,7 +95,7 @@ func (a answer) err() error {
 // sentinels are the errors that keep their identity on the way.
 var sentinels = []error{
 	driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrConfig, driver.ErrInvalid,
-	driver.ErrUnsupported, context.Canceled, context.DeadlineExceeded,
+	driver.ErrUnsupported, driver.ErrConflict, context.Canceled, context.DeadlineExceeded,
 }
 
 // A wireError is an error with everything a test may ask of it. The zero one is

@@ -1,0 +1,178 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// recordApart: a lock and a record of one name have nothing to do with one another.
+func recordApart(t *run) {
+	rs, ok := t.registers(1)
+	if !ok {
+		return
+	}
+	c := t.client()
+	version := rs[0].put("both", "value", "", 0)
+	h := t.hold(c, t.request("both"))
+	rs[0].shows("both", "value", version, "while a lock of its name is held")
+	version = rs[0].put("both", "value", version, 0)
+	h.stands("whose name is the key of a record that changed")
+	h.free()
+	rs[0].shows("both", "value", version, "after a lock of its name was released")
+	rs[0].put("record only", "value", "", 0)
+	if l, ok := c.(driver.Lister); ok {
+		list, err := l.List(t.ctx, driver.Query{Prefix: "record", Scan: true})
+		if len(list) > 0 || err != nil && !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("a record is listed among the locks: %+v, %v", list, err)
+		}
+	}
+	t.hold(c, t.request("lock only")).free()
+	rs[0].lists("", []string{"both", "record only"})
+}
+
+// recordInput: what makes no sense is ErrInvalid, a context that has ended is its own
+// error, and neither leaves a trace.
+func recordInput(t *run) {
+	rs, ok := t.registers(1)
+	if !ok {
+		return
+	}
+	r := rs[0]
+	for _, key := range []string{"", strings.Repeat("n", 513), "a\x00b", "a\xff"} {
+		if _, err := r.read(key); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Get(%.10q): got %v, want ErrInvalid", key, err)
+		}
+		if _, err := r.swap(key, nil, "", 0); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Swap(%.10q): got %v, want ErrInvalid", key, err)
+		}
+	}
+	for _, ttl := range []time.Duration{-1, driver.MaxDuration + 1} {
+		if _, err := r.swap("a", nil, "", ttl); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Swap with a TTL of %v: got %v, want ErrInvalid", ttl, err)
+		}
+	}
+	if _, err := r.swap("a", make([]byte, driver.MaxRecord+1), "", 0); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Swap of a value that is too long: got %v, want ErrInvalid", err)
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	cancel()
+	for name, call := range r.calls("a") {
+		if err := within(t, name, func(context.Context) error { return call(ctx) }); !errors.Is(err, ctx.Err()) || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s with a context that has ended: got %v, want %v and nothing else", name, err, ctx.Err())
+		}
+	}
+	r.lists("", nil)
+}
+
+// calls are one call of each method.
+func (r records) calls(key string) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Get":   func(ctx context.Context) error { _, err := r.register.Get(ctx, key); return err },
+		"Swap":  func(ctx context.Context) error { _, err := r.register.Swap(ctx, key, []byte("new"), "", 0); return err },
+		"List":  func(ctx context.Context) error { _, err := r.register.List(ctx, key); return err },
+		"Clock": func(ctx context.Context) error { _, _, err := r.register.Clock(ctx); return err },
+	}
+}
+
+// recordOutage: a register that does not answer is ErrUnavailable when the time is up,
+// and a swap of unknown outcome has happened or has not.
+func recordOutage(t *run) {
+	rs, ok := t.registers(1)
+	if !ok || !t.silence() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, t.patience/100)
+	defer cancel()
+	calls := rs[0].calls("a")
+	answers := make(chan error, len(calls))
+	for name, call := range calls {
+		t.calls.Go(func() { answers <- fmt.Errorf("%s: %w", name, call(ctx)) }) // ends with ctx
+	}
+	for range calls {
+		err := within(t, "a call whose context ends", func(context.Context) error { return <-answers })
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConflict) {
+			t.Errorf("an engine that is silent: got %v, want ErrUnavailable", err)
+		}
+	}
+	t.mend()
+	var rec driver.Record
+	t.eventually(t.patience, "the record is read again", func() (ok bool) {
+		var err error
+		rec, err = rs[0].read("a")
+		return err == nil
+	})
+	if (rec.Version == "") != (string(rec.Value) == "") || rec.Version != "" && string(rec.Value) != "new" {
+		t.Errorf("after a swap of unknown outcome there is %q in version %q", rec.Value, rec.Version)
+	}
+}
+
+// recordLasts: a restart of the engine takes no record away, and brings no version
+// back.
+func recordLasts(t *run) {
+	rs, ok := t.registers(1)
+	if !ok {
+		return
+	}
+	first := rs[0].put("lasting", "one", "", 0)
+	version := rs[0].put("lasting", "two", first, 100*t.patience)
+	t.world.Restart(t.TB)
+	after, _ := t.registers(1)
+	var rec driver.Record
+	t.eventually(t.patience, "a record is read after a restart", func() bool {
+		var err error
+		rec, err = after[0].read("lasting")
+		return err == nil
+	})
+	if string(rec.Value) != "two" || rec.Version != version {
+		t.Fatalf("after a restart the record is %q in version %q, want %q in version %q", rec.Value, rec.Version, "two", version)
+	}
+	after[0].conflict("lasting", first, "that is old, after a restart")
+	if next := after[0].put("lasting", "three", version, 0); next == first {
+		t.Errorf("a version came again after a restart: %q", next)
+	}
+}
+
+// recordClock: the register has one clock, which all clients see go on.
+func recordClock(t *run) {
+	rs, ok := t.registers(2)
+	if !ok {
+		return
+	}
+	begun, latest := rs[0].clock()
+	for i := range 6 {
+		earliest, next := rs[i%2].clock()
+		if next.Before(begun) {
+			t.Errorf("the clock showed %v at the earliest, and later %v at the latest to client %d", begun, next, i%2)
+		}
+		begun, latest = later(begun, earliest), later(latest, next)
+	}
+	t.eventually(t.patience, "the clock goes on", func() bool {
+		earliest, _ := rs[1].clock()
+		return earliest.After(latest)
+	})
+}
+
+// clock returns the bounds of the clock.
+func (r records) clock() (earliest, latest time.Time) {
+	r.Helper()
+	err := within(r.run, "Clock", func(ctx context.Context) (err error) {
+		earliest, latest, err = r.register.Clock(ctx)
+		return err
+	})
+	if err != nil || latest.Before(earliest) || earliest.IsZero() {
+		r.Fatalf("Clock: from %v to %v, %v", earliest, latest, err)
+	}
+	return earliest, latest
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

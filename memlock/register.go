@@ -1,0 +1,118 @@
+package memlock
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// record is what the store knows under a key. One that has expired stays until forget
+// comes across it.
+type record struct {
+	value   []byte
+	version string
+	expires time.Time // zero if never
+}
+
+// stands reports whether there is a record.
+func (r record) stands(now time.Time) bool {
+	return r.version != "" && (r.expires.IsZero() || now.Before(r.expires))
+}
+
+// Register returns the store's records, as this client sees them: the switches that
+// name a client act on them too. They live as long as the store.
+func (e *Engine) Register() driver.Register { return register{e} }
+
+// register is a client's view of the records.
+type register struct{ client *Engine }
+
+// Get returns a record; see [driver.Register].
+func (r register) Get(ctx context.Context, key string) (found driver.Record, err error) {
+	if err := driver.CheckName(key); err != nil {
+		return found, err
+	}
+	found.Key = key
+	err = r.call(ctx, func(now time.Time) error {
+		if rec := r.client.store.records[key]; rec.stands(now) {
+			found.Value, found.Version = bytes.Clone(rec.value), rec.version
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Swap replaces a record; see [driver.Register].
+func (r register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (next string, err error) {
+	if err := driver.CheckSwap(key, value, ttl); err != nil {
+		return "", err
+	}
+	err = r.call(ctx, func(now time.Time) error {
+		s := r.client.store
+		old := s.records[key]
+		if !old.stands(now) {
+			old = record{}
+		}
+		if old.version != version {
+			return driver.ErrConflict
+		}
+		s.swaps++
+		next = strconv.FormatUint(s.swaps, 10)
+		rec := record{value: bytes.Clone(value), version: next}
+		if ttl > 0 {
+			rec.expires = now.Add(ttl)
+		}
+		s.records[key] = rec
+		s.forget(now)
+		return nil
+	})
+	return next, err
+}
+
+// List returns records by a prefix of their keys; see [driver.Register].
+func (r register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
+	err = r.call(ctx, func(now time.Time) error {
+		for key, rec := range r.client.store.records {
+			if rec.stands(now) && strings.HasPrefix(key, prefix) {
+				list = append(list, driver.Record{Key: key, Value: bytes.Clone(rec.value), Version: rec.version})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	return list, err
+}
+
+// Clock returns the time of this process; see [driver.Register].
+func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	err = r.call(ctx, func(now time.Time) error {
+		earliest, latest = now, now
+		return nil
+	})
+	return earliest, latest, err
+}
+
+// call is one call of the client's, unless ctx has ended already.
+func (r register) call(ctx context.Context, f func(now time.Time) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.client.call(ctx, f)
+}
+
+// forget drops what has expired of a few records, which are chosen at random.
+func (s *store) forget(now time.Time) {
+	looks := 3
+	for key, rec := range s.records {
+		if !rec.stands(now) {
+			delete(s.records, key)
+		}
+		if looks--; looks == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,25 @@
+package fencelock
+
+import "github.com/fencelock/fencelock/driver"
+
+// ErrConflict: a record has changed since its version was read.
+var ErrConflict = driver.ErrConflict
+
+// What an engine's records are made of. Packages such as optimistic are the usual
+// way to use them.
+type (
+	// Register keeps records, which change only from the version that was read.
+	Register = driver.Register
+	// Record is one record of a Register.
+	Record = driver.Record
+)
+
+// Register returns the records that the engine keeps beside its locks. It does no I/O.
+// ErrUnsupported if the engine keeps none, as Redlock does: a majority of servers cannot
+// replace a value on a condition.
+func (l *Locker) Register() (Register, error) {
+	if r, ok := l.engine.(driver.Registrar); ok {
+		return r.Register(), nil
+	}
+	return nil, l.unsupported("keep records")
+}
