@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -106,6 +107,13 @@ func views(a *arena, s settings) ([]row, error) {
 	}
 	defer func() { _ = parallelDo(len(held), func(i int) error { return held[i].release() }) }()
 	query, times := fencelock.Query{Prefix: "view-"}, or(s, 100, 10)
+	// Locks are indexed when they are a moment old.
+	for got, late := 0, time.Now().Add(time.Minute); got < len(held); {
+		all, err := locks.List(context.Background(), query)
+		if got = len(all); err != nil || time.Now().After(late) {
+			return nil, fmt.Errorf("%d of %d locks are listed: %w", got, len(held), cmp.Or(err, context.DeadlineExceeded))
+		}
+	}
 	list, err := a.during(func() error {
 		for range times {
 			if got, err := locks.List(context.Background(), query); err != nil || len(got) != len(held) {
