@@ -47,6 +47,8 @@ type Engine struct {
 	hub  watcher
 	perm perm
 
+	records register
+
 	mu      sync.Mutex               // guards checked, swept, holds, own
 	checked bool                     // the directory and its file system are acceptable
 	swept   time.Time                // when it was last seen to whether idle names must be removed
@@ -66,6 +68,7 @@ var _ interface {
 	driver.Watcher
 	driver.Inheritor
 	driver.Inspector
+	driver.Registrar
 } = (*Engine)(nil)
 
 // New returns an engine whose locks live below dir, which is created when it is
@@ -79,6 +82,7 @@ func New(dir string, cfg *Config) *Engine {
 		dir: dir, cfg: *cfg, hub: watcher{poll: cfg.Poll}, perm: newPerm(dir, cfg.Group),
 		holds: map[string]*hold{}, own: map[string]chan struct{}{},
 	}
+	e.records.engine = e
 	if e.cfg.BreakWait == 0 {
 		e.cfg.BreakWait = 2 * time.Second
 	}

@@ -49,23 +49,31 @@ func (e *Engine) enter(ctx context.Context, name string, create bool) (*nameLock
 
 func (e *Engine) enterWithin(ctx context.Context, name string, create bool, patience time.Duration) (*nameLock, error) {
 	g := &nameLock{engine: e, name: name, dir: e.dirOf(name)}
+	if err := g.enter(ctx, create, patience); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// enter goes through the gate; see [Engine.enter].
+func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duration) error {
 	pause := retry.NewBackoff(50*time.Microsecond, 50*time.Millisecond)
 	for start := time.Now(); ; {
 		err := g.try(create)
 		if err == nil {
-			return g, nil
+			return nil
 		}
 		if !errors.Is(err, errBusy) {
 			g.close()
-			return nil, err
+			return err
 		}
 		if time.Since(start) > patience {
 			g.close()
-			return nil, g.stuck()
+			return g.stuck()
 		}
 		if !pause.Wait(ctx) {
 			g.close()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

@@ -24,6 +24,7 @@ type Engine struct {
 	holds   holdings
 	seen    sightings
 	room    room
+	records *register
 
 	mu       sync.Mutex // guards all below
 	done     bool       // Close was called
@@ -37,6 +38,7 @@ var _ interface {
 	driver.Resizer
 	driver.AllAcquirer
 	driver.Parter
+	driver.Registrar
 } = (*Engine)(nil)
 
 // minTTL is the shortest lease: a heartbeat at a third of it must get through.
@@ -51,6 +53,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	c := cfg.withDefaults()
 	e := &Engine{pool: pool, cfg: c, sessions: map[*session]struct{}{}}
 	e.own.dial = func(ctx context.Context) (*session, error) { return e.dial(ctx, 0, false) }
+	e.records = newRegister(e)
 	e.locks = lockSessions{engine: e, byTTL: map[time.Duration]*lazySession{}}
 	e.waiters = waiterPool{engine: e, slots: make(chan struct{}, c.MaxWaiters)}
 	e.turns.byKey = map[int64]*turn{}

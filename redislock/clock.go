@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -82,9 +81,8 @@ func (c *client) askTime(ctx context.Context) {
 		return
 	}
 	for _, a := range answers {
-		seconds, micros, ok := strings.Cut(strings.TrimSpace(a.Text), "\n")
-		if ok && a.Err == nil {
-			c.clock.note(clockSample{sent: sent, server: number(seconds)*1e6 + number(strings.TrimSpace(micros))}, false)
+		if at, ok := readTime(a.Text); ok && a.Err == nil {
+			c.clock.note(clockSample{sent: sent, server: at.UnixMicro()}, false)
 		}
 	}
 }

@@ -108,3 +108,6 @@ var (
 	IndexScript     = indexScript
 	IndexDropScript = indexDropScript
 )
+
+// RecordScript reads and writes records.
+var RecordScript = recordScript

@@ -56,6 +56,8 @@ var (
 	remarkLua string
 	//go:embed lua/init.lua
 	initLua string
+	//go:embed lua/record.lua
+	recordLua string
 
 	acquireScript    = NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
 	batchScript      = NewScript(clockLua, untouchedLua, batchLua)
@@ -70,6 +72,7 @@ var (
 	statusScript     = NewScript(statusLua)
 	remarkScript     = NewScript(remarkLua)
 	initScript       = NewScript(initLua)
+	recordScript     = NewScript(recordLua)
 	indexScript      = NewScript(nameindex.NoteLua)
 	indexNamesScript = NewScript(nameindex.PageLua)
 	indexDropScript  = NewScript(nameindex.DropLua)

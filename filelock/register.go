@@ -1,0 +1,297 @@
+package filelock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// recordsDir holds the records. Each is a file in one of a few directories, which is
+// the gate of all who change a record in it.
+const recordsDir = ".records"
+
+// recordDirs is how many such directories there are: as many as one hexadecimal digit
+// can name.
+const recordDirs = 16
+
+// Register returns the records that are kept below the directory of the locks. They
+// are on disk when Swap returns. Expiry goes by the clock of the host. What has
+// expired is removed when a record is made near it, once an hour.
+func (e *Engine) Register() driver.Register { return &e.records }
+
+// register is the records of an engine.
+type register struct {
+	engine *Engine
+
+	mu    sync.Mutex // guards swept
+	swept [recordDirs]time.Time
+}
+
+// stored is the content of a file: a line with the version, when it expires in
+// microseconds since 1970, 0 for never, and the length of the key; the key; the value.
+type stored struct {
+	driver.Record
+	expires int64
+}
+
+func (r stored) format() []byte {
+	return fmt.Appendf(nil, "%s %d %d\n%s%s", r.Version, r.expires, len(r.Key), r.Key, r.Value)
+}
+
+func parseRecord(b []byte) (r stored, ok bool) {
+	line, rest, _ := bytes.Cut(b, []byte("\n"))
+	var length int
+	n, err := fmt.Sscanf(string(line), "%s %d %d", &r.Version, &r.expires, &length)
+	if err != nil || n != 3 || length < 1 || length > len(rest) {
+		return stored{}, false
+	}
+	r.Key, r.Value = string(rest[:length]), rest[length:]
+	return r, true
+}
+
+// stands reports whether there is a record at a time.
+func (r stored) stands(now time.Time) bool {
+	return r.Version != "" && (r.expires == 0 || now.UnixMicro() < r.expires)
+}
+
+// shard returns which directory a key belongs to, as it were a name to change.
+func (r *register) shard(key string) (g *nameLock, i int) {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	i = int(h.Sum32() % recordDirs)
+	return r.dir(i), i
+}
+
+func (r *register) dir(i int) *nameLock {
+	return &nameLock{engine: r.engine, dir: filepath.Join(r.engine.dir, recordsDir, strconv.FormatInt(int64(i), 16))}
+}
+
+// recordFile returns the name of a record's file, which no half made file has.
+func recordFile(key string) string { return "r." + encode(key) }
+
+// Get returns a record; see [driver.Register]. It waits for nobody, since a record is
+// replaced as a whole.
+func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
+	none := driver.Record{Key: key}
+	if err := driver.CheckName(key); err != nil {
+		return driver.Record{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Record{}, err
+	}
+	if err := r.engine.ready(false); err != nil {
+		return driver.Record{}, err
+	}
+	g, _ := r.shard(key)
+	err := g.open()
+	defer g.close()
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, nil
+	}
+	if err == nil {
+		err = r.engine.perm.owned(g.f)
+	}
+	var rec stored
+	if err == nil {
+		rec, err = g.readRecord(recordFile(key))
+	}
+	if err != nil {
+		return driver.Record{}, r.engine.unavailable(err)
+	}
+	if !rec.stands(time.Now()) {
+		return none, nil
+	}
+	return rec.Record, nil
+}
+
+// readRecord reads one file; a missing one is no record.
+func (g *nameLock) readRecord(base string) (stored, error) {
+	f, err := g.openFile(base, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stored{}, nil
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 2*driver.MaxRecord))
+	if err != nil {
+		return stored{}, err
+	}
+	rec, ok := parseRecord(b)
+	if !ok {
+		return stored{}, fmt.Errorf("%w: %q %w: remove it, and the record is gone", driver.ErrUnavailable, g.path(base), errDamaged)
+	}
+	return rec, nil
+}
+
+// Swap replaces a record; see [driver.Register].
+func (r *register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	if err := driver.CheckSwap(key, value, ttl); err != nil {
+		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if err := r.engine.ready(true); err != nil {
+		return "", err
+	}
+	g, i := r.shard(key)
+	if err := r.enter(ctx, g); err != nil {
+		return "", err
+	}
+	defer g.leave()
+	now := time.Now()
+	old, err := g.readRecord(recordFile(key))
+	switch {
+	case err != nil:
+		return "", r.engine.unavailable(err)
+	case !old.stands(now):
+		old = stored{}
+	}
+	if old.Version != version {
+		return "", driver.ErrConflict
+	}
+	next := stored{Record: driver.Record{Key: key, Value: value, Version: rand.Text()}}
+	if ttl > 0 {
+		next.expires = now.Add(ttl + time.Microsecond - 1).UnixMicro()
+	}
+	if err := g.writeNew(recordFile(key), next.format()); err != nil {
+		return "", r.engine.unavailable(err)
+	}
+	if version == "" {
+		r.sweep(g, i, now)
+	}
+	return next.Version, nil
+}
+
+// enter goes through the gate of a directory of records, which it makes if it is not
+// there.
+func (r *register) enter(ctx context.Context, g *nameLock) error {
+	err := g.enter(ctx, false, gatePatience)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = r.makeDir(g); err == nil {
+			err = g.enter(ctx, false, gatePatience)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return fmt.Errorf("%w: waiting to change a record: %w", driver.ErrUnavailable, err)
+	}
+	return r.engine.unavailable(err)
+}
+
+// makeDir makes a directory of records, and lets it survive a power cut.
+func (r *register) makeDir(g *nameLock) error {
+	for _, dir := range []string{filepath.Dir(g.dir), g.dir} {
+		if err := r.engine.perm.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := syncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes what has expired in a directory whose gate the caller is in, unless
+// that was done within the hour. What cannot be removed stays.
+func (r *register) sweep(g *nameLock, i int, now time.Time) {
+	r.mu.Lock()
+	due := now.Sub(r.swept[i]) > sweepAfter
+	if due {
+		r.swept[i] = now
+	}
+	r.mu.Unlock()
+	if !due {
+		return
+	}
+	entries, _ := fs.ReadDir(g.root.FS(), ".")
+	for _, entry := range entries {
+		rec, err := g.readRecord(entry.Name())
+		if err == nil && rec.Version != "" && !rec.stands(now) {
+			_ = g.root.Remove(entry.Name())
+		}
+	}
+}
+
+// List returns records by a prefix of their keys; see [driver.Register]. It reads all
+// records.
+func (r *register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := r.engine.ready(false); err != nil {
+		return nil, err
+	}
+	var list []driver.Record
+	for i := range recordDirs {
+		some, err := r.list(ctx, r.dir(i), prefix)
+		if err != nil {
+			return nil, r.engine.unavailable(err)
+		}
+		list = append(list, some...)
+	}
+	slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+// list is List of one directory.
+func (r *register) list(ctx context.Context, g *nameLock, prefix string) (list []driver.Record, err error) {
+	err = g.open()
+	defer g.close()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = r.engine.perm.owned(g.f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	entries, err := fs.ReadDir(g.root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(entry.Name(), recordFile("")) {
+			continue // half made
+		}
+		rec, err := g.readRecord(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		if rec.stands(now) && strings.HasPrefix(rec.Key, prefix) {
+			list = append(list, rec.Record)
+		}
+	}
+	return list, nil
+}
+
+// Clock returns the time of the host; see [driver.Register].
+func (r *register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	if err := ctx.Err(); err != nil {
+		return earliest, latest, err
+	}
+	now := time.Now().Round(0)
+	return now, now, nil
+}

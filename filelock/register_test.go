@@ -1,0 +1,117 @@
+package filelock_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+)
+
+// recordFiles returns the files of all records below a directory.
+func recordFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, ".records", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestDamagedRecord: a record that is not whole is an error that names the file, and
+// no record at all is none.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	r := filelock.New(dir, nil).Register()
+	version, err := r.Swap(t.Context(), "a", []byte("value"), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := recordFiles(t, dir)
+	if len(files) != 1 {
+		t.Fatalf("files %q", files)
+	}
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of a record: %v, %v", info, err)
+	}
+	for _, content := range []string{"", "no record", version + " 0 9\na", "\x00"} {
+		if err := os.WriteFile(files[0], []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, errGet := r.Get(t.Context(), "a")
+		_, errSwap := r.Swap(t.Context(), "a", nil, "", 0)
+		_, errList := r.List(t.Context(), "")
+		for _, err := range []error{errGet, errSwap, errList} {
+			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), files[0]) {
+				t.Errorf("%q: got %v, want ErrUnavailable that names %s", content, err, files[0])
+			}
+		}
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Swap(t.Context(), "a", nil, "", 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecordHalfMade: what a process that died has left of a swap is no record, and in
+// nobody's way, whatever keys there are.
+func TestRecordHalfMade(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	r := filelock.New(dir, nil).Register()
+	if _, err := r.Swap(t.Context(), "a", []byte("value"), "", 0); err != nil {
+		t.Fatal(err)
+	}
+	file := recordFiles(t, dir)[0]
+	half := filepath.Join(filepath.Dir(file), "new."+filepath.Base(file))
+	if err := os.WriteFile(half, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := r.List(t.Context(), ""); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	rec, err := r.Get(t.Context(), "a")
+	if err == nil {
+		_, err = r.Swap(t.Context(), "a", []byte("next"), rec.Version, 0)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(half); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was half made is still there: %v", err)
+	}
+}
+
+// TestExpiredRecordsAreRemoved: when a record is made, those near it that have expired
+// go, and no others.
+func TestExpiredRecordsAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	old := filelock.New(dir, nil).Register()
+	for i := range 40 {
+		key, ttl := string(rune('a'+i)), time.Duration(1)
+		if i%4 == 0 {
+			ttl = time.Hour
+		}
+		if _, err := old.Swap(t.Context(), key, nil, "", ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	young := filelock.New(dir, nil).Register() // it has not looked within the hour
+	for i := range 200 {
+		if _, err := young.Swap(t.Context(), "in all directories "+string(rune('a'+i)), nil, "", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := len(recordFiles(t, dir)), 10+200; got != want {
+		t.Errorf("%d files, want %d", got, want)
+	}
+}

@@ -1,0 +1,181 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
+)
+
+var _ driver.Registrar = (*Engine)(nil)
+
+// Register returns the records of this Redis. The record of a key is a string at
+// record:<key>, so on a Cluster each is in a slot of its own. Records last as long as
+// the server's data: a failover may take back the last swaps, a FLUSHALL all of them,
+// and the quarantine of locks does not cover them.
+func (e *Engine) Register() driver.Register { return register{e.client, e.acquirer.fitness} }
+
+// register is the engine's records.
+type register struct {
+	*client
+	fitness *fitness
+}
+
+// recordPrefix begins the key of every record.
+const recordPrefix = "record:"
+
+func (r register) recordKey(key string) string { return r.cfg.Prefix + recordPrefix + key }
+
+// Get returns a record; see [driver.Register]. Passing errors are tried again, for no
+// longer than Config.RetryTimeout.
+func (r register) Get(ctx context.Context, key string) (driver.Record, error) {
+	if err := driver.CheckName(key); err != nil {
+		return driver.Record{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Record{}, err
+	}
+	limited := withDeadline(ctx, r.cfg.RetryTimeout)
+	text, err := r.insist(ctx, limited, Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
+	if err != nil {
+		return driver.Record{}, unavailable(err)
+	}
+	return readRecord(key, text), nil
+}
+
+// readRecord reads what the server keeps.
+func readRecord(key, text string) driver.Record {
+	version, value, _ := strings.Cut(text, " ")
+	rec := driver.Record{Key: key, Version: version}
+	if version != "" {
+		rec.Value = []byte(value)
+	}
+	return rec
+}
+
+// Swap replaces a record; see [driver.Register]. Passing errors are tried again, for no
+// longer than Config.RetryTimeout. With Config.MinReplicas it is ErrUnavailable if
+// fewer replicas have it; the record may have changed then.
+func (r register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	if err := driver.CheckSwap(key, value, ttl); err != nil {
+		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if err := r.fitness.fit(ctx); err != nil {
+		return "", err
+	}
+	next := rand.Text()
+	return next, r.attempt(ctx, Call{
+		Script:   recordScript,
+		Keys:     []string{r.recordKey(key)},
+		Args:     []string{version, next, millis(ttl), string(value)},
+		Replicas: r.cfg.MinReplicas,
+	})
+}
+
+// attempt makes a swap until the server has answered, or the time is up. It can be made
+// twice: the version that it writes is its own. If an earlier try may have
+// been carried out, another version says nothing: it may have come after ours.
+func (r register) attempt(ctx context.Context, c Call) error {
+	limited := withDeadline(ctx, r.cfg.RetryTimeout)
+	maybe := false // an earlier try may have been carried out
+	var why error
+	for pause := newBackoff(); ; pause.Wait(ctx) {
+		reply := r.conn.Eval(withDeadline(limited, attemptLimit(0)), []Call{c})[0]
+		switch {
+		case reply.Err == nil && reply.Text == "conflict" && !maybe:
+			return driver.ErrConflict
+		case reply.Err == nil && reply.Text == "conflict":
+			return fmt.Errorf("%w: the record has changed, perhaps by this swap: %w", driver.ErrUnavailable, why)
+		case reply.Err == nil && reply.Text == "ok" && reply.Replicas >= c.Replicas:
+			return nil
+		case reply.Err == nil && reply.Text == "ok":
+			return fmt.Errorf("%w: only %d replicas have the record, want %d", driver.ErrUnavailable, reply.Replicas, c.Replicas)
+		case reply.Err == nil:
+			return malformed(reply.Text)
+		}
+		if _, refused := errors.AsType[ServerError](reply.Err); !refused {
+			maybe = true
+		}
+		why = cause(why, reply.Err)
+		if !passing(reply.Err) || limited.Err() != nil || r.closed.Err() != nil {
+			return unavailable(why)
+		}
+	}
+}
+
+// List returns records by a prefix of their keys; see [driver.Register]. It looks
+// through all keys of the server.
+func (r register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var keys []string
+	err := r.conn.Scan(ctx, words.Literal(r.recordKey(prefix))+"*", func(found []string) error {
+		keys = append(keys, found...)
+		return nil
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	slices.Sort(keys)
+	var list []driver.Record
+	for part := range slices.Chunk(slices.Compact(keys), 100) { // values may be long
+		calls := make([]Call, len(part))
+		for i, key := range part {
+			calls[i] = Call{Script: recordScript, Keys: []string{key}}
+		}
+		for i, reply := range r.conn.Eval(ctx, calls) {
+			if reply.Err != nil {
+				return nil, unavailable(reply.Err)
+			}
+			rec := readRecord(strings.TrimPrefix(part[i], r.recordKey("")), reply.Text)
+			if rec.Version != "" && driver.CheckName(rec.Key) == nil {
+				list = append(list, rec)
+			}
+		}
+	}
+	return list, nil
+}
+
+// Clock returns the server's time; see [driver.Register]. On a Cluster, whose nodes
+// have a clock each, the bounds are those of the slowest and the fastest.
+func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	if err := ctx.Err(); err != nil {
+		return earliest, latest, err
+	}
+	answers, err := r.conn.Each(withDeadline(ctx, r.cfg.RetryTimeout), "TIME")
+	if err != nil {
+		return earliest, latest, unavailable(err)
+	}
+	for _, a := range answers {
+		if a.Err != nil {
+			return earliest, latest, unavailable(a.Err)
+		}
+		at, ok := readTime(a.Text)
+		if !ok {
+			return earliest, latest, malformed(a.Text)
+		}
+		if earliest.IsZero() || at.Before(earliest) {
+			earliest = at
+		}
+		if at.After(latest) {
+			latest = at
+		}
+	}
+	return earliest, latest, nil
+}
+
+// readTime reads the answer to TIME.
+func readTime(text string) (time.Time, bool) {
+	seconds, micros, ok := strings.Cut(strings.TrimSpace(text), "\n")
+	return time.UnixMicro(number(seconds)*1e6 + number(strings.TrimSpace(micros))), ok
+}
