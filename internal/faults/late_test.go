@@ -55,7 +55,9 @@ func TestLateRequestOutlivesItsClient(t *testing.T) {
 			sent := time.Now()
 			c.send("INCR " + name)
 			end(c)
-			listed(t, r, name, true)
+			if there := strings.Contains(r.Do(t, "CLIENT", "LIST"), "name="+name); !there && time.Since(sent) < by {
+				t.Error("the server has heard of the client's end before its request")
+			}
 			eventually(t, r, "1", "GET", name)
 			if took := time.Since(sent); took < by {
 				t.Errorf("delivered after %v, want %v", took, by)

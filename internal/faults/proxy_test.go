@@ -258,7 +258,7 @@ func TestDelayedBytesAreLostInAPartition(t *testing.T) {
 	r, p := start(t)
 	c := dial(t, p)
 	c.ask("PING", "+PONG")
-	p.Delay(faults.ToServer, time.Second)
+	p.Delay(faults.ToServer, 4*time.Second) // it must not be over before the next line
 	c.send("SET a 1")
 	p.Drop(faults.ToServer)
 	lose(t, p, 1)
