@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,11 +97,12 @@ func TestRunWrapperKilled(t *testing.T) {
 }
 
 func TestRunWrapperFrozen(t *testing.T) {
-	w := startWrapped(t, "mem:", "--ttl", "1s")
+	t.Parallel()
+	w := startWrapped(t, "mem:", "--ttl", "5s") // which a busy machine renews in time
 	must(t, w.Process.Signal(unix.SIGSTOP))
 	frozen := time.Now()
 	w.bothGone(t)
-	t.Logf("a lease of 1s: the command was gone %v after the freeze", time.Since(frozen))
+	t.Logf("a lease of 5s: the command was gone %v after the freeze", time.Since(frozen))
 	must(t, w.Process.Signal(unix.SIGCONT))
 	var exit *exec.ExitError
 	if err := w.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
@@ -161,8 +163,8 @@ func freezing() {
 	if err != nil {
 		panic(err)
 	}
-	runtime.LockOSThread() // the kernel ties the parent-death signal to the thread that forks
-	w.until(time.Now().Add(2 * time.Second))
+	runtime.LockOSThread()                   // the kernel ties the parent-death signal to the thread that forks
+	w.until(time.Now().Add(8 * time.Second)) // by then it has started it, and stands still
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(attr)
 	pid, err := startProcess("/bin/sleep", []string{"sleep", "600"}, &syscall.ProcAttr{Sys: attr})
@@ -172,6 +174,31 @@ func freezing() {
 	fmt.Println(pid)
 	unix.Kill(os.Getpid(), unix.SIGSTOP)
 	select {}
+}
+
+// A watchdog that comes to run when the deadline is long over, after a freeze or on a busy
+// machine, reads the number of the command before it takes it for unknown, and kills the
+// wrapper.
+func TestLateWatchdogReadsItsPipe(t *testing.T) {
+	for _, c := range []struct {
+		told  []string
+		kill  bool
+		group int
+	}{
+		{[]string{"until 1", "group 7"}, true, 7},
+		{[]string{"until 1", "until 2", "group 7"}, true, 7},
+		{[]string{"until 1"}, true, 0},
+		{[]string{"until 1", "goodbye"}, false, 0},
+	} {
+		lines := make(chan string, len(c.told))
+		for _, line := range c.told {
+			lines <- line
+		}
+		w := patrol{due: math.MaxInt64}
+		if kill := w.watch(lines); kill != c.kill || w.group != c.group {
+			t.Errorf("told %q: kills %v, group %d", c.told, kill, w.group)
+		}
+	}
 }
 
 // TestWrapperThatFreezesAsItStarts: the watchdog knows the deadline before there is a

@@ -64,30 +64,47 @@ const unread = killReserve / 2
 // wrapper is gone without a goodbye, or the deadline has come.
 func (w *patrol) watch(lines <-chan string) bool {
 	for {
-		// Timers stand still while the machine sleeps, so look once a second.
 		left := w.due - bootTime()
-		if w.group == 0 && left <= 0 {
-			left += unread // we may have been frozen, too, and its number lie in the pipe
-		}
-		if left <= 0 {
+		if left <= 0 && w.group > 0 {
 			return true
 		}
-		var wake <-chan time.Time
-		if w.due != math.MaxInt64 {
-			wake = time.After(min(left, time.Second))
+		// Timers stand still while the machine sleeps, so look once a second. If the deadline
+		// has come and we know no command, its number may still lie in the pipe: we may have
+		// been frozen, too, or hardly have started.
+		wait := min(left, time.Second)
+		if left <= 0 {
+			wait = unread
 		}
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return true
-			}
-			if line == "goodbye" {
-				return false
-			}
+		line, ok, heard := w.hear(lines, wait)
+		switch {
+		case heard && !ok || !heard && left <= 0:
+			return true
+		case line == "goodbye":
+			return false
+		case heard:
 			fmt.Sscanf(line, "group %d", &w.group)
 			fmt.Sscanf(line, "until %d", &w.due)
-		case <-wake:
 		}
+	}
+}
+
+// hear waits for a line, for so long at most if there is a deadline. What is there already
+// is heard, however late we are.
+func (w *patrol) hear(lines <-chan string, wait time.Duration) (line string, ok, heard bool) {
+	var wake <-chan time.Time
+	if w.due != math.MaxInt64 {
+		wake = time.After(wait)
+	}
+	select {
+	case line, ok = <-lines:
+		return line, ok, true
+	case <-wake:
+	}
+	select {
+	case line, ok = <-lines:
+		return line, ok, true
+	default:
+		return "", false, false
 	}
 }
 
