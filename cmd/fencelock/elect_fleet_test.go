@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	fleetTTL  = time.Second
+	fleetTTL  = 2 * time.Second
 	fleetSize = 5
 	fleetRest = 100 * time.Millisecond // what a leader does before it is disturbed
 )
@@ -28,8 +28,10 @@ const (
 type fleet struct {
 	t       *testing.T
 	url     string
+	ttl     time.Duration
 	log     string
 	members map[int]*member // by pid
+	left    map[int]bool    // those that were ended
 	exec    []time.Duration // how long the start of a process took
 }
 
@@ -42,27 +44,30 @@ type member struct {
 	heard []time.Time
 }
 
-func newFleet(t *testing.T, url string) *fleet {
+func newFleet(t *testing.T, url string, ttl time.Duration) *fleet {
 	dir, err := os.MkdirTemp("", "fencelock-fleet")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f := &fleet{t: t, url: url, log: filepath.Join(dir, "log"), members: map[int]*member{}}
+	f := &fleet{t: t, url: url, ttl: ttl, log: filepath.Join(dir, "log"), members: map[int]*member{}, left: map[int]bool{}}
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	t.Cleanup(func() {
-		for pid := range f.members {
-			f.end(pid, unix.SIGKILL)
-		}
-	})
+	t.Cleanup(f.dismiss)
 	for range fleetSize {
 		f.join()
 	}
 	return f
 }
 
+// dismiss kills all members.
+func (f *fleet) dismiss() {
+	for pid := range f.members {
+		f.end(pid, unix.SIGKILL)
+	}
+}
+
 // join starts another process.
 func (f *fleet) join() {
 	f.t.Helper()
-	m := &member{Cmd: exec.Command("fencelock", "elect", "--url", f.url, "--ttl", fleetTTL.String(), "boss", "--", "fencedlog", f.log)}
+	m := &member{Cmd: exec.Command("fencelock", "elect", "--url", f.url, "--ttl", f.ttl.String(), "boss", "--", "fencedlog", f.log)}
 	ours, theirs, err := os.Pipe()
 	must(f.t, err)
 	m.Stderr = theirs
@@ -93,34 +98,24 @@ func (m *member) word(text string) time.Time {
 	return time.Time{}
 }
 
-// lost counts the terms that a process lost.
-func (m *member) lost() (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, line := range m.said {
-		if strings.Contains(line, "was lost") || strings.Contains(line, "was not renewed") {
-			n++
-		}
-	}
-	return n
-}
-
 // end sends a signal to a member, waits for its end and returns its exit code.
 func (f *fleet) end(pid int, sig unix.Signal) int {
 	f.t.Helper()
 	m := f.members[pid]
 	delete(f.members, pid)
+	f.left[pid] = true
 	must(f.t, m.Process.Signal(sig))
 	m.Wait()
 	return m.ProcessState.ExitCode()
 }
 
-// leader waits for a term after the given one, and returns its first entry.
+// leader waits for a term after the given one, of a member that was not ended meanwhile,
+// and returns its first entry.
 func (f *fleet) leader(after int64) (first entry) {
 	f.t.Helper()
 	eventually(f.t, "somebody leads", func() bool {
 		for _, e := range readLog(f.t, f.log) {
-			if e.what == "begin" && e.token > after {
+			if e.what == "begin" && e.token > after && !f.left[e.parent] {
 				first = e
 				return true
 			}
@@ -167,37 +162,40 @@ func (f *fleet) killed(times int) {
 		token = l.token
 	}
 	f.t.Logf("%d leaders killed: the next one wrote after %v", times, spread(took))
-	if limit := fleetTTL + time.Second + 2*slices.Max(f.exec); slices.Max(took) > limit {
+	if limit := f.ttl + time.Second + f.allowance(); slices.Max(took) > limit {
 		f.t.Errorf("it took longer than %v", limit)
 	}
 }
 
-// stopped stops leaders with SIGTERM: the next one follows at once.
+// allowance is how much longer than promised something may take: on a machine that has
+// other things to do, one that is woken up may have to wait long until it runs.
+func (f *fleet) allowance() time.Duration {
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		return 2 * slices.Max(f.exec)
+	}
+	return 10 * time.Second
+}
+
+// stopped stops leaders with SIGTERM: the next one follows at once, and not when a lease
+// of a minute has ended.
 func (f *fleet) stopped(times int) {
 	var led, wrote []time.Duration
-	for tries := 0; len(led) < times && tries < 5*times; tries++ {
+	for range times {
 		f.sample()
 		l := f.leader(f.newest() - 1)
 		time.Sleep(fleetRest)
-		m := f.members[l.parent]
 		code := f.end(l.parent, unix.SIGTERM)
 		over, next := f.last(l.token), f.leader(l.token)
 		f.join()
-		if m.lost() > 0 {
-			continue // to a busy machine, before it was stopped
-		}
 		if code != 0 || over.what != "end" {
 			f.t.Errorf("a leader that was stopped exited with %d; its last line is %+v", code, over)
 		}
 		led = append(led, f.members[next.parent].word("leading").Sub(over.at))
 		wrote = append(wrote, next.at.Sub(over.at))
 	}
-	if len(led) == 0 {
-		f.t.Fatal("no leader kept its lock until it was stopped")
-	}
 	f.t.Logf("%d leaders stopped: since the end of its command, the next one led after %v, its command wrote after %v",
 		len(led), spread(led), spread(wrote))
-	if limit := 100*time.Millisecond + median(f.exec); median(led) > limit {
+	if limit := 100*time.Millisecond + f.allowance(); median(led) > limit {
 		f.t.Errorf("half of the time it took longer than %v", limit)
 	}
 }
@@ -235,7 +233,7 @@ func (f *fleet) frozen(whole bool) int {
 	m, began := f.members[l.parent], time.Now()
 	signalAll(pids, unix.SIGSTOP)
 	next := f.leader(l.token)
-	time.Sleep(max(0, 2*fleetTTL-time.Since(began)))
+	time.Sleep(max(0, 2*f.ttl-time.Since(began)))
 	signalAll(pids[:1], unix.SIGCONT)
 	if whole {
 		time.Sleep(fleetRest) // so that it writes what the guard must refuse
@@ -256,7 +254,7 @@ func (f *fleet) rigid() {
 	l := f.leader(f.newest() - 1)
 	pids := []int{l.child, l.parent}
 	signalAll(pids, unix.SIGSTOP)
-	time.Sleep(2 * fleetTTL)
+	time.Sleep(2 * f.ttl)
 	signalAll(pids, unix.SIGCONT)
 	before := f.last(l.token)
 	eventually(f.t, "the thawed leader goes on", func() bool { return f.last(l.token).at.After(before.at) })
@@ -318,15 +316,18 @@ var fleetEngines = map[string]func(t *testing.T) string{
 // there were never two. With FENCELOCK_SLOW set it does so on every engine, and for
 // longer.
 func TestElectFleet(t *testing.T) {
-	engines, kills, stops := []string{"files", "redis"}, 3, 3
+	engines, kills, stops := []string{"files", "redis"}, 2, 3
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		engines, kills, stops = []string{"files", "redis", "redlock", "postgres"}, 20, 9
 	}
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
-			f := newFleet(t, fleetEngines[engine](t))
+			calm := newFleet(t, fleetEngines[engine](t), time.Minute)
+			calm.stopped(stops)
+			calm.judge(0)
+			calm.dismiss()
+			f := newFleet(t, fleetEngines[engine](t), fleetTTL)
 			f.killed(kills)
-			f.stopped(stops)
 			late := 0
 			if engine == "files" {
 				f.rigid()
