@@ -173,7 +173,7 @@ func (f *fleet) allowance() time.Duration {
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		return 2 * slices.Max(f.exec)
 	}
-	return 10 * time.Second
+	return 20 * time.Second
 }
 
 // stopped stops leaders with SIGTERM: the next one follows at once, and not when a lease
