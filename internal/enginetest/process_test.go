@@ -149,13 +149,33 @@ func TestAcquireAllTravels(t *testing.T) {
 	}
 }
 
+// a deadline is a context whose deadline comes when the test says so.
+type deadline struct {
+	context.Context
+	done chan struct{}
+}
+
+func newDeadline(t *testing.T) *deadline {
+	return &deadline{t.Context(), make(chan struct{})}
+}
+
+func (d *deadline) Done() <-chan struct{} { return d.done }
+
+func (d *deadline) Err() error {
+	select {
+	case <-d.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestCancelTravels(t *testing.T) {
 	t.Parallel()
 	p := enginetest.Start(t, "echo", "parrot")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx := newDeadline(t)
 	var info driver.WaitInfo
-	req := driver.Request{Name: "a", Wait: true, OnWait: func(i driver.WaitInfo) { info = i }}
+	req := driver.Request{Name: "a", Wait: true, OnWait: func(i driver.WaitInfo) { info = i; close(ctx.done) }}
 	_, err := p.Acquire(ctx, req)
 	var held *driver.HeldError
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Owner != "o" {
@@ -169,8 +189,7 @@ func TestCancelTravels(t *testing.T) {
 	if err.Error() != "context canceled" || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx = newDeadline(t)
 	if _, err = p.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("with an engine that is away: %v", err)
 	}
