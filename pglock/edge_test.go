@@ -55,11 +55,14 @@ func TestManyTTLs(t *testing.T) {
 func TestContextsShorterThanADial(t *testing.T) {
 	t.Parallel()
 	pg := enginetest.StartPostgres(t)
+	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil { // which takes its time, too
+		t.Fatal(err)
+	}
 	cfg, err := pgxpool.ParseConfig(pg.DSN())
 	if err != nil {
 		t.Fatal(err)
 	}
-	const dial = 500 * time.Millisecond
+	const dial = 2 * time.Second // half of it is enough for a request, also on a slow machine
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		time.Sleep(dial)
 		return (&net.Dialer{}).DialContext(ctx, network, addr)
