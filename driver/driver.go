@@ -66,6 +66,7 @@ type Traits struct {
 	Leased bool          // an acquisition that is not renewed ends after its TTL
 	Order  Order         // the order of waiters
 	Limits bool          // shared acquisitions with a limit
+	Rates  bool          // it is a RateLimiter
 	MinTTL time.Duration // the shortest TTL; 0 means 100 ms
 	MaxTTL time.Duration // the longest TTL; 0 means no bound
 }

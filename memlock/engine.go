@@ -58,7 +58,7 @@ func (e *Engine) Client() *Engine { return &Engine{store: e.store} }
 
 // Traits promises everything.
 func (e *Engine) Traits() driver.Traits {
-	return driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, MaxTTL: e.store.cfg.MaxTTL}
+	return driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true, MaxTTL: e.store.cfg.MaxTTL}
 }
 
 // Acquire makes one acquisition; see [driver.Engine]. A request whose limit

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/gcra"
 )
 
 // grantTTL bounds what a waiter that was granted and does not wake up costs.
@@ -24,6 +25,7 @@ type store struct {
 	limits   map[string]int   // what Resize set, for ever
 	records  map[string]record
 	swaps    uint64 // how many records were ever written
+	rates    gcra.Table
 	watchers map[*watcher]bool
 	tickets  uint64        // how many claims ever joined a queue
 	after    []func()      // callbacks to run once mu is open again

@@ -90,7 +90,7 @@ func (cfg *Config) quarantine() time.Duration {
 
 // traits are what one Redis promises.
 func (cfg *Config) traits() driver.Traits {
-	t := driver.Traits{Engine: "redis", Leased: true, Order: driver.OrderAll, Limits: true}
+	t := driver.Traits{Engine: "redis", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true}
 	if cfg.Quarantine {
 		t.MaxTTL = cfg.MaxTTL
 	}

@@ -13,6 +13,9 @@ var (
 	LeaveScript   = leaveScript
 	ConfirmScript = confirmScript
 	RenewScript   = renewScript
+
+	TakeRateScript   = takeRateScript
+	ReturnRateScript = returnRateScript
 )
 
 // ID returns what the engine's channel is named after.

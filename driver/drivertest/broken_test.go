@@ -23,6 +23,8 @@ type broken struct {
 	resize  func(context.Context, string, int) error
 	all     func(context.Context, []driver.Request) ([]driver.Grant, error)
 	records brokenRecords
+	take    func(context.Context, driver.RateTake) (driver.RateTaken, error)
+	ret     func(context.Context, driver.RateTake, driver.RateTaken) error
 }
 
 func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -41,6 +43,12 @@ func (b *broken) Resize(ctx context.Context, name string, limit int) error {
 }
 func (b *broken) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	return b.all(ctx, reqs)
+}
+func (b *broken) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
+	return b.take(ctx, take)
+}
+func (b *broken) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+	return b.ret(ctx, take, taken)
 }
 
 func (b *broken) Register() driver.Register { return &b.records }
@@ -142,7 +150,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
 	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break,
-		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register())}
+		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate}
 	s.infect(b)
 	return b
 }

@@ -50,6 +50,9 @@ func Cases() []Case {
 		newCase("resize", limits, resize),
 		newCase("all-or-none", all, allOrNone),
 
+		newCase("rate", rates, rate),
+		newCase("rate-refill", rates, rateRefill),
+
 		newCase("names", all, names),
 		newCase("bad-input", all, badInput),
 		newCase("at-least", all, atLeast),
@@ -87,6 +90,7 @@ func leased(t driver.Traits) bool          { return t.Leased }
 func unleased(t driver.Traits) bool        { return !t.Leased }
 func limits(t driver.Traits) bool          { return t.Limits }
 func noLimits(t driver.Traits) bool        { return !t.Limits }
+func rates(t driver.Traits) bool           { return t.Rates }
 func ordered(t driver.Traits) bool         { return t.Order != driver.OrderNone }
 func orderedLimits(t driver.Traits) bool   { return ordered(t) && limits(t) }
 func fairToAll(t driver.Traits) bool       { return t.Order == driver.OrderAll }

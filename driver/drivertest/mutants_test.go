@@ -16,7 +16,7 @@ type mutant struct {
 // TestMutants fails unless each broken engine fails the case that is there for
 // it. With -v it tells every case that noticed.
 func TestMutants(t *testing.T) {
-	for _, m := range slices.Concat(holding, tokens, waiting, answering, asking, weighing, resizing, joining, recording) {
+	for _, m := range slices.Concat(holding, tokens, waiting, answering, asking, weighing, resizing, joining, recording, rating) {
 		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, exam(m.infect)) })
 	}
 }

@@ -42,7 +42,7 @@ type Cutter interface {
 // Client is one process that uses the engine. It may also implement
 // driver.Lister, driver.Breaker, driver.Resizer, driver.AllAcquirer and
 // driver.Registrar, whose cases then run. An AllAcquirer and a Register may answer
-// driver.ErrUnsupported.
+// driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
 type Client interface {
 	driver.Engine
 	// Kill ends the process as kill -9 does: nothing is released and later

@@ -167,6 +167,8 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		} else {
 			err = driver.ErrUnsupported
 		}
+	case opTake, opReturn:
+		a.Taken, err = c.rate(ctx, q)
 	case opBreak:
 		if b, ok := c.engine.(driver.Breaker); ok {
 			a.Token, err = b.Break(ctx, q.Name, q.Reason)
@@ -178,6 +180,18 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	}
 	a.Errs = []wireError{toWire(err)}
 	return a
+}
+
+// rate makes a call that an engine may have or not.
+func (c *child) rate(ctx context.Context, q question) (driver.RateTaken, error) {
+	r, ok := c.engine.(driver.RateLimiter)
+	switch {
+	case !ok:
+		return driver.RateTaken{}, driver.ErrUnsupported
+	case q.Op == opReturn:
+		return driver.RateTaken{}, r.ReturnRate(ctx, q.Take, q.Taken)
+	}
+	return r.TakeRate(ctx, q.Take)
 }
 
 // requests gives all requests of a question their callbacks.

@@ -18,7 +18,7 @@ import (
 var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements
-// driver.Engine, Lister, Breaker, Resizer, AllAcquirer and Registrar by asking the child,
+// driver.Engine, Lister, Breaker, Resizer, AllAcquirer, RateLimiter and Registrar by asking the child,
 // and fits drivertest.Client. Calls on a frozen process block until it is thawed. A
 // callback runs in the test; if Waiting panics, the engine meets the panic in the
 // child, and the caller of Acquire gets it back.
@@ -256,6 +256,26 @@ func (p *Process) Break(ctx context.Context, name, reason string) (int64, error)
 // driver.Resizer.
 func (p *Process) Resize(ctx context.Context, name string, limit int) error {
 	a, err := p.ask(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
+	if err != nil {
+		return err
+	}
+	return hand(ctx, a.err())
+}
+
+// TakeRate takes in the child; ErrUnsupported if its engine is no
+// driver.RateLimiter.
+func (p *Process) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
+	a, err := p.ask(ctx, question{Op: opTake, Take: take}, &call{})
+	if err != nil {
+		return driver.RateTaken{}, err
+	}
+	return a.Taken, hand(ctx, a.err())
+}
+
+// ReturnRate gives back in the child; ErrUnsupported if its engine is no
+// driver.RateLimiter.
+func (p *Process) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+	a, err := p.ask(ctx, question{Op: opReturn, Take: take, Taken: taken}, &call{})
 	if err != nil {
 		return err
 	}

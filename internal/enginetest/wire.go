@@ -23,6 +23,8 @@ const (
 	opSwap    = "swap"
 	opRecords = "records"
 	opClock   = "clock"
+	opTake    = "take"
+	opReturn  = "return"
 	opCancel  = "cancel" // ends the call of the same ID
 	opHeard   = "heard"  // answers a kindWaiting of the same ID
 )
@@ -40,8 +42,10 @@ type question struct {
 	Limit    int
 	Record   driver.Record // of an opGet (the key) and an opSwap
 	TTL      time.Duration // of an opSwap
-	Ended    bool          // the context of the call has ended already
-	Panic    bool          // with opHeard: the caller's Waiting panicked
+	Take     driver.RateTake
+	Taken    driver.RateTaken
+	Ended    bool // the context of the call has ended already
+	Panic    bool // with opHeard: the caller's Waiting panicked
 }
 
 // A wireRequest is a driver.Request with flags for the callbacks it has.
@@ -78,6 +82,7 @@ type answer struct {
 	Record  driver.Record   // of an opGet and an opSwap
 	Records []driver.Record // of an opRecords
 	Clock   [2]time.Time
+	Taken   driver.RateTaken
 	Which   int         // the index of the request that kindLost is about
 	Errs    []wireError // one, or one for each lease
 

@@ -1,0 +1,231 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// rateInterval lies between two events of the cases that nothing is regained in.
+const rateInterval = 24 * time.Hour
+
+// rate: the questions about rates that nothing is regained in, the simple ones first.
+func rate(t *run) {
+	cs := t.clients(4)
+	t.rateBurst(cs)
+	t.rateTogether(cs)
+	t.rateReturned(cs)
+	t.rateBadInput(cs[0])
+}
+
+type rateAnswer struct {
+	taken driver.RateTaken
+	err   error
+}
+
+// taking takes from a rate through c, which must be a driver.RateLimiter, and returns the
+// engine's answer.
+func (t *run) taking(ctx context.Context, c Client, take driver.RateTake) (driver.RateTaken, error) {
+	t.Helper()
+	a := within(t, "TakeRate", func(limited context.Context) rateAnswer {
+		if ctx == t.ctx {
+			ctx = limited
+		}
+		taken, err := c.(driver.RateLimiter).TakeRate(ctx, take)
+		return rateAnswer{taken, err}
+	})
+	return a.taken, a.err
+}
+
+// takes fails the case unless the engine answers as it should.
+func (t *run) takes(c Client, take driver.RateTake, ok bool, when string) driver.RateTaken {
+	t.Helper()
+	taken, err := t.taking(t.ctx, c, take)
+	if err != nil {
+		t.Fatalf("taking %v from %q %s: %v", take.Cost, take.Key, when, err)
+	}
+	if taken.OK != ok {
+		t.Fatalf("taking %v from %q %s: granted = %v, want %v", take.Cost, take.Key, when, taken.OK, ok)
+	}
+	return taken
+}
+
+// returns gives back what was taken.
+func (t *run) returns(c Client, take driver.RateTake, taken driver.RateTaken) {
+	t.Helper()
+	err := within(t, "ReturnRate", func(ctx context.Context) error {
+		return c.(driver.RateLimiter).ReturnRate(ctx, take, taken)
+	})
+	if err != nil {
+		t.Fatalf("giving %v of %q back: %v", take.Cost, take.Key, err)
+	}
+}
+
+// events asks for so many events of a key that has a burst of four.
+func events(key string, n int) driver.RateTake {
+	return driver.RateTake{Key: key, Cost: time.Duration(n) * rateInterval, Most: 4 * rateInterval}
+}
+
+// ends fails the case unless all that was granted of a key since first takes so many
+// intervals, to the microsecond and by the engine's clock.
+func (t *run) ends(first, taken driver.RateTaken, n int, when string) {
+	t.Helper()
+	if got, want := taken.Now.Add(taken.Ahead), first.Now.Add(time.Duration(n)*rateInterval); !got.Equal(want) {
+		t.Errorf("%s: %v ahead at %v, which ends at %v, want %v", when, taken.Ahead, taken.Now, got, want)
+	}
+	if taken.Now.Before(first.Now) {
+		t.Errorf("%s: the engine's clock went back from %v to %v", when, first.Now, taken.Now)
+	}
+}
+
+// rateBurst: all clients together get a burst of a key, and no more; a refusal costs
+// nothing; other keys, and the lock of the same name, are apart from it.
+func (t *run) rateBurst(cs []Client) {
+	t.Helper()
+	h := t.hold(cs[2], t.request("fast"))
+	first := t.takes(cs[0], events("fast", 1), true, "at first")
+	t.ends(first, first, 1, "the first take")
+	t.ends(first, t.takes(cs[1], events("fast", 4), false, "when there are three left"), 1, "a refusal")
+	t.ends(first, t.takes(cs[1], events("fast", 2), true, "when there are three left"), 3, "a take of two")
+	t.ends(first, t.takes(cs[2], events("fast", 1), true, "when there is one left"), 4, "the last of a burst")
+	for _, c := range cs {
+		t.ends(first, t.takes(c, events("fast", 1), false, "when there is none left"), 4, "a refusal")
+	}
+	patient := events("fast", 1)
+	patient.Most += 2 * rateInterval
+	t.ends(first, t.takes(cs[0], patient, true, "with a wait of two intervals"), 5, "a reservation")
+	t.ends(first, t.takes(cs[1], patient, true, "with a wait of two intervals"), 6, "a second reservation")
+	t.ends(first, t.takes(cs[2], patient, false, "with a wait of two intervals"), 6, "a third reservation")
+	t.takes(cs[0], events("fast too", 4), true, "beside a key that has none left")
+	h.stands("while rates of its name were taken")
+	h.free()
+}
+
+// rateRefill: what was used comes back at the rate, not earlier and no later, by the
+// engine's clock.
+func rateRefill(t *run) {
+	cs := t.clients(2)
+	const interval = 30 * time.Millisecond
+	take := driver.RateTake{Key: "steady", Cost: interval, Most: 2 * interval}
+	var granted []driver.RateTaken
+	var refused driver.RateTaken // since the last grant
+	for i := 0; len(granted) < 8; i++ {
+		taken, err := t.taking(t.ctx, cs[i%2], take)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !taken.OK {
+			if over := taken.Ahead + take.Cost - take.Most; over <= 0 || over > interval {
+				t.Fatalf("a refusal that would be over in %v, with an interval of %v", over, interval)
+			}
+			refused = taken
+			time.Sleep(interval / 8)
+			continue
+		}
+		granted = append(granted, taken)
+		for i, early := range granted {
+			n, passed := len(granted)-i, taken.Now.Sub(early.Now)
+			if time.Duration(n)*interval > take.Most+passed {
+				t.Fatalf("%d within %v, with a burst of two and an interval of %v", n, passed, interval)
+			}
+		}
+		if refused.Ahead > 0 {
+			if wait := refused.Ahead + take.Cost - take.Most; taken.Now.Before(refused.Now.Add(wait)) {
+				t.Fatalf("granted %v after a refusal that was to last %v", taken.Now.Sub(refused.Now), wait)
+			}
+		}
+		refused = driver.RateTaken{}
+	}
+	last := granted[len(granted)-1]
+	t.eventually(t.patience, "a rate that nobody used is full again", func() bool {
+		taken, err := t.taking(t.ctx, cs[0], driver.RateTake{Key: "steady", Cost: 2 * interval, Most: 2 * interval})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if full := last.Now.Add(last.Ahead); !taken.OK && !taken.Now.Before(full) {
+			t.Fatalf("%v ahead at %v, when all had come back at %v", taken.Ahead, taken.Now, full)
+		}
+		return taken.OK
+	})
+}
+
+// rateTogether: clients that ask at the same time get a burst, and not a burst each.
+func (t *run) rateTogether(cs []Client) {
+	t.Helper()
+	var granted atomic.Int32
+	errs := make(chan error, len(cs))
+	for _, c := range cs {
+		t.calls.Go(func() { // ends when all its takes are answered
+			var failed error
+			for range 10 {
+				taken, err := c.(driver.RateLimiter).TakeRate(t.ctx, events("crowded", 1))
+				failed = errors.Join(failed, err)
+				if taken.OK {
+					granted.Add(1)
+				}
+			}
+			errs <- failed
+		})
+	}
+	for range cs {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := granted.Load(); n != 4 {
+		t.Errorf("of 40 events at once %d were granted, want 4", n)
+	}
+}
+
+// rateReturned: what was taken last and is given back can be taken again; once somebody
+// has taken after it, it cannot.
+func (t *run) rateReturned(cs []Client) {
+	t.Helper()
+	first := t.takes(cs[0], events("changed", 1), true, "at first")
+	two := t.takes(cs[0], events("changed", 2), true, "when there are three left")
+	t.returns(cs[0], events("changed", 2), two)
+	t.returns(cs[0], events("changed", 2), two)
+	second := t.takes(cs[1], events("changed", 1), true, "after two were given back")
+	t.ends(first, second, 2, "a take after two were given back, twice")
+	third := t.takes(cs[1], events("changed", 1), true, "when there are two left")
+	t.returns(cs[0], events("changed", 1), second)
+	t.ends(first, t.takes(cs[0], events("changed", 1), true, "when there is one left"), 4, "a return after another take")
+	t.returns(cs[1], events("changed", 1), third)
+	t.ends(first, t.takes(cs[0], events("changed", 1), false, "when there is none left"), 4, "a return after another take")
+	t.returns(cs[0], events("unknown", 1), first)
+	t.takes(cs[0], events("unknown", 4), true, "after a return of what nobody took")
+}
+
+// rateBadInput: senseless takes are ErrInvalid, a context that has ended is its own error,
+// and neither takes anything.
+func (t *run) rateBadInput(c Client) {
+	t.Helper()
+	bad := []driver.RateTake{
+		events("", 1), events("a\x00b", 1), events("a\xff", 1), events(strings.Repeat("k", 513), 1),
+		events("odd", 0), events("odd", -1), events("odd", 5),
+		{Key: "odd", Cost: time.Nanosecond, Most: time.Second}, {Key: "odd", Cost: time.Microsecond, Most: 1500},
+		{Key: "odd", Cost: time.Second, Most: driver.MaxRateAhead + time.Microsecond},
+	}
+	for _, take := range bad {
+		if _, err := t.taking(t.ctx, c, take); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("taking %.60v: got %v, want ErrInvalid", take, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.ctx)
+	cancel()
+	_, err := t.taking(ended, c, events("odd", 1))
+	t.itsOwn(ended, err, "odd")
+	const odd = 1234567 * time.Microsecond
+	long := driver.RateTake{Key: strings.Repeat("k", 512), Cost: driver.MaxRateAhead - odd, Most: driver.MaxRateAhead}
+	first := t.takes(c, long, true, "at first")
+	long.Cost = time.Microsecond
+	last := t.takes(c, long, true, "when a second of a year is left")
+	if got, want := last.Now.Add(last.Ahead), first.Now.Add(driver.MaxRateAhead-odd+time.Microsecond); !got.Equal(want) {
+		t.Errorf("almost a year ahead: the granted events end at %v, want %v", got, want)
+	}
+	t.takes(c, events("odd", 4), true, "after takes that make no sense")
+}

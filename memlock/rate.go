@@ -1,0 +1,40 @@
+package memlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+var _ driver.RateLimiter = (*Engine)(nil)
+
+// TakeRate grants events of a key or refuses them; see [driver.RateLimiter].
+func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (taken driver.RateTaken, err error) {
+	if err = take.Check(); err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return taken, err
+	}
+	err = e.call(ctx, func(now time.Time) error {
+		ahead, ok := e.store.rates.Take(take.Key, now.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds())
+		taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now.UnixMicro())}
+		return nil
+	})
+	return taken, err
+}
+
+// ReturnRate undoes a take; see [driver.RateLimiter].
+func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+	if err := take.Check(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.call(ctx, func(time.Time) error {
+		e.store.rates.Return(take.Key, take.Cost.Microseconds(), taken.Now.Add(taken.Ahead).UnixMicro())
+		return nil
+	})
+}

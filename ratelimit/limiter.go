@@ -1,0 +1,262 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/gcra"
+)
+
+// ErrLimited means that a wait for a turn would take too long; see [LimitedError].
+var ErrLimited = errors.New("ratelimit: too many")
+
+// LimitedError is an [ErrLimited] with the facts.
+type LimitedError struct {
+	Key        string
+	Limit      Limit
+	RetryAfter time.Duration // the turn would come after so long
+}
+
+func (e *LimitedError) Error() string {
+	return fmt.Sprintf("%v: %q is limited to %v; its turn comes in %v", ErrLimited, e.Key, e.Limit, e.RetryAfter.Round(time.Millisecond))
+}
+
+// Is reports that a LimitedError is an ErrLimited.
+func (e *LimitedError) Is(target error) bool { return target == ErrLimited }
+
+// Policy is what happens while the engine is down.
+type Policy int
+
+// The policies.
+const (
+	Closed Policy = iota // nothing is granted: the error of the engine is returned
+	Open                 // everything is granted
+	Local                // Config.Local is granted to each process
+)
+
+// Config tunes a limiter. The zero value is useful.
+type Config struct {
+	// Down is what happens while the engine is down (ErrUnavailable, ErrConfig). The
+	// zero value is Closed.
+	Down Policy
+
+	// Local is the limit that each process keeps by itself, for each key, while the
+	// engine is down and Down is Local: the limit divided by the number of processes,
+	// say. It is ignored otherwise. The zero value is invalid with Local.
+	Local Limit
+
+	// Timeout is how long the engine may take for an answer before it counts as down;
+	// 0 means 500 ms.
+	Timeout time.Duration
+
+	// Pause is how long Open and Local decide by themselves, once the engine was down,
+	// before a request asks it again: only that one waits for it meanwhile. 0 means a
+	// second. It is ignored with Closed.
+	Pause time.Duration
+}
+
+// Limiter keeps a limit for each of many keys. It is safe for concurrent use, needs no
+// closing, and runs no goroutine of its own.
+type Limiter struct {
+	engine driver.RateLimiter
+	name   string
+	limit  Limit
+	pace   pace
+	cfg    Config
+	local  pace
+	bad    error // what is wrong with the limits; every call returns it
+
+	mu    sync.Mutex // guards all below
+	down  error      // why the engine was down when it was asked last; nil if it was not
+	until time.Time  // with down: when it is asked again
+	table gcra.Table // of Local
+}
+
+// epoch is where the clock of Local begins.
+var epoch = time.Now()
+
+// New returns a limiter for whoever uses the same name on the same engine. The name keeps
+// its keys apart from those of other limiters. It does no I/O; cfg may be nil. A limit
+// that makes no sense is driver.ErrInvalid at each call.
+func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limiter {
+	l := &Limiter{engine: engine, name: name, limit: limit.withDefaults()}
+	if cfg != nil {
+		l.cfg = *cfg
+	}
+	l.cfg.Timeout = cmp.Or(l.cfg.Timeout, 500*time.Millisecond)
+	l.cfg.Pause = cmp.Or(l.cfg.Pause, time.Second)
+	l.pace, l.bad = limit.pace()
+	if l.cfg.Down == Local && l.bad == nil {
+		l.local, l.bad = l.cfg.Local.pace()
+	}
+	return l
+}
+
+// Name returns the name of the limiter.
+func (l *Limiter) Name() string { return l.name }
+
+// Limit returns the limit, with its defaults filled in.
+func (l *Limiter) Limit() Limit { return l.limit }
+
+// Source says who decided about a request.
+type Source int
+
+// The sources.
+const (
+	ByEngine Source = iota // the engine, for all processes
+	ByOpen                 // nobody: the engine is down, and the policy is Open
+	ByLocal                // this process alone: the engine is down, and the policy is Local
+)
+
+// String returns "engine", "open" or "local".
+func (s Source) String() string { return [...]string{"engine", "open", "local"}[s] }
+
+// Result is what was decided about a request.
+type Result struct {
+	OK         bool
+	Limit      Limit         // the limit that was kept: with ByLocal, that of this process
+	Remaining  int           // how many more may happen at once now; with ByOpen, the whole burst
+	RetryAfter time.Duration // until the same request would be granted; 0 if it was
+	Next       time.Duration // until one more than Remaining may happen; 0 if all of the burst may
+	Reset      time.Duration // until all of the burst may happen; 0 if it may
+	By         Source        // who decided
+	Err        error         // why it was not the engine; nil with ByEngine
+}
+
+// Allow reports whether one event of a key may happen now. If not, nothing is taken.
+//
+// An error means that nothing was decided: driver.ErrUnavailable or ErrConfig if the
+// engine is down and the policy is Closed, ErrInvalid for a limit or a key that makes no
+// sense, or ctx's own. A key is any text of up to 512 bytes, less the limiter's name; ""
+// is fine where there is only one.
+func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN is Allow for n events, all or none. More than the burst is ErrInvalid.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error) {
+	d, err := l.decide(ctx, key, n, 0)
+	return d.Result, err
+}
+
+// decision is a Result with what it takes to undo it.
+type decision struct {
+	Result
+	key   string // of the engine
+	take  driver.RateTake
+	taken driver.RateTaken
+}
+
+// decide asks for n events that may wait for so long.
+func (l *Limiter) decide(ctx context.Context, key string, n int, wait time.Duration) (decision, error) {
+	d := decision{key: l.name + ":" + key}
+	err := cmp.Or(l.bad, ctx.Err())
+	if err == nil && (n < 1 || n > l.limit.Burst) {
+		err = fmt.Errorf("%w: %d events at once, with a burst of %d", driver.ErrInvalid, n, l.limit.Burst)
+	}
+	if err != nil {
+		return d, err
+	}
+	d.take = l.pace.take(d.key, n, wait)
+	if err = d.take.Check(); err != nil {
+		return d, err
+	}
+	if err = l.paused(); err == nil {
+		err = l.ask(ctx, &d)
+	}
+	switch {
+	case err == nil:
+		d.Result = l.pace.result(l.limit, d.take, d.taken)
+		return d, nil
+	case ctx.Err() != nil, !isDown(err), l.cfg.Down == Closed, l.cfg.Down == Local && n > l.cfg.Local.withDefaults().Burst:
+		return d, err
+	case l.cfg.Down == Open:
+		d.Result = Result{OK: true, Limit: l.limit, Remaining: l.limit.Burst, By: ByOpen, Err: err}
+		return d, nil
+	}
+	l.decideHere(&d, n, wait, err)
+	return d, nil
+}
+
+// isDown reports whether an engine's error means that it cannot decide.
+func isDown(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig)
+}
+
+// paused returns why the engine is not to be asked just now, nil if it is.
+func (l *Limiter) paused() error {
+	if l.cfg.Down == Closed {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.down == nil || !now.Before(l.until) {
+		l.until = now.Add(l.cfg.Pause) // this one asks, and the others go on
+		return nil
+	}
+	return l.down
+}
+
+// ask asks the engine, and notes whether it answers.
+func (l *Limiter) ask(ctx context.Context, d *decision) (err error) {
+	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	d.taken, err = l.engine.TakeRate(limited, d.take)
+	if err != nil && (ctx.Err() != nil || !isDown(err)) {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down = err; err != nil {
+		l.until = time.Now().Add(l.cfg.Pause)
+	}
+	return err
+}
+
+// decideHere decides by the memory of this process, since the engine is down for a reason.
+func (l *Limiter) decideHere(d *decision, n int, wait time.Duration, why error) {
+	take := l.local.take(d.key, n, wait)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(epoch).Microseconds()
+	ahead, ok := l.table.Take(take.Key, now, take.Cost.Microseconds(), take.Most.Microseconds())
+	taken := driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now)}
+	d.Result, d.take, d.taken = l.local.result(l.cfg.Local.withDefaults(), take, taken), take, taken
+	d.By, d.Err = ByLocal, why
+}
+
+// result says what an answer means.
+func (p pace) result(limit Limit, take driver.RateTake, taken driver.RateTaken) Result {
+	r := Result{OK: taken.OK, Limit: limit, Reset: taken.Ahead}
+	if free := p.burst - taken.Ahead; free > 0 {
+		r.Remaining = int(free / p.interval)
+	}
+	if r.Remaining < limit.Burst {
+		r.Next = taken.Ahead + time.Duration(r.Remaining+1)*p.interval - p.burst
+	}
+	if !r.OK {
+		r.RetryAfter = taken.Ahead + take.Cost - p.burst
+	}
+	return r
+}
+
+// back gives back what was decided.
+func (l *Limiter) back(ctx context.Context, d *decision) error {
+	switch d.By {
+	case ByEngine:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
+		defer cancel()
+		return l.engine.ReturnRate(ctx, d.take, d.taken)
+	case ByLocal:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.table.Return(d.take.Key, d.take.Cost.Microseconds(), d.taken.Now.Add(d.taken.Ahead).UnixMicro())
+	}
+	return nil
+}

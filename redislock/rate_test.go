@@ -1,0 +1,178 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/gcra"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/redis/rueidis"
+	"pgregory.net/rapid"
+)
+
+// taking takes so many of a key's burst of four, an hour each.
+func (s scene) taking(e *redislock.Engine, key string, n int) driver.RateTaken {
+	s.Helper()
+	taken, err := e.TakeRate(context.Background(), hourly(key, n))
+	if err != nil {
+		s.Fatalf("taking %d of %q: %v", n, key, err)
+	}
+	return taken
+}
+
+func hourly(key string, n int) driver.RateTake {
+	return driver.RateTake{Key: key, Cost: time.Duration(n) * time.Hour, Most: 4 * time.Hour}
+}
+
+// rateShim is a script that runs another one with a clock of its own, by which nothing
+// expires.
+const rateShim = `local real, at = redis, ARGV[3]
+local redis = { call = function(command, ...)
+  if command == 'TIME' then return { string.sub(at, 1, -7), tostring(tonumber(string.sub(at, -6))) } end
+  if command == 'SET' then
+    local key, value, px, life = ...
+    assert(px == 'PX' and life > 0)
+    return real.call('SET', key, value)
+  end
+  return real.call(command, ...)
+end }
+--SCRIPT--`
+
+// TestRateScripts: whatever is taken and given back, by a clock that steps, the scripts
+// answer and keep what package gcra does.
+func TestRateScripts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	client := rueidisClient(t, rueidisOption(s.server.Addr()))
+	script := func(source string) *rueidis.Lua {
+		return rueidis.NewLuaScript(strings.Replace(rateShim, "--SCRIPT--", source, 1))
+	}
+	takes, returns := script(redislock.TakeRateScript.Source), script(redislock.ReturnRateScript.Source)
+	run := func(t *rapid.T, l *rueidis.Lua, key string, args ...int64) string {
+		var words []string
+		for _, a := range args {
+			words = append(words, strconv.FormatInt(a, 10))
+		}
+		text, err := l.Exec(context.Background(), client, []string{key}, words).ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	sequence := 0
+	rapid.Check(t, func(t *rapid.T) {
+		sequence++
+		key := fmt.Sprint("k", sequence)
+		unit := rapid.SampledFrom([]int64{1, 1000, 3_600_000_000, 7_000_000_000_000}).Draw(t, "unit")
+		var model gcra.State
+		now, end, last := int64(1_700_000_000_000_007), int64(0), int64(0)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			now += rapid.Int64Range(-3, 5).Draw(t, "pause") * unit / 2
+			if rapid.IntRange(0, 3).Draw(t, "give back") == 0 && last > 0 {
+				model.Return(last, end)
+				run(t, returns, key, last, end, now)
+				continue
+			}
+			cost := rapid.Int64Range(1, 4).Draw(t, "cost") * unit
+			ahead, ok := model.Take(now, cost, 4*unit)
+			if ok {
+				end, last = now+ahead, cost
+			}
+			want := fmt.Sprintf("%s %d %d", map[bool]string{true: "taken", false: "refused"}[ok], now, ahead)
+			if got := run(t, takes, key, cost, 4*unit, now); got != want {
+				t.Fatalf("%s, want %s", got, want)
+			}
+		}
+		left := s.server.Do(s, "GET", key)
+		if want := fmt.Sprintf("%d %d", model.Last, model.Ahead); model.Ahead > 0 && left != want {
+			t.Fatalf("the server keeps %s, want %s", left, want)
+		}
+	})
+}
+
+// TestRateKeys: a key lasts for as long as it matters, and nothing else is written; a
+// refusal writes nothing, and what was given back leaves nothing.
+func TestRateKeys(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e := s.engine(&redislock.Config{Prefix: "p:"})
+	taken := s.taking(e, "a}{b", 1)
+	const key = "p:fencelock:rate:a}{b"
+	if got := s.server.Do(t, "KEYS", "*"); strings.TrimSpace(got) != key {
+		t.Errorf("the server has the keys %q", got)
+	}
+	left, err := strconv.Atoi(strings.TrimSpace(s.server.Do(t, "PTTL", key)))
+	if err != nil || left > 3_600_000 || left < 3_000_000 {
+		t.Errorf("the key lasts for %d ms, %v", left, err)
+	}
+	before := s.server.Do(t, "GET", key)
+	if s.taking(e, "a}{b", 4).OK || s.server.Do(t, "GET", key) != before {
+		t.Errorf("a refusal made %s of %s", s.server.Do(t, "GET", key), before)
+	}
+	if err := e.ReturnRate(t.Context(), hourly("a}{b", 1), taken); err != nil || strings.TrimSpace(s.server.Do(t, "DBSIZE")) != "0" {
+		t.Errorf("after a return: %v, %s keys", err, s.server.Do(t, "DBSIZE"))
+	}
+}
+
+// TestRateForeign: a key that somebody else wrote is an error, and stays.
+func TestRateForeign(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e := s.engine(nil)
+	s.server.Do(t, "SET", "fencelock:rate:a", "mine")
+	if _, err := e.TakeRate(t.Context(), hourly("a", 1)); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "another program") {
+		t.Error(err)
+	}
+	s.server.Do(t, "DEL", "fencelock:rate:a")
+	s.server.Do(t, "RPUSH", "fencelock:rate:a", "mine")
+	if _, err := e.TakeRate(t.Context(), hourly("a", 1)); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Error(err)
+	}
+}
+
+// TestRateLostAnswer: a try whose answer is lost is made again, and counts twice at most;
+// the clients send no time of theirs.
+func TestRateLostAnswer(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	tap.loseReply(redislock.TakeRateScript, func(redislock.Reply) {})
+	if taken := s.taking(e, "a", 1); !taken.OK || taken.Ahead > 2*time.Hour || taken.Ahead < time.Hour {
+		t.Errorf("after a lost answer: %+v", taken)
+	}
+	var sent []string
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		sent = slices.Concat(c.Keys, c.Args)
+		return do()
+	})
+	s.taking(e, "a", 1)
+	if want := []string{"fencelock:rate:a", "3600000000", "14400000000"}; !slices.Equal(sent, want) {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+}
+
+// TestRateUnreachable: without a server, and after Close, it is ErrUnavailable.
+func TestRateUnreachable(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	taken := s.taking(s.engine(nil), "a", 1)
+	e := s.engine(&redislock.Config{RetryTimeout: 50 * time.Millisecond})
+	s.server.Kill(t)
+	if _, err := e.TakeRate(t.Context(), hourly("a", 1)); !errors.Is(err, driver.ErrUnavailable) {
+		t.Error(err)
+	}
+	if err := e.ReturnRate(t.Context(), hourly("a", 1), taken); !errors.Is(err, driver.ErrUnavailable) {
+		t.Error(err)
+	}
+	_ = e.Close()
+	if _, err := e.TakeRate(t.Context(), hourly("a", 1)); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
+		t.Error(err)
+	}
+}
