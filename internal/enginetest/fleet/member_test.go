@@ -117,10 +117,10 @@ func (m member) last() error {
 	}
 }
 
-// excuse returns nil for an error that may happen: others were there, or the
-// machine was so busy that a lease ended.
+// excuse returns nil for an error that may happen: others were there, the machine was so
+// busy that a lease ended, or a context so short that it ended before its request.
 func excuse(err error) error {
-	for _, fine := range []error{fencelock.ErrHeld, fencelock.ErrLost, fencelock.ErrNotHeld, fencelock.ErrUnavailable} {
+	for _, fine := range []error{fencelock.ErrHeld, fencelock.ErrLost, fencelock.ErrNotHeld, fencelock.ErrUnavailable, context.DeadlineExceeded} {
 		if errors.Is(err, fine) && !errors.Is(err, errOverlap) {
 			fmt.Println(err)
 			return nil
