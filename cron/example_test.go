@@ -14,7 +14,7 @@ import (
 // Two instances whose schedulers fire for the same tick: one runs it.
 func ExampleJob_Tick() {
 	store := memlock.New(nil)
-	tick := time.Now().Truncate(time.Minute)
+	tick := time.Now().Truncate(time.Second)
 
 	for _, engine := range []*memlock.Engine{store, store.Client()} {
 		job := cron.Job{Locks: fencelock.New(engine, nil), Name: "invoices"}

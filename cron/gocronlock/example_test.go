@@ -14,7 +14,7 @@ import (
 
 // Every instance schedules the same job; each tick is run by one of them.
 func ExampleTask() {
-	const period = 100 * time.Millisecond
+	const period = 2 * time.Second
 	job := cron.Job{Locks: fencelock.New(memlock.New(nil), nil), Name: "invoices"}
 	ran := make(chan bool, 100)
 	task, err := gocronlock.Task(job, cron.Every(period), func(ctx context.Context) error {

@@ -16,7 +16,7 @@ func ExampleAdd() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	job := cron.Job{Locks: fencelock.New(memlock.New(nil), nil), Name: "invoices"}
-	ran := make(chan bool)
+	ran := make(chan bool, 100)
 
 	c := robfig.New(robfig.WithSeconds())
 	_, err := robfigcron.Add(ctx, c, "* * * * * *", job, func(ctx context.Context) error {

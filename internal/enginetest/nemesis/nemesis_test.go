@@ -38,6 +38,10 @@ const (
 	roundLength   = 20 * time.Second // at most
 	shortLength   = 10 * time.Second // of the only round where nobody asked for more
 	plantedLength = 4 * time.Second  // of a round in which something is to be found
+
+	// allowance is what a short round adds to how long a name may be had by nobody: it runs
+	// beside all other tests, and what the machine is late then can hardly be measured.
+	allowance = 10 * time.Second
 )
 
 func TestNemesis(t *testing.T) {
@@ -142,8 +146,12 @@ func (o *outcome) report(t *testing.T) {
 	for _, w := range o.wrong[:min(3, len(o.wrong))] {
 		t.Errorf("an error that must not be: %s", w)
 	}
-	if o.free > o.bound {
-		t.Errorf("%v after the death of all a name was still not to be had; %v would do", o.free, o.bound)
+	bound := o.bound
+	if o.length <= shortLength {
+		bound += allowance
+	}
+	if o.free > bound {
+		t.Errorf("%v after the death of all a name was still not to be had; %v would do", o.free, bound)
 	}
 	if o.holds == 0 {
 		t.Error("nobody got a lock")
