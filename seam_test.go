@@ -202,7 +202,7 @@ func TestWithNote(t *testing.T) {
 		locks, _ := newLocks(fencelock.Config{Note: "run 7"})
 		err := locks.DoAll(fencelock.WithNote(t.Context(), "request 1"), []string{"a", "b"}, func(ctx context.Context) error {
 			defer acquire(t, locks, "c").Release()
-			list, err := locks.List(ctx, fencelock.Query{})
+			list, err := locks.List(ctx, "")
 			var notes []string
 			for _, s := range list {
 				notes = append(notes, s.Holders[0].Note)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -12,8 +13,6 @@ import (
 
 // What an engine tells about names.
 type (
-	// Query chooses names by a prefix, or one name exactly.
-	Query = driver.Query
 	// Status describes one name: who holds it and who waits.
 	Status = driver.Status
 	// Holder is one standing acquisition.
@@ -46,16 +45,22 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	if err := driver.CheckName(name); err != nil {
 		return Status{}, err
 	}
-	list, err := l.List(ctx, Query{Prefix: name, Exact: true})
+	list, err := l.list(ctx, driver.Query{Prefix: name, Exact: true})
 	if err != nil || len(list) == 0 {
 		return Status{Name: name}, err
 	}
 	return list[0], nil
 }
 
-// List returns the names that q chooses and that are held, waited for or closed
-// by a minimum hold, ordered by name. ErrUnsupported if the engine cannot list.
-func (l *Locker) List(ctx context.Context, q Query) ([]Status, error) {
+// List returns the names with this prefix that are held, waited for or closed by a
+// minimum hold, ordered by name; all of them if prefix is empty. Some engines list a name
+// only after it was held for a moment; see their pages. If some names cannot be read the
+// others may come together with an error. ErrUnsupported if the engine cannot list.
+func (l *Locker) List(ctx context.Context, prefix string) ([]Status, error) {
+	return l.list(ctx, driver.Query{Prefix: prefix})
+}
+
+func (l *Locker) list(ctx context.Context, q driver.Query) ([]Status, error) {
 	lister, ok := l.engine.(driver.Lister)
 	if !ok {
 		return nil, l.unsupported("list locks")
@@ -63,12 +68,48 @@ func (l *Locker) List(ctx context.Context, q Query) ([]Status, error) {
 	return lister.List(ctx, q)
 }
 
-// Watch calls fn for every event of the names that q chooses, from the calling
-// goroutine, until ctx ends or fn returns an error, and returns that error. It
-// begins with what stands. An engine that does not tell by itself is asked twice
-// a second, and what begins and ends in between goes unseen. ErrUnsupported if
-// the engine can neither tell nor list.
-func (l *Locker) Watch(ctx context.Context, q Query, fn func(Event) error) error {
+// Watch tells what happens to the names with this prefix, beginning with what stands:
+//
+//	for ev, err := range locks.Watch(ctx, "invoice:") {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(ev.Kind, ev.Name)
+//	}
+//
+// It goes on until ctx ends or the engine cannot be watched any more, and the last thing
+// it tells is that error; it never ends without one unless the loop is left. An engine that
+// does not tell by itself is asked twice a second, and what begins and ends in between
+// goes unseen. ErrUnsupported if the engine can neither tell nor list.
+func (l *Locker) Watch(ctx context.Context, prefix string) iter.Seq2[Event, error] {
+	return l.watch(ctx, driver.Query{Prefix: prefix})
+}
+
+// WatchName is Watch for one name, which every engine can do at little cost.
+func (l *Locker) WatchName(ctx context.Context, name string) iter.Seq2[Event, error] {
+	return l.watch(ctx, driver.Query{Prefix: name, Exact: true})
+}
+
+func (l *Locker) watch(ctx context.Context, q driver.Query) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		left := false
+		err := l.follow(ctx, q, func(ev Event) error {
+			if left = !yield(ev, nil); left {
+				return errLeft
+			}
+			return nil
+		})
+		if !left {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// errLeft ends an engine's watch when nobody listens any more.
+var errLeft = errors.New("the loop was left")
+
+// follow calls fn for every event, until ctx ends or fn returns an error.
+func (l *Locker) follow(ctx context.Context, q driver.Query, fn func(Event) error) error {
 	switch e := l.engine.(type) {
 	case driver.Watcher:
 		return e.Watch(ctx, q, fn)
@@ -103,6 +144,19 @@ func (l *Locker) Break(ctx context.Context, name, reason string) (token int64, e
 		return 0, l.unsupported("break locks")
 	}
 	return breaker.Break(ctx, name, reason)
+}
+
+// BreakOwner is Break for one acquisition, the one whose Holder.Owner is owner: a
+// successor that has come meanwhile, and others who share the name, keep their locks.
+// The token is greater than that of the broken acquisition. Where others share the name it
+// shuts them out of guarded resources too. ErrNotHeld when the owner does not hold the
+// name any more, ErrUnsupported if the engine cannot do that.
+func (l *Locker) BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error) {
+	breaker, ok := l.engine.(driver.OwnerBreaker)
+	if !ok {
+		return 0, l.unsupported("break one acquisition")
+	}
+	return breaker.BreakOwner(ctx, name, owner, reason)
 }
 
 // Resize sets the limit of a shared name for everybody, from now on: it takes the

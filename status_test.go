@@ -54,7 +54,7 @@ func TestListChoosesNames(t *testing.T) {
 		}
 		defer lock.Release()
 	}
-	list, err := locks.List(t.Context(), fencelock.Query{Prefix: "job/"})
+	list, err := locks.List(t.Context(), "job/")
 	if err != nil || len(list) != 2 || list[0].Name != "job/a" || list[1].Name != "job/b" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -73,10 +73,13 @@ func TestWatch(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { // ends with cancel
-					done <- locks.Watch(ctx, fencelock.Query{Prefix: "x"}, func(ev fencelock.Event) error {
+					for ev, err := range locks.Watch(ctx, "x") {
+						if err != nil {
+							done <- err
+							return
+						}
 						seen = append(seen, fmt.Sprint(ev.Kind, " ", ev.Name))
-						return nil
-					})
+					}
 				}()
 				lock, err := locks.Acquire(ctx, "x")
 				if err != nil {
@@ -97,6 +100,28 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// A loop that is left ends the watch, and is told nothing more.
+func TestWatchIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := fencelock.New(memlock.New(nil), nil)
+		for _, name := range []string{"xa", "x", "xb"} {
+			lock := acquire(t, locks, name)
+			defer lock.Release()
+		}
+		told := 0
+		for ev, err := range locks.WatchName(t.Context(), "x") {
+			told++
+			if err != nil || ev.Name != "x" || ev.Kind != fencelock.EventAcquired {
+				t.Errorf("told %+v, %v", ev, err)
+			}
+			break
+		}
+		if told != 1 {
+			t.Errorf("told %d times", told)
+		}
+	})
+}
+
 func TestCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, engine := newLocks(fencelock.Config{})
@@ -108,7 +133,7 @@ func TestCheck(t *testing.T) {
 		if err := check(); err != nil {
 			t.Error(err)
 		}
-		if list, err := locks.List(t.Context(), fencelock.Query{}); err != nil || len(list) > 0 {
+		if list, err := locks.List(t.Context(), ""); err != nil || len(list) > 0 {
 			t.Errorf("left behind: %v, %v", list, err)
 		}
 		busy := acquire(t, locks, "fencelock:check")
@@ -142,13 +167,47 @@ func TestBreak(t *testing.T) {
 	})
 }
 
+// A break by owner comes too late for the one it was meant for, and leaves the next
+// holder alone.
+func TestBreakOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		lock := acquire(t, locks, "a")
+		defer lock.Release()
+		s, err := locks.Status(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := s.Holders[0].Owner
+		token, err := locks.BreakOwner(t.Context(), "a", owner, "it hangs")
+		if err != nil || token <= lock.Token() {
+			t.Errorf("token %d after %d, %v", token, lock.Token(), err)
+		}
+		if err := lock.Err(); !errors.Is(err, fencelock.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
+			t.Errorf("the holder hears %v", err)
+		}
+		next := acquire(t, locks, "a")
+		defer next.Release()
+		if _, err := locks.BreakOwner(t.Context(), "a", owner, "again"); !errors.Is(err, fencelock.ErrNotHeld) {
+			t.Errorf("too late: %v", err)
+		}
+		if err := next.Err(); err != nil {
+			t.Errorf("the next holder: %v", err)
+		}
+	})
+}
+
 func TestEnginesThatCannotTell(t *testing.T) {
 	locks := fencelock.New(bare{memlock.New(nil)}, nil)
 	_, status := locks.Status(t.Context(), "x")
-	_, list := locks.List(t.Context(), fencelock.Query{})
-	watch := locks.Watch(t.Context(), fencelock.Query{}, func(fencelock.Event) error { return nil })
+	_, list := locks.List(t.Context(), "")
+	var watch error
+	for _, err := range locks.Watch(t.Context(), "") {
+		watch = err
+	}
 	_, broken := locks.Break(t.Context(), "x", "")
-	for _, err := range []error{status, list, watch, broken} {
+	_, one := locks.BreakOwner(t.Context(), "x", "owner", "")
+	for _, err := range []error{status, list, watch, broken, one} {
 		if !errors.Is(err, fencelock.ErrUnsupported) {
 			t.Errorf("got %v", err)
 		}

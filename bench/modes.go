@@ -106,17 +106,17 @@ func views(a *arena, s settings) ([]row, error) {
 		return nil, err
 	}
 	defer func() { _ = parallelDo(len(held), func(i int) error { return held[i].release() }) }()
-	query, times := fencelock.Query{Prefix: "view-"}, or(s, 100, 10)
+	prefix, times := "view-", or(s, 100, 10)
 	// Locks are indexed when they are a moment old.
 	for got, late := 0, time.Now().Add(time.Minute); got < len(held); {
-		all, err := locks.List(context.Background(), query)
+		all, err := locks.List(context.Background(), prefix)
 		if got = len(all); err != nil || time.Now().After(late) {
 			return nil, fmt.Errorf("%d of %d locks are listed: %w", got, len(held), cmp.Or(err, context.DeadlineExceeded))
 		}
 	}
 	list, err := a.during(func() error {
 		for range times {
-			if got, err := locks.List(context.Background(), query); err != nil || len(got) != len(held) {
+			if got, err := locks.List(context.Background(), prefix); err != nil || len(got) != len(held) {
 				return fmt.Errorf("listed %d: %w", len(got), err)
 			}
 		}
@@ -129,8 +129,10 @@ func views(a *arena, s settings) ([]row, error) {
 	watch, err := a.during(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), length)
 		defer cancel()
-		if err := locks.Watch(ctx, query, func(fencelock.Event) error { return nil }); ctx.Err() == nil {
-			return err
+		for _, err := range locks.Watch(ctx, prefix) {
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
 		}
 		return nil
 	})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/fencelock/fencelock"
 )
 
 // turns takes and releases one name very often: what a turn costs, and what the server stores for
@@ -60,7 +58,7 @@ func postgresList(a *arena, s settings) ([]row, error) {
 	took := make([]float64, or(s, 25, 5))
 	for i := range took {
 		begun := time.Now()
-		got, err := c.(ourClient).locks.List(context.Background(), fencelock.Query{Prefix: "list-"})
+		got, err := c.(ourClient).locks.List(context.Background(), "list-")
 		if err != nil || len(got) != n {
 			return nil, fmt.Errorf("listed %d of %d: %w", len(got), n, err)
 		}

@@ -227,7 +227,7 @@ func TestNamesOfClaimsComeAgain(t *testing.T) {
 				if err := in.job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
 					t.Fatalf("tick %d: %v", i, err)
 				}
-				list, err := in.job.Locks.List(t.Context(), fencelock.Query{Prefix: "job@"})
+				list, err := in.job.Locks.List(t.Context(), "job@")
 				if err != nil || len(list) == 0 {
 					t.Fatalf("%v, %v", list, err)
 				}

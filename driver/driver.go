@@ -3,6 +3,19 @@
 // of their own implement [Engine], pass the exam in package drivertest, and hand
 // the engine to fencelock.New.
 //
+// # What an engine must do, and what it may
+//
+// Every engine has the four methods of [Engine]. It reads Name, Mode, TTL, Wait, MinHold
+// and Identity of a [Request], and calls OnWait once when a request joins the queue and
+// OnLost at most once when it learns of a loss; it checks the rest with [Request.Check],
+// which refuses what its [Traits] do not promise. Shared acquisitions and minimum holds are
+// for every engine; limits and an order of waiters are Traits; a lease is one too, and an
+// engine without it ends a lock with its process. Everything else is an interface that
+// an engine implements if it can: [Lister], [Breaker], [OwnerBreaker], [Watcher],
+// [Resizer], [AllAcquirer], [Registrar], [Parter], [Inheritor], [Inspector], and with
+// Traits.Rates [RateLimiter]. The exam skips
+// what is not there, and says so.
+//
 // The words mean the same on every engine. An acquisition is one successful
 // acquire: an owner nobody else has, a fencing token greater than every earlier
 // token of that name, and a TTL. Renew and Release are scoped to the acquisition
@@ -109,7 +122,7 @@ type Request struct {
 	// again whenever the place changes, as far as the engine can tell. A waiter is
 	// listed (see [Lister]) whether anybody wants to hear of it or not.
 	//
-	// No mutex of the engine is held while Waiting or Lost runs. If one panics, and
+	// No mutex of the engine is held while OnWait or OnLost runs. If one panics, and
 	// the caller of the engine recovers, the request has left no trace behind.
 	OnWait func(WaitInfo)
 	Follow bool

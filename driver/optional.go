@@ -39,6 +39,18 @@ type Breaker interface {
 	Break(ctx context.Context, name, reason string) (token int64, err error)
 }
 
+// OwnerBreaker takes a name away from one acquisition, and from nobody else.
+type OwnerBreaker interface {
+	// BreakOwner ends the acquisition of name that has this owner, as one step: a
+	// successor that came meanwhile, and those who share the name, keep what they
+	// have. It returns a token that is greater than the one it ended, and shuts it
+	// out of guarded resources; and every other holder that is there by then, if the
+	// name is shared. A minimum hold ends too, unless others hold the name. The holder
+	// learns at once if it can be reached. ErrNotHeld when the owner does not hold the
+	// name (any more).
+	BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error)
+}
+
 // Parter is an engine whose parts fail apart from one another, such as the
 // masters of a cluster or several connections. Renewals of one part never wait
 // for those of another.

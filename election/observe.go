@@ -100,13 +100,15 @@ func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan st
 	news := make(chan struct{}, 1)
 	go func() { // ends when ctx ends
 		for ctx.Err() == nil {
-			_ = locks.Watch(ctx, fencelock.Query{Prefix: name, Exact: true}, func(fencelock.Event) error {
+			for _, err := range locks.WatchName(ctx, name) {
+				if err != nil {
+					break
+				}
 				select {
 				case news <- struct{}{}:
 				default:
 				}
-				return nil
-			})
+			}
 			retry.Sleep(ctx, lookSoon)
 		}
 	}()

@@ -19,13 +19,24 @@ import (
 // keep the lock, except its own. If that fails too, the token is returned
 // together with an ErrUnavailable that says who keeps the lock.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	return e.breaks(ctx, &breakOp{engine: e, name: name, reason: reason})
+}
+
+// BreakOwner is Break for one acquisition: that of owner, and of nobody else. It kills
+// only processes that keep this acquisition. What locked the file without a ticket, such
+// as flock(1), is left alone.
+func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	return e.breaks(ctx, &breakOp{engine: e, name: name, reason: reason, single: true, owner: owner})
+}
+
+func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
+	name := b.name
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
 	if err := e.ready(false); err != nil {
 		return 0, err
 	}
-	b := &breakOp{engine: e, name: name, reason: reason}
 	defer b.close()
 	err := b.begin(ctx)
 	switch {
@@ -45,6 +56,8 @@ type breakOp struct {
 	engine *Engine
 	name   string
 	reason string
+	single bool   // of the acquisition of owner alone
+	owner  string // of that one
 	token  int64
 	broken []*os.File // tickets whose holders have not let go yet
 	pids   []int      // who made them, as they say
@@ -68,13 +81,13 @@ func (b *breakOp) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.broken = q.files
+	holders := b.choose(q)
 	until, _, err := g.readNumber("not-before")
 	if err != nil {
 		return err
 	}
-	closed := time.UnixMicro(until).After(time.Now())
-	if len(q.holders) == 0 && !closed && !b.heldWithoutTicket(g) {
+	closed := len(holders) == len(q.holders) && time.UnixMicro(until).After(time.Now())
+	if len(holders) == 0 && (b.single || !closed && !b.heldWithoutTicket(g)) {
 		return fmt.Errorf("break %q: %w", b.name, driver.ErrNotHeld)
 	}
 	token, f, err := g.mint()
@@ -95,8 +108,8 @@ func (b *breakOp) begin(ctx context.Context) error {
 		}
 	}
 	end := ending{End: "broken", By: fmt.Sprintf("pid %d on %s", os.Getpid(), machine()), Reason: b.reason}
-	for i, t := range q.holders {
-		if r, _, err := readRecord(q.files[i]); err == nil && r.Machine == machine() {
+	for i, t := range holders {
+		if r, _, err := readRecord(b.broken[i]); err == nil && r.Machine == machine() {
 			b.pids = append(b.pids, r.Process)
 		}
 		if f, err := g.root.OpenFile(t.base(), os.O_WRONLY|nonblock, 0); err == nil {
@@ -108,6 +121,23 @@ func (b *breakOp) begin(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// choose returns the holders to end, and keeps their files.
+func (b *breakOp) choose(q *queue) []ticket {
+	if !b.single {
+		b.broken = q.files
+		return q.holders
+	}
+	var chosen []ticket
+	for i, t := range q.holders {
+		if t.owner == b.owner {
+			chosen, b.broken = append(chosen, t), append(b.broken, q.files[i])
+		} else {
+			q.files[i].Close()
+		}
+	}
+	return chosen
 }
 
 // heldWithoutTicket reports whether the lock is held while no ticket says so. Nobody of
@@ -164,8 +194,8 @@ func (b *breakOp) letGo(ctx context.Context) bool {
 		f.Close()
 		return true
 	})
-	if len(b.broken) > 0 {
-		return false
+	if len(b.broken) > 0 || b.single {
+		return len(b.broken) == 0
 	}
 	bare := false
 	err := b.inGate(ctx, func(g *nameLock) { bare = b.heldWithoutTicket(g) })
@@ -203,6 +233,9 @@ func (b *breakOp) kill(ctx context.Context) error {
 			pids = b.pids
 		}
 		errs = append(errs, killAll(pids))
+	}
+	if b.single {
+		return errors.Join(errs...)
 	}
 	err := b.inGate(ctx, func(g *nameLock) {
 		if f, busy := g.busy(); f != nil {

@@ -64,6 +64,7 @@ var _ interface {
 	driver.Engine
 	driver.Lister
 	driver.Breaker
+	driver.OwnerBreaker
 	driver.Resizer
 	driver.Watcher
 	driver.Inheritor

@@ -18,13 +18,14 @@ import (
 )
 
 var (
-	_ driver.Engine      = (*Engine)(nil)
-	_ driver.Lister      = (*Engine)(nil)
-	_ driver.Breaker     = (*Engine)(nil)
-	_ driver.Watcher     = (*Engine)(nil)
-	_ driver.AllAcquirer = (*Engine)(nil)
-	_ driver.Resizer     = (*Engine)(nil)
-	_ driver.Registrar   = (*Engine)(nil)
+	_ driver.Engine       = (*Engine)(nil)
+	_ driver.Lister       = (*Engine)(nil)
+	_ driver.Breaker      = (*Engine)(nil)
+	_ driver.OwnerBreaker = (*Engine)(nil)
+	_ driver.Watcher      = (*Engine)(nil)
+	_ driver.AllAcquirer  = (*Engine)(nil)
+	_ driver.Resizer      = (*Engine)(nil)
+	_ driver.Registrar    = (*Engine)(nil)
 )
 
 // Config tunes a store. The zero value is useful.
@@ -170,25 +171,4 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 		}
 		return err
 	})
-}
-
-// Break ends every acquisition of name and its minimum hold, tells the holders why,
-// and returns a token greater than theirs. It is driver.ErrNotHeld when nobody holds
-// the name and no minimum hold closes it.
-func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, err error) {
-	if err := driver.CheckName(name); err != nil {
-		return 0, err
-	}
-	err = e.call(ctx, func(now time.Time) error {
-		l := e.store.lock(name, now)
-		defer e.store.settle(l, now)
-		if len(l.holders) == 0 && !now.Before(l.notBefore) {
-			return notHeld(name)
-		}
-		l.notBefore = time.Time{}
-		token = e.store.mint(name, now)
-		e.store.revoke(l, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
-		return nil
-	})
-	return token, err
 }

@@ -226,9 +226,9 @@ func (s *store) withdraw(l *lock, c *claim, now time.Time) {
 	}
 }
 
-// revoke takes the name from every holder and tells them the cause.
-func (s *store) revoke(l *lock, cause error, now time.Time) {
-	for _, c := range slices.Clone(l.holders) {
+// revoke takes the name from holders and tells them the cause.
+func (s *store) revoke(l *lock, holders []*claim, cause error, now time.Time) {
+	for _, c := range holders {
 		if !c.pending {
 			s.tell(c, cause)
 		}

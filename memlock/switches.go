@@ -15,7 +15,7 @@ import (
 func (e *Engine) Lose(name string) {
 	e.store.do(func(now time.Time) {
 		l := e.store.lock(name, now)
-		e.store.revoke(l, fmt.Errorf("%w: the engine forgot %q", driver.ErrLost, name), now)
+		e.store.revoke(l, slices.Clone(l.holders), fmt.Errorf("%w: the engine forgot %q", driver.ErrLost, name), now)
 		e.store.settle(l, now)
 	})
 }

@@ -52,15 +52,10 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	case len(before)+len(closed) == 0:
 		return 0, notHeld(name)
 	}
-	own, err := e.own.get(ctx)
+	own, token, err := e.mint(ctx)
 	if err != nil {
 		return 0, failure(err)
 	}
-	rows, err := own.Query(`SELECT nextval('fencelock.token')`).Wait(ctx)
-	if err != nil {
-		return 0, failure(err)
-	}
-	token := own.epoch<<40 + rows[0].Int(0)
 	if len(closed) > 0 {
 		if _, err := own.Query(reopenSQL, key, closed[0].Int(0)).Wait(ctx); err != nil {
 			return token, failure(err)
@@ -70,6 +65,19 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 		return token, failure(err)
 	}
 	return token, e.finish(ctx, own, key, token, before)
+}
+
+// mint returns a new token, and the engine's own session.
+func (e *Engine) mint(ctx context.Context) (*session, int64, error) {
+	own, err := e.own.get(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := own.Query(`SELECT nextval('fencelock.token')`).Wait(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	return own, own.epoch<<40 + rows[0].Int(0), nil
 }
 
 // holders returns the server processes that hold a key, 0 for one that is gone.
@@ -182,8 +190,12 @@ func (e *Engine) hear(payload string) {
 	second, reason, _ := strings.Cut(rest, " ")
 	key, err := strconv.ParseInt(first, 10, 64)
 	token, wrong := strconv.ParseInt(second, 10, 64)
-	if verb == "break" && err == nil && wrong == nil { // else it is somebody else's notification
+	switch {
+	case err != nil: // it is somebody else's notification
+	case verb == "break" && wrong == nil:
 		go e.broken(key, token, reason) // ends when the server has answered or the connection has ended
+	case verb == "break-owner":
+		go e.brokenOwner(key, second, reason) // likewise
 	}
 }
 

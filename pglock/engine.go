@@ -35,6 +35,7 @@ var _ interface {
 	driver.Engine
 	driver.Lister
 	driver.Breaker
+	driver.OwnerBreaker
 	driver.Resizer
 	driver.AllAcquirer
 	driver.Parter

@@ -9,13 +9,14 @@ import (
 )
 
 var (
-	_ driver.Engine      = (*Engine)(nil)
-	_ driver.Lister      = (*Engine)(nil)
-	_ driver.Breaker     = (*Engine)(nil)
-	_ driver.Inspector   = (*Engine)(nil)
-	_ driver.AllAcquirer = (*Engine)(nil)
-	_ driver.Resizer     = (*Engine)(nil)
-	_ driver.Parter      = (*Engine)(nil)
+	_ driver.Engine       = (*Engine)(nil)
+	_ driver.Lister       = (*Engine)(nil)
+	_ driver.Breaker      = (*Engine)(nil)
+	_ driver.OwnerBreaker = (*Engine)(nil)
+	_ driver.Inspector    = (*Engine)(nil)
+	_ driver.AllAcquirer  = (*Engine)(nil)
+	_ driver.Resizer      = (*Engine)(nil)
+	_ driver.Parter       = (*Engine)(nil)
 )
 
 // Engine is a client of one Redis: a server, a master and its replicas, or a

@@ -75,6 +75,16 @@ func (c *client) giveBack(release Call) {
 // Break ends every acquisition of name and its minimum hold, tells the holders that
 // can be reached, and lets in whoever is next. A lock that another program took is deleted.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	return e.breaks(ctx, name, reason)
+}
+
+// BreakOwner is Break for one acquisition: that of owner, and of nobody else; see
+// [driver.OwnerBreaker].
+func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	return e.breaks(ctx, name, reason, owner)
+}
+
+func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
@@ -82,7 +92,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	text, err := e.eval(ctx, e.call(breakScript, ks, reason))
+	text, err := e.eval(ctx, e.call(breakScript, ks, args...))
 	if err != nil {
 		return 0, unavailable(err)
 	}

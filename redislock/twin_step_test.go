@@ -29,7 +29,7 @@ func (p *play) step(t testing.TB) error {
 	case n < 87:
 		return p.resize(t)
 	case n < 89:
-		return p.same(t, "break", p.Break("why"), nil, p.common("-"), "why")
+		return p.breaks(t)
 	case n < 93:
 		return p.together(t)
 	default:
@@ -73,6 +73,15 @@ func (p *play) release(t testing.TB) error {
 		args = append(args, fmt.Sprint(late))
 	}
 	return p.same(t, "release", p.Release(owner, token, mode, late), nil, args...)
+}
+
+func (p *play) breaks(t testing.TB) error {
+	t.Helper()
+	if !p.chance(2) {
+		owner, _, _ := p.holder()
+		return p.same(t, "break", p.Break("why", owner), nil, p.common("-"), "why", owner)
+	}
+	return p.same(t, "break", p.Break("why", ""), nil, p.common("-"), "why")
 }
 
 func (p *play) leave(t testing.TB) error {

@@ -43,6 +43,7 @@ type attemptOptions struct {
 	since  time.Time // from when
 	caller string    // its name there
 	reason string    // to break the name with; "" for an ordinary take
+	only   string    // and to take it from that owner alone; "" for all
 	past   []string  // the owners of the request's attempts before this one, all of them lost
 }
 
@@ -172,7 +173,11 @@ func (a *attempt) args(proposed int64, call string) []string {
 	if a.req.Mode == driver.Exclusive && waited < 0 && call == "-" {
 		return args
 	}
-	return append(args, letter(a.req.Mode), decimal(waited), a.how.caller, call, a.how.reason)
+	args = append(args, letter(a.req.Mode), decimal(waited), a.how.caller, call, a.how.reason)
+	if a.how.only != "" {
+		args = append(args, a.how.only)
+	}
+	return args
 }
 
 // without returns the nodes but one.

@@ -19,10 +19,11 @@ import (
 )
 
 var (
-	_ driver.Engine    = (*Engine)(nil)
-	_ driver.Lister    = (*Engine)(nil)
-	_ driver.Breaker   = (*Engine)(nil)
-	_ driver.Inspector = (*Engine)(nil)
+	_ driver.Engine       = (*Engine)(nil)
+	_ driver.Lister       = (*Engine)(nil)
+	_ driver.Breaker      = (*Engine)(nil)
+	_ driver.OwnerBreaker = (*Engine)(nil)
+	_ driver.Inspector    = (*Engine)(nil)
 )
 
 // Engine is a client of several masters. All methods may be called from many

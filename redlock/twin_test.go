@@ -231,6 +231,10 @@ func (p *twins) ask() error {
 			waited = r.Wait.Waited
 		}
 		args = append(args, mode(r.Shared), id(waited), id(int64(r.Wait.Caller)), call, "why")
+		if r.Forced && p.IntN(2) == 0 {
+			r.Only = p.owner()
+			args = append(args, id(int64(r.Only)))
+		}
 	}
 	got := p.run("ask", args...)
 	a := p.model.Ask(r, p.now)

@@ -10,12 +10,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/watch"
 )
 
 type watchCmd struct{ Prefix string }
@@ -39,27 +38,20 @@ func (c *watchCmd) Run(a *app) error {
 	go cancelOnHangup(a.stdout, cancel)
 
 	err := a.with(ctx, func(engine driver.Engine) error {
-		err := follow(ctx, engine, driver.Query{Prefix: c.Prefix}, a.printEvent)
-		if ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
-			return nil
+		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
+			if err == nil {
+				err = a.printEvent(event)
+			}
+			switch {
+			case ctx.Err() != nil || errors.Is(err, syscall.EPIPE):
+				return nil
+			case err != nil:
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	return err
-}
-
-// lookEvery is how often watch asks an engine that does not tell by itself.
-const lookEvery = 500 * time.Millisecond
-
-// follow watches, or compares listings where an engine cannot be watched.
-func follow(ctx context.Context, engine driver.Engine, q driver.Query, fn func(driver.Event) error) error {
-	switch e := engine.(type) {
-	case driver.Watcher:
-		return e.Watch(ctx, q, fn)
-	case driver.Lister:
-		return watch.Poll(ctx, e, q, lookEvery, fn)
-	}
-	return unsupported(engine, "watch locks")
 }
 
 // quietPipe makes a write to a closed pipe an error instead of our death, until

@@ -20,6 +20,7 @@ type broken struct {
 	release func(context.Context, driver.Lease) error
 	list    func(context.Context, driver.Query) ([]driver.Status, error)
 	brk     func(context.Context, string, string) (int64, error)
+	one     func(ctx context.Context, name, owner, reason string) (int64, error)
 	resize  func(context.Context, string, int) error
 	all     func(context.Context, []driver.Request) ([]driver.Grant, error)
 	records brokenRecords
@@ -37,6 +38,9 @@ func (b *broken) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 }
 func (b *broken) Break(ctx context.Context, name, reason string) (int64, error) {
 	return b.brk(ctx, name, reason)
+}
+func (b *broken) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	return b.one(ctx, name, owner, reason)
 }
 func (b *broken) Resize(ctx context.Context, name string, limit int) error {
 	return b.resize(ctx, name, limit)
@@ -149,7 +153,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 // client returns a broken client.
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
-	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break,
+	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner,
 		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate}
 	s.infect(b)
 	return b

@@ -199,9 +199,12 @@ func (t *run) wait(c Client, req driver.Request) *call {
 	return w
 }
 
+const untold = "Request.OnWait was not called within %v of joining the queue of a held name"
+
 // queue starts a waiting request and returns when it has joined the queue.
 func (t *run) queue(c Client, req driver.Request) *call {
 	t.Helper()
+	t.unlessOmitted(untold)
 	joined := joins(&req)
 	w := t.wait(c, req)
 	select {
@@ -209,7 +212,7 @@ func (t *run) queue(c Client, req driver.Request) *call {
 	case <-w.done:
 		t.Fatalf("a waiter for the held name %q did not wait: %v", req.Name, w.err)
 	case <-time.After(t.patience):
-		t.Fatalf("a waiter for %q was not told that it waits (Request.Waiting) within %v", req.Name, t.patience)
+		t.omits(untold, t.patience)
 	}
 	return w
 }
@@ -232,6 +235,7 @@ func joins(req *driver.Request) <-chan struct{} {
 // the waiter has joined. On a machine too slow for that it is not ok, and proves nothing.
 func (t *run) queueBehind(h *held, c Client, req driver.Request) (w *call, ok bool) {
 	t.Helper()
+	t.unlessOmitted(untold)
 	joined := joins(&req)
 	w = t.wait(c, req)
 	for end := time.Now().Add(t.patience); ; {
@@ -245,7 +249,7 @@ func (t *run) queueBehind(h *held, c Client, req driver.Request) (w *call, ok bo
 			return w, false
 		case <-time.After(t.ttl / 10):
 			if time.Now().After(end) {
-				t.Fatalf("a waiter for %q was not told that it waits (Request.Waiting) within %v", req.Name, t.patience)
+				t.omits(untold, t.patience)
 			}
 			h.stands("before a waiter has joined")
 		}

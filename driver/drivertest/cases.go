@@ -10,6 +10,7 @@ import (
 func Cases() []Case {
 	return []Case{
 		newCase("exclusion", all, exclusion),
+		newCase("waiting-told", all, waitingTold),
 		newCase("no-reentrance", all, noReentrance),
 		newCase("try-held", all, tryHeld),
 		newCase("no-steal", leased, noSteal),
@@ -60,6 +61,7 @@ func Cases() []Case {
 		newCase("list", all, list),
 		newCase("break", all, breaks),
 		newCase("break-minimum", all, breaksMinimum),
+		newCase("break-owner", all, breaksOwner),
 		newCase("lost-callback", all, lostCallback),
 		newCase("loss-before-grant", leased, lossBeforeGrant),
 

@@ -10,13 +10,15 @@ import (
 // recorder is a test whose failures are collected instead of reported.
 type recorder struct {
 	testing.TB
-	mu       sync.Mutex // guards failures, cleanups
+	mu       sync.Mutex // guards failures, skipped, cleanups
 	failures []string
+	skipped  string // why
 	cleanups []func()
 }
 
-// collect runs a case, which may be in a bubble, and returns its failures.
-func collect(t testing.TB, run func(testing.TB)) []string {
+// collect runs a case, which may be in a bubble, and returns its failures, or why it was
+// skipped.
+func collect(t testing.TB, run func(testing.TB)) (failures []string, skipped string) {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() { // ends with the case, which Fatal ends early
@@ -25,7 +27,7 @@ func collect(t testing.TB, run func(testing.TB)) []string {
 		run(r)
 	}()
 	<-done
-	return r.failures
+	return r.failures, r.skipped
 }
 
 func (r *recorder) note(failure string) {
@@ -65,3 +67,13 @@ func (r *recorder) Fatal(args ...any)            { r.Error(args...); runtime.Goe
 func (r *recorder) Fatalf(f string, args ...any) { r.Errorf(f, args...); runtime.Goexit() }
 func (r *recorder) Log(...any)                   {}
 func (r *recorder) Logf(string, ...any)          {}
+func (r *recorder) Skip(args ...any)             { r.skip(fmt.Sprint(args...)) }
+func (r *recorder) Skipf(f string, args ...any)  { r.skip(fmt.Sprintf(f, args...)) }
+func (r *recorder) SkipNow()                     { r.skip("without a reason") }
+
+func (r *recorder) skip(why string) {
+	r.mu.Lock()
+	r.skipped = why
+	r.mu.Unlock()
+	runtime.Goexit()
+}

@@ -138,6 +138,31 @@ var holding = []mutant{
 			return token, err
 		}
 	}},
+	{"a break of one owner breaks whoever holds", "break-owner", func(b *broken) {
+		b.one = func(ctx context.Context, name, _, reason string) (int64, error) {
+			return b.process.Break(ctx, name, reason)
+		}
+	}},
+	{"a break of one owner breaks all who share", "break-owner", func(b *broken) {
+		b.one = func(ctx context.Context, name, owner, reason string) (int64, error) {
+			for _, h := range b.status(ctx, name).Holders {
+				if h.Owner == owner {
+					return b.process.Break(ctx, name, reason)
+				}
+			}
+			return 0, driver.ErrNotHeld
+		}
+	}},
+	{"a break of one owner breaks nobody", "break-owner", func(b *broken) {
+		b.one = func(ctx context.Context, name, owner, _ string) (int64, error) {
+			for _, h := range b.status(ctx, name).Holders {
+				if h.Owner == owner {
+					return h.Token + 1, nil
+				}
+			}
+			return 0, driver.ErrNotHeld
+		}
+	}},
 	{"the minimum hold ends with the lease", "at-least", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.MinHold = min(req.MinHold, req.TTL) })
 	}},

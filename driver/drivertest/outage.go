@@ -13,12 +13,11 @@ import (
 // is held or free, and never ErrHeld; once it answers again, a wait for a held name
 // that runs out of time is ErrHeld.
 func unreachable(t *run) {
+	t.needsCutter()
 	cs := t.clients(2)
 	t.hold(cs[0], t.request("held"))
 	t.refused(cs[1], t.shortLease("held"), "before the engine is silent")
-	if !t.silence() {
-		return
-	}
+	t.silence()
 	var asked sync.WaitGroup
 	for _, name := range []string{"free", "held"} {
 		for _, wait := range []bool{false, true} {
@@ -54,6 +53,7 @@ func (t *run) unanswered(c Client, req driver.Request) {
 // lease, be it while somebody holds the name, or in the instant of the hand-over,
 // where a grant may have come that cannot be confirmed.
 func outage(t *run) {
+	t.needsCutter()
 	cs := t.clients(2)
 	for _, handedOver := range []bool{false, true} {
 		h := t.hold(cs[0], t.shortLease("waited-for"))
@@ -64,10 +64,7 @@ func outage(t *run) {
 		if handedOver {
 			h.free()
 		}
-		if !t.silence() {
-			w.cancel()
-			return
-		}
+		t.silence()
 		time.Sleep(t.ttl + t.ttl/2)
 		if w.answered() && w.err != nil {
 			t.Fatalf("a waiter gave up in an outage: %v", w.err)

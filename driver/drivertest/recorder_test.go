@@ -11,7 +11,7 @@ import (
 // examine puts one case to an engine, in a bubble, and returns the failures.
 func examine(t *testing.T, c drivertest.Case, e drivertest.Suite) (failures []string) {
 	synctest.Test(t, func(t *testing.T) {
-		failures = drivertest.Collect(t, func(t testing.TB) { e.Put(t, c) })
+		failures, _ = drivertest.Collect(t, func(t testing.TB) { e.Put(t, c) })
 	})
 	return failures
 }

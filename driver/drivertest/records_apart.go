@@ -12,10 +12,7 @@ import (
 
 // recordApart: a lock and a record of one name have nothing to do with one another.
 func recordApart(t *run) {
-	rs, ok := t.registers(1)
-	if !ok {
-		return
-	}
+	rs := t.registers(1)
 	c := t.client()
 	version := rs[0].put("both", "value", "", 0)
 	h := t.hold(c, t.request("both"))
@@ -38,10 +35,7 @@ func recordApart(t *run) {
 // recordInput: what makes no sense is ErrInvalid, a context that has ended is its own
 // error, and neither leaves a trace.
 func recordInput(t *run) {
-	rs, ok := t.registers(1)
-	if !ok {
-		return
-	}
+	rs := t.registers(1)
 	r := rs[0]
 	for _, key := range []string{"", strings.Repeat("n", 513), "a\x00b", "a\xff"} {
 		if _, err := r.read(key); !errors.Is(err, driver.ErrInvalid) {
@@ -82,10 +76,9 @@ func (r records) calls(key string) map[string]func(context.Context) error {
 // recordOutage: a register that does not answer is ErrUnavailable when the time is up,
 // and a swap of unknown outcome has happened or has not.
 func recordOutage(t *run) {
-	rs, ok := t.registers(1)
-	if !ok || !t.silence() {
-		return
-	}
+	t.needsCutter()
+	rs := t.registers(1)
+	t.silence()
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience/100)
 	defer cancel()
 	calls := rs[0].calls("a")
@@ -114,14 +107,11 @@ func recordOutage(t *run) {
 // recordLasts: a restart of the engine takes no record away, and brings no version
 // back.
 func recordLasts(t *run) {
-	rs, ok := t.registers(1)
-	if !ok {
-		return
-	}
+	rs := t.registers(1)
 	first := rs[0].put("lasting", "one", "", 0)
 	version := rs[0].put("lasting", "two", first, 100*t.patience)
 	t.world.Restart(t.TB)
-	after, _ := t.registers(1)
+	after := t.registers(1)
 	var rec driver.Record
 	t.eventually(t.patience, "a record is read after a restart", func() bool {
 		var err error
@@ -139,10 +129,7 @@ func recordLasts(t *run) {
 
 // recordClock: the register has one clock, which all clients see go on.
 func recordClock(t *run) {
-	rs, ok := t.registers(2)
-	if !ok {
-		return
-	}
+	rs := t.registers(2)
 	begun, latest := rs[0].clock()
 	for i := range 6 {
 		earliest, next := rs[i%2].clock()

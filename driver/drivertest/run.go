@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,9 @@ type run struct {
 	long     time.Duration // a lease that outlives the case's patience
 	patience time.Duration // how long something that must happen may take
 
+	omitted map[string]string // which cases failed by which omission; nil if a case is put alone
+	failed  atomic.Bool
+
 	ctx    context.Context // ends with the case
 	cancel context.CancelFunc
 	calls  sync.WaitGroup // the calls under way
@@ -37,7 +41,7 @@ type run struct {
 
 // sit opens a world for one case.
 func sit(t testing.TB, e Suite) *run {
-	s := &run{TB: t, world: e.World(t), bubble: e.Bubble, ttl: e.TTL, patience: e.Patience,
+	s := &run{TB: t, omitted: e.omitted, world: e.World(t), bubble: e.Bubble, ttl: e.TTL, patience: e.Patience,
 		owners: map[string]bool{}, frozen: map[Client]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.traits = s.client().Traits()
@@ -117,6 +121,14 @@ func (t *run) thaw(c Client) {
 	}
 }
 
+// needsCutter skips the case if the world cannot make its engine silent.
+func (t *run) needsCutter() {
+	t.Helper()
+	if _, ok := t.world.(Cutter); !ok {
+		t.Skip("the World is no drivertest.Cutter")
+	}
+}
+
 // silence makes the engine silent until mend, or until the end of the case; ok is
 // false if the world cannot.
 func (t *run) silence() (ok bool) {
@@ -182,10 +194,52 @@ func (t *run) slack() time.Duration {
 // eventually fails the case unless ok becomes true within d.
 func (t *run) eventually(d time.Duration, what string, ok func() bool) {
 	t.Helper()
+	t.step()
 	for end := time.Now().Add(d); !ok(); time.Sleep(t.tick()) {
 		if time.Now().After(end) {
 			t.Fatalf("after %v still not: %s", d, what)
 		}
+	}
+}
+
+// Errorf fails the case, which goes no further than its next step. What fails after the
+// first is not told: mostly it follows from that. Any goroutine may call it.
+func (t *run) Errorf(format string, args ...any) {
+	t.Helper()
+	if !t.failed.Swap(true) {
+		t.TB.Errorf(format, args...)
+	}
+}
+
+// Fatalf is Errorf, and ends the case.
+func (t *run) Fatalf(format string, args ...any) {
+	t.Helper()
+	t.Errorf(format, args...)
+	t.TB.FailNow()
+}
+
+// step ends a case that has failed.
+func (t *run) step() {
+	if t.failed.Load() {
+		t.TB.FailNow()
+	}
+}
+
+// omits fails the case because the engine leaves out what other cases need too; those
+// are then skipped.
+func (t *run) omits(format string, args ...any) {
+	t.Helper()
+	if t.omitted != nil {
+		t.omitted[format] = t.Name()
+	}
+	t.Fatalf(format, args...)
+}
+
+// unlessOmitted skips the case if one has failed before by the same omission.
+func (t *run) unlessOmitted(format string) {
+	t.Helper()
+	if by := t.omitted[format]; by != "" {
+		t.Skipf("it needs what %s failed by", by)
 	}
 }
 
@@ -200,6 +254,7 @@ func (t *run) notHeld(err error, what string) {
 // within runs one engine call and fails the case if it takes too long.
 func within[R any](t *run, what string, do func(context.Context) R) R {
 	t.Helper()
+	t.step()
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience)
 	defer cancel()
 	answer := make(chan R, 1)

@@ -40,9 +40,9 @@ type Cutter interface {
 }
 
 // Client is one process that uses the engine. It may also implement
-// driver.Lister, driver.Breaker, driver.Resizer, driver.AllAcquirer and
-// driver.Registrar, whose cases then run. An AllAcquirer and a Register may answer
-// driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
+// driver.Lister, driver.Breaker, driver.OwnerBreaker, driver.Resizer, driver.AllAcquirer
+// and driver.Registrar, whose cases then run, and are skipped otherwise. An AllAcquirer
+// and a Register may answer driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
 type Client interface {
 	driver.Engine
 	// Kill ends the process as kill -9 does: nothing is released and later
@@ -71,6 +71,8 @@ type Suite struct {
 	// Known are the cases, by name, that the engine does not pass yet, and why.
 	// They run, and fail if they pass, so that the list empties itself.
 	Known map[string]string
+
+	omitted map[string]string // by which cases the engine was found to leave out what others need
 }
 
 // Case is one question of the exam.
@@ -86,7 +88,11 @@ type Case struct {
 }
 
 // Run puts the engine to every case that fits its traits, each as a subtest.
+//
+// A case stops at its first failure. What an engine cannot do at all is skipped, with the
+// reason; so are cases that need what another one has failed by.
 func Run(t *testing.T, e Suite) {
+	e.omitted = map[string]string{}
 	traits := e.World(t).Client(t).Traits()
 	for _, c := range Cases() {
 		if c.Needs(traits) {
@@ -101,7 +107,14 @@ func (e Suite) run(t *testing.T, c Case) {
 		e.put(t, c)
 		return
 	}
-	synctest.Test(t, func(t *testing.T) { e.put(t, c) })
+	var inside *testing.T
+	synctest.Test(t, func(t *testing.T) {
+		inside = t
+		e.put(t, c)
+	})
+	if inside.Skipped() { // which a bubble does not pass on
+		t.SkipNow()
+	}
 }
 
 // put puts one case, which must fail if that is known.
@@ -111,8 +124,13 @@ func (e Suite) put(t testing.TB, c Case) {
 		c.Run(t, e)
 		return
 	}
-	if failures := collect(t, func(t testing.TB) { c.Run(t, e) }); len(failures) > 0 {
+	failures, skipped := collect(t, func(t testing.TB) { c.Run(t, e) })
+	switch {
+	case len(failures) > 0:
 		t.Logf("known to fail (%s): %s", why, failures[0])
+		return
+	case skipped != "":
+		t.Errorf("is not asked (%s): take it off Suite.Known", skipped)
 		return
 	}
 	t.Errorf("passes: take it off Suite.Known, where it stands as: %s", why)

@@ -13,16 +13,27 @@ import (
 func silentWaiter(t *run) {
 	cs := t.clients(2)
 	if _, ok := cs[0].(driver.Lister); !ok {
-		return
+		t.Skip("the engine is no driver.Lister")
 	}
 	h := t.hold(cs[0], t.request("listed"))
 	w := t.wait(cs[1], t.request("listed"))
 	t.waiters(cs[0], "listed", 1)
 	if s := t.look(cs[0], "listed"); len(s.Waiters) != 1 || s.Waiters[0].Identity != identity {
-		t.Errorf("a waiter without Request.Waiting is listed as %+v", s.Waiters)
+		t.Errorf("a waiter without Request.OnWait is listed as %+v", s.Waiters)
 	}
 	h.free()
-	w.granted(t.patience, "a waiter without Request.Waiting").free()
+	w.granted(t.patience, "a waiter without Request.OnWait").free()
+}
+
+// waitingTold: a request that has to wait says so by its OnWait, before it is granted.
+// Most other cases rely on that.
+func waitingTold(t *run) {
+	c, next := t.client(), t.client()
+	h := t.hold(c, t.request("waited-for"))
+	w := t.queue(next, t.request("waited-for"))
+	w.pending("for a name that is held")
+	h.free()
+	w.granted(t.patience, "a waiter for a name that was released").free()
 }
 
 // waiters fails the case unless c lists n waiters within the patience.
@@ -39,7 +50,7 @@ func (t *run) waiters(c Client, name string, n int) {
 	})
 }
 
-// waitingOnce: Waiting is called once, when the request joins the queue, however
+// waitingOnce: OnWait is called once, when the request joins the queue, however
 // often its place changes, unless the request wants to follow.
 func waitingOnce(t *run) {
 	cs := t.clients(4)
@@ -71,9 +82,10 @@ func waitingOnce(t *run) {
 	}
 }
 
-// panickingCallback: a Waiting that panics, and a caller that recovers, leave
+// panickingCallback: an OnWait that panics, and a caller that recovers, leave
 // nothing behind: no waiter, no holder, and a client that works.
 func panickingCallback(t *run) {
+	t.unlessOmitted(untold)
 	cs := t.clients(3)
 	for _, behind := range []bool{false, true} {
 		h := t.hold(cs[0], t.request("panicked"))

@@ -143,7 +143,7 @@ func (w *worker) putBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	locks, err := w.locks.List(ctx, fencelock.Query{Prefix: lockPrefix})
+	locks, err := w.locks.List(ctx, lockPrefix)
 	if err != nil {
 		return err
 	}

@@ -175,6 +175,12 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		} else {
 			err = driver.ErrUnsupported
 		}
+	case opOne:
+		if b, ok := c.engine.(driver.OwnerBreaker); ok {
+			a.Token, err = b.BreakOwner(ctx, q.Name, q.Owner, q.Reason)
+		} else {
+			err = driver.ErrUnsupported
+		}
 	default:
 		a, err = c.record(ctx, q)
 	}

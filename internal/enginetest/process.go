@@ -252,6 +252,16 @@ func (p *Process) Break(ctx context.Context, name, reason string) (int64, error)
 	return a.Token, hand(ctx, a.err())
 }
 
+// BreakOwner breaks in the child; ErrUnsupported if its engine is no
+// driver.OwnerBreaker.
+func (p *Process) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	a, err := p.ask(ctx, question{Op: opOne, Name: name, Owner: owner, Reason: reason}, &call{})
+	if err != nil {
+		return 0, err
+	}
+	return a.Token, hand(ctx, a.err())
+}
+
 // Resize resizes in the child; ErrUnsupported if its engine is no
 // driver.Resizer.
 func (p *Process) Resize(ctx context.Context, name string, limit int) error {

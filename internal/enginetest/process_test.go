@@ -15,12 +15,13 @@ import (
 )
 
 var (
-	_ drivertest.Client  = (*enginetest.Process)(nil)
-	_ driver.Lister      = (*enginetest.Process)(nil)
-	_ driver.Breaker     = (*enginetest.Process)(nil)
-	_ driver.Resizer     = (*enginetest.Process)(nil)
-	_ driver.AllAcquirer = (*enginetest.Process)(nil)
-	_ driver.Registrar   = (*enginetest.Process)(nil)
+	_ drivertest.Client   = (*enginetest.Process)(nil)
+	_ driver.Lister       = (*enginetest.Process)(nil)
+	_ driver.Breaker      = (*enginetest.Process)(nil)
+	_ driver.OwnerBreaker = (*enginetest.Process)(nil)
+	_ driver.Resizer      = (*enginetest.Process)(nil)
+	_ driver.AllAcquirer  = (*enginetest.Process)(nil)
+	_ driver.Registrar    = (*enginetest.Process)(nil)
 )
 
 func TestMain(m *testing.M) {

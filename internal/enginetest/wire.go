@@ -17,6 +17,7 @@ const (
 	opRelease = "release"
 	opList    = "list"
 	opBreak   = "break"
+	opOne     = "break-owner"
 	opResize  = "resize"
 	opAll     = "all"
 	opGet     = "get"
@@ -39,6 +40,7 @@ type question struct {
 	Query    driver.Query
 	Name     string
 	Reason   string
+	Owner    string
 	Limit    int
 	Record   driver.Record // of an opGet (the key) and an opSwap
 	TTL      time.Duration // of an opSwap

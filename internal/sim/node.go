@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/fencelock/fencelock/internal/quorum"
+import (
+	"slices"
+
+	"github.com/fencelock/fencelock/internal/quorum"
+)
 
 // Owner names one attempt to acquire; nobody uses one twice.
 type Owner int32
@@ -23,6 +27,7 @@ type Request struct {
 	Owner    Owner
 	Shared   bool
 	Forced   bool   // take the name away from its holders
+	Only     Owner  // or from that one alone; 0 means from all
 	Proposed int64  // the token that the client would like
 	TTL      int64  // the lease
 	By       int64  // not after, by the node's clock
@@ -120,7 +125,14 @@ func (n *Node) Ask(r Request, now int64) Answer {
 		return Answer{Status: s, Left: left}
 	}
 	a := Answer{Server: n.Server()}
+	if r.Forced && r.Only != 0 {
+		if r.Forced = n.find(r.Only) != nil; r.Forced {
+			a.Broken = []Owner{r.Only}
+			n.Seats = slices.DeleteFunc(n.Seats, func(s Seat) bool { return s.Owner == r.Only })
+		}
+	}
 	switch {
+	case r.Forced && r.Only != 0:
 	case r.Forced:
 		for _, s := range n.Seats {
 			a.Broken = append(a.Broken, s.Owner)

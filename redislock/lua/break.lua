@@ -1,15 +1,28 @@
--- break: ends every acquisition of the name and its minimum hold, and tells the
--- holders why.
--- ARGV: 2 reason.
+-- break: ends every acquisition of the name and its minimum hold, or that of one owner
+-- and of nobody else, and tells the holders why.
+-- ARGV: 2 reason, 3 that owner.
+local only = ARGV[3]
 if not both[1] and call('EXISTS', lock) == 1 then S.state = 'foreign' end -- a key of another type
-if S.state == 'free' and S.notbefore <= now then return 'gone' end
+if not only and S.state == 'free' and S.notbefore <= now then return 'gone' end
 local holders = S.state == 's' and call('ZRANGE', meta, 0, -1) or S.state == 'x' and { string.sub(S.holder, 11) } or {}
-call('DEL', lock, shared, meta)
-S.state, S.stands, S.weighted = 'free', false, false
-S.last, S.granted, S.grantee, S.notbefore, S.dirty = math.max(S.last + 1, now), now, '-', 0, true
+local all = true
+if only then
+  local chosen
+  for _, who in ipairs(holders) do
+    if S.starts(who, only .. ' ') then chosen = who end
+  end
+  if not chosen then return 'gone' end
+  all, holders = #holders == 1, { chosen }
+end
+if all then
+  call('DEL', lock, shared, meta)
+  S.state, S.stands, S.weighted, S.notbefore = 'free', false, false, 0
+end
+S.last, S.granted, S.grantee, S.dirty = math.max(S.last + 1, now), now, '-', true
 local token = S.last
 for _, who in ipairs(holders) do
   local owner, own, client = string.match(who, '^(%S+) (%d+) %d+ (%S+) ')
+  if not all then S.unseat(own, who) end
   if owner then S.tell(client, string.format('lost %s %s %s', owner, own, ARGV[2])) end
 end
 S.advance(true)

@@ -3,11 +3,12 @@
 -- node's clock, 5 desc; and, of what is not the common way, 6 mode, 7 for how long
 -- the request has waited, in microseconds, "-1" if it does not wait, 8 its name in
 -- the queue, 9 "first" if it was told to go first, "next" if it has the vote of the
--- node that told it, "break" to take the name away from its holders, 10 why.
+-- node that told it, "break" to take the name away from its holders, 10 why, 11 from
+-- that owner alone.
 -- Every answer is a word, this node's clock and who it is, and then the rest.
 local owner, ttl, proposed, desc = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
 local mode, waited, caller, call = ARGV[6] or 'x', tonumber(ARGV[7] or -1), ARGV[8], ARGV[9]
-local forced = call == 'break'
+local forced = call == 'break' -- and, if it is about one owner, that one is here
 local me = '-'
 local function says(word, rest) return word .. ' ' .. int(now) .. ' ' .. me .. ' ' .. rest end
 
@@ -22,7 +23,16 @@ local function waits()
   if waited >= 0 then join(caller, now - waited, mode, desc) end
 end
 
-if forced and state ~= 'free' then
+local only = ARGV[11]
+if only then
+  forced = mine(only) ~= nil
+  if forced then
+    free(only, state)
+    tell('lost ' .. only .. ' ' .. ARGV[10])
+    state, text = look()
+  end
+end
+if forced and not only and state ~= 'free' then
   local owners = { string.match(text, '^(%S+) ') }
   if state == 's' then owners = redis.call('ZRANGE', tokens, 0, -1) end
   redis.call('DEL', lock, shared, tokens, about)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 )
 
 // patience is how long anything may take that must happen at all.
@@ -185,7 +186,7 @@ func (f *fleet) sink() {
 		f.t.Fatal(err)
 	}
 	locks := fencelock.New(e, &fencelock.Config{TTL: ttl})
-	f.awaitFree(locks, dead)
+	f.awaitFree(e.(driver.Lister), dead)
 	free := time.Since(dead)
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
@@ -200,11 +201,11 @@ func (f *fleet) sink() {
 }
 
 // awaitFree waits until nothing is held any more.
-func (f *fleet) awaitFree(locks *fencelock.Locker, dead time.Time) {
+func (f *fleet) awaitFree(locks driver.Lister, dead time.Time) {
 	f.t.Helper()
 	for {
 		asked := time.Now()
-		all, err := locks.List(f.t.Context(), fencelock.Query{Scan: true})
+		all, err := locks.List(f.t.Context(), driver.Query{Scan: true})
 		if err != nil {
 			f.t.Fatal(err)
 		}

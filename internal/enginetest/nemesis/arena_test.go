@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/check"
 	"github.com/fencelock/fencelock/internal/faults"
 )
@@ -219,16 +220,16 @@ func (r *round) awaitFree() (took, bound time.Duration) {
 		})
 	}
 	all.Wait()
-	r.awaitNothing(ctx, locks)
+	r.awaitNothing(ctx, engine.(driver.Lister))
 	stop()
 	return time.Duration(last.Load()), ttl + kinds[r.kind].extra + time.Second + 2*late()
 }
 
 // awaitNothing waits until nobody is listed any more.
-func (r *round) awaitNothing(ctx context.Context, locks *fencelock.Locker) {
+func (r *round) awaitNothing(ctx context.Context, locks driver.Lister) {
 	r.t.Helper()
 	for {
-		left, err := locks.List(ctx, fencelock.Query{Scan: true})
+		left, err := locks.List(ctx, driver.Query{Scan: true})
 		left = slices.DeleteFunc(left, func(s fencelock.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 })
 		switch {
 		case err != nil:

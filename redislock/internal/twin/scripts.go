@@ -332,11 +332,11 @@ func (n *Name) Resize(limit string, version int64) string {
 	return "ok "
 }
 
-// Break is the break script.
-func (n *Name) Break(reason string) string {
+// Break is the break script; only is the owner whose acquisition alone ends, "" for all.
+func (n *Name) Break(reason, only string) string {
 	n.call()
 	n.begin()
-	if n.state == "free" && n.fence.notBefore <= n.Now {
+	if only == "" && n.state == "free" && n.fence.notBefore <= n.Now {
 		n.commit()
 		return "gone"
 	}
@@ -349,13 +349,28 @@ func (n *Name) Break(reason string) string {
 			holders = append(holders, m.Text)
 		}
 	}
-	n.Lock, n.Shared, n.Meta = Text{}, Set{}, Set{}
-	n.state, n.stands, n.weighted = "free", false, false
+	all := true
+	if only != "" {
+		count := len(holders)
+		holders = slices.DeleteFunc(holders, func(who string) bool { return readHolder(who).owner != only })
+		if len(holders) == 0 {
+			n.commit()
+			return "gone"
+		}
+		all = count == 1
+	}
 	f := &n.fence
-	f.last, f.granted, f.grantee, f.notBefore, n.dirty = max(f.last+1, n.Now), n.Now, "-", 0, true
+	if all {
+		n.Lock, n.Shared, n.Meta = Text{}, Set{}, Set{}
+		n.state, n.stands, n.weighted, f.notBefore = "free", false, false, 0
+	}
+	f.last, f.granted, f.grantee, n.dirty = max(f.last+1, n.Now), n.Now, "-", true
 	token := f.last
 	for _, who := range holders {
 		h := readHolder(who)
+		if !all {
+			n.unseat(h.token, who)
+		}
 		n.tell(h.client, fmt.Sprintf("lost %s %s %s", h.owner, h.token, reason))
 	}
 	n.advance(true)

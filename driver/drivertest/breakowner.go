@@ -1,0 +1,86 @@
+package drivertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// breakOwner asks c to break the acquisition of an owner.
+func (t *run) breakOwner(c Client, name, owner string) (token int64, err error) {
+	t.Helper()
+	type answer struct {
+		token int64
+		err   error
+	}
+	a := within(t, "BreakOwner", func(ctx context.Context) answer {
+		token, err := c.(driver.OwnerBreaker).BreakOwner(ctx, name, owner, "the exam")
+		return answer{token, err}
+	})
+	return a.token, a.err
+}
+
+// broken breaks an acquisition and returns the new token.
+func (t *run) broken(c Client, h *held) int64 {
+	t.Helper()
+	token, err := t.breakOwner(c, h.req.Name, h.Owner)
+	if err != nil {
+		t.Fatalf("breaking %q of its owner: %v", h.req.Name, err)
+	}
+	if token <= h.Token {
+		t.Fatalf("a break of token %d returned token %d", h.Token, token)
+	}
+	t.notHeld(h.renew(), "renewing an acquisition that was broken by its owner")
+	t.notHeld(h.release(), "releasing an acquisition that was broken by its owner")
+	return token
+}
+
+// breaksOwner: a break of one acquisition ends that one, tells its holder, lets in who
+// waits, and ends its minimum hold. It never touches anybody else: a successor, however
+// late the break is, or those who share the name.
+func breaksOwner(t *run) {
+	c, next := t.client(), t.client()
+	if _, ok := next.(driver.OwnerBreaker); !ok {
+		t.Skip("the engine is no driver.OwnerBreaker")
+	}
+	_, err := t.breakOwner(next, "free", "nobody")
+	t.notHeld(err, "breaking a free name of an owner")
+
+	req := t.request("stuck")
+	loud := watch(&req)
+	h := t.hold(c, req)
+	req = t.request("stuck")
+	quiet := watch(&req)
+	w := t.queue(next, req)
+	_, err = t.breakOwner(next, "stuck", w.name)
+	t.notHeld(err, "breaking a name of somebody who does not hold it")
+	token := t.broken(next, h)
+	loud.heard(t)
+	g := w.granted(t.patience, "the waiter behind a holder that was broken")
+	if g.Token < token {
+		t.Errorf("want rising tokens: holder %d, break %d, next %d", h.Token, token, g.Token)
+	}
+	_, err = t.breakOwner(c, "stuck", h.Owner)
+	t.notHeld(err, "breaking the predecessor of the holder")
+	g.stands("after a break of its predecessor")
+	t.refused(c, t.request("stuck"), "after a late break of its holder's predecessor")
+	g.free()
+	t.settle()
+	if n := quiet.calls.Load(); n != 0 {
+		t.Errorf("Lost of the successor was called %d times", n)
+	}
+
+	one, two := t.hold(c, t.shared("together")), t.hold(next, t.shared("together"))
+	t.broken(next, one)
+	two.stands("after a break of another who shared its name")
+	t.refused(c, t.request("together"), "while a shared holder is left")
+	t.hold(c, t.shared("together")).free()
+	t.broken(c, two)
+	t.take(t.patience, next, t.request("together")).free()
+
+	req = t.request("closed by mistake")
+	req.MinHold = 24 * time.Hour
+	t.broken(next, t.hold(c, req))
+	t.take(t.patience, c, t.request(req.Name)).free()
+}
