@@ -54,6 +54,8 @@ var rooms = []room{
 	{folder: "cron/", imports: []string{".", "driver", "cron", "election", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "ratelimit", imports: []string{"driver", "internal/gcra"}},
+	{folder: "optimistic", imports: []string{".", "driver", "internal/retry"}},
+	{folder: "optimistic/optimisticpgx", imports: []string{"driver", "optimistic", "github.com/jackc/pgx/v5"}},
 	{folder: "fence", imports: []string{".", "fence/internal/sqlfloor"}},
 	{folder: "fence/fencepgx", imports: []string{"fence", "fence/internal/sqlfloor", "github.com/jackc/pgx/v5"}},
 	{folder: "fence/fenceredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/rueidis"}},

@@ -1,0 +1,33 @@
+//go:build unix
+
+package optimistic_test
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/enginetest/engines"
+)
+
+// TestNoUpdateIsLostOnAnyEngine is TestNoUpdateIsLost on the engines that keep records.
+// With FENCELOCK_SLOW set it is of full size.
+func TestNoUpdateIsLostOnAnyEngine(t *testing.T) {
+	clients, each := 6, 4
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		clients, each = 64, 100
+	}
+	all := engines.All(30 * time.Second)
+	delete(all, "redlock") // which keeps none
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connect := all[name](t)
+			begun := time.Now()
+			with := count(t, connect, clients, each, true)
+			t.Logf("%d clients added %d times in %v: at most %d tries with promotion", clients, each, time.Since(begun), with)
+		})
+	}
+}

@@ -1,0 +1,248 @@
+// Package optimistic changes records that several processes change, without a lock:
+// read, compute, and write if nobody has written since; otherwise once more.
+//
+//	stock := optimistic.New(engine.Register(), nil)
+//	_, err := stock.Update(ctx, "stock:42", func(ctx context.Context, old []byte) ([]byte, error) {
+//		return takeOne(old) // may run several times
+//	})
+//
+// No update is lost, whatever freezes or dies: a writer that slept for a week finds that
+// the version it read has gone. An update that changes nothing but its record needs no
+// more than that. One that does other things besides wants a lock, or package fence: fn
+// may run many times for one update.
+//
+// # Many writers
+//
+// An update that conflicts waits for a short, random time, which doubles, and begins
+// anew. Where many change one record, most tries are for nothing, and an unlucky writer
+// may need very many. So an update that has had Config.Promote conflicts takes a lock,
+// if Config.Locks makes them, and goes on under it; and as long as the lock is wanted
+// by several, the updates of that key by the same Store begin with it. Writers then take
+// turns, in the order of the lock's queue. The lock is for speed alone: if it is lost, no update is.
+//
+// # An outcome that nobody knows
+//
+// An update that fails with fencelock.ErrUnavailable may have been carried out, since the
+// answer may have been lost. It is not made again: that could count twice. Who must know
+// reads the record; an update that notes in the record which request it was for can be
+// made again safely.
+//
+// # Tables
+//
+// A row of the user's own with a column for its version is such a record too. See [Retry]
+// and [Changed], and [Tx] for transactions that the database itself refuses; package
+// optimisticpgx has them for pgx.
+package optimistic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// Config tunes a Store. The zero value is useful.
+type Config struct {
+	// TTL is how long a record stays after its last update. 0, the default, is for
+	// ever.
+	TTL time.Duration
+
+	// Locks makes the locks of updates with many conflicts. Every process that
+	// updates the same records should have one on the same engine. nil, the
+	// default, never takes a lock.
+	Locks *fencelock.Locker
+
+	// Promote is after how many conflicts an update takes a lock. 0 means the
+	// default, 5. It is ignored without Locks.
+	Promote int
+}
+
+const (
+	defaultPromote = 5
+	firstPause     = time.Millisecond
+	lastPause      = 100 * time.Millisecond
+	hotFor         = time.Second // how long updates begin with the lock after many met
+	maxHot         = 1000        // how many keys are remembered so
+)
+
+// lockPrefix begins the names of the locks, so that they are not the caller's own.
+const lockPrefix = "optimistic/"
+
+// Store updates the records of one register. It is safe for concurrent use and needs
+// no closing.
+type Store struct {
+	register driver.Register
+	cfg      Config
+
+	updates, conflicts, promotions atomic.Int64
+
+	mu  sync.Mutex           // guards hot
+	hot map[string]time.Time // when many were last seen to update a key at once
+}
+
+// New returns a Store on the records of an engine, such as engine.Register(). It does no
+// I/O; cfg may be nil.
+func New(register driver.Register, cfg *Config) *Store {
+	s := &Store{register: register, hot: map[string]time.Time{}}
+	if cfg != nil {
+		s.cfg = *cfg
+	}
+	s.cfg.Promote = cmp.Or(s.cfg.Promote, defaultPromote)
+	return s
+}
+
+// Result is what an update came to.
+type Result struct {
+	Value    []byte // what is stored now
+	Tries    int    // how often fn ran
+	Promoted bool   // whether the update took a lock
+}
+
+// Update replaces the value of key by what fn makes of it, and returns when that is
+// stored. fn gets nil where there is no record; it may run several times, each time with
+// what is stored then, and must not keep or change old. An error of fn ends the
+// update, changes nothing and is returned as it is. ctx bounds the whole update.
+func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Context, old []byte) ([]byte, error)) (Result, error) {
+	if s.cfg.Locks != nil {
+		if err := driver.CheckName(lockPrefix + key); err != nil {
+			return Result{}, err
+		}
+	}
+	u := &update{Store: s, key: key, fn: fn}
+	err := u.run(ctx)
+	if err != nil {
+		return Result{Tries: u.result.Tries, Promoted: u.result.Promoted}, err
+	}
+	s.updates.Add(1)
+	return u.result, nil
+}
+
+// Get returns the value of key; ok is false if there is none.
+func (s *Store) Get(ctx context.Context, key string) (value []byte, ok bool, err error) {
+	rec, err := s.register.Get(ctx, key)
+	return rec.Value, rec.Version != "", err
+}
+
+// Stats counts what the updates of a Store have come to since it was made.
+type Stats struct {
+	Updates    int64 // that were stored
+	Conflicts  int64 // tries that found that somebody else had written
+	Promotions int64 // updates that took a lock
+}
+
+// Stats returns the counts so far.
+func (s *Store) Stats() Stats {
+	return Stats{Updates: s.updates.Load(), Conflicts: s.conflicts.Load(), Promotions: s.promotions.Load()}
+}
+
+// update is one Update under way. One goroutine uses it.
+type update struct {
+	*Store
+	key    string
+	fn     func(context.Context, []byte) ([]byte, error)
+	result Result
+	stored bool
+}
+
+// run tries without the lock as long as that goes well enough.
+func (u *update) run(ctx context.Context) error {
+	if u.cfg.Locks == nil {
+		_, err := u.insist(ctx, 0)
+		return err
+	}
+	if !u.isHot() {
+		if conflict, err := u.insist(ctx, u.cfg.Promote); !conflict || ctx.Err() != nil {
+			return err
+		}
+		u.heat()
+	}
+	return u.promote(ctx)
+}
+
+// promote goes on under the lock. No step needs the lock, so its loss ends nothing.
+func (u *update) promote(ctx context.Context) error {
+	u.result.Promoted = true
+	u.promotions.Add(1)
+	var done error
+	goOn := func(context.Context) error {
+		_, done = u.insist(ctx, 0)
+		return nil
+	}
+	err := u.cfg.Locks.TryDo(ctx, lockPrefix+u.key, goOn)
+	if errors.Is(err, driver.ErrHeld) {
+		u.heat() // others want it too
+		err = u.cfg.Locks.Do(ctx, lockPrefix+u.key, goOn)
+	}
+	if u.stored || done != nil {
+		return done
+	}
+	return err
+}
+
+// insist tries until the update is stored, or ctx ends, or after most conflicts, 0 for
+// never. conflict says that the error is the last conflict.
+func (u *update) insist(ctx context.Context, most int) (conflict bool, err error) {
+	pause := retry.NewBackoff(firstPause, lastPause)
+	for n := 1; ; n++ {
+		if conflict, err = u.try(ctx); !conflict || n == most {
+			return conflict, err
+		}
+		if !pause.Wait(ctx) {
+			return true, fmt.Errorf("%q: %w; gave up after %d tries: %w", u.key, err, u.result.Tries, ctx.Err())
+		}
+	}
+}
+
+// try is one try.
+func (u *update) try(ctx context.Context) (conflict bool, err error) {
+	rec, err := u.register.Get(ctx, u.key)
+	if err != nil {
+		return false, err
+	}
+	old := rec.Value
+	if rec.Version == "" {
+		old = nil
+	}
+	u.result.Tries++
+	value, err := u.fn(ctx, old)
+	if err != nil {
+		return false, err
+	}
+	_, err = u.register.Swap(ctx, u.key, value, rec.Version, u.cfg.TTL)
+	if conflict = errors.Is(err, driver.ErrConflict); conflict {
+		u.conflicts.Add(1)
+	}
+	if err == nil {
+		u.result.Value, u.stored = value, true
+	}
+	return conflict, err
+}
+
+// isHot reports whether many updated the key a moment ago.
+func (u *update) isHot() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	since, ok := u.hot[u.key]
+	if ok && time.Since(since) > hotFor {
+		delete(u.hot, u.key)
+		return false
+	}
+	return ok
+}
+
+// heat notes that many update the key now.
+func (u *update) heat() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.hot) >= maxHot {
+		clear(u.hot)
+	}
+	u.hot[u.key] = time.Now()
+}

@@ -1,0 +1,215 @@
+package optimistic_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/optimistic"
+)
+
+// increment adds 1.
+func increment(_ context.Context, old []byte) ([]byte, error) {
+	n, err := strconv.Atoi(string(old))
+	if old == nil {
+		n, err = 0, nil
+	}
+	return strconv.AppendInt(nil, int64(n)+1, 10), err
+}
+
+// rivals is a register where somebody else writes before each of the next few swaps.
+type rivals struct {
+	driver.Register
+	left int
+	lose bool // the answers of swaps
+}
+
+func (r *rivals) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	if r.left > 0 {
+		r.left--
+		if _, err := r.Register.Swap(ctx, key, []byte("100"), version, 0); err != nil {
+			return "", err
+		}
+	}
+	next, err := r.Register.Swap(ctx, key, value, version, ttl)
+	if err == nil && r.lose {
+		return "", driver.ErrUnavailable
+	}
+	return next, err
+}
+
+func TestUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rivals{Register: memlock.New(nil).Register()}
+		s := optimistic.New(r, &optimistic.Config{TTL: time.Hour})
+		got, err := s.Update(t.Context(), "a", increment)
+		if err != nil || string(got.Value) != "1" || got.Tries != 1 || got.Promoted {
+			t.Errorf("a first update: %+v, %v", got, err)
+		}
+		r.left = 30
+		got, err = s.Update(t.Context(), "a", increment)
+		if err != nil || string(got.Value) != "101" || got.Tries != 31 || got.Promoted {
+			t.Errorf("an update with 30 conflicts: %+v, %v", got, err)
+		}
+		if got, want := s.Stats(), (optimistic.Stats{Updates: 2, Conflicts: 30}); got != want {
+			t.Errorf("stats %+v, want %+v", got, want)
+		}
+		time.Sleep(time.Hour)
+		if value, ok, err := s.Get(t.Context(), "a"); ok || err != nil {
+			t.Errorf("after its TTL: %q, %v", value, err)
+		}
+	})
+}
+
+// TestUpdateThatFails: an error of fn, an engine that does not answer and a context that
+// ends, end the update, and change nothing.
+func TestUpdateThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rivals{Register: memlock.New(nil).Register()}
+		s := optimistic.New(r, nil)
+		for _, own := range []error{errors.New("sold out"), driver.ErrConflict} {
+			calls := 0
+			_, err := s.Update(t.Context(), "a", func(context.Context, []byte) ([]byte, error) {
+				calls++
+				return []byte("no"), own
+			})
+			if !errors.Is(err, own) || calls != 1 {
+				t.Errorf("fn failed with %v: got %v after %d calls", own, err, calls)
+			}
+		}
+		r.left = 1 << 30
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := s.Update(ctx, "a", increment)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrConflict) || !strings.Contains(err.Error(), "gave up after") {
+			t.Errorf("conflicts until the context ended: %v", err)
+		}
+		_, err = s.Update(ctx, "a", increment)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a context that has ended: %v", err)
+		}
+	})
+}
+
+// TestUpdateOfUnknownOutcome: it may have been stored, so it is not made again.
+func TestUpdateOfUnknownOutcome(t *testing.T) {
+	r := &rivals{Register: memlock.New(nil).Register(), lose: true}
+	got, err := optimistic.New(r, nil).Update(t.Context(), "a", increment)
+	if !errors.Is(err, driver.ErrUnavailable) || got.Tries != 1 {
+		t.Errorf("got %+v, %v; want one try and ErrUnavailable", got, err)
+	}
+	if rec, err := r.Get(t.Context(), "a"); err != nil || string(rec.Value) != "1" {
+		t.Errorf("stored is %q, %v", rec.Value, err)
+	}
+}
+
+// TestPromotion: after so many conflicts an update goes on under the lock, others of that
+// key begin with it for a while, and others of other keys do not. The loss of the
+// lock loses no update.
+func TestPromotion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		locks := fencelock.New(engine, nil)
+		r := &rivals{Register: engine.Register()}
+		s := optimistic.New(r, &optimistic.Config{Locks: locks, Promote: 3})
+		update := func(key string, conflicts int, promoted bool) {
+			t.Helper()
+			r.left = conflicts
+			got, err := s.Update(t.Context(), key, increment)
+			if err != nil || got.Promoted != promoted || got.Tries != conflicts+1 {
+				t.Errorf("%q with %d conflicts: %+v, %v; want promoted %v", key, conflicts, got, err, promoted)
+			}
+		}
+		update("a", 2, false)
+		update("a", 3, true)
+		update("a", 0, true)
+		update("b", 0, false)
+		time.Sleep(2 * time.Second)
+		update("a", 0, false)
+		if got := s.Stats().Promotions; got != 2 {
+			t.Errorf("%d promotions, want 2", got)
+		}
+		r.left = 3
+		got, err := s.Update(t.Context(), "a", func(ctx context.Context, old []byte) ([]byte, error) {
+			if list, err := engine.List(ctx, driver.Query{}); err != nil || len(list) > 1 {
+				t.Errorf("locks %+v, %v", list, err)
+			} else if len(list) == 1 {
+				engine.Lose(list[0].Name)
+			}
+			return increment(ctx, old)
+		})
+		if err != nil || !got.Promoted {
+			t.Errorf("an update whose lock was lost: %+v, %v", got, err)
+		}
+		if _, err := s.Update(t.Context(), strings.Repeat("n", 512), increment); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("a key too long for the name of a lock: %v", err)
+		}
+	})
+}
+
+// TestNoUpdateIsLost: many clients add to one record, and the sum is right, with
+// promotion and without.
+func TestNoUpdateIsLost(t *testing.T) {
+	const clients, each = 64, 100
+	most := map[bool]int{}
+	for _, promoted := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			most[promoted] = count(t, memory(), clients, each, promoted)
+		})
+	}
+	t.Logf("most tries of one update: %d with promotion, %d without", most[true], most[false])
+}
+
+// memory makes clients of one store in memory, each of whose calls takes a while.
+func memory() func() driver.Engine {
+	store := memlock.New(nil)
+	return func() driver.Engine {
+		e := store.Client()
+		e.Delay(100 * time.Microsecond)
+		return e
+	}
+}
+
+// count makes clients that add 1 to a record, each so many times, and returns the most
+// tries that any update needed.
+func count(t *testing.T, connect func() driver.Engine, clients, each int, promote bool) (most int) {
+	t.Helper()
+	var mu sync.Mutex // guards most
+	var all sync.WaitGroup
+	var register driver.Register
+	for range clients {
+		e := connect()
+		var cfg optimistic.Config
+		if promote {
+			cfg.Locks = fencelock.New(e, nil)
+		}
+		register = e.(driver.Registrar).Register()
+		s := optimistic.New(register, &cfg)
+		all.Go(func() { // ends when it has added all
+			for range each {
+				got, err := s.Update(t.Context(), "sum", increment)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				most = max(most, got.Tries)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	rec, err := register.Get(t.Context(), "sum")
+	if got, want := string(rec.Value), strconv.Itoa(clients*each); got != want || err != nil {
+		t.Errorf("the sum is %q, %v; want %s", got, err, want)
+	}
+	return most
+}

@@ -1,0 +1,36 @@
+// Package optimisticpgx is package optimistic for transactions of pgx.
+package optimisticpgx
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/optimistic"
+)
+
+// Changed returns the error of an UPDATE on the condition of a version, and ErrConflict
+// if it has changed no row; see [optimistic.Changed].
+func Changed(tag pgconn.CommandTag, err error) error {
+	if err == nil && tag.RowsAffected() == 0 {
+		return driver.ErrConflict
+	}
+	return err
+}
+
+// Beginner begins transactions: a *pgxpool.Pool or a *pgx.Conn.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Tx runs fn in a transaction and commits it, again if the database refuses it for what
+// others do at the same time; see [optimistic.Tx]. The level to use it with is
+// pgx.Serializable.
+func Tx(ctx context.Context, db Beginner, opts pgx.TxOptions, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return optimistic.RetryIf(ctx, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, db, opts, func(tx pgx.Tx) error { return fn(ctx, tx) })
+	}, func(err error) bool { return optimistic.Refused(err) || errors.Is(err, driver.ErrConflict) })
+}

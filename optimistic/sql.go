@@ -1,0 +1,90 @@
+package optimistic
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// Retry runs fn until it returns something else than a fencelock.ErrConflict, and
+// returns that, or until ctx ends. It makes short random pauses, which double, in
+// between. fn reads a row with its version, and writes it with [Changed]:
+//
+//	err := optimistic.Retry(ctx, func(ctx context.Context) error {
+//		row := db.QueryRowContext(ctx, "SELECT seats, version FROM flight WHERE id = $1", id)
+//		if err := row.Scan(&seats, &version); err != nil {
+//			return err
+//		}
+//		return optimistic.Changed(db.ExecContext(ctx,
+//			"UPDATE flight SET seats = $1, version = version + 1 WHERE id = $2 AND version = $3", seats-1, id, version))
+//	})
+func Retry(ctx context.Context, fn func(ctx context.Context) error) error {
+	return RetryIf(ctx, fn, func(err error) bool { return errors.Is(err, driver.ErrConflict) })
+}
+
+// RetryIf is [Retry] for whatever again says is worth another try. A context that ends
+// in a pause is joined with the last error.
+func RetryIf(ctx context.Context, fn func(ctx context.Context) error, again func(error) bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	pause := retry.NewBackoff(firstPause, lastPause)
+	for tries := 1; ; tries++ {
+		err := fn(ctx)
+		if err == nil || !again(err) {
+			return err
+		}
+		if !pause.Wait(ctx) {
+			return fmt.Errorf("%w; gave up after %d tries: %w", err, tries, ctx.Err())
+		}
+	}
+}
+
+// Changed returns the error of an UPDATE on the condition of a version, and ErrConflict
+// if it has changed no row: somebody else has written, or the row has gone.
+func Changed(res sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n == 0 {
+		return driver.ErrConflict
+	}
+	return err
+}
+
+// Tx runs fn in a transaction and commits it; if fn returns an error, or panics, it is
+// rolled back. The whole transaction is made again, after a short random pause, as long as
+// fn or the commit is refused for what others do at the same time ([Refused]), or is a
+// fencelock.ErrConflict, until ctx ends. So fn may run several times, and must do nothing
+// but what the transaction takes back. opts may be nil; the level to use it with is
+// sql.LevelSerializable.
+func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	return RetryIf(ctx, func(ctx context.Context) error {
+		tx, err := db.BeginTx(ctx, opts)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // after a commit it does nothing
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}, func(err error) bool { return Refused(err) || errors.Is(err, driver.ErrConflict) })
+}
+
+// Refused reports whether a database has refused a transaction because of others at the
+// same time, so that it may work when it is made again: its SQLSTATE is 40001, a
+// serialization failure, or 40P01, a deadlock. It knows the errors that tell by a method
+// SQLState, as those of pgx and lib/pq.
+func Refused(err error) bool {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.SQLState() == "40001" || e.SQLState() == "40P01"
+}
