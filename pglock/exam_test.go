@@ -56,7 +56,7 @@ func TestExam(t *testing.T) {
 // engineOf returns the engine for a case: where the server is restarted, one that does not wait
 // for long then, and otherwise one whose leases last, however slow the machine is.
 func engineOf(name string) string {
-	if strings.HasSuffix(name, "/token-increasing") || strings.HasSuffix(name, "/resize") {
+	if strings.HasSuffix(name, "/token-increasing") || strings.HasSuffix(name, "/resize-lasts") {
 		return "postgres"
 	}
 	return "patient"

@@ -49,6 +49,7 @@ func Cases() []Case {
 		newCase("weights", limits, weights),
 		newCase("weight-not-passed", orderedLimits, weightNotPassed),
 		newCase("resize", limits, resize),
+		newCase("resize-lasts", limits, resizeLasts),
 		newCase("all-or-none", all, allOrNone),
 
 		newCase("rate", rates, rate),

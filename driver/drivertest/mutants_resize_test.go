@@ -17,7 +17,7 @@ var resizing = []mutant{
 			return b.process.Resize(ctx, name, max(limit, 1))
 		}
 	}},
-	{"resize is forgotten when the name is free", "resize", func(b *broken) {
+	{"resize is forgotten when the name is free", "resize-lasts", func(b *broken) {
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			if s := b.status(ctx, req.Name); len(s.Holders)+len(s.Waiters) == 0 {
 				b.process.Resize(ctx, req.Name, max(req.Limit, 1))
@@ -25,7 +25,7 @@ var resizing = []mutant{
 			return b.process.Acquire(ctx, req)
 		}
 	}},
-	{"resize is forgotten in a restart", "resize", func(b *broken) {
+	{"resize is forgotten in a restart", "resize-lasts", func(b *broken) {
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			b.world.mu.Lock()
 			forgotten := b.world.restarts > 0

@@ -25,8 +25,7 @@ func (t *run) resize(c Client, name string, limit int) {
 	}
 }
 
-// resize: a new limit is in force at once, whatever limits are asked for, and
-// stays so when nobody uses the name and when the engine restarts.
+// resize: a new limit is in force at once, whatever limits are asked for.
 func resize(t *run) {
 	cs := t.clients(4)
 	if _, ok := cs[0].(driver.Resizer); !ok {
@@ -40,7 +39,6 @@ func resize(t *run) {
 	t.resizeOverrides(cs)
 	t.resizeBelowWeight(cs)
 	t.resizeSenseless(cs[0])
-	t.resizeLasts(cs)
 }
 
 // resizeDown: holders stay although they are too many, and nobody gets in until
@@ -175,8 +173,11 @@ func (t *run) resizeSenseless(c Client) {
 
 // resizeLasts: a limit that was set before anybody came outlives everybody, and
 // a restart of the engine.
-func (t *run) resizeLasts(cs []Client) {
-	t.Helper()
+func resizeLasts(t *run) {
+	cs := t.clients(3)
+	if _, ok := cs[0].(driver.Resizer); !ok {
+		return
+	}
 	req := t.weighing("lasting", 3, 0)
 	t.resize(cs[0], "lasting", 1)
 	t.hold(cs[1], req).free()
