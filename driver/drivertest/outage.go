@@ -38,14 +38,27 @@ func unreachable(t *run) {
 
 // unanswered asks a silent engine, for a while. Any goroutine may call it.
 func (t *run) unanswered(c Client, req driver.Request) {
-	ctx, cancel := context.WithTimeout(t.ctx, t.patience/10)
-	defer cancel()
-	_, err := t.ask(ctx, c, req)
+	err := t.forAWhile(func(ctx context.Context) error { _, err := t.ask(ctx, c, req); return err })
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("asking a silent engine for %q (wait: %v): got %v, want ErrUnavailable and not ErrHeld", req.Name, req.Wait, err)
 	}
 	if req.Wait && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting for %q with a silent engine: got %v, want also DeadlineExceeded", req.Name, err)
+	}
+}
+
+// forAWhile makes a call of a silent engine with a context that ends. If it ended before
+// the call began, which is its own error and says nothing of the engine, the next one
+// takes longer. Any goroutine may call it.
+func (t *run) forAWhile(call func(context.Context) error) error {
+	for limit := t.patience / 20; ; limit *= 2 {
+		ctx, cancel := context.WithTimeout(t.ctx, limit)
+		err := call(ctx)
+		own := errors.Is(err, ctx.Err()) && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrHeld)
+		cancel()
+		if !own || limit > t.patience/4 {
+			return err
+		}
 	}
 }
 

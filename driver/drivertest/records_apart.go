@@ -79,12 +79,10 @@ func recordOutage(t *run) {
 	t.needsCutter()
 	rs := t.registers(1)
 	t.silence()
-	ctx, cancel := context.WithTimeout(t.ctx, t.patience/100)
-	defer cancel()
 	calls := rs[0].calls("a")
 	answers := make(chan error, len(calls))
 	for name, call := range calls {
-		t.calls.Go(func() { answers <- fmt.Errorf("%s: %w", name, call(ctx)) }) // ends with ctx
+		t.calls.Go(func() { answers <- fmt.Errorf("%s: %w", name, t.forAWhile(call)) }) // ends with its context
 	}
 	for range calls {
 		err := within(t, "a call whose context ends", func(context.Context) error { return <-answers })
