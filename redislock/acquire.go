@@ -110,13 +110,13 @@ func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 	}
 }
 
-// hold remembers a granted acquisition. A second seat, which a shared request has
-// that took its place again when it had been let in, is given back.
+// hold remembers a granted acquisition. Other seats, which a shared request has
+// that took its place again when it had been let in, are given back.
 func (acq *acquirer) hold(w *waiter, token int64) {
 	acq.marker.remark()
-	other := acq.queue.keep(w, token)
+	others := acq.queue.keep(w, token)
 	acq.queue.index.note(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
-	if other != 0 {
+	for _, other := range others {
 		acq.giveBack(acq.releaseCall(w.keys, w.req.Mode, w.owner, other))
 	}
 }

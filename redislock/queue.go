@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/fencelock/fencelock/internal/nameindex"
@@ -92,17 +93,17 @@ type hold struct {
 
 // keep remembers a granted acquisition until it is released or known to be gone,
 // and forgets the request in the same step: a message that comes late finds one
-// of the two. Another grant that came for the request is returned.
-func (q *waitQueue) keep(w *waiter, token int64) (other int64) {
+// of the two. The tokens of other grants that came for the request are returned.
+func (q *waitQueue) keep(w *waiter, token int64) (others []int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(w)
 	q.warm(w)
 	q.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.OnLost}
-	if n := w.msg; n != nil && n.token != 0 && n.token != token {
-		return n.token
+	if n := w.msg; n != nil && n.token != 0 {
+		w.spare = append(w.spare, n.token)
 	}
-	return 0
+	return slices.DeleteFunc(w.spare, func(other int64) bool { return other == token })
 }
 
 // maxHot is how many names are remembered for having been waited for.

@@ -65,11 +65,9 @@ func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int6
 	return c.call(releaseScript, ks, "fencelock "+own)
 }
 
-// giveBack releases a grant whose request was cancelled, without blocking.
+// giveBack releases a grant that its request does not use, without blocking.
 func (c *client) giveBack(release Call) {
-	c.spawn(func() { // ends when the server has answered, or with its attempt limit
-		_, _ = c.eval(withDeadline(context.Background(), attemptLimit(0)), release)
-	})
+	c.spawn(func() { c.withdrawLoop(release, 0) }) // ends when the server has answered, after withdrawLimit, or soon after Close
 }
 
 // Break ends every acquisition of name and its minimum hold, tells the holders that

@@ -3,9 +3,11 @@ package redislock_test
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -63,36 +65,97 @@ func TestResubscriptionForgetsTheSample(t *testing.T) {
 	}
 }
 
-// TestSecondSeat: a shared waiter is let in twice, since it took its place again
-// when it had been let in already. It keeps one seat.
+// seated is a client with a shared waiter that takes its place again. The request for that
+// is on its way, and the waiter is let in meanwhile.
+type seated struct {
+	scene
+	tap    *tap
+	reader hold // another one, who stays
+	waiter *call
+	tokens chan string // of the waiter's grants, once they were told
+	arrive func()      // lets the request arrive, which lets the waiter in again
+}
+
+func (s scene) seated(req driver.Request) seated {
+	s.Helper()
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	four := shared(request("n"), 4)
+	blocker := s.hold(a, weighing(four, 3))
+	w := seated{scene: s, tap: tap, reader: s.hold(a, four), tokens: make(chan string, 9)}
+	tap.texts(func(text string, pass func(string)) {
+		if pass(text); strings.HasPrefix(text, "grant ") {
+			w.tokens <- strings.Fields(text)[2]
+		}
+	})
+	w.waiter = s.queue(b, shared(req, 4))
+	under, arrived := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(under) })
+	w.arrive = sync.OnceFunc(func() { close(arrived) })
+	s.Cleanup(w.arrive)
+	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script != redislock.TouchScript || len(c.Args) <= 5+int(number64(s, c.Args[4])) { // it only asks
+			return do()
+		}
+		begin()
+		<-arrived
+		c.Args[3] = number(time.Now().Add(time.Hour).UnixMicro()) // until when it is served
+		return tap.Conn.Eval(s.Context(), []redislock.Call{c})[0]
+	})
+	tap.disconnect()()
+	<-under
+	blocker.free()
+	return w
+}
+
+// keepsOne fails the test unless the waiter gets in, and has one seat.
+func (w seated) keepsOne() {
+	w.Helper()
+	h := w.waiter.granted()
+	w.until("one seat each", func() bool { return w.server.Do(w, "ZCARD", "meta:{lock:n}") == "2" })
+	if !strings.Contains(w.server.Do(w, "ZRANGE", "meta:{lock:n}", "0", "-1"), h.Owner+" "+number(h.Token)+" ") {
+		w.Error("the wrong seat was given back")
+	}
+	h.free()
+	w.reader.free()
+	w.clean("n")
+}
+
+// TestSecondSeat: a shared waiter confirms its grant, and is let in once more meanwhile.
 func TestSecondSeat(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	a, c := s.engine(nil), s.engine(nil)
-	b, tap := s.tapped(nil)
-	h := s.hold(a, request("n"))
-	other := s.queue(c, shared(request("n"), 3))
-	w := s.queue(b, atLeast(shared(request("n"), 3), time.Millisecond))
-	entry := s.server.Do(t, "ZRANGE", "queue:{lock:n}", "-1", "-1")
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	w := newScene(t).seated(atLeast(request("n"), time.Millisecond))
+	second := sync.OnceFunc(func() { <-w.tokens; w.arrive(); <-w.tokens })
+	w.tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
 		if c.Script == redislock.ConfirmScript {
-			tap.calls(nil)
-			s.server.Do(t, "ZADD", "queue:{lock:n}", "1", entry)
-			s.refused(a, try(request("n"))) // lets it in again
-			time.Sleep(100 * time.Millisecond)
+			second()
 		}
 		return do()
 	})
-	h.free()
-	g := w.granted()
-	other.kept()
-	s.until("one seat each", func() bool { return s.server.Do(t, "ZCARD", "meta:{lock:n}") == "2" })
-	if err := g.renew(); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(s.server.Do(t, "ZRANGE", "meta:{lock:n}", "0", "-1"), g.Owner+" "+number(g.Token)+" ") {
-		t.Error("the wrong seat was given back")
-	}
+	w.keepsOne()
+}
+
+// TestSeatThatNobodyReadOf: a shared waiter is let in once more before it has read that it
+// was let in. It gives the first seat back, though a word of that does not reach the server.
+func TestSeatThatNobodyReadOf(t *testing.T) {
+	t.Parallel()
+	req, busy := atLeast(request("n"), time.Millisecond), make(chan struct{})
+	read := sync.OnceFunc(func() { close(busy) })
+	t.Cleanup(read)
+	req.OnWait = func(driver.WaitInfo) { <-busy } // on the goroutine that reads
+	w := newScene(t).seated(req)
+	first := <-w.tokens
+	w.arrive()
+	<-w.tokens
+	var lost atomic.Bool
+	w.tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		if c.Script == redislock.ReleaseScript && c.Args[2] == first && lost.CompareAndSwap(false, true) {
+			return redislock.Reply{Err: errLost}
+		}
+		return do()
+	})
+	read()
+	w.keepsOne()
 }
 
 // TestLeavingIsNotDying: the last known waiter of a process gives up while another

@@ -22,6 +22,7 @@ type waiter struct {
 	// Guarded by waitQueue.mu.
 	queued  bool        // it is in the queue, as far as we know
 	msg     *grantMsg   // its grant, or why there will be none; the newest counts
+	spare   []int64     // tokens of grants that newer ones came after, before they were read
 	state   *queueState // what was last seen of the queue
 	trouble bool        // it was told that the server cannot be asked
 	pollAt  time.Time   // when it was asked to poll before it had joined; zero if it was not
@@ -63,6 +64,9 @@ type queueState struct {
 
 // tell ends the request's time in the queue. The caller holds waitQueue.mu.
 func (w *waiter) tell(n grantMsg) {
+	if last := w.msg; last != nil && last.token != 0 {
+		w.spare = append(w.spare, last.token)
+	}
 	w.queued, w.msg = false, &n
 	w.notify()
 }

@@ -26,7 +26,7 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	c := acq.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(acq.queue.unregister(w), 10), strconv.FormatInt(w.late, 10))
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
-		acq.withdrawLoop(w, c)
+		acq.withdrawLoop(c, w.req.TTL)
 		close(gone)
 	}
 	if !acq.spawn(task) {
@@ -44,19 +44,20 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	}
 }
 
-// withdrawLoop sends the withdrawal until the server has answered.
-func (acq *acquirer) withdrawLoop(w *waiter, c Call) {
+// withdrawLoop sends a withdrawal, or the release of a grant, until the server has
+// answered. Each try has the time that one for a lock of this TTL has.
+func (c *client) withdrawLoop(call Call, ttl time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
 	defer cancel()
-	defer context.AfterFunc(acq.closed, func() { // ends after closeLimit
+	defer context.AfterFunc(c.closed, func() { // ends after closeLimit
 		retry.Sleep(ctx, closeLimit)
 		cancel()
 	})()
-	for pause := newBackoff(); ctx.Err() == nil; pause.Wait(acq.closed) {
-		limited, cancel := context.WithTimeout(ctx, attemptLimit(w.req.TTL))
-		_, err := acq.eval(limited, c)
+	for pause := newBackoff(); ctx.Err() == nil; pause.Wait(c.closed) {
+		limited, cancel := context.WithTimeout(ctx, attemptLimit(ttl))
+		_, err := c.eval(limited, call)
 		cancel()
-		if err == nil || !passing(err) || acq.closed.Err() != nil {
+		if err == nil || !passing(err) || c.closed.Err() != nil {
 			return
 		}
 	}
