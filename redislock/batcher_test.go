@@ -146,7 +146,7 @@ func TestGatheredIsRefused(t *testing.T) {
 	s := newScene(t)
 	o := s.user("~*:jam*", "~*:{lock:jam*", "~*:ok*", "~*:{lock:ok*")
 	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, o))}
-	e := redislock.NewConn(tap, nil)
+	e := redislock.NewConn(tap, patient(nil))
 	t.Cleanup(func() { _ = e.Close() })
 	mine := s.hold(e, request("ok"))
 	open := s.jam(e, tap, pass)

@@ -59,7 +59,7 @@ func TestClusterSlowMigration(t *testing.T) {
 	s.warm(b)
 	s.ready(b)
 	h := s.hold(a, request("n"))
-	w := s.queue(b, brief("n"))
+	w := s.requeue(b, brief("n"))
 	c.BeginMigration(t, slot, from, to)
 	c.MoveKeys(t, slot, from, to, "queue:{lock:n}", "alive:{lock:n}")
 	select {
@@ -123,7 +123,7 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 	s := scene{TB: t, server: from}
 	a := clusterEngine(t, c)
 	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...)))}
-	b := redislock.NewConn(tap, nil)
+	b := redislock.NewConn(tap, patient(nil))
 	t.Cleanup(func() { _ = b.Close() })
 	const ahead = 1500 * time.Millisecond
 	tap.texts(func(text string, pass func(string)) {
@@ -151,7 +151,12 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 func TestClusterFreesTheDead(t *testing.T) {
 	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
-	a, b := clusterEngine(t, c), clusterEngine(t, c)
+	engine := func() *redislock.Engine {
+		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), patient(nil))
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	a, b := engine(), engine()
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
 	h := s.hold(a, request("n"))
 	s.server.Do(t, "ZADD", "queue:{lock:n}", "1", "00000000-0000-7000-8000-000000000000 dead x 0 60000 0 1 host ")

@@ -131,9 +131,7 @@ func (l *lateRequest) note(until string) {
 func (l *lateRequest) deliver(delay time.Duration) {
 	time.Sleep(time.Until(l.caught.Add(delay)))
 	l.scene.until("its time is over", func() bool {
-		clock := strings.Fields(l.server.Do(l, "TIME"))
-		now, _ := strconv.ParseInt(clock[0]+fmt.Sprintf("%06s", clock[1]), 10, 64)
-		return now > l.served.Load() || int(l.left.Load()) >= l.withdrawals
+		return l.clock() > l.served.Load() || int(l.left.Load()) >= l.withdrawals
 	})
 	l.held.Deliver()
 	<-l.held.Answered()

@@ -15,6 +15,9 @@ import (
 func TestMain(m *testing.M) {
 	enginetest.Main(map[string]func(string) driver.Engine{
 		"redis": func(addr string) driver.Engine { return redislock.New(dial(addr), nil) },
+		"patient": func(addr string) driver.Engine {
+			return redislock.NewConn(&tap{Conn: redislock.NewRueidisConn(dial(addr)), longGrants: true}, patient(nil))
+		},
 	})
 	os.Exit(m.Run())
 }

@@ -12,7 +12,7 @@ import (
 func TestFrozenProcessAfterAClockStep(t *testing.T) {
 	t.Parallel()
 	clock := enginetest.NewClock(t)
-	s := scene{TB: t, server: enginetest.StartRedisBy(t, clock), looks: &observer{}}
+	s := scene{TB: t, server: enginetest.StartRedisBy(t, clock), looks: &observer{}, brisk: true}
 	h := s.hold(s.engine(nil), request("n"))
 	e, tap := s.tapped(nil)
 	for range 20 {

@@ -29,10 +29,13 @@ func TestThousandsOfTheDead(t *testing.T) {
 	}
 }
 
-// freeze makes an engine send and hear nothing more.
+// freeze makes an engine send and hear nothing more. What it has sent is answered by then.
 func (t *tap) freeze() {
 	t.texts(func(string, func(string)) {})
 	t.calls(func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} })
+	for t.busy() {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // TestThreeFrozenProcesses: each that is handed the lock costs one grant, and whoever
@@ -40,6 +43,7 @@ func (t *tap) freeze() {
 func TestThreeFrozenProcesses(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
+	s.brisk = true
 	h := s.hold(s.engine(nil), request("n"))
 	var taps []*tap
 	for range 3 {

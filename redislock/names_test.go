@@ -102,7 +102,8 @@ func clusterEngine(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
 }
 
 func clusterEngineOf(t testing.TB, c *enginetest.RedisCluster, cfg *redislock.Config) *redislock.Engine {
-	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), patient(cfg))
+	conn := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...))), longGrants: true}
+	e := redislock.NewConn(conn, patient(cfg))
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }

@@ -43,8 +43,10 @@ func TestQueueOfTheDead(t *testing.T) {
 func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	a, c := s.engine(nil), s.engine(nil)
-	frozen := enginetest.Start(t, "redis", s.server.Addr())
+	c := s.engine(nil)
+	s.brisk = true
+	a := s.engine(nil) // its release hands the lock to the frozen process
+	frozen := enginetest.Start(t, "patient", s.server.Addr())
 	h := s.hold(a, request("n"))
 	var lost []*call
 	for range 5 {
@@ -78,6 +80,7 @@ func TestFrozenProcess(t *testing.T) {
 func TestTwoFrozenProcesses(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
+	s.brisk = true
 	a, c := s.engine(nil), s.engine(nil)
 	b, first := s.tapped(nil)
 	d, second := s.tapped(nil)
@@ -179,6 +182,8 @@ func TestProcessThatSpokeIsNotSuspended(t *testing.T) {
 	h.free()
 	w.granted() // and never renewed
 	fourth := s.queue(b, request("n"))
+	s.server.Do(t, "DEL", "lock:n") // its grant is over
+	s.refused(a, request("n"))      // lets the next one in
 	s.inOrder(second, third, fourth)
 }
 

@@ -152,7 +152,8 @@ func TestFlushAll(t *testing.T) {
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
-	ws := s.lineUp(3, brief("n"), b)
+	ws := s.lineUp(3, request("n"), b)
+	ws = append(ws, s.queue(b, brief("n"))) // so that b looks soon
 	s.server.Do(t, "FLUSHALL")
 	s.gone(h.renew())
 	s.gone(h.release())
@@ -172,7 +173,7 @@ func TestRestart(t *testing.T) {
 		s := newScene(t, "--appendonly", appendonly, "--appendfsync", "always")
 		a, b := s.engine(nil), s.engine(nil)
 		h := s.hold(a, request("n"))
-		ws := s.lineUp(3, brief("n"), b)
+		ws := s.lineUp(3, request("n"), b)
 		s.server.Kill(t)
 		s.server.Restart(t)
 		err := h.renew()

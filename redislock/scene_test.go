@@ -27,6 +27,7 @@ type scene struct {
 	looks  *observer
 	lag    time.Duration // with replicas and a quarantine
 	most   time.Duration // MaxTTL with a quarantine, if it is not 2 s
+	brisk  bool          // what is granted to those who wait lasts 2 s, for tests of its end
 }
 
 type observer struct{ *redislock.Engine }
@@ -45,7 +46,7 @@ func (s scene) engine(cfg *redislock.Config) *redislock.Engine {
 // tapped returns another client, and a tap on its calls and messages.
 func (s scene) tapped(cfg *redislock.Config) (*redislock.Engine, *tap) {
 	s.Helper()
-	t := &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(s.server.Addr())))}
+	t := &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(s.server.Addr()))), longGrants: !s.brisk}
 	e := redislock.NewConn(t, patient(cfg))
 	s.Cleanup(func() { _ = e.Close() })
 	return e, t
@@ -169,6 +170,21 @@ func (s scene) queue(e driver.Engine, req driver.Request) *call {
 	return c
 }
 
+// requeue is queue for a client that gives up soon, and is asked again if it did: on a
+// slow machine an answer may take longer.
+func (s scene) requeue(e *redislock.Engine, req driver.Request) (c *call) {
+	s.Helper()
+	s.until("queued", func() bool {
+		for c = s.ask(e, req); !c.answered(); time.Sleep(5 * time.Millisecond) {
+			if e.Queued(req.Name) == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	return c
+}
+
 func (s scene) queued(name string) int {
 	n, _ := strconv.Atoi(s.server.Do(s, "ZCARD", "queue:{lock:"+name+"}"))
 	return n
@@ -208,7 +224,7 @@ func (c *call) granted() hold {
 	return h
 }
 
-// kept is granted for a lock that is held on: the grant of a waiter is short, and is
+// kept is granted for a lock that is held on: the grant of a waiter is shorter, and is
 // made a full lease, as a Locker does at once.
 func (c *call) kept() hold {
 	c.Helper()
@@ -315,6 +331,13 @@ func (s scene) clean(name string) {
 		keys := []string{"lock:" + name, "queue:{lock:" + name + "}", "shared:{lock:" + name + "}", "meta:{lock:" + name + "}"}
 		return s.server.Do(s, slices.Insert(keys, 0, "EXISTS")...) == "0"
 	})
+}
+
+// clock is the server's time in microseconds.
+func (s scene) clock() int64 {
+	s.Helper()
+	now := strings.Fields(s.server.Do(s, "TIME"))
+	return number64(s, now[0])*1e6 + number64(s, now[1])
 }
 
 // keys lists all keys of the server.

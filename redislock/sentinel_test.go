@@ -16,7 +16,7 @@ func sentinelEngine(t testing.TB, w *enginetest.Sentinel, cfg *redislock.Config)
 	o := rueidisOption(w.Addrs()...)
 	o.Sentinel.MasterSet = w.MasterName()
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
-	e := redislock.New(rueidisClient(t, o), patient(cfg))
+	e := redislock.NewConn(&tap{Conn: redislock.NewRueidisConn(rueidisClient(t, o)), longGrants: true}, patient(cfg))
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }

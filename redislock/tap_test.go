@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/fencelock/fencelock/redislock"
@@ -11,9 +12,11 @@ import (
 // tap is a Conn that shows a test what passes, and loses what it is told to.
 type tap struct {
 	redislock.Conn
+	longGrants bool // what the engine grants to those who wait lasts longer
 
 	mu      sync.Mutex // guards all below
 	onCall  func(redislock.Call, func() redislock.Reply) redislock.Reply
+	running int // calls
 	onText  func(text string, pass func(string))
 	passing func(string) // to the engine
 	stop    context.CancelFunc
@@ -83,11 +86,33 @@ func (t *tap) say(text string) {
 func (t *tap) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
 	t.mu.Lock()
 	f := t.onCall
+	t.running++
 	t.mu.Unlock()
-	if f == nil || len(calls) != 1 {
-		return t.Conn.Eval(ctx, calls)
+	defer t.ran()
+	sent := calls
+	if t.longGrants {
+		sent = slices.Clone(calls)
+		for i := range sent {
+			sent[i].Script = redislock.WithLongGrants(sent[i].Script)
+		}
 	}
-	return []redislock.Reply{f(calls[0], func() redislock.Reply { return t.Conn.Eval(ctx, calls)[0] })}
+	if f == nil || len(calls) != 1 {
+		return t.Conn.Eval(ctx, sent)
+	}
+	return []redislock.Reply{f(calls[0], func() redislock.Reply { return t.Conn.Eval(ctx, sent)[0] })}
+}
+
+func (t *tap) ran() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running--
+}
+
+// busy reports whether a call has no answer yet.
+func (t *tap) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running > 0
 }
 
 func (t *tap) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
