@@ -23,11 +23,15 @@ test: check cc redis postgres shells ## everything, with the race detector; what
 	$(GO) test ./internal/sim
 
 .PHONY: check
-check: size ## gofmt and go vet, also for macOS, and the size of the command
+check: size apidiff ## gofmt and go vet, also for macOS, the size of the command, and the API
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -C bench ./...
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+
+.PHONY: apidiff
+apidiff: ## the API is compatible with the last version tag, if there is one
+	@GO="$(GO)" .ci/apidiff
 
 # A package that looks up methods by a name it learns at run time, as templates do,
 # makes the linker keep every method there is: 10 MB of this program.
