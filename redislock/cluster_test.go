@@ -121,7 +121,7 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
-	a := clusterEngine(t, c)
+	a := briskCluster(t, c)
 	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...)))}
 	b := redislock.NewConn(tap, patient(nil))
 	t.Cleanup(func() { _ = b.Close() })
@@ -146,17 +146,19 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 	}
 }
 
+// briskCluster is clusterEngine for tests of the end of what is granted to those who wait.
+func briskCluster(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
+	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), patient(nil))
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
 // TestClusterFreesTheDead: on a Cluster nobody can tell from PUBLISH who is dead;
 // a process that is costs one grant.
 func TestClusterFreesTheDead(t *testing.T) {
 	t.Parallel()
 	c := enginetest.StartRedisCluster(t, 3)
-	engine := func() *redislock.Engine {
-		e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), patient(nil))
-		t.Cleanup(func() { _ = e.Close() })
-		return e
-	}
-	a, b := engine(), engine()
+	a, b := briskCluster(t, c), briskCluster(t, c)
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
 	h := s.hold(a, request("n"))
 	s.server.Do(t, "ZADD", "queue:{lock:n}", "1", "00000000-0000-7000-8000-000000000000 dead x 0 60000 0 1 host ")

@@ -13,7 +13,7 @@ import (
 )
 
 func engineOn(t testing.TB, client redis.UniversalClient) *redislock.Engine {
-	e := goredis.New(client, nil)
+	e := goredis.New(client, &redislock.Config{RetryTimeout: time.Minute})
 	t.Cleanup(func() { _ = e.Close(); _ = client.Close() })
 	return e
 }
@@ -34,7 +34,7 @@ func TestResize(t *testing.T) {
 
 // resized fails the test unless a waiter of b gets in when a raises the limit.
 func resized(t *testing.T, a, b *redislock.Engine) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	req := driver.Request{Name: "n", Mode: driver.Shared, Limit: 3, Weight: 2, TTL: time.Minute}
 	if _, err := a.Acquire(ctx, req); err != nil {
