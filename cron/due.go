@@ -53,8 +53,8 @@ type Due struct {
 	last time.Time  // no tick up to this one is due again
 }
 
-// Due returns a Due of the job that begins now, or with Job.CatchUp as far back as
-// Job.Late.
+// Due returns a Due of the job that begins now, or with Config.CatchUp as far back as
+// Config.Late.
 func (j Job) Due(s Schedule) (*Due, error) {
 	full, err := j.withDefaults()
 	if err != nil {
@@ -68,14 +68,14 @@ func (j Job) Due(s Schedule) (*Due, error) {
 }
 
 // Take returns the ticks that came due by now since the last call, oldest first.
-// Of several it returns the newest one, or the newest so many as Job.CatchUp
-// allows. Ticks that came due longer than Job.Late ago are past: the first of
-// them is reported to Job.OnTick.
+// Of several it returns the newest one, or the newest so many as Config.CatchUp
+// allows. Ticks that came due longer than Config.Late ago are past: the first of
+// them is reported to Config.OnTick.
 func (d *Due) Take(now time.Time) []time.Time {
 	due, past := d.take(now)
 	if !past.IsZero() {
 		past = past.UTC()
-		d.job.report(Outcome{Job: d.job.Name, Scheduled: past, Err: d.job.skipped(past, TooLate, nil)})
+		d.job.report(Outcome{Job: d.job.name, Scheduled: past, Err: d.job.skipped(past, TooLate, nil)})
 	}
 	return due
 }
@@ -103,12 +103,12 @@ func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 		d.last = t
 	}
 	if passed > 0 {
-		d.job.Logger.Info("ticks passed over", "job", d.job.Name, "ticks", passed, "until", due[0])
+		d.job.Logger.Info("ticks passed over", "job", d.job.name, "ticks", passed, "until", due[0])
 	}
 	return due, past
 }
 
-// Near reports whether a tick of the schedule is due now or came due within Job.Late,
+// Near reports whether a tick of the schedule is due now or came due within Config.Late,
 // taken or not. A scheduler that wakes up when none is near has another schedule.
 func (d *Due) Near(now time.Time) bool {
 	t := d.next(now.Add(-d.job.Late).Round(0), now)

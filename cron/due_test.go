@@ -36,28 +36,27 @@ func due(d *cron.Due, zero, now time.Time) (seconds []float64) {
 
 func TestDue(t *testing.T) {
 	for name, c := range map[string]struct {
-		job  cron.Job
+		cfg  cron.Config
 		asks []float64 // when Take is called, in seconds
 		want [][]float64
 	}{
-		"on time":           {cron.Job{}, []float64{10, 20, 30}, [][]float64{{10}, {20}, {30}}},
-		"asked twice":       {cron.Job{}, []float64{10, 10.001, 20}, [][]float64{{10}, nil, {20}}},
-		"a little early":    {cron.Job{}, []float64{9.96, 10, 19.96}, [][]float64{{10}, nil, {20}}},
-		"not yet":           {cron.Job{}, []float64{9.9, 10}, [][]float64{nil, {10}}},
-		"a little late":     {cron.Job{}, []float64{12, 21}, [][]float64{{10}, {20}}},
-		"stood still":       {cron.Job{}, []float64{10, 45}, [][]float64{{10}, {40}}},
-		"makes up for two":  {cron.Job{CatchUp: 2}, []float64{0, 45}, [][]float64{{-10, 0}, {30, 40}}},
-		"makes up for all":  {cron.Job{CatchUp: 99, Late: 25 * time.Second}, []float64{0, 100}, [][]float64{{-20, -10, 0}, {80, 90, 100}}},
-		"the last one only": {cron.Job{CatchUp: 1}, []float64{1, 45}, [][]float64{{0}, {40}}},
-		"too long ago":      {cron.Job{Late: time.Second}, []float64{15, 20}, [][]float64{nil, {20}}},
-		"the clock is set back": {cron.Job{}, []float64{20, 12, 20, 30},
+		"on time":           {cron.Config{}, []float64{10, 20, 30}, [][]float64{{10}, {20}, {30}}},
+		"asked twice":       {cron.Config{}, []float64{10, 10.001, 20}, [][]float64{{10}, nil, {20}}},
+		"a little early":    {cron.Config{}, []float64{9.96, 10, 19.96}, [][]float64{{10}, nil, {20}}},
+		"not yet":           {cron.Config{}, []float64{9.9, 10}, [][]float64{nil, {10}}},
+		"a little late":     {cron.Config{}, []float64{12, 21}, [][]float64{{10}, {20}}},
+		"stood still":       {cron.Config{}, []float64{10, 45}, [][]float64{{10}, {40}}},
+		"makes up for two":  {cron.Config{CatchUp: 2}, []float64{0, 45}, [][]float64{{-10, 0}, {30, 40}}},
+		"makes up for all":  {cron.Config{CatchUp: 99, Late: 25 * time.Second}, []float64{0, 100}, [][]float64{{-20, -10, 0}, {80, 90, 100}}},
+		"the last one only": {cron.Config{CatchUp: 1}, []float64{1, 45}, [][]float64{{0}, {40}}},
+		"too long ago":      {cron.Config{Late: time.Second}, []float64{15, 20}, [][]float64{nil, {20}}},
+		"the clock is set back": {cron.Config{}, []float64{20, 12, 20, 30},
 			[][]float64{{20}, nil, nil, {30}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				zero := time.Now()
-				in, _ := alone(c.job)
-				in.job.Name = "job"
+				in, _ := alone(c.cfg)
 				d, err := in.job.Due(cron.Every(10 * time.Second))
 				if err != nil {
 					t.Fatal(err)
@@ -77,7 +76,7 @@ func TestDue(t *testing.T) {
 // A scheduler that slept for too long says which ticks it let pass.
 func TestTicksThatArePastAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job"})
+		in, books := alone(cron.Config{})
 		d, err := in.job.Due(cron.Every(time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +93,7 @@ func TestTicksThatArePastAreReported(t *testing.T) {
 func TestDueNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		d, err := in.job.Due(cron.Every(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +111,7 @@ func TestDueNext(t *testing.T) {
 func TestDueKeepsTheZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		east := time.FixedZone("east", 3600)
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		var asked *time.Location
 		d, err := in.job.Due(scheduleFunc(func(at time.Time) time.Time { asked = at.Location(); return time.Time{} }))
 		if err != nil {
@@ -131,7 +130,7 @@ func (f scheduleFunc) Next(t time.Time) time.Time { return f(t) }
 
 func TestSchedulesThatEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		for _, s := range []cron.Schedule{times{}, stubborn{}} {
 			d, err := in.job.Due(s)
 			if err != nil {
@@ -160,7 +159,7 @@ func TestEveryNeedsADuration(t *testing.T) {
 func TestClockThatWasAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		d, err := in.job.Due(cron.Every(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)

@@ -33,8 +33,8 @@ func TestEveryTickRunsOnceOnRealEngines(t *testing.T) {
 			var all []*instance
 			for i := range 8 {
 				in := &instance{behind: time.Duration(i) * apart, ledger: books}
-				in.job = cron.Job{Name: "job", OnTick: books.note, Overlap: cron.OverlapLast}
-				in.job.Locks = fencelock.New(client(), &fencelock.Config{TTL: ttl})
+				in.locks = fencelock.New(client(), &fencelock.Config{TTL: ttl})
+				in.job = cron.New(in.locks, "job", &cron.Config{OnTick: books.note, Overlap: cron.OverlapLast})
 				if err := in.job.Tick(t.Context(), time.Now(), nothing); err != nil { // connects
 					t.Fatal(err)
 				}

@@ -17,7 +17,7 @@ func ExampleJob_Tick() {
 	tick := time.Now().Truncate(time.Second)
 
 	for _, engine := range []*memlock.Engine{store, store.Client()} {
-		job := cron.Job{Locks: fencelock.New(engine, nil), Name: "invoices"}
+		job := cron.New(fencelock.New(engine, nil), "invoices", nil)
 		err := job.Tick(context.Background(), tick, func(ctx context.Context) error {
 			token, _ := fencelock.TokenFrom(ctx)
 			fmt.Println("billing under a token:", token > 0)
@@ -33,12 +33,8 @@ func ExampleJob_Tick() {
 
 // A scheduler for one job, that makes up for the last tick if nobody ran it.
 func ExampleJob_Run() {
-	job := cron.Job{
-		Locks:   fencelock.New(memlock.New(nil), nil),
-		Name:    "invoices",
-		Late:    6 * time.Hour,
-		CatchUp: 1,
-	}
+	locks := fencelock.New(memlock.New(nil), nil)
+	job := cron.New(locks, "invoices", &cron.Config{Late: 6 * time.Hour, CatchUp: 1})
 	ctx, stop := context.WithCancel(context.Background())
 	err := job.Run(ctx, cron.Every(time.Hour), func(context.Context) error {
 		fmt.Println("the last full hour was missed, and is made up for")

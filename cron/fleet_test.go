@@ -19,7 +19,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, books := fleet(8, 5*time.Second, cron.Job{Name: "job", Overlap: overlap})
+				all, books := fleet(8, 5*time.Second, cron.Config{Overlap: overlap})
 				ticks := series(100, 200*time.Millisecond)
 				var schedulers sync.WaitGroup
 				for _, in := range all {
@@ -38,7 +38,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 // Eight good clocks: all instances ask in the same instant.
 func TestEveryTickRunsOnceInARush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(8, 0, cron.Job{Name: "job"})
+		all, books := fleet(8, 0, cron.Config{})
 		ticks := series(100, 200*time.Millisecond)
 		var schedulers sync.WaitGroup
 		for _, in := range all {
@@ -53,14 +53,14 @@ func TestEveryTickRunsOnceInARush(t *testing.T) {
 // claims are for.
 func TestAPlainLockDoesNotDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(3, 5*time.Second, cron.Job{Name: "job"})
+		all, books := fleet(3, 5*time.Second, cron.Config{})
 		ticks := series(10, 30*time.Second)
 		var schedulers sync.WaitGroup
 		for _, in := range all {
 			schedulers.Go(func() {
 				for _, tick := range ticks {
 					_ = idle(t.Context(), time.Until(tick.Add(in.behind)))
-					_ = in.job.Locks.Do(t.Context(), "job", books.work(tick, time.Millisecond))
+					_ = in.locks.Do(t.Context(), "job", books.work(tick, time.Millisecond))
 				}
 			})
 		}
@@ -82,7 +82,7 @@ func TestInstanceKilledInItsRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, books := fleet(2, 500*time.Millisecond, cron.Job{Name: "job", Overlap: c.overlap})
+				all, books := fleet(2, 500*time.Millisecond, cron.Config{Overlap: c.overlap})
 				ticks := series(40, time.Second)
 				dying, die := context.WithCancel(t.Context())
 				var schedulers sync.WaitGroup
@@ -112,7 +112,7 @@ func TestInstanceKilledInItsRun(t *testing.T) {
 // for everybody.
 func TestFrozenInstanceDoesNotRunAnOldTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(2, 0, cron.Job{Name: "job"})
+		all, books := fleet(2, 0, cron.Config{})
 		tick := time.Now()
 		all[1].engine.Freeze()
 		asked := make(chan error, 1)
@@ -131,7 +131,7 @@ func TestFrozenInstanceDoesNotRunAnOldTick(t *testing.T) {
 // A claim that took too long proves nothing: another one may have come and gone.
 func TestSlowClaimDoesNotRunAnOldTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job", Late: 5 * time.Second})
+		in, books := alone(cron.Config{Late: 5 * time.Second})
 		in.engine.Delay(6 * time.Second)
 		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.TooLate)
 		if books.skipped[cron.TooLate] != 1 {
@@ -143,7 +143,7 @@ func TestSlowClaimDoesNotRunAnOldTick(t *testing.T) {
 // Tokens grow from run to run, whichever instance it is.
 func TestTokensGrowAcrossInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(3, 0, cron.Job{Name: "job"})
+		all, books := fleet(3, 0, cron.Config{})
 		for i, tick := range series(12, time.Minute) {
 			time.Sleep(time.Until(tick))
 			if err := all[i%3].job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {

@@ -19,7 +19,8 @@ const ttl = 10 * time.Second
 type instance struct {
 	engine *memlock.Engine
 	behind time.Duration
-	job    cron.Job
+	locks  *fencelock.Locker
+	job    *cron.Job
 	ledger *ledger
 }
 
@@ -71,11 +72,12 @@ func idle(ctx context.Context, d time.Duration) error {
 }
 
 // fleet makes n instances of a job whose clocks are apart from one another.
-func fleet(n int, apart time.Duration, job cron.Job) (all []*instance, books *ledger) {
+func fleet(n int, apart time.Duration, cfg cron.Config) (all []*instance, books *ledger) {
 	store, books := memlock.New(nil), newLedger()
 	for i := range n {
-		in := &instance{engine: store.Client(), behind: time.Duration(i) * apart, job: job, ledger: books}
-		in.job.Locks = fencelock.New(in.engine, &fencelock.Config{TTL: ttl})
+		in := &instance{engine: store.Client(), behind: time.Duration(i) * apart, ledger: books}
+		in.locks = fencelock.New(in.engine, &fencelock.Config{TTL: ttl})
+		in.job = cron.New(in.locks, "job", &cfg)
 		in.job.OnTick = books.note
 		all = append(all, in)
 	}
@@ -117,8 +119,8 @@ func (l *ledger) wantRuns(t *testing.T, ticks []time.Time, each int) {
 }
 
 // alone is one instance on a store of its own.
-func alone(job cron.Job) (*instance, *ledger) {
-	all, books := fleet(1, 0, job)
+func alone(cfg cron.Config) (*instance, *ledger) {
+	all, books := fleet(1, 0, cfg)
 	return all[0], books
 }
 

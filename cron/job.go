@@ -9,17 +9,9 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// Job is work that is done once for each tick of a schedule, by one of many
-// instances. Its methods may be called from many goroutines at once. All
-// instances use the same values.
-type Job struct {
-	// Locks is where the claims are. Required. Its TTL is how long an instance
-	// that vanished blocks later runs; its note gives way to the tick.
-	Locks *fencelock.Locker
-
-	// Name is the name of the job, and of the lock that its runs hold. Required.
-	Name string
-
+// Config is what a Job does beside claiming its ticks. All instances use the same values.
+// The zero Config is useful.
+type Config struct {
 	// Skew is how far apart the clocks of two instances may be. 0 means the
 	// default, one minute.
 	Skew time.Duration
@@ -56,13 +48,36 @@ type Job struct {
 	// Logger gets failures as warnings, skipped ticks as information, and runs at
 	// debug level. nil, the default, is silent.
 	Logger *slog.Logger
-
-	turn *turn // of Run; nil otherwise
 }
+
+// Job is work that is done once for each tick of a schedule, by one of many
+// instances. Its methods may be called from many goroutines at once.
+type Job struct {
+	Config // may be changed before the first use
+
+	locks *fencelock.Locker
+	name  string
+	turn  *turn // of Run; nil otherwise
+}
+
+// New returns a job of that name, which is also the name of the lock that its runs
+// hold. It does no I/O; cfg may be nil. The TTL of locks is how long an instance that
+// vanished blocks later runs; its note gives way to the tick. A Locker with
+// Options.Shared or a Limit is fencelock.ErrInvalid at the first use.
+func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
+	j := &Job{locks: locks, name: name}
+	if cfg != nil {
+		j.Config = *cfg
+	}
+	return j
+}
+
+// Name returns the name of the job.
+func (j Job) Name() string { return j.name }
 
 // Overlap says what happens to a tick that comes due during an earlier run. With
 // OverlapLast, the tick that came due last on an instance waits there, no longer than
-// Job.Late, and those before it are skipped; callers of Tick see to that themselves.
+// Config.Late, and those before it are skipped; callers of Tick see to that themselves.
 type Overlap int
 
 // The ways to deal with an overlap.
@@ -87,10 +102,10 @@ func (j Job) withDefaults() (Job, error) {
 		j.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
-	case j.Locks == nil || j.Name == "":
-		return j, fmt.Errorf("%w: a job needs Locks and a Name", fencelock.ErrInvalid)
-	case j.Locks.Options().Shared || j.Locks.Options().Limit > 0:
-		return j, fmt.Errorf("%w: a Locker with Options.Shared would let several hosts run one tick of %q", fencelock.ErrInvalid, j.Name)
+	case j.locks == nil || j.name == "":
+		return j, fmt.Errorf("%w: a job needs a Locker and a name", fencelock.ErrInvalid)
+	case j.locks.Options().Shared || j.locks.Options().Limit > 0:
+		return j, fmt.Errorf("%w: a Locker with Options.Shared would let several hosts run one tick of %q", fencelock.ErrInvalid, j.name)
 	case j.Skew < 0 || j.Late < 0 || j.MinHold < 0 || j.AtMost < 0 || j.CatchUp < 0:
 		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
 			fencelock.ErrInvalid, j.Skew, j.Late, j.MinHold, j.AtMost, j.CatchUp)
@@ -112,5 +127,5 @@ func (j Job) claimName(tick time.Time) string {
 	if 2*j.keep() > ring {
 		ring = longRing
 	}
-	return j.Name + "@" + tick.Sub(tick.Truncate(ring)).String()
+	return j.name + "@" + tick.Sub(tick.Truncate(ring)).String()
 }

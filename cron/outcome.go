@@ -14,7 +14,7 @@ var (
 	// is a *SkippedError.
 	ErrSkipped = errors.New("tick was skipped")
 	// ErrAtMost is the cause of the end of a run that took longer than
-	// Job.AtMost.
+	// Config.AtMost.
 	ErrAtMost = errors.New("the run took longer than it may")
 )
 

@@ -21,7 +21,7 @@ type Run struct {
 	once   sync.Once     // for Finish
 }
 
-// begin begins a run, whose context ends with ctx, the lock, or Job.AtMost.
+// begin begins a run, whose context ends with ctx, the lock, or Config.AtMost.
 func (j Job) begin(ctx context.Context, tick time.Time, lock *fencelock.Lock) *Run {
 	r := &Run{job: j, tick: tick, lock: lock, began: time.Now()}
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, tick))
@@ -69,14 +69,14 @@ func (r *Run) finish(err error) error {
 	r.cancel(context.Canceled) // whatever the work left behind ends before the next run begins
 	released := r.lock.Release()
 	if lost == nil && errors.Is(released, fencelock.ErrNotHeld) {
-		lost = &fencelock.LostError{Name: r.job.Name, Token: r.Token(), Deadline: r.lock.Deadline(), Reason: released}
+		lost = &fencelock.LostError{Name: r.job.name, Token: r.Token(), Deadline: r.lock.Deadline(), Reason: released}
 	}
 	switch {
 	case lost != nil:
 		err = errors.Join(lost, err)
 	case released != nil:
-		r.job.Logger.Debug("release failed", "job", r.job.Name, "tick", r.tick, "error", released)
+		r.job.Logger.Debug("release failed", "job", r.job.name, "tick", r.tick, "error", released)
 	}
-	r.job.report(Outcome{Job: r.job.Name, Scheduled: r.tick, Started: r.began, Took: took, Token: r.Token(), Err: err})
+	r.job.report(Outcome{Job: r.job.name, Scheduled: r.tick, Started: r.began, Took: took, Token: r.Token(), Err: err})
 	return err
 }

@@ -16,7 +16,7 @@ const look = time.Minute
 // slept too long. The ticks of s are in local time unless s says otherwise.
 //
 // Run returns the cause of ctx's end, nil if s has no more ticks, or an ErrInvalid
-// at once. How ticks ended is told by Job.OnTick and Job.Logger alone.
+// at once. How ticks ended is told by Config.OnTick and Config.Logger alone.
 func (j Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) error) error {
 	due, err := j.Due(s)
 	if err != nil {

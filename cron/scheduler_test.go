@@ -34,7 +34,7 @@ func (y *tally) list() []time.Time {
 
 func TestRunIsAScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := fleet(4, 0, cron.Job{Name: "job"})
+		all, _ := fleet(4, 0, cron.Config{})
 		var ticks tally
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var runs sync.WaitGroup
@@ -54,7 +54,7 @@ func TestRunIsAScheduler(t *testing.T) {
 
 func TestRunEndsWithItsSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job"})
+		in, books := alone(cron.Config{})
 		ticks := series(3, 10*time.Minute)
 		var done tally
 		in.job.OnTick = done.note
@@ -71,7 +71,7 @@ func TestRunEndsWithItsSchedule(t *testing.T) {
 func TestRunMakesUpForMissedTicks(t *testing.T) {
 	for _, c := range []struct{ catchUp, want int }{{0, 0}, {1, 1}, {3, 3}, {99, 12}} {
 		synctest.Test(t, func(t *testing.T) {
-			all, _ := fleet(2, 0, cron.Job{Name: "job", Late: 12 * time.Hour, CatchUp: c.catchUp})
+			all, _ := fleet(2, 0, cron.Config{Late: 12 * time.Hour, CatchUp: c.catchUp})
 			time.Sleep(23*time.Hour + 30*time.Minute)
 			for i, in := range all {
 				var ticks tally
@@ -96,7 +96,7 @@ func TestRunMakesUpForMissedTicks(t *testing.T) {
 // Run stops making up when it is told to stop.
 func TestRunStopsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job", Late: 12 * time.Hour, CatchUp: 99})
+		in, _ := alone(cron.Config{Late: 12 * time.Hour, CatchUp: 99})
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		runs := 0
@@ -111,7 +111,7 @@ func TestRunStopsInTheMiddle(t *testing.T) {
 // those before it.
 func TestOneTickWaitsForALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job", Overlap: cron.OverlapLast, Late: time.Hour})
+		in, books := alone(cron.Config{Overlap: cron.OverlapLast, Late: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		var runs atomic.Int64
 		ended := make(chan error, 1)
@@ -125,7 +125,7 @@ func TestOneTickWaitsForALongRun(t *testing.T) {
 		}()
 		time.Sleep(25 * time.Minute)
 		synctest.Wait()
-		if s, err := in.job.Locks.Status(ctx, "job"); err != nil || len(s.Waiters) != 1 {
+		if s, err := in.locks.Status(ctx, "job"); err != nil || len(s.Waiters) != 1 {
 			t.Errorf("%d wait, want 1; %v", len(s.Waiters), err)
 		}
 		time.Sleep(10 * time.Minute)

@@ -14,11 +14,11 @@ import (
 // Tick runs fn for the tick that was scheduled at the given time, if this
 // instance is the one to do so, and returns fn's error. Otherwise it returns a
 // *SkippedError, or an error of package fencelock if the engine could not tell until
-// the tick was too late (Job.Late); the tick may then be run by nobody.
+// the tick was too late (Config.Late); the tick may then be run by nobody.
 //
 // The context of fn is ctx with the fencing token of the run; it ends with a
 // cause that is fencelock.ErrLost if the lock of the run is lost, and ErrAtMost
-// after Job.AtMost. A loss is joined to the error that Tick returns.
+// after Config.AtMost. A loss is joined to the error that Tick returns.
 //
 // The time must be the same on all instances, whatever their clocks say: not
 // when the scheduler woke up, but what it woke up for. [Due] finds it.
@@ -46,7 +46,7 @@ func (j Job) Start(ctx context.Context, scheduled time.Time) (*Run, error) {
 	}
 	run, err := full.start(ctx, scheduled)
 	if err != nil {
-		full.report(Outcome{Job: j.Name, Scheduled: scheduled, Err: err})
+		full.report(Outcome{Job: j.name, Scheduled: scheduled, Err: err})
 	}
 	return run, err
 }
@@ -56,7 +56,7 @@ func (j Job) start(ctx context.Context, tick time.Time) (*Run, error) {
 	case late > j.Late:
 		return nil, j.skipped(tick, TooLate, nil)
 	case late < -j.Skew-early:
-		return nil, fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.Name, stamp(tick), -late)
+		return nil, fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.name, stamp(tick), -late)
 	}
 	if err := j.insist(ctx, tick, func() error { return j.claim(ctx, tick) }); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (j Job) insist(ctx context.Context, tick time.Time, ask func() error) error
 			ctx.Err() != nil || time.Since(tick)+wait > j.Late {
 			return err
 		}
-		j.Logger.Info("engine is away", "job", j.Name, "tick", tick, "again_in", wait, "error", err)
+		j.Logger.Info("engine is away", "job", j.name, "tick", tick, "again_in", wait, "error", err)
 		retry.Sleep(ctx, wait)
 	}
 }
@@ -110,26 +110,26 @@ func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
 // claim makes this instance the one that runs the tick. The lock of the claim is
 // given back at once: its minimum hold is what keeps the others out.
 func (j Job) claim(ctx context.Context, tick time.Time) error {
-	o := j.Locks.Options()
+	o := j.locks.Options()
 	o.MinHold, o.Note = j.keep(), stamp(tick)
-	claim, err := j.Locks.With(o).TryAcquire(ctx, j.claimName(tick))
+	claim, err := j.locks.With(o).TryAcquire(ctx, j.claimName(tick))
 	if errors.Is(err, fencelock.ErrHeld) {
 		return j.skipped(tick, Claimed, err)
 	}
 	if err != nil {
-		return fmt.Errorf("claim %q at %s: %w", j.Name, stamp(tick), err)
+		return fmt.Errorf("claim %q at %s: %w", j.name, stamp(tick), err)
 	}
 	if err := claim.Release(); err != nil {
-		j.Logger.Debug("release of a claim failed", "job", j.Name, "tick", tick, "error", err)
+		j.Logger.Debug("release of a claim failed", "job", j.name, "tick", tick, "error", err)
 	}
 	return nil
 }
 
 // enter takes the lock that runs of the job hold.
 func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
-	o := j.Locks.Options()
+	o := j.locks.Options()
 	o.Shared, o.MinHold, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.MinHold, o.MinHold), stamp(tick)
-	locks := j.Locks.With(o)
+	locks := j.locks.With(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	if j.Overlap == OverlapLast {
 		var cancel context.CancelFunc
@@ -138,18 +138,18 @@ func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error)
 		defer j.turn.end(cancel)()
 		acquire = locks.Acquire
 	}
-	lock, err := acquire(waiting, j.Name)
+	lock, err := acquire(waiting, j.name)
 	switch {
 	case err == nil:
 		return lock, nil
 	case errors.Is(err, fencelock.ErrHeld) && ctx.Err() == nil, waiting.Err() != nil && ctx.Err() == nil:
 		return nil, j.skipped(tick, Overlapped, err)
 	}
-	return nil, fmt.Errorf("run %q at %s: %w", j.Name, stamp(tick), err)
+	return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(tick), err)
 }
 
 // skipped makes the error of a tick that somebody else's lock keeps from running.
 func (j Job) skipped(tick time.Time, why Reason, err error) error {
 	held, _ := errors.AsType[*fencelock.HeldError](err)
-	return &SkippedError{Job: j.Name, Scheduled: tick, Reason: why, Held: held}
+	return &SkippedError{Job: j.name, Scheduled: tick, Reason: why, Held: held}
 }

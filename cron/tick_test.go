@@ -17,7 +17,7 @@ import (
 
 func TestTickReturnsWhatTheRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		var seen []cron.Outcome
 		in.job.OnTick = func(o cron.Outcome) { seen = append(seen, o) }
 		broken := errors.New("broken")
@@ -40,7 +40,7 @@ func TestTickReturnsWhatTheRunReturns(t *testing.T) {
 // The same instant is the same tick in every zone.
 func TestTickIsAnInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		tick := time.Now()
 		if err := in.job.Tick(t.Context(), tick.In(time.FixedZone("east", 5*3600+1800)), nothing); err != nil {
 			t.Error(err)
@@ -51,7 +51,7 @@ func TestTickIsAnInstant(t *testing.T) {
 
 func TestTicksTooLateAndTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job", Late: 10 * time.Second, Skew: 5 * time.Second})
+		in, _ := alone(cron.Config{Late: 10 * time.Second, Skew: 5 * time.Second})
 		time.Sleep(time.Minute)
 		now := time.Now()
 		wantSkipped(t, in.job.Tick(t.Context(), now.Add(-11*time.Second), nothing), cron.TooLate)
@@ -75,7 +75,7 @@ func TestOverlap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, books := fleet(2, 0, cron.Job{Name: "job", Overlap: c.overlap})
+				all, books := fleet(2, 0, cron.Config{Overlap: c.overlap})
 				zero := time.Now()
 				go func() { _ = all[0].job.Tick(t.Context(), zero, books.work(zero, 10*time.Second)) }() // ends with the run
 				time.Sleep(5 * time.Second)
@@ -99,14 +99,13 @@ func TestOverlap(t *testing.T) {
 // A tick that waits for its turn gives up with its context, or with a wait limit.
 func TestOverlapLastEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job", Overlap: cron.OverlapLast})
+		in, books := alone(cron.Config{Overlap: cron.OverlapLast})
 		go func() { _ = in.job.Tick(t.Context(), time.Now(), books.work(time.Now(), time.Minute)) }() // ends with the run
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		want(t, "Tick", in.job.Tick(ctx, time.Now(), nothing), context.DeadlineExceeded, fencelock.ErrHeld)
-		short := in.job
-		short.Locks = in.job.Locks.With(fencelock.Options{Wait: time.Second})
+		short := cron.New(in.locks.With(fencelock.Options{Wait: time.Second}), "job", &in.job.Config)
 		wantSkipped(t, short.Tick(t.Context(), time.Now(), nothing), cron.Overlapped)
 		time.Sleep(time.Minute)
 	})
@@ -114,7 +113,7 @@ func TestOverlapLastEnds(t *testing.T) {
 
 func TestMinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job", MinHold: 30 * time.Second})
+		in, _ := alone(cron.Config{MinHold: 30 * time.Second})
 		for i, ran := range []bool{true, false, true} {
 			err := in.job.Tick(t.Context(), time.Now(), nothing)
 			if ran != (err == nil) {
@@ -127,7 +126,7 @@ func TestMinHold(t *testing.T) {
 
 func TestAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job", AtMost: 3 * time.Second})
+		in, books := alone(cron.Config{AtMost: 3 * time.Second})
 		begun := time.Now()
 		want(t, "Tick", in.job.Tick(t.Context(), begun, books.work(begun, time.Hour)), cron.ErrAtMost)
 		if took := time.Since(begun); took != 3*time.Second {
@@ -138,7 +137,7 @@ func TestAtMost(t *testing.T) {
 
 func TestRunIsToldOfALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		err := in.job.Tick(t.Context(), time.Now(), func(ctx context.Context) error {
 			in.engine.Lose("job")
 			<-ctx.Done()
@@ -151,7 +150,7 @@ func TestRunIsToldOfALoss(t *testing.T) {
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job"})
+		in, books := alone(cron.Config{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		reason := errors.New("deployment")
 		time.AfterFunc(time.Second, func() { cancel(reason) })
@@ -161,12 +160,12 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestRunThatPanicsGivesTheLockBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job"})
+		in, books := alone(cron.Config{})
 		func() {
 			defer func() { _ = recover() }()
 			_ = in.job.Tick(t.Context(), time.Now(), func(context.Context) error { panic("oops") })
 		}()
-		if s, err := in.job.Locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || len(books.failed) != 1 {
+		if s, err := in.locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || len(books.failed) != 1 {
 			t.Errorf("%+v, %v, %v", s, err, books.failed)
 		}
 	})
@@ -174,7 +173,7 @@ func TestRunThatPanicsGivesTheLockBack(t *testing.T) {
 
 func TestEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Job{Name: "job"})
+		in, books := alone(cron.Config{})
 		in.engine.Refuse(errors.New("no route"))
 		began := time.Now()
 		want(t, "Tick", in.job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrUnavailable)
@@ -191,15 +190,15 @@ func TestEngineThatIsAway(t *testing.T) {
 }
 
 func TestJobsThatMakeNoSense(t *testing.T) {
-	in, _ := alone(cron.Job{Name: "job"})
-	for what, change := range map[string]func(*cron.Job){
-		"no locks":       func(j *cron.Job) { j.Locks = nil },
-		"no name":        func(j *cron.Job) { j.Name = "" },
-		"negative skew":  func(j *cron.Job) { j.Skew = -1 },
-		"late for weeks": func(j *cron.Job) { j.Late = 15 * 24 * time.Hour },
+	in, _ := alone(cron.Config{})
+	for what, job := range map[string]*cron.Job{
+		"no locks":       cron.New(nil, "job", nil),
+		"no name":        cron.New(in.locks, "", nil),
+		"a shared lock":  cron.New(in.locks.With(fencelock.Options{Shared: true}), "job", nil),
+		"a limit":        cron.New(in.locks.With(fencelock.Options{Shared: true, Limit: 2}), "job", nil),
+		"negative skew":  cron.New(in.locks, "job", &cron.Config{Skew: -1}),
+		"late for weeks": cron.New(in.locks, "job", &cron.Config{Late: 15 * 24 * time.Hour}),
 	} {
-		job := in.job
-		change(&job)
 		want(t, what, job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrInvalid)
 		_, err := job.Due(cron.Every(time.Hour))
 		want(t, what, err, fencelock.ErrInvalid)
@@ -220,14 +219,14 @@ func TestNamesOfClaimsComeAgain(t *testing.T) {
 		{25 * time.Hour, 100, 24 * time.Hour, 28, "job@480h0m0s"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			in, books := alone(cron.Job{Name: "job", Late: c.late})
+			in, books := alone(cron.Config{Late: c.late})
 			seen := map[string]bool{}
 			for i, tick := range series(c.ticks, c.gap) {
 				time.Sleep(time.Until(tick))
 				if err := in.job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
 					t.Fatalf("tick %d: %v", i, err)
 				}
-				list, err := in.job.Locks.List(t.Context(), "job@")
+				list, err := in.locks.List(t.Context(), "job@")
 				if err != nil || len(list) == 0 {
 					t.Fatalf("%v, %v", list, err)
 				}
@@ -249,10 +248,10 @@ func TestNamesOfClaimsComeAgain(t *testing.T) {
 func TestSkipsAreVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		in, _ := alone(cron.Job{Name: "job", Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		in, _ := alone(cron.Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		tick := time.Now()
 		if err := in.job.Tick(t.Context(), tick, func(ctx context.Context) error {
-			s, err := in.job.Locks.Status(ctx, "job")
+			s, err := in.locks.Status(ctx, "job")
 			if err != nil || len(s.Holders) != 1 || s.Holders[0].Note != "2000-01-01T00:00:00Z" {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -276,7 +275,7 @@ func TestSkipsAreVisible(t *testing.T) {
 // A tick that is due a moment early by the clock is run, whatever the skew.
 func TestTickTakenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job", Skew: time.Millisecond})
+		in, _ := alone(cron.Config{Skew: time.Millisecond})
 		due, err := in.job.Due(cron.Every(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +294,7 @@ func TestTickTakenEarly(t *testing.T) {
 // The work knows which tick it is for.
 func TestTickFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Job{Name: "job"})
+		in, _ := alone(cron.Config{})
 		tick := time.Now().Add(-time.Second)
 		err := in.job.Tick(t.Context(), tick, func(ctx context.Context) error {
 			if got, ok := cron.TickFrom(ctx); !ok || !got.Equal(tick) {

@@ -37,7 +37,7 @@ func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(cont
 // claim claims the tick that is nearest by this host's clock: others mean the same one
 // if their clocks and their crontabs are less than half a tick apart.
 func (c *runCmd) claim(ctx context.Context, engine driver.Engine) error {
-	job := cron.Job{Locks: c.locker(engine, fencelock.Options{}), Name: c.Name, Skew: c.Tick / 2, Late: c.Tick / 2}
+	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2})
 	err := job.Claim(ctx, time.Now().Round(c.Tick))
 	if errors.Is(err, cron.ErrSkipped) {
 		return fmt.Errorf("%w: %w", driver.ErrHeld, err)

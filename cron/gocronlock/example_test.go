@@ -15,7 +15,7 @@ import (
 // Every instance schedules the same job; each tick is run by one of them.
 func ExampleTask() {
 	const period = 2 * time.Second
-	job := cron.Job{Locks: fencelock.New(memlock.New(nil), nil), Name: "invoices"}
+	job := cron.New(fencelock.New(memlock.New(nil), nil), "invoices", nil)
 	ran := make(chan bool, 100)
 	task, err := gocronlock.Task(job, cron.Every(period), func(ctx context.Context) error {
 		_, locked := fencelock.TokenFrom(ctx)

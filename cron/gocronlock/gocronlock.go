@@ -38,9 +38,9 @@ import (
 // gocron.WithStartAt(gocron.WithStartImmediately()), when the scheduler starts.
 //
 // The function returns fn's error to gocron, and nil for a tick that was skipped:
-// that is told by Job.OnTick and Job.Logger. If gocron calls it longer than Job.Late
+// that is told by Config.OnTick and Config.Logger. If gocron calls it longer than Config.Late
 // after the last tick, it fails with a fencelock.ErrInvalid that says what to do.
-func Task(job cron.Job, schedule cron.Schedule, fn func(ctx context.Context) error) (func(ctx context.Context) error, error) {
+func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) error) (func(ctx context.Context) error, error) {
 	due, err := job.Due(schedule)
 	if err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func Task(job cron.Job, schedule cron.Schedule, fn func(ctx context.Context) err
 // off returns an error if no tick of the schedule could be run now. That is so at every
 // call if gocron wakes up at other times. A job that makes up for missed ticks may be
 // called at any time.
-func off(job cron.Job, due *cron.Due, now time.Time) error {
+func off(job *cron.Job, due *cron.Due, now time.Time) error {
 	if job.CatchUp > 0 || due.Near(now) {
 		return nil
 	}
 	return fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
-		fencelock.ErrInvalid, job.Name, now.Format(time.RFC3339))
+		fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))
 }
 
 // Multiple starts a DurationJob of d at the next multiple of d since the zero time,
@@ -78,17 +78,17 @@ func Multiple(d time.Duration) gocron.StartAtOption {
 var ErrUnknown = errors.New("gocron did not tell how the run ended: a listener of the job took the place of that of gocronlock")
 
 // Options returns the options of one job that claim its ticks, for
-// Scheduler.NewJob. job.Name is the name of the lock, whatever gocron calls the job.
-// The work does not learn that its lock was lost: only Job.OnTick and Job.Logger do,
+// Scheduler.NewJob. The name of job is that of the lock, whatever gocron calls the job.
+// The work does not learn that its lock was lost: only Config.OnTick and Config.Logger do,
 // afterwards.
 //
 // They hear how a run ended by the listeners AfterJobRuns and AfterJobRunsWithError.
 // A job that sets one of these after the options is reported with [ErrUnknown].
 // gocron runs a job once for each lock and does not tell runs apart, so job.CatchUp and
 // cron.OverlapAllow are a fencelock.ErrInvalid.
-func Options(job cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
+func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
 	if job.CatchUp > 0 || job.Overlap == cron.OverlapAllow {
-		return nil, fmt.Errorf("%w: %q: CatchUp and OverlapAllow need gocronlock.Task", fencelock.ErrInvalid, job.Name)
+		return nil, fmt.Errorf("%w: %q: CatchUp and OverlapAllow need gocronlock.Task", fencelock.ErrInvalid, job.Name())
 	}
 	due, err := job.Due(schedule)
 	if err != nil {
@@ -106,7 +106,7 @@ func Options(job cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
 
 // locker is a gocron.Locker for one job, which runs once at a time.
 type locker struct {
-	job cron.Job
+	job *cron.Job
 	due *cron.Due
 
 	mu     sync.Mutex // guards result
@@ -121,7 +121,7 @@ func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	}
 	ticks := l.due.Take(now)
 	if len(ticks) == 0 {
-		return nil, fmt.Errorf("%w: %q: the tick has been run", cron.ErrSkipped, l.job.Name)
+		return nil, fmt.Errorf("%w: %q: the tick has been run", cron.ErrSkipped, l.job.Name())
 	}
 	run, err := l.job.Start(ctx, ticks[0])
 	if err != nil {

@@ -51,8 +51,8 @@ func (b *books) want(t *testing.T, want map[string]int) {
 	}
 }
 
-func job(store *memlock.Engine, b *books) cron.Job {
-	return cron.Job{Locks: fencelock.New(store.Client(), nil), Name: "job", OnTick: b.note}
+func job(store *memlock.Engine, b *books) *cron.Job {
+	return cron.New(fencelock.New(store.Client(), nil), "job", &cron.Config{OnTick: b.note})
 }
 
 // start makes a scheduler with one job and starts it.
@@ -104,7 +104,7 @@ func TestTask(t *testing.T) {
 }
 
 // options are those of a job that claims its ticks.
-func options(t *testing.T, job cron.Job, schedule cron.Schedule) []gocron.JobOption {
+func options(t *testing.T, job *cron.Job, schedule cron.Schedule) []gocron.JobOption {
 	t.Helper()
 	opts, err := gocronlock.Options(job, schedule)
 	if err != nil {
@@ -264,11 +264,11 @@ func TestTaskReturnsTheError(t *testing.T) {
 }
 
 func TestJobsThatMakeNoSense(t *testing.T) {
-	_, task := gocronlock.Task(cron.Job{}, cron.Every(time.Hour), nil)
-	_, options := gocronlock.Options(cron.Job{}, cron.Every(time.Hour))
+	_, task := gocronlock.Task(cron.New(nil, "", nil), cron.Every(time.Hour), nil)
+	_, options := gocronlock.Options(cron.New(nil, "", nil), cron.Every(time.Hour))
 	locks := fencelock.New(memlock.New(nil), nil)
-	_, catchUp := gocronlock.Options(cron.Job{Locks: locks, Name: "job", CatchUp: 1}, cron.Every(time.Hour))
-	_, allow := gocronlock.Options(cron.Job{Locks: locks, Name: "job", Overlap: cron.OverlapAllow}, cron.Every(time.Hour))
+	_, catchUp := gocronlock.Options(cron.New(locks, "job", &cron.Config{CatchUp: 1}), cron.Every(time.Hour))
+	_, allow := gocronlock.Options(cron.New(locks, "job", &cron.Config{Overlap: cron.OverlapAllow}), cron.Every(time.Hour))
 	for _, err := range []error{task, options, catchUp, allow} {
 		if !errors.Is(err, fencelock.ErrInvalid) {
 			t.Errorf("got %v", err)

@@ -15,7 +15,7 @@ import (
 func ExampleAdd() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	job := cron.Job{Locks: fencelock.New(memlock.New(nil), nil), Name: "invoices"}
+	job := cron.New(fencelock.New(memlock.New(nil), nil), "invoices", nil)
 	ran := make(chan bool, 100)
 
 	c := robfig.New(robfig.WithSeconds())

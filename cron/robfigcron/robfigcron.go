@@ -27,7 +27,7 @@ import (
 //
 // "@every" counts from the start of the scheduler, so no two instances would mean
 // the same times by it; here its ticks are those of cron.Every.
-func Add(ctx context.Context, c *robfig.Cron, spec string, job cron.Job, fn func(ctx context.Context) error) (robfig.EntryID, error) {
+func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn func(ctx context.Context) error) (robfig.EntryID, error) {
 	schedule, err := parse(c, spec)
 	if err != nil {
 		return 0, err
@@ -82,11 +82,11 @@ func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
 // schedule of their entry, and not "@every": use cron.Every. The zone in is that
 // of the scheduler (Cron.Location). Wrapped jobs have no context: they do not
 // learn that they lost their lock. Put it first into the chain, and use one for
-// each job: its Name is that of the lock. Nothing runs a wrapped job when the
+// each job: its name is that of the lock. Nothing runs a wrapped job when the
 // scheduler starts, so job.CatchUp is a fencelock.ErrInvalid.
-func Wrapper(ctx context.Context, job cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
+func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
 	if job.CatchUp > 0 {
-		return nil, fmt.Errorf("%w: %q: CatchUp needs robfigcron.Add", fencelock.ErrInvalid, job.Name)
+		return nil, fmt.Errorf("%w: %q: CatchUp needs robfigcron.Add", fencelock.ErrInvalid, job.Name())
 	}
 	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
 		return nil, fmt.Errorf("%w: instances share no ticks of @every %v: use cron.Every", fencelock.ErrInvalid, every.Delay)
@@ -104,7 +104,7 @@ func Wrapper(ctx context.Context, job cron.Job, schedule robfig.Schedule, in *ti
 // entry is the job that the scheduler knows.
 type entry struct {
 	ctx context.Context // of the runs
-	job cron.Job
+	job *cron.Job
 	fn  func(ctx context.Context) error
 	in  *time.Location
 	due *cron.Due
@@ -114,6 +114,6 @@ type entry struct {
 // its clock has gone on since; the schedule knows.
 func (e *entry) Run() {
 	for _, tick := range e.due.Take(time.Now().In(e.in)) {
-		_ = e.job.Tick(e.ctx, tick, e.fn) // reported by Job.OnTick and Job.Logger
+		_ = e.job.Tick(e.ctx, tick, e.fn) // reported by Config.OnTick and Config.Logger
 	}
 }

@@ -35,8 +35,8 @@ func (c *counter) count() int {
 	return len(c.tokens)
 }
 
-func job(store *memlock.Engine) cron.Job {
-	return cron.Job{Locks: fencelock.New(store.Client(), nil), Name: "job"}
+func job(store *memlock.Engine) *cron.Job {
+	return cron.New(fencelock.New(store.Client(), nil), "job", nil)
 }
 
 // Three schedulers, one run for each tick.
@@ -115,13 +115,13 @@ func TestAddRefuses(t *testing.T) {
 	if _, err := robfigcron.Add(t.Context(), c, "nonsense", job(memlock.New(nil)), nil); err == nil {
 		t.Error("took a spec that makes no sense")
 	}
-	if _, err := robfigcron.Add(t.Context(), c, "@hourly", cron.Job{}, nil); !errors.Is(err, fencelock.ErrInvalid) {
+	if _, err := robfigcron.Add(t.Context(), c, "@hourly", cron.New(nil, "", nil), nil); !errors.Is(err, fencelock.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 	if left := c.Entries(); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
-	if _, err := robfigcron.Wrapper(t.Context(), cron.Job{}, &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
+	if _, err := robfigcron.Wrapper(t.Context(), cron.New(nil, "", nil), &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

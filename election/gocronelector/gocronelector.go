@@ -11,7 +11,7 @@
 // the time comes while nobody leads. Jobs for which that matters claim their ticks too,
 // and are looked after when a term begins:
 //
-//	job := cron.Job{Locks: locks, Name: "invoices", CatchUp: 1, Late: 5 * time.Minute}
+//	job := cron.New(locks, "invoices", &cron.Config{CatchUp: 1, Late: 5 * time.Minute})
 //	task, err := gocronlock.Task(job, schedule, bill)
 //	_, err = scheduler.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(task),
 //		gocron.WithStartAt(gocron.WithStartImmediately()))

@@ -167,7 +167,7 @@ func TestEachTickOnceAroundHandOvers(t *testing.T) {
 		}
 		var all []*instance
 		for range 3 {
-			job := cron.Job{Locks: fencelock.New(store.Client(), nil), Name: "invoices", CatchUp: 1, Late: 30 * time.Second}
+			job := cron.New(fencelock.New(store.Client(), nil), "invoices", &cron.Config{CatchUp: 1, Late: 30 * time.Second})
 			task, err := gocronlock.Task(job, cron.Every(time.Minute), work)
 			if err != nil {
 				t.Fatal(err)

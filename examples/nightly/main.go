@@ -22,13 +22,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	job := cron.Job{
-		Locks:   fencelock.New(filelock.New(filepath.Join(os.TempDir(), "fencelock-nightly"), nil), nil),
-		Name:    "invoices",
+	locks := fencelock.New(filelock.New(filepath.Join(os.TempDir(), "fencelock-nightly"), nil), nil)
+	job := cron.New(locks, "invoices", &cron.Config{
 		AtMost:  8 * time.Second, // a run that takes longer is told to stop
 		CatchUp: 1,               // the last tick is made up for if nobody ran it
 		OnTick:  tell,
-	}
+	})
 	fmt.Println("the end:", job.Run(ctx, cron.Every(10*time.Second), invoices))
 }
 
