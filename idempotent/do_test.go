@@ -1,0 +1,256 @@
+package idempotent_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/idempotent"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// TestOnce: the job runs once for each key, for as long as its result is kept.
+func TestOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		var runs atomic.Int64
+		var tokens []int64
+		run := func(key string, want int64) {
+			t.Helper()
+			got, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{Retention: time.Hour}), key, func(ctx context.Context) (int64, error) {
+				token, ok := idempotent.TokenFrom(ctx)
+				if !ok {
+					t.Error("no token in the context of a run")
+				}
+				tokens = append(tokens, token)
+				return counted(&runs)(ctx)
+			})
+			if got != want || err != nil {
+				t.Errorf("%q: %d, %v; want %d", key, got, err, want)
+			}
+		}
+		run("a", 1)
+		run("a", 1)
+		run("b", 2)
+		time.Sleep(time.Hour)
+		run("a", 3)
+		if tokens[2] <= tokens[0] {
+			t.Errorf("tokens %v", tokens)
+		}
+		if _, ok := idempotent.TokenFrom(t.Context()); ok {
+			t.Error("a token without a run")
+		}
+	})
+}
+
+// TestManyAtOnce: of many callers one runs the job, and all get its result.
+func TestManyAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		var runs atomic.Int64
+		var all []<-chan answer
+		for range 50 {
+			all = append(all, start(t.Context(), jobs(engine, idempotent.Config{}), "a", func(ctx context.Context) (int64, error) {
+				time.Sleep(time.Second)
+				return counted(&runs)(ctx)
+			}))
+		}
+		for _, c := range all {
+			if got := <-c; got.value != 1 || got.err != nil {
+				t.Errorf("%+v, want 1", got)
+			}
+		}
+	})
+}
+
+// TestLongRun: a run that goes on for many leases is not taken over, whoever waits, and
+// even if the context of its caller has ended.
+func TestLongRun(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		var runs atomic.Int64
+		ctx, cancel := context.WithCancel(t.Context())
+		first := start(ctx, jobs(engine, idempotent.Config{}), "a", func(ctx context.Context) (int64, error) {
+			time.Sleep(10*lease + lease/2)
+			return counted(&runs)(ctx)
+		})
+		synctest.Wait()
+		second := start(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs))
+		cancel()
+		for _, c := range []<-chan answer{first, second} {
+			if got := <-c; got.value != 1 || got.err != nil {
+				t.Errorf("%+v, want 1", got)
+			}
+		}
+	})
+}
+
+// TestInProgress: who does not wait, or not for long, hears who runs the job.
+func TestInProgress(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		var runs atomic.Int64
+		end := make(chan struct{})
+		first := start(t.Context(), jobs(engine, idempotent.Config{}), "a", func(ctx context.Context) (int64, error) {
+			<-end
+			return counted(&runs)(ctx)
+		})
+		synctest.Wait()
+		s := jobs(engine, idempotent.Config{})
+		_, err := idempotent.Do(t.Context(), s.With(idempotent.Options{NoWait: true}), "a", counted(&runs))
+		busy, ok := errors.AsType[*idempotent.InProgressError](err)
+		if !ok || !errors.Is(err, idempotent.ErrInProgress) || busy.Key != "a" || busy.PID == 0 || time.Until(busy.Until) != lease {
+			t.Errorf("without a wait: %+v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = idempotent.Do(ctx, s, "a", counted(&runs))
+		if !errors.Is(err, idempotent.ErrInProgress) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a wait that ended: %v", err)
+		}
+		close(end)
+		if got := <-first; got.value != 1 || got.err != nil {
+			t.Errorf("the run: %+v", got)
+		}
+	})
+}
+
+// TestFailure: the next caller runs the job again, at once, unless the failure is an
+// outcome that is to be remembered.
+func TestFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		passing, final := errors.New("passing"), errors.New("final")
+		s := jobs(engine, idempotent.Config{Remember: func(err error) bool { return errors.Is(err, final) }})
+		begun := time.Now()
+		var tokens []int64
+		for _, own := range []error{passing, passing, final} {
+			_, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+				token, _ := idempotent.TokenFrom(ctx)
+				tokens = append(tokens, token)
+				return 0, own
+			})
+			if err != own {
+				t.Errorf("got %v, want %v as it is", err, own)
+			}
+		}
+		if len(tokens) != 3 || tokens[0] >= tokens[1] || tokens[1] >= tokens[2] {
+			t.Errorf("the tokens of three runs: %v", tokens)
+		}
+		var runs atomic.Int64
+		_, err := idempotent.Do(t.Context(), s, "a", counted(&runs))
+		failed, ok := errors.AsType[*idempotent.FailedError](err)
+		if !ok || failed.Key != "a" || failed.Text != "final" || runs.Load() > 0 {
+			t.Errorf("after a failure that is remembered: %v", err)
+		}
+		if d := time.Since(begun); d > time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// TestPanic: a panic goes on, and the next caller runs the job at once.
+func TestPanic(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		s := jobs(engine, idempotent.Config{})
+		func() {
+			defer func() {
+				if p := recover(); p != "oh" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_, _ = idempotent.Do(t.Context(), s, "a", func(context.Context) (int64, error) { panic("oh") })
+		}()
+		var runs atomic.Int64
+		begun := time.Now()
+		if got, err := idempotent.Do(t.Context(), s, "a", counted(&runs)); got != 1 || err != nil || time.Since(begun) > time.Second {
+			t.Errorf("%d, %v after %v", got, err, time.Since(begun))
+		}
+	})
+}
+
+// TestMismatch: a key belongs to one payload, while it runs and afterwards, also if it
+// has failed.
+func TestMismatch(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		s := jobs(engine, idempotent.Config{})
+		one, two := s.With(idempotent.Options{Payload: []byte("one")}), s.With(idempotent.Options{Payload: []byte("two")})
+		var runs atomic.Int64
+		refused := func(when string) {
+			t.Helper()
+			for _, other := range []*idempotent.Store{two, s} {
+				if _, err := idempotent.Do(t.Context(), other, "a", counted(&runs)); !errors.Is(err, idempotent.ErrMismatch) {
+					t.Errorf("another payload, %s: %v", when, err)
+				}
+			}
+		}
+		own := errors.New("own")
+		_, err := idempotent.Do(t.Context(), one, "a", func(context.Context) (int64, error) {
+			refused("while the job runs")
+			return 0, own
+		})
+		if !errors.Is(err, own) {
+			t.Error(err)
+		}
+		refused("after a failure")
+		for range 2 {
+			if got, err := idempotent.Do(t.Context(), one, "a", counted(&runs)); got != 1 || err != nil {
+				t.Errorf("%d, %v", got, err)
+			}
+		}
+		refused("after a success")
+	})
+}
+
+// TestResultThatIsNotKept: the job is done all the same, and its caller has the result.
+func TestResultThatIsNotKept(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		s := jobs(engine, idempotent.Config{MaxResult: 100})
+		long := func(context.Context) (string, error) { return strings.Repeat("x", 99), nil } // and two quotes
+		if got, err := idempotent.Do(t.Context(), s, "long", long); len(got) != 99 || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if _, err := idempotent.Do(t.Context(), s, "long", long); !errors.Is(err, idempotent.ErrNoResult) {
+			t.Errorf("the result is too long: %v", err)
+		}
+		strange := func(context.Context) (chan int, error) { return make(chan int), nil }
+		for i := range 2 {
+			got, err := idempotent.Do(t.Context(), s, "strange", strange)
+			if !errors.Is(err, idempotent.ErrNoResult) || (got != nil) != (i == 0) {
+				t.Errorf("a result that has no JSON: %v, %v", got, err)
+			}
+		}
+		if _, err := idempotent.Do(t.Context(), s, "text", func(context.Context) (string, error) { return "text", nil }); err != nil {
+			t.Error(err)
+		}
+		if _, err := idempotent.Do(t.Context(), s, "text", func(context.Context) (int, error) { return 1, nil }); err == nil {
+			t.Error("a text was decoded as a number")
+		}
+	})
+}
+
+func TestInvalid(t *testing.T) {
+	register := memlock.New(nil).Register()
+	var runs atomic.Int64
+	for what, c := range map[string]struct {
+		key string
+		cfg idempotent.Config
+	}{
+		"no key":               {"", idempotent.Config{}},
+		"a long key":           {strings.Repeat("n", 505), idempotent.Config{}},
+		"a short lease":        {"a", idempotent.Config{Lease: time.Millisecond}},
+		"a negative lease":     {"a", idempotent.Config{Lease: -1}},
+		"a negative retention": {"a", idempotent.Config{Retention: -1}},
+		"a long result":        {"a", idempotent.Config{MaxResult: driver.MaxRecord}},
+	} {
+		if _, err := idempotent.Do(t.Context(), idempotent.New(register, &c.cfg), c.key, counted(&runs)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := register.Swap(t.Context(), "idempotent/a", []byte("no JSON"), "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := idempotent.Do(t.Context(), idempotent.New(register, nil), "a", counted(&runs)); !errors.Is(err, driver.ErrInvalid) || runs.Load() > 0 {
+		t.Errorf("a record of somebody else: %v", err)
+	}
+}

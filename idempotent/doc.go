@@ -1,0 +1,39 @@
+// Package idempotent does a job once for each key, however often it is asked for: a
+// payment that a client sends twice, an event that a queue delivers again.
+//
+//	jobs := idempotent.New(engine.Register(), nil)
+//	receipt, err := idempotent.Do(ctx, jobs, "payment:42", func(ctx context.Context) (Receipt, error) {
+//		return charge(ctx) // once; who asks again gets the same receipt
+//	})
+//
+// The first caller runs the job, and its result is stored. Whoever asks for the same key
+// later gets the stored result, for Config.Retention. Whoever asks while the job runs waits
+// for it, or gets [ErrInProgress] with [Options].NoWait.
+//
+// # What it promises
+//
+// Two runs of one key do not overlap, and no run begins after one has been completed. A
+// run has a lease, which is renewed while it goes on. The run of a process that died, or
+// was frozen or cut off, is taken over when its lease has ended. Its context has ended
+// before that, and **its completion is refused** when it wakes up: Do returns an error
+// that is fencelock.ErrLost, and what the later run has stored stays.
+//
+// What a run has done to the outside world before it was lost, nobody can undo. A run
+// that is taken over begins anew, so its effects should be such that they can be made
+// again, or be refused: pass the key on, or guard the resource with the token of the run
+// ([TokenFrom], fence.NewContext), which grows from run to run of a key.
+//
+// All this rests on the records of an engine, and lasts as they do: see its page. On
+// Redis a failover may forget the last completions.
+//
+// # Failures
+//
+// A run whose function returns an error, or panics, is over, and the next caller runs the
+// job again. With Config.Remember a failure can be a result too: later callers get a
+// [FailedError].
+//
+// # One key, one payload
+//
+// Give [Options].Payload what the job depends on. The same key with another payload is
+// then [ErrMismatch]: a client has used a key twice.
+package idempotent

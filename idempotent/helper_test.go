@@ -1,0 +1,80 @@
+package idempotent_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/idempotent"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+const lease = time.Minute
+
+// bubble runs a test in virtual time, on a new store in memory.
+func bubble(t *testing.T, f func(t *testing.T, engine *memlock.Engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, memlock.New(nil)) })
+}
+
+// jobs makes a store of jobs for another client of an engine.
+func jobs(e *memlock.Engine, cfg idempotent.Config) *idempotent.Store {
+	cfg.Lease = lease
+	return idempotent.New(e.Client().Register(), &cfg)
+}
+
+// counted returns a job that counts its runs and returns which it was.
+func counted(runs *atomic.Int64) func(context.Context) (int64, error) {
+	return func(context.Context) (int64, error) { return runs.Add(1), nil }
+}
+
+// answer is what Do has returned.
+type answer struct {
+	value int64
+	err   error
+}
+
+// start calls Do in a goroutine of its own.
+func start(ctx context.Context, s *idempotent.Store, key string, fn func(context.Context) (int64, error)) <-chan answer {
+	c := make(chan answer, 1)
+	go func() { // ends with Do
+		value, err := idempotent.Do(ctx, s, key, fn)
+		c <- answer{value, err}
+	}()
+	return c
+}
+
+// faulty is a register that loses answers, or is cut off.
+type faulty struct {
+	driver.Register
+	lose func() bool // decides about the answer of each swap that was carried out
+	cut  atomic.Bool
+}
+
+func (f *faulty) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	if f.cut.Load() {
+		return "", driver.ErrUnavailable
+	}
+	next, err := f.Register.Swap(ctx, key, value, version, ttl)
+	if err == nil && f.lose != nil && f.lose() {
+		return "", driver.ErrUnavailable
+	}
+	return next, err
+}
+
+func (f *faulty) Get(ctx context.Context, key string) (driver.Record, error) {
+	if f.cut.Load() {
+		return driver.Record{}, driver.ErrUnavailable
+	}
+	return f.Register.Get(ctx, key)
+}
+
+func (f *faulty) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	if f.cut.Load() {
+		return earliest, latest, driver.ErrUnavailable
+	}
+	return f.Register.Clock(ctx)
+}

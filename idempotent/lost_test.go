@@ -1,0 +1,158 @@
+package idempotent_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/idempotent"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// TestFrozenRun: a run that is frozen for longer than its lease has lost its context
+// before another one begins, and its completion is refused, whatever it is.
+func TestFrozenRun(t *testing.T) {
+	for _, own := range []error{nil, errors.New("own")} {
+		bubble(t, func(t *testing.T, engine *memlock.Engine) {
+			frozen := engine.Client()
+			var ctxA context.Context
+			var tokenA int64
+			a := start(t.Context(), idempotent.New(frozen.Register(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+				ctxA = ctx
+				tokenA, _ = idempotent.TokenFrom(ctx)
+				time.Sleep(5 * lease)
+				return 1, own
+			})
+			synctest.Wait()
+			frozen.Freeze()
+			s := jobs(engine, idempotent.Config{})
+			b, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+				if cause := context.Cause(ctxA); !errors.Is(cause, fencelock.ErrLost) {
+					t.Errorf("another run has begun, and the context of the first one: %v", cause)
+				}
+				if token, _ := idempotent.TokenFrom(ctx); token <= tokenA {
+					t.Errorf("token %d after %d", token, tokenA)
+				}
+				return 2, nil
+			})
+			if b != 2 || err != nil {
+				t.Errorf("the run that took over: %d, %v", b, err)
+			}
+			time.Sleep(5 * lease)
+			frozen.Thaw()
+			got := <-a
+			lost, ok := errors.AsType[*fencelock.LostError](got.err)
+			if !ok || lost.Name != "a" || lost.Token != tokenA || own != nil && !errors.Is(got.err, own) {
+				t.Errorf("the run that was frozen: %+v", got)
+			}
+			if c, err := idempotent.Do(t.Context(), s, "a", func(context.Context) (int64, error) { return 3, nil }); c != 2 || err != nil {
+				t.Errorf("what is stored: %d, %v; want 2", c, err)
+			}
+		})
+	}
+}
+
+// TestFrozenRunThatNobodyTookOver: its record is its own still, so what it has done
+// counts.
+func TestFrozenRunThatNobodyTookOver(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		frozen := engine.Client()
+		a := start(t.Context(), idempotent.New(frozen.Register(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
+			time.Sleep(5 * lease)
+			return 1, nil
+		})
+		synctest.Wait()
+		frozen.Freeze()
+		time.Sleep(6 * lease)
+		frozen.Thaw()
+		if got := <-a; got.value != 1 || got.err != nil {
+			t.Errorf("%+v, want 1", got)
+		}
+		var runs atomic.Int64
+		if got, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs)); got != 1 || err != nil || runs.Load() > 0 {
+			t.Errorf("later: %d, %v", got, err)
+		}
+	})
+}
+
+// TestKilledRun: a run whose process has died is taken over when its lease has ended, and
+// not before.
+func TestKilledRun(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		killed := engine.Client()
+		end := make(chan struct{})
+		a := start(t.Context(), idempotent.New(killed.Register(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
+			<-end
+			return 1, nil
+		})
+		synctest.Wait()
+		begun := time.Now()
+		killed.Kill()
+		var runs atomic.Int64
+		if got, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs)); got != 1 || err != nil {
+			t.Errorf("%d, %v", got, err)
+		}
+		if d := time.Since(begun); d < lease || d > lease+2*time.Second {
+			t.Errorf("taken over after %v, with a lease of %v", d, lease)
+		}
+		close(end)
+		if got := <-a; !errors.Is(got.err, driver.ErrUnavailable) {
+			t.Errorf("the run of the dead: %+v", got)
+		}
+	})
+}
+
+// TestLostAnswers: the answers of swaps are lost, all or some, and the job runs once all
+// the same.
+func TestLostAnswers(t *testing.T) {
+	for every := 1; every <= 4; every++ {
+		bubble(t, func(t *testing.T, engine *memlock.Engine) {
+			var swaps, runs atomic.Int64
+			f := &faulty{Register: engine.Register(), lose: func() bool { return swaps.Add(1)%int64(every) == 0 }}
+			s := idempotent.New(f, &idempotent.Config{Lease: lease})
+			for range 2 {
+				got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+					time.Sleep(3 * lease)
+					return counted(&runs)(ctx)
+				})
+				if got != 1 || err != nil {
+					t.Errorf("every answer of %d lost: %d, %v", every, got, err)
+				}
+			}
+		})
+	}
+}
+
+// TestCutOff: a run that is cut off from its records for less than a lease goes on; its
+// outcome is stored when they are back, or is said not to be.
+func TestCutOff(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		bubble(t, func(t *testing.T, engine *memlock.Engine) {
+			f := &faulty{Register: engine.Register()}
+			s := idempotent.New(f, &idempotent.Config{Lease: lease})
+			got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+				time.Sleep(lease)
+				f.cut.Store(true)
+				time.Sleep(lease / 3)
+				f.cut.Store(false)
+				time.Sleep(lease)
+				if ctx.Err() != nil {
+					t.Errorf("cut off for a third of a lease: %v", context.Cause(ctx))
+				}
+				f.cut.Store(true)
+				if back {
+					time.AfterFunc(lease/2, func() { f.cut.Store(false) })
+				}
+				return 1, nil
+			})
+			if back && err != nil || !back && !errors.Is(err, driver.ErrUnavailable) || got != 1 {
+				t.Errorf("back %v: %d, %v", back, got, err)
+			}
+		})
+	}
+}

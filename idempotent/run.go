@@ -1,0 +1,256 @@
+package idempotent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// Pauses between two looks of a caller who waits, and between two tries to store.
+const (
+	firstLook  = 10 * time.Millisecond
+	lastLook   = time.Second
+	firstStore = 10 * time.Millisecond
+	lastStore  = time.Second
+	leastEnd   = 10 * time.Second // how long it is tried, however short the lease
+)
+
+// run is one run of a job. Its goroutine renews the lease; no other uses state then.
+type run struct {
+	store *Store
+	key   string
+	state state // as it stands in the record, as far as we know
+	ended bool  // its outcome was stored, or it was lost
+
+	ctx     context.Context // for the job
+	cancel  context.CancelCauseFunc
+	stop    context.CancelFunc // ends the renewals
+	stopped chan struct{}      // closed when they have ended
+	lost    error              // why the record is not ours any more; valid after stopped
+}
+
+// begin waits until the job is over, and returns its state, or until it is this caller's
+// to run.
+func (s *Store) begin(ctx context.Context, key string) (*run, state, error) {
+	for pause := retry.NewBackoff(firstLook, lastLook); ; {
+		st, err := s.look(ctx, key)
+		if err != nil {
+			return nil, state{}, err
+		}
+		if st.version != "" && st.Fingerprint != s.fingerprint {
+			return nil, state{}, fmt.Errorf("%w: %q", ErrMismatch, key)
+		}
+		switch st.State {
+		case done, noResult, failed:
+			return nil, st, nil
+		}
+		r, busy, err := s.claim(ctx, key, st)
+		switch {
+		case err != nil:
+			return nil, state{}, err
+		case r != nil:
+			return r, state{}, nil
+		case busy != nil && s.opts.NoWait:
+			return nil, state{}, busy
+		case busy == nil: // somebody was faster
+			busy = &InProgressError{Key: key, Host: st.Host, PID: st.PID}
+		}
+		if !pause.Wait(ctx) {
+			return nil, state{}, fmt.Errorf("%w: gave up waiting: %w", busy, ctx.Err())
+		}
+	}
+}
+
+// claim begins a run, unless another one goes on (busy) or the record has changed.
+func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy *InProgressError, err error) {
+	sent := time.Now()
+	earliest, latest, err := s.register.Clock(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if old.State == running && earliest.UnixMicro() < old.Until {
+		return nil, &InProgressError{Key: key, Host: old.Host, PID: old.PID, Until: time.UnixMicro(old.Until)}, nil
+	}
+	r = &run{store: s, key: key, state: state{
+		State: running, Owner: rand.Text(), Token: max(old.Token+1, latest.UnixMicro()), Until: latest.Add(s.cfg.Lease).UnixMicro(),
+		Fingerprint: s.fingerprint, Host: hostname(), PID: os.Getpid(), version: old.version,
+	}}
+	err = r.swap(ctx, r.state)
+	if errors.Is(err, driver.ErrUnavailable) && r.find(ctx) == nil {
+		err = nil // the answer was lost, the record is ours
+	}
+	if errors.Is(err, driver.ErrConflict) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if time.Since(sent) > s.cfg.Lease/2 { // it took long; the job begins with a lease to spend
+		sent = time.Now()
+		if err := r.prolong(ctx, s.cfg.Lease); err != nil {
+			return nil, nil, err
+		}
+	}
+	r.start(ctx, sent)
+	return r, nil, nil
+}
+
+// swap stores a state in place of the one we know.
+func (r *run) swap(ctx context.Context, st state) error {
+	keep := r.store.cfg.Retention
+	if st.State == running {
+		keep += r.store.cfg.Lease
+	}
+	version, err := r.store.register.Swap(ctx, keyPrefix+r.key, st.encode(), r.state.version, keep)
+	if err == nil {
+		r.state, r.state.version = st, version
+	}
+	return err
+}
+
+// find reads the record after a swap whose outcome is not known, and what there is of
+// ours becomes what we know. It is an ErrLost if the record is not ours.
+func (r *run) find(ctx context.Context) error {
+	st, err := r.store.look(ctx, r.key)
+	if err != nil {
+		return err
+	}
+	if st.version == "" || st.Owner != r.state.Owner {
+		return &fencelock.LostError{Name: r.key, Token: r.state.Token, Deadline: time.UnixMicro(r.state.Until), Reason: errTakenOver}
+	}
+	r.state = st
+	return nil
+}
+
+var errTakenOver = errors.New("the run was taken over when its lease had ended")
+
+// start begins to renew a run that was asked for at a local time.
+func (r *run) start(ctx context.Context, sent time.Time) {
+	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, tokenKey{}, r.state.Token))
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stop, r.stopped = stop, make(chan struct{})
+	go func() { // ends with stop, or when the run is lost
+		defer close(r.stopped)
+		r.renew(renewing, sent)
+	}()
+}
+
+// renew keeps the lease until ctx ends or the run is lost. The job's context ends a
+// margin before others may take over: their clocks may be fast, and our timers late.
+func (r *run) renew(ctx context.Context, sent time.Time) {
+	lease := r.store.cfg.Lease
+	hold := lease - lease/50 - 10*time.Millisecond
+	deadline := time.AfterFunc(time.Until(sent.Add(hold)), func() { r.cancel(fencelock.ErrLost) })
+	defer deadline.Stop()
+	pause := retry.NewBackoff(lease/60, lease/12)
+	for next := lease / 3; retry.Sleep(ctx, next); {
+		sent := time.Now()
+		switch err := r.prolong(ctx, lease); {
+		case err == nil:
+			pause.Reset()
+			next = lease / 3
+			if left := time.Until(sent.Add(hold)); r.ctx.Err() == nil && left > 0 {
+				deadline.Reset(left)
+			}
+		case errors.Is(err, fencelock.ErrLost):
+			r.lost = err
+			r.cancel(err)
+			return
+		default:
+			next = pause.Next()
+		}
+	}
+}
+
+// prolong renews the lease once.
+func (r *run) prolong(ctx context.Context, lease time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, max(lease/6, minLease/2))
+	defer cancel()
+	_, latest, err := r.store.register.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	st := r.state
+	st.Until = latest.Add(lease).UnixMicro()
+	err = r.swap(ctx, st)
+	if errors.Is(err, driver.ErrConflict) {
+		// Ours, if an earlier renewal was carried out whose answer was lost. The next
+		// one renews from there.
+		if err := r.find(ctx); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// complete stores the result of the run, if it is to be kept and not too long.
+func (r *run) complete(result []byte, keep bool) error {
+	st := state{State: done, result: result}
+	if !keep || len(result) > r.store.cfg.MaxResult {
+		st = state{State: noResult}
+	}
+	return r.end(st)
+}
+
+// fail stores a failure, or that the job may be run again.
+func (r *run) fail(err error) error {
+	if remember := r.store.cfg.Remember; remember != nil && remember(err) {
+		text := err.Error()
+		return r.end(state{State: failed, Error: text[:min(len(text), maxError)]})
+	}
+	return r.end(state{State: open})
+}
+
+// maxError is how much is kept of the text of an error.
+const maxError = 4 << 10
+
+// abandon lets the next caller run the job at once, if this run has no outcome.
+func (r *run) abandon() {
+	if !r.ended {
+		_ = r.end(state{State: open}) // it ends with its lease otherwise
+	}
+}
+
+// end stores the outcome of the run. It tries for the length of a lease, also when that
+// has ended: the record is ours until somebody takes it.
+func (r *run) end(st state) error {
+	r.ended = true
+	r.stop()
+	<-r.stopped
+	defer r.cancel(nil)
+	if r.lost != nil {
+		return r.lost
+	}
+	st.Owner, st.Token, st.Fingerprint = r.state.Owner, r.state.Token, r.state.Fingerprint
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), max(r.store.cfg.Lease, leastEnd))
+	defer cancel()
+	for pause := retry.NewBackoff(firstStore, lastStore); ; {
+		err := r.swap(ctx, st)
+		if err == nil {
+			return nil
+		}
+		found := error(nil)
+		if errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrUnavailable) {
+			found = r.find(ctx)
+		}
+		switch {
+		case errors.Is(found, fencelock.ErrLost):
+			return found
+		case found == nil && r.state.State == st.State: // carried out, the answer was lost
+			return nil
+		case errors.Is(err, driver.ErrConflict), errors.Is(err, driver.ErrUnavailable):
+		default:
+			return err
+		}
+		if !pause.Wait(ctx) {
+			return fmt.Errorf("%w: the outcome of %q could not be stored: %w", driver.ErrUnavailable, r.key, err)
+		}
+	}
+}
