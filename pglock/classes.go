@@ -28,7 +28,7 @@ var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}
 // schema returns the SQL of the schema.
 func schema() string {
 	var all strings.Builder
-	for _, name := range []string{"tables", "session", "lock", "wait", "record"} {
+	for _, name := range []string{"tables", "session", "lock", "wait", "record", "rate"} {
 		all.WriteString(numbers.Replace(sqlText(name)))
 		all.WriteByte('\n')
 	}

@@ -25,6 +25,7 @@ type Engine struct {
 	seen    sightings
 	room    room
 	records *register
+	rates   *rates
 
 	mu       sync.Mutex // guards all below
 	done     bool       // Close was called
@@ -39,6 +40,7 @@ var _ interface {
 	driver.Resizer
 	driver.AllAcquirer
 	driver.Parter
+	driver.RateLimiter
 	driver.Registrar
 } = (*Engine)(nil)
 
@@ -55,6 +57,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	e := &Engine{pool: pool, cfg: c, sessions: map[*session]struct{}{}}
 	e.own.dial = func(ctx context.Context) (*session, error) { return e.dial(ctx, 0, false) }
 	e.records = newRegister(e)
+	e.rates = newRates(e)
 	e.locks = lockSessions{engine: e, byTTL: map[time.Duration]*lazySession{}}
 	e.waiters = waiterPool{engine: e, slots: make(chan struct{}, c.MaxWaiters)}
 	e.turns.byKey = map[int64]*turn{}
@@ -66,7 +69,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 // Traits says what the engine promises: leases, first come first served between
 // processes with one turn each, and shared locks with a limit.
 func (e *Engine) Traits() driver.Traits {
-	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true,
+	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true,
 		MinTTL: minTTL, MaxTTL: e.cfg.MaxTTL}
 }
 

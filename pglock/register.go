@@ -31,7 +31,7 @@ type register struct {
 func newRegister(e *Engine) *register {
 	r := &register{}
 	r.session.dial = func(ctx context.Context) (*session, error) {
-		if err := e.recordTable(ctx, r); err != nil {
+		if err := e.makeTable(ctx, "fencelock.record", &r.there); err != nil {
 			return nil, err
 		}
 		return e.dial(ctx, 0, false)
@@ -39,10 +39,10 @@ func newRegister(e *Engine) *register {
 	return r
 }
 
-// recordTable makes the table if it is not there, as in a schema that an earlier
+// makeTable makes a table if it is not there, as in a schema that an earlier
 // version made and still uses. A role that may not create it goes on with locks.
-func (e *Engine) recordTable(ctx context.Context, r *register) error {
-	if r.there.Load() {
+func (e *Engine) makeTable(ctx context.Context, name string, there *atomic.Bool) error {
+	if there.Load() {
 		return nil
 	}
 	c, err := e.connect(ctx)
@@ -50,11 +50,11 @@ func (e *Engine) recordTable(ctx context.Context, r *register) error {
 		return err
 	}
 	defer c.Close(ctx)
-	found, err := one(c.ExecParams(ctx, "SELECT to_regclass('fencelock.record') IS NOT NULL", nil, nil, nil, nil).Read())
+	found, err := one(c.ExecParams(ctx, "SELECT to_regclass($1::text) IS NOT NULL", [][]byte{[]byte(name)}, nil, nil, nil).Read())
 	if err == nil && found.Text(0) != "t" {
 		err = create(ctx, c)
 	}
-	r.there.Store(err == nil)
+	there.Store(err == nil)
 	return err
 }
 

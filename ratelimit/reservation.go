@@ -30,11 +30,13 @@ func (l *Limiter) Reserve(ctx context.Context, key string) (*Reservation, error)
 // ReserveN is Reserve for n events, all at one time. More than the burst is ErrInvalid. A
 // turn that is more than half a year away may be a *LimitedError.
 func (l *Limiter) ReserveN(ctx context.Context, key string, n int) (*Reservation, error) {
-	return l.reserve(ctx, key, n, driver.MaxRateAhead)
+	return l.ReserveWithin(ctx, key, n, driver.MaxRateAhead)
 }
 
-func (l *Limiter) reserve(ctx context.Context, key string, n int, wait time.Duration) (*Reservation, error) {
-	d, err := l.decide(ctx, key, n, wait)
+// ReserveWithin is ReserveN for a turn that comes within a time, less than 0 being 0: one
+// that would come later is a *LimitedError, and nothing is taken.
+func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within time.Duration) (*Reservation, error) {
+	d, err := l.decide(ctx, key, n, max(0, within))
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +81,11 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 
 // WaitN is Wait for n events, all at one time. More than the burst is ErrInvalid.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
-	wait := driver.MaxRateAhead
+	within := driver.MaxRateAhead
 	if end, ok := ctx.Deadline(); ok {
-		wait = max(0, time.Until(end))
+		within = time.Until(end)
 	}
-	r, err := l.reserve(ctx, key, n, wait)
+	r, err := l.ReserveWithin(ctx, key, n, within)
 	if err != nil {
 		return err
 	}

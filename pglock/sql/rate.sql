@@ -1,0 +1,72 @@
+-- Rates: how far the events that were granted for a key are ahead of the clock, and when
+-- that was true. What a crash forgets is one burst of each key, so nothing of it is
+-- logged. The table has no version of its own, like that of records.
+DO $$
+BEGIN
+	IF to_regclass('fencelock.rate') IS NULL THEN
+		CREATE UNLOGGED TABLE fencelock.rate (
+			key   text PRIMARY KEY,
+			last  bigint NOT NULL, -- microseconds since 1970
+			ahead bigint NOT NULL  -- microseconds
+		) WITH (fillfactor = 50);
+		GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.rate TO PUBLIC;
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION fencelock.micros() RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+END $$;
+
+-- take_rate grants events of a cost unless they would be further ahead of the clock than
+-- most. The clock is read when the row is locked: of two that come together the second
+-- counts from the first. A row that somebody has just made or swept is looked for again.
+CREATE OR REPLACE FUNCTION fencelock.take_rate(k text, cost bigint, most bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	r fencelock.rate;
+	now bigint;
+	total bigint;
+	ok boolean;
+BEGIN
+	LOOP
+		SELECT * INTO r FROM fencelock.rate x WHERE x.key = k FOR UPDATE;
+		EXIT WHEN FOUND;
+		now := fencelock.micros();
+		INSERT INTO fencelock.rate VALUES (k, now, cost) ON CONFLICT DO NOTHING;
+		IF FOUND THEN
+			RETURN concat_ws('|', 't', now, cost);
+		END IF;
+	END LOOP;
+	now := fencelock.micros();
+	total := greatest(0, r.ahead - greatest(0, now - r.last));
+	ok := cost <= most - total;
+	IF ok THEN
+		total := total + cost;
+	END IF;
+	IF ok OR now < r.last THEN -- a clock that was set back counts from here
+		UPDATE fencelock.rate x SET last = now, ahead = total WHERE x.key = k;
+	END IF;
+	RETURN concat_ws('|', CASE WHEN ok THEN 't' ELSE 'f' END, now, total);
+END $$;
+
+-- return_rate undoes a take after which the granted events ended at a time, unless
+-- something was granted since.
+CREATE OR REPLACE FUNCTION fencelock.return_rate(k text, cost bigint, ends bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	UPDATE fencelock.rate x SET ahead = greatest(0, x.ahead - cost) WHERE x.key = k AND x.last + x.ahead = ends;
+END $$;
+
+-- sweep_rates removes the idle ones of the next thousand keys after one, and returns the
+-- last key that it looked at, nothing at the end.
+CREATE OR REPLACE FUNCTION fencelock.sweep_rates(after text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	page text[] := ARRAY(SELECT key FROM fencelock.rate WHERE key > after ORDER BY key LIMIT 1000);
+BEGIN
+	DELETE FROM fencelock.rate WHERE key = ANY (ARRAY(SELECT key FROM fencelock.rate
+		WHERE key = ANY (page) AND last + ahead < fencelock.micros() FOR UPDATE SKIP LOCKED));
+	RETURN CASE WHEN cardinality(page) = 1000 THEN page[1000] END;
+END $$;
