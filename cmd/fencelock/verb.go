@@ -49,7 +49,7 @@ const (
 // verbs returns every verb, in the order people read them.
 func verbs() []*verb {
 	return []*verb{
-		newRun().verb(), newElect().verb(),
+		newRun().verb(), newElect().verb(), newLimit().verb(),
 		new(lsCmd).verb(), new(statusCmd).verb(), new(watchCmd).verb(), new(breakCmd).verb(),
 		new(resizeCmd).verb(), new(initCmd).verb(), newDoctor().verb(),
 		new(completionCmd).verb(), new(manCmd).verb(), new(versionCmd).verb(),

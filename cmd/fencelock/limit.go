@@ -1,0 +1,208 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/ratelimit"
+)
+
+// limitCmd takes from a rate, and then runs a command in its own place.
+type limitCmd struct {
+	Rate     ratelimit.Limit
+	Count    int
+	Nonblock bool
+	Wait     waitLimit
+	Conflict int
+	PassURL  bool
+	Line     string
+
+	Name    string
+	Command []string
+}
+
+func newLimit() *limitCmd { return &limitCmd{Count: 1, Conflict: exitBusy} }
+
+func (c *limitCmd) verb() *verb {
+	return &verb{
+		name: "limit", group: useLocks, short: "Wait for a turn, so often and no more, and run a command.",
+		args: []arg{{name: "NAME", help: "The name of the rate, which is apart from the locks.", set: setText(&c.Name)}},
+		runs: &c.Command, flags: c.flags, check: c.check, run: c.Run,
+		long: `Takes from a rate that all who give the same NAME share, by the clock of the engine, and waits for its turn if there have been too many. Then it becomes the command, if there is one, and ends otherwise. All should give the same rate and burst.
+
+It does not bound how many run at once: "run --limit" does.`,
+		examples: []string{
+			"fencelock limit --rate 10/m partner -- curl https://partner.example/feed",
+			"fencelock limit -n --rate 3/h --burst 3 mail:ops -- mail -s alarm ops",
+			"fencelock limit --rate 100/s --burst 20 --json api",
+		},
+		codes: []explained{
+			{"", "the command's own"},
+			{"128+n", "signal n came while waiting"},
+			{"75", "its turn would come too late for -n or -w; -E changes it"},
+			{"126", "the command cannot be executed"},
+			{"127", "the command was not found"},
+		},
+	}
+}
+
+func (c *limitCmd) flags(f flagSet) {
+	rate := &option{set: c.setRate, placeholder: "N/TIME", values: []string{"1/s", "10/s", "10/m", "100/h"}, required: true}
+	f.add("rate", "", rate, "How many in which time, such as 100/s, 10/m, 3/h or 5/90s.")
+	f.add("burst", "", number(&c.Rate.Burst), "How many at once after a pause; 1 if it is not given.")
+	f.add("count", "", number(&c.Count), "Take so many at once.")
+	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if there have been too many.")
+	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
+		"Exit 75, at once, if the turn would come later than that. A bare number is seconds; 0 is -n.")
+	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if there have been too many.")
+	f.add("pass-url", "", boolean(&c.PassURL), "Give the command FENCELOCK_URL, which may hold a password.")
+	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
+}
+
+// setRate reads a rate such as 10/m.
+func (c *limitCmd) setRate(s string) error {
+	events, per, ok := strings.Cut(s, "/")
+	n, err := strconv.Atoi(events)
+	if per != "" && strings.Trim(per, "0123456789.") == per {
+		per = "1" + per // a bare unit
+	}
+	d, err2 := time.ParseDuration(per)
+	if !ok || err != nil || err2 != nil || n < 1 || d <= 0 {
+		return fmt.Errorf("%q is not a rate such as 10/s or 100/h", s)
+	}
+	c.Rate.Events, c.Rate.Per = n, d
+	return nil
+}
+
+// check finds what the parser cannot.
+func (c *limitCmd) check() error {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	switch {
+	case c.Line != "" && len(c.Command) > 0:
+		return errors.New("two commands to run; write it after -- or after -c")
+	case c.Line != "":
+		c.Command = []string{"/bin/sh", "-c", c.Line}
+	}
+	burst := max(1, c.Rate.Burst)
+	switch {
+	case c.Nonblock && c.Wait.given:
+		return errors.New("--nonblock and --wait can't be used together")
+	case c.Wait.limit < 0 || c.Rate.Burst < 0:
+		return errors.New("durations and bursts must not be negative")
+	case c.Conflict < 0 || c.Conflict > 255:
+		return fmt.Errorf("the exit code %d is not between 0 and 255", c.Conflict)
+	case c.Count < 1 || c.Count > burst:
+		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, burst)
+	}
+	return driver.CheckName(c.Name)
+}
+
+// limitPatience is how long the engine may take for an answer.
+const limitPatience = 5 * time.Second
+
+// Run takes, waits, and becomes the command.
+func (c *limitCmd) Run(a *app) error {
+	path, err := "", error(nil)
+	if len(c.Command) > 0 {
+		if path, err = lookup(c.Command[0]); err != nil {
+			return err
+		}
+	}
+	ctx, stop := interruptible(a.ctx)
+	defer stop()
+	err = a.with(ctx, func(engine driver.Engine) error {
+		rates, err := ratesOf(engine)
+		if err != nil {
+			return err
+		}
+		return c.take(ctx, a, ratelimit.New(rates, c.Name, c.Rate, &ratelimit.Config{Timeout: limitPatience}))
+	})
+	if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+		return stopped
+	}
+	stop()
+	if err != nil || path == "" {
+		return err
+	}
+	return startError(c.Command[0], unix.Exec(path, c.Command, c.environment(a))) // nobody needs us any more
+}
+
+// environment is ours, with the URL only if that is wished.
+func (c *limitCmd) environment(a *app) []string {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "FENCELOCK_URL=") })
+	if c.PassURL && a.url != "" {
+		env = append(env, "FENCELOCK_URL="+a.url)
+	}
+	return env
+}
+
+// ratesOf returns the rates of an engine, or of its records.
+func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
+	if rates, ok := engine.(driver.RateLimiter); ok {
+		return rates, nil
+	}
+	if records, ok := engine.(driver.Registrar); ok {
+		return ratelimit.OnRegister(records.Register()), nil
+	}
+	return nil, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no rates\ntry: file:///path, redis:// or postgres://, which have",
+		driver.ErrUnsupported, engine.Traits().Engine)}
+}
+
+// take waits for the turn, unless that is too far away.
+func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error {
+	r, err := c.reserve(ctx, l)
+	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)
+	switch {
+	case tooMany && a.json && len(c.Command) == 0:
+		err := printJSON(a.stdout, turn{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
+		return cmp.Or(err, exitWith(c.Conflict))
+	case tooMany:
+		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is limited to %v; its turn comes in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond))}
+	case err != nil:
+		return err
+	}
+	turn := turn{Name: c.Name, OK: true, Remaining: r.Result().Remaining, DelayMS: wholeMillis(r.Delay())}
+	select {
+	case <-time.After(r.Delay()):
+	case <-ctx.Done():
+		_ = r.Cancel(ctx) // the turn is lost if that fails
+		return ctx.Err()
+	}
+	if a.json && len(c.Command) == 0 {
+		return printJSON(a.stdout, turn)
+	}
+	return nil
+}
+
+// reserve takes a turn that is near enough.
+func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimit.Reservation, error) {
+	if !c.Nonblock && !c.Wait.given {
+		return l.ReserveN(ctx, "", c.Count)
+	}
+	return l.ReserveWithin(ctx, "", c.Count, c.Wait.limit)
+}
+
+// wholeMillis is a time in milliseconds that is not over before it says so.
+func wholeMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// turn is what limit --json prints.
+type turn struct {
+	Name      string `json:"name"`
+	OK        bool   `json:"ok"`
+	Remaining int    `json:"remaining"`
+	DelayMS   int64  `json:"delay_ms"`
+}
