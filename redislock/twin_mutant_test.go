@@ -18,7 +18,7 @@ var mutants = [][2]string{
 	{"  if heard >= token and heard <= newest then return end", "  if heard >= token then return end"},
 	{"if new > S.version then", "if new >= 0 then"},
 	{"if room and S.notbefore <= now and not S.lined then", "if room and S.notbefore <= now then"},
-	{"local left = math.max(S.quarantined(), math.ceil((S.notbefore - now) / 1000))\n  if left > 0 then return S.hail(left, '') end", "local left = 0"},
+	{"local left = math.max(S.quarantined(), math.ceil((S.notbefore - now) / 1000))\n  if left > 0 then return S.notifyNextClients(left, '') end", "local left = 0"},
 	{"return S.state == 'free' or limit == '0' or S.taken() + weight <= tonumber(S.resized or limit)", "return true"},
 	{"if done == 'released' and closed and S.notbefore > now then S.notbefore, S.dirty = 0, true end", ""},
 	{"call('ZREMRANGEBYSCORE', alive, '-' .. cut, cut)", ""},
@@ -54,7 +54,7 @@ var mutants = [][2]string{
 	{"and head[2] + 3000 * math.min(20000, ttl) > tonumber(stamp) then", "then"},
 	{"if type(heard) == 'number' and heard > 0 then", "if true then"},
 	{"all, holders = #holders == 1, { chosen }", "holders = { chosen }"},
-	{"if not all then S.unseat(own, who) end", ""},
+	{"if not all then S.removeHolder(own, who) end", ""},
 	{"if S.starts(who, only .. ' ') then chosen = who end", "chosen = who"},
 	{"and who and string.sub(who, 1, #ARGV[2]) == ARGV[2] then", "and who then"},
 }

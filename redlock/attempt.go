@@ -125,7 +125,7 @@ func (a *attempt) ask(proposed int64) {
 	limit := e.cfg.limit(a.req.TTL)
 	question := func(nodes []*node, call string) {
 		args := a.args(proposed, call)
-		e.spread(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redislock.Reply {
+		e.broadcast(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redislock.Reply {
 			mine := slices.Clone(args)
 			mine[askBy] = decimal(n.by(limit))
 			return n.ask(ctx, e.call(e.lua.ask, a.req.Name, mine...))[0]
@@ -141,7 +141,7 @@ func (a *attempt) ask(proposed int64) {
 	case a.how.woken:
 		question([]*node{first}, "first")
 		r := <-a.asked
-		a.hear(r)
+		a.onReply(r)
 		if r.Err == nil && !a.granted[r.node] {
 			a.tally.first = true
 			for i := range a.idle {
@@ -206,7 +206,7 @@ func (a *attempt) step(ctx context.Context) {
 	select {
 	case r := <-a.asked:
 		a.open--
-		a.hear(r)
+		a.onReply(r)
 	case r := <-a.raised:
 		a.open--
 		a.stored(r)
@@ -233,8 +233,8 @@ func (a *attempt) awaitStraggler(ctx context.Context) {
 	}
 }
 
-// hear takes an answer to the first round.
-func (a *attempt) hear(r reply) {
+// onReply takes an answer to the first round.
+func (a *attempt) onReply(r reply) {
 	n := a.engine.nodes[r.node]
 	a.heard[r.node] = true
 	switch {
@@ -284,7 +284,7 @@ func (a *attempt) finish() {
 		select {
 		case r := <-a.asked:
 			a.open--
-			a.hear(r)
+			a.onReply(r)
 		case r := <-a.raised:
 			a.open--
 			a.stored(r)
@@ -316,7 +316,7 @@ func (a *attempt) apply(o quorum.Orders) {
 			nodes[i] = e.nodes[index]
 		}
 		a.open += len(nodes)
-		e.spread(nodes, e.cfg.limit(a.req.TTL), a.raised,
+		e.broadcast(nodes, e.cfg.limit(a.req.TTL), a.raised,
 			asking(e.call(e.lua.raise, a.req.Name, a.owner, decimal(a.take.Token()), millis(a.req.MinHold))))
 	}
 	for _, i := range o.Free {

@@ -150,7 +150,7 @@ func (e *Engine) Init(ctx context.Context) error {
 	}
 	var why causes
 	answers := make(chan reply, len(e.nodes))
-	e.spread(e.nodes, callLimit, answers, asking(e.call(e.lua.init, "init")))
+	e.broadcast(e.nodes, callLimit, answers, asking(e.call(e.lua.init, "init")))
 	for range e.nodes {
 		select {
 		case r := <-answers:

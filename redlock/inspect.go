@@ -20,10 +20,10 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		return nil, err
 	}
 	defer e.tasks.Done()
-	in := &inspection{engine: e, ttl: ttl, seen: make([]*sight, len(e.nodes))}
+	in := &inspection{engine: e, ttl: ttl, seen: make([]*nodeFacts, len(e.nodes))}
 	var all sync.WaitGroup
 	for i, n := range e.nodes {
-		all.Go(func() { in.seen[i] = n.see(ctx) })
+		all.Go(func() { in.seen[i] = n.collect(ctx) })
 	}
 	all.Wait()
 	var why causes
@@ -36,7 +36,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		return nil, why.err()
 	}
 	return []driver.Finding{
-		in.answers(&why), in.independence(), in.votes(), in.worst((*sight).eviction),
+		in.answers(&why), in.independence(), in.votes(), in.worst((*nodeFacts).eviction),
 		in.worst(in.persistence), in.clocks(), in.latency(),
 	}, nil
 }
@@ -45,11 +45,11 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 type inspection struct {
 	engine *Engine
 	ttl    time.Duration
-	seen   []*sight
+	seen   []*nodeFacts
 }
 
-// sight is what one node shows.
-type sight struct {
+// nodeFacts is what one node shows.
+type nodeFacts struct {
 	node   *node
 	err    error // it does not answer
 	info   map[string]string
@@ -65,9 +65,9 @@ type sight struct {
 
 const pings = 10
 
-// see asks the node everything.
-func (n *node) see(ctx context.Context) *sight {
-	s := &sight{node: n}
+// collect asks the node everything.
+func (n *node) collect(ctx context.Context) *nodeFacts {
+	s := &nodeFacts{node: n}
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	s.err = s.ping(ctx)
@@ -89,7 +89,7 @@ func (n *node) see(ctx context.Context) *sight {
 }
 
 // ask sends one command.
-func (s *sight) ask(ctx context.Context, args ...string) (string, error) {
+func (s *nodeFacts) ask(ctx context.Context, args ...string) (string, error) {
 	answers, err := s.node.conn.Each(ctx, args...)
 	switch {
 	case err != nil:
@@ -101,7 +101,7 @@ func (s *sight) ask(ctx context.Context, args ...string) (string, error) {
 }
 
 // ping measures a few round trips. A server that refuses to answer is there.
-func (s *sight) ping(ctx context.Context) error {
+func (s *nodeFacts) ping(ctx context.Context) error {
 	var took []time.Duration
 	for range pings {
 		begun := time.Now()
@@ -116,7 +116,7 @@ func (s *sight) ping(ctx context.Context) error {
 }
 
 // setting reads one setting; a server that hides it says "unknown".
-func (s *sight) setting(ctx context.Context, name string) string {
+func (s *nodeFacts) setting(ctx context.Context, name string) string {
 	text, err := s.ask(ctx, "CONFIG", "GET", name)
 	_, value, ok := strings.Cut(text, "\n")
 	if err != nil || !ok {
@@ -127,7 +127,7 @@ func (s *sight) setting(ctx context.Context, name string) string {
 
 // clock compares the node's clock with ours. The answer was made somewhere
 // between question and answer, so half the round trip is the doubt.
-func (s *sight) clock(ctx context.Context) {
+func (s *nodeFacts) clock(ctx context.Context) {
 	begun := time.Now()
 	text, err := s.ask(ctx, "TIME")
 	s.doubt = time.Since(begun) / 2

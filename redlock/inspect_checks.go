@@ -104,7 +104,7 @@ func (in *inspection) votes() driver.Finding {
 	return f
 }
 
-func (s *sight) eviction() driver.Finding {
+func (s *nodeFacts) eviction() driver.Finding {
 	if s.info == nil {
 		return s.noInfo("eviction")
 	}
@@ -121,7 +121,7 @@ func (s *sight) eviction() driver.Finding {
 	return f
 }
 
-func (in *inspection) persistence(s *sight) driver.Finding {
+func (in *inspection) persistence(s *nodeFacts) driver.Finding {
 	if s.info == nil {
 		return s.noInfo("persistence")
 	}
@@ -148,7 +148,7 @@ const clockBound = ahead
 // clocks is about the distance between the nodes' clocks.
 func (in *inspection) clocks() driver.Finding {
 	f := driver.Finding{Check: "clocks"}
-	var all []*sight
+	var all []*nodeFacts
 	for _, s := range in.live() {
 		if s.told {
 			all = append(all, s)
@@ -158,7 +158,7 @@ func (in *inspection) clocks() driver.Finding {
 		return driver.Finding{Check: f.Check, Severity: driver.Unknown, Observed: "no node tells the time",
 			Impact: "this could not be checked", Fix: "let the user run it for an inspection: ACL SETUSER name +time"}
 	}
-	slices.SortFunc(all, func(a, b *sight) int { return int(a.ahead - b.ahead) })
+	slices.SortFunc(all, func(a, b *nodeFacts) int { return int(a.ahead - b.ahead) })
 	first, last := all[0], all[len(all)-1]
 	apart, doubt := last.ahead-first.ahead, first.doubt+last.doubt
 	f.Observed = fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", short(apart), short(doubt))
@@ -194,12 +194,12 @@ func (in *inspection) latency() driver.Finding {
 func short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 // live are the nodes that answer.
-func (in *inspection) live() []*sight {
-	return slices.DeleteFunc(slices.Clone(in.seen), func(s *sight) bool { return s.err != nil })
+func (in *inspection) live() []*nodeFacts {
+	return slices.DeleteFunc(slices.Clone(in.seen), func(s *nodeFacts) bool { return s.err != nil })
 }
 
 // worst makes a check of every node that answers, and returns the worst finding.
-func (in *inspection) worst(check func(*sight) driver.Finding) driver.Finding {
+func (in *inspection) worst(check func(*nodeFacts) driver.Finding) driver.Finding {
 	var worst driver.Finding
 	for i, s := range in.live() {
 		f := check(s)
@@ -213,7 +213,7 @@ func (in *inspection) worst(check func(*sight) driver.Finding) driver.Finding {
 	return worst
 }
 
-func (s *sight) noInfo(check string) driver.Finding {
+func (s *nodeFacts) noInfo(check string) driver.Finding {
 	return driver.Finding{Check: check, Severity: driver.Unknown, Observed: fmt.Sprintf("%s: %v", s.node.label, s.denied),
 		Impact: "this could not be checked", Fix: "let the user run it: ACL SETUSER name +info"}
 }

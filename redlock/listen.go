@@ -37,15 +37,15 @@ func (n *node) listen() {
 		}
 	}
 	for e.closed.Err() == nil {
-		_ = n.conn.Subscribe(e.closed, e.cfg.channel(), ready, n.hear)
+		_ = n.conn.Subscribe(e.closed, e.cfg.channel(), ready, n.onMessage)
 		n.ear.Store(false)
 		pause.Wait(e.closed)
 	}
 }
 
-// hear takes one message of the node. Two nodes tell of a release: who goes first
+// onMessage takes one message of the node. Two nodes tell of a release: who goes first
 // is what the leader says, and the other is heard lest that message was missed.
-func (n *node) hear(text string) {
+func (n *node) onMessage(text string) {
 	e := n.engine
 	w := words.Words{Rest: text}
 	switch w.Next() {

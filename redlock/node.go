@@ -159,9 +159,9 @@ type reply struct {
 	redislock.Reply
 }
 
-// spread puts a question to nodes at once, without blocking. The answers go to
+// broadcast puts a question to nodes at once, without blocking. The answers go to
 // answers, which has room for them.
-func (e *Engine) spread(nodes []*node, limit time.Duration, answers chan<- reply, ask func(context.Context, *node) redislock.Reply) {
+func (e *Engine) broadcast(nodes []*node, limit time.Duration, answers chan<- reply, ask func(context.Context, *node) redislock.Reply) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	open := new(atomic.Int32)
 	open.Store(int32(len(nodes)))

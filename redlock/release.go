@@ -53,13 +53,13 @@ func (e *Engine) released(ctx context.Context, l driver.Lease, answers <-chan re
 	// Some may have lost it. Those who share the lock next take the smallest token
 	// on any node for their floor, so the slow nodes are given a moment.
 	if l.Mode == driver.Shared {
-		e.moment(answers, freed+gone+len(why.errs))
+		e.waitBriefly(answers, freed+gone+len(why.errs))
 	}
 	return nil
 }
 
-// moment waits for the rest of the answers, but not for long.
-func (e *Engine) moment(answers <-chan reply, heard int) {
+// waitBriefly waits for the rest of the answers, but not for long.
+func (e *Engine) waitBriefly(answers <-chan reply, heard int) {
 	limit := time.NewTimer(50 * time.Millisecond)
 	defer limit.Stop()
 	for ; heard < len(e.nodes); heard++ {
@@ -79,7 +79,7 @@ func (e *Engine) end(l driver.Lease, opens bool) <-chan reply {
 	if h := e.forget(l.Owner); h != nil {
 		under = h.asks
 	}
-	e.spread(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
+	e.broadcast(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
 		return n.release(ctx, releaseCall{name: l.Name, owner: l.Owner, token: l.Token, publish: e.publishMode(n), until: under.until(n), failed: opens, ttl: l.TTL})
 	}))
 	return answers

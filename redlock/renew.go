@@ -58,7 +58,7 @@ func (e *Engine) renew(ctx context.Context, leases []driver.Lease) []error {
 	for heard := 0; heard < len(e.nodes); heard++ {
 		select {
 		case b := <-answers:
-			r.hear(b)
+			r.onBatch(b)
 		case <-ctx.Done():
 			return r.errors(ctx.Err())
 		}
@@ -66,7 +66,7 @@ func (e *Engine) renew(ctx context.Context, leases []driver.Lease) []error {
 			errs := r.errors(nil)
 			e.tasks.Go(func() { // ends with the limit of the requests
 				for heard++; heard < len(e.nodes); heard++ {
-					r.hear(<-answers) // one may have to be repaired
+					r.onBatch(<-answers) // one may have to be repaired
 				}
 			})
 			return errs
@@ -104,8 +104,8 @@ func (r *renewals) send() <-chan batch {
 	return answers
 }
 
-// hear takes what one node said.
-func (r *renewals) hear(b batch) {
+// onBatch takes what one node said.
+func (r *renewals) onBatch(b batch) {
 	now := instant(time.Now())
 	for j, reply := range b.replies {
 		before := r.each[j].Result()

@@ -30,7 +30,7 @@ var changed = [][2]string{
 	{"if seen ~= me or since > ms then seen", "if since > ms then seen"},
 	{"drop(owner)\n  local longest", "local longest"},
 	{"retoken(owner, token, state)\nend\nrearm(owner, ttl, state)", "end\nrearm(owner, ttl, state)"},
-	{"forced = mine(only) ~= nil", "forced = true"},
+	{"forced = ownLease(only) ~= nil", "forced = true"},
 	{"if forced and not only and state", "if forced and state"},
 	{"last, first = math.max(last, token), '-'", "last = math.max(last, token)"},
 }

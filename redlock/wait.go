@@ -142,7 +142,7 @@ func (w *wait) leave() {
 func (e *Engine) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {
-		e.spread(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(e.lua.leave, name, how.caller))))
+		e.broadcast(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(e.lua.leave, name, how.caller))))
 	}
 	return answers
 }

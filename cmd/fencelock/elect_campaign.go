@@ -18,7 +18,7 @@ import (
 // campaign waits until this process leads, or until a signal ends the wait.
 func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
 	return a.await(func(ctx context.Context) (*fencelock.Lock, error) {
-		end, stop := unheard(c.last)
+		end, stop := drainSignals(c.last)
 		if end != nil {
 			return nil, gaveUp(end)
 		}
@@ -35,7 +35,7 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 		silence := &outage{app: a}
 		over, found := context.WithCancel(ctx)
 		defer found()
-		go silence.lookOut(over, locker, c.Name) // ends with the campaign
+		go silence.probeEngine(over, locker, c.Name) // ends with the campaign
 		lock, err := c.insist(ctx, locker, silence)
 		if err == nil {
 			c.reached.Store(true)
@@ -61,9 +61,9 @@ func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence
 	}
 }
 
-// unheard ends a listener and returns what came too late for the command of the last
+// drainSignals ends a listener and returns what came too late for the command of the last
 // term: a signal to end, or nil, and whether the terminal wants us to stop.
-func unheard(signals chan os.Signal) (end os.Signal, stop bool) {
+func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 	if signals == nil {
 		return nil, false
 	}

@@ -45,9 +45,9 @@ func (o *outage) over() {
 	}
 }
 
-// lookOut asks the engine something from time to time, until ctx ends: most engines
+// probeEngine asks the engine something from time to time, until ctx ends: most engines
 // ride out an outage in silence while a request waits.
-func (o *outage) lookOut(ctx context.Context, locker *fencelock.Locker, name string) {
+func (o *outage) probeEngine(ctx context.Context, locker *fencelock.Locker, name string) {
 	for pause := retry.NewBackoff(firstLook, lastLook); ; {
 		pause.Wait(ctx)
 		_, err := locker.Status(ctx, name)

@@ -42,7 +42,7 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := target.knock(ctx); err != nil {
+	if err := target.pingServer(ctx); err != nil {
 		return nil, nil, err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, target.pool)
@@ -51,7 +51,7 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	}
 	engine := &postgresEngine{pglock.New(pool, &target.engine), pool, target.engine}
 	return engine, func() error {
-		return hangUp(engine.Close, pool.Close)
+		return closeBoth(engine.Close, pool.Close)
 	}, nil
 }
 
@@ -169,8 +169,8 @@ func withoutOurs(u *url.URL) string {
 	return theirs.String()
 }
 
-// knock connects once and hangs up, to learn at once what is wrong.
-func (p *postgresTarget) knock(ctx context.Context) error {
+// pingServer connects once and hangs up, to learn at once what is wrong.
+func (p *postgresTarget) pingServer(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(limited, p.pool.ConnConfig.Config.Copy())

@@ -23,7 +23,7 @@ const (
 	redisPort      = "6379"
 	sentinelPort   = "26379"
 	connectReserve = 1500 * time.Millisecond // what all attempts may take beside one timeout
-	hangUpLimit    = 500 * time.Millisecond
+	closeLimit     = 500 * time.Millisecond
 	pingEvery      = 10 * time.Second       // the client's default is a second: a lot for idle waiters
 	pipeBuffer     = 32 << 10               // the client's default is half a megabyte, twice a connection
 	hidden         = "(password not shown)" // in place of a secret
@@ -48,12 +48,12 @@ func openRedis(ctx context.Context, u *url.URL) (driver.Engine, func() error, er
 		return nil, nil, err
 	}
 	engine := redislock.New(client, &target.engine)
-	return engine, func() error { return hangUp(engine.Close, client.Close) }, nil
+	return engine, func() error { return closeBoth(engine.Close, client.Close) }, nil
 }
 
-// hangUp closes an engine and its client, which both wait for what is under way.
+// closeBoth closes an engine and its client, which both wait for what is under way.
 // A silent server must not keep the program from its end.
-func hangUp(closeEngine func() error, closeClient func()) error {
+func closeBoth(closeEngine func() error, closeClient func()) error {
 	closed := make(chan error, 1)
 	go func() { // ends when the client's timeouts are over, or with the process
 		err := closeEngine()
@@ -63,7 +63,7 @@ func hangUp(closeEngine func() error, closeClient func()) error {
 	select {
 	case err := <-closed:
 		return err
-	case <-time.After(hangUpLimit):
+	case <-time.After(closeLimit):
 		return nil
 	}
 }

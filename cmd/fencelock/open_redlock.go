@@ -43,7 +43,7 @@ func openRedlock(_ context.Context, u *url.URL) (driver.Engine, func() error, er
 	}
 	engine := redlock.New(conns, &target.engine)
 	return engine, func() error {
-		return hangUp(engine.Close, func() {
+		return closeBoth(engine.Close, func() {
 			for _, lazy := range lazies {
 				lazy.Close()
 			}

@@ -22,8 +22,8 @@ S.last, S.granted, S.grantee, S.dirty = math.max(S.last + 1, now), now, '-', tru
 local token = S.last
 for _, who in ipairs(holders) do
   local owner, own, client = string.match(who, '^(%S+) (%d+) %d+ (%S+) ')
-  if not all then S.unseat(own, who) end
-  if owner then S.tell(client, string.format('lost %s %s %s', owner, own, ARGV[2])) end
+  if not all then S.removeHolder(own, who) end
+  if owner then S.publish(client, string.format('lost %s %s %s', owner, own, ARGV[2])) end
 end
 S.advance(true)
 return 'broken ' .. S.int(token)

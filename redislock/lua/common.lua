@@ -27,7 +27,7 @@
 local lock, fence, marker = unpack(KEYS)
 local tag = string.sub(fence, 7)
 local queue, alive, shared, meta = 'queue:' .. tag, 'alive:' .. tag, 'shared:' .. tag, 'meta:' .. tag
-local asks, retention, counts, quarantine, channel = string.match(ARGV[1], '^(%S+) (%d+) (%d) (%d+) (.*)$')
+local flags, retention, counts, quarantine, channel = string.match(ARGV[1], '^(%S+) (%d+) (%d) (%d+) (.*)$')
 retention, counts, quarantine = tonumber(retention), counts == '1', tonumber(quarantine)
 local call = redis.call
 local now = clock[1] * 1000000 + clock[2]
@@ -93,9 +93,9 @@ function S.note(member, score, till)
   call('PEXPIREAT', alive, S.int(math.max(till, ms + 2 * S.patience(TOUCH))))
 end
 
--- hear notes that a client lives. Tokens do not go back when a clock does, so that
+-- noteAlive notes that a client lives. Tokens do not go back when a clock does, so that
 -- what comes after a grant is not older than its token.
-function S.hear(client) S.note(client, math.max(now, S.last), 0) end
+function S.noteAlive(client) S.note(client, math.max(now, S.last), 0) end
 
 -- bar suspends a client, or bars an owner's late tries until so many microseconds.
 function S.bar(member, till)
@@ -180,8 +180,8 @@ end
 -- seated returns a shared holder as text.
 function S.seated(token) return call('ZRANGEBYSCORE', meta, token, token)[1] end
 
--- look finds out who holds the lock, and ends shared leases that are over.
-function S.look()
+-- loadLock finds out who holds the lock, and ends shared leases that are over.
+function S.loadLock()
   local text = both[1]
   if not text then return end
   S.stands = true
@@ -224,8 +224,8 @@ function S.prolong(ttl)
   for _, key in ipairs({ lock, shared, meta }) do call('PEXPIRE', key, life) end
 end
 
--- seat makes a request a holder for ttl, and returns its token and the floor.
-function S.seat(owner, desc, ttl)
+-- addHolder makes a request a holder for ttl, and returns its token and the floor.
+function S.addHolder(owner, desc, ttl)
   local mode, word = string.match(desc, '^%S+ (%a) (%S+) ')
   local token = math.max(S.last + 1, now)
   local floor = token
@@ -255,16 +255,16 @@ function S.seat(owner, desc, ttl)
   return token, floor
 end
 
--- unseat ends one shared holder, and the lock with the last of them.
-function S.unseat(token, who)
+-- removeHolder ends one shared holder, and the lock with the last of them.
+function S.removeHolder(token, who)
   S.drop(token, who)
   local longest = call('ZREVRANGE', shared, 0, 0, 'WITHSCORES')[2]
   if longest then call('PEXPIREAT', lock, longest) else S.state = 'free' end
 end
 
--- tell publishes to a client and returns false if surely nobody listens: replicas,
+-- publish publishes to a client and returns false if surely nobody listens: replicas,
 -- whose listeners are not counted, do not pass the message on.
-function S.tell(client, text)
+function S.publish(client, text)
   redis.set_repl(redis.REPL_NONE)
   local n = redis.pcall('PUBLISH', channel .. client, text)
   redis.set_repl(redis.REPL_ALL)
@@ -275,30 +275,30 @@ function S.tell(client, text)
   return n > 0 or not counts
 end
 
--- hail asks those to look after a while who were told of more than a short lease.
-function S.hail(after, except)
+-- notifyNextClients asks those to look after a while who were told of more than a short lease.
+function S.notifyNextClients(after, except)
   local text = string.format('advance %d %s', after, lock)
   if S.told == '*' then
     local list = call('ZREVRANGE', alive, 0, BATCH - 1, 'WITHSCORES')
     for i = 1, #list, 2 do
       if tonumber(list[i + 1]) < 0 then break end
-      if list[i] ~= except and not S.tell(list[i], text) then call('ZREM', alive, list[i]) end
+      if list[i] ~= except and not S.publish(list[i], text) then call('ZREM', alive, list[i]) end
     end
   elseif S.told ~= '-' and S.told ~= except then
-    S.tell(S.told, text)
+    S.publish(S.told, text)
   end
   if after <= GRANT and S.told ~= '-' then S.told, S.dirty = '-', true end
 end
 
--- hand lets a waiting request in and tells its client. A grant that nobody hears of
+-- handOff lets a waiting request in and tells its client. A grant that nobody hears of
 -- is taken back, and the key is left for the next one.
-function S.hand(owner, desc, client, mode, ttl)
+function S.handOff(owner, desc, client, mode, ttl)
   local life = math.min(ttl, GRANT)
-  local token, floor = S.seat(owner, desc, life)
+  local token, floor = S.addHolder(owner, desc, life)
   if not token then return false end
   S.grantee = client
-  if S.tell(client, string.format('grant %s %d %d %d %d %s %s', owner, token, floor, now, life, mode, lock)) then return true end
-  if mode == 'x' then S.state = 'free' else S.unseat(S.int(token), S.seated(S.int(token))) end
+  if S.publish(client, string.format('grant %s %d %d %d %d %s %s', owner, token, floor, now, life, mode, lock)) then return true end
+  if mode == 'x' then S.state = 'free' else S.removeHolder(S.int(token), S.seated(S.int(token))) end
   S.grantee = '-'
   S.bar(client, now)
   return false
@@ -341,13 +341,13 @@ function S.advance(orderly)
     S.grantee, S.dirty = '-', true -- once is enough
   end
   local left = math.max(S.quarantined(), math.ceil((S.notbefore - now) / 1000))
-  if left > 0 then return S.hail(left, '') end
+  if left > 0 then return S.notifyNextClients(left, '') end
   local room, turns, life, to = BATCH, 16 * BATCH, 0, ''
   while head[1] do
     if room == 0 or turns == 0 then -- others go on
       S.told = '*'
-      S.tell(string.match(head[1], '^%S+ (%S*)'), string.format('advance 0 %s', lock))
-      return S.hail(0, '')
+      S.publish(string.match(head[1], '^%S+ (%S*)'), string.format('advance 0 %s', lock))
+      return S.notifyNextClients(0, '')
     end
     turns = turns - 1
     local entry = head[1]
@@ -362,8 +362,8 @@ function S.advance(orderly)
     else
       call('ZREM', queue, entry)
       if S.state == 's' and not S.agree(limit, S.cap) then
-        S.tell(client, string.format('refuse %s %s', owner, S.cap))
-      elseif S.hand(owner, desc, client, mode, ttl) then
+        S.publish(client, string.format('refuse %s %s', owner, S.cap))
+      elseif S.handOff(owner, desc, client, mode, ttl) then
         room, life, to = room - 1, math.min(ttl, GRANT), client
         if mode == 'x' then break end
       elseif S.state == 'foreign' then
@@ -373,11 +373,11 @@ function S.advance(orderly)
     head = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     if not head[1] then S.lined, S.dirty = false, true end
   end
-  if room < BATCH then S.hail(life, to) end
+  if room < BATCH then S.notifyNextClients(life, to) end
 end
 
--- mine extends what owner holds already, and returns its token and its floor.
-function S.mine(owner, mode, ttl)
+-- ownLease extends what owner holds already, and returns its token and its floor.
+function S.ownLease(owner, mode, ttl)
   local own = 'fencelock ' .. owner .. ' '
   if S.state == 'x' and S.starts(S.holder, own) then
     call('PEXPIRE', lock, S.int(ttl))
@@ -395,11 +395,11 @@ function S.mine(owner, mode, ttl)
   end
 end
 
--- outlook says in how many milliseconds time alone may change something, why if it
+-- blockedInfo says in how many milliseconds time alone may change something, why if it
 -- is not a holder of ours (f: a foreign one, q: the quarantine, m: a minimum hold),
 -- and who holds the lock, and notes that client may sleep for so long. What was
 -- handed over is renewed or over soon: that needs no look at the lock.
-function S.outlook(client)
+function S.blockedInfo(client)
   local left, why, text = 0, '-', S.holder
   if S.state == 's' then
     left = math.max(tonumber(call('ZRANGE', shared, 0, 0, 'WITHSCORES')[2] or 0) - ms, 0)
@@ -424,5 +424,5 @@ function S.outlook(client)
 end
 
 end)()
-S.look()
+S.loadLock()
 local answer = (function() -- the script itself, up to end.lua

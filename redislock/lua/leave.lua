@@ -13,7 +13,7 @@ if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
   elseif S.state == 's' then
     for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do
       if S.starts(who, owner .. ' ') then
-        S.unseat(string.match(who, '^%S+ (%d+)'), who)
+        S.removeHolder(string.match(who, '^%S+ (%d+)'), who)
         done = 'released'
       elseif not string.match(who, '^%S+ %d+ %d+ %S+ %a %S+ %d+ 0 ') then
         closed = false -- by another one, too

@@ -5,7 +5,7 @@ if not token or token == '' then
 else
   local who = S.state == 's' and S.seated(token)
   standing = who and S.starts(who, own)
-  if standing then S.unseat(token, who) end
+  if standing then S.removeHolder(token, who) end
 end
 if standing then S.advance(true) end
 if late and tonumber(late) > now then S.bar(string.match(own, '(%S+) %d+ $'), tonumber(late)) end

@@ -9,7 +9,7 @@ if tonumber(ARGV[4]) < now then return 'late ' .. S.int(now) end
 -- refused when memory is full, and all after it are not.
 local cut = S.int(now - 1000 * S.patience(TOUCH))
 call('ZREMRANGEBYSCORE', alive, '-' .. cut, cut)
-S.hear(client)
+S.noteAlive(client)
 local back = false
 for i = 6 + asked, #ARGV, 2 do
   local owner = string.match(ARGV[i + 1], '^%S+ ')
@@ -30,5 +30,5 @@ end
 for i = #places + 1, asked do
   places[i] = (call('ZRANK', queue, ARGV[5 + i]) or -1) + 1
 end
-local text = S.outlook(client)
+local text = S.blockedInfo(client)
 return string.format('%d %d %s %s', now, known and 1 or 0, table.concat(places, ','), text)

@@ -17,7 +17,7 @@ local left
 left, me = votes(owner)
 if not left then return 'nodes' end
 if left > 0 then return says('quarantine', int(left)) end
-recall()
+loadFence()
 local state, text = look()
 local function waits()
   if waited >= 0 then join(caller, now - waited, mode, desc) end
@@ -25,10 +25,10 @@ end
 
 local only = ARGV[11]
 if only then
-  forced = mine(only) ~= nil
+  forced = ownLease(only) ~= nil
   if forced then
     free(only, state)
-    tell('lost ' .. only .. ' ' .. ARGV[10])
+    publish('lost ' .. only .. ' ' .. ARGV[10])
     state, text = look()
   end
 end
@@ -36,13 +36,13 @@ if forced and not only and state ~= 'free' then
   local owners = { string.match(text, '^(%S+) ') }
   if state == 's' then owners = redis.call('ZRANGE', tokens, 0, -1) end
   redis.call('DEL', lock, shared, tokens, about)
-  for _, o in ipairs(owners) do tell('lost ' .. o .. ' ' .. ARGV[10]) end
+  for _, o in ipairs(owners) do publish('lost ' .. o .. ' ' .. ARGV[10]) end
   state = 'free'
 elseif not forced and notbefore > now then
   waits()
   return says('held', int(math.ceil((notbefore - now) / 1000)) .. ' 0 ')
 elseif state == 'free' and not forced then
-  local wait = turn(caller, mode, call)
+  local wait = reservedFor(caller, mode, call)
   if wait > 0 then
     waits()
     return says('told', int(wait))
@@ -56,14 +56,14 @@ end
 
 if state == 'free' or state == 's' and mode == 's' and not redis.call('ZSCORE', shared, owner) then
   local token = math.max(last + 1, now, math.min(proposed, now + AHEAD))
-  if seat(owner, token, mode, desc, ttl, state) then
-    remember(token)
+  if addHolder(owner, token, mode, desc, ttl, state) then
+    storeFence(token)
     if waited >= 0 then leave(caller) end
     return granted(token, mode)
   end
   state, text = 'foreign', ''
 end
-local own = mine(owner)
+local own = ownLease(owner)
 if own then -- it asks again
   rearm(owner, ttl, state)
   return granted(own, state)

@@ -25,14 +25,14 @@ local last, notbefore, first = 0, 0, '-'
 
 -- For how many milliseconds a name that is free is kept for those who waited, and
 -- for how long a request waits unless it says so again.
-local TOLD, PATIENCE = 10, 5000
+local RESERVE_MS, PATIENCE = 10, 5000
 
 local function int(n) return string.format('%d', n) end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end
 
--- recall reads what is stored of the name beside its holders.
-local function recall()
+-- loadFence reads what is stored of the name beside its holders.
+local function loadFence()
   local token, _, f, nb = string.match(redis.call('GET', fence) or '', '^(%d+) (%d+) (%S+) (%d+)$')
   if token then last, first, notbefore = tonumber(token), f, tonumber(nb) end
 end
@@ -43,7 +43,7 @@ local function store(granted)
   redis.call('SET', fence, string.format('%d %d %s %d', last, granted, first, notbefore), 'PX', int(life))
 end
 
-local function remember(token)
+local function storeFence(token)
   last, first = math.max(last, token), '-'
   store(now)
 end
@@ -74,8 +74,8 @@ local function look()
   return 's', string.format('%s %d %s', first[1], first[2], redis.call('HGET', about, first[1]) or '0 0 - ')
 end
 
--- seat installs a holder with a token.
-local function seat(owner, token, mode, desc, ttl, state)
+-- addHolder installs a holder with a token.
+local function addHolder(owner, token, mode, desc, ttl, state)
   local since = int(now) .. ' ' .. desc
   if mode == 'x' then
     return redis.call('SET', lock, string.format('fencelock %s %d %s', owner, token, since), 'PX', int(ttl), 'NX')
@@ -91,8 +91,8 @@ local function seat(owner, token, mode, desc, ttl, state)
   return true
 end
 
--- mine returns the token of an owner's lock here, nil if it has none.
-local function mine(owner)
+-- ownLease returns the token of an owner's lock here, nil if it has none.
+local function ownLease(owner)
   local state, text = look()
   if state == 'x' then return tonumber(string.match(text, '^(%d+) ', starts(text, owner .. ' ') and #owner + 2 or #text + 1)), state end
   if state == 's' then return tonumber(redis.call('ZSCORE', tokens, owner) or nil), state end
@@ -130,7 +130,7 @@ local function free(owner, state)
   if longest then redis.call('PEXPIRE', lock, int(longest - ms)) else redis.call('DEL', lock, shared, tokens, about) end
 end
 
-local function tell(text) redis.pcall('PUBLISH', CHANNEL, text) end
+local function publish(text) redis.pcall('PUBLISH', CHANNEL, text) end
 
 local function leave(caller)
   redis.call('ZREM', queue, caller)
@@ -150,10 +150,10 @@ local function join(caller, since, mode, desc)
   for _, key in ipairs({ queue, callers }) do extend(key, PATIENCE) end
 end
 
--- invite keeps a name that has become free for those who wait, and, if this node
+-- reserveForWaiter keeps a name that has become free for those who wait, and, if this node
 -- is to say so, tells the one that has waited longest. Who is told leaves the
 -- queue: one that died is told once.
-local function invite(aloud)
+local function reserveForWaiter(aloud)
   if redis.call('EXISTS', queue) == 0 or redis.call('EXISTS', lock) == 1 then return end
   local who = '*'
   while aloud do
@@ -167,17 +167,17 @@ local function invite(aloud)
       break
     end
   end
-  recall()
-  first = string.format('%s/%d', who, ms + TOLD)
+  loadFence()
+  first = string.format('%s/%d', who, ms + RESERVE_MS)
   pcall(store, now) -- refused when memory is short; then anybody may come
-  if aloud then tell('released ' .. who .. ' ' .. lock) end
+  if aloud then publish('released ' .. who .. ' ' .. lock) end
 end
 
--- turn returns for how many milliseconds more a free name is kept for others
+-- reservedFor returns for how many milliseconds more a free name is kept for others
 -- than this request. Those who were told go before those who have just come.
-local function turn(caller, mode, call)
+local function reservedFor(caller, mode, call)
   local who, till = string.match(first, '^(.*)/(%d+)$')
-  if not who or tonumber(till) <= ms or tonumber(till) > ms + TOLD or call == 'next' then return 0 end
+  if not who or tonumber(till) <= ms or tonumber(till) > ms + RESERVE_MS or call == 'next' then return 0 end
   if call == 'first' and (who == '*' or who == caller or who == mode) then return 0 end
   return tonumber(till) - ms
 end

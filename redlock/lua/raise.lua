@@ -3,13 +3,13 @@
 -- may be another's is refused: no two have the same.
 -- ARGV: 1 owner, 2 token, 3 minimum hold in milliseconds.
 local owner, token, atleast = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-recall()
-local own, state = mine(owner)
+loadFence()
+local own, state = ownLease(owner)
 if not own then return 'gone' end
 if own ~= token then
   if state == 's' and token <= last then return 'low' end
   retoken(owner, token, state)
 end
 if atleast > 0 then notbefore = math.max(notbefore, now + atleast * 1000) end
-if own ~= token or atleast > 0 then remember(token) end
+if own ~= token or atleast > 0 then storeFence(token) end
 return 'ok ' .. server()

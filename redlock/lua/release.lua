@@ -8,16 +8,16 @@ if by > now then
   redis.call('SET', fence .. '/' .. ARGV[1], '', 'NX', 'PX', 1)
   extend(fence .. '/' .. ARGV[1], (by - now) / 1000 + 1)
 end
-local own, state = mine(ARGV[1])
+local own, state = ownLease(ARGV[1])
 if own and ARGV[2] ~= '0' and own ~= tonumber(ARGV[2]) then return 'gone' end
 if own then
   free(ARGV[1], state)
   if ARGV[5] == '1' and state == 'x' then
-    recall()
+    loadFence()
     notbefore = 0
     store(now)
   end
 end
 -- The node may have missed this lock, and waiters listen here nevertheless.
-if ARGV[3] ~= '0' then invite(ARGV[3] == '2') end
+if ARGV[3] ~= '0' then reserveForWaiter(ARGV[3] == '2') end
 return own and 'ok' or 'gone'

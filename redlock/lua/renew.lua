@@ -3,7 +3,7 @@
 -- comes to share the lock would be told too high a floor.
 -- ARGV: 1 owner, 2 token, 3 "1" if the owner is enough, 4 ttl.
 local owner, token, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
-local own, state = mine(owner)
+local own, state = ownLease(owner)
 if not own then return state == 'free' and 'free' or 'taken' end
 if own ~= token then
   if ARGV[3] ~= '1' then return 'taken' end

@@ -2,11 +2,11 @@
 -- the node has stored a greater token since: then somebody came after us.
 -- ARGV: 1 owner, 2 token, 3 mode, 4 ttl, 5 not after, as for ask, 6 desc.
 local owner, token, mode = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-recall()
-local own, state = mine(owner)
+loadFence()
+local own, state = ownLease(owner)
 if own then return 'ok' end
 if late(owner, tonumber(ARGV[5])) then return 'late' end
 if last > token or not (state == 'free' or state == 's' and mode == 's') then return 'taken' end
-if not seat(owner, token, mode, ARGV[6], tonumber(ARGV[4]), state) then return 'taken' end
-remember(token)
+if not addHolder(owner, token, mode, ARGV[6], tonumber(ARGV[4]), state) then return 'taken' end
+storeFence(token)
 return 'ok'

@@ -19,7 +19,7 @@ for _, caller in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
   local till, mode, who = string.match(redis.call('HGET', callers, caller) or '', '^(%d+) (%S+) (.*)$')
   if till and tonumber(till) > ms then table.insert(out.waiters, caller .. ' 0 ' .. who) end
 end
-recall()
+loadFence()
 server()
 out.notbefore = int(notbefore)
 return cjson.encode(out)

@@ -5,38 +5,38 @@ import (
 	"strings"
 )
 
-// hail asks those to look after a while who may sleep for longer.
-func (n *Name) hail(after int64, except string) {
+// notifyNextClients asks those to look after a while who may sleep for longer.
+func (n *Name) notifyNextClients(after int64, except string) {
 	f, text := &n.fence, fmt.Sprintf("advance %d lock:n", after)
 	switch {
 	case f.told == "*":
 		list := n.Alive.sorted()
 		for i := len(list) - 1; i >= 0 && i >= len(list)-batch && list[i].Score >= 0; i-- {
-			if list[i].Text != except && !n.tell(list[i].Text, text) {
+			if list[i].Text != except && !n.publish(list[i].Text, text) {
 				n.Alive.remove(list[i].Text)
 			}
 		}
 	case f.told != "-" && f.told != except:
-		n.tell(f.told, text)
+		n.publish(f.told, text)
 	}
 	if after <= grantMax && f.told != "-" {
 		f.told, n.dirty = "-", true
 	}
 }
 
-// hand lets a waiting request in and tells its client.
-func (n *Name) hand(owner, text string, d desc) bool {
+// handOff lets a waiting request in and tells its client.
+func (n *Name) handOff(owner, text string, d desc) bool {
 	life := min(d.ttl, grantMax)
-	token, floor := n.seat(owner, text, life)
+	token, floor := n.addHolder(owner, text, life)
 	n.fence.grantee = d.client
-	if n.tell(d.client, fmt.Sprintf("grant %s %d %d %d %d %s lock:n", owner, token, floor, n.Now, life, d.mode)) {
+	if n.publish(d.client, fmt.Sprintf("grant %s %d %d %d %d %s lock:n", owner, token, floor, n.Now, life, d.mode)) {
 		return true
 	}
 	if d.mode == "x" {
 		n.state = "free"
 	} else {
 		who, _ := n.seated(fmt.Sprint(token))
-		n.unseat(fmt.Sprint(token), who)
+		n.removeHolder(fmt.Sprint(token), who)
 	}
 	n.fence.grantee = "-"
 	n.bar(d.client, n.Now)
@@ -93,7 +93,7 @@ func (n *Name) advance(orderly bool) {
 		f.grantee, n.dirty = "-", true
 	}
 	if left := max(n.quarantined(), ceilDiv(f.notBefore-n.Now, 1000)); left > 0 {
-		n.hail(left, "")
+		n.notifyNextClients(left, "")
 		return
 	}
 	room, turns, life, to := batch, 16*batch, int64(0), ""
@@ -102,8 +102,8 @@ func (n *Name) advance(orderly bool) {
 			f.told = "*"
 			_, rest, _ := strings.Cut(head.Text, " ")
 			client, _, _ := strings.Cut(rest, " ")
-			n.tell(client, "advance 0 lock:n")
-			n.hail(0, "")
+			n.publish(client, "advance 0 lock:n")
+			n.notifyNextClients(0, "")
 			return
 		}
 		turns--
@@ -116,8 +116,8 @@ func (n *Name) advance(orderly bool) {
 		} else {
 			n.Queue.remove(head.Text)
 			if n.state == "s" && !n.agree(d.limit, n.limit) {
-				n.tell(d.client, "refuse "+owner+" "+n.limit)
-			} else if n.hand(owner, text, d) {
+				n.publish(d.client, "refuse "+owner+" "+n.limit)
+			} else if n.handOff(owner, text, d) {
 				room, life, to = room-1, min(d.ttl, grantMax), d.client
 				if d.mode == "x" {
 					break
@@ -129,12 +129,12 @@ func (n *Name) advance(orderly bool) {
 		}
 	}
 	if room < batch {
-		n.hail(life, to)
+		n.notifyNextClients(life, to)
 	}
 }
 
-// outlook says when time alone may change something, what is in the way and who.
-func (n *Name) outlook(client string) (text string, left int64) {
+// blockedInfo says when time alone may change something, what is in the way and who.
+func (n *Name) blockedInfo(client string) (text string, left int64) {
 	why, holder := "-", n.holder
 	switch n.state {
 	case "s":

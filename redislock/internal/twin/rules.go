@@ -55,11 +55,11 @@ func readHolder(text string) (h holderText) {
 func (n *Name) begin() {
 	n.fence, n.dirty = readFence(n.Fence.Value), false
 	n.state, n.limit, n.holder, n.stands, n.weighted = "free", "", "", false, false
-	n.look()
+	n.loadLock()
 }
 
-// look finds out who holds the lock, and ends shared leases that are over.
-func (n *Name) look() {
+// loadLock finds out who holds the lock, and ends shared leases that are over.
+func (n *Name) loadLock() {
 	text := n.Lock.Value
 	if n.Lock.Until == 0 {
 		return
@@ -130,7 +130,7 @@ func (n *Name) note(member string, score, till int64) {
 	n.Alive.expire(max(till, n.ms()+2*patienceFor(touchMax)), n.ms())
 }
 
-func (n *Name) hear(client string) { n.note(client, max(n.Now, n.fence.last), 0) }
+func (n *Name) noteAlive(client string) { n.note(client, max(n.Now, n.fence.last), 0) }
 
 func (n *Name) bar(member string, till int64) {
 	till = floorDiv(till, 1000)
@@ -216,8 +216,8 @@ func (n *Name) prolong(ttl int64) {
 	n.Meta.expire(n.Lock.Until, n.ms())
 }
 
-// seat makes a request a holder for ttl.
-func (n *Name) seat(owner, text string, ttl int64) (token, floor int64) {
+// addHolder makes a request a holder for ttl.
+func (n *Name) addHolder(owner, text string, ttl int64) (token, floor int64) {
 	d, _ := readDesc(text)
 	f := &n.fence
 	token = max(f.last+1, n.Now)
@@ -261,7 +261,7 @@ func (n *Name) sharedText() string {
 	return "fencelock shared " + n.limit
 }
 
-func (n *Name) unseat(token, who string) {
+func (n *Name) removeHolder(token, who string) {
 	n.drop(token, who)
 	if m, ok := n.Shared.last(); ok {
 		if n.Lock.Until = m.Score; m.Score <= n.ms() {
@@ -272,8 +272,8 @@ func (n *Name) unseat(token, who string) {
 	}
 }
 
-// tell publishes to a client and returns false if surely nobody listens.
-func (n *Name) tell(client, text string) bool {
+// publish publishes to a client and returns false if surely nobody listens.
+func (n *Name) publish(client, text string) bool {
 	n.Said = append(n.Said, client+" "+text)
 	return n.Listening[client] || !n.Counts
 }

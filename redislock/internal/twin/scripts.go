@@ -45,7 +45,7 @@ func (n *Name) Acquire(r Request, wait, place, again bool, fast int64) string {
 	}
 	d, _ := readDesc(r.Desc)
 	if wait && n.fence.barred > n.ms() {
-		n.hear(d.client)
+		n.noteAlive(d.client)
 	}
 	n.advance(false)
 	answer := n.enter(r, d, wait, again)
@@ -73,7 +73,7 @@ func (n *Name) take(r Request, ttl int64) {
 func (n *Name) enter(r Request, d desc, wait, again bool) string {
 	f := &n.fence
 	if again {
-		if token, floor, ok := n.mine(r.Owner, d); ok {
+		if token, floor, ok := n.ownLease(r.Owner, d); ok {
 			if d.atLeast > 0 {
 				f.notBefore, n.dirty = max(f.notBefore, n.Now+d.atLeast*1000), true
 			}
@@ -90,7 +90,7 @@ func (n *Name) enter(r Request, d desc, wait, again bool) string {
 			return fmt.Sprintf("quarantine %d %d", n.Now, left)
 		}
 		if left == 0 {
-			token, floor := n.seat(r.Owner, r.Desc, d.ttl)
+			token, floor := n.addHolder(r.Owner, r.Desc, d.ttl)
 			if d.atLeast > 0 {
 				f.notBefore = n.Now + d.atLeast*1000
 			}
@@ -98,14 +98,14 @@ func (n *Name) enter(r Request, d desc, wait, again bool) string {
 		}
 	}
 	if !wait {
-		text, _ := n.outlook("")
+		text, _ := n.blockedInfo("")
 		return fmt.Sprintf("held %d %s", n.Now, text)
 	}
 	return ""
 }
 
-// mine extends what owner holds already.
-func (n *Name) mine(owner string, d desc) (token, floor string, ok bool) {
+// ownLease extends what owner holds already.
+func (n *Name) ownLease(owner string, d desc) (token, floor string, ok bool) {
 	if rest, own := strings.CutPrefix(n.holder, "fencelock "+owner+" "); n.state == "x" && own {
 		n.Lock.Until = n.ms() + d.ttl
 		token, _, _ = strings.Cut(rest, " ")
@@ -135,9 +135,9 @@ func (n *Name) join(r Request, d desc, place, again bool) string {
 		n.Queue.add(entry, ticket)
 		n.lasting(d.ttl, !any)
 	}
-	text, left := n.outlook(d.client)
+	text, left := n.blockedInfo(d.client)
 	if left > grantMax || left < 0 {
-		n.hear(d.client)
+		n.noteAlive(d.client)
 	}
 	position := 0
 	if place || n.state == "foreign" {
@@ -170,7 +170,7 @@ func (n *Name) Release(owner, token, mode string, late int64) string {
 		who, found := n.seated(token)
 		standing = n.state == "s" && found && readHolder(who).owner == owner
 		if standing {
-			n.unseat(token, who)
+			n.removeHolder(token, who)
 		}
 	}
 	if standing {
@@ -214,7 +214,7 @@ func (n *Name) giveBack(owner string, closed bool) (done string) {
 	} else if n.state == "s" {
 		for _, m := range n.Meta.sorted() {
 			if h := readHolder(m.Text); h.owner == owner {
-				n.unseat(h.token, m.Text)
+				n.removeHolder(h.token, m.Text)
 				done = "released"
 			} else if h.atLeast > 0 {
 				closed = false
@@ -247,7 +247,7 @@ func (n *Name) Touch(client string, ttl, until int64, asked, back []Entry) strin
 			n.Alive.remove(m.Text)
 		}
 	}
-	n.hear(client)
+	n.noteAlive(client)
 	again := false
 	for _, e := range back {
 		if strings.HasPrefix(n.holder, "fencelock "+e.Owner+" ") {
@@ -272,7 +272,7 @@ func (n *Name) Touch(client string, ttl, until int64, asked, back []Entry) strin
 	for _, e := range asked[len(places):] {
 		places = append(places, fmt.Sprint(place(e)))
 	}
-	text, _ := n.outlook(client)
+	text, _ := n.blockedInfo(client)
 	n.commit()
 	return fmt.Sprintf("%d %d %s %s", n.Now, min(known, 1), strings.Join(places, ","), text)
 }
@@ -369,9 +369,9 @@ func (n *Name) Break(reason, only string) string {
 	for _, who := range holders {
 		h := readHolder(who)
 		if !all {
-			n.unseat(h.token, who)
+			n.removeHolder(h.token, who)
 		}
-		n.tell(h.client, fmt.Sprintf("lost %s %s %s", h.owner, h.token, reason))
+		n.publish(h.client, fmt.Sprintf("lost %s %s %s", h.owner, h.token, reason))
 	}
 	n.advance(true)
 	n.commit()
