@@ -20,7 +20,7 @@ quick: check lint cc ## while working: checks, lint, the core, the exam with its
 .PHONY: test
 test: check cc redis postgres shells ## everything, with the race detector; what CI runs
 	$(GO) test -race -timeout 25m -parallel $(PARALLEL) ./...
-	$(GO) test ./internal/sim
+	$(GO) test ./internal/testkit/sim
 
 .PHONY: check
 check: size apidiff ## gofmt and go vet, also for macOS, the size of the command, and the API
@@ -52,12 +52,12 @@ mutants: cc ## show each broken engine and the case of the exam that catches it
 
 .PHONY: slow
 slow: cc redis postgres ## engines and faults many times over, to find what happens rarely
-	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
-	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/enginetest/...
+	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/testkit/faults/...
+	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./cmd/... ./examples/... ./internal/enginetest/fleet
+	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./cmd/... ./examples/... ./internal/testkit/fleet
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/enginetest/nemesis ./internal/enginetest/versions
+	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis ./internal/testkit/versions
 
 .PHONY: matrix
 matrix: cc redis ## the tests of Redis on each server that is here, and on REDIS="/path/redis-server ..."
@@ -65,9 +65,9 @@ matrix: cc redis ## the tests of Redis on each server that is here, and on REDIS
 
 .PHONY: sim soak
 sim: ## two minutes of simulated faults on the code that decides, with a table
-	$(GO) run ./internal/sim/cmd/sim -events 1000000000
+	$(GO) run ./internal/testkit/sim/cmd/sim -events 1000000000
 soak: ## the same, five times as long
-	$(GO) run ./internal/sim/cmd/sim -events 5000000000
+	$(GO) run ./internal/testkit/sim/cmd/sim -events 5000000000
 
 .PHONY: bench
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md

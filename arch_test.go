@@ -39,15 +39,10 @@ var rooms = []room{
 	{folder: "redislock", imports: []string{"driver", "internal/nameindex", "internal/retry", "internal/words", "redislock/internal/prompt", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "redislock/goredis", imports: []string{"driver", "internal/retry", "redislock", "redislock/internal/prompt", "engine libraries", "github.com/redis/go-redis/v9"}},
 	{folder: "redislock/internal/prompt", imports: []string{}},
-	{folder: "redislock/internal/twin", imports: []string{}},
-	{folder: "redislock/internal/conntest", imports: []string{"redislock", "internal/enginetest", "internal/faults"}},
 	{folder: "pglock", imports: []string{"driver", "internal/retry", "engine libraries", "github.com/jackc/pgx/v5", "pglock/internal/pipe"}},
 	{folder: "pglock/internal/pipe", imports: []string{"github.com/jackc/pgx/v5"}},
 	{folder: "redlock", imports: []string{"driver", "internal/nameindex", "internal/retry", "redislock", "internal/quorum", "internal/hold", "internal/words", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "internal/quorum", imports: []string{"internal/hold"}},
-	{folder: "internal/sim", imports: []string{"internal/hold", "internal/quorum", "internal/check"}},
-	{folder: "internal/sim/", imports: []string{"internal/sim"}},
-	{folder: "internal/check", imports: []string{"github.com/anishathalye/porcupine"}},
 	{folder: "election", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "election", "internal/retry"}},
@@ -64,15 +59,23 @@ var rooms = []room{
 	{folder: "fence/internal/redisfloor", imports: []string{"fence"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/exam", imports: []string{"fence"}},
-	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/words", imports: []string{}},
 	{folder: "internal/nameindex", imports: []string{}},
 	{folder: "internal/watch", imports: []string{"driver"}},
-	{folder: "internal/enginetest", imports: []string{"driver", "github.com/jackc/pgx/v5"}},
-	{folder: "internal/enginetest/engines", imports: []string{
-		"driver", "internal/enginetest", "filelock", "pglock", "redislock", "redlock",
+	{folder: "internal/testkit/check", imports: []string{"github.com/anishathalye/porcupine"}},
+	{folder: "internal/testkit/conntest", imports: []string{"redislock", "internal/testkit/faults", "internal/testkit/redistest"}},
+	{folder: "internal/testkit/engines", imports: []string{
+		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
+	{folder: "internal/testkit/faults", imports: []string{"golang.org/x/sys"}},
+	{folder: "internal/testkit/hosttest", imports: []string{}},
+	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
+	{folder: "internal/testkit/proctest", imports: []string{"driver", "internal/testkit/hosttest"}},
+	{folder: "internal/testkit/redistest", imports: []string{"internal/testkit/hosttest"}},
+	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum", "internal/testkit/check"}},
+	{folder: "internal/testkit/sim/", imports: []string{"internal/testkit/sim"}},
+	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
@@ -87,8 +90,14 @@ var sets = map[string][]string{
 	"testing libraries": {"github.com/google/go-cmp", "pgregory.net/rapid"},
 }
 
+// testkit is where lies what only tests use.
+const testkit = "internal/testkit/"
+
 // mayTest are the folders whose shipped code may import package testing.
-var mayTest = []string{"driver/drivertest", "internal/enginetest", "internal/enginetest/engines", "redislock/internal/conntest"}
+var mayTest = []string{
+	"driver/drivertest", "internal/testkit/conntest", "internal/testkit/engines",
+	"internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/proctest", "internal/testkit/redistest",
+}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
@@ -148,6 +157,9 @@ func checkArrow(folder string, test bool, imported string) error {
 	i := slices.IndexFunc(rooms, func(r room) bool { return r.matches(folder) })
 	if i < 0 {
 		return fmt.Errorf("%s: the folder has no place in the plan: add it to rooms in arch_test.go", folder)
+	}
+	if !test && !strings.HasPrefix(folder, testkit) && strings.HasPrefix(imported, modulePath+"/"+testkit) {
+		return fmt.Errorf("%s must not import %s: only tests do", folder, imported)
 	}
 	allowed := rooms[i].imports
 	if test {
@@ -229,7 +241,9 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "memlock", imported: "testing/synctest", want: false},
 		{folder: "memlock", imported: "testing/synctest", test: true, want: true},
 		{folder: "internal/hold", imported: modulePath + "/driver", want: false},
-		{folder: "internal/enginetest", imported: "testing", want: true},
+		{folder: "internal/testkit/redistest", imported: "testing", want: true},
+		{folder: "cmd/fencelock", imported: modulePath + "/internal/testkit/faults", want: false},
+		{folder: "cmd/fencelock", imported: modulePath + "/internal/testkit/faults", test: true, want: true},
 		{folder: "driver/drivertest", imported: "testing", want: true},
 		{folder: "driver/drivertest", imported: modulePath, want: true},
 		{folder: "driver/drivertest", imported: modulePath + "/memlock", want: false},
@@ -241,6 +255,39 @@ func TestArrowsRefuse(t *testing.T) {
 		if got := err == nil; got != c.want {
 			t.Errorf("%s (test: %v) imports %s: allowed = %v, want %v", c.folder, c.test, c.imported, got, c.want)
 		}
+	}
+}
+
+// TestWithoutPgx: who uses the root with an engine on Redis need not fetch the client
+// of PostgreSQL, as `go mod tidy` makes them that looks at the tests of what they import.
+func TestWithoutPgx(t *testing.T) {
+	const pgx = "github.com/jackc/pgx/v5"
+	all := sources(t)
+	for _, folder := range []string{".", "driver", "driver/drivertest", "memlock", "redislock", "redislock/goredis", "redlock"} {
+		seen := map[string]bool{}
+		var visit func(folder string, tests bool)
+		visit = func(at string, tests bool) {
+			for _, s := range all {
+				if s.folder != at || s.test && !tests {
+					continue
+				}
+				for _, spec := range s.file.Imports {
+					imported := strings.Trim(spec.Path.Value, `"`)
+					if imported == pgx || strings.HasPrefix(imported, pgx+"/") {
+						t.Errorf("the tests of %s reach %s by %s", folder, imported, s.path)
+					}
+					next, ours := strings.CutPrefix(imported, modulePath+"/")
+					if imported == modulePath {
+						next, ours = ".", true
+					}
+					if ours && !seen[next] {
+						seen[next] = true
+						visit(next, false)
+					}
+				}
+			}
+		}
+		visit(folder, true)
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/enginetest/engines"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(nil)
+	proctest.Main(nil)
 	os.Exit(m.Run())
 }
 

@@ -8,17 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 // The two programs of the README, on real servers. The second one runs twice, and then
 // against a row that a later holder has written.
 func TestREADMEPrograms(t *testing.T) {
-	redis := enginetest.StartRedis(t)
+	redis := redistest.StartRedis(t)
 	for range 2 {
 		says(t, "redis", "REDIS_ADDR="+redis.Addr(), "charging invoice 42 under token ")
 	}
-	postgres := enginetest.StartPostgres(t)
+	postgres := pgtest.StartPostgres(t)
 	postgres.Exec(t, "CREATE TABLE invoice (id bigint PRIMARY KEY, paid boolean NOT NULL, fence bigint NOT NULL)")
 	postgres.Exec(t, "INSERT INTO invoice VALUES (42, false, 0)")
 	for range 2 {

@@ -17,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // inTx runs fn in a transaction, and commits unless fn fails.
@@ -39,7 +39,7 @@ func under(t *testing.T, token int64) context.Context {
 
 // openPostgres starts a server and makes the tables.
 func openPostgres(t *testing.T) (db *sql.DB, dsn string) {
-	dsn = enginetest.StartPostgres(t).DSN()
+	dsn = pgtest.StartPostgres(t).DSN()
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)

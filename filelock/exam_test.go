@@ -10,7 +10,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	for _, group := range []string{"65534", strconv.Itoa(os.Getgid())} {
 		kinds["group "+group] = func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Group: group}) }
 	}
-	enginetest.Main(kinds)
+	proctest.Main(kinds)
 	os.Exit(m.Run())
 }
 
@@ -49,7 +49,7 @@ func TestExam(t *testing.T) {
 type world string
 
 func (w world) Client(t testing.TB) drivertest.Client {
-	return enginetest.Start(t, "files", string(w))
+	return proctest.Start(t, "files", string(w))
 }
 
 func (w world) Restart(testing.TB) {} // there is nothing to restart

@@ -14,7 +14,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
-	"github.com/fencelock/fencelock/internal/enginetest/engines"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
 
 // TestCutOffRunOnAnyEngine: on the engines that keep records, a run that is cut off for

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest/engines"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
 
 // TestNoUpdateIsLostOnAnyEngine is TestNoUpdateIsLost on the engines that keep records.

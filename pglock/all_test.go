@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -45,7 +45,7 @@ func tryAll(t testing.TB, e driver.AllAcquirer, reqs []driver.Request) []driver.
 
 // noneOf fails the test unless acquiring all is refused because of a name, and
 // leaves no lock behind that was not there before.
-func noneOf(t *testing.T, pg *enginetest.Postgres, e driver.AllAcquirer, reqs []driver.Request, name string) {
+func noneOf(t *testing.T, pg *pgtest.Postgres, e driver.AllAcquirer, reqs []driver.Request, name string) {
 	t.Helper()
 	locks := func() string {
 		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1")
@@ -62,7 +62,7 @@ func noneOf(t *testing.T, pg *enginetest.Postgres, e driver.AllAcquirer, reqs []
 
 func TestAllOrNone(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	names := requests(request(""), "c", "a", "b")
 	b := try(t, other, request("b"))
@@ -95,7 +95,7 @@ func TestAllOrNone(t *testing.T) {
 
 func TestAllTogetherRenewedAndLost(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	reqs := requests(request(""), "a", "b", "c")
 	lost := make(chan error, len(reqs))
@@ -127,7 +127,7 @@ func TestAllTogetherRenewedAndLost(t *testing.T) {
 
 func TestAllShared(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	first := tryAll(t, e, requests(shared(request(""), 0), "a", "b"))
 	grants, err := other.AcquireAll(t.Context(), requests(shared(request(""), 0), "b", "c"))
@@ -154,7 +154,7 @@ func TestAllShared(t *testing.T) {
 // TestAllAfterAnError: what the server locked before a statement failed is unlocked.
 func TestAllAfterAnError(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	mine := try(t, e, request("mine"))
 	reqs := requests(shared(request(""), 0), "a", "b", "c", "d")
@@ -192,7 +192,7 @@ func TestAllOfOneKey(t *testing.T) {
 // TestAllWithContextsThatEndAnyTime: neither locks nor turns are left behind.
 func TestAllWithContextsThatEndAnyTime(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	mine := try(t, e, request("mine"))
 	for i := range 200 {
@@ -259,7 +259,7 @@ func (c tapped) Write(b []byte) (int, error) {
 // has their tokens.
 func TestAllInOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	cfg, err := pgxpool.ParseConfig(pg.DSN())
 	if err != nil {
 		t.Fatal(err)

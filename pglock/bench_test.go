@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -21,7 +21,7 @@ import (
 // statements they cannot do without. Both take turns, so that both meet the same
 // machine; the medians are compared.
 func BenchmarkAcquireRelease(b *testing.B) {
-	pg := enginetest.StartPostgres(b)
+	pg := pgtest.StartPostgres(b)
 	ctx := context.Background()
 	conn := pg.Connect(b)
 	bare := func() {
@@ -99,7 +99,7 @@ func report(b *testing.B, takes [2][]time.Duration) {
 // BenchmarkHandOver is the time from a release to the grant of the next process,
 // against the same between two bare connections.
 func BenchmarkHandOver(b *testing.B) {
-	pg := enginetest.StartPostgres(b)
+	pg := pgtest.StartPostgres(b)
 	ctx := context.Background()
 	conns := []*pgx.Conn{pg.Connect(b), pg.Connect(b)}
 	exec := func(c *pgx.Conn, sql string) {

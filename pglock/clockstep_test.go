@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -24,9 +26,9 @@ func TestClockStepsWhileAHolderIsFrozen(t *testing.T) {
 		for _, waits := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				clock := enginetest.NewClock(t)
-				pg := enginetest.StartPostgresBy(t, clock)
-				p := enginetest.Start(t, "postgres", pg.DSN())
+				clock := hosttest.NewClock(t)
+				pg := pgtest.StartPostgresBy(t, clock)
+				p := proctest.Start(t, "postgres", pg.DSN())
 				req := request("a")
 				req.TTL = 2 * time.Second
 				sent := time.Now()
@@ -73,8 +75,8 @@ func TestClockStepsAfterACrash(t *testing.T) {
 		for _, waits := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				clock := enginetest.NewClock(t)
-				pg := enginetest.StartPostgresBy(t, clock)
+				clock := hosttest.NewClock(t)
+				pg := pgtest.StartPostgresBy(t, clock)
 				req := request("a")
 				req.TTL = 2 * time.Second
 				cfg := &pglock.Config{MaxTTL: req.TTL}
@@ -107,8 +109,8 @@ func TestClockStepsAfterACrash(t *testing.T) {
 // also when the clock of the server cannot tell how much time that was.
 func TestClockSetBackBeforeARestore(t *testing.T) {
 	t.Parallel()
-	clock := enginetest.NewClock(t)
-	pg := enginetest.StartPostgresBy(t, clock)
+	clock := hosttest.NewClock(t)
+	pg := pgtest.StartPostgresBy(t, clock)
 	e := engine(t, pg.DSN(), brief)
 	last := spend(t, e, quick("a"), 1)
 	dump, err := pg.Command(t, "pg_dump", "-n", "fencelock").Output()
@@ -130,8 +132,8 @@ func TestClockSetBackBeforeARestore(t *testing.T) {
 // says an earlier time at each of its starts.
 func TestClockSetBackBeforeARestart(t *testing.T) {
 	t.Parallel()
-	clock := enginetest.NewClock(t)
-	pg := enginetest.StartPostgresBy(t, clock, lazyDisk...)
+	clock := hosttest.NewClock(t)
+	pg := pgtest.StartPostgresBy(t, clock, lazyDisk...)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 10)
 	for i, stop := range []func(testing.TB){pg.Kill, pg.Stop} {
 		stop(t)

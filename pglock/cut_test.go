@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -50,7 +50,7 @@ func (c *clipped) Close() error {
 // session a TTL later. A transaction that was begun and not ended would stop its clock.
 func TestCutInsideAMessage(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	var all sync.WaitGroup
 	for _, n := range []int64{0, 1, 4, 5, 10, 20, 40, 100} {
 		var left atomic.Int64
@@ -101,7 +101,7 @@ func TestCutInsideAMessage(t *testing.T) {
 // connection to wait on.
 func TestPanicsWhereverAWaitIsTold(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	cfg := &pglock.Config{MaxWaiters: 1, MaxTTL: 6 * time.Second}
 	holder, e := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
 	req := request("a")

@@ -15,14 +15,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestNULInANote: what the server cannot store is escaped, for that lock alone.
 func TestNULInANote(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req := request("a")
 	req.Note = "before\x00after\xff"
@@ -36,7 +36,7 @@ func TestNULInANote(t *testing.T) {
 // TestManyTTLs: they share a few connections, and each keeps its own.
 func TestManyTTLs(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	for i := range 60 {
 		req := request(fmt.Sprint("lock", i))
@@ -54,7 +54,7 @@ func TestManyTTLs(t *testing.T) {
 // TestContextsShorterThanADial: a connection is opened for whoever comes next.
 func TestContextsShorterThanADial(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil { // which takes its time, too
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestContextsShorterThanADial(t *testing.T) {
 // TestReadOnlyRole: a role whose transactions are read-only takes locks all the same.
 func TestReadOnlyRole(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app", "ALTER ROLE app SET default_transaction_read_only = on")
 	e := engine(t, pg.As("app"), nil)
 	release(t, e, try(t, e, request("a")))
@@ -98,7 +98,7 @@ func TestReadOnlyRole(t *testing.T) {
 // TestExitRightAfterRelease: what was released is free, whenever its process ends.
 func TestExitRightAfterRelease(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	other := engine(t, pg.DSN(), nil)
 	for range 30 {
 		p := engine(t, pg.DSN(), nil)
@@ -116,7 +116,7 @@ func TestExitRightAfterRelease(t *testing.T) {
 // name is free after its TTL.
 func TestHolderCutAtEveryStep(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e, next := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
 	req := request("a")
@@ -150,7 +150,7 @@ func TestHolderCutAtEveryStep(t *testing.T) {
 // TestManyAcquiresAtOnceLeaveRoom: requests under way count, and the application goes on.
 func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
 	e := engine(t, pg.DSN(), patient)
 	try(t, e, long("first"))
 	var all sync.WaitGroup
@@ -179,7 +179,7 @@ func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
 // TestReleaseInAFullLockTable: a lock is given back although nothing fits any more.
 func TestReleaseInAFullLockTable(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
 	e := engine(t, pg.DSN(), nil)
 	l := try(t, e, request("a"))
 	hog := pg.Connect(t)
@@ -209,7 +209,7 @@ func TestReleaseInAFullLockTable(t *testing.T) {
 // place all the time.
 func TestWaitsDoNotStopVacuum(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	holder, e, last := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	l := try(t, holder, req)

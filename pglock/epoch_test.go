@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -19,7 +19,7 @@ var lazyDisk = []string{"synchronous_commit=off", "wal_writer_delay=10s"}
 
 // loseTail makes sure that the server loses something when it crashes next: nobody writes down
 // what is not insisted on. The setting lasts for some seconds only.
-func loseTail(t testing.TB, pg *enginetest.Postgres) {
+func loseTail(t testing.TB, pg *pgtest.Postgres) {
 	t.Helper()
 	pg.FreezeBackend(t, uint32(number(t, pg, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")))
 }
@@ -39,7 +39,7 @@ func (g *guard) write(token int64) bool {
 const leap = 1 << 32
 
 // number reads a number with a query.
-func number(t testing.TB, pg *enginetest.Postgres, sql string) int64 {
+func number(t testing.TB, pg *pgtest.Postgres, sql string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(pg.Query(t, sql), 10, 64)
 	if err != nil {
@@ -74,7 +74,7 @@ func regained(t testing.TB, e driver.Engine, req driver.Request) driver.Lease {
 // was, in a later epoch; an old holder that goes on writing is shut out.
 func TestCrashLosesTheTailOfTheSequence(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, append(lazyDisk, "bgwriter_lru_maxpages=0")...)
+	pg := pgtest.StartPostgres(t, append(lazyDisk, "bgwriter_lru_maxpages=0")...)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
 	req := request("a")
 	req.TTL = time.Second
@@ -108,7 +108,7 @@ func TestCrashLosesTheTailOfTheSequence(t *testing.T) {
 // first session after a crash begins a new epoch. Nobody had a token of that one.
 func TestCrashBeforeTheEpochIsWritten(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, lazyDisk...)
+	pg := pgtest.StartPostgres(t, lazyDisk...)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Second})
 	req := request("a")
 	req.TTL = time.Second
@@ -140,7 +140,7 @@ func TestCrashBeforeTheEpochIsWritten(t *testing.T) {
 // standby never heard of.
 func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, lazyDisk...)
+	pg := pgtest.StartPostgres(t, lazyDisk...)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
 	req := request("a")
@@ -166,7 +166,7 @@ func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
 // the sequence back there.
 func TestDumpRestoredInPlace(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
 	req := request("a")

@@ -15,7 +15,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -24,7 +25,7 @@ import (
 const maxTTL = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	enginetest.Main(map[string]func(string) driver.Engine{
+	proctest.Main(map[string]func(string) driver.Engine{
 		"postgres": func(dsn string) driver.Engine {
 			return pglock.New(newPool(dsn), &pglock.Config{MaxTTL: maxTTL})
 		},
@@ -47,7 +48,7 @@ func newPool(dsn string) *pgxpool.Pool {
 // in a database of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "max_connections=200")
+	pg := pgtest.StartPostgres(t, "max_connections=200")
 	drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
 		return &world{pg: pg, dsn: database(t, pg), engine: engineOf(t.Name())}
 	}})
@@ -65,7 +66,7 @@ func engineOf(name string) string {
 var databases atomic.Int64
 
 // database creates a database and returns its URL.
-func database(t testing.TB, pg *enginetest.Postgres) string {
+func database(t testing.TB, pg *pgtest.Postgres) string {
 	t.Helper()
 	name := fmt.Sprintf("exam%d", databases.Add(1))
 	pg.Exec(t, "CREATE DATABASE "+name+" TEMPLATE template0")
@@ -74,12 +75,12 @@ func database(t testing.TB, pg *enginetest.Postgres) string {
 
 // world is a database.
 type world struct {
-	pg     *enginetest.Postgres
+	pg     *pgtest.Postgres
 	dsn    string
 	engine string
 }
 
-func (w *world) Client(t testing.TB) drivertest.Client { return enginetest.Start(t, w.engine, w.dsn) }
+func (w *world) Client(t testing.TB) drivertest.Client { return proctest.Start(t, w.engine, w.dsn) }
 
 func (w *world) Restart(t testing.TB) { w.pg.Restart(t) }
 func (w *world) Cut(t testing.TB)     { w.pg.Freeze(t) }

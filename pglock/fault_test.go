@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -38,7 +38,7 @@ func watched(req driver.Request) (driver.Request, <-chan error) {
 
 func TestTerminatedBackendIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(shortRequest("a"))
 	l := try(t, e, req)
@@ -73,7 +73,7 @@ func TestTerminatedBackendIsNoticedAtOnce(t *testing.T) {
 
 func TestTerminatedWaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	l := try(t, e, req)
@@ -93,13 +93,13 @@ func TestTerminatedWaiterQueuesAgain(t *testing.T) {
 // unreachable holder may still believe in its lock.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	for name, restart := range map[string]func(*enginetest.Postgres, testing.TB){
-		"restart": (*enginetest.Postgres).Restart, "crash": (*enginetest.Postgres).Crash,
-		"kill": func(p *enginetest.Postgres, t testing.TB) { p.Kill(t); p.Restart(t) },
+	for name, restart := range map[string]func(*pgtest.Postgres, testing.TB){
+		"restart": (*pgtest.Postgres).Restart, "crash": (*pgtest.Postgres).Crash,
+		"kill": func(p *pgtest.Postgres, t testing.TB) { p.Kill(t); p.Restart(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pg := enginetest.StartPostgres(t)
+			pg := pgtest.StartPostgres(t)
 			e, other := engine(t, pg.DSN(), short), engine(t, pg.DSN(), short)
 			req, lost := watched(shortRequest("a"))
 			l := try(t, e, req)
@@ -128,7 +128,7 @@ func TestRestart(t *testing.T) {
 // sessions and forget their locks, without a restart that could be seen.
 func TestCrashedBackend(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	req, lost := watched(shortRequest("a"))
 	stop := beat(t, e, try(t, e, req))
@@ -149,7 +149,7 @@ func TestCrashedBackend(t *testing.T) {
 
 func TestStandbyIsRefusedAndPromotionBeginsAnEpoch(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	spend(t, e, shortRequest("a"), 1)
 	sb := pg.Standby(t)
@@ -173,7 +173,7 @@ func TestStandbyIsRefusedAndPromotionBeginsAnEpoch(t *testing.T) {
 
 func TestRestoredDumpBeginsAnEpoch(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	spend(t, e, shortRequest("a"), 1)
 	copied := pg.Restored(t)
@@ -187,7 +187,7 @@ func TestRestoredDumpBeginsAnEpoch(t *testing.T) {
 // its own clock, and a request ends with its context.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(shortRequest("a"))
 	l := try(t, e, req)
@@ -210,7 +210,7 @@ func TestSilentServer(t *testing.T) {
 
 func TestCancelledWaitsLeaveOtherLocksAlone(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(request("mine"))
 	mine := try(t, e, req)
@@ -259,7 +259,7 @@ func TestCancelledWaitsLeaveOtherLocksAlone(t *testing.T) {
 // neither locks nor turns behind.
 func TestContextsThatEndAnyTime(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	mine := try(t, e, request("mine"))
 	for i := range 300 {
@@ -292,7 +292,7 @@ func TestContextsThatEndAnyTime(t *testing.T) {
 // quarantine closes its name after a crash too, and a break does not open it.
 func TestMinimumHoldSurvivesACrash(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, lazyDisk...)
+	pg := pgtest.StartPostgres(t, lazyDisk...)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
 	req := request("a")
@@ -324,7 +324,7 @@ func TestMinimumHoldSurvivesACrash(t *testing.T) {
 // it likes, in the words of the connection.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	pg.Stop(t)
 	req := request("a")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -144,13 +144,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 // backends returns the server processes of engines that a condition on
 // pg_stat_activity chooses, as one text.
-func backends(t testing.TB, pg *enginetest.Postgres, condition string) string {
+func backends(t testing.TB, pg *pgtest.Postgres, condition string) string {
 	t.Helper()
 	return pg.Query(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND "+condition)
 }
 
 // holder returns the server process that holds a name.
-func holder(t testing.TB, pg *enginetest.Postgres, name string) uint32 {
+func holder(t testing.TB, pg *pgtest.Postgres, name string) uint32 {
 	t.Helper()
 	var pid uint32
 	conn := pg.Connect(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5"
 )
@@ -39,7 +39,7 @@ func judged(t *testing.T, found map[string]driver.Finding, check string, want dr
 
 func TestInspectRoom(t *testing.T) {
 	t.Parallel()
-	small := enginetest.StartPostgres(t, "max_connections=12", "max_locks_per_transaction=10", "full_page_writes=off")
+	small := pgtest.StartPostgres(t, "max_connections=12", "max_locks_per_transaction=10", "full_page_writes=off")
 	found := inspect(t, small.DSN(), nil, 5*time.Second)
 	judged(t, found, "connections", driver.Warning, "of 9 free")
 	judged(t, found, "lock table", driver.Warning, "room for 120 locks")
@@ -55,7 +55,7 @@ func TestInspectRoom(t *testing.T) {
 
 func TestInspectFullTable(t *testing.T) {
 	t.Parallel()
-	full := enginetest.StartPostgres(t, "max_locks_per_transaction=64", "max_connections=20")
+	full := pgtest.StartPostgres(t, "max_locks_per_transaction=64", "max_connections=20")
 	conn := full.Connect(t)
 	if _, err := conn.Exec(t.Context(), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 900) n"); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestInspectFullTable(t *testing.T) {
 
 func TestInspectLatency(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	proxy, err := faults.NewProxy(strings.TrimSuffix(strings.TrimPrefix(pg.DSN(), "postgres://postgres@"), "/postgres?sslmode=disable"))
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func TestInspectLatency(t *testing.T) {
 // a connection that belongs to others.
 func TestInspectLeavesNoSetting(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
-	bouncer := enginetest.StartPgBouncer(t, pg, "transaction", "default_pool_size=1")
+	pg := pgtest.StartPostgres(t)
+	bouncer := pgtest.StartPgBouncer(t, pg, "transaction", "default_pool_size=1")
 	for _, c := range []struct {
 		allow bool
 		want  driver.Severity

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // TestSharedReleaseThatFailsAfterItsUnlock: the last shared holder of a process leaves, the
@@ -17,7 +17,7 @@ import (
 // same process keeps the lock that it took.
 func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	req := shared(long("a"), 0)
 	first := try(t, e, req)
@@ -62,7 +62,7 @@ func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 // lock behind, although the server does not let it delete its row.
 func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req := shared(request("a"), 0)
 	req.TTL = 10 * time.Second

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestThousandsOfLocksOnTwoConnections: with FENCELOCK_SLOW set, ten thousand.
 func TestThousandsOfLocksOnTwoConnections(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=256")
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=256")
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Hour})
 	n := 2_000
 	if os.Getenv("FENCELOCK_SLOW") != "" {
@@ -77,7 +77,7 @@ func TestThousandsOfLocksOnTwoConnections(t *testing.T) {
 // it take longer to start than the answer.
 func TestListStartsNoProcess(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "log_min_messages=debug1")
+	pg := pgtest.StartPostgres(t, "log_min_messages=debug1")
 	e := engine(t, pg.DSN(), nil)
 	try(t, e, request("a"))
 	if list, err := e.List(t.Context(), driver.Query{}); err != nil || len(list) != 1 {
@@ -96,7 +96,7 @@ func TestListStartsNoProcess(t *testing.T) {
 // with their square.
 func TestListOnAServerWithManyLocks(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=256")
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=256")
 	e := engine(t, pg.DSN(), nil)
 	try(t, e, request("a"))
 	mustExec(t, pg.Connect(t), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 20000) n")
@@ -109,7 +109,7 @@ func TestListOnAServerWithManyLocks(t *testing.T) {
 
 func TestLockTableIsNotFilled(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
 	e := engine(t, pg.DSN(), patient)
 	for i := range 1000 {
 		_, err := e.Acquire(t.Context(), long(fmt.Sprint("lock", i))) // none makes room by ending
@@ -130,7 +130,7 @@ func TestLockTableIsNotFilled(t *testing.T) {
 
 func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("busy")
 	l := try(t, holder, req)
@@ -164,7 +164,7 @@ func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
 // the queue like any other.
 func TestMoreWaitsThanConnections(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), &pglock.Config{MaxWaiters: 1})
 	first, second := try(t, holder, request("first")), try(t, holder, request("second"))
 	w := queueUp(t, t.Context(), e, request("first"))
@@ -190,7 +190,7 @@ func TestMoreWaitsThanConnections(t *testing.T) {
 
 func TestSharedDoesNotPassAnExclusiveWaiter(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	first := try(t, e, shared(request("a"), 0))
 	second := try(t, e, shared(request("a"), 0))
@@ -211,7 +211,7 @@ func TestSharedDoesNotPassAnExclusiveWaiter(t *testing.T) {
 
 func TestSeatsAreFIFOAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	var es []*pglock.Engine
 	for range 4 {
 		es = append(es, engine(t, pg.DSN(), nil))
@@ -236,7 +236,7 @@ func TestSeatsAreFIFOAcrossProcesses(t *testing.T) {
 // seat.
 func TestExclusiveStaysBehindSeats(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	holder, sharer, writer := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := shared(request("seats"), 1)
 	l := try(t, holder, req)

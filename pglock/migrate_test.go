@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -29,7 +29,7 @@ type olderClient struct {
 	epoch int64
 }
 
-func older(t *testing.T, pg *enginetest.Postgres) *olderClient {
+func older(t *testing.T, pg *pgtest.Postgres) *olderClient {
 	t.Helper()
 	c := &olderClient{t: t, conn: pg.Connect(t)}
 	var closed int64
@@ -66,7 +66,7 @@ func (c *olderClient) release(name string) {
 // another, and their tokens rise together.
 func TestVersionBeforeBesideThisOne(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", version1)
 	old := older(t, pg)
 	first := old.token("a")
@@ -94,7 +94,7 @@ func TestVersionBeforeBesideThisOne(t *testing.T) {
 // way, is told what to do, and changes nothing.
 func TestVersionBeforeOnANewerSchema(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	l := try(t, e, request("a"))
 	functions := pg.Query(t, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace")
@@ -112,7 +112,7 @@ func TestVersionBeforeOnANewerSchema(t *testing.T) {
 // before, and a crash after it begins anew.
 func TestTokensRiseThroughAnUpgrade(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, lazyDisk...)
+	pg := pgtest.StartPostgres(t, lazyDisk...)
 	pg.Exec(t, version1)
 	last := older(t, pg).token("a")
 	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("b")
@@ -133,7 +133,7 @@ func TestTokensRiseThroughAnUpgrade(t *testing.T) {
 // first token.
 func TestSchemaWithoutData(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	spend(t, e, request("a"), 3)
 	if err := e.Close(); err != nil {
@@ -160,7 +160,7 @@ func TestSchemaWithoutData(t *testing.T) {
 // TestSchemaMadeAnew: dropped and created again within a moment, it goes on counting.
 func TestSchemaMadeAnew(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	var last int64
 	for range 5 {
 		e := engine(t, pg.DSN(), nil)
@@ -179,7 +179,7 @@ func TestSchemaMadeAnew(t *testing.T) {
 // TestNobodyWritesTheEpoch: no role but the owner of the schema may.
 func TestNobodyWritesTheEpoch(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	try(t, engine(t, pg.DSN(), nil), request("a"))
 	pg.Exec(t, "CREATE ROLE app LOGIN")
 	try(t, engine(t, pg.As("app"), nil), request("b"))
@@ -199,7 +199,7 @@ func TestNobodyWritesTheEpoch(t *testing.T) {
 // TestSchemaDuringADump: completing the schema, and taking locks, waits for nobody who reads it.
 func TestSchemaDuringADump(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
@@ -225,7 +225,7 @@ func TestSchemaDuringADump(t *testing.T) {
 // requests fail or wait; afterwards all goes on.
 func TestExclusiveTableLocks(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	req.TTL = 8 * time.Second

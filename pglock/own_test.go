@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -15,7 +16,7 @@ import (
 // opened again by the next renewal.
 func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
@@ -38,8 +39,8 @@ func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 // holder also when there is more to tell it than its socket takes.
 func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
-	p := enginetest.Start(t, "postgres", fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()))
+	pg := pgtest.StartPostgres(t)
+	p := proctest.Start(t, "postgres", fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()))
 	req := request("a")
 	req.TTL = time.Second
 	try(t, p, req)
@@ -57,7 +58,7 @@ func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
 // and what processes left behind when they died is removed by others.
 func TestNothingPilesUp(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: 2 * time.Second})
 	for i := range 5 {
 		req := request("a")

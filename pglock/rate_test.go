@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
 	"github.com/fencelock/fencelock/internal/gcra"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -37,7 +37,7 @@ func taking(t *testing.T, e *pglock.Engine, take driver.RateTake) driver.RateTak
 // answer and keep what package gcra does.
 func TestRateFunctions(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestRateFunctions(t *testing.T) {
 // time, and no others.
 func TestRateSweep(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	first := taking(t, e, hourly("busy|1", 4))
 	pg.Exec(t, `INSERT INTO fencelock.rate SELECT 'idle|' || n, fencelock.micros() - 10, 5 FROM generate_series(1, 2500) n`)
@@ -114,7 +114,7 @@ func TestRateSweep(t *testing.T) {
 // may not change it; rates are there once somebody who may has completed it.
 func TestRatesInAnOlderSchema(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	admin := engine(t, pg.DSN(), nil)
 	if err := admin.Init(t.Context()); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRatesInAnOlderSchema(t *testing.T) {
 // TestRatesAfterACrash: each key has its burst anew, and the engine goes on by itself.
 func TestRatesAfterACrash(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	taking(t, e, hourly("a", 4))
 	pg.Kill(t)

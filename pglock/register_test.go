@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // TestRecordsInAnOlderSchema: a schema without the table goes on granting locks to a role
 // that may not change it; records are there once somebody who may has completed it.
 func TestRecordsInAnOlderSchema(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	admin := engine(t, pg.DSN(), nil)
 	if err := admin.Init(t.Context()); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestRecordsInAnOlderSchema(t *testing.T) {
 // it nobody knows of it, and it is no conflict.
 func TestSwapWithoutItsStandby(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	r := engine(t, pg.DSN(), nil).Register()
 	version, err := r.Swap(t.Context(), "a", nil, "", 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestSwapWithoutItsStandby(t *testing.T) {
 // TestExpiredRecordsAreSwept: rows that expired some time ago go, and no others.
 func TestExpiredRecordsAreSwept(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	if _, err := engine(t, pg.DSN(), nil).Register().Swap(t.Context(), "kept", nil, "", time.Hour); err != nil {
 		t.Fatal(err)
 	}

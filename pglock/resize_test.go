@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // weighing is a shared request that takes so much of a limit.
@@ -30,7 +30,7 @@ func still(t testing.TB, w <-chan wait, what string) {
 
 func TestWeights(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	a, b, c := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	six := try(t, a, weighing("w", 10, 6))
 	refused(t, b, weighing("w", 10, 5))
@@ -57,7 +57,7 @@ func TestWeights(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	a, b, c := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	resize := func(limit int) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestResize(t *testing.T) {
 // server's settings.
 func TestResizeLasts(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, lazyDisk...)
+	pg := pgtest.StartPostgres(t, lazyDisk...)
 	e := engine(t, pg.DSN(), short)
 	for _, limit := range []int{7, 1} {
 		if err := e.Resize(t.Context(), "r", limit); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -19,7 +19,7 @@ import (
 // of which it is shown nothing; and it is granted nothing that they hold.
 func TestRolesThatCannotSeeEachOther(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestRolesThatCannotSeeEachOther(t *testing.T) {
 // checked and locks are taken.
 func TestDumpsAndRewritesLoseNoLock(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
@@ -106,7 +106,7 @@ func TestDumpsAndRewritesLoseNoLock(t *testing.T) {
 }
 
 // standbyAway makes commits that wait for a standby wait for ever, and returns when one does.
-func standbyAway(t *testing.T, pg *enginetest.Postgres) (end func()) {
+func standbyAway(t *testing.T, pg *pgtest.Postgres) (end func()) {
 	t.Helper()
 	pg.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +131,7 @@ func standbyAway(t *testing.T, pg *enginetest.Postgres) (end func()) {
 // and the limit are refused all the same, and no lock is lost.
 func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	req.TTL = 9 * time.Second
@@ -160,7 +160,7 @@ func TestMinimumHoldWithoutItsStandby(t *testing.T) {
 // session of the request. The server ends the request's wait, which says so and is not repeated.
 func TestDeadlockOfAnEngine(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "deadlock_timeout=100ms")
+	pg := pgtest.StartPostgres(t, "deadlock_timeout=100ms")
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	l := try(t, holder, req)

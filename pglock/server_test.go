@@ -12,13 +12,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 func TestHashIsTheServers(t *testing.T) {
 	t.Parallel()
-	conn := enginetest.StartPostgres(t).Connect(t)
+	conn := pgtest.StartPostgres(t).Connect(t)
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.StringN(1, 60, 512).Filter(func(s string) bool { return driver.CheckName(s) == nil }).Draw(r, "name")
 		var want int64
@@ -35,7 +36,7 @@ func TestHashIsTheServers(t *testing.T) {
 // or of an integer, meets the same lock.
 func TestForeignSessions(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	psql := pg.Connect(t)
 	says := func(sql string) bool {
@@ -73,9 +74,9 @@ func TestForeignSessions(t *testing.T) {
 
 func TestPooler(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	allow := &pglock.Config{AllowPooler: true}
-	session := enginetest.StartPgBouncer(t, pg, "session").DSN()
+	session := pgtest.StartPgBouncer(t, pg, "session").DSN()
 	_, err := engine(t, session, nil).Acquire(t.Context(), request("a"))
 	if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "pooler") {
 		t.Errorf("a pooler nobody allowed: %v", err)
@@ -97,7 +98,7 @@ func TestPooler(t *testing.T) {
 	release(t, direct, l)
 	release(t, e, granted(t, w))
 
-	transaction := engine(t, enginetest.StartPgBouncer(t, pg, "transaction").DSN(), allow)
+	transaction := engine(t, pgtest.StartPgBouncer(t, pg, "transaction").DSN(), allow)
 	_, err = transaction.Acquire(t.Context(), req)
 	if err == nil {
 		_, err = transaction.List(t.Context(), driver.Query{}) // on a connection of its own
@@ -109,7 +110,7 @@ func TestPooler(t *testing.T) {
 
 func TestUnprivilegedRole(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", "CREATE ROLE other LOGIN")
 	e := engine(t, pg.As("app"), nil)
 	_, err := e.Acquire(t.Context(), request("a"))
@@ -138,7 +139,7 @@ func TestUnprivilegedRole(t *testing.T) {
 
 func TestFirstUseByMany(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	errs := make(chan error)
 	for range 8 {
 		e := engine(t, pg.DSN(), nil)
@@ -157,7 +158,7 @@ func TestFirstUseByMany(t *testing.T) {
 
 func TestMaxTTL(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	req := request("a")
 	req.TTL = short.MaxTTL + 1
@@ -174,8 +175,8 @@ func TestMaxTTL(t *testing.T) {
 
 func TestBreakFrozenHolder(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
-	p := enginetest.Start(t, "default", pg.DSN())
+	pg := pgtest.StartPostgres(t)
+	p := proctest.Start(t, "default", pg.DSN())
 	req := request("a")
 	l := try(t, p, req)
 	p.Freeze(t)
@@ -204,7 +205,7 @@ func TestBreakFrozenHolder(t *testing.T) {
 
 func TestBreakTellsWhy(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
@@ -221,7 +222,7 @@ func TestBreakTellsWhy(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(shortRequest("a"))
 	try(t, e, req)
@@ -238,10 +239,10 @@ func TestClose(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, "fsync=on")
+	pg := pgtest.StartPostgres(t, "fsync=on")
 	pg.Exec(t, "CREATE ROLE app LOGIN")
 	sb := pg.Standby(t)
-	bouncer := enginetest.StartPgBouncer(t, pg, "session")
+	bouncer := pgtest.StartPgBouncer(t, pg, "session")
 	for _, c := range []struct{ name, dsn, check, found string }{
 		{"a good server", pg.DSN(), "", ""},
 		{"a role that may do nothing", pg.As("app"), "schema", "broken"},
@@ -265,7 +266,7 @@ func TestInspect(t *testing.T) {
 
 func TestNamesOnSameSession(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	for _, name := range []string{"a", "c", "b"} {
 		try(t, e, request(name))

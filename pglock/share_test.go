@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // TestSharedHolderComesWhenAnotherGoes: two shared holders of one process have one lock of the
 // server between them. One that comes while the other goes must not be left without it.
 func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	req := shared(request("a"), 0)
 	conn := pg.Connect(t)
@@ -40,7 +40,7 @@ func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
 // TestSharedHolderWhoseReleaseFails: the others of its process keep their lock.
 func TestSharedHolderWhoseReleaseFails(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	first, second := try(t, e, shared(req, 0)), try(t, e, shared(req, 0))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -18,7 +18,7 @@ import (
 // server does not answer, say that it is unavailable, and not that the name is held.
 func TestSilentServerIsNotBusy(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	release(t, e, try(t, e, request("a")))
 	pg.Freeze(t)
@@ -52,7 +52,7 @@ func TestSilentServerIsNotBusy(t *testing.T) {
 // another request of its process does.
 func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	release(t, e, try(t, e, shortRequest("a")))
 	pg.Stop(t)
@@ -81,7 +81,7 @@ func TestTryBehindAWaitThatCannotConnect(t *testing.T) {
 // the name is held.
 func TestTryBehindAWaitInAQuarantine(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Minute})
 	release(t, e, try(t, e, request("a")))
 	pg.Kill(t)

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 // throughProxy starts a proxy for a server, and returns it with the URL that leads there.
-func throughProxy(t testing.TB, pg *enginetest.Postgres) (*faults.Proxy, string) {
+func throughProxy(t testing.TB, pg *pgtest.Postgres) (*faults.Proxy, string) {
 	t.Helper()
 	p, err := faults.NewProxy(fmt.Sprint("127.0.0.1:", pg.Port()))
 	if err != nil {
@@ -105,7 +105,7 @@ func beat(t testing.TB, e driver.Engine, leases ...driver.Lease) (stop func()) {
 // renewals on other connections do not wait.
 func TestStalledConnection(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	var lost, others atomic.Int64
 	many := request("many")
@@ -148,7 +148,7 @@ func TestStalledConnection(t *testing.T) {
 // another connection.
 func TestWaiterOnASilentConnection(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
 	holder, e, next := engine(t, pg.DSN(), nil), engine(t, dsn, nil), engine(t, pg.DSN(), nil)
 	req := request("a")
@@ -175,7 +175,7 @@ func TestWaiterOnASilentConnection(t *testing.T) {
 // TestDeadWaitersOfACutOffHost: their leases run out side by side.
 func TestDeadWaitersOfACutOffHost(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
 	holder, next := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
@@ -210,7 +210,7 @@ func TestFrozenNeighbours(t *testing.T) {
 	if few(0, 1) == 0 {
 		t.Parallel()
 	}
-	pg := enginetest.StartPostgres(t, "max_locks_per_transaction=256")
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=256")
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: time.Minute})
 	var lost atomic.Int64
 	req := request("many")

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5"
 )
@@ -20,7 +21,7 @@ const gate = 4711
 
 // stopAt makes the server stop at the gate before or after changes of the rows of name "a", in
 // the transaction of the change.
-func stopAt(t testing.TB, pg *enginetest.Postgres, table, when string) {
+func stopAt(t testing.TB, pg *pgtest.Postgres, table, when string) {
 	t.Helper()
 	row := "NEW"
 	if strings.HasSuffix(when, "DELETE") {
@@ -45,7 +46,7 @@ func shut(t testing.TB, conn *pgx.Conn) (open func()) {
 }
 
 // stopped waits until a server process stands at the gate, and returns it.
-func stopped(t testing.TB, pg *enginetest.Postgres) uint32 {
+func stopped(t testing.TB, pg *pgtest.Postgres) uint32 {
 	t.Helper()
 	var pid uint32
 	conn := pg.Connect(t)
@@ -80,7 +81,7 @@ func long(name string) driver.Request {
 // Nobody was told of a grant, so nobody waits for it: the request asks once more, and has it.
 func TestCutBetweenTheStepsOfAnAcquire(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	next := engine(t, pg.DSN(), nil)
 	last := spend(t, next, request("a"), 1)
 	for what, when := range map[string]string{
@@ -114,7 +115,7 @@ func TestCutBetweenTheStepsOfAnAcquire(t *testing.T) {
 // its release. The release is never told to have succeeded, and the name is closed for the TTL.
 func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	for what, when := range map[string]string{
 		"nothing is done": "BEFORE UPDATE",
 		"the lock is given back, and not committed": "AFTER UPDATE",
@@ -146,7 +147,7 @@ func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 // granted at once; the old version of the row would have closed the name for a TTL.
 func TestRowOfARelease(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, next, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
 	l := try(t, e, long("a"))
 	stopAt(t, pg, "held", "AFTER UPDATE")
@@ -179,7 +180,7 @@ func TestRowOfARelease(t *testing.T) {
 // server, and the holder vanishes. The waiter sees it, and lets the lease pass.
 func TestRowCommittedAfterAWaitersSnapshot(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e, next, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
 	if err := e.Init(t.Context()); err != nil {
 		t.Fatal(err)
@@ -219,11 +220,11 @@ func TestRowCommittedAfterAWaitersSnapshot(t *testing.T) {
 // the next one is not refused.
 func TestExitAtOnceAfterRelease(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	next := engine(t, pg.DSN(), nil)
 	release(t, next, try(t, next, request("a")))
 	for range few(5, 300) {
-		p := enginetest.Start(t, "default", pg.DSN())
+		p := proctest.Start(t, "default", pg.DSN())
 		l := try(t, p, request("a"))
 		release(t, p, l)
 		p.Kill(t)

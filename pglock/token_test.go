@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -29,7 +29,7 @@ func quick(name string) driver.Request {
 // after is greater all the same.
 func TestTwoPromotionsAndARestore(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t, lazyDisk...)
+	pg := pgtest.StartPostgres(t, lazyDisk...)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 50)
 	for range 2 {
 		sb := pg.Standby(t)
@@ -64,7 +64,7 @@ func TestTwoPromotionsAndARestore(t *testing.T) {
 // what is there. The whole of it goes on with greater tokens; the schema alone is refused.
 func TestArchiveRestored(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), brief)
 	spend(t, e, quick("a"), 10)
 	archive := filepath.Join(t.TempDir(), "archive")
@@ -99,7 +99,7 @@ func TestArchiveRestored(t *testing.T) {
 // starts as after an orderly stop, and knows nothing of the tokens since.
 func TestColdBackupPutBack(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 10)
 	pg.Stop(t)
 	data := filepath.Join(pg.Dir(), "data")

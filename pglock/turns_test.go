@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestChainOfWaiters: processes that wait for one name get it in the order in which they came.
 func TestChainOfWaiters(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	req := request("chain")
 	first := engine(t, pg.DSN(), nil)
 	l := try(t, first, req)
@@ -44,7 +44,7 @@ func TestChainOfWaiters(t *testing.T) {
 // name first.
 func TestPairsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	holder, first, second := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("pair")
 	for i := range slow(256, 8) {
@@ -70,7 +70,7 @@ func TestHotNameStaysFast(t *testing.T) {
 		"permit":    func(r driver.Request) driver.Request { return shared(r, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pg := enginetest.StartPostgres(t)
+			pg := pgtest.StartPostgres(t)
 			e := engine(t, pg.DSN(), nil)
 			req := mode(request("hot"))
 			fifths(t, slow(100_000, 200), func() time.Duration {
@@ -84,7 +84,7 @@ func TestHotNameStaysFast(t *testing.T) {
 		})
 	}
 	t.Run("handed over", func(t *testing.T) {
-		pg := enginetest.StartPostgres(t)
+		pg := pgtest.StartPostgres(t)
 		one, two := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 		req := request("hot")
 		l := try(t, one, req)

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 func TestTxExcludes(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
 		must(t, a.lock(t.Context(), "job"), a.try(t.Context(), "job")) // twice is harmless
@@ -47,7 +47,7 @@ func TestTxExcludes(t *testing.T) {
 }
 
 // awaitWaiters returns when n requests for advisory locks wait in the server.
-func awaitWaiters(t *testing.T, p *enginetest.Postgres, n int) {
+func awaitWaiters(t *testing.T, p *pgtest.Postgres, n int) {
 	t.Helper()
 	want := fmt.Sprint(n)
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(5 * time.Millisecond) {
@@ -60,7 +60,7 @@ func awaitWaiters(t *testing.T, p *enginetest.Postgres, n int) {
 
 func TestTxShared(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b, c := begin(""), begin(""), begin("")
 		must(t, a.lock(t.Context(), "r", pglock.Shared), b.try(t.Context(), "r", pglock.Shared))
@@ -88,7 +88,7 @@ func TestTxShared(t *testing.T) {
 // After a deadline the transaction goes on, with its own work and settings.
 func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	p.Exec(t, "CREATE TABLE work (who text)")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for _, before := range []string{"0", "5min", "1234ms"} {
@@ -120,7 +120,7 @@ func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 // A granted wait keeps the lock, since its savepoint was released, and the settings.
 func TestTxGrantLeavesTheTransaction(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for _, before := range []string{"0", "7s"} {
 			holder, tx := begin(""), begin("")
@@ -146,7 +146,7 @@ func TestTxGrantLeavesTheTransaction(t *testing.T) {
 // Why a wait releases its savepoint: a rollback to one frees what was locked after it.
 func TestTxSavepointFreesTheLock(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
 		must(t, a.exec("SAVEPOINT before"), a.lock(t.Context(), "job"))
@@ -162,7 +162,7 @@ func TestTxSavepointFreesTheLock(t *testing.T) {
 // The application's own limits end a wait as well, and leave the transaction.
 func TestTxServerLimits(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder := begin("")
 		must(t, holder.lock(t.Context(), "job"))
@@ -191,7 +191,7 @@ func TestTxServerLimits(t *testing.T) {
 // A cancelled wait ends the transaction, and says so.
 func TestTxCancelled(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder, tx := begin(""), begin("")
 		must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
@@ -222,7 +222,7 @@ func TestTxCancelled(t *testing.T) {
 // With pgx configured to cancel politely, the transaction survives a cancel too.
 func TestTxCancelledPolitely(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	config, err := pgx.ParseConfig(p.DSN())
 	must(t, err)
 	config.BuildContextWatcherHandler = politely
@@ -247,7 +247,7 @@ func TestTxCancelledPolitely(t *testing.T) {
 // A context that has ended before the call sends nothing and harms nothing.
 func TestTxEndedContext(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -261,7 +261,7 @@ func TestTxEndedContext(t *testing.T) {
 
 func TestTxIsolation(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for isolation, fine := range map[string]bool{
 			"": true, "read uncommitted": true, "read committed": true, "repeatable read": false, "serializable": false,
@@ -284,7 +284,7 @@ func TestTxIsolation(t *testing.T) {
 // that waited for the lock reads what was there before the last holder wrote.
 func TestTxSnapshotPrecedesTheWait(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for isolation, want := range map[string]string{"read committed": "1", "repeatable read": "0", "serializable": "0"} {
@@ -305,7 +305,7 @@ func TestTxSnapshotPrecedesTheWait(t *testing.T) {
 
 func TestTxDeadlock(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t, "deadlock_timeout=100ms")
+	p := pgtest.StartPostgres(t, "deadlock_timeout=100ms")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
 		must(t, a.lock(t.Context(), "x"), b.lock(t.Context(), "y"))
@@ -330,7 +330,7 @@ func TestTxDeadlock(t *testing.T) {
 
 func TestTxFailedTransaction(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")
 		if tx.exec("SELECT 1 / 0") == nil {
@@ -350,7 +350,7 @@ func TestTxFailedTransaction(t *testing.T) {
 
 func TestTxNames(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")
 		for _, name := range []string{"", "a\x00b", "\xff", strings.Repeat("n", 513)} {
@@ -380,7 +380,7 @@ func TestTxNames(t *testing.T) {
 // TestTxTryListsNoLocks: a try that is refused costs the server no more than one that is not,
 // however many locks it has.
 func TestTxTryListsNoLocks(t *testing.T) {
-	conn := enginetest.StartPostgres(t).Connect(t)
+	conn := pgtest.StartPostgres(t).Connect(t)
 	rows, err := conn.Query(t.Context(), "EXPLAIN VERBOSE "+pglock.TryTxSQL, "job", nil, false, false)
 	must(t, err)
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -72,8 +72,8 @@ func table(t *testing.T, conn *pgx.Conn, sql string) []map[string]string {
 }
 
 // guideServer has the schema and two holders of "job", one of them waiting.
-func guideServer(t *testing.T) (p *enginetest.Postgres, holder, waiter *pgx.Conn) {
-	p = enginetest.StartPostgres(t)
+func guideServer(t *testing.T) (p *pgtest.Postgres, holder, waiter *pgx.Conn) {
+	p = pgtest.StartPostgres(t)
 	p.Exec(t, pglock.Schema())
 	holder, waiter = p.Connect(t), p.Connect(t)
 	mustExec(t, holder, "SET application_name = 'nightly'; SELECT pg_advisory_lock(hashtextextended('job', 0))")
@@ -151,7 +151,7 @@ func TestGuideShowsHoldersAndWaiters(t *testing.T) {
 // meets.
 func TestGuideLimit(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	for texts, want := range map[string]int64{"WHERE pg_try_advisory_xact_lock(id)": 500, "AS chosen": 10} {
 		conn := p.Connect(t)
 		mustExec(t, conn, "BEGIN")
@@ -170,7 +170,7 @@ func TestGuideLimit(t *testing.T) {
 // The statement by itself, the first in the guide, is one that LockTx meets.
 func TestGuideSessionLock(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	conn := p.Connect(t)
 	take, give, _ := strings.Cut(guideBlock(t, "pg_advisory_unlock("), ";\n")
 	rows := table(t, conn, take)
@@ -186,7 +186,7 @@ func TestGuideSessionLock(t *testing.T) {
 // The remedy for a snapshot that was put back: greater tokens than before.
 func TestGuideNewEpoch(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("job")
 	req.TTL = time.Second
 	e := engine(t, p.DSN(), cfg)
@@ -203,7 +203,7 @@ func TestGuideNewEpoch(t *testing.T) {
 // same key by other means.
 func TestGuideNames(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	e := engine(t, p.DSN(), nil)
 	lease := try(t, e, request("job"))
 	tx := beginPgx(t, p.DSN(), "")

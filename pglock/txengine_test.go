@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 // Locks of an engine and of transactions are the same locks, for names and keys.
 func TestTxMeetsEngine(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		e := engine(t, p.DSN(), nil)
 		for _, name := range []string{"größe 🔒", pglock.Key(-7)} {
@@ -52,7 +52,7 @@ func TestTxMeetsEngine(t *testing.T) {
 // A waiting engine gets the lock when the transaction ends, and not before.
 func TestTxHandsOverToEngine(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	e := engine(t, p.DSN(), nil)
 	tx := beginPgx(t, p.DSN(), "")
 	must(t, tx.lock(t.Context(), "job"))

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -115,7 +115,7 @@ func beginSQL(t *testing.T, dsn, isolation string) txn {
 }
 
 // bothDrivers runs a test for pgx and for database/sql.
-func bothDrivers(t *testing.T, p *enginetest.Postgres, test func(t *testing.T, begin func(isolation string) txn)) {
+func bothDrivers(t *testing.T, p *pgtest.Postgres, test func(t *testing.T, begin func(isolation string) txn)) {
 	for name, begin := range txDrivers {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(isolation string) txn { return begin(t, p.DSN(), isolation) })

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -50,7 +50,7 @@ func copyOf(held map[string]driver.Mode) map[string]driver.Mode {
 // model says.
 func TestTxModel(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	conns := []*pgx.Conn{p.Connect(t), p.Connect(t)}
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
@@ -139,7 +139,7 @@ func ignoreEnded(err error, tx pgx.Tx, name string, o []pglock.TxOption) error {
 func TestTxCounter(t *testing.T) {
 	t.Parallel()
 	const workers, rounds = 8, 60
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)", "CREATE TABLE gaveup (n int)")
 	var granted, gaveUp atomic.Int64
 	var group sync.WaitGroup
@@ -206,7 +206,7 @@ func countOnce(ctx context.Context, conn *pgx.Conn, granted, gaveUp *atomic.Int6
 // it does not and the transaction goes on without it.
 func TestTxGrantMeetsCancel(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	config, err := pgx.ParseConfig(p.DSN())
 	must(t, err)
 	config.BuildContextWatcherHandler = politely
@@ -226,7 +226,7 @@ func TestTxGrantMeetsCancel(t *testing.T) {
 	t.Logf("%d granted, %d cancelled", granted, cancelled)
 }
 
-func grantMeetsCancel(t *testing.T, p *enginetest.Postgres, conn, holder, look *pgx.Conn) (granted bool) {
+func grantMeetsCancel(t *testing.T, p *pgtest.Postgres, conn, holder, look *pgx.Conn) (granted bool) {
 	defer closeSoon(conn)
 	mustExec(t, holder, "SELECT pg_advisory_lock(hashtextextended('job', 0))")
 	tx, err := conn.Begin(t.Context())
@@ -259,7 +259,7 @@ func mustCommit(t *testing.T, tx pgx.Tx) {
 }
 
 func BenchmarkTx(b *testing.B) {
-	p := enginetest.StartPostgres(b)
+	p := pgtest.StartPostgres(b)
 	conn := p.Connect(b)
 	ctx := b.Context()
 	for name, lock := range map[string]func(pgx.Tx) error{
@@ -282,7 +282,7 @@ func BenchmarkTx(b *testing.B) {
 
 // BenchmarkTxHandover has two transactions take turns: one op is one hand-over.
 func BenchmarkTxHandover(b *testing.B) {
-	p := enginetest.StartPostgres(b)
+	p := pgtest.StartPostgres(b)
 	ctx := b.Context()
 	for name, lock := range map[string]func(pgx.Tx) error{
 		"LockTx": func(tx pgx.Tx) error { return pglock.LockTx(ctx, tx, "job") },

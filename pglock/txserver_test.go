@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -21,7 +21,7 @@ import (
 
 func TestTxStandby(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	s := p.Standby(t)
 	bothDrivers(t, s, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")
@@ -40,9 +40,9 @@ func TestTxStandby(t *testing.T) {
 // either mode; not even with the simple protocol, which poolers often need.
 func TestTxPooler(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	for _, mode := range []string{"transaction", "session"} {
-		b := enginetest.StartPgBouncer(t, p, mode)
+		b := pgtest.StartPgBouncer(t, p, mode)
 		t.Run(mode, func(t *testing.T) {
 			begin := func() txn { return beginPgx(t, b.DSN()+"&default_query_exec_mode=simple_protocol", "") }
 			for _, name := range []string{"it's", pglock.Key(-9223372036854775808)} {
@@ -66,7 +66,7 @@ func TestTxPooler(t *testing.T) {
 // A transaction that was prepared has no process, and keeps its locks.
 func TestTxHeldByPrepared(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t, "max_prepared_transactions=2")
+	p := pgtest.StartPostgres(t, "max_prepared_transactions=2")
 	conn := p.Connect(t)
 	for _, sql := range []string{"BEGIN", "SELECT pg_advisory_xact_lock(42)", "PREPARE TRANSACTION 'two phases'"} {
 		_, err := conn.Exec(t.Context(), sql)
@@ -85,7 +85,7 @@ func TestTxHeldByPrepared(t *testing.T) {
 // A role without privileges still learns who is in the way.
 func TestTxUnprivilegedRole(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	p.Exec(t, "CREATE ROLE app LOGIN", "REVOKE ALL ON pg_locks, pg_stat_activity FROM PUBLIC")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder := begin("")
@@ -103,7 +103,7 @@ func TestTxUnprivilegedRole(t *testing.T) {
 // The locks of two databases of one server are apart, as keys are.
 func TestTxOtherDatabase(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	p.Exec(t, "CREATE DATABASE other")
 	a, b := beginPgx(t, p.DSN(), ""), beginPgx(t, strings.Replace(p.DSN(), "/postgres?", "/other?", 1), "")
 	must(t, a.lock(t.Context(), "job"), b.try(t.Context(), "job"))
@@ -111,7 +111,7 @@ func TestTxOtherDatabase(t *testing.T) {
 
 func TestTxInterruptedByAnAdministrator(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	const waiters = " FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder := begin("")
@@ -137,7 +137,7 @@ func TestTxInterruptedByAnAdministrator(t *testing.T) {
 // A server that crashes ends all transactions and grants nothing.
 func TestTxCrash(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder, tx := begin(""), begin("")
 		must(t, holder.lock(t.Context(), "job"))
@@ -174,7 +174,7 @@ func (c *deadlineAtWill) Err() error {
 // A server that does not answer holds a caller up for ten seconds after the deadline.
 func TestTxFrozenServer(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	type result struct {
 		driver string
 		err    error
@@ -210,7 +210,7 @@ func TestTxFrozenServer(t *testing.T) {
 // Each answer comes later than the wait may take. The transaction goes on all the same.
 func TestTxLateAnswers(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, p)
 	holder, tx := beginPgx(t, p.DSN(), ""), beginPgx(t, dsn+"&default_query_exec_mode=simple_protocol", "")
 	must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
@@ -224,7 +224,7 @@ func TestTxLateAnswers(t *testing.T) {
 // A pgx transaction inside another, which is a savepoint, works like any other.
 func TestTxNested(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	conn := p.Connect(t)
 	outer, err := conn.Begin(t.Context())
 	must(t, err)
@@ -243,7 +243,7 @@ func TestTxNested(t *testing.T) {
 // Rows that are still being read keep the connection busy, and the error says so.
 func TestTxBusyConnection(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	conn := p.Connect(t)
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
@@ -259,7 +259,7 @@ func TestTxBusyConnection(t *testing.T) {
 // In every mode of pgx the arguments reach the server as they are.
 func TestTxExecModes(t *testing.T) {
 	t.Parallel()
-	p := enginetest.StartPostgres(t)
+	p := pgtest.StartPostgres(t)
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,

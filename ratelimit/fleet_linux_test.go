@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/fencelock/fencelock/ratelimit"
 	"github.com/fencelock/fencelock/redislock"
@@ -105,16 +107,16 @@ func openRates(kind, at string) (driver.RateLimiter, error) {
 // FENCELOCK_SLOW set, for 10 s and on PostgreSQL too.
 func TestFleet(t *testing.T) {
 	slow := os.Getenv("FENCELOCK_SLOW") != ""
-	for kind, start := range map[string]func(t *testing.T, c *enginetest.Clock) string{
-		"redis":    func(t *testing.T, c *enginetest.Clock) string { return enginetest.StartRedisBy(t, c).Addr() },
-		"postgres": func(t *testing.T, c *enginetest.Clock) string { return enginetest.StartPostgresBy(t, c).DSN() },
+	for kind, start := range map[string]func(t *testing.T, c *hosttest.Clock) string{
+		"redis":    func(t *testing.T, c *hosttest.Clock) string { return redistest.StartRedisBy(t, c).Addr() },
+		"postgres": func(t *testing.T, c *hosttest.Clock) string { return pgtest.StartPostgresBy(t, c).DSN() },
 	} {
 		if kind == "postgres" && !slow {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			clock := enginetest.NewClock(t)
+			clock := hosttest.NewClock(t)
 			clock.Set(time.Hour)
 			begun := time.Now()
 			last := 2 * time.Second

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -180,7 +180,7 @@ func TestAcquireAllRefuses(t *testing.T) {
 // TestAcquireAllOnACluster: names with one hash tag go together, others do not.
 func TestAcquireAllOnACluster(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
 	if _, err := e.AcquireAll(context.Background(), requests("a", "b")); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("two slots: %v", err)

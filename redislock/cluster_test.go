@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -18,7 +18,7 @@ import (
 // time, while it is held and waited for.
 func TestClusterSlotMigration(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	a, b, d := clusterEngine(t, c), clusterEngine(t, c), clusterEngine(t, c)
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
@@ -50,7 +50,7 @@ func TestClusterSlotMigration(t *testing.T) {
 // server said until it works.
 func TestClusterSlowMigration(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngineOf(t, c, &redislock.Config{RetryTimeout: time.Second})
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
@@ -81,7 +81,7 @@ func TestClusterSlowMigration(t *testing.T) {
 // in when the move is over, whose time the log has.
 func TestClusterAcquireInAMovingSlot(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
 	slot := c.Slot("lock:n{t}")
 	from := c.Owner(t, slot)
@@ -116,7 +116,7 @@ func TestClusterAcquireInAMovingSlot(t *testing.T) {
 // that queued it must not date that.
 func TestClusterGrantByAnotherClock(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	slot := c.Slot("lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
@@ -147,7 +147,7 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 }
 
 // briskCluster is clusterEngine for tests of the end of what is granted to those who wait.
-func briskCluster(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
+func briskCluster(t testing.TB, c *redistest.RedisCluster) *redislock.Engine {
 	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), patient(nil))
 	t.Cleanup(func() { _ = e.Close() })
 	return e
@@ -157,7 +157,7 @@ func briskCluster(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
 // a process that is costs one grant.
 func TestClusterFreesTheDead(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	a, b := briskCluster(t, c), briskCluster(t, c)
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
 	h := s.hold(a, request("n"))
@@ -178,7 +178,7 @@ func TestClusterFreesTheDead(t *testing.T) {
 // TestClusterHasNoQuarantine: it is refused, in words that say what to do.
 func TestClusterHasNoQuarantine(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	e := redislock.New(rueidisClient(t, rueidisOption(c.Addrs()...)), &redislock.Config{Quarantine: true})
 	t.Cleanup(func() { _ = e.Close() })
 	if _, err := e.Acquire(context.Background(), try(brief("n"))); !errors.Is(err, driver.ErrUnsupported) {

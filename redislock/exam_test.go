@@ -7,13 +7,14 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(map[string]func(string) driver.Engine{
+	proctest.Main(map[string]func(string) driver.Engine{
 		"redis": func(addr string) driver.Engine { return redislock.New(dial(addr), nil) },
 		"patient": func(addr string) driver.Engine {
 			return redislock.NewConn(&tap{Conn: redislock.NewRueidisConn(dial(addr)), longGrants: true}, patient(nil))
@@ -38,14 +39,14 @@ func TestExam(t *testing.T) {
 }
 
 // world is a server that keeps its data over a restart.
-type world struct{ *enginetest.Redis }
+type world struct{ *redistest.Redis }
 
 func newWorld(t testing.TB) drivertest.World {
-	return world{enginetest.StartRedis(t, "--appendonly", "yes")}
+	return world{redistest.StartRedis(t, "--appendonly", "yes")}
 }
 
 func (w world) Client(t testing.TB) drivertest.Client {
-	return enginetest.Start(t, "redis", w.Addr())
+	return proctest.Start(t, "redis", w.Addr())
 }
 
 func (w world) Restart(t testing.TB) { w.Redis.Restart(t) }

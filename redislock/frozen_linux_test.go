@@ -4,15 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 // TestFrozenProcessAfterAClockStep: the server's clock is set back, and a process with
 // several waiters is frozen. It costs one grant, not one for each of them.
 func TestFrozenProcessAfterAClockStep(t *testing.T) {
 	t.Parallel()
-	clock := enginetest.NewClock(t)
-	s := scene{TB: t, server: enginetest.StartRedisBy(t, clock), looks: &observer{}, brisk: true}
+	clock := hosttest.NewClock(t)
+	s := scene{TB: t, server: redistest.StartRedisBy(t, clock), looks: &observer{}, brisk: true}
 	h := s.hold(s.engine(nil), request("n"))
 	e, tap := s.tapped(nil)
 	for range 20 {

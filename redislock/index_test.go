@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -247,7 +247,7 @@ func TestIndexRefused(t *testing.T) {
 // TestClusterIndex: on a Cluster the index lies on all masters.
 func TestClusterIndex(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	s := scene{TB: t, server: c.Nodes()[0]}
 	e, observer := clusterEngine(t, c), clusterEngine(t, c)
 	var names []string

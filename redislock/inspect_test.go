@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -34,13 +34,13 @@ func inspect(t *testing.T, opt rueidis.ClientOption, cfg *redislock.Config) ([]d
 }
 
 // findings examines a server that can be examined, by check.
-func findings(t *testing.T, r *enginetest.Redis, cfg *redislock.Config) map[string]driver.Finding {
+func findings(t *testing.T, r *redistest.Redis, cfg *redislock.Config) map[string]driver.Finding {
 	t.Helper()
 	return findingsAs(t, r, "", "", cfg)
 }
 
 // findingsAs is findings as a user of the server.
-func findingsAs(t *testing.T, r *enginetest.Redis, user, password string, cfg *redislock.Config) map[string]driver.Finding {
+func findingsAs(t *testing.T, r *redistest.Redis, user, password string, cfg *redislock.Config) map[string]driver.Finding {
 	t.Helper()
 	list, err := inspect(t, rueidis.ClientOption{InitAddress: []string{r.Addr()}, Username: user, Password: password}, cfg)
 	if err != nil {
@@ -75,7 +75,7 @@ func wantFinding(t *testing.T, found map[string]driver.Finding, check string, se
 
 func TestInspectGood(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	r := redistest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	for check, f := range findings(t, r, nil) {
 		if f.Severity != driver.Good {
 			t.Errorf("%s: %v %+v", check, f.Severity, f)
@@ -88,7 +88,7 @@ func TestInspectGood(t *testing.T) {
 
 func TestInspectEviction(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	wantFinding(t, findings(t, r, nil), "eviction", driver.Good, "no maxmemory")
 	r.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
 	wantFinding(t, findings(t, r, nil), "eviction", driver.Good, "noeviction")
@@ -115,7 +115,7 @@ func TestInspectUsedNames(t *testing.T) {
 
 func TestInspectPersistence(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	for _, c := range []struct {
 		set  [][]string
 		want driver.Severity
@@ -137,7 +137,7 @@ func TestInspectPersistence(t *testing.T) {
 // Each command that the scripts use is probed, and named when it is missing.
 func TestInspectNamesTheMissingCommand(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	for _, command := range scriptCommands(t) {
 		r.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">secret", "~*", "&*", "+@all", "-"+command)
 		found := findingsAs(t, r, "bob", "secret", &redislock.Config{Quarantine: true})
@@ -181,7 +181,7 @@ func scriptCommands(t *testing.T) []string {
 
 func TestInspectRightsOutsideTheScripts(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	const all = "+@all"
 	for _, c := range []struct {
 		rules []string
@@ -225,12 +225,12 @@ func documentedRule(t *testing.T) []string {
 // It is enough for everything but CONFIG.
 func TestInspectDocumentedRule(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	r := redistest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	r.Do(t, documentedRule(t)...)
 	for _, cfg := range []*redislock.Config{nil, {Quarantine: true}} {
 		wantEnough(t, findingsAs(t, r, "locks", "PASSWORD", cfg))
 	}
-	c := enginetest.StartRedisCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always")
+	c := redistest.StartRedisCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always")
 	for _, node := range c.Nodes() {
 		node.Do(t, append(documentedRule(t), "+cluster", "+asking")...)
 	}
@@ -254,7 +254,7 @@ func wantEnough(t *testing.T, found map[string]driver.Finding) {
 // rule.
 func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	r.Do(t, documentedRule(t)...)
 	client, err := connect(rueidis.ClientOption{
 		InitAddress: []string{r.Addr()}, Username: "locks", Password: "PASSWORD", DisableCache: true,
@@ -317,9 +317,9 @@ func TestInspectNewerWords(t *testing.T) {
 
 func TestInspectReplicas(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	wantFinding(t, findings(t, r, nil), "replicas", driver.Good, "none")
-	replica := enginetest.StartRedisReplica(t, r)
+	replica := redistest.StartRedisReplica(t, r)
 	replica.WaitLink(t)
 	wantFinding(t, findings(t, r, nil), "replicas", driver.Warning, "1, min-replicas-to-write 0")
 	wantFinding(t, findings(t, r, &redislock.Config{Quarantine: true}), "replicas", driver.Broken, "min-replicas-to-write 0")
@@ -334,7 +334,7 @@ func TestInspectReplicas(t *testing.T) {
 
 func TestInspectWrites(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	r.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	wantFinding(t, findings(t, r, nil), "writes", driver.Broken, "OOM")
 	wantFinding(t, findings(t, r, nil), "eviction", driver.Warning, "used")
@@ -345,7 +345,7 @@ func TestInspectWrites(t *testing.T) {
 
 func TestInspectSettings(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	r.Do(t, "CONFIG", "SET", "timeout", "5")
 	wantFinding(t, findings(t, r, nil), "idle clients", driver.Warning, "closed after 5 s")
 	r.Do(t, "CONFIG", "SET", "timeout", "60")
@@ -357,7 +357,7 @@ func TestInspectSettings(t *testing.T) {
 
 func TestInspectCluster(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	list, err := inspect(t, rueidis.ClientOption{InitAddress: c.Addrs()}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestInspectCluster(t *testing.T) {
 
 func TestInspectUnreachable(t *testing.T) {
 	t.Parallel()
-	r := enginetest.StartRedis(t)
+	r := redistest.StartRedis(t)
 	client := dial(r.Addr())
 	defer client.Close()
 	engine := redislock.New(client, nil)

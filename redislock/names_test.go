@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -69,7 +69,7 @@ func TestOddNames(t *testing.T) {
 // which that cannot be is refused.
 func TestClusterNames(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
 	for _, name := range oddNames {
 		ks, err := e.KeysOf(name)
@@ -97,11 +97,11 @@ func TestClusterNames(t *testing.T) {
 	}
 }
 
-func clusterEngine(t testing.TB, c *enginetest.RedisCluster) *redislock.Engine {
+func clusterEngine(t testing.TB, c *redistest.RedisCluster) *redislock.Engine {
 	return clusterEngineOf(t, c, nil)
 }
 
-func clusterEngineOf(t testing.TB, c *enginetest.RedisCluster, cfg *redislock.Config) *redislock.Engine {
+func clusterEngineOf(t testing.TB, c *redistest.RedisCluster, cfg *redislock.Config) *redislock.Engine {
 	conn := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...))), longGrants: true}
 	e := redislock.NewConn(conn, patient(cfg))
 	t.Cleanup(func() { _ = e.Close() })

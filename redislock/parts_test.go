@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -18,7 +18,7 @@ func TestPart(t *testing.T) {
 	if part := newScene(t).engine(nil).Part(driver.Lease{Name: "n"}); part != "" {
 		t.Errorf("a part of a single server is %q", part)
 	}
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
 	s := scene{TB: t, server: c.Nodes()[0]}
 	s.hold(e, request("first")).free() // asks for the table
@@ -54,7 +54,7 @@ func partsOf(e *redislock.Engine) map[string]int {
 // TTLs. Of 300 locks that a Locker keeps, none of the other masters' is lost.
 func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3, "--cluster-node-timeout", "60000") // nobody calls it dead
+	c := redistest.StartRedisCluster(t, 3, "--cluster-node-timeout", "60000") // nobody calls it dead
 	const ttl, frozen = 6 * time.Second, 1
 	locks := fencelock.New(clusterEngine(t, c), &fencelock.Config{TTL: ttl, ReleaseTimeout: ttl / 3})
 	var sick, healthy []*fencelock.Lock
@@ -64,7 +64,7 @@ func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Slot("lock:"+name)*3/enginetest.Slots == frozen {
+		if c.Slot("lock:"+name)*3/redistest.Slots == frozen {
 			sick = append(sick, lock)
 		} else {
 			healthy = append(healthy, lock)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -117,7 +117,7 @@ func TestQuarantineOfAPromotedReplica(t *testing.T) {
 	s := newScene(t)
 	first := s.server
 	first.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2")
-	second := enginetest.StartRedisReplica(t, first, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+	second := redistest.StartRedisReplica(t, first, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 	first.WaitReplicas(t, 1)
 	s.lag = 2 * time.Second
 	if err := s.careful().Init(context.Background()); err != nil {
@@ -125,7 +125,7 @@ func TestQuarantineOfAPromotedReplica(t *testing.T) {
 	}
 	s.hold(s.careful(), try(brief("n"))).free()
 	s.until("the replica has it", func() bool { return second.Do(t, "EXISTS", "fencelock:incarnation", "lock:n") == "1" })
-	for _, master := range []*enginetest.Redis{second, first} {
+	for _, master := range []*redistest.Redis{second, first} {
 		other := first
 		if master == first {
 			other = second

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -46,7 +46,7 @@ func TestFrozenProcess(t *testing.T) {
 	c := s.engine(nil)
 	s.brisk = true
 	a := s.engine(nil) // its release hands the lock to the frozen process
-	frozen := enginetest.Start(t, "patient", s.server.Addr())
+	frozen := proctest.Start(t, "patient", s.server.Addr())
 	h := s.hold(a, request("n"))
 	var lost []*call
 	for range 5 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -211,7 +211,7 @@ func TestWrappedErrors(t *testing.T) {
 func TestReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	replica := enginetest.StartRedisReplica(t, s.server)
+	replica := redistest.StartRedisReplica(t, s.server)
 	for _, req := range []driver.Request{try(brief("n")), brief("n")} {
 		s.hears(driver.ErrUnavailable, "READONLY", func(giveUp time.Duration) error {
 			e := redislock.New(rueidisClient(t, rueidisOption(replica.Addr())), &redislock.Config{RetryTimeout: giveUp})

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 // TestGrantIsNotHeardFromAReplica: after a failover a waiter still listens to the old
@@ -16,7 +16,7 @@ import (
 func TestGrantIsNotHeardFromAReplica(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	promoted := scene{TB: t, server: enginetest.StartRedisReplica(t, s.server), looks: &observer{}}
+	promoted := scene{TB: t, server: redistest.StartRedisReplica(t, s.server), looks: &observer{}}
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))

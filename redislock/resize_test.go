@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -286,7 +286,7 @@ func TestResizeIsRefused(t *testing.T) {
 // it.
 func TestClusterResize(t *testing.T) {
 	t.Parallel()
-	c := enginetest.StartRedisCluster(t, 3)
+	c := redistest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngine(t, c)
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
 	two := shared(request("n"), 2)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -21,7 +21,7 @@ const (
 // two calls of a Conn on the same client: a call costs little more than its round
 // trip.
 func BenchmarkPair(b *testing.B) {
-	server := enginetest.StartRedis(b)
+	server := redistest.StartRedis(b)
 	client := rueidisClient(b, rueidisOption(server.Addr()))
 	bare := rueidis.NewLuaScript(freeLua)
 	take, free := redislock.NewScript(takeLua), redislock.NewScript(freeLua)

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/conntest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
-	"github.com/fencelock/fencelock/redislock/internal/conntest"
 	"github.com/redis/rueidis"
 )
 
@@ -67,7 +67,7 @@ func TestRueidisConn(t *testing.T) {
 // also on connections that the client pipelines.
 func TestLimitedContexts(t *testing.T) {
 	t.Parallel()
-	server := enginetest.StartRedis(t)
+	server := redistest.StartRedis(t)
 	script := redislock.NewScript(`return ARGV[1]`)
 	call := redislock.Call{Script: script, Keys: []string{"k"}, Args: []string{"v"}}
 	for _, always := range []bool{false, true} {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -23,7 +23,7 @@ const long = 10 * time.Minute
 // scene is a server, and what a test asks of it.
 type scene struct {
 	testing.TB
-	server *enginetest.Redis
+	server *redistest.Redis
 	looks  *observer
 	lag    time.Duration // with replicas and a quarantine
 	most   time.Duration // MaxTTL with a quarantine, if it is not 2 s
@@ -33,7 +33,7 @@ type scene struct {
 type observer struct{ *redislock.Engine }
 
 func newScene(t testing.TB, args ...string) scene {
-	return scene{TB: t, server: enginetest.StartRedis(t, args...), looks: &observer{}}
+	return scene{TB: t, server: redistest.StartRedis(t, args...), looks: &observer{}}
 }
 
 // engine returns another client of the server; cfg may be nil. It is patient,

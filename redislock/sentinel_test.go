@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
-func sentinelEngine(t testing.TB, w *enginetest.Sentinel, cfg *redislock.Config) *redislock.Engine {
+func sentinelEngine(t testing.TB, w *redistest.Sentinel, cfg *redislock.Config) *redislock.Engine {
 	o := rueidisOption(w.Addrs()...)
 	o.Sentinel.MasterSet = w.MasterName()
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
@@ -25,7 +25,7 @@ func sentinelEngine(t testing.TB, w *enginetest.Sentinel, cfg *redislock.Config)
 // queue, and waiters come along.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	w := enginetest.StartSentinel(t, 3)
+	w := redistest.StartSentinel(t, 3)
 	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, &redislock.Config{MinReplicas: 1}), sentinelEngine(t, w, nil)
 	h := s.hold(a, request("n"))
@@ -48,7 +48,7 @@ func TestSentinelFailover(t *testing.T) {
 // protects is right; the first one learns by its next renewal.
 func TestSentinelFailoverForgets(t *testing.T) {
 	t.Parallel()
-	w := enginetest.StartSentinel(t, 3)
+	w := redistest.StartSentinel(t, 3)
 	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, nil), sentinelEngine(t, w, nil)
 	s.hold(a, request("n")).free()
@@ -70,7 +70,7 @@ func TestSentinelFailoverForgets(t *testing.T) {
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	replica := enginetest.StartRedisReplica(t, s.server)
+	replica := redistest.StartRedisReplica(t, s.server)
 	cfg := &redislock.Config{MinReplicas: 1}
 	a, b := s.engine(cfg), s.engine(nil)
 	s.hold(a, request("n")).free()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -18,7 +18,7 @@ const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return r
 // BenchmarkUncontended takes and frees one lock, in turns with the bare two
 // commands on the same client, and reports the ratio of the medians.
 func BenchmarkUncontended(b *testing.B) {
-	r := enginetest.StartRedis(b)
+	r := redistest.StartRedis(b)
 	client := rueidisClient(b, rueidisOption(r.Addr()))
 	e := redislock.New(client, nil)
 	b.Cleanup(func() { e.Close() })

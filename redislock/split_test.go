@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -24,7 +24,7 @@ func TestSplitBrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = link.Close() })
-	replica := enginetest.StartRedis(t)
+	replica := redistest.StartRedis(t)
 	_, port, _ := net.SplitHostPort(link.Addr())
 	replica.Replicaof(t, "127.0.0.1", port)
 	s.server.WaitReplicas(t, 1)
@@ -88,7 +88,7 @@ func TestQuarantineRefusesReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.hold(e, try(brief("n"))).free() // no replicas
-	enginetest.StartRedisReplica(t, s.server)
+	redistest.StartRedisReplica(t, s.server)
 	_, err := s.careful().Acquire(t.Context(), try(brief("n")))
 	s.says(err, driver.ErrConfig, "min-replicas-to-write")
 	e.Doubt()

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock/redislock/internal/twin"
+	"github.com/fencelock/fencelock/internal/testkit/twin"
 )
 
 // step makes one call.

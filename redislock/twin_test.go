@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencelock/fencelock/internal/testkit/twin"
 	"github.com/fencelock/fencelock/redislock"
-	"github.com/fencelock/fencelock/redislock/internal/twin"
 	"github.com/redis/rueidis"
 )
 

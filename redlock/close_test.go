@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
@@ -58,7 +58,7 @@ func TestClose(t *testing.T) {
 // good; and a context that ends is not made to wait for a dial.
 func TestLazy(t *testing.T) {
 	t.Parallel()
-	server := enginetest.StartRedis(t)
+	server := redistest.StartRedis(t)
 	dials := 0
 	stuck := make(chan struct{})
 	lazy := redlock.NewLazy(func() (rueidis.Client, error) {

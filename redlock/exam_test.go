@@ -10,14 +10,15 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(map[string]func(string) driver.Engine{
+	proctest.Main(map[string]func(string) driver.Engine{
 		"redlock": func(addrs string) driver.Engine { return dial(strings.Split(addrs, ",")) },
 	})
 	redlock.BePatient() // clients of the exam, which are processes of their own, are not
@@ -45,7 +46,7 @@ func TestExam(t *testing.T) {
 }
 
 // world is five servers that keep their data over a restart.
-type world []*enginetest.Redis
+type world []*redistest.Redis
 
 func newWorld(t testing.TB) drivertest.World { return startNodes(t, 5, "--appendonly", "yes") }
 
@@ -54,7 +55,7 @@ func startNodes(t testing.TB, n int, args ...string) world {
 	t.Helper()
 	w := make(world, n)
 	for i := range w {
-		w[i] = enginetest.StartRedis(t, args...)
+		w[i] = redistest.StartRedis(t, args...)
 	}
 	w.declareNew(t)
 	return w
@@ -81,7 +82,7 @@ func (w world) addrs() (all []string) {
 }
 
 func (w world) Client(t testing.TB) drivertest.Client {
-	return enginetest.Start(t, "redlock", strings.Join(w.addrs(), ","))
+	return proctest.Start(t, "redlock", strings.Join(w.addrs(), ","))
 }
 
 func (w world) Restart(t testing.TB) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -25,7 +25,7 @@ func listed(t *testing.T, e *redlock.Engine, q driver.Query) (names []string) {
 }
 
 // ran reports whether the server has run a command since the last CONFIG RESETSTAT.
-func ran(t *testing.T, r *enginetest.Redis, command string) bool {
+func ran(t *testing.T, r *redistest.Redis, command string) bool {
 	return strings.Contains(r.Do(t, "INFO", "commandstats"), "cmdstat_"+command+":")
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 )
@@ -28,7 +28,7 @@ func TestLargerMaxTTLIsKept(t *testing.T) {
 	_, l := insist(t, small, "x", time.Second)
 	_ = small.Release(t.Context(), l) // it may have ended by itself
 	eventually(t, "free nodes", func() bool {
-		return all(w, func(r *enginetest.Redis) bool { return r.Do(t, "EXISTS", "lock:x") == "0" })
+		return all(w, func(r *redistest.Redis) bool { return r.Do(t, "EXISTS", "lock:x") == "0" })
 	})
 	take(t, open(t, w.addrs(), redlock.Config{MaxTTL: time.Minute}), "x", time.Minute)
 	for _, r := range w {
@@ -51,7 +51,7 @@ func TestLargerMaxTTLIsKept(t *testing.T) {
 	}
 }
 
-func all(w world, yes func(*enginetest.Redis) bool) bool {
+func all(w world, yes func(*redistest.Redis) bool) bool {
 	for _, r := range w {
 		if !yes(r) {
 			return false
@@ -80,7 +80,7 @@ func TestMarkerIsKept(t *testing.T) {
 		}
 		eventually(t, what+" keeps the marker", func() bool {
 			use() // again if a node was too slow to be asked
-			return all(w, func(r *enginetest.Redis) bool {
+			return all(w, func(r *redistest.Redis) bool {
 				left, _ := strconv.Atoi(r.Do(t, "PTTL", "fencelock:node"))
 				return left > 80*24*3600*1000
 			})

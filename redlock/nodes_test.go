@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
@@ -127,9 +127,9 @@ func TestSetsThatAreNoGood(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	addrs := w.addrs()
-	replica := enginetest.StartRedisReplica(t, w[0])
-	cluster := enginetest.StartRedis(t, "--cluster-enabled", "yes")
-	evicting := enginetest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	replica := redistest.StartRedisReplica(t, w[0])
+	cluster := redistest.StartRedis(t, "--cluster-enabled", "yes")
+	evicting := redistest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	for _, c := range []struct {
 		what  string
 		addrs []string

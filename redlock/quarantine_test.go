@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
@@ -64,9 +64,9 @@ func TestAmnesia(t *testing.T) {
 // TestQuarantineEnds: nodes that forgot vote again after MaxTTL, no earlier.
 func TestQuarantineEnds(t *testing.T) {
 	t.Parallel()
-	for what, forget := range map[string]func(*enginetest.Redis){
-		"restart":  func(r *enginetest.Redis) { r.Restart(t) },
-		"FLUSHALL": func(r *enginetest.Redis) { r.Do(t, "FLUSHALL") },
+	for what, forget := range map[string]func(*redistest.Redis){
+		"restart":  func(r *redistest.Redis) { r.Restart(t) },
+		"FLUSHALL": func(r *redistest.Redis) { r.Do(t, "FLUSHALL") },
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := startNodes(t, 3)
@@ -100,7 +100,7 @@ func TestFailoverAndBack(t *testing.T) {
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	w[0].Do(t, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
-	b := enginetest.StartRedisReplica(t, w[0])
+	b := redistest.StartRedisReplica(t, w[0])
 	if err := open(t, w.addrs(), redlock.Config{}).Init(context.Background()); err != nil {
 		t.Fatal(err) // a master's first replica gives it a new replication id
 	}
@@ -132,7 +132,7 @@ func TestRepair(t *testing.T) {
 	_, l := take(t, e, "x", long)
 	eventually(t, "the lock on every node", func() bool { // one that was too slow gets it with a renewal
 		_ = e.Renew(context.Background(), []driver.Lease{l})
-		return all(w, func(r *enginetest.Redis) bool { return strings.Contains(r.Do(t, "GET", "lock:x"), l.Owner) })
+		return all(w, func(r *redistest.Redis) bool { return strings.Contains(r.Do(t, "GET", "lock:x"), l.Owner) })
 	})
 	w[2].Restart(t)
 	eventually(t, "the repair", func() bool {

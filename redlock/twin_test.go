@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
 	"github.com/fencelock/fencelock/internal/quorum"
-	"github.com/fencelock/fencelock/internal/sim"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/sim"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -82,7 +82,7 @@ func twinEngines(t *testing.T, w world, edit func(string) string) (pair [2]*redl
 }
 
 // commands returns what runs commands on a server.
-func commands(t *testing.T, r *enginetest.Redis) func(args ...string) string {
+func commands(t *testing.T, r *redistest.Redis) func(args ...string) string {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{r.Addr()}, DisableCache: true, ForceSingleClient: true})
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,9 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/enginetest/engines"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/semaphore"
@@ -65,9 +66,9 @@ var stores = map[string]func(t *testing.T) store{
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		return store{"files", dir}
 	},
-	"redis": func(t *testing.T) store { return store{"redis", enginetest.StartRedis(t).Addr()} },
+	"redis": func(t *testing.T) store { return store{"redis", redistest.StartRedis(t).Addr()} },
 	"postgres": func(t *testing.T) store {
-		return store{"postgres", enginetest.StartPostgres(t, "max_connections=300").DSN()}
+		return store{"postgres", pgtest.StartPostgres(t, "max_connections=300").DSN()}
 	},
 }
 

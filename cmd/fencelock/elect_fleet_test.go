@@ -15,7 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 const (
@@ -299,12 +300,12 @@ var fleetEngines = map[string]func(t *testing.T) string{
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		return "file://" + dir
 	},
-	"redis":    func(t *testing.T) string { return "redis://" + enginetest.StartRedis(t).Addr() },
-	"postgres": func(t *testing.T) string { return enginetest.StartPostgres(t).DSN() },
+	"redis":    func(t *testing.T) string { return "redis://" + redistest.StartRedis(t).Addr() },
+	"postgres": func(t *testing.T) string { return pgtest.StartPostgres(t).DSN() },
 	"redlock": func(t *testing.T) string {
 		var addrs []string
 		for range 3 {
-			addrs = append(addrs, enginetest.StartRedis(t).Addr())
+			addrs = append(addrs, redistest.StartRedis(t).Addr())
 		}
 		url := "redlock://" + strings.Join(addrs, ",")
 		must(t, exec.Command("fencelock", "init", "--yes", "--url", url).Run())

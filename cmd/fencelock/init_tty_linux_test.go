@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 // On a terminal init asks, and takes nothing but yes for an answer.
 func TestInitAsks(t *testing.T) {
-	server := enginetest.StartRedis(t)
+	server := redistest.StartRedis(t)
 	url := "redis://" + server.Addr() + "?quarantine=on"
 	for _, c := range []struct {
 		answer string

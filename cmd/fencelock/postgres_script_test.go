@@ -11,20 +11,20 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // startPostgres are the "pg" commands that start something, as startCommands.
 var startPostgres = map[string]func(s *scriptServers, tb scriptTB, name string, args []string){
 	"start": func(s *scriptServers, tb scriptTB, name string, args []string) {
-		s.addPostgres(tb, name, enginetest.StartPostgres(tb, args...))
+		s.addPostgres(tb, name, pgtest.StartPostgres(tb, args...))
 	},
 	"standby": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		s.addPostgres(tb, name, s.postgres[args[0]].Standby(tb))
 	},
 	"pooler": func(s *scriptServers, tb scriptTB, name string, args []string) {
-		b := enginetest.StartPgBouncer(tb, s.postgres[args[0]], args[1], args[2:]...)
+		b := pgtest.StartPgBouncer(tb, s.postgres[args[0]], args[1], args[2:]...)
 		tb.ts.Setenv(name, b.DSN())
 	},
 	"proxy": func(s *scriptServers, tb scriptTB, name string, args []string) {
@@ -36,7 +36,7 @@ var startPostgres = map[string]func(s *scriptServers, tb scriptTB, name string, 
 	},
 }
 
-func (s *scriptServers) addPostgres(tb scriptTB, name string, p *enginetest.Postgres) {
+func (s *scriptServers) addPostgres(tb scriptTB, name string, p *pgtest.Postgres) {
 	s.postgres[name] = p
 	tb.ts.Setenv(name, p.DSN())
 	tb.ts.Setenv(name+"_HOST", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Port())))

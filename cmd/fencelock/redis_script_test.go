@@ -14,8 +14,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 // scriptTB lets a script start servers: what fails, fails the script, and what
@@ -41,16 +42,16 @@ type serversKey struct{}
 // scriptServers are the servers a script has started, by the name it gave them,
 // and when each was frozen last.
 type scriptServers struct {
-	redis    map[string]*enginetest.Redis
-	postgres map[string]*enginetest.Postgres
+	redis    map[string]*redistest.Redis
+	postgres map[string]*pgtest.Postgres
 	proxies  map[string]*faults.Proxy
 	frozen   map[string]time.Time
 }
 
 func newScriptServers() *scriptServers {
 	return &scriptServers{
-		redis:    map[string]*enginetest.Redis{},
-		postgres: map[string]*enginetest.Postgres{},
+		redis:    map[string]*redistest.Redis{},
+		postgres: map[string]*pgtest.Postgres{},
 		proxies:  map[string]*faults.Proxy{},
 		frozen:   map[string]time.Time{},
 	}
@@ -60,26 +61,26 @@ func newScriptServers() *scriptServers {
 // arguments after the name and sets the variable of that name to the address.
 var startCommands = map[string]func(s *scriptServers, tb scriptTB, name string, args []string){
 	"start": func(s *scriptServers, tb scriptTB, name string, args []string) {
-		s.add(tb, name, enginetest.StartRedis(tb, args...))
+		s.add(tb, name, redistest.StartRedis(tb, args...))
 	},
 	"nodes": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		n, err := strconv.Atoi(args[0])
 		tb.ts.Check(err)
 		var addrs []string
 		for i := range n {
-			r := enginetest.StartRedis(tb, args[1:]...)
+			r := redistest.StartRedis(tb, args[1:]...)
 			s.add(tb, name+strconv.Itoa(i+1), r)
 			addrs = append(addrs, r.Addr())
 		}
 		tb.ts.Setenv(name, strings.Join(addrs, ","))
 	},
 	"tls": func(s *scriptServers, tb scriptTB, name string, args []string) {
-		r, ca := enginetest.StartRedisTLS(tb, args...)
+		r, ca := redistest.StartRedisTLS(tb, args...)
 		s.add(tb, name, r)
 		tb.ts.Setenv(name+"_CA", ca)
 	},
 	"replica": func(s *scriptServers, tb scriptTB, name string, args []string) {
-		r := enginetest.StartRedisReplica(tb, s.redis[args[0]], args[1:]...)
+		r := redistest.StartRedisReplica(tb, s.redis[args[0]], args[1:]...)
 		r.WaitLink(tb)
 		s.add(tb, name, r)
 	},
@@ -91,19 +92,19 @@ var startCommands = map[string]func(s *scriptServers, tb scriptTB, name string, 
 		tb.ts.Setenv(name, p.Addr())
 	},
 	"sentinel": func(s *scriptServers, tb scriptTB, name string, _ []string) {
-		sentinel := enginetest.StartSentinel(tb, 1)
+		sentinel := redistest.StartSentinel(tb, 1)
 		tb.ts.Setenv(name, strings.Join(sentinel.Addrs(), ","))
 		tb.ts.Setenv(name+"_MASTER", sentinel.MasterName())
 		s.redis[name] = sentinel.Master()
 	},
 	"cluster": func(s *scriptServers, tb scriptTB, name string, _ []string) {
-		cluster := enginetest.StartRedisCluster(tb, 3)
+		cluster := redistest.StartRedisCluster(tb, 3)
 		tb.ts.Setenv(name, strings.Join(cluster.Addrs(), ","))
 		s.redis[name] = cluster.Nodes()[0]
 	},
 }
 
-func (s *scriptServers) add(tb scriptTB, name string, r *enginetest.Redis) {
+func (s *scriptServers) add(tb scriptTB, name string, r *redistest.Redis) {
 	s.redis[name] = r
 	tb.ts.Setenv(name, r.Addr())
 }
@@ -163,7 +164,7 @@ func scriptRedis(t *testing.T) func(*testscript.TestScript, bool, []string) {
 }
 
 // wantExpiries fails for a key that would stay for ever.
-func wantExpiries(tb scriptTB, r *enginetest.Redis) {
+func wantExpiries(tb scriptTB, r *redistest.Redis) {
 	for key := range strings.FieldsSeq(r.Do(tb, "KEYS", "*")) {
 		if r.Do(tb, "PTTL", key) == "-1" {
 			tb.Fatalf("the key %s has no time to live", key)

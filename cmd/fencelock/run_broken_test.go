@@ -13,8 +13,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
-	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 // TestBrokenIsNotBusy: an engine that cannot be asked never looks like a lock that is
@@ -24,7 +25,7 @@ func TestBrokenIsNotBusy(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		r := enginetest.StartRedis(t)
+		r := redistest.StartRedis(t)
 		url, remote := "redis://"+r.Addr(), proxy(t, r.Addr())
 		holdOne(t, url)
 		refuses(t, "refused", "redis://"+nobody(t))
@@ -32,7 +33,7 @@ func TestBrokenIsNotBusy(t *testing.T) {
 		under(t, "frozen", url, freeze, func(t *testing.T) { r.Thaw(t) })
 		under(t, "black-holed", "redis://"+remote.Addr(), drop(remote), heal(remote))
 
-		q := enginetest.StartRedis(t)
+		q := redistest.StartRedis(t)
 		quarantine := "redis://" + q.Addr() + "?quarantine=on&max-ttl=10m"
 		succeeds(t, "run", "--url", "redis://"+q.Addr(), "y", "--", "true")
 		q.Do(t, "FLUSHALL")
@@ -40,7 +41,7 @@ func TestBrokenIsNotBusy(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		p := enginetest.StartPostgres(t)
+		p := pgtest.StartPostgres(t)
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Port()))
 		url := func(addr string) string {
 			return "postgres://postgres@" + addr + "/postgres?sslmode=disable&max-ttl=10m"
@@ -56,11 +57,11 @@ func TestBrokenIsNotBusy(t *testing.T) {
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
-		var nodes []*enginetest.Redis
+		var nodes []*redistest.Redis
 		var remotes []*faults.Proxy
 		var addrs, nowhere []string
 		for range 3 {
-			r := enginetest.StartRedis(t)
+			r := redistest.StartRedis(t)
 			p := proxy(t, r.Addr())
 			nodes, remotes = append(nodes, r), append(remotes, p)
 			addrs, nowhere = append(addrs, p.Addr()), append(nowhere, nobody(t))

@@ -20,7 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 const envWorker = "FENCELOCK_EXAMPLE_WORKER"
@@ -38,8 +39,8 @@ func TestMain(m *testing.M) {
 }
 
 var servers = map[string]func(testing.TB) string{
-	"redis":    func(t testing.TB) string { return "redis://" + enginetest.StartRedis(t).Addr() },
-	"postgres": func(t testing.TB) string { return enginetest.StartPostgres(t).DSN() },
+	"redis":    func(t testing.TB) string { return "redis://" + redistest.StartRedis(t).Addr() },
+	"postgres": func(t testing.TB) string { return pgtest.StartPostgres(t).DSN() },
 }
 
 // Five workers, one of them killed every 200 ms and replaced, another one frozen

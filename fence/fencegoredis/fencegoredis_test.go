@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/fence/fencegoredis"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/redisfloor"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -52,7 +52,7 @@ func under(t *testing.T, token int64) context.Context {
 }
 
 // resources are one for each command.
-func resources(server *enginetest.Redis, g *fencegoredis.Guard, run string) map[string]exam.Resource {
+func resources(server *redistest.Redis, g *fencegoredis.Guard, run string) map[string]exam.Resource {
 	read := func(args ...string) func() (string, error) {
 		return func() (string, error) {
 			value, err := server.TryDo(args...)
@@ -84,7 +84,7 @@ func resources(server *enginetest.Redis, g *fencegoredis.Guard, run string) map[
 }
 
 func TestGuard(t *testing.T) {
-	server := enginetest.StartRedis(t)
+	server := redistest.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	g := fencegoredis.New(client, nil)
@@ -142,7 +142,7 @@ func TestGuard(t *testing.T) {
 }
 
 // checkMutants: a guard without one of its parts does not pass.
-func checkMutants(t *testing.T, server *enginetest.Redis, g *fencegoredis.Guard) {
+func checkMutants(t *testing.T, server *redistest.Redis, g *fencegoredis.Guard) {
 	whole := redisfloor.Guard
 	defer func() { redisfloor.Guard = whole }()
 	for name, m := range map[string][2]string{

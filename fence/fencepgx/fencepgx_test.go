@@ -20,7 +20,7 @@ import (
 	"github.com/fencelock/fencelock/fence/fencepgx"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -57,7 +57,7 @@ func ExampleCheck() {
 }
 
 func TestCheck(t *testing.T) {
-	server := enginetest.StartPostgres(t)
+	server := pgtest.StartPostgres(t)
 	server.Exec(t, fence.Schema(), "CREATE TABLE invoice (id text PRIMARY KEY, value text NOT NULL)")
 	pool, err := pgxpool.New(t.Context(), server.DSN())
 	if err != nil {

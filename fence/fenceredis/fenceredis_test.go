@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/fence/fenceredis"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/redisfloor"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -55,7 +55,7 @@ func under(t *testing.T, token int64) context.Context {
 }
 
 // resources are one for each command.
-func resources(server *enginetest.Redis, g *fenceredis.Guard, run string) map[string]exam.Resource {
+func resources(server *redistest.Redis, g *fenceredis.Guard, run string) map[string]exam.Resource {
 	read := func(args ...string) func() (string, error) {
 		return func() (string, error) {
 			value, err := server.TryDo(args...)
@@ -87,7 +87,7 @@ func resources(server *enginetest.Redis, g *fenceredis.Guard, run string) map[st
 }
 
 func TestGuard(t *testing.T) {
-	server := enginetest.StartRedis(t)
+	server := redistest.StartRedis(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestGuard(t *testing.T) {
 }
 
 // checkMutants: a guard without one of its parts does not pass.
-func checkMutants(t *testing.T, server *enginetest.Redis, g *fenceredis.Guard) {
+func checkMutants(t *testing.T, server *redistest.Redis, g *fenceredis.Guard) {
 	whole := redisfloor.Guard
 	defer func() { redisfloor.Guard = whole }()
 	for name, m := range map[string][2]string{
@@ -175,7 +175,7 @@ func checkMutants(t *testing.T, server *enginetest.Redis, g *fenceredis.Guard) {
 
 // On a Cluster the floor lies in the slot of its key, with a hash tag or without.
 func TestCluster(t *testing.T) {
-	cluster := enginetest.StartRedisCluster(t, 2)
+	cluster := redistest.StartRedisCluster(t, 2)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/optimistic/optimisticpgx"
 )
@@ -44,7 +44,7 @@ func ExampleTx() {
 // between, or because of a row's version, is made again, and what it did is there once.
 func TestTransactionsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	pg := enginetest.StartPostgres(t)
+	pg := pgtest.StartPostgres(t)
 	pg.Exec(t, "CREATE TABLE seat (id int PRIMARY KEY, taken int NOT NULL, version int NOT NULL)", "INSERT INTO seat VALUES (1, 0, 1)")
 	taken := 0
 	rival := func() { // another client, which commits

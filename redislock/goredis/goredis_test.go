@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/conntest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/goredis"
-	"github.com/fencelock/fencelock/redislock/internal/conntest"
 	"github.com/redis/go-redis/v9"
 )
 

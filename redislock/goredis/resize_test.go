@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/enginetest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/goredis"
 	"github.com/redis/go-redis/v9"
@@ -21,7 +21,7 @@ func engineOn(t testing.TB, client redis.UniversalClient) *redislock.Engine {
 // TestResize: weights and a limit that changes, on one server and on a Cluster.
 func TestResize(t *testing.T) {
 	t.Parallel()
-	addr, cluster := enginetest.StartRedis(t).Addr(), enginetest.StartRedisCluster(t, 3).Addrs()
+	addr, cluster := redistest.StartRedis(t).Addr(), redistest.StartRedisCluster(t, 3).Addrs()
 	for what, engine := range map[string]func() *redislock.Engine{
 		"server": func() *redislock.Engine { return engineOn(t, redis.NewClient(&redis.Options{Addr: addr})) },
 		"cluster": func() *redislock.Engine {

@@ -1,0 +1,67 @@
+package hosttest
+
+import (
+	_ "embed" // the source of the shim
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+//go:embed shim/clock.c
+var shim []byte
+
+// A Clock is the wall clock of the servers that are started with it. It goes with
+// the machine's, and jumps when it is set; their monotonic clocks do not, nor
+// does anything of ours. Its methods are safe for concurrent use.
+type Clock struct {
+	dir   string
+	ahead *atomic.Int64 // nanoseconds; the servers have the same page mapped
+}
+
+// NewClock returns a clock that agrees with the machine's. It needs a C compiler.
+// Start servers with it by redistest.StartRedisBy and pgtest.StartPostgresBy.
+func NewClock(t testing.TB) *Clock {
+	t.Helper()
+	c := &Clock{dir: Dir(t, "fencelock-clock-")}
+	must(t, os.Chmod(c.dir, 0o755)) // PostgreSQL runs as another user
+	source := filepath.Join(c.dir, "clock.c")
+	must(t, os.WriteFile(source, shim, 0o600))
+	cc := exec.Command("cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", c.library(), source)
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v (on Debian: apt-get install gcc libc6-dev)\n%s", cc, err, out)
+	}
+	must(t, os.Chmod(c.library(), 0o755))
+	must(t, os.WriteFile(c.file(), make([]byte, 8), 0o600))
+	must(t, os.Chmod(c.file(), 0o644))
+	file, err := os.OpenFile(c.file(), os.O_RDWR, 0)
+	must(t, err)
+	defer func() { _ = file.Close() }() // the mapping stays
+	page, err := syscall.Mmap(int(file.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	must(t, err)
+	c.ahead = (*atomic.Int64)(unsafe.Pointer(&page[0]))
+	return c
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Set sets the clock so far ahead of the machine's, or back if it is negative. It
+// counts from the next time a server looks.
+func (c *Clock) Set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+
+// Env is what makes a server go by the clock.
+func (c *Clock) Env() []string {
+	return []string{"LD_PRELOAD=" + c.library(), "FENCELOCK_CLOCK=" + c.file()}
+}
+
+func (c *Clock) library() string { return filepath.Join(c.dir, "clock.so") }
+func (c *Clock) file() string    { return filepath.Join(c.dir, "ahead") }

@@ -1,0 +1,61 @@
+// Package hosttest is what servers of tests need of the machine: directories, ports,
+// and a wall clock that can be set.
+package hosttest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Dir makes a directory that is removed at the end of the test.
+func Dir(t testing.TB, pattern string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// reserved keeps the ports of this process from being given out again, by any process.
+var reserved struct {
+	sync.Mutex
+	listeners []net.Listener // guarded by the mutex; open for as long as the process runs
+}
+
+// FreePort returns a port nobody listens on. It stays below the ports that
+// systems give to outgoing connections, so that a stopped server finds its port
+// again, and nobody who connects to it meanwhile connects to himself. A listener on
+// another address of the machine keeps it for this process.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 10000 + rand.IntN(22000)
+		claim, err := net.Listen("tcp", net.JoinHostPort("127.0.0.2", strconv.Itoa(port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		l, busy := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		switch {
+		case busy == nil:
+			_ = l.Close()
+			if err == nil { // some systems have one loopback address only
+				reserved.Lock()
+				reserved.listeners = append(reserved.listeners, claim)
+				reserved.Unlock()
+			}
+			return port
+		case err == nil:
+			_ = claim.Close()
+		}
+	}
+	t.Fatal("no free port on 127.0.0.1 between 10000 and 32000")
+	return 0
+}

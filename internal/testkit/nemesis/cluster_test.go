@@ -1,0 +1,54 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// startCluster starts a Cluster of masters. Nobody calls one dead that stands still.
+func startCluster(t testing.TB) servers {
+	t.Helper()
+	c := redistest.StartRedisCluster(t, 3, "--appendonly", "yes", "--cluster-node-timeout", "60000")
+	s := redisServers(t, c.Nodes())
+	crash := s.crash
+	s.crash = func(i int, r *rand.Rand) {
+		crash(i, r)
+		c.WaitOK(t)
+	}
+	owners := map[string]*redistest.Redis{}
+	for _, name := range names() {
+		owners[name] = c.Owner(t, c.Slot("lock:"+name))
+	}
+	s.move = func(name string, r *rand.Rand) (end func()) {
+		slot, from := c.Slot("lock:"+name), owners[name]
+		to := from
+		for to == from {
+			to = c.Nodes()[r.IntN(len(c.Nodes()))]
+		}
+		owners[name] = to
+		c.BeginMigration(t, slot, from, to)
+		for key := range strings.Lines(from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100")) {
+			if r.IntN(2) == 0 {
+				c.MoveKeys(t, slot, from, to, strings.TrimSuffix(key, "\n"))
+			}
+		}
+		return func() {
+			c.MoveKeys(t, slot, from, to)
+			c.EndMigration(t, slot, from, to)
+		}
+	}
+	s.settle = func() { c.WaitOK(t) }
+	return s
+}
+
+func openCluster(k known) (driver.Engine, error) {
+	return openRedis(k.option(k.Addrs...), redislock.Config{})
+}

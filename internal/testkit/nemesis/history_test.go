@@ -1,0 +1,109 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/internal/testkit/check"
+)
+
+// now reads the clock that all processes of this machine share.
+func now() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // a machine without it runs no Go
+	return time.Duration(t.Nano())
+}
+
+// A diary is a file in which a worker writes what it holds, each line at once: it
+// may be killed at any time.
+type diary struct{ file *os.File }
+
+// grant notes what was acquired. It counts only once it has been believed.
+func (d diary) grant(id string, g check.Grant) error {
+	return d.write("grant %s %s %t %d %d %d %d\n", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned)
+}
+
+// believed notes a moment at which Err was nil, or later.
+func (d diary) believed(id string, at time.Duration) error {
+	return d.write("believed %s %d\n", id, at)
+}
+
+// wrong notes an error that must not be.
+func (d diary) wrong(err error) error { return d.write("wrong %q\n", err) }
+
+// counts notes that something has happened that may happen.
+func (d diary) counts(what string) error { return d.write("counts %s\n", what) }
+
+func (d diary) write(format string, args ...any) error {
+	_, err := fmt.Fprintf(d.file, format, args...)
+	return err
+}
+
+// A history is what all workers have written.
+type history struct {
+	grants map[string]*check.Grant
+	wrong  []string
+	counts map[string]int
+}
+
+// read adds a diary.
+func (h *history) read(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if err := h.line(lines.Text()); err != nil {
+			return fmt.Errorf("%s: %q: %w", file, lines.Text(), err)
+		}
+	}
+	return lines.Err()
+}
+
+func (h *history) line(line string) error {
+	what, rest, _ := strings.Cut(line, " ")
+	switch what {
+	case "grant":
+		id, g := "", &check.Grant{}
+		_, err := fmt.Sscan(rest, &id, &g.Name, &g.Shared, &g.Limit, &g.Token, &g.Called, &g.Returned)
+		g.Holder, h.grants[id] = id, g
+		return err
+	case "believed":
+		id, at := "", time.Duration(0)
+		_, err := fmt.Sscan(rest, &id, &at)
+		if g := h.grants[id]; g != nil {
+			g.Until = max(g.Until, at)
+		}
+		return err
+	case "wrong":
+		h.wrong = append(h.wrong, rest)
+	case "counts":
+		h.counts[rest]++
+	default:
+		return errors.New("no such entry")
+	}
+	return nil
+}
+
+// believed returns the acquisitions that somebody believed in, counted from a
+// moment. One that was over before its holder heard of it excludes nobody.
+func (h *history) believed(since time.Duration) (all []check.Grant) {
+	for _, g := range h.grants {
+		if g.Until > 0 {
+			g := *g
+			g.Called, g.Returned, g.Until = g.Called-since, g.Returned-since, g.Until-since
+			all = append(all, g)
+		}
+	}
+	return all
+}

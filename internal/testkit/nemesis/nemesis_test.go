@@ -1,0 +1,198 @@
+//go:build linux
+
+// Package nemesis_test torments real processes that share locks on real servers:
+// it kills and freezes them, cuts, delays and stalls what they say, stops and
+// kills the servers and steps their clocks. What the processes believed is
+// judged by internal/check, and every name must be free when all are dead.
+//
+// A run is made of rounds, and a round of its seed; a failure says both:
+//
+//	go test ./internal/testkit/nemesis -run TestNemesis/redis$ -nemesis.seed=7
+//
+// The times of the processes are their own, so a seed repeats the faults and not
+// every step. With -nemesis.for=1h it goes on for an hour on each engine, and
+// with FENCELOCK_SLOW set for 20 minutes.
+package nemesis_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/check"
+)
+
+var (
+	seedFlag = flag.Uint64("nemesis.seed", 0, "the seed of the first round; 0 chooses one")
+	forFlag  = flag.Duration("nemesis.for", 0, "for how long, on each engine")
+	mixFlag  = flag.String("nemesis.mix", "safe", "safe: the faults an engine's page calls safe; all: the others too; or their names")
+)
+
+const (
+	roundLength   = 20 * time.Second // at most
+	shortLength   = 10 * time.Second // of the only round where nobody asked for more
+	plantedLength = 4 * time.Second  // of a round in which something is to be found
+
+	// allowance is what a short round adds to how long a name may be had by nobody: it runs
+	// beside all other tests, and what the machine is late then can hardly be measured.
+	allowance = 10 * time.Second
+)
+
+func TestNemesis(t *testing.T) {
+	length, names := shortLength, []string{"redis", "redlock", "postgres", "sentinel-quarantine", "cluster"}
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		length, names = 20*time.Minute, slices.Sorted(maps.Keys(kinds))
+	}
+	length = cmp.Or(*forFlag, length)
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			if length == shortLength {
+				t.Parallel() // long runs are to see little of one another
+			}
+			a := newArena(t, name)
+			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()%1e9))
+			t.Logf("seeds from %d on", seed)
+			for end := time.Now().Add(length); time.Until(end) > time.Second && !t.Failed(); seed++ {
+				r := a.round(seed, mix(t, kinds[name]), min(roundLength, time.Until(end)))
+				r.report(t)
+			}
+		})
+	}
+}
+
+// mix is what the flag asks for.
+func mix(t *testing.T, k kind) []string {
+	t.Helper()
+	all := slices.Concat(k.safe, k.unsafe)
+	switch *mixFlag {
+	case "safe":
+		return k.safe
+	case "all":
+		return all
+	}
+	faults := strings.Split(*mixFlag, ",")
+	for _, f := range faults {
+		if !slices.Contains(all, f) {
+			t.Fatalf("no fault %q here, but %v", f, all)
+		}
+	}
+	return faults
+}
+
+// TestPlanted: whatever is wrong with an engine is found, by the faults that bring it to
+// light soonest. What is wrong with Sentinel needs no planting: without a quarantine its
+// promoted replicas forget.
+func TestPlanted(t *testing.T) {
+	for _, c := range []struct {
+		kind, planted string
+		faults        []string
+	}{
+		{"redis", "double", []string{freeze, drop, kill}},
+		{"redis", "deaf", []string{drop}},
+		{"redis", "name", []string{freeze, cut}},
+		{"redlock", "double", []string{freeze, drop, kill}},
+		{"redlock", "deaf", []string{drop}},
+		{"redlock", "swap", []string{kill, cut}},
+		{"postgres", "deaf", []string{storm}},
+		{"postgres", "swap", []string{kill, cut}},
+		{"postgres", "name", []string{freeze, cut}},
+		{"sentinel", "", []string{split}},
+	} {
+		t.Run(c.kind+"/"+c.planted, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, c.kind)
+			a.planted, a.hunting = c.planted, true
+			for seed := uint64(1); seed <= 60; seed++ {
+				if r := a.round(seed, c.faults, plantedLength); len(r.violations) > 0 {
+					t.Logf("found in round %d: %v", seed, r.violations[0])
+					return
+				}
+			}
+			t.Error("the nemesis has not found it")
+		})
+	}
+}
+
+// An outcome is what is known about a round when it is over.
+type outcome struct {
+	kind       string
+	seed       uint64
+	length     time.Duration
+	holds      int
+	faults     []fault // as they happened
+	violations []error
+	wrong      []string // errors that must not be
+	counts     map[string]int
+	free       time.Duration // after all were dead, until every name could be had
+	bound      time.Duration // what that may be
+}
+
+// report says what is wrong, or how much was done.
+func (o *outcome) report(t *testing.T) {
+	t.Helper()
+	faults, overlaps := o.violations, 0
+	if kinds[o.kind].overlaps {
+		faults, overlaps = afterAll(o.violations)
+	}
+	for _, v := range faults[:min(3, len(faults))] {
+		t.Errorf("%v\n%s", v, o.around(v))
+	}
+	for _, w := range o.wrong[:min(3, len(o.wrong))] {
+		t.Errorf("an error that must not be: %s", w)
+	}
+	bound := o.bound
+	if o.length <= shortLength {
+		bound += allowance
+	}
+	if o.free > bound {
+		t.Errorf("%v after the death of all a name was still not to be had; %v would do", o.free, bound)
+	}
+	if o.holds == 0 {
+		t.Error("nobody got a lock")
+	}
+	if t.Failed() {
+		t.Logf("%d violations in %d holds; to repeat the faults:\n\tgo test ./internal/testkit/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
+			len(o.violations), o.holds, o.kind, *mixFlag, o.length.Round(time.Second), o.seed)
+	}
+	t.Logf("seed %d: %d holds, %d faults, free after %v; %v", o.seed, o.holds, len(o.faults), o.free.Round(time.Millisecond), o.counts)
+	if kinds[o.kind].overlaps {
+		t.Logf("seed %d: %d overlaps, as the page says", o.seed, overlaps)
+	}
+}
+
+// afterAll returns the violations that must not be even where two holders are possible,
+// and how many others there are: one that came later has the greater token.
+func afterAll(all []error) (wrong []error, others int) {
+	for _, err := range all {
+		v, ok := err.(*check.Violation)
+		if ok && strings.HasPrefix(v.Text, "token") && v.After.Called > v.Before.Returned {
+			wrong = append(wrong, v)
+		}
+	}
+	return wrong, len(all) - len(wrong)
+}
+
+// around lists the faults near a violation.
+func (o *outcome) around(err error) string {
+	v, ok := err.(*check.Violation)
+	if !ok {
+		return ""
+	}
+	from := v.After.Called
+	if v.Before.Returned > 0 {
+		from = min(from, v.Before.Called)
+	}
+	var b strings.Builder
+	for _, f := range o.faults {
+		if f.from+f.length+f.by > from-time.Second && f.from < v.After.Returned+100*time.Millisecond {
+			fmt.Fprintf(&b, "\t%v\n", f)
+		}
+	}
+	return b.String()
+}

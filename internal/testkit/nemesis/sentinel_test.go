@@ -1,0 +1,135 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+const (
+	pair       = 2               // a master and its replica, the first servers
+	sentinels  = 3               // which come after them
+	replicaLag = 2 * time.Second // after which a master that is cut off stops
+)
+
+// startSentinel starts a master, a replica and their Sentinels. All but the workers
+// reach the first two through proxies, which isolate them.
+func startSentinel(t testing.TB, settings ...string) servers {
+	t.Helper()
+	fronts := map[*redistest.Redis]*faults.Proxy{}
+	w := redistest.StartSentinelBehind(t, sentinels, func(r *redistest.Redis) int {
+		p, err := faults.NewProxy(r.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		fronts[r] = p
+		return port(t, p.Addr())
+	}, settings...)
+	all := append([]*redistest.Redis{w.Master(), w.Replica()}, w.Sentinels()...)
+	s := redisServers(t, all)
+	for i, r := range all {
+		s.known = append(s.known, r.Addr())
+		if i < pair {
+			s.known[i] = w.Known(r)
+		}
+	}
+	s.master = func() int { return slices.Index(s.known, w.Agreed()) }
+	s.promote = func() { _, _ = w.Sentinels()[0].TryDo("SENTINEL", "FAILOVER", w.MasterName()) }
+	s.isolate = func(i int) (heal func()) {
+		p := fronts[all[i]]
+		p.Drop(faults.Both)
+		return func() { p.Drop(0) }
+	}
+	s.tend = func(i int) {
+		if w.Calm() {
+			demote(s, all, i)
+		}
+	}
+	s.settle = func() {
+		for deadline := time.Now().Add(time.Minute); !w.Steady(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the failovers do not end")
+			}
+			s.tend(0)
+			s.tend(1)
+		}
+		if slices.Contains(settings, "--min-replicas-to-write") {
+			all[s.master()].WaitReplicas(t, 1)
+		}
+	}
+	return s
+}
+
+func port(t testing.TB, addr string) int {
+	t.Helper()
+	_, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// demote makes server i a replica if it says that it is the master, and the Sentinels
+// say that another one is. They would do so themselves, ten seconds later.
+func demote(s servers, all []*redistest.Redis, i int) {
+	m := s.master()
+	if m < 0 || m == i || i >= pair {
+		return
+	}
+	role := func(i int) string {
+		role, _ := all[i].TryDo("ROLE") // one that does not answer is no master
+		role, _, _ = strings.Cut(role, "\n")
+		return role
+	}
+	if role(i) == "master" && role(m) == "master" {
+		host, port, _ := net.SplitHostPort(s.known[m])
+		_, _ = all[i].TryDo("REPLICAOF", host, port)
+	}
+}
+
+func openSentinel(k known, cfg redislock.Config) (driver.Engine, error) {
+	o := k.option(k.Addrs[pair:]...)
+	o.Sentinel.MasterSet = "fencelock"
+	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
+	return openRedis(o, cfg)
+}
+
+// split cuts the master off with a part of the workers: these reach nobody else, and
+// the others do not reach it.
+func (r *round) split(random *rand.Rand) (heal func()) {
+	m := r.servers.master()
+	if m < 0 || r.paused[m] > 0 {
+		return func() {}
+	}
+	heals := []func(){r.servers.isolate(m)}
+	for _, ways := range r.ways {
+		along := random.IntN(2) == 0
+		for i, p := range ways {
+			if (i == m) != along {
+				p.Drop(faults.Both)
+				heals = append(heals, func() { p.Drop(0) })
+			}
+		}
+	}
+	return func() {
+		for _, heal := range heals {
+			heal()
+		}
+	}
+}

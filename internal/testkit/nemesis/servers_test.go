@@ -1,0 +1,220 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/rueidis"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/pglock"
+	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redlock"
+)
+
+// servers are those of one engine.
+type servers struct {
+	addrs  []string // where they listen
+	known  []string // by which clients know them, in the same order; nil means addrs
+	pause  func(i int)
+	resume func(i int)
+	crash  func(i int, r *rand.Rand) // and starts it again
+	cut    func(i int, r *rand.Rand) // ends about half of the connections
+	clock  *hosttest.Clock           // of the last server
+
+	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
+	fill  func() (empty func()) // PostgreSQL: fills the lock table
+
+	master  func() int                                   // Sentinel: which server all agree on, or -1
+	promote func()                                       // Sentinel: asks for another master
+	isolate func(i int) (heal func())                    // Sentinel: cuts a server off from all the others
+	move    func(name string, r *rand.Rand) (end func()) // Cluster: begins to move a name's slot
+	tend    func(i int)                                  // what an operator does for a server that runs, now and then
+	settle  func()                                       // waits until all servers serve
+}
+
+// known is how a client knows the servers, and the way that it takes to each.
+type known struct {
+	Addrs []string
+	Ways  map[string]string // by address; an address without one is dialled as it is
+}
+
+// dial connects to an address on its way.
+func (k known) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if way, ok := k.Ways[addr]; ok {
+		addr = way
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func startRedis(t testing.TB, n int, settings ...string) servers {
+	t.Helper()
+	clock := hosttest.NewClock(t)
+	var all []*redistest.Redis
+	for i := range n {
+		var r *redistest.Redis
+		if i == n-1 {
+			r = redistest.StartRedisBy(t, clock, settings...)
+		} else {
+			r = redistest.StartRedis(t, settings...)
+		}
+		all = append(all, r)
+	}
+	s := redisServers(t, all)
+	s.clock = clock
+	return s
+}
+
+// redisServers are what can happen to each of them.
+func redisServers(t testing.TB, all []*redistest.Redis) (s servers) {
+	for _, r := range all {
+		s.addrs = append(s.addrs, r.Addr())
+	}
+	s.pause = func(i int) { all[i].Freeze(t) }
+	s.resume = func(i int) { all[i].Thaw(t) }
+	s.crash = func(i int, _ *rand.Rand) {
+		all[i].Kill(t)
+		all[i].Restart(t)
+	}
+	s.cut = func(i int, r *rand.Rand) {
+		list, err := all[i].TryDo("CLIENT", "LIST")
+		if err != nil {
+			return // it is busy loading its data
+		}
+		for line := range strings.Lines(list) {
+			if id, ok := strings.CutPrefix(strings.Fields(line)[0], "id="); ok && r.IntN(2) == 0 {
+				_, _ = all[i].TryDo("CLIENT", "KILL", "ID", id) // it may have gone
+			}
+		}
+	}
+	return s
+}
+
+// option is what a client of the known servers needs.
+func (k known) option(addrs ...string) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: addrs, DisableCache: true, DialCtxFn: k.dial,
+		ConnWriteTimeout: ttl, Dialer: net.Dialer{Timeout: ttl},
+	}
+}
+
+// single is the option for one server by itself.
+func (k known) single(addr string) rueidis.ClientOption {
+	o := k.option(addr)
+	o.ForceSingleClient = true
+	return o
+}
+
+func openRedis(o rueidis.ClientOption, cfg redislock.Config) (driver.Engine, error) {
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxTTL, cfg.RetryTimeout = ttl, ttl
+	return redislock.New(client, &cfg), nil
+}
+
+func openRedlock(k known) (driver.Engine, error) {
+	var nodes []redislock.Conn
+	for _, addr := range k.Addrs {
+		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return rueidis.NewClient(k.single(addr)) }))
+	}
+	return redlock.New(nodes, &redlock.Config{MaxTTL: ttl, RetryTimeout: ttl}), nil
+}
+
+func startPostgres(t testing.TB) servers {
+	t.Helper()
+	s := servers{clock: hosttest.NewClock(t)}
+	pg := pgtest.StartPostgresBy(t, s.clock, "max_connections=400", "max_locks_per_transaction=10")
+	s.addrs = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port()))}
+	s.pause = func(int) { pg.Freeze(t) }
+	s.resume = func(int) { pg.Thaw(t) }
+	s.crash = func(_ int, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			pg.Thaw(t) // or it would not hear of it
+			pg.Crash(t)
+			return
+		}
+		pg.Kill(t)
+		pg.Restart(t)
+	}
+	var admin *pgx.Conn // kept: in a storm a new connection takes too long
+	s.cut = func(int, *rand.Rand) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if admin == nil || admin.IsClosed() {
+			admin, _ = pgx.Connect(ctx, pg.DSN())
+		}
+		if admin != nil {
+			_, _ = admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
+		}
+	}
+	s.still = func() (thaw func()) {
+		pid := uint32(0)
+		visit(t, pg, func(ctx context.Context, conn *pgx.Conn) {
+			_ = conn.QueryRow(ctx, `SELECT pid FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random()`).Scan(&pid)
+		})
+		if pid == 0 {
+			return func() {}
+		}
+		pg.FreezeBackend(t, pid)
+		return func() { pg.ThawBackend(t, pid) }
+	}
+	s.fill = func() (empty func()) {
+		conn, err := pgx.Connect(t.Context(), pg.DSN())
+		if err != nil {
+			return func() {}
+		}
+		// It fails when the table is full, and keeps what it has got.
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, _ = conn.Exec(ctx, "SELECT pg_advisory_lock_shared(4711, i) FROM generate_series(1, 1000000) i")
+		return func() { _ = conn.Close(t.Context()) }
+	}
+	return s
+}
+
+// visit gives do a connection to a server that may be in any trouble: then it
+// does nothing.
+func visit(t testing.TB, pg *pgtest.Postgres, do func(context.Context, *pgx.Conn)) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, pg.DSN())
+	if err != nil {
+		return
+	}
+	do(ctx, conn)
+	_ = conn.Close(ctx)
+}
+
+func openPostgres(k known) (driver.Engine, error) {
+	dsn := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=1", k.Addrs[0])
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return k.dial(ctx, addr, &net.Dialer{}, nil)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	return pglock.New(pool, &pglock.Config{MaxTTL: ttl}), nil
+}

@@ -1,0 +1,195 @@
+//go:build linux
+
+package nemesis_test
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+)
+
+// steps are what a fault does, and when.
+func (r *round) steps(f fault) []step {
+	random := rand.New(rand.NewPCG(f.seed, 1))
+	begin := func(do func()) step {
+		return step{f.from, func() {
+			began := f
+			began.from = now() - r.origin
+			r.done = append(r.done, began)
+			do()
+		}}
+	}
+	end := func(do func()) step { return step{f.from + f.length, do} }
+	signal := func(s syscall.Signal) func() { return func() { _ = r.crew[f.worker].Process.Signal(s) } }
+	switch f.what {
+	case kill:
+		return []step{begin(func() { r.kill(f.worker); r.launch(f.worker) })}
+	case freeze:
+		return []step{begin(signal(syscall.SIGSTOP)), end(signal(syscall.SIGCONT))}
+	case crash:
+		return []step{begin(func() { r.servers.crash(f.server, random) })}
+	case clock:
+		return []step{begin(func() { r.setClock(f.by) })}
+	case back:
+		return []step{begin(func() { r.setClock(r.ahead - f.by) })}
+	case pause:
+		return []step{begin(func() { r.pause(f.server, 1) }), end(func() { r.pause(f.server, -1) })}
+	case still, full:
+		do, undo := r.servers.still, func() {}
+		if f.what == full {
+			do = r.servers.fill
+		}
+		return []step{begin(func() {
+			if r.paused[f.server] == 0 {
+				undo = do()
+			}
+		}), end(func() { undo() })}
+	case promote:
+		return []step{begin(r.servers.promote)}
+	case split:
+		heal := func() {}
+		return []step{begin(func() { heal = r.split(random) }), end(func() { heal() })}
+	case move:
+		return r.move(f, random, begin, end)
+	case storm:
+		return r.storm(f, random, begin)
+	}
+	return r.onTheWay(f, random, begin, end)
+}
+
+// setClock sets the clock of the last server.
+func (r *round) setClock(ahead time.Duration) {
+	r.ahead = ahead
+	r.servers.clock.Set(ahead)
+}
+
+// pause makes a server stand still while there is a fault that wants it.
+func (r *round) pause(server, more int) {
+	if r.moving != nil {
+		r.moving() // or the move could not go on
+	}
+	before := r.paused[server]
+	r.paused[server] += more
+	switch {
+	case before == 0:
+		r.servers.pause(server)
+	case r.paused[server] == 0:
+		r.servers.resume(server)
+	}
+}
+
+// move moves the slot of a name, in two steps. One slot moves at a time, and none while
+// a server stands still.
+func (r *round) move(f fault, random *rand.Rand, begin, end func(func()) step) []step {
+	finish := func() {
+		if r.moving != nil {
+			r.moving()
+		}
+	}
+	return []step{begin(func() {
+		finish()
+		for _, n := range r.paused {
+			if n > 0 {
+				return
+			}
+		}
+		all := names()
+		done := r.servers.move(all[random.IntN(len(all))], random)
+		r.moving = func() { done(); r.moving = nil }
+	}), end(finish)}
+}
+
+// tending is what an operator does all the time.
+func (r *round) tending(length time.Duration) (all []step) {
+	if r.servers.tend == nil {
+		return nil
+	}
+	for at := ttl / 2; at < length; at += ttl / 2 {
+		all = append(all, step{at, func() {
+			for i := range r.servers.addrs {
+				if r.paused[i] == 0 {
+					r.servers.tend(i)
+				}
+			}
+		}})
+	}
+	return all
+}
+
+// storm cuts half of the connections again and again.
+func (r *round) storm(f fault, random *rand.Rand, begin func(func()) step) []step {
+	cut := func() {
+		if r.paused[f.server] == 0 {
+			r.servers.cut(f.server, random)
+		}
+	}
+	all := []step{begin(cut)}
+	for at := f.from; at < f.from+f.length; at += 20*time.Millisecond + below(random, 60*time.Millisecond) {
+		all = append(all, step{at, cut})
+	}
+	return all
+}
+
+// onTheWay is a fault between a worker and its servers, or one of them.
+func (r *round) onTheWay(f fault, random *rand.Rand, begin, end func(func()) step) []step {
+	ways := r.ways[f.worker]
+	if f.server >= 0 {
+		ways = ways[f.server : f.server+1]
+	}
+	each := func(do func(*faults.Proxy)) func() {
+		return func() {
+			for _, p := range ways {
+				do(p)
+			}
+		}
+	}
+	direction := faults.Direction(1 + random.IntN(3))
+	switch f.what {
+	case cut:
+		return []step{begin(each((*faults.Proxy).Reset))}
+	case drop:
+		return []step{begin(each(func(p *faults.Proxy) { p.Drop(direction) })), end(each(func(p *faults.Proxy) { p.Drop(0) }))}
+	case delay:
+		return []step{
+			begin(each(func(p *faults.Proxy) { p.Delay(faults.ToClient, f.by) })),
+			end(each(func(p *faults.Proxy) { p.Delay(faults.Both, 0) })),
+		}
+	case late:
+		return r.late(ways, f, random, begin, end)
+	}
+	var link *faults.Link // stall
+	return []step{begin(func() {
+		if links := ways[random.IntN(len(ways))].Links(); len(links) > 0 {
+			link = links[random.IntN(len(links))]
+			link.Stall(direction)
+		}
+	}), end(func() {
+		if link != nil {
+			link.Resume()
+		}
+	})}
+}
+
+// late makes what a worker sends arrive late, and half of the times has it give
+// up before.
+func (r *round) late(ways []*faults.Proxy, f fault, random *rand.Rand, begin, end func(func()) step) []step {
+	var removes []func()
+	givesUp := random.IntN(2) == 0
+	return []step{begin(func() {
+		for _, p := range ways {
+			removes = append(removes, p.Late("", f.by))
+		}
+	}), end(func() {
+		r.lateUntil = max(r.lateUntil, now()+f.by)
+		for i, p := range ways {
+			removes[i]()
+			for _, l := range p.Links() {
+				if givesUp {
+					l.ResetClient()
+				}
+			}
+		}
+	})}
+}

@@ -1,0 +1,17 @@
+package pgtest
+
+import (
+	"testing"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+)
+
+// StartPostgresBy is StartPostgres for a server that goes by a clock, and keeps
+// doing so when it is restarted.
+func StartPostgresBy(t testing.TB, c *hosttest.Clock, settings ...string) *Postgres {
+	t.Helper()
+	p := &Postgres{home: newHome(t, "pg"), settings: settings, env: c.Env()}
+	p.copyTemplate(t, p.data())
+	p.launch(t)
+	return p
+}

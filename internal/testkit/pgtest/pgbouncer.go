@@ -1,0 +1,126 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/jackc/pgx/v5"
+)
+
+// PgBouncer is a connection pooler that belongs to one test, in front of a
+// [Postgres]. It does not outlive the test, nor the test binary.
+type PgBouncer struct {
+	home
+	port int
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when it has ended
+}
+
+// StartPgBouncer starts a pooler in front of p with a mode of pooling: "session",
+// "transaction" or "statement". More settings, such as "default_pool_size=1", go
+// into its configuration as they are.
+func StartPgBouncer(t testing.TB, p *Postgres, mode string, settings ...string) *PgBouncer {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			t.Fatal("pgbouncer is missing; on Debian: apt-get install pgbouncer")
+		}
+	}
+	b := &PgBouncer{home: newHome(t, "pgbouncer")}
+	t.Cleanup(func() { b.discard(t) })
+	for range 5 { // somebody else may take the port first
+		b.port = hosttest.FreePort(t)
+		b.configure(t, p, mode, settings)
+		b.cmd = b.command(program, b.file())
+		b.gone = b.run(t, b.cmd)
+		if err = b.await(); err == nil {
+			return b
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// configure writes the configuration. With auth_type any, everybody is the user of
+// the [databases] line.
+func (b *PgBouncer) configure(t testing.TB, p *Postgres, mode string, settings []string) {
+	t.Helper()
+	lines := append([]string{
+		"[databases]", fmt.Sprintf("* = host=127.0.0.1 port=%d user=postgres", p.port),
+		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", b.port),
+		"unix_socket_dir =", "auth_type = any", "pool_mode = " + mode, "max_client_conn = 1000",
+		"pidfile = " + filepath.Join(b.dir, "pgbouncer.pid"),
+	}, settings...)
+	// Nothing in it is secret, and the pooler runs as somebody else.
+	if err := os.WriteFile(b.file(), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *PgBouncer) file() string { return filepath.Join(b.dir, "pgbouncer.ini") }
+
+// await returns nil when the pooler lets clients through.
+func (b *PgBouncer) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		conn, err := pgx.Connect(ctx, b.DSN())
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-b.gone:
+			return fmt.Errorf("pgbouncer ended at once: %s", b.log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("pgbouncer lets nobody through: %s", b.log())
+}
+
+// DSN returns the URL of the database postgres behind the pooler.
+func (b *PgBouncer) DSN() string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", b.port)
+}
+
+// Port returns the TCP port on 127.0.0.1.
+func (b *PgBouncer) Port() int { return b.port }
+
+// PID returns the number of the pooler's process.
+func (b *PgBouncer) PID() int { return b.cmd.Process.Pid }
+
+// Stop ends the pooler at once; clients see their connections close.
+func (b *PgBouncer) Stop(t testing.TB) {
+	t.Helper()
+	select {
+	case <-b.gone:
+		return
+	default:
+	}
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-b.gone:
+	case <-time.After(patience):
+		t.Fatalf("pgbouncer does not end: %s", b.log())
+	}
+}
+
+func (b *PgBouncer) discard(t testing.TB) {
+	t.Helper()
+	if b.cmd != nil {
+		b.Stop(t)
+	}
+	b.remove(t)
+}

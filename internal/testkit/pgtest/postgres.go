@@ -1,0 +1,225 @@
+//go:build unix
+
+// Package pgtest starts servers of PostgreSQL for tests: alone, with standbys, behind
+// PgBouncer.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/jackc/pgx/v5"
+)
+
+// patience bounds every step of a server that should take a moment.
+const patience = time.Minute
+
+// Postgres is a PostgreSQL server that belongs to one test: a cluster of its own,
+// on a free port of the loopback interface, with trust authentication. It does
+// not outlive the test, nor the test binary. Its methods are not for concurrent
+// use, except DSN, As, Port and Command.
+type Postgres struct {
+	home
+	port     int
+	settings []string
+	env      []string // of the server, beside the home's
+	cmd      *exec.Cmd
+	gone     chan struct{} // closed when the postmaster has ended
+}
+
+// StartPostgres starts a server with settings such as "max_connections=200". Its
+// data survive a crash of the server but not one of the host, unless a setting
+// says fsync=on. All servers of one test binary have the same system identifier,
+// since they begin as copies of one template; Restored makes one with its own.
+func StartPostgres(t testing.TB, settings ...string) *Postgres {
+	t.Helper()
+	p := &Postgres{home: newHome(t, "pg"), settings: settings}
+	p.copyTemplate(t, p.data())
+	p.launch(t)
+	return p
+}
+
+// launch starts a new server on its data, on a free port, for the first time.
+func (p *Postgres) launch(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() { p.discard(t) })
+	var err error
+	for range 5 { // somebody else may take the port first
+		p.port = hosttest.FreePort(t)
+		if err = p.start(t); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// start runs the postmaster and waits until it lets clients in.
+func (p *Postgres) start(t testing.TB) error {
+	t.Helper()
+	args := []string{"-D", p.data()}
+	for _, s := range append([]string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(p.port), "unix_socket_directories=" + p.dir,
+		"fsync=off", "shared_buffers=32MB", "dynamic_shared_memory_type=mmap",
+		"wal_retrieve_retry_interval=100ms",
+	}, p.settings...) {
+		args = append(args, "-c", s)
+	}
+	p.cmd = p.command(pgProgram(t, "postgres"), args...)
+	p.cmd.Env = append(p.cmd.Env, p.env...)
+	p.gone = p.run(t, p.cmd)
+	return p.await()
+}
+
+// await returns nil when the server lets clients in.
+func (p *Postgres) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		conn, err := pgx.Connect(ctx, p.DSN())
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-p.gone:
+			return fmt.Errorf("postgres ended at once: %s", p.log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("postgres lets nobody in: %s", p.log())
+}
+
+// DSN returns the URL of the database postgres for the superuser postgres.
+func (p *Postgres) DSN() string { return p.As("postgres") }
+
+// As returns the URL of the database postgres for another role.
+func (p *Postgres) As(role string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/postgres?sslmode=disable", role, p.port)
+}
+
+// Port returns the TCP port on 127.0.0.1; it stays the same when the server is
+// restarted.
+func (p *Postgres) Port() int { return p.port }
+
+// PID returns the number of the postmaster.
+func (p *Postgres) PID() int { return p.cmd.Process.Pid }
+
+// Command prepares one of PostgreSQL's own client programs, such as psql, with an
+// environment in which it finds this server.
+func (p *Postgres) Command(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(pgProgram(t, name), args...)
+	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(p.port),
+		"PGUSER=postgres", "PGDATABASE=postgres", "PGSSLMODE=disable")
+	return cmd
+}
+
+// Connect opens a connection, which is closed at the end of the test.
+func (p *Postgres) Connect(t testing.TB) *pgx.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, p.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx) // the server may be gone or frozen, as the test liked
+	})
+	return conn
+}
+
+// Exec runs statements one after the other on a connection of their own.
+func (p *Postgres) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
+		for _, sql := range statements {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("%s: %w", sql, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Query returns the first column of the first row of a query as text: "" if it is
+// NULL, or if there is no row.
+func (p *Postgres) Query(t testing.TB, sql string, args ...any) string {
+	t.Helper()
+	var text string
+	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
+		// The first row is all of interest: the others are read over.
+		rows, err := conn.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		if !rows.Next() {
+			return rows.Err()
+		}
+		values, err := rows.Values()
+		if err == nil && values[0] != nil {
+			text = fmt.Sprint(values[0])
+		}
+		return err
+	})
+	return text
+}
+
+// once gives do a connection of its own.
+func (p *Postgres) once(t testing.TB, do func(context.Context, *pgx.Conn) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, p.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(do(ctx, conn), conn.Close(ctx)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+
+// pgProgram finds a program of the newest installed PostgreSQL.
+func pgProgram(t testing.TB, name string) string {
+	t.Helper()
+	found, newest := "", 0
+	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is fine
+	for _, path := range paths {
+		major, _ := strconv.Atoi(strings.Split(path, "/")[4])
+		if major > newest {
+			found, newest = path, major
+		}
+	}
+	if newest >= 14 {
+		return found
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s of PostgreSQL 14 or newer is missing; on Debian: apt-get install postgresql, elsewhere put its bin folder into PATH", name)
+	}
+	return path
+}
+
+// tail returns the last lines of a log.
+func tail(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+}

@@ -1,0 +1,80 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Standby starts a hot standby of the server that streams from it, with the
+// settings of the server.
+func (p *Postgres) Standby(t testing.TB) *Postgres {
+	t.Helper()
+	s := &Postgres{home: newHome(t, "standby"), settings: p.settings}
+	s.must(t, s.command(pgProgram(t, "pg_basebackup"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
+		"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres"))
+	s.launch(t)
+	return s
+}
+
+// Promote makes a standby a primary and returns when it is one.
+func (p *Postgres) Promote(t testing.TB) {
+	t.Helper()
+	if p.Query(t, "SELECT pg_promote(true, $1)", int(patience.Seconds())) != "true" {
+		t.Fatalf("the standby is not promoted: %s", p.log())
+	}
+}
+
+// CatchUp returns when the standby has applied all that the primary has written.
+func (p *Postgres) CatchUp(t testing.TB, primary *Postgres) {
+	t.Helper()
+	// A last record pushes all before it out.
+	primary.Exec(t, "SET synchronous_commit = on", "SELECT pg_logical_emit_message(true, 'catch up', '')")
+	lsn := primary.Query(t, "SELECT pg_current_wal_flush_lsn()::text")
+	p.eventually(t, "catch up", "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", lsn)
+}
+
+// Cut parts a standby from its primary for good: what the primary writes from now
+// on never reaches it.
+func (p *Postgres) Cut(t testing.TB) {
+	t.Helper()
+	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+	p.eventually(t, "let go of its primary", "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)")
+}
+
+// eventually waits until a query answers true.
+func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if p.Query(t, sql, args...) == "true" {
+			return
+		}
+	}
+	t.Fatalf("the server does not %s: %s", what, p.log())
+}
+
+// Restored starts a server with a new cluster, a system identifier of its own and
+// the same settings, and restores a dump of this one's database into it.
+func (p *Postgres) Restored(t testing.TB) *Postgres {
+	t.Helper()
+	r := &Postgres{home: newHome(t, "restored"), settings: p.settings}
+	r.initdb(t, r.data())
+	r.launch(t)
+	dump := p.Command(t, "pg_dump")
+	restore := r.Command(t, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1")
+	out, err := dump.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore.Stdin = out
+	if err := dump.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, restore)
+	if err := dump.Wait(); err != nil {
+		t.Fatalf("pg_dump: %v", err)
+	}
+	return r
+}

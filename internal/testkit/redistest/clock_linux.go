@@ -1,0 +1,16 @@
+package redistest
+
+import (
+	"testing"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+)
+
+// StartRedisBy is StartRedis for a server that goes by a clock, and keeps doing so
+// when it is restarted.
+func StartRedisBy(t testing.TB, c *hosttest.Clock, args ...string) *Redis {
+	t.Helper()
+	r := &Redis{settings: args, env: c.Env()}
+	r.launch(t)
+	return r
+}

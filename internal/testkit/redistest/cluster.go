@@ -1,0 +1,192 @@
+package redistest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Slots is how many slots a Redis Cluster has.
+const Slots = 16384
+
+// A RedisCluster is a Redis Cluster of masters without replicas. Its servers
+// keep their place in the cluster across restarts.
+type RedisCluster struct {
+	nodes []*Redis
+	ids   map[*Redis]string
+}
+
+// StartRedisCluster starts a cluster of so many masters, gives each an equal
+// share of the slots in order, and waits until all serve.
+func StartRedisCluster(t testing.TB, masters int, args ...string) *RedisCluster {
+	t.Helper()
+	c := &RedisCluster{ids: map[*Redis]string{}}
+	for i := range masters {
+		// On a slow machine nobody takes another for dead, and an introduction takes its time.
+		r := StartRedis(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "60000"}, args...)...)
+		r.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		r.Do(t, addSlots(i*Slots/masters, (i+1)*Slots/masters)...)
+		c.ids[r] = r.Do(t, "CLUSTER", "MYID")
+		c.nodes = append(c.nodes, r)
+	}
+	for _, r := range c.nodes[1:] {
+		meet := []string{"CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(r.Port())}
+		if _, bus, ok := strings.Cut(r.Do(t, "CONFIG", "GET", "cluster-port"), "\n"); ok {
+			meet = append(meet, bus)
+		}
+		c.nodes[0].Do(t, meet...)
+	}
+	c.WaitOK(t)
+	return c
+}
+
+// addSlots gives a node the slots from first up to next. Redis 6.2 knows no ranges.
+func addSlots(first, next int) []string {
+	args := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < next; slot++ {
+		args = append(args, strconv.Itoa(slot))
+	}
+	return args
+}
+
+// WaitOK waits until every node that can answer knows all others and says that the
+// cluster is fit to serve.
+func (c *RedisCluster) WaitOK(t testing.TB) {
+	t.Helper()
+	for _, r := range c.nodes {
+		if !r.up() {
+			continue
+		}
+		waitFor(t, "cluster_state:ok on "+r.Addr(), func() bool {
+			info, err := r.TryDo("CLUSTER", "INFO")
+			return err == nil && infoField(info, "cluster_state") == "ok" &&
+				infoField(info, "cluster_known_nodes") == strconv.Itoa(len(c.nodes))
+		})
+	}
+}
+
+// Addrs returns the addresses of all nodes.
+func (c *RedisCluster) Addrs() []string { return addrs(c.nodes) }
+
+// Nodes returns the servers, in the order of the slots they had at the start.
+func (c *RedisCluster) Nodes() []*Redis { return c.nodes }
+
+// Slot returns the slot of a key: of its part in braces, if it has one.
+func (c *RedisCluster) Slot(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	return int(crc16(key)) % Slots
+}
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster puts its keys in order by.
+func crc16(s string) (crc uint16) {
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return crc
+}
+
+// Owner returns the node that serves a slot, by what the nodes say themselves.
+func (c *RedisCluster) Owner(t testing.TB, slot int) *Redis {
+	t.Helper()
+	for _, r := range c.nodes {
+		if r.up() && serves(r.Do(t, "CLUSTER", "NODES"), slot) {
+			return r
+		}
+	}
+	t.Fatalf("nobody serves slot %d", slot)
+	return nil
+}
+
+// serves reports whether the node that answered CLUSTER NODES has a slot: its
+// own line is "id addr myself,master - 0 0 1 connected 0-5460 6000 [...]".
+func serves(nodes string, slot int) bool {
+	for line := range strings.Lines(nodes) {
+		f := strings.Fields(line)
+		if len(f) < 9 || !strings.Contains(f[2], "myself") {
+			continue
+		}
+		for _, s := range f[8:] {
+			var first, last int
+			switch n, _ := fmt.Sscanf(s, "%d-%d", &first, &last); n {
+			case 1:
+				last = first
+			case 0:
+				continue // a slot on its way, in brackets
+			}
+			if first <= slot && slot <= last {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Migrate moves a slot with its keys from one node to another.
+func (c *RedisCluster) Migrate(t testing.TB, slot int, from, to *Redis) {
+	t.Helper()
+	c.BeginMigration(t, slot, from, to)
+	c.MoveKeys(t, slot, from, to)
+	c.EndMigration(t, slot, from, to)
+}
+
+// BeginMigration opens the move of a slot: from now on the old owner answers
+// ASK for keys it does not have, and TRYAGAIN for scripts whose keys are on
+// both sides.
+func (c *RedisCluster) BeginMigration(t testing.TB, slot int, from, to *Redis) {
+	t.Helper()
+	to.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "IMPORTING", c.ids[from])
+	from.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "MIGRATING", c.ids[to])
+}
+
+// MoveKeys moves all keys of a slot, or only those given. One that the new owner has
+// already, since somebody asked it for a free lock, is replaced by that of the old one.
+func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *Redis, keys ...string) {
+	t.Helper()
+	if len(keys) > 0 {
+		c.move(t, from, to, keys)
+		return
+	}
+	for {
+		found := from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100")
+		if found == "" {
+			return
+		}
+		c.move(t, from, to, strings.Split(found, "\n"))
+	}
+}
+
+func (c *RedisCluster) move(t testing.TB, from, to *Redis, keys []string) {
+	t.Helper()
+	args := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "REPLACE"}
+	if to.password != "" {
+		args = append(args, "AUTH", to.password)
+	}
+	from.Do(t, append(append(args, "KEYS"), keys...)...)
+}
+
+// EndMigration makes to the owner of a slot, and tells all nodes that can answer. The
+// new owner hears it first, or nobody would own the slot for a moment.
+func (c *RedisCluster) EndMigration(t testing.TB, slot int, from, to *Redis) {
+	t.Helper()
+	told := []*Redis{to, from}
+	for _, r := range c.nodes {
+		if r != to && r != from && r.up() {
+			told = append(told, r)
+		}
+	}
+	for _, r := range told {
+		r.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", c.ids[to])
+	}
+}

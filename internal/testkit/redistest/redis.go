@@ -1,0 +1,318 @@
+// Package redistest starts servers of Redis for tests: alone, with replicas, behind
+// Sentinel, in a Cluster.
+package redistest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+)
+
+// startTimeout bounds every wait for servers to come up or agree; a loaded
+// machine takes seconds.
+const startTimeout = 60 * time.Second
+
+// A Redis is a private redis-server (or valkey-server) on a loopback port. It
+// is stopped at the end of the test, and killed when the test binary dies.
+// Addr, Port, Dir, Do and TryDo are safe for concurrent use.
+type Redis struct {
+	exe      string
+	sentinel bool
+	settings []string // as given: "--name", "value", ...
+	port     int
+	dir      string
+	tls      *tls.Config // how Do connects; nil without TLS
+	password string
+	env      []string // of the server, beside ours
+
+	mu     sync.Mutex // guards server, frozen
+	server *server    // nil while stopped
+	frozen bool
+}
+
+// StartRedis starts a server that keeps nothing on disk and answers on a free
+// port of 127.0.0.1. The args are more settings, as on its command line:
+// "--appendonly", "yes". They come after ours and win.
+func StartRedis(t testing.TB, args ...string) *Redis {
+	t.Helper()
+	r := &Redis{settings: args}
+	r.launch(t)
+	return r
+}
+
+// launch makes r's directory and starts its server on a port that is free.
+func (r *Redis) launch(t testing.TB) {
+	t.Helper()
+	exe, err := redisExecutable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.exe, r.password = exe, setting(r.settings, "--requirepass")
+	if r.dir == "" {
+		r.dir = hosttest.Dir(t, "fencelock-redis-")
+	}
+	t.Cleanup(func() { r.cleanup(t) })
+	for range 20 {
+		r.port = hosttest.FreePort(t)
+		if err := os.WriteFile(r.config(), r.configText(t), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err = r.start(); err == nil {
+			return
+		}
+		if !strings.Contains(r.log(), "in use") {
+			break
+		}
+	}
+	t.Fatalf("start %s: %v\n%s", exe, err, r.log())
+}
+
+// redisExecutable finds the server program: that of FENCELOCK_REDIS, or the one that
+// is installed. It says how to get one if there is none: tests never skip for want of
+// a server.
+func redisExecutable() (string, error) {
+	if exe := os.Getenv("FENCELOCK_REDIS"); exe != "" {
+		return exec.LookPath(exe)
+	}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if exe, err := exec.LookPath(name); err == nil {
+			return exe, nil
+		}
+	}
+	return "", fmt.Errorf("redis-server is not installed: make test installs it as root on Debian; " +
+		"or: apt-get install redis-server, dnf install valkey, brew install redis")
+}
+
+// redisMajor is the first number of the server's version, of which it says "v=7.0.15".
+func redisMajor(t testing.TB, exe string) (major int) {
+	t.Helper()
+	out, err := exec.Command(exe, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(out), "v=")
+	if _, err := fmt.Sscanf(version, "%d.", &major); err != nil {
+		t.Fatalf("%s calls itself %q", exe, out)
+	}
+	return major
+}
+
+// setting returns the last value given for a setting, or "".
+func setting(args []string, name string) (value string) {
+	for i, a := range args[:max(0, len(args)-1)] {
+		if a == name {
+			value = args[i+1]
+		}
+	}
+	return value
+}
+
+func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func (r *Redis) config() string { return filepath.Join(r.dir, "redis.conf") }
+
+// configText writes the configuration as a file and not as arguments, because
+// Sentinel and CONFIG REWRITE must be able to change it.
+func (r *Redis) configText(t testing.TB) []byte {
+	ours := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.port), "--dir", r.dir,
+		"--daemonize", "no", "--logfile", "", "--protected-mode", "no",
+	}
+	if !r.sentinel {
+		ours = append(ours, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")
+	}
+	if r.tls != nil {
+		ours = append(ours, "--port", "0", "--tls-port", strconv.Itoa(r.port))
+	}
+	if setting(r.settings, "--cluster-enabled") == "yes" && redisMajor(t, r.exe) >= 7 {
+		ours = append(ours, "--cluster-port", strconv.Itoa(hosttest.FreePort(t)))
+	}
+	var b bytes.Buffer
+	for _, a := range append(ours, r.settings...) {
+		switch name, ok := strings.CutPrefix(a, "--"); {
+		case ok:
+			b.WriteString("\n" + name)
+		case a == "":
+			b.WriteString(` ""`)
+		default:
+			b.WriteString(" " + a)
+		}
+	}
+	return append(b.Bytes(), '\n')
+}
+
+// start runs the server and waits until it answers.
+func (r *Redis) start() error {
+	args := []string{r.config()}
+	if r.sentinel {
+		args = append(args, "--sentinel")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cmd := exec.Command(r.exe, args...)
+	cmd.Env = append(os.Environ(), r.env...)
+	s, err := startServer(cmd, filepath.Join(r.dir, "redis.log"))
+	if err != nil {
+		return err
+	}
+	r.server, r.frozen = s, false
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if r.answers(s.pid()) {
+			return nil
+		}
+		if s.hasEnded() {
+			r.server = nil
+			return fmt.Errorf("the server ended: %v", s.cmd.ProcessState)
+		}
+	}
+	return fmt.Errorf("the server did not answer within %v", startTimeout)
+}
+
+// answers reports whether the server answers, has its data in memory, and is the
+// process we started and not somebody else's on the same port. A server that refuses us by its ACL is
+// up as well.
+func (r *Redis) answers(pid int) bool {
+	info, err := r.TryDo("INFO")
+	if isReply(err) {
+		return !strings.HasPrefix(err.Error(), "LOADING")
+	}
+	return err == nil && infoField(info, "process_id") == strconv.Itoa(pid) && infoField(info, "loading") != "1"
+}
+
+// infoField returns one field of what INFO answers, or "".
+func infoField(info, name string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// Addr returns the address of the server, "127.0.0.1:port".
+func (r *Redis) Addr() string { return addr(r.port) }
+
+// Port returns the port of the server; it stays the same across restarts.
+func (r *Redis) Port() int { return r.port }
+
+// Dir returns the directory of the server, with its log and its data.
+func (r *Redis) Dir() string { return r.dir }
+
+// PID returns the number of the server's process, 0 while it is stopped.
+func (r *Redis) PID() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.server == nil {
+		return 0
+	}
+	return r.server.pid()
+}
+
+// up reports whether the server can answer.
+func (r *Redis) up() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.server != nil && !r.frozen
+}
+
+// Stop ends the server as its service would, and returns when it is gone.
+func (r *Redis) Stop(t testing.TB) {
+	t.Helper()
+	if err := r.end(syscall.SIGTERM); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+}
+
+// Kill ends the server as kill -9 does, and returns when it is gone.
+func (r *Redis) Kill(t testing.TB) {
+	t.Helper()
+	if err := r.end(syscall.SIGKILL); err != nil {
+		t.Fatalf("kill: %v", err)
+	}
+}
+
+// end thaws and ends the process, if there is one.
+func (r *Redis) end(sig syscall.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.server
+	if s == nil {
+		return nil
+	}
+	if r.frozen && sig != syscall.SIGKILL {
+		if err := s.resume(); err != nil {
+			return err
+		}
+	}
+	r.server, r.frozen = nil, false
+	return s.end(sig)
+}
+
+// Restart starts the server again, on the same port and with the directory and
+// settings it had; one that runs is stopped before.
+func (r *Redis) Restart(t testing.TB) {
+	t.Helper()
+	r.Stop(t)
+	if err := r.start(); err != nil {
+		t.Fatalf("restart: %v\n%s", err, r.log())
+	}
+}
+
+// Freeze stops the server in the middle of whatever it does, as SIGSTOP does,
+// and returns when it stands still. Its connections stay open.
+func (r *Redis) Freeze(t testing.TB) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.server == nil {
+		t.Fatal("freeze: the server is stopped")
+	}
+	r.frozen = true
+	hosttest.Freeze(t, r.server.cmd.Process)
+}
+
+// Thaw lets a frozen server go on.
+func (r *Redis) Thaw(t testing.TB) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.server == nil || !r.frozen {
+		return
+	}
+	r.frozen = false
+	if err := r.server.resume(); err != nil {
+		t.Fatalf("thaw: %v", err)
+	}
+}
+
+// cleanup ends the server, and shows the end of its log if the test failed.
+func (r *Redis) cleanup(t testing.TB) {
+	if err := r.end(syscall.SIGKILL); err != nil {
+		t.Errorf("end %s: %v", r.Addr(), err)
+	}
+	if t.Failed() {
+		t.Logf("log of the redis-server on %s:\n%s", r.Addr(), r.log())
+	}
+}
+
+// log returns the last lines of what the server wrote.
+func (r *Redis) log() string {
+	b, err := os.ReadFile(filepath.Join(r.dir, "redis.log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.SplitAfter(b, []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-40):], nil))
+}

@@ -1,0 +1,58 @@
+package redistest
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// StartRedisReplica starts a server that replicates master, with more settings
+// in args, and waits until it has all the data.
+func StartRedisReplica(t testing.TB, master *Redis, args ...string) *Redis {
+	t.Helper()
+	settings := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.Port())}
+	if master.password != "" {
+		settings = append(settings, "--masterauth", master.password, "--requirepass", master.password)
+	}
+	r := StartRedis(t, append(settings, args...)...)
+	r.WaitLink(t)
+	return r
+}
+
+// Replicaof makes the server a replica of host and port, or a master with "no"
+// and "one". It does not wait for the link; a port nobody listens on cuts the
+// replica off without losing what it has.
+func (r *Redis) Replicaof(t testing.TB, host, port string) {
+	t.Helper()
+	r.Do(t, "REPLICAOF", host, port)
+}
+
+// WaitLink waits until the server, a replica, is connected and in step with its
+// master.
+func (r *Redis) WaitLink(t testing.TB) {
+	t.Helper()
+	waitFor(t, "the replica's link to its master", func() bool {
+		info, err := r.TryDo("INFO", "replication")
+		return err == nil && infoField(info, "master_link_status") == "up"
+	})
+}
+
+// WaitReplicas waits until the server counts n replicas as good ones, which it must
+// before it takes a write where min-replicas-to-write says so.
+func (r *Redis) WaitReplicas(t testing.TB, n int) {
+	t.Helper()
+	waitFor(t, "replicas in step", func() bool {
+		info, err := r.TryDo("INFO", "replication")
+		return err == nil && infoField(info, "min_slaves_good_slaves") == strconv.Itoa(n)
+	})
+}
+
+// waitFor asks again and again until the answer is yes.
+func waitFor(t testing.TB, what string, yes func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(startTimeout); !yes(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not seen within %v", what, startTimeout)
+		}
+	}
+}
