@@ -2,6 +2,7 @@ package filelock_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -96,22 +97,26 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	old := filelock.New(dir, nil).Register()
-	for i := range 40 {
-		key, ttl := string(rune('a'+i)), time.Duration(1)
-		if i%4 == 0 {
-			ttl = time.Hour
+	const kept, expired = 2, 5
+	for i := range kept + expired {
+		ttl := time.Hour
+		if i >= kept {
+			ttl = 1
 		}
-		if _, err := old.Swap(t.Context(), key, nil, "", ttl); err != nil {
+		if _, err := old.Swap(t.Context(), fmt.Sprint("old ", i), nil, "", ttl); err != nil {
 			t.Fatal(err)
 		}
 	}
 	young := filelock.New(dir, nil).Register() // it has not looked within the hour
-	for i := range 200 {
-		if _, err := young.Swap(t.Context(), "in all directories "+string(rune('a'+i)), nil, "", time.Hour); err != nil {
+	for made := 0; len(recordFiles(t, dir)) != kept+made; made++ {
+		if made == 200 {
+			t.Fatalf("%d files, want %d", len(recordFiles(t, dir)), kept+made)
+		}
+		if _, err := young.Swap(t.Context(), fmt.Sprint("young ", made), nil, "", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := len(recordFiles(t, dir)), 10+200; got != want {
-		t.Errorf("%d files, want %d", got, want)
+	if list, err := young.List(t.Context(), "old "); len(list) != kept || err != nil {
+		t.Errorf("of %d old records that last %d are listed, %v", kept, len(list), err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Do returns the result of the job of a key: what fn returns, if the job was not done
 // yet, or else what is stored. It waits while another caller runs the job, no longer than
-// ctx allows; the error is then that of ctx and ErrInProgress.
+// Options.Wait and ctx allow; the error is then that of a context and ErrInProgress.
 //
 // The context given to fn is ctx with the token of the run ([TokenFrom]). If the run is
 // lost it ends with a cause that is fencelock.ErrLost. The lease is renewed until fn has

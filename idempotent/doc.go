@@ -32,6 +32,10 @@
 // job again. With Config.Remember a failure can be a result too: later callers get a
 // [FailedError].
 //
+// # HTTP
+//
+// [Store.Handler] serves requests with an Idempotency-Key so.
+//
 // # One key, one payload
 //
 // Give [Options].Payload what the job depends on. The same key with another payload is

@@ -26,8 +26,9 @@ const (
 type run struct {
 	store *Store
 	key   string
-	state state // as it stands in the record, as far as we know
-	ended bool  // its outcome was stored, or it was lost
+	state state     // as it stands in the record, as far as we know
+	sent  time.Time // before the lease was asked for
+	ended bool      // its outcome was stored, or it was lost
 
 	ctx     context.Context // for the job
 	cancel  context.CancelCauseFunc
@@ -38,7 +39,13 @@ type run struct {
 
 // begin waits until the job is over, and returns its state, or until it is this caller's
 // to run.
-func (s *Store) begin(ctx context.Context, key string) (*run, state, error) {
+func (s *Store) begin(parent context.Context, key string) (*run, state, error) {
+	ctx := parent
+	if s.opts.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.opts.Wait)
+		defer cancel()
+	}
 	for pause := retry.NewBackoff(firstLook, lastLook); ; {
 		st, err := s.look(ctx, key)
 		if err != nil {
@@ -56,6 +63,7 @@ func (s *Store) begin(ctx context.Context, key string) (*run, state, error) {
 		case err != nil:
 			return nil, state{}, err
 		case r != nil:
+			r.start(parent)
 			return r, state{}, nil
 		case busy != nil && s.opts.NoWait:
 			return nil, state{}, busy
@@ -98,7 +106,7 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 			return nil, nil, err
 		}
 	}
-	r.start(ctx, sent)
+	r.sent = sent
 	return r, nil, nil
 }
 
@@ -131,14 +139,14 @@ func (r *run) find(ctx context.Context) error {
 
 var errTakenOver = errors.New("the run was taken over when its lease had ended")
 
-// start begins to renew a run that was asked for at a local time.
-func (r *run) start(ctx context.Context, sent time.Time) {
+// start begins to renew a run.
+func (r *run) start(ctx context.Context) {
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, tokenKey{}, r.state.Token))
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop, r.stopped = stop, make(chan struct{})
 	go func() { // ends with stop, or when the run is lost
 		defer close(r.stopped)
-		r.renew(renewing, sent)
+		r.renew(renewing, r.sent)
 	}()
 }
 

@@ -96,6 +96,10 @@ type Options struct {
 	// no payload, which matches no other.
 	Payload []byte
 
+	// Wait bounds how long Do waits while another caller runs the job. 0, the default,
+	// is as long as the context allows.
+	Wait time.Duration
+
 	// NoWait makes Do return ErrInProgress while another caller runs the job. The
 	// default waits for the outcome.
 	NoWait bool
@@ -159,6 +163,8 @@ func (s *Store) check(key string) error {
 		return fmt.Errorf("%w: the lease %v is shorter than %v or longer than five years", driver.ErrInvalid, s.cfg.Lease, minLease)
 	case s.cfg.Retention < 0 || s.cfg.Retention > driver.MaxDuration/2:
 		return fmt.Errorf("%w: the retention %v is negative or longer than five years", driver.ErrInvalid, s.cfg.Retention)
+	case s.opts.Wait < 0:
+		return fmt.Errorf("%w: the wait limit %v is negative", driver.ErrInvalid, s.opts.Wait)
 	case s.cfg.MaxResult < 0 || s.cfg.MaxResult > mostResult:
 		return fmt.Errorf("%w: results of %d bytes are too long for a record; %d is the most", driver.ErrInvalid, s.cfg.MaxResult, mostResult)
 	}

@@ -4,7 +4,6 @@ package optimistic_test
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -13,10 +12,10 @@ import (
 )
 
 // TestNoUpdateIsLostOnAnyEngine is TestNoUpdateIsLost on the engines that keep records.
-// With FENCELOCK_SLOW set it is of full size.
+// Both are of full size with FENCELOCK_SLOW set.
 func TestNoUpdateIsLostOnAnyEngine(t *testing.T) {
 	clients, each := 6, 4
-	if os.Getenv("FENCELOCK_SLOW") != "" {
+	if slow {
 		clients, each = 64, 100
 	}
 	all := engines.All(30 * time.Second)

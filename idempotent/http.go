@@ -1,0 +1,247 @@
+package idempotent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// HTTP tunes [Store.Handler]. The zero value is useful.
+type HTTP struct {
+	// Methods are those of the requests that are done once; others pass. nil means
+	// the default, POST and PATCH.
+	Methods []string
+
+	// Optional lets requests without a key pass. The default answers them with 400.
+	Optional bool
+
+	// Wait is how long a request waits while another one of its key is served; it is
+	// answered with 409 then. 0, the default, is at once.
+	Wait time.Duration
+
+	// Client says whose key it is, so that two clients cannot read one another's
+	// answers: an account, say, that was authenticated before. nil, the default, goes by
+	// the Authorization header.
+	Client func(*http.Request) string
+
+	// MaxBody is how many bytes the body of a request may have; a longer one is
+	// answered with 413. 0 means the default, 1 MiB.
+	MaxBody int64
+
+	// Again reports whether an answer of this status is not kept: who asks again is
+	// served anew. nil, the default, means 500 and above.
+	Again func(status int) bool
+}
+
+const (
+	defaultMaxBody = 1 << 20
+	maxHeaderKey   = 255
+)
+
+// Handler serves each request that has an Idempotency-Key once, by next, and answers
+// every other one of that key with the status, header and body that were kept. It follows
+// draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 while the first request
+// is served, 422 if the key came with another method, URL or body. The answers are
+// problem documents. It is 503 if the records cannot be asked, and nothing was done then.
+//
+// next gets the context of the run ([TokenFrom]). Its answer is held in memory until it
+// is complete, and what is longer than Config.MaxResult is not kept: later requests of the
+// key get 409. The store's Options and Codec are not used; cfg may be nil.
+func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
+	h := &handler{store: *s, next: next}
+	if cfg != nil {
+		h.cfg = *cfg
+	}
+	h.store.cfg.Codec, h.store.cfg.Remember = JSON{}, nil
+	h.cfg.MaxBody = cmp.Or(h.cfg.MaxBody, defaultMaxBody)
+	if h.cfg.Methods == nil {
+		h.cfg.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	if h.cfg.Client == nil {
+		h.cfg.Client = func(r *http.Request) string { return r.Header.Get("Authorization") }
+	}
+	if h.cfg.Again == nil {
+		h.cfg.Again = func(status int) bool { return status >= 500 }
+	}
+	return h
+}
+
+type handler struct {
+	store Store
+	next  http.Handler
+	cfg   HTTP
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(h.cfg.Methods, r.Method) {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	key, ok := headerKey(r.Header.Values("Idempotency-Key"))
+	switch {
+	case len(r.Header.Values("Idempotency-Key")) == 0 && h.cfg.Optional:
+		h.next.ServeHTTP(w, r)
+		return
+	case !ok:
+		problem(w, http.StatusBadRequest, "this request needs one Idempotency-Key of 1 to 255 characters")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBody))
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		problem(w, http.StatusRequestEntityTooLarge, "the body is too long")
+		return
+	}
+	if err != nil {
+		problem(w, http.StatusBadRequest, "the body could not be read")
+		return
+	}
+	h.once(w, r, digest(h.cfg.Client(r), key), body)
+}
+
+// once serves a request with a key.
+func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body []byte) {
+	payload := []byte(digest(r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), string(body)))
+	store := h.store.With(Options{Payload: payload, Wait: h.cfg.Wait, NoWait: h.cfg.Wait <= 0})
+	var served *reply
+	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
+		served = h.serve(r.WithContext(ctx), body)
+		if h.cfg.Again(served.Status) {
+			return served, errAgain
+		}
+		return served, nil
+	})
+	switch {
+	case errors.Is(err, fencelock.ErrLost):
+		problem(w, http.StatusConflict, "this request took too long, and was served once more; ask again for that answer")
+	case served != nil: // what was done was done, whether it is kept or not
+		served.send(w)
+	case err == nil:
+		kept.send(w)
+	case errors.Is(err, ErrMismatch):
+		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used for another request")
+	case errors.Is(err, ErrInProgress):
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusConflict, "a request with this Idempotency-Key is being served")
+	case errors.Is(err, ErrNoResult):
+		problem(w, http.StatusConflict, "a request with this Idempotency-Key was served, and its answer was too long to be kept")
+	default:
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, "it cannot be found out whether this request was served; nothing was done")
+	}
+}
+
+// errAgain ends a run whose answer is not kept.
+var errAgain = errors.New("idempotent: the answer is not kept")
+
+// serve lets next make the answer.
+func (h *handler) serve(r *http.Request, body []byte) *reply {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	w := &recorder{header: http.Header{}}
+	h.next.ServeHTTP(w, r)
+	w.WriteHeader(http.StatusOK)
+	return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}
+}
+
+// reply is an answer, as it is kept.
+type reply struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+func (p *reply) send(w http.ResponseWriter) {
+	for name, values := range p.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(p.Body) // the client may have gone
+}
+
+// recorder keeps what a handler answers.
+type recorder struct {
+	header http.Header
+	sent   http.Header // as it was when the status was written
+	status int
+	body   bytes.Buffer
+}
+
+// Header returns the header that a handler writes to.
+func (w *recorder) Header() http.Header { return w.header }
+
+// WriteHeader keeps the first status that is not informational.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status, w.sent = status, w.header.Clone()
+	}
+}
+
+// Write keeps a part of the body.
+func (w *recorder) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(b)
+}
+
+// problem answers with a problem document (RFC 9457).
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct { // the client may have gone
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{http.StatusText(status), status, detail})
+}
+
+// headerKey reads the key, a string in quotes (RFC 9651) or, as many clients send it,
+// without.
+func headerKey(values []string) (key string, ok bool) {
+	if len(values) != 1 {
+		return "", false
+	}
+	text := strings.Trim(values[0], " \t")
+	inner, quoted := strings.CutPrefix(text, `"`)
+	if quoted {
+		if inner, ok = strings.CutSuffix(inner, `"`); !ok {
+			return "", false
+		}
+	}
+	var b strings.Builder
+	for i := 0; i < len(inner); i++ {
+		c := inner[i]
+		switch {
+		case c < 0x20 || c > 0x7e || c == '"':
+			return "", false
+		case !quoted && strings.IndexByte(` ,;\`, c) >= 0:
+			return "", false
+		case c == '\\':
+			if i++; i == len(inner) || inner[i] != '"' && inner[i] != '\\' {
+				return "", false
+			}
+			c = inner[i]
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), 0 < b.Len() && b.Len() <= maxHeaderKey
+}
+
+// digest is the SHA-256 of texts, each with its length.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(t))))
+		io.WriteString(h, t)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
