@@ -28,7 +28,17 @@ var (
 	ErrUnsupported = driver.ErrUnsupported
 )
 
-// HeldError says who is in the way, as far as the engine knows.
+// HeldError says who is in the way. It is an alias; its fields are
+//
+//	Name  string
+//	Owner string    // as Holder.Owner
+//	Host  string    // the process that holds, with PID and what it says of itself, Note
+//	PID   int
+//	Note  string
+//	Since time.Time // when the holder acquired
+//	Until time.Time // when the lease, or the minimum hold, ends unless renewed
+//
+// Those that the engine does not know are zero.
 type HeldError = driver.HeldError
 
 // LostError says which acquisition was lost and why. It satisfies

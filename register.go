@@ -10,7 +10,11 @@ var ErrConflict = driver.ErrConflict
 type (
 	// Register keeps records, which change only from the version that was read.
 	Register = driver.Register
-	// Record is one record of a Register.
+	// Record is one record of a Register. Its fields are
+	//
+	//	Key     string
+	//	Value   []byte
+	//	Version string // what Swap wants to hear; empty if there is no record
 	Record = driver.Record
 )
 

@@ -34,7 +34,8 @@ func TestStatusOfAName(t *testing.T) {
 	}
 	defer lock.Release()
 	s, err := locks.Status(t.Context(), "x")
-	if err != nil || len(s.Holders) != 1 || s.Holders[0].Token != lock.Token() || s.Holders[0].Note != "run 7" {
+	if err != nil || len(s.Holders) != 1 || s.Holders[0].Token != lock.Token() || s.Holders[0].Note != "run 7" ||
+		s.Holders[0].Lease != 30*time.Second {
 		t.Errorf("held: %+v, %v", s, err)
 	}
 	if s, err := locks.Status(t.Context(), "xy"); err != nil || len(s.Holders) > 0 {

@@ -20,11 +20,12 @@ type Holder struct {
 	Token   int64
 	Since   time.Time
 	TTL     time.Duration // what is left of the lease; 0 means it has none
+	Lease   time.Duration // the whole lease, as asked for; 0 means none, or unknown to the engine
 	Weight  int           // how much of the limit it takes; 0 without a limit
 	Foreign bool          // held by something that is not fencelock
 }
 
-// Waiter is one waiting request.
+// Waiter is one waiting request. Its note is that of its [Identity].
 type Waiter struct {
 	Identity
 	Owner    string

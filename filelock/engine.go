@@ -41,6 +41,7 @@ type Config struct {
 
 // Engine grants locks that live in a directory. All its methods may be called
 // from many goroutines at once.
+// Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
 	dir  string
 	cfg  Config

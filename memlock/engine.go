@@ -37,6 +37,7 @@ type Config struct {
 
 // Engine is one client of a store in memory, as a process is one client of a
 // server. All methods may be called from many goroutines at once.
+// Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
 	store *store
 	client

@@ -46,7 +46,7 @@ func (l *lock) status(now time.Time) driver.Status {
 	}
 	for _, h := range l.holders {
 		st.Holders = append(st.Holders, driver.Holder{
-			Identity: h.req.Identity, Owner: h.owner, Token: h.token, Since: h.since, TTL: h.until.Sub(now), Weight: h.weight()})
+			Identity: h.req.Identity, Owner: h.owner, Token: h.token, Since: h.since, TTL: h.until.Sub(now), Lease: h.req.TTL, Weight: h.weight()})
 	}
 	for _, w := range l.queue {
 		st.Waiters = append(st.Waiters, driver.Waiter{

@@ -14,6 +14,7 @@ import (
 
 // Engine grants locks of one database. All its methods may be called from many
 // goroutines at once.
+// Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
 	pool    *pgxpool.Pool
 	cfg     Config

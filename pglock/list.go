@@ -21,7 +21,7 @@ var (
 	holdersSQL = numbers.Replace(`SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
 	(extract(epoch FROM h.since) * 1000000)::bigint,
 	greatest(1, least(h.ttl, h.ttl - extract(epoch FROM clock_timestamp() - greatest(h.since, a.query_start)) * 1000))::bigint,
-	h.host, h.pid, h.note, s.pid, h.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = h.key)
+	h.host, h.pid, h.note, s.pid, h.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = h.key), h.ttl
 FROM (
 	SELECT name, key, owner, token, false AS shared, 0 AS seats, since, ttl, host, pid, note, session, 0 AS weight, seen
 	FROM fencelock.held WHERE owner IS NOT NULL AND ` + chosen + `
@@ -101,7 +101,7 @@ func (l *listing) holder(r pipe.Row) {
 		limited(s, r.Int(5), r.Int(13))
 	}
 	s.Holders = append(s.Holders, driver.Holder{
-		Owner: r.Text(2), Token: r.Int(3), Since: r.Micros(6), TTL: r.Millis(7),
+		Owner: r.Text(2), Token: r.Int(3), Since: r.Micros(6), TTL: r.Millis(7), Lease: r.Millis(14),
 		Identity: driver.Identity{Host: r.Text(8), PID: int(r.Int(9)), Note: r.Text(10)},
 		Weight:   weight(r.Int(5), r.Int(12)),
 	})

@@ -21,6 +21,7 @@ var (
 
 // Engine is a client of one Redis: a server, a master and its replicas, or a
 // Cluster. All methods may be called from many goroutines at once.
+// Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
 	*client
 	queue    *waitQueue

@@ -137,7 +137,7 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 	h.Since = time.UnixMicro(w.Int())
 	var req driver.Request
 	req, h.Identity = readDesc(&w)
-	h.Weight = req.Weight
+	h.Lease, h.Weight = req.TTL, req.Weight
 	return h, !w.Bad
 }
 

@@ -28,6 +28,7 @@ var (
 
 // Engine is a client of several masters. All methods may be called from many
 // goroutines at once.
+// Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
 	nodes []*node
 	need  int // a majority

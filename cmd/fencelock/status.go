@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -53,7 +52,7 @@ func describe(s driver.Status) string {
 		fmt.Fprintf(&b, "  may have changed: %s\n", showText(oneLine(s.Trouble.Error())))
 	}
 	for _, h := range s.Holders {
-		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h.TTL))
+		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h))
 		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, show(h.Owner), takes(h.Weight))
 		if h.Note != "" {
 			fmt.Fprintf(&b, "    note  %s\n", showText(h.Note))
@@ -61,15 +60,22 @@ func describe(s driver.Status) string {
 	}
 	for _, w := range s.Waiters {
 		fmt.Fprintf(&b, "  waiting %d. %s since %s%s\n", w.Position, place(w.Identity), stamp(w.Since), takes(w.Weight))
+		if w.Note != "" {
+			fmt.Fprintf(&b, "    note  %s\n", showText(w.Note))
+		}
 	}
 	return b.String()
 }
 
-func lease(ttl time.Duration) string {
-	if ttl == 0 {
+// lease is what is left of a lease, and of how much.
+func lease(h driver.Holder) string {
+	switch {
+	case h.TTL == 0:
 		return ""
+	case h.Lease == 0:
+		return ", " + left(h.TTL) + " left"
 	}
-	return ", " + left(ttl) + " left"
+	return ", " + left(h.TTL) + " left of " + left(h.Lease)
 }
 
 // takes is how much of a limit somebody takes, where that is not one.

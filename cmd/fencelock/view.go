@@ -23,6 +23,7 @@ type holderView struct {
 	Note    string `json:"note"`
 	Since   stamp  `json:"since"`
 	TTL     int64  `json:"ttl_ms"`
+	Lease   int64  `json:"lease_ms,omitempty"`
 	Weight  int    `json:"weight,omitempty"`
 	Foreign bool   `json:"foreign"`
 }
@@ -31,6 +32,7 @@ type waiterView struct {
 	Owner    string `json:"owner"`
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
+	Note     string `json:"note"`
 	Since    stamp  `json:"since"`
 	Position int    `json:"position"`
 	Weight   int    `json:"weight,omitempty"`
@@ -53,12 +55,12 @@ func viewOf(s driver.Status) view {
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
 			Owner: h.Owner, Token: h.Token, Host: h.Host, PID: h.PID, Note: h.Note,
-			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
+			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Lease: h.Lease.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters {
 		v.Waiters = append(v.Waiters, waiterView{
-			Owner: w.Owner, Host: w.Host, PID: w.PID, Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
+			Owner: w.Owner, Host: w.Host, PID: w.PID, Note: w.Note, Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
 		})
 	}
 	return v

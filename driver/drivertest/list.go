@@ -107,4 +107,7 @@ func (t *run) oneHolder(s *driver.Status, h *held) {
 	if ok := got.TTL > 0 && got.TTL <= t.long; ok != t.traits.Leased {
 		t.Errorf("a lease of %v is listed with %v left", t.long, got.TTL)
 	}
+	if got.Lease != 0 && (got.Lease != t.long || !t.traits.Leased) {
+		t.Errorf("a lease of %v is listed as one of %v", t.long, got.Lease)
+	}
 }

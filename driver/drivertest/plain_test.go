@@ -96,7 +96,7 @@ func (p *plain) List(ctx context.Context, q driver.Query) ([]driver.Status, erro
 	list, err := p.process.List(ctx, q)
 	for _, s := range list {
 		for i := range s.Holders {
-			s.Holders[i].TTL = 0
+			s.Holders[i].TTL, s.Holders[i].Lease = 0, 0
 		}
 	}
 	return list, err
