@@ -50,6 +50,7 @@ var rooms = []room{
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "ratelimit", imports: []string{"driver", "internal/gcra"}},
 	{folder: "idempotent", imports: []string{".", "driver", "internal/retry"}},
+	{folder: "idempotent/idempotentpgx", imports: []string{"driver", "idempotent", "github.com/jackc/pgx/v5"}},
 	{folder: "optimistic", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "optimistic/optimisticpgx", imports: []string{"driver", "optimistic", "github.com/jackc/pgx/v5"}},
 	{folder: "fence", imports: []string{".", "fence/internal/sqlfloor"}},

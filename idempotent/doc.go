@@ -32,6 +32,11 @@
 // job again. With Config.Remember a failure can be a result too: later callers get a
 // [FailedError].
 //
+// # Transactions
+//
+// What a job does in one PostgreSQL database can be committed together with the note that
+// it is done, exactly once: package idempotentpgx.
+//
 // # HTTP
 //
 // [Store.Handler] serves requests with an Idempotency-Key so.
