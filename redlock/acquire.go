@@ -33,8 +33,8 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if !req.Wait {
 		return e.once(ctx, req)
 	}
-	w := &wait{engine: e, queue: e.queueOf(req.Name), req: req, arrived: time.Now()}
-	defer e.leave(req.Name)
+	w := &wait{engine: e, queue: e.queues.enter(req.Name), req: req, arrived: time.Now()}
+	defer e.queues.leave(req.Name)
 	if req.Mode == driver.Exclusive {
 		if err := w.await(ctx); err != nil {
 			return driver.Grant{}, err

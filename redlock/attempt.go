@@ -245,7 +245,7 @@ func (a *attempt) onReply(r reply) {
 	default:
 		a.answered[r.node] = true
 	}
-	if a.take.State() == quorum.Won && !a.engine.keeps(a.owner) {
+	if a.take.State() == quorum.Won && !a.engine.holds.has(a.owner) {
 		return // it has been released since, and the release comes to this node next; see asks
 	}
 	a.vote(r)

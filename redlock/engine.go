@@ -40,14 +40,13 @@ type Engine struct {
 	closed context.Context // ends with Close
 	close  context.CancelFunc
 	tasks  workerPool // calls under way, and the goroutines they started
+	queues localQueues
+	holds  holdings
 
 	mu       sync.Mutex     // guards all below
 	shut     bool           // no call may begin any more
 	last     int64          // the greatest token seen
 	servers  map[string]int // which node has a run id
-	queues   map[string]*localQueue
-	holds    map[string]*held // by owner
-	sweepAt  int              // how many holds make it worth to look for stale ones
 	listened bool
 	index    nameindex.Notes // for List to look at
 }
@@ -58,7 +57,7 @@ type Engine struct {
 func New(nodes []redislock.Conn, cfg *Config) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), need: len(nodes)/2 + 1, clock: time.Now,
-		servers: map[string]int{}, queues: map[string]*localQueue{}, holds: map[string]*held{}, sweepAt: 1000,
+		servers: map[string]int{}, queues: localQueues{byName: map[string]*localQueue{}}, holds: holdings{byOwner: map[string]*held{}, sweepAt: 1000},
 	}
 	for i, conn := range nodes {
 		n := &node{engine: e, index: i, conn: conn, label: "node " + strconv.Itoa(i+1), orphans: map[string]orphan{}}

@@ -12,7 +12,7 @@ import (
 type held struct {
 	lease driver.Lease
 	desc  string
-	sent  time.Time // from when the lease counts; guarded by Engine.mu
+	sent  time.Time // from when the lease counts; guarded by holdings.mu
 	lost  func(cause error)
 	asks  asks // of the request
 }
@@ -30,67 +30,80 @@ func (e *Engine) keep(req driver.Request, g driver.Grant, under asks) {
 		var once sync.Once
 		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.holds[g.Owner] = h
+	e.holds.add(h)
 	e.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
-	if len(e.holds) > e.sweepAt {
-		e.sweep(time.Now())
-		e.sweepAt = max(1000, 2*len(e.holds))
+}
+
+// holdings are the granted acquisitions of this process.
+type holdings struct {
+	mu      sync.Mutex // guards all below, and sent of each
+	byOwner map[string]*held
+	sweepAt int // how many make it worth to look for stale ones
+}
+
+// add puts an acquisition in.
+func (s *holdings) add(h *held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byOwner[h.lease.Owner] = h
+	if len(s.byOwner) > s.sweepAt {
+		s.sweep(time.Now())
+		s.sweepAt = max(1000, 2*len(s.byOwner))
 	}
 }
 
 // sweep forgets the acquisitions that were given up without a word, long after
 // their leases. The caller holds mu.
-func (e *Engine) sweep(now time.Time) {
-	for owner, h := range e.holds {
+func (s *holdings) sweep(now time.Time) {
+	for owner, h := range s.byOwner {
 		if now.Sub(h.sent) > 2*h.lease.TTL {
-			delete(e.holds, owner)
+			delete(s.byOwner, owner)
 		}
 	}
 }
 
-// held returns what is known of an acquisition, nil if it is none of ours.
-func (e *Engine) held(owner string) *held {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.holds[owner]
+// get returns what is known of an acquisition, nil if it is none of ours.
+func (s *holdings) get(owner string) *held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byOwner[owner]
 }
 
-func (e *Engine) keeps(owner string) bool { return e.held(owner) != nil }
+func (s *holdings) has(owner string) bool { return s.get(owner) != nil }
 
 // forget forgets an acquisition, and returns what was known of it, nil if nothing.
-func (e *Engine) forget(owner string) *held {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.holds[owner]
-	delete(e.holds, owner)
+func (s *holdings) forget(owner string) *held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.byOwner[owner]
+	delete(s.byOwner, owner)
 	return h
 }
 
 // foreign reports whether a lease names an acquisition with another's token.
 // Nodes go by the owner alone: some store a token a little off.
-func (e *Engine) foreign(l driver.Lease) bool {
-	h := e.held(l.Owner)
+func (s *holdings) foreign(l driver.Lease) bool {
+	h := s.get(l.Owner)
 	return h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name)
 }
 
 // counts returns from when a lease counts, and whether that is known.
-func (e *Engine) counts(owner string) (sent time.Time, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h := e.holds[owner]; h != nil {
+func (s *holdings) counts(owner string) (sent time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.byOwner[owner]; h != nil {
 		return h.sent, true
 	}
 	return sent, false
 }
 
-// extended notes from when a renewed lease counts.
-func (e *Engine) extended(owner string, sent time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h := e.holds[owner]; h != nil && h.sent.Before(sent) {
+// extended notes from when a renewed lease counts, and reports whether it is longer now.
+func (s *holdings) extended(owner string, sent time.Time) (longer bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.byOwner[owner]
+	if longer = h != nil && h.sent.Before(sent); longer {
 		h.sent = sent
-		e.note(nameindex.Noted{Owner: owner, Name: h.lease.Name, Life: h.lease.TTL + nameindex.Lag})
 	}
+	return longer
 }

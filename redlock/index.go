@@ -22,9 +22,11 @@ var (
 	dropScript = redislock.NewScript(nameindex.DropLua)
 )
 
-// note has a name noted in the nodes' indexes soon, if it still matters then. The caller
-// holds mu, in a call of the engine.
+// note has a name noted in the nodes' indexes soon, if it still matters then. It is for
+// calls of the engine.
 func (e *Engine) note(n nameindex.Noted) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.index.Add(n, func() bool {
 		if e.shut {
 			return false
@@ -36,19 +38,12 @@ func (e *Engine) note(n nameindex.Noted) {
 	})
 }
 
-// waits has a name noted that a request waits for.
-func (e *Engine) waits(name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.note(nameindex.Noted{Name: name, Life: waitLife})
-}
-
 // dueNames returns the names to note now, and whether there may be more.
 func (e *Engine) dueNames() (due map[string]time.Duration, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.index.Due(e.closed.Err() != nil, func(n nameindex.Noted) bool {
-		return e.holds[n.Owner] != nil || e.queues[n.Name] != nil
+		return e.holds.has(n.Owner) || e.queues.has(n.Name)
 	})
 }
 

@@ -33,7 +33,7 @@ func (n *node) listen() {
 		pause.Reset()
 		n.ear.Store(true)
 		if e.leader() == n {
-			e.notifyAll()
+			e.queues.notifyAll()
 		}
 	}
 	for e.closed.Err() == nil {
@@ -55,10 +55,10 @@ func (n *node) onMessage(text string) {
 			first = somebody
 		}
 		if name, ok := e.nameOf(w.Rest); ok {
-			e.notify(name, first)
+			e.queues.notify(name, first)
 		}
 	case "lost":
-		if owner := w.Next(); !w.Bad && e.keeps(owner) {
+		if owner := w.Next(); !w.Bad && e.holds.has(owner) {
 			e.tasks.Go(func() { e.verify(owner, w.Rest) }) // ends with the limit of a request
 		}
 	}
@@ -67,7 +67,7 @@ func (n *node) onMessage(text string) {
 // verify finds out whether a lock that one node was told to break still stands
 // on a majority, and tells its holder if it does not.
 func (e *Engine) verify(owner, reason string) {
-	h := e.held(owner)
+	h := e.holds.get(owner)
 	if h == nil {
 		return
 	}

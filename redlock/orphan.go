@@ -65,7 +65,7 @@ func (n *node) owes(owner string) bool {
 	n.mu.Lock()
 	_, owed := n.orphans[owner]
 	n.mu.Unlock()
-	return owed && !n.engine.keeps(owner)
+	return owed && !n.engine.holds.has(owner)
 }
 
 // dropExpired forgets orphans that are over. The caller holds mu.
@@ -107,7 +107,7 @@ func (n *node) nextOrphans(limit int) (owners []string, calls []redislock.Call) 
 		if len(calls) == limit {
 			break
 		}
-		if n.engine.keeps(owner) {
+		if n.engine.holds.has(owner) {
 			delete(n.orphans, owner)
 			continue
 		}

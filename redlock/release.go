@@ -16,7 +16,7 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 		return err
 	}
 	defer e.tasks.Done()
-	switch h := e.held(l.Owner); {
+	switch h := e.holds.get(l.Owner); {
 	case h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name):
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
 	case h != nil:
@@ -76,7 +76,7 @@ func (e *Engine) waitBriefly(answers <-chan reply, heard int) {
 func (e *Engine) end(l driver.Lease, opens bool) <-chan reply {
 	answers := make(chan reply, len(e.nodes))
 	var under asks
-	if h := e.forget(l.Owner); h != nil {
+	if h := e.holds.forget(l.Owner); h != nil {
 		under = h.asks
 	}
 	e.broadcast(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/quorum"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -49,7 +50,7 @@ func (e *Engine) renew(ctx context.Context, leases []driver.Lease) []error {
 	r := &renewals{engine: e, leases: leases, causes: make([]causes, len(leases)), open: len(leases), sent: time.Now()}
 	for _, l := range leases {
 		renewal := quorum.NewRenewal(e.terms(l.Mode, l.TTL), instant(r.sent))
-		if sent, ok := e.counts(l.Owner); ok {
+		if sent, ok := e.holds.counts(l.Owner); ok {
 			renewal.Extends(instant(sent))
 		}
 		r.each = append(r.each, renewal)
@@ -91,7 +92,7 @@ func (r *renewals) send() <-chan batch {
 	for j, l := range r.leases {
 		// Of a lock that is known here, the owner is enough: some nodes store a
 		// token a little off.
-		calls[j] = e.call(e.lua.renew, l.Name, l.Owner, decimal(l.Token), flag(e.keeps(l.Owner) && !e.foreign(l)), millis(l.TTL))
+		calls[j] = e.call(e.lua.renew, l.Name, l.Owner, decimal(l.Token), flag(e.holds.has(l.Owner) && !e.holds.foreign(l)), millis(l.TTL))
 	}
 	answers, limit := make(chan batch, len(e.nodes)), r.limit()
 	for _, n := range e.nodes {
@@ -126,8 +127,10 @@ func (r *renewals) decided(j int) {
 	e, l := r.engine, r.leases[j]
 	switch result := r.each[j].Result(); {
 	case result == quorum.Kept:
-		e.extended(l.Owner, r.sent)
-	case result == quorum.Gone && e.keeps(l.Owner) && !e.foreign(l):
+		if e.holds.extended(l.Owner, r.sent) {
+			e.note(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
+		}
+	case result == quorum.Gone && e.holds.has(l.Owner) && !e.holds.foreign(l):
 		e.discard(l)
 	}
 }
@@ -137,7 +140,7 @@ func (r *renewals) standing(j, node int, reply redislock.Reply) (quorum.Standing
 	n := r.engine.nodes[node]
 	ok, server := affirmed(reply)
 	switch {
-	case r.engine.foreign(r.leases[j]):
+	case r.engine.holds.foreign(r.leases[j]):
 		return quorum.Taken, 0
 	case reply.Err != nil:
 		r.causes[j].add(n, reply.Err)
@@ -159,7 +162,7 @@ func (r *renewals) standing(j, node int, reply redislock.Reply) (quorum.Standing
 // lease that counts from sent is over.
 func (n *node) repair(l driver.Lease, sent time.Time) {
 	e := n.engine
-	h := e.held(l.Owner)
+	h := e.holds.get(l.Owner)
 	if h == nil {
 		return // released meanwhile, or not ours
 	}
@@ -172,7 +175,7 @@ func (n *node) repair(l driver.Lease, sent time.Time) {
 		case unknown(r.Err):
 			h.asks.gaveUp(n, limit)
 			n.noteOrphan(releaseCall{name: l.Name, owner: l.Owner, until: n.by(limit), ttl: l.TTL})
-		case r.Err == nil && !e.keeps(l.Owner): // it may have run after the release
+		case r.Err == nil && !e.holds.has(l.Owner): // it may have run after the release
 			n.free(releaseCall{name: l.Name, owner: l.Owner, ttl: l.TTL})
 		}
 	})
@@ -199,7 +202,7 @@ func (r *renewals) errors(cause error) []error {
 // If it has run out nobody may believe in it, and what stands of it is given back.
 func (r *renewals) failed(j int) error {
 	e, l := r.engine, r.leases[j]
-	if sent, ok := e.counts(l.Owner); ok && instant(time.Now()).Since(instant(sent)) >= l.TTL-drift(l.TTL) {
+	if sent, ok := e.holds.counts(l.Owner); ok && instant(time.Now()).Since(instant(sent)) >= l.TTL-drift(l.TTL) {
 		e.discard(l)
 		return fmt.Errorf("%w: %q: the lease had run out before a majority answered", driver.ErrNotHeld, l.Name)
 	}

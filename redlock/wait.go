@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/google/uuid"
 )
@@ -62,7 +63,7 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, o.err
 		}
 		if how.joins || o.err != nil {
-			e.waits(w.req.Name)
+			e.note(nameindex.Noted{Name: w.req.Name, Life: waitLife})
 			w.inform(0)
 			w.sleep(ctx, w.pause(o), news)
 		}
