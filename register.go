@@ -2,7 +2,7 @@ package fencelock
 
 import "github.com/fencelock/fencelock/driver"
 
-// ErrConflict: a record has changed since its version was read.
+// ErrConflict says that a record has changed since its version was read.
 var ErrConflict = driver.ErrConflict
 
 // What an engine's records are made of. Packages such as optimistic are the usual
