@@ -28,7 +28,7 @@ func TestSentinelFailover(t *testing.T) {
 	w := redistest.StartSentinel(t, 3)
 	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, &redislock.Config{MinReplicas: 1}), sentinelEngine(t, w, nil)
-	h := s.hold(a, request("n"))
+	h := s.replicated(a)
 	first, second := s.queue(b, request("n")), s.queue(b, request("n"))
 	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "ZCARD", "queue:{lock:n}") == "2" })
 	w.Master().Kill(t)
@@ -41,6 +41,18 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	g.free()
 	second.granted().free()
+}
+
+// replicated takes a lock for a client that wants it on a replica. On a slow machine the
+// replica may be too late.
+func (s scene) replicated(e *redislock.Engine) (h hold) {
+	s.Helper()
+	s.until("a lock that the replica has", func() bool {
+		var err error
+		h, err = s.ask(e, request("n")).ended()
+		return err == nil
+	})
+	return h
 }
 
 // TestSentinelFailoverForgets is documented as unsafe: the replica had not heard of
@@ -73,14 +85,17 @@ func TestMinReplicas(t *testing.T) {
 	replica := redistest.StartRedisReplica(t, s.server)
 	cfg := &redislock.Config{MinReplicas: 1}
 	a, b := s.engine(cfg), s.engine(nil)
-	s.hold(a, request("n")).free()
+	s.replicated(a).free()
+	s.until("a hand-over that the replica has", func() bool {
+		h := s.hold(b, request("n"))
+		w := s.queue(a, request("n"))
+		h.free()
+		got, err := w.ended()
+		return err == nil && got.freed() == nil
+	})
+
 	h := s.hold(b, request("n"))
 	w := s.queue(a, request("n"))
-	h.free()
-	w.granted().free()
-
-	h = s.hold(b, request("n"))
-	w = s.queue(a, request("n"))
 	replica.Freeze(t)
 	h.free()
 	refused := func(err error) {
