@@ -30,7 +30,7 @@ func TestCutOffRunOnAnyEngine(t *testing.T) {
 			register := func() driver.Register { return connect().(driver.Registrar).Register() }
 			away := &faulty{Register: register()}
 			begun, end := make(chan struct{}), make(chan struct{})
-			a := start(t.Context(), idempotent.New(away, &idempotent.Config{Lease: 500 * time.Millisecond}), "a", func(context.Context) (int64, error) {
+			a := start(t.Context(), idempotent.New(away, &idempotent.Config{Lease: 2 * time.Second}), "a", func(context.Context) (int64, error) {
 				away.cut.Store(true)
 				close(begun)
 				<-end

@@ -102,7 +102,7 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	}
 	if time.Since(sent) > s.cfg.Lease/2 { // it took long; the job begins with a lease to spend
 		sent = time.Now()
-		if err := r.prolong(ctx, s.cfg.Lease); err != nil {
+		if err := r.prolong(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -160,7 +160,10 @@ func (r *run) renew(ctx context.Context, sent time.Time) {
 	pause := retry.NewBackoff(lease/60, lease/12)
 	for next := lease / 3; retry.Sleep(ctx, next); {
 		sent := time.Now()
-		switch err := r.prolong(ctx, lease); {
+		attempt, cancel := context.WithTimeout(ctx, max(lease/6, minLease/2))
+		err := r.prolong(attempt)
+		cancel()
+		switch {
 		case err == nil:
 			pause.Reset()
 			next = lease / 3
@@ -178,15 +181,13 @@ func (r *run) renew(ctx context.Context, sent time.Time) {
 }
 
 // prolong renews the lease once.
-func (r *run) prolong(ctx context.Context, lease time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, max(lease/6, minLease/2))
-	defer cancel()
+func (r *run) prolong(ctx context.Context) error {
 	_, latest, err := r.store.register.Clock(ctx)
 	if err != nil {
 		return err
 	}
 	st := r.state
-	st.Until = latest.Add(lease).UnixMicro()
+	st.Until = latest.Add(r.store.cfg.Lease).UnixMicro()
 	err = r.swap(ctx, st)
 	if errors.Is(err, driver.ErrConflict) {
 		// Ours, if an earlier renewal was carried out whose answer was lost. The next

@@ -189,7 +189,8 @@ func memory() func() driver.Engine {
 // tries that any update needed.
 func count(t *testing.T, connect func() driver.Engine, clients, each int, promote bool) (most int) {
 	t.Helper()
-	var mu sync.Mutex // guards most
+	var mu sync.Mutex // guards most, unknown
+	unknown := 0      // updates that may have been carried out
 	var all sync.WaitGroup
 	var register driver.Register
 	for range clients {
@@ -203,20 +204,25 @@ func count(t *testing.T, connect func() driver.Engine, clients, each int, promot
 		all.Go(func() { // ends when it has added all
 			for range each {
 				got, err := s.Update(t.Context(), "sum", increment)
+				mu.Lock()
+				most = max(most, got.Tries)
+				if errors.Is(err, driver.ErrUnavailable) {
+					unknown++
+					err = nil
+				}
+				mu.Unlock()
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
-				most = max(most, got.Tries)
-				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	rec, err := register.Get(t.Context(), "sum")
-	if got, want := string(rec.Value), strconv.Itoa(clients*each); got != want || err != nil {
-		t.Errorf("the sum is %q, %v; want %s", got, err, want)
+	sum, errSum := strconv.Atoi(string(rec.Value))
+	if all := clients * each; err != nil || errSum != nil || sum > all || sum < all-unknown {
+		t.Errorf("the sum is %q, %v; want %d, with %d of unknown outcome", rec.Value, err, all, unknown)
 	}
 	return most
 }

@@ -83,13 +83,14 @@ func (r register) Swap(ctx context.Context, key string, value []byte, version st
 
 // attempt makes a swap until the server has answered, or the time is up. It can be made
 // twice: the version that it writes is its own. If an earlier try may have
-// been carried out, another version says nothing: it may have come after ours.
+// been carried out, another version says nothing: it may have come after ours. So a
+// server that is slow is not asked a second time, only one whose connection was lost.
 func (r register) attempt(ctx context.Context, c Call) error {
 	limited := withDeadline(ctx, r.cfg.RetryTimeout)
 	maybe := false // an earlier try may have been carried out
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
-		reply := r.conn.Eval(withDeadline(limited, attemptLimit(0)), []Call{c})[0]
+		reply := r.conn.Eval(limited, []Call{c})[0]
 		switch {
 		case reply.Err == nil && reply.Text == "conflict" && !maybe:
 			return driver.ErrConflict
