@@ -7,6 +7,7 @@ replace github.com/fencelock/fencelock => ../
 require (
 	github.com/bsm/redislock v0.10.0
 	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0

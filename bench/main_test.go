@@ -45,11 +45,11 @@ func TestEveryMeasure(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	for sel, want := range map[selection]string{
-		{}:                                 "redis:5 hot:3 modes:2 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 command:2",
+		{}:                                 "redis:5 hot:3 modes:2 rates:3 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 command:2",
 		{suites: "redlock5,postgres"}:      "redlock5:4 postgres:5",
 		{measures: "crowd,alone"}:          "redis:1 postgres:2 redlock3:1 redlock5:1",
 		{measures: "frozen"}:               "redlock3:1 redlock5:1",
-		{contestants: "redsync,fencelock"}: "redis:5 hot:3 modes:2 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 command:2",
+		{contestants: "redsync,fencelock"}: "redis:5 hot:3 modes:2 rates:3 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 command:2",
 	} {
 		chosen, err := sel.choose()
 		var got []string

@@ -129,7 +129,7 @@ func TestErrors(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := l.Allow(ended, "k"); err != context.Canceled {
+		if _, err := l.Allow(ended, "k"); !errors.Is(err, context.Canceled) {
 			t.Errorf("an ended context: %v", err)
 		}
 		ended, cancel = context.WithTimeout(t.Context(), ms)
@@ -279,7 +279,7 @@ func TestWaitNoLongerThanMay(t *testing.T) {
 		}
 		broken, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*ms, cancel)
-		if err := l.WaitN(broken, "k", 3); err != context.Canceled || time.Since(start) != 100*ms {
+		if err := l.WaitN(broken, "k", 3); !errors.Is(err, context.Canceled) || time.Since(start) != 100*ms {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		if err := l.WaitN(t.Context(), "k", 3); err != nil || time.Since(start) != 300*ms {

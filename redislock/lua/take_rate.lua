@@ -6,14 +6,20 @@ local clock = redis.call('TIME')
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local had = redis.call('GET', KEYS[1])
 local ahead, back = 0, false
-if had then
-  local last, was = string.match(had, '^(%d+) (%d+)$')
-  if not last then return 'foreign' end
-  back = stamp < last -- the clock was set back: it counts from here
-  ahead = back and tonumber(was) or math.max(0, was - (stamp - last))
+if had then -- the time has 16 digits
+  local last, was = tonumber(string.sub(had, 1, 16)), tonumber(string.sub(had, 18))
+  if not last or not was then return 'foreign' end
+  local passed = stamp - last
+  back = passed < 0 -- the clock was set back: it counts from here
+  if back then
+    ahead = was
+  elseif passed < was then
+    ahead = was - passed
+  end
 end
-local ok = ahead + ARGV[1] <= tonumber(ARGV[2])
-if ok then ahead = ahead + ARGV[1] end
+local total = ahead + ARGV[1]
+local ok = total <= tonumber(ARGV[2])
+if ok then ahead = total end
 if ok or back then
   redis.call('SET', KEYS[1], stamp .. ' ' .. ahead, 'PX', math.ceil(ahead / 1000))
 end
