@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/memlock"
@@ -77,10 +78,11 @@ func ExampleHandler() {
 		r.Header.Set("Account", "42")
 		w := httptest.NewRecorder()
 		api.ServeHTTP(w, r)
-		fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"), w.Header().Get("RateLimit"))
+		left, _, _ := strings.Cut(w.Header().Get("RateLimit"), ";t=") // and in how many seconds there is more
+		fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"), left)
 	}
 	// Output:
-	// 200 "account";q=2;w=60 "account";r=1;t=30
-	// 200 "account";q=2;w=60 "account";r=0;t=30
-	// 429 "account";q=2;w=60 "account";r=0;t=30
+	// 200 "account";q=2;w=60 "account";r=1
+	// 200 "account";q=2;w=60 "account";r=0
+	// 429 "account";q=2;w=60 "account";r=0
 }
