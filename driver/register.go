@@ -56,7 +56,7 @@ type Registrar interface {
 	Register() Register
 }
 
-// ErrConflict: a record has changed since its version was read.
+// ErrConflict says that a record has changed since its version was read.
 var ErrConflict = errors.New("the record has changed")
 
 // MaxRecord is the longest value of a record in bytes.

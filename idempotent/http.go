@@ -241,7 +241,7 @@ func digest(texts ...string) string {
 	h := sha256.New()
 	for _, t := range texts {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(t))))
-		io.WriteString(h, t)
+		h.Write([]byte(t))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	// ErrInProgress: another caller runs the job now. The error is an *InProgressError.
+	// ErrInProgress says that another caller runs the job now. The error is an *InProgressError.
 	ErrInProgress = errors.New("idempotent: the job is in progress")
-	// ErrMismatch: the key was used with another payload.
+	// ErrMismatch says that the key was used with another payload.
 	ErrMismatch = errors.New("idempotent: the key was used with another payload")
-	// ErrNoResult: the job was done, and its result was not kept, since it was too long
-	// or could not be encoded.
+	// ErrNoResult says that the job was done, and its result was not kept, since it was
+	// too long or could not be encoded.
 	ErrNoResult = errors.New("idempotent: the job was done, and its result was not kept")
 )
 

@@ -69,7 +69,7 @@ func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx contex
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback() // after a commit it does nothing
+		defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
