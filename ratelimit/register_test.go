@@ -92,7 +92,7 @@ func TestForeignRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ratelimit.New(ratelimit.OnRegister(engine.Register()), "test", tenth, nil)
+	l := ratelimit.New(ratelimit.OnRegister(engine.Register()), "test", tenth, patient)
 	if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrConfig) {
 		t.Error(err)
 	}

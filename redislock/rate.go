@@ -59,12 +59,26 @@ func (e *Engine) rate(ctx context.Context, s *Script, take driver.RateTake, at t
 	if e.closed.Err() != nil {
 		return "", unavailable(errClosed)
 	}
-	text, err := e.insist(ctx, withDeadline(ctx, e.cfg.RetryTimeout), Call{Script: s, Keys: []string{e.rateKey(take.Key)},
+	text, err := e.patiently(ctx, Call{Script: s, Keys: []string{e.rateKey(take.Key)},
 		Args: []string{strconv.FormatInt(take.Cost.Microseconds(), 10), strconv.FormatInt(at.Microseconds(), 10)}})
 	if text == "foreign" {
 		err = fmt.Errorf("%w: %s was written by another program", driver.ErrConfig, e.rateKey(take.Key))
 	}
 	return text, unavailable(err)
+}
+
+// patiently makes a call until the server has answered or RetryTimeout is over. It waits
+// for an answer as long as it may, since a call that is made again may count twice.
+func (e *Engine) patiently(ctx context.Context, c Call) (string, error) {
+	limited := withDeadline(ctx, e.cfg.RetryTimeout)
+	var why error
+	for pause := newBackoff(); ; pause.Wait(ctx) {
+		text, err := e.eval(limited, c)
+		why = cause(why, err)
+		if err == nil || !passing(err) || limited.Err() != nil || e.closed.Err() != nil {
+			return text, why
+		}
+	}
 }
 
 // rateKey is where the rate of a key is.
