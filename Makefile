@@ -55,7 +55,7 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/testkit/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./cmd/... ./examples/... ./internal/testkit/fleet
+	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/... ./internal/testkit/fleet
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis ./internal/testkit/versions
 
