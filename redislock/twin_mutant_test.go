@@ -53,9 +53,9 @@ var mutants = [][2]string{
 	{"retention and last and last < stamp and", "retention and last and"},
 	{"and head[2] + 3000 * math.min(20000, ttl) > tonumber(stamp) then", "then"},
 	{"if type(heard) == 'number' and heard > 0 then", "if true then"},
-	{"all, holders = #holders == 1, { chosen }", "holders = { chosen }"},
+	{"all, holders = #holders == #chosen, chosen", "holders = chosen"},
 	{"if not all then S.removeHolder(own, who) end", ""},
-	{"if S.starts(who, only .. ' ') then chosen = who end", "chosen = who"},
+	{"if S.starts(who, only .. ' ') then chosen[#chosen + 1] = who end", "chosen[#chosen + 1] = who"},
 	{"and who and string.sub(who, 1, #ARGV[2]) == ARGV[2] then", "and who then"},
 }
 

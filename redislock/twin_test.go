@@ -27,7 +27,11 @@ func TestTwin(t *testing.T) {
 	}
 	s := newScene(t)
 	server := &realLua{client: rueidisClient(t, rueidisOption(s.server.Addr())), scripts: twinScripts(nil)}
+	seeds := []uint64{1743} // which found something once
 	for seed := range uint64(n) {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		if err := newPlay(seed, server).run(t, 25); err != nil {
 			t.Fatalf("sequence %d: %v", seed, err)
 		}

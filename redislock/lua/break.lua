@@ -7,12 +7,12 @@ if not only and S.state == 'free' and S.notbefore <= now then return 'gone' end
 local holders = S.state == 's' and call('ZRANGE', meta, 0, -1) or S.state == 'x' and { string.sub(S.holder, 11) } or {}
 local all = true
 if only then
-  local chosen
+  local chosen = {} -- a request that came twice may have been let in twice
   for _, who in ipairs(holders) do
-    if S.starts(who, only .. ' ') then chosen = who end
+    if S.starts(who, only .. ' ') then chosen[#chosen + 1] = who end
   end
-  if not chosen then return 'gone' end
-  all, holders = #holders == 1, { chosen }
+  if not chosen[1] then return 'gone' end
+  all, holders = #holders == #chosen, chosen
 end
 if all then
   call('DEL', lock, shared, meta)

@@ -357,7 +357,7 @@ func (n *Name) Break(reason, only string) string {
 			n.commit()
 			return "gone"
 		}
-		all = count == 1
+		all = count == len(holders)
 	}
 	f := &n.fence
 	if all {
