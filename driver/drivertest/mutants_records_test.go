@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,9 @@ func (r *brokenRecords) writes(change func(now driver.Record, rec *driver.Record
 		return r.real.Swap(ctx, rec.Key, rec.Value, rec.Version, ttl)
 	}
 }
+
+// secondStep is held by a client of "record swaps in two steps" in the second one.
+var secondStep sync.Mutex
 
 // recording are engines that are wrong about records.
 var recording = []mutant{
@@ -129,6 +133,8 @@ var recording = []mutant{
 				return "", err
 			}
 			time.Sleep(time.Millisecond)
+			secondStep.Lock() // or all may try at once, and one alone get through
+			defer secondStep.Unlock()
 			now, _ = r.real.Get(ctx, key)
 			return r.real.Swap(ctx, key, value, now.Version, ttl)
 		}
