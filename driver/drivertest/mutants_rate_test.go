@@ -3,10 +3,14 @@ package drivertest_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
+
+// looking is held by a client of "rate looks and then takes" that looks.
+var looking sync.Mutex
 
 // rating are engines that are wrong about rates.
 var rating = []mutant{
@@ -65,11 +69,15 @@ var rating = []mutant{
 	}},
 	{"rate looks and then takes", "rate", func(b *broken) {
 		b.take = func(ctx context.Context, t driver.RateTake) (driver.RateTaken, error) {
+			looking.Lock() // or one may be refused what another only looks at
 			taken, err := b.process.TakeRate(ctx, t)
+			if err == nil && taken.OK {
+				err = b.process.ReturnRate(ctx, t, taken) // it has only looked
+			}
+			looking.Unlock()
 			if err != nil || !taken.OK {
 				return taken, err
 			}
-			_ = b.process.ReturnRate(ctx, t, taken) // it has only looked
 			time.Sleep(time.Millisecond)
 			t.Most = driver.MaxRateAhead
 			return b.process.TakeRate(ctx, t)
