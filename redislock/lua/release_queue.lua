@@ -12,7 +12,8 @@ if not ARGV[3] and both[2] then
     return 'ok '
   end
   local owner, desc, client, ttl = string.match(head and head[1] or '', '^(%S+) ((%S+) x %S+ (%d+) .*)$')
-  if owner and (told == '-' or told == client) and head[2] + 3000 * math.min(20000, ttl) > tonumber(stamp) then
+  -- What is taken out may have to be put back, which wants to know how long the queue lives.
+  if owner and (told == '-' or told == client) and lasts * 1000 > tonumber(stamp) and head[2] + 3000 * math.min(20000, ttl) > tonumber(stamp) then
     local life = math.min(2000, ttl)
     local grant = owner .. ' ' .. stamp .. ' ' .. stamp .. ' '
     redis.call('ZREM', queue, head[1]) -- a server that takes no writes must not have told anybody
