@@ -62,20 +62,29 @@ const (
 )
 
 // check finds what the parser cannot, and fills in the defaults.
-func (c *command) check() error {
-	if len(c.Command) > 0 && c.Command[0] == "--" {
-		c.Command = c.Command[1:]
-	}
-	switch {
-	case c.Line != "" && len(c.Command) > 0:
-		return errors.New("two commands to run; write it after -- or after -c")
-	case c.Line != "":
-		c.Command = []string{"/bin/sh", "-c", c.Line}
+func (c *command) check() (err error) {
+	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
+		return err
 	}
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return errors.New("no command to run; write it after --")
 	}
 	return cmp.Or(driver.CheckName(c.Name), c.checkSignal(), c.checkTimes())
+}
+
+// commandOf returns the command to run, given as words, perhaps behind "--", or as a line
+// for the shell.
+func commandOf(words []string, line string) ([]string, error) {
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	switch {
+	case line != "" && len(words) > 0:
+		return nil, errors.New("two commands to run; write it after -- or after -c")
+	case line != "":
+		return []string{"/bin/sh", "-c", line}, nil
+	}
+	return words, nil
 }
 
 func (c *command) checkSignal() error {

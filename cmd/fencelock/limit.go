@@ -87,15 +87,9 @@ func (c *limitCmd) setRate(s string) error {
 }
 
 // check finds what the parser cannot.
-func (c *limitCmd) check() error {
-	if len(c.Command) > 0 && c.Command[0] == "--" {
-		c.Command = c.Command[1:]
-	}
-	switch {
-	case c.Line != "" && len(c.Command) > 0:
-		return errors.New("two commands to run; write it after -- or after -c")
-	case c.Line != "":
-		c.Command = []string{"/bin/sh", "-c", c.Line}
+func (c *limitCmd) check() (err error) {
+	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
+		return err
 	}
 	burst := max(1, c.Rate.Burst)
 	switch {
