@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -19,8 +17,7 @@ import (
 // rates is what an engine needs for rates. It has a connection of its own, which is made
 // by the first take.
 type rates struct {
-	session lazySession
-	there   atomic.Bool // the table is
+	*ownTable
 
 	mu    sync.Mutex // guards all below
 	takes int        // since the last sweep
@@ -32,14 +29,7 @@ type rates struct {
 const sweepEvery = 100
 
 func newRates(e *Engine) *rates {
-	r := &rates{}
-	r.session.dial = func(ctx context.Context) (*session, error) {
-		if err := e.makeTable(ctx, "fencelock.rate", &r.there); err != nil {
-			return nil, err
-		}
-		return e.dial(ctx, 0, false)
-	}
-	return r
+	return &rates{ownTable: newOwnTable(e, "fencelock.rate")}
 }
 
 // TakeRate grants events of a key or refuses them, in one transaction and by the server's
@@ -65,28 +55,15 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 
 // ask calls a function with the key and the cost of a take and a number, again if its
 // connection could not be had or was lost.
-func (r *rates) ask(ctx context.Context, fn string, take driver.RateTake, number int64) (pipe.Row, error) {
+func (r *rates) ask(ctx context.Context, fn string, take driver.RateTake, number int64) (row pipe.Row, err error) {
 	if err := take.Check(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, recordLimit)
-	defer cancel()
-	var last error
-	for pause := retry.NewBackoff(10*time.Millisecond, time.Second); ; pause.Wait(ctx) {
-		row, err := r.call(ctx, fn, take.Key, take.Cost.Microseconds(), number)
-		if err == nil {
-			return row, nil
-		}
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		if ctx.Err() != nil || !passing(err) {
-			return nil, failure(last)
-		}
-	}
+	err = r.insist(ctx, func(ctx context.Context) error {
+		row, err = r.call(ctx, fn, take.Key, take.Cost.Microseconds(), number)
+		return err
+	})
+	return row, err
 }
 
 // call calls a function once. A session that does not know it has a schema that is gone.

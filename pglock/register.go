@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -23,39 +22,12 @@ func (e *Engine) Register() driver.Register { return e.records }
 // register is the records of an engine. It has a connection of its own, so that long
 // values and slow disks hold up nothing of the locks.
 type register struct {
-	session lazySession
-	there   atomic.Bool  // the table is
-	swept   atomic.Int64 // when what has expired was last removed, in seconds since 1970
+	*ownTable
+	swept atomic.Int64 // when what has expired was last removed, in seconds since 1970
 }
 
 func newRegister(e *Engine) *register {
-	r := &register{}
-	r.session.dial = func(ctx context.Context) (*session, error) {
-		if err := e.makeTable(ctx, "fencelock.record", &r.there); err != nil {
-			return nil, err
-		}
-		return e.dial(ctx, 0, false)
-	}
-	return r
-}
-
-// makeTable makes a table if it is not there, as in a schema that an earlier
-// version made and still uses. A role that may not create it goes on with locks.
-func (e *Engine) makeTable(ctx context.Context, name string, there *atomic.Bool) error {
-	if there.Load() {
-		return nil
-	}
-	c, err := e.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close(ctx)
-	found, err := one(c.ExecParams(ctx, "SELECT to_regclass($1::text) IS NOT NULL", [][]byte{[]byte(name)}, nil, nil, nil).Read())
-	if err == nil && found.Text(0) != "t" {
-		err = create(ctx, c)
-	}
-	there.Store(err == nil)
-	return err
+	return &register{ownTable: newOwnTable(e, "fencelock.record")}
 }
 
 // stands is whether a row is a record still.
@@ -83,36 +55,21 @@ WHERE starts_with(key, $1::text) AND ` + stands + ` ORDER BY key COLLATE "C"`
 (SELECT key FROM fencelock.record WHERE expires < clock_timestamp() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED)`
 )
 
-// recordLimit bounds a call of a caller who has more time.
-const recordLimit = 30 * time.Second
-
 // ask makes one query, again if its connection could not be had or was lost; maybe is
 // called before it is made again though the server may have carried it out.
-func (r *register) ask(ctx context.Context, maybe func(), sql string, args ...any) ([]pipe.Row, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, recordLimit)
-	defer cancel()
-	var last error
-	for pause := retry.NewBackoff(10*time.Millisecond, time.Second); ; pause.Wait(ctx) {
+func (r *register) ask(ctx context.Context, maybe func(), sql string, args ...any) (rows []pipe.Row, err error) {
+	err = r.insist(ctx, func(ctx context.Context) error {
 		s, err := r.session.get(ctx)
-		if err == nil {
-			var rows []pipe.Row
-			if rows, err = s.Query(sql, args...).Wait(ctx); err == nil {
-				return rows, nil
-			}
-			if _, refused := errors.AsType[*pgconn.PgError](err); !refused {
-				maybe()
-			}
+		if err != nil {
+			return err
 		}
-		if last == nil || ctx.Err() == nil {
-			last = err
+		rows, err = s.Query(sql, args...).Wait(ctx)
+		if _, refused := errors.AsType[*pgconn.PgError](err); err != nil && !refused {
+			maybe()
 		}
-		if ctx.Err() != nil || !passing(err) {
-			return nil, failure(last)
-		}
-	}
+		return err
+	})
+	return rows, err
 }
 
 // Get returns a record; see [driver.Register].
