@@ -140,6 +140,12 @@ type Identity struct {
 	Host string
 	PID  int
 	Note string
+
+	// Trace is the traceparent of what the request was made for, such as the span of its
+	// acquisition; empty if there is none. An engine that stores the note stores it too; it
+	// need not store one that is not a [ValidTrace], and refuses no request for it. Programs
+	// see it; no text of an error has it.
+	Trace string
 }
 
 // Lease names one acquisition to Renew and Release.
@@ -153,7 +159,7 @@ type Lease struct {
 
 // Grant is a successful acquire.
 type Grant struct {
-	Owner string // unique to this acquisition (a UUIDv7)
+	Owner string // unique to this acquisition, such as a UUIDv7
 	Token int64  // the fencing token, > 0
 	Floor int64  // the smallest token among the current holders; Token if exclusive
 

@@ -24,7 +24,8 @@ type RateLimiter interface {
 	TakeRate(ctx context.Context, take RateTake) (RateTaken, error)
 
 	// ReturnRate undoes a take that was granted and whose events will not happen. It
-	// does nothing if anything of the key was granted since.
+	// does nothing if anything of the key was granted since, or if it comes a second
+	// time: an engine may make it again whose answer was lost.
 	ReturnRate(ctx context.Context, take RateTake, taken RateTaken) error
 }
 

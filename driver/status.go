@@ -25,7 +25,7 @@ type Holder struct {
 	Foreign bool          // held by something that is not fencelock
 }
 
-// Waiter is one waiting request. Its note is that of its [Identity].
+// Waiter is one waiting request. Its note and trace are those of its [Identity].
 type Waiter struct {
 	Identity
 	Owner    string

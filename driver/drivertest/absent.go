@@ -9,21 +9,35 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// absentCases are about waiters that die, stop or give up.
+var absentCases = []Case{
+	newCase("dead-waiter", ordered, deadWaiter),
+	newCase("frozen-waiter", ordered, frozenWaiter),
+	newCase("cancelled-waiter", anyEngine, cancelledWaiter),
+	newCase("cancel-race", anyEngine, cancelRace),
+}
+
 // deadWaiter: a waiter whose client was killed costs the others no turn and no
 // long delay.
+//
+// It fails an engine that keeps the dead in its queue, and hands the lock to one of
+// them, with a whole lease.
 func deadWaiter(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[3], t.request("mourned"))
 	ws := t.line(3, cs, t.request("mourned"))
 	cs[1].Kill(t.TB)
 	h.free()
-	t.inOrder(ws[0], ws[2])
+	line{ws[0], ws[2]}.inOrder()
 	t.take(t.patience, cs[3], t.request("mourned")).free()
 }
 
 // frozenWaiter: a waiter whose client stopped before its turn does not keep the
 // others out for good. When it goes on it gets a turn or an error, and no two
 // hold the name. An engine without leases may pass it or wait until it goes on.
+//
+// It fails an engine that waits for a waiter that does not answer, or that lets a thawed
+// one believe in a grant which has gone to somebody else.
 func frozenWaiter(t *run) {
 	cs := t.clients(6)
 	h := t.hold(cs[5], t.request("cold"))
@@ -31,10 +45,10 @@ func frozenWaiter(t *run) {
 	frozen, last := ws[3], ws[4]
 	t.freeze(cs[3])
 	h.free()
-	t.inOrder(ws[:3]...)
+	ws[:3].inOrder()
 	if !t.traits.Leased {
 		t.thaw(cs[3])
-		t.inAnyOrder(frozen, last)
+		line{frozen, last}.inAnyOrder()
 		return
 	}
 	successor := last.granted(2*t.ttl+t.patience, "the waiter behind a frozen one")
@@ -43,7 +57,7 @@ func frozenWaiter(t *run) {
 	t.settle()
 	successor.stands("when the frozen waiter went on")
 	if frozen.answered() {
-		t.honest(frozen)
+		frozen.honest()
 		successor.free()
 		return
 	}
@@ -55,21 +69,9 @@ func frozenWaiter(t *run) {
 	}
 }
 
-// inAnyOrder fails the case unless two waiters get in one after the other,
-// whichever is first.
-func (t *run) inAnyOrder(a, b *call) {
-	t.Helper()
-	select {
-	case <-a.done:
-	case <-b.done:
-		a, b = b, a
-	case <-time.After(t.patience):
-	}
-	t.inOrder(a, b)
-}
-
 // honest fails the case if a waiter believes in a grant that another one has.
-func (t *run) honest(w *call) {
+func (w *call) honest() {
+	t := w.t
 	t.Helper()
 	if w.err != nil {
 		return
@@ -83,6 +85,9 @@ func (t *run) honest(w *call) {
 
 // cancelledWaiter: a waiter that gives up says so in both languages, leaves the
 // list, does not get the lock later, and costs the next waiter nothing.
+//
+// It fails an engine that forgets to take a waiter off the queue, grants to nobody then,
+// or tells the end of a wait with half of the error.
 func cancelledWaiter(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("given-up"))
@@ -95,7 +100,7 @@ func cancelledWaiter(t *run) {
 			t.Errorf("giving up a wait: got %v, want also %v", quits.err, want)
 		}
 	}
-	if s := t.look(cs[0], "given-up"); s != nil && len(s.Waiters) != 1 {
+	if s := t.view(cs[0]).look("given-up"); s != nil && len(s.Waiters) != 1 {
 		t.Errorf("after one of two waiters gave up the engine lists %d", len(s.Waiters))
 	}
 	h.free()
@@ -106,35 +111,11 @@ func cancelledWaiter(t *run) {
 	t.take(t.patience, cs[2], t.request("given-up")).free()
 }
 
-// outOfTime waits for a held name under a deadline, which must come after the engine has
-// said that the name is held: if it came before, a later one is set.
-func (t *run) outOfTime(c Client, req driver.Request, what string) {
-	t.Helper()
-	req.Wait = true
-	joined := joins(&req)
-	for limit := t.tick(); ; limit *= 2 {
-		err := within(t, "Acquire", func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, limit)
-			defer cancel()
-			_, err := t.ask(ctx, c, req)
-			return err
-		})
-		select {
-		case <-joined:
-		default:
-			if errors.Is(err, driver.ErrUnavailable) && limit < t.patience/2 {
-				continue // nothing was heard of the name
-			}
-		}
-		if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: got %v, want ErrHeld and DeadlineExceeded", what, err)
-		}
-		return
-	}
-}
-
 // cancelRace: a waiter that gives up in the instant of the release either has
 // the lock or has left it to others; it is never lost.
+//
+// It fails an engine that lets a grant and a cancellation cross: the lock stays with a
+// request whose caller has gone.
 func cancelRace(t *run) {
 	cs := t.clients(3)
 	for round := range 60 {
@@ -144,7 +125,7 @@ func cancelRace(t *run) {
 		if round%2 == 0 {
 			next = t.queue(cs[2], t.request("raced"))
 		}
-		t.race(round, h, quits)
+		race(round, h, quits)
 		quits.finished(t.patience, "a waiter that gave up during the release")
 		if quits.err == nil {
 			quits.held.free()
@@ -157,7 +138,8 @@ func cancelRace(t *run) {
 }
 
 // race releases h and gives the wait up, in an order that differs by round.
-func (t *run) race(round int, h *held, quits *call) {
+func race(round int, h *held, quits *call) {
+	t := h.t
 	t.Helper()
 	switch round % 4 {
 	case 0:

@@ -8,6 +8,13 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// breakCases are about breaks of a name.
+var breakCases = []Case{
+	newCase("break", anyEngine, breaks),
+	newCase("break-minimum", anyEngine, breaksMinimum),
+	newCase("lost-callback", anyEngine, lostCallback),
+}
+
 // watched counts the calls of a request's OnLost.
 type watched struct {
 	calls atomic.Int64
@@ -40,9 +47,12 @@ func (w *watched) heard(t *run) {
 
 // breaks: a break ends the acquisition, mints a token between the old holder's
 // and the next one's, and lets a waiter in. A free name cannot be broken.
+//
+// It fails an engine that breaks without a new token, lets the broken holder renew, or
+// wakes nobody.
 func breaks(t *run) {
 	c, next := t.client(), t.client()
-	b, ok := next.(driver.Breaker)
+	b, ok := as[driver.Breaker](next)
 	if !ok {
 		t.Skip("the engine is no driver.Breaker")
 	}
@@ -53,7 +63,7 @@ func breaks(t *run) {
 	t.notHeld(err, "breaking a free name")
 	h := t.hold(c, t.request("stuck"))
 	w := t.queue(next, t.request("stuck"))
-	token := t.breakName(b, "stuck")
+	token := breakName(t, b, "stuck")
 	g := w.granted(t.patience, "the waiter behind a broken holder")
 	if token <= h.Token || g.Token <= token {
 		t.Errorf("want rising tokens: holder %d, break %d, next %d", h.Token, token, g.Token)
@@ -64,20 +74,23 @@ func breaks(t *run) {
 	g.free()
 
 	h = t.hold(c, t.request("stuck"))
-	t.breakName(b, "stuck")
+	breakName(t, b, "stuck")
 	t.notHeld(h.renew(), "renewing a broken acquisition without a successor")
 	for range 2 {
 		t.hold(c, t.shared("stuck together"))
 	}
-	t.breakName(b, "stuck together")
+	breakName(t, b, "stuck together")
 	t.take(t.patience, next, t.request("stuck together")).free()
 }
 
 // breaksMinimum: a break ends the minimum hold of the name too, whether somebody holds
 // it still or not, and lets in who waits for its end.
+//
+// It fails an engine that ends the holder and leaves the minimum hold, which an
+// administrator who breaks a name does not want.
 func breaksMinimum(t *run) {
 	c, next := t.client(), t.client()
-	b, ok := next.(driver.Breaker)
+	b, ok := as[driver.Breaker](next)
 	if !ok {
 		t.Skip("the engine is no driver.Breaker")
 	}
@@ -93,7 +106,7 @@ func breaksMinimum(t *run) {
 			if waited {
 				w = t.queue(c, t.shortLease(req.Name)) // on PostgreSQL it looks three times in a TTL
 			}
-			token := t.breakName(b, req.Name)
+			token := breakName(t, b, req.Name)
 			var g *held
 			if waited {
 				g = w.granted(t.patience, "a waiter for a minimum hold that was broken")
@@ -110,6 +123,9 @@ func breaksMinimum(t *run) {
 
 // lostCallback: a holder that can be reached learns of a break by itself, once,
 // and hears nothing when it released.
+//
+// It fails an engine that tells a holder of its own release, tells it twice, or leaves
+// it to find out at its next renewal.
 func lostCallback(t *run) {
 	c, other := t.client(), t.client()
 	req := t.request("released")
@@ -122,7 +138,7 @@ func lostCallback(t *run) {
 			t.Fatalf("OnLost was called %d times for a released acquisition", n)
 		}
 	}
-	b, ok := other.(driver.Breaker)
+	b, ok := as[driver.Breaker](other)
 	if !ok {
 		silent()
 		t.Skip("the engine is no driver.Breaker, so nothing tells a holder that it lost; a released one heard nothing")
@@ -130,7 +146,7 @@ func lostCallback(t *run) {
 	req = t.request("broken")
 	loud := watch(&req)
 	h := t.hold(c, req)
-	t.breakName(b, "broken")
+	breakName(t, b, "broken")
 	loud.heard(t)
 	t.notHeld(h.release(), "releasing after the loss")
 	t.settle()

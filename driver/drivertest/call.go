@@ -77,6 +77,24 @@ func (h *held) lapsed(err error) bool {
 	return late
 }
 
+// confirmed renews a grant that runs for less than was asked, as a Locker does, and
+// reports whether it stands: a machine may be too slow for that. Any goroutine may call it.
+func (h *held) confirmed(ctx context.Context) bool {
+	t := h.t
+	if !t.traits.Leased || h.TTL >= h.req.TTL {
+		return true
+	}
+	err := h.client.Renew(ctx, []driver.Lease{h.lease()})[0]
+	if errors.Is(err, driver.ErrNotHeld) {
+		t.Logf("a grant of %q for %v came too late: %v", h.req.Name, h.TTL, err)
+		return false
+	}
+	if err != nil {
+		t.Errorf("renewing %q, which was granted for %v: %v", h.req.Name, h.TTL, err)
+	}
+	return true
+}
+
 // attempt makes one request and returns the engine's answer.
 func (t *run) attempt(c Client, req driver.Request) (*held, error) {
 	t.Helper()
@@ -106,10 +124,10 @@ func (t *run) ask(ctx context.Context, c Client, req driver.Request) (*held, err
 func (h *held) examine(g driver.Grant) {
 	t, req := h.t, h.req
 	h.Grant = g
-	t.mu.Lock()
+	t.known.Lock()
 	again := t.owners[g.Owner]
 	t.owners[g.Owner] = true
-	t.mu.Unlock()
+	t.known.Unlock()
 	switch {
 	case g.Owner == "" || again:
 		t.Errorf("acquiring %q: the owner %q is not new", req.Name, g.Owner)
@@ -296,5 +314,32 @@ func (w *call) pending(when string) {
 	w.t.settle()
 	if w.answered() {
 		w.t.Fatalf("a waiter for %q did not wait %s: %v", w.name, when, w.err)
+	}
+}
+
+// outOfTime waits for a held name under a deadline, which must come after the engine has
+// said that the name is held: if it came before, a later one is set.
+func (t *run) outOfTime(c Client, req driver.Request, what string) {
+	t.Helper()
+	req.Wait = true
+	joined := joins(&req)
+	for limit := t.tick(); ; limit *= 2 {
+		err := within(t, "Acquire", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			_, err := t.ask(ctx, c, req)
+			return err
+		})
+		select {
+		case <-joined:
+		default:
+			if errors.Is(err, driver.ErrUnavailable) && limit < t.patience/2 {
+				continue // nothing was heard of the name
+			}
+		}
+		if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v, want ErrHeld and DeadlineExceeded", what, err)
+		}
+		return
 	}
 }

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +9,15 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 )
+
+// exclusionCases are about who gets in.
+var exclusionCases = []Case{
+	newCase("exclusion", anyEngine, exclusion),
+	newCase("waiting-told", anyEngine, waitingTold),
+	newCase("no-reentrance", anyEngine, noReentrance),
+	newCase("try-held", anyEngine, tryHeld),
+	newCase("no-steal", leased, noSteal),
+}
 
 // interval is the time one holder was inside, as it saw it.
 type interval struct {
@@ -20,6 +28,7 @@ type interval struct {
 // guarded is what the lock of the exclusion case protects. Its count is atomic
 // only so that a broken engine is a lost update and not a data race.
 type guarded struct {
+	*run
 	count  atomic.Int64
 	inside atomic.Int64
 	late   atomic.Int64 // visits that were not made
@@ -27,8 +36,8 @@ type guarded struct {
 	log    []interval
 }
 
-// visit is one critical section. It reports whether it was alone.
-func (g *guarded) visit(token int64) bool {
+// enter is one critical section. It reports whether it was alone.
+func (g *guarded) enter(token int64) bool {
 	from := time.Now()
 	alone := g.inside.Add(1) == 1
 	n := g.count.Load()
@@ -46,9 +55,12 @@ func linger() { time.Sleep(time.Millisecond) }
 
 // exclusion: many goroutines of several clients change one guarded counter. No
 // update is lost, no two visits overlap, and tokens rise from visit to visit.
+//
+// It fails an engine that is no lock: most of all one that reads, decides and writes in
+// several steps.
 func exclusion(t *run) {
 	const clients, workers, rounds = 3, 4, 5
-	var g guarded
+	g := guarded{run: t}
 	var crowd sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.ctx, 6*t.patience)
 	defer cancel()
@@ -56,7 +68,7 @@ func exclusion(t *run) {
 		for range workers {
 			crowd.Go(func() { // ends when its rounds are done or ctx ends
 				for range rounds {
-					t.visit(ctx, c, &g)
+					g.visit(ctx, c)
 				}
 			})
 		}
@@ -66,11 +78,12 @@ func exclusion(t *run) {
 	if got, want := g.count.Load(), all-g.late.Load(); got != want || want < all/2 {
 		t.Errorf("the guarded counter is %d after %d visits of %d", got, want, all)
 	}
-	g.sweep(t)
+	g.sweep()
 }
 
 // visit acquires, visits and releases once.
-func (t *run) visit(ctx context.Context, c Client, g *guarded) {
+func (g *guarded) visit(ctx context.Context, c Client) {
+	t := g.run
 	req := t.request("exclusion")
 	req.Wait = true
 	h, err := t.ask(ctx, c, req)
@@ -78,11 +91,11 @@ func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 		t.Errorf("waiting for the contended name: %v", err)
 		return
 	}
-	if !t.confirmed(ctx, h) {
+	if !h.confirmed(ctx) {
 		g.late.Add(1)
 		return
 	}
-	if !g.visit(h.Token) {
+	if !g.enter(h.Token) {
 		t.Errorf("token %d was not alone inside", h.Token)
 	}
 	if err := c.Release(ctx, h.lease()); err != nil {
@@ -90,26 +103,9 @@ func (t *run) visit(ctx context.Context, c Client, g *guarded) {
 	}
 }
 
-// confirmed renews a grant that runs for less than was asked, as a Locker does, and
-// reports whether it stands: a machine may be too slow for that. Any goroutine may call it.
-func (t *run) confirmed(ctx context.Context, h *held) bool {
-	if !t.traits.Leased || h.TTL >= h.req.TTL {
-		return true
-	}
-	err := h.client.Renew(ctx, []driver.Lease{h.lease()})[0]
-	if errors.Is(err, driver.ErrNotHeld) {
-		t.Logf("a grant of %q for %v came too late: %v", h.req.Name, h.TTL, err)
-		return false
-	}
-	if err != nil {
-		t.Errorf("renewing %q, which was granted for %v: %v", h.req.Name, h.TTL, err)
-	}
-	return true
-}
-
 // sweep fails the case if two intervals overlap or a later one has a token that
 // is not greater.
-func (g *guarded) sweep(t *run) {
+func (g *guarded) sweep() {
 	slices.SortFunc(g.log, func(a, b interval) int {
 		if c := a.from.Compare(b.from); c != 0 {
 			return c
@@ -119,15 +115,32 @@ func (g *guarded) sweep(t *run) {
 	for i := range g.log[:max(len(g.log)-1, 0)] {
 		a, b := g.log[i], g.log[i+1]
 		if b.from.Before(a.to) {
-			t.Errorf("tokens %d and %d were inside together for %v", a.token, b.token, a.to.Sub(b.from))
+			g.Errorf("tokens %d and %d were inside together for %v", a.token, b.token, a.to.Sub(b.from))
 		}
 		if b.token <= a.token {
-			t.Errorf("token %d came after token %d", b.token, a.token)
+			g.Errorf("token %d came after token %d", b.token, a.token)
 		}
 	}
 }
 
+// waitingTold: a request that has to wait says so by its OnWait, before it is granted.
+// Most other cases rely on that.
+//
+// It fails an engine that never calls OnWait. Whoever waits is then not told what it
+// waits for.
+func waitingTold(t *run) {
+	c, next := t.client(), t.client()
+	h := t.hold(c, t.request("waited-for"))
+	w := t.queue(next, t.request("waited-for"))
+	w.pending("for a name that is held")
+	h.free()
+	w.granted(t.patience, "a waiter for a name that was released").free()
+}
+
 // noReentrance: two acquires by one client exclude each other.
+//
+// It fails an engine that keeps holders by process, and takes the second request of one
+// for the first.
 func noReentrance(t *run) {
 	c := t.client()
 	h := t.hold(c, t.request("mine"))
@@ -139,6 +152,9 @@ func noReentrance(t *run) {
 }
 
 // tryHeld: a try for a held name says who holds it, since and until when.
+//
+// It fails an engine that answers a try with a bare error. People need to know whom to
+// ask.
 func tryHeld(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("busy"))
@@ -163,6 +179,9 @@ func tryHeld(t *run) {
 
 // noSteal: nobody gets in before the lease ends, and a lease that is renewed
 // outlasts its first TTL. A machine too slow to renew in time proves nothing.
+//
+// It fails an engine that counts leases from another clock, or from the first
+// acquisition instead of the last renewal.
 func noSteal(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.shortLease("kept"))

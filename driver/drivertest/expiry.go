@@ -4,8 +4,18 @@ import (
 	"time"
 )
 
+// expiryCases are about the ends of leases and of processes.
+var expiryCases = []Case{
+	newCase("expiry", leased, expiry),
+	newCase("crash-frees", unleased, crashFrees),
+	newCase("renew-expired", leased, renewExpired),
+}
+
 // expiry: a lease whose holder vanished ends after its TTL, not before, for a
 // waiter and for a try.
+//
+// It fails an engine that never ends leases, ends them early, or does not wake waiters
+// when one ends by itself.
 func expiry(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.shortLease("waited-for"))
@@ -29,6 +39,9 @@ func expiry(t *run) {
 }
 
 // crashFrees: without leases the locks of a client that died are free at once.
+//
+// It fails an engine that has neither leases nor a way to learn that a process has
+// ended.
 func crashFrees(t *run) {
 	c, next := t.client(), t.client()
 	t.hold(c, t.request("waited-for"))
@@ -40,6 +53,9 @@ func crashFrees(t *run) {
 }
 
 // renewExpired: a lapsed lease is not revived, whether or not it has a successor.
+//
+// It fails an engine that renews by name, or brings back what is over. Two would hold
+// the name.
 func renewExpired(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.shortLease("lapsed"))

@@ -4,19 +4,40 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
-// query lists names through c, which must be a driver.Lister.
-func (t *run) query(c Client, q driver.Query) []driver.Status {
+// listCases are about what an engine shows.
+var listCases = []Case{
+	newCase("list", anyEngine, list),
+}
+
+// view is what one client lists.
+type view struct {
+	*run
+	client Client
+}
+
+// view returns what a client lists, if it lists at all.
+func (t *run) view(c Client) view { return view{t, c} }
+
+// can reports whether the client lists at all.
+func (t view) can() bool {
+	_, ok := as[driver.Lister](t.client)
+	return ok
+}
+
+// query lists names, which the client must be able to.
+func (t view) query(q driver.Query) []driver.Status {
 	t.Helper()
 	type answer struct {
 		list []driver.Status
 		err  error
 	}
-	a := within(t, "List", func(ctx context.Context) answer {
-		l, err := c.(driver.Lister).List(ctx, q)
+	a := within(t.run, "List", func(ctx context.Context) answer {
+		l, err := t.client.(driver.Lister).List(ctx, q)
 		return answer{l, err}
 	})
 	if a.err != nil {
@@ -25,25 +46,88 @@ func (t *run) query(c Client, q driver.Query) []driver.Status {
 	return a.list
 }
 
-// look returns what c lists under one name, or nil if c lists nothing at all.
-func (t *run) look(c Client, name string) *driver.Status {
+// look returns what is listed under one name, or nil if the client lists nothing at all.
+func (t view) look(name string) *driver.Status {
 	t.Helper()
-	if _, ok := c.(driver.Lister); !ok {
+	if !t.can() {
 		return nil
 	}
 	var list []driver.Status
 	t.eventually(t.patience, fmt.Sprintf("%q is listed once", name), func() bool {
-		list = t.query(c, driver.Query{Prefix: name, Exact: true})
+		list = t.query(driver.Query{Prefix: name, Exact: true})
 		return len(list) == 1
 	})
 	return &list[0]
 }
 
+// waiters fails the case unless n waiters are listed, if the client lists at all.
+func (t view) waiters(name string, n int) {
+	t.Helper()
+	if !t.can() {
+		return
+	}
+	t.eventually(t.patience, fmt.Sprintf("%d waiters of %q are listed", n, name), func() bool {
+		for _, s := range t.query(driver.Query{Prefix: name, Exact: true}) {
+			return len(s.Waiters) == n
+		}
+		return n == 0
+	})
+}
+
+// weighed fails the case unless the client, if it lists at all, shows this limit in force,
+// and holders and waiters of these weights.
+func (t view) weighed(name string, limit int, holders, waiters []int) {
+	t.Helper()
+	if !t.can() {
+		return
+	}
+	what := fmt.Sprintf("%q is listed with limit %d, holders of %v and waiters of %v", name, limit, holders, waiters)
+	t.eventually(t.patience, what, func() bool {
+		list := t.query(driver.Query{Prefix: name, Exact: true})
+		if len(list) != 1 {
+			return false
+		}
+		var in, next []int
+		for _, h := range list[0].Holders {
+			in = append(in, h.Weight)
+		}
+		for _, w := range list[0].Waiters {
+			next = append(next, w.Weight)
+		}
+		return list[0].Limit == limit && slices.Equal(in, holders) && slices.Equal(next, waiters)
+	})
+}
+
+// closed fails the case if the client, which may list, does not show the minimum hold of a
+// name before its end.
+func (t view) closed(name string, end time.Time) {
+	t.Helper()
+	if !t.can() {
+		return
+	}
+	for looked := false; ; looked = true {
+		list := t.query(driver.Query{Prefix: name, Exact: true})
+		if len(list) == 1 && !list[0].NotBefore.IsZero() {
+			return
+		}
+		if !time.Now().Before(end) {
+			if looked {
+				t.Errorf("a minimum hold is not listed: %+v", list)
+			}
+			return
+		}
+		time.Sleep(t.tick())
+	}
+}
+
 // list: an engine that lists shows holders and waiters, with their identities,
 // places and tokens, by prefix and by exact name.
+//
+// It fails an engine that shows holders without their identity, matches prefixes where a
+// whole name was asked for, or keeps what is over.
 func list(t *run) {
 	cs := t.clients(3)
-	if _, ok := cs[0].(driver.Lister); !ok {
+	if !t.view(cs[0]).can() {
 		t.Skip("the engine is no driver.Lister")
 	}
 	h := t.hold(cs[0], t.request("list/b"))
@@ -52,16 +136,16 @@ func list(t *run) {
 	t.hold(cs[1], t.shared("list/a"))
 	t.hold(cs[2], t.request("list/bb"))
 	t.hold(cs[2], t.request("unlisted"))
-	t.listed(cs[0], driver.Query{Prefix: "list/"}, "list/a", "list/b", "list/bb")
-	t.listed(cs[1], driver.Query{Prefix: "list/b"}, "list/b", "list/bb")
-	t.listed(cs[1], driver.Query{Prefix: "list/b", Exact: true}, "list/b")
-	t.listed(cs[2], driver.Query{Prefix: "list", Exact: true})
+	t.view(cs[0]).listed(driver.Query{Prefix: "list/"}, "list/a", "list/b", "list/bb")
+	t.view(cs[1]).listed(driver.Query{Prefix: "list/b"}, "list/b", "list/bb")
+	t.view(cs[1]).listed(driver.Query{Prefix: "list/b", Exact: true}, "list/b")
+	t.view(cs[2]).listed(driver.Query{Prefix: "list", Exact: true})
 
-	if s := t.look(cs[2], "list/a"); s.Mode != driver.Shared || len(s.Holders) != 2 || s.Holders[0].Token != reader.Token {
+	if s := t.view(cs[2]).look("list/a"); s.Mode != driver.Shared || len(s.Holders) != 2 || s.Holders[0].Token != reader.Token {
 		t.Errorf("two shared holders are listed as %+v", *s)
 	}
-	s := t.look(cs[2], "list/b")
-	t.oneHolder(s, h)
+	s := t.view(cs[2]).look("list/b")
+	h.alone(s)
 	for i, w := range s.Waiters {
 		if w.Position != i+1 || w.Identity != identity || w.Owner == "" || w.Owner == h.Owner {
 			t.Errorf("waiter %d is listed as %+v", i+1, w)
@@ -72,30 +156,31 @@ func list(t *run) {
 	}
 	h.free()
 	if ordered(t.traits) {
-		t.inOrder(ws...)
+		ws.inOrder()
 	} else {
-		t.inAnyOrder(ws[0], ws[1])
+		line{ws[0], ws[1]}.inAnyOrder()
 	}
 	t.eventually(t.patience, "a free name is not listed", func() bool {
-		return len(t.query(cs[0], driver.Query{Prefix: "list/b", Exact: true})) == 0
+		return len(t.view(cs[0]).query(driver.Query{Prefix: "list/b", Exact: true})) == 0
 	})
 }
 
 // listed fails the case unless the query gives these names, in order.
-func (t *run) listed(c Client, q driver.Query, want ...string) {
+func (t view) listed(q driver.Query, want ...string) {
 	t.Helper()
 	var got []string
 	t.eventually(t.patience, fmt.Sprintf("%+v lists %q", q, want), func() bool {
 		got = nil
-		for _, s := range t.query(c, q) {
+		for _, s := range t.query(q) {
 			got = append(got, s.Name)
 		}
 		return slices.Equal(got, want)
 	})
 }
 
-// oneHolder fails the case unless s shows h and nobody else as the holder.
-func (t *run) oneHolder(s *driver.Status, h *held) {
+// alone fails the case unless s shows h and nobody else as the holder.
+func (h *held) alone(s *driver.Status) {
+	t := h.t
 	t.Helper()
 	if s.Mode != driver.Exclusive || len(s.Holders) != 1 {
 		t.Fatalf("one exclusive holder is listed as %+v", *s)

@@ -9,16 +9,24 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// lossCases are about losses as their holders see them.
+var lossCases = []Case{
+	newCase("loss-before-grant", leased, lossBeforeGrant),
+}
+
 // lossBeforeGrant: a holder that is cut off, and so cannot renew, knows that it
 // lost the lock before the engine grants it to the next waiter. This case looks
 // through the front door, whose deadlines rest on the engine's Sent and TTL.
+//
+// It fails an engine that stamps Grant.Sent after its request, or ends leases by less
+// than the TTL that it grants.
 func lossBeforeGrant(t *run) {
 	c, next := t.client(), t.client()
 	ttl := 2 * t.ttl // so that a busy machine renews it in time
 	if most := t.traits.MaxTTL; most > 0 {
 		ttl = min(ttl, most)
 	}
-	lock := t.lock(fencelock.New(c, &fencelock.Config{TTL: ttl}), "cut-off")
+	lock := lockOf(t, fencelock.New(c, &fencelock.Config{TTL: ttl}), "cut-off")
 	defer func() { // also when the case fails: the keep-alive ends with the hold
 		t.thaw(c)
 		lock.Release()
@@ -48,8 +56,8 @@ func lossBeforeGrant(t *run) {
 	w.held.free()
 }
 
-// lock acquires a free name through the front door.
-func (t *run) lock(locks *fencelock.Locker, name string) *fencelock.Lock {
+// lockOf acquires a free name through the front door.
+func lockOf(t *run, locks *fencelock.Locker, name string) *fencelock.Lock {
 	t.Helper()
 	type answer struct {
 		lock *fencelock.Lock

@@ -43,6 +43,34 @@ var asking = []mutant{
 			return list, err
 		}
 	}},
+	{"loses traces", "trace", func(b *broken) { b.ask(func(req *driver.Request) { req.Trace = "" }) }},
+	{"loses the traces of those who wait", "trace", func(b *broken) {
+		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+			list, err := b.process.List(ctx, q)
+			for _, s := range list {
+				for i := range s.Waiters {
+					s.Waiters[i].Trace = ""
+				}
+			}
+			return list, err
+		}
+	}},
+	{"takes a trace for one word", "trace", func(b *broken) {
+		b.ask(func(req *driver.Request) {
+			if req.Trace != "" {
+				req.Trace, req.Note, _ = strings.Cut(req.Trace+" "+req.Note, " ")
+			}
+		})
+	}},
+	{"refuses what is no trace", "trace", func(b *broken) {
+		acquire := b.process.Acquire
+		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			if req.Trace != "" && !driver.ValidTrace(req.Trace) {
+				return driver.Grant{}, driver.ErrInvalid
+			}
+			return acquire(ctx, req)
+		}
+	}},
 	{"hides minimum holds", "at-least", func(b *broken) {
 		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 			list, err := b.process.List(ctx, q)

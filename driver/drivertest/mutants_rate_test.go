@@ -98,6 +98,19 @@ var rating = []mutant{
 			return b.process.ReturnRate(ctx, t, now)
 		}
 	}},
+	{"rate takes back by when it ends", "rate", func(b *broken) {
+		b.ret = func(ctx context.Context, t driver.RateTake, taken driver.RateTaken) error {
+			look := driver.RateTake{Key: t.Key, Cost: time.Microsecond, Most: driver.MaxRateAhead}
+			now, err := b.process.TakeRate(ctx, look)
+			if err != nil {
+				return err
+			}
+			if now.Now.Add(now.Ahead - look.Cost).Equal(taken.Now.Add(taken.Ahead)) {
+				look.Cost += t.Cost
+			}
+			return b.process.ReturnRate(ctx, look, now)
+		}
+	}},
 	{"rate takes anything", "rate", func(b *broken) {
 		b.taking(func(t *driver.RateTake) {
 			if t.Check() != nil {

@@ -14,29 +14,25 @@ type mutant struct {
 }
 
 // TestMutants fails unless each broken engine fails the case that is there for
-// it. With -v it tells every case that noticed.
+// it. With -v it tells what the case said.
 func TestMutants(t *testing.T) {
 	for _, m := range slices.Concat(holding, tokens, waiting, answering, asking, weighing, resizing, joining, recording, rating) {
 		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, exam(m.infect)) })
 	}
 }
 
-// mustFail fails t unless the engine fails the case of this name.
+// mustFail fails t unless the engine fails the case of this name. No other case looks at it: what
+// is broken may keep one waiting for ever.
 func mustFail(t *testing.T, name string, e drivertest.Suite) {
-	traits := e.World(t).Client(t).Traits()
-	noticed := false
-	for _, c := range drivertest.Cases() {
-		if c.Name != name && !(testing.Verbose() && c.Needs(traits)) {
-			continue
-		}
-		if failures := examine(t, c, e); len(failures) > 0 {
-			noticed = noticed || c.Name == name
-			t.Logf("%s: %.200s", c.Name, failures[0])
-		}
+	i := slices.IndexFunc(drivertest.Cases(), func(c drivertest.Case) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q", name)
 	}
-	if !noticed {
-		t.Errorf("%q passed, or there is no such case", name)
+	failures := examine(t, drivertest.Cases()[i], e)
+	if len(failures) == 0 {
+		t.Fatalf("%q passed", name)
 	}
+	t.Logf("%s: %.200s", name, failures[0])
 }
 
 // TestUnbroken proves that the wrapping of a mutant is no fault by itself.

@@ -9,6 +9,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// nameCases are about names and requests that make no sense.
+var nameCases = []Case{
+	newCase("names", anyEngine, names),
+	newCase("bad-input", anyEngine, badInput),
+}
+
 // strange are names that some engine may be tempted to fold, cut or interpret.
 // The long ones have 512 bytes and differ in the last.
 var strange = []string{
@@ -22,25 +28,28 @@ var strange = []string{
 }
 
 // names: every valid name is a lock of its own, and is shown back exactly.
+//
+// It fails an engine that folds case, cuts long names, normalises Unicode, or lets a
+// name out of its key space.
 func names(t *run) {
 	c, other := t.client(), t.client()
 	held := make([]*held, len(strange))
 	renewed := time.Now()
 	for i, name := range strange {
 		held[i] = t.hold(c, t.request(name))
-		renewed = t.keep(held[:i+1], renewed)
+		renewed = keep(t, held[:i+1], renewed)
 	}
 	for _, name := range strange {
-		renewed = t.keep(held, renewed)
+		renewed = keep(t, held, renewed)
 		if facts := t.refused(other, t.request(name), "that is held"); facts.Name != name {
 			t.Errorf("HeldError.Name is %q, want %q", facts.Name, name)
 		}
-		if s := t.look(other, name); s != nil && (s.Name != name || len(s.Holders) != 1) {
+		if s := t.view(other).look(name); s != nil && (s.Name != name || len(s.Holders) != 1) {
 			t.Errorf("%q is listed as %+v", name, s)
 		}
 	}
 	for i, h := range held {
-		renewed = t.keep(held[i:], renewed)
+		renewed = keep(t, held[i:], renewed)
 		h.free()
 		t.notHeld(h.release(), fmt.Sprintf("releasing %q twice", h.req.Name))
 	}
@@ -51,7 +60,7 @@ func names(t *run) {
 
 // keep renews acquisitions, which may have to outlast a slow machine, unless that was done a
 // moment ago. It returns when it was.
-func (t *run) keep(all []*held, renewed time.Time) time.Time {
+func keep(t *run, all []*held, renewed time.Time) time.Time {
 	t.Helper()
 	now := time.Now()
 	if now.Sub(renewed) < t.long/6 {
@@ -65,9 +74,12 @@ func (t *run) keep(all []*held, renewed time.Time) time.Time {
 
 // badInput: a request that makes no sense is ErrInvalid, also with Wait, and
 // nothing is held afterwards.
+//
+// It fails an engine that repairs requests, or checks them after it has written
+// something.
 func badInput(t *run) {
 	c, other := t.client(), t.client()
-	for what, req := range t.senseless() {
+	for what, req := range senseless(t) {
 		for _, req.Wait = range []bool{false, true} {
 			if _, err := t.attempt(c, req); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("%s (wait %v): got %v, want ErrInvalid", what, req.Wait, err)
@@ -78,7 +90,7 @@ func badInput(t *run) {
 }
 
 // senseless returns requests that every engine must refuse.
-func (t *run) senseless() map[string]driver.Request {
+func senseless(t *run) map[string]driver.Request {
 	bad := map[string]driver.Request{
 		"an empty name":        t.request(""),
 		"a name of 513 bytes":  t.request(strings.Repeat("n", 513)),

@@ -9,9 +9,18 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// outageCases are about an engine that falls silent.
+var outageCases = []Case{
+	newCase("unreachable", anyEngine, unreachable),
+	newCase("outage", anyEngine, outage),
+}
+
 // unreachable: an engine that does not answer is ErrUnavailable, whether the name
 // is held or free, and never ErrHeld; once it answers again, a wait for a held name
 // that runs out of time is ErrHeld.
+//
+// It fails an engine that takes silence for "held": a job that is skipped when busy
+// would be skipped for ever.
 func unreachable(t *run) {
 	t.needsCutter()
 	cs := t.clients(2)
@@ -23,7 +32,7 @@ func unreachable(t *run) {
 		for _, wait := range []bool{false, true} {
 			req := t.shortLease(name)
 			req.Wait = wait
-			asked.Go(func() { t.unanswered(cs[1], req) }) // ends with its context
+			asked.Go(func() { unanswered(t, cs[1], req) }) // ends with its context
 		}
 	}
 	asked.Wait()
@@ -37,8 +46,8 @@ func unreachable(t *run) {
 }
 
 // unanswered asks a silent engine, for a while. Any goroutine may call it.
-func (t *run) unanswered(c Client, req driver.Request) {
-	err := t.forAWhile(func(ctx context.Context) error { _, err := t.ask(ctx, c, req); return err })
+func unanswered(t *run, c Client, req driver.Request) {
+	err := forAWhile(t.ctx, t.patience, func(ctx context.Context) error { _, err := t.ask(ctx, c, req); return err })
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("asking a silent engine for %q (wait: %v): got %v, want ErrUnavailable and not ErrHeld", req.Name, req.Wait, err)
 	}
@@ -50,13 +59,13 @@ func (t *run) unanswered(c Client, req driver.Request) {
 // forAWhile makes a call of a silent engine with a context that ends. If it ended before
 // the call began, which is its own error and says nothing of the engine, the next one
 // takes longer. Any goroutine may call it.
-func (t *run) forAWhile(call func(context.Context) error) error {
-	for limit := t.patience / 20; ; limit *= 2 {
-		ctx, cancel := context.WithTimeout(t.ctx, limit)
-		err := call(ctx)
-		own := errors.Is(err, ctx.Err()) && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrHeld)
+func forAWhile(ctx context.Context, patience time.Duration, call func(context.Context) error) error {
+	for limit := patience / 20; ; limit *= 2 {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		err := call(limited)
+		own := errors.Is(err, limited.Err()) && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrHeld)
 		cancel()
-		if !own || limit > t.patience/4 {
+		if !own || limit > patience/4 {
 			return err
 		}
 	}
@@ -65,6 +74,9 @@ func (t *run) forAWhile(call func(context.Context) error) error {
 // outage: a waiter goes on waiting when the engine falls silent for longer than a
 // lease, be it while somebody holds the name, or in the instant of the hand-over,
 // where a grant may have come that cannot be confirmed.
+//
+// It fails an engine that gives a waiter up at the first error, or believes in a grant
+// that it could not confirm.
 func outage(t *run) {
 	t.needsCutter()
 	cs := t.clients(2)

@@ -13,10 +13,23 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// beside: names asked for together, beside waiters, other sets, and those who give up or die.
+func (t sets) beside() {
+	t.Helper()
+	if ordered(t.traits) {
+		t.allInLine()
+		t.allRaced()
+	}
+	t.allGivenUp()
+	t.allAtDeath()
+	t.allOverlapping()
+}
+
 // allInLine: names asked for together pass no waiter, not even where they would
 // fit beside the holder.
-func (t *run) allInLine(cs []Client) {
+func (t sets) allInLine() {
 	t.Helper()
+	cs := t.cs
 	reqs := []driver.Request{t.shared("spare"), t.shared("lined-up")}
 	reader := t.hold(cs[1], t.shared("lined-up"))
 	writer := t.queue(cs[2], t.request("lined-up"))
@@ -30,8 +43,9 @@ func (t *run) allInLine(cs []Client) {
 }
 
 // allRaced is noBarging for names asked for together.
-func (t *run) allRaced(cs []Client) {
+func (t sets) allRaced() {
 	t.Helper()
+	cs := t.cs
 	for range 10 {
 		h := t.hold(cs[0], t.request("raced"))
 		w := t.queue(cs[1], t.request("raced"))
@@ -50,7 +64,7 @@ func (t *run) allRaced(cs []Client) {
 }
 
 // bargeAll tries two names of which one has a waiter. Any goroutine may call it.
-func (t *run) bargeAll(c Client) {
+func (t sets) bargeAll(c Client) {
 	all, err := t.askAll(t.ctx, c, t.requests("spare", "raced"))
 	if err != nil {
 		return
@@ -60,7 +74,7 @@ func (t *run) bargeAll(c Client) {
 }
 
 // leaveAll releases what was acquired together. Any goroutine may call it.
-func (t *run) leaveAll(ctx context.Context, all []*held) {
+func (t sets) leaveAll(ctx context.Context, all []*held) {
 	for _, h := range all {
 		if err := h.client.Release(ctx, h.lease()); err != nil {
 			t.Errorf("releasing %q, which was acquired with others: %v", h.req.Name, err)
@@ -69,8 +83,9 @@ func (t *run) leaveAll(ctx context.Context, all []*held) {
 }
 
 // allGivenUp: a call whose context ends holds all names or leaves no trace.
-func (t *run) allGivenUp(cs []Client) {
+func (t sets) allGivenUp() {
 	t.Helper()
+	cs := t.cs
 	reqs := t.requests("given-up", "left", "dropped")
 	for round := range 12 {
 		ctx, cancel := context.WithCancel(t.ctx)
@@ -82,7 +97,7 @@ func (t *run) allGivenUp(cs []Client) {
 		default:
 			time.AfterFunc(time.Duration(round)*time.Millisecond/4, cancel)
 		}
-		all := within(t, "AcquireAll", func(context.Context) []*held {
+		all := within(t.run, "AcquireAll", func(context.Context) []*held {
 			all, _ := t.askAll(ctx, cs[0], reqs) // none, if it was given up in time
 			return all
 		})
@@ -99,8 +114,9 @@ func (t *run) allGivenUp(cs []Client) {
 
 // allAtDeath: of a client that dies while it holds names, or asks for them,
 // nothing outlasts a lease.
-func (t *run) allAtDeath(c Client) {
+func (t sets) allAtDeath() {
 	t.Helper()
+	c := t.cs[0]
 	holds := []driver.Request{t.shortLease("bequeathed"), t.shortLease("inherited")}
 	asks := []driver.Request{t.shortLease("orphaned"), t.shortLease("unclaimed")}
 	doomed := t.client()
@@ -121,8 +137,9 @@ type room struct {
 
 // allOverlapping: clients take sets of names that overlap. No name ever has two
 // holders, its tokens rise, and everybody gets all sets in the end.
-func (t *run) allOverlapping(cs []Client) {
+func (t sets) allOverlapping() {
 	t.Helper()
+	cs := t.cs
 	const workers, rounds = 3, 6
 	rooms := make([]room, 5)
 	for i := range rooms {
@@ -147,7 +164,7 @@ func (t *run) allOverlapping(cs []Client) {
 }
 
 // occupy takes some of the rooms, in any order, as soon as they are all free.
-func (t *run) occupy(ctx context.Context, c Client, rooms []room) {
+func (t sets) occupy(ctx context.Context, c Client, rooms []room) {
 	some := rand.Perm(len(rooms))[:2+rand.N(2)]
 	var reqs []driver.Request
 	for _, i := range some {
@@ -176,7 +193,7 @@ func (t *run) occupy(ctx context.Context, c Client, rooms []room) {
 }
 
 // enter notes a visitor. Any goroutine may call it.
-func (t *run) enter(r *room, h *held) {
+func (t sets) enter(r *room, h *held) {
 	if r.inside.Add(1) != 1 {
 		t.Errorf("%q has two holders, one of them with token %d", r.name, h.Token)
 	}

@@ -3,8 +3,10 @@ package drivertest_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
@@ -144,5 +146,21 @@ func TestPlainMutants(t *testing.T) {
 		{"limits are ignored", "limit-unsupported", faults{lax: true}},
 	} {
 		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, plainExam(m.faults)) })
+	}
+}
+
+// An engine that stores no notes has no traces to show, and is not asked for them.
+func TestWithoutNotesNoTraces(t *testing.T) {
+	e := exam(func(b *broken) { b.ask(func(req *driver.Request) { req.Note, req.Trace = "", "" }) })
+	for _, c := range drivertest.Cases() {
+		if c.Name != "trace" {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			failures, skipped := drivertest.Collect(t, func(t testing.TB) { e.Put(t, c) })
+			if len(failures) > 0 || !strings.Contains(skipped, "no notes") {
+				t.Errorf("skipped because %q, failures %q", skipped, failures)
+			}
+		})
 	}
 }

@@ -3,14 +3,26 @@ package drivertest
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
+// queueCases are about the order of waiters.
+var queueCases = []Case{
+	newCase("fifo", fairToAll, fifo),
+	newCase("order-process", fairToProcesses, orderProcess),
+	newCase("no-barging", ordered, noBarging),
+	newCase("wake-up", anyEngine, wakeUp),
+}
+
+// line are waiters in the order in which they joined.
+type line []*call
+
 // line queues one waiter after the other, client after client.
-func (t *run) line(n int, cs []Client, req driver.Request) []*call {
+func (t *run) line(n int, cs []Client, req driver.Request) line {
 	t.Helper()
-	ws := make([]*call, n)
+	ws := make(line, n)
 	for i := range ws {
 		ws[i] = t.queue(cs[i%len(cs)], req)
 	}
@@ -19,7 +31,8 @@ func (t *run) line(n int, cs []Client, req driver.Request) []*call {
 
 // inOrder fails the case unless the waiters get in one after the other, each as
 // soon as the one before it has released.
-func (t *run) inOrder(ws ...*call) {
+func (ws line) inOrder() {
+	t := ws[0].t
 	t.Helper()
 	for i, w := range ws {
 		h := w.granted(t.patience, fmt.Sprintf("waiter %d of %d", i+1, len(ws)))
@@ -32,17 +45,35 @@ func (t *run) inOrder(ws ...*call) {
 	}
 }
 
+// inAnyOrder fails the case unless two waiters get in one after the other,
+// whichever is first.
+func (ws line) inAnyOrder() {
+	t, a, b := ws[0].t, ws[0], ws[1]
+	t.Helper()
+	select {
+	case <-a.done:
+	case <-b.done:
+		a, b = b, a
+	case <-time.After(t.patience):
+	}
+	line{a, b}.inOrder()
+}
+
 // fifo: ten waiters of several clients get in in the order they joined.
+//
+// It fails an engine that lets waiters race for a lock that is free.
 func fifo(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("lined-up"))
 	ws := t.line(10, cs, t.request("lined-up"))
 	h.free()
-	t.inOrder(ws...)
+	ws.inOrder()
 }
 
 // orderProcess: clients get in in the order they joined, and one that has two
 // waiters has one turn before it queues again.
+//
+// It fails an engine that lets the second waiter of a process pass those of others.
 func orderProcess(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("lined-up"))
@@ -52,39 +83,41 @@ func orderProcess(t *run) {
 	second := t.queue(cs[2], t.request("lined-up"))
 	third := t.queue(cs[3], t.request("lined-up"))
 	h.free()
-	t.inOrder(first, second, third, again)
+	line{first, second, third, again}.inOrder()
 }
 
 // noBarging: a try does not get in before a live waiter, not even while the lock
 // is being handed over.
+//
+// It fails an engine that frees the lock first and looks for the next waiter afterwards:
+// a try in between gets in.
 func noBarging(t *run) {
 	cs := t.clients(3)
+	barge := func(c Client) { // any goroutine may call it
+		if h, err := t.ask(t.ctx, c, t.request("next-please")); err == nil {
+			t.Errorf("a try got in before a waiter, with token %d", h.Token)
+			c.Release(t.ctx, h.lease())
+		}
+	}
 	for range 20 {
 		h := t.hold(cs[0], t.request("next-please"))
 		w := t.queue(cs[1], t.request("next-please"))
 		var crowd sync.WaitGroup
-		crowd.Go(func() { t.barge(cs[0]) })
-		crowd.Go(func() { t.barge(cs[2]) })
+		crowd.Go(func() { barge(cs[0]) })
+		crowd.Go(func() { barge(cs[2]) })
 		err := h.release()
 		crowd.Wait()
 		if err != nil {
 			t.Fatalf("releasing under a waiter: %v", err)
 		}
-		t.barge(cs[2])
+		barge(cs[2])
 		w.granted(t.patience, "the waiter").free()
 	}
 }
 
-// barge tries a name that has a waiter. Any goroutine may call it.
-func (t *run) barge(c Client) {
-	h, err := t.ask(t.ctx, c, t.request("next-please"))
-	if err == nil {
-		t.Errorf("a try got in before a waiter, with token %d", h.Token)
-		c.Release(t.ctx, h.lease())
-	}
-}
-
 // wakeUp: a waiter is told of a release long before any lease would end.
+//
+// It fails an engine that wakes nobody, or one of several shared waiters.
 func wakeUp(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("awaited"))

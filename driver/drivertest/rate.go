@@ -10,16 +10,31 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// rateCases are about rates.
+var rateCases = []Case{
+	newCase("rate", rates, rate),
+	newCase("rate-refill", rates, rateRefill),
+}
+
 // rateInterval lies between two events of the cases that nothing is regained in.
 const rateInterval = 24 * time.Hour
 
 // rate: the questions about rates that nothing is regained in, the simple ones first.
+//
+// It fails an engine that counts for each client, takes for refused events, or gives
+// back what others rely on, at once or when a return comes again.
 func rate(t *run) {
-	cs := t.clients(4)
-	t.rateBurst(cs)
-	t.rateTogether(cs)
-	t.rateReturned(cs)
-	t.rateBadInput(cs[0])
+	r := takers{t, t.clients(4)}
+	r.burst()
+	r.together()
+	r.returned()
+	r.badInput()
+}
+
+// takers take from rates through some clients, which must be driver.RateLimiters.
+type takers struct {
+	*run
+	cs []Client
 }
 
 type rateAnswer struct {
@@ -27,11 +42,10 @@ type rateAnswer struct {
 	err   error
 }
 
-// taking takes from a rate through c, which must be a driver.RateLimiter, and returns the
-// engine's answer.
-func (t *run) taking(ctx context.Context, c Client, take driver.RateTake) (driver.RateTaken, error) {
+// taking takes from a rate through c, and returns the engine's answer.
+func (t takers) taking(ctx context.Context, c Client, take driver.RateTake) (driver.RateTaken, error) {
 	t.Helper()
-	a := within(t, "TakeRate", func(limited context.Context) rateAnswer {
+	a := within(t.run, "TakeRate", func(limited context.Context) rateAnswer {
 		if ctx == t.ctx {
 			ctx = limited
 		}
@@ -42,7 +56,7 @@ func (t *run) taking(ctx context.Context, c Client, take driver.RateTake) (drive
 }
 
 // takes fails the case unless the engine answers as it should.
-func (t *run) takes(c Client, take driver.RateTake, ok bool, when string) driver.RateTaken {
+func (t takers) takes(c Client, take driver.RateTake, ok bool, when string) driver.RateTaken {
 	t.Helper()
 	taken, err := t.taking(t.ctx, c, take)
 	if err != nil {
@@ -55,9 +69,9 @@ func (t *run) takes(c Client, take driver.RateTake, ok bool, when string) driver
 }
 
 // returns gives back what was taken.
-func (t *run) returns(c Client, take driver.RateTake, taken driver.RateTaken) {
+func (t takers) returns(c Client, take driver.RateTake, taken driver.RateTaken) {
 	t.Helper()
-	err := within(t, "ReturnRate", func(ctx context.Context) error {
+	err := within(t.run, "ReturnRate", func(ctx context.Context) error {
 		return c.(driver.RateLimiter).ReturnRate(ctx, take, taken)
 	})
 	if err != nil {
@@ -72,7 +86,7 @@ func events(key string, n int) driver.RateTake {
 
 // ends fails the case unless all that was granted of a key since first takes so many
 // intervals, to the microsecond and by the engine's clock.
-func (t *run) ends(first, taken driver.RateTaken, n int, when string) {
+func (t takers) ends(first, taken driver.RateTaken, n int, when string) {
 	t.Helper()
 	if got, want := taken.Now.Add(taken.Ahead), first.Now.Add(time.Duration(n)*rateInterval); !got.Equal(want) {
 		t.Errorf("%s: %v ahead at %v, which ends at %v, want %v", when, taken.Ahead, taken.Now, got, want)
@@ -82,10 +96,11 @@ func (t *run) ends(first, taken driver.RateTaken, n int, when string) {
 	}
 }
 
-// rateBurst: all clients together get a burst of a key, and no more; a refusal costs
+// burst: all clients together get a burst of a key, and no more; a refusal costs
 // nothing; other keys, and the lock of the same name, are apart from it.
-func (t *run) rateBurst(cs []Client) {
+func (t takers) burst() {
 	t.Helper()
+	cs := t.cs
 	h := t.hold(cs[2], t.request("fast"))
 	first := t.takes(cs[0], events("fast", 1), true, "at first")
 	t.ends(first, first, 1, "the first take")
@@ -107,14 +122,17 @@ func (t *run) rateBurst(cs []Client) {
 
 // rateRefill: what was used comes back at the rate, not earlier and no later, by the
 // engine's clock.
+//
+// It fails an engine that counts in windows, so that twice the rate gets through at
+// their border.
 func rateRefill(t *run) {
-	cs := t.clients(2)
+	r, cs := takers{t, nil}, t.clients(2)
 	const interval = 30 * time.Millisecond
 	take := driver.RateTake{Key: "steady", Cost: interval, Most: 2 * interval}
 	var granted []driver.RateTaken
 	var refused driver.RateTaken // since the last grant
 	for i := 0; len(granted) < 8; i++ {
-		taken, err := t.taking(t.ctx, cs[i%2], take)
+		taken, err := r.taking(t.ctx, cs[i%2], take)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +160,7 @@ func rateRefill(t *run) {
 	}
 	last := granted[len(granted)-1]
 	t.eventually(t.patience, "a rate that nobody used is full again", func() bool {
-		taken, err := t.taking(t.ctx, cs[0], driver.RateTake{Key: "steady", Cost: 2 * interval, Most: 2 * interval})
+		taken, err := r.taking(t.ctx, cs[0], driver.RateTake{Key: "steady", Cost: 2 * interval, Most: 2 * interval})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,9 +171,10 @@ func rateRefill(t *run) {
 	})
 }
 
-// rateTogether: clients that ask at the same time get a burst, and not a burst each.
-func (t *run) rateTogether(cs []Client) {
+// together: clients that ask at the same time get a burst, and not a burst each.
+func (t takers) together() {
 	t.Helper()
+	cs := t.cs
 	var granted atomic.Int32
 	errs := make(chan error, len(cs))
 	for _, c := range cs {
@@ -181,10 +200,11 @@ func (t *run) rateTogether(cs []Client) {
 	}
 }
 
-// rateReturned: what was taken last and is given back can be taken again; once somebody
+// returned: what was taken last and is given back can be taken again; once somebody
 // has taken after it, it cannot.
-func (t *run) rateReturned(cs []Client) {
+func (t takers) returned() {
 	t.Helper()
+	cs := t.cs
 	first := t.takes(cs[0], events("changed", 1), true, "at first")
 	two := t.takes(cs[0], events("changed", 2), true, "when there are three left")
 	t.returns(cs[0], events("changed", 2), two)
@@ -198,12 +218,28 @@ func (t *run) rateReturned(cs []Client) {
 	t.ends(first, t.takes(cs[0], events("changed", 1), false, "when there is none left"), 4, "a return after another take")
 	t.returns(cs[0], events("unknown", 1), first)
 	t.takes(cs[0], events("unknown", 4), true, "after a return of what nobody took")
+	t.returnedAgain()
 }
 
-// rateBadInput: senseless takes are ErrInvalid, a context that has ended is its own error,
-// and neither takes anything.
-func (t *run) rateBadInput(c Client) {
+// returnedAgain: a return that comes a second time, as one does whose answer was lost, takes
+// nothing from whoever was granted the same meanwhile.
+func (t takers) returnedAgain() {
 	t.Helper()
+	cs := t.cs
+	first := t.takes(cs[0], events("again", 1), true, "at first")
+	mine := t.takes(cs[0], events("again", 1), true, "when there are three left")
+	t.returns(cs[0], events("again", 1), mine)
+	time.Sleep(time.Millisecond)
+	t.takes(cs[1], events("again", 1), true, "after one was given back")
+	t.returns(cs[0], events("again", 1), mine)
+	t.ends(first, t.takes(cs[1], events("again", 4), false, "when there are two left"), 2, "a return that came again")
+}
+
+// badInput: senseless takes are ErrInvalid, a context that has ended is its own error,
+// and neither takes anything.
+func (t takers) badInput() {
+	t.Helper()
+	c := t.cs[0]
 	bad := []driver.RateTake{
 		events("", 1), events("a\x00b", 1), events("a\xff", 1), events(strings.Repeat("k", 513), 1),
 		events("odd", 0), events("odd", -1), events("odd", 5),
@@ -218,7 +254,7 @@ func (t *run) rateBadInput(c Client) {
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
 	_, err := t.taking(ended, c, events("odd", 1))
-	t.itsOwn(ended, err, "odd")
+	itsOwn(ended, t.run, err, "odd")
 	const odd = 1234567 * time.Microsecond
 	long := driver.RateTake{Key: strings.Repeat("k", 512), Cost: driver.MaxRateAhead - odd, Most: driver.MaxRateAhead}
 	first := t.takes(c, long, true, "at first")

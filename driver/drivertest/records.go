@@ -13,6 +13,14 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// recordCases are about records.
+var recordCases = []Case{
+	newCase("record-swap", anyEngine, recordSwap),
+	newCase("record-race", anyEngine, recordRace),
+	newCase("record-expiry", anyEngine, recordExpiry),
+	newCase("record-list", anyEngine, recordList),
+}
+
 // records are the records as one client sees them, for one case.
 type records struct {
 	*run
@@ -20,10 +28,10 @@ type records struct {
 }
 
 // registers returns the records of n clients, and skips the case if the engine keeps none.
-func (t *run) registers(n int) (all []records) {
+func registers(t *run, n int) (all []records) {
 	t.Helper()
 	for _, c := range t.clients(n) {
-		r, ok := c.(driver.Registrar)
+		r, ok := as[driver.Registrar](c)
 		if !ok {
 			t.Skip("the engine is no driver.Registrar")
 		}
@@ -104,8 +112,10 @@ func (r records) shows(key, value, version, when string) {
 
 // recordSwap: a record changes from the version that its writer has seen and from no
 // other, and everybody sees it at once.
+//
+// It fails an engine that compares values instead of versions, or uses a version again.
 func recordSwap(t *run) {
-	rs := t.registers(2)
+	rs := registers(t, 2)
 	here, there := rs[0], rs[1]
 	here.shows("a", "", "", "before anybody wrote it")
 	first := here.put("a", "one", "", 0)
@@ -119,13 +129,13 @@ func recordSwap(t *run) {
 	}
 	there.conflict("b", first, "of another key")
 	here.shows("b", "", "", "after swaps of another key")
-	t.recordValues(here, there)
+	recordValues(here, there)
 }
 
 // recordValues: a value is bytes, none of which mean anything, and belongs to whoever
 // has it.
-func (t *run) recordValues(here, there records) {
-	t.Helper()
+func recordValues(here, there records) {
+	here.Helper()
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -138,19 +148,21 @@ func (t *run) recordValues(here, there records) {
 	own := []byte("as it was")
 	version, err := here.swap("bytes", own, version, 0)
 	if err != nil {
-		t.Fatal(err)
+		here.Fatal(err)
 	}
 	copy(own, "changed")
 	got := here.get("bytes")
 	if copy(got.Value, "too"); !bytes.HasPrefix(got.Value, []byte("too")) {
-		t.Errorf("the value of a record is %q", got.Value)
+		here.Errorf("the value of a record is %q", got.Value)
 	}
 	here.shows("bytes", "as it was", version, "after its bytes were written to by their owners")
 }
 
 // recordRace: of several who swap from one version one succeeds.
+//
+// It fails an engine that reads, compares and writes in several steps.
 func recordRace(t *run) {
-	rs := t.registers(3)
+	rs := registers(t, 3)
 	const each = 5
 	type count struct {
 		unknown int
@@ -205,8 +217,11 @@ func (r records) count(key string, n int) (unknown int, err error) {
 
 // recordExpiry: a record is gone after its TTL and not before; what comes after it has
 // versions of its own, and each swap says anew how long the record stays.
+//
+// It fails an engine that keeps the TTL of the value before, or begins versions anew
+// when a record is gone.
 func recordExpiry(t *run) {
-	rs := t.registers(2)
+	rs := registers(t, 2)
 	here, there := rs[0], rs[1]
 	ttl := min(t.ttl, 200*time.Millisecond)
 	if t.bubble {
@@ -251,8 +266,11 @@ func (r records) prolong(key string, soon, ttl time.Duration) (version string, a
 
 // recordList: List shows the records whose keys begin with a prefix, in order, and all
 // names are keys of their own.
+//
+// It fails an engine that takes a prefix for a pattern or for a key, or does not give names
+// back as they were.
 func recordList(t *run) {
-	rs := t.registers(2)
+	rs := registers(t, 2)
 	here, there := rs[0], rs[1]
 	there.lists("", nil)
 	versions := map[string]string{}
@@ -262,7 +280,8 @@ func recordList(t *run) {
 	for _, key := range strange {
 		there.shows(key, "of "+key, versions[key], "among many strange ones")
 	}
-	for _, prefix := range []string{"", "a", "a/", "*", "%", "A", "[a]", strings.Repeat("n", 511), "none of them"} {
+	for _, prefix := range []string{"", "a", "a/", "*", "%", "A", "[a]", strings.Repeat("n", 511), "none of them",
+		"\xc3", "a\xcc", "\xff", "\x00", "a\x00", strings.Repeat("n", 600)} { // the last few are no keys
 		var want []string
 		for _, key := range strange {
 			if strings.HasPrefix(key, prefix) {

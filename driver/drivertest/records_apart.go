@@ -10,9 +10,20 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// recordApartCases are about records beside all else.
+var recordApartCases = []Case{
+	newCase("record-apart", anyEngine, recordApart),
+	newCase("record-input", anyEngine, recordInput),
+	newCase("record-outage", anyEngine, recordOutage),
+	newCase("record-lasts", anyEngine, recordLasts),
+	newCase("record-clock", anyEngine, recordClock),
+}
+
 // recordApart: a lock and a record of one name have nothing to do with one another.
+//
+// It fails an engine that keeps locks and records under the same key.
 func recordApart(t *run) {
-	rs := t.registers(1)
+	rs := registers(t, 1)
 	c := t.client()
 	version := rs[0].put("both", "value", "", 0)
 	h := t.hold(c, t.request("both"))
@@ -22,7 +33,7 @@ func recordApart(t *run) {
 	h.free()
 	rs[0].shows("both", "value", version, "after a lock of its name was released")
 	rs[0].put("record only", "value", "", 0)
-	if l, ok := c.(driver.Lister); ok {
+	if l, ok := as[driver.Lister](c); ok {
 		list, err := l.List(t.ctx, driver.Query{Prefix: "record", Scan: true})
 		if len(list) > 0 || err != nil && !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("a record is listed among the locks: %+v, %v", list, err)
@@ -34,8 +45,10 @@ func recordApart(t *run) {
 
 // recordInput: what makes no sense is ErrInvalid, a context that has ended is its own
 // error, and neither leaves a trace.
+//
+// It fails an engine that writes before it checks.
 func recordInput(t *run) {
-	rs := t.registers(1)
+	rs := registers(t, 1)
 	r := rs[0]
 	for _, key := range []string{"", strings.Repeat("n", 513), "a\x00b", "a\xff"} {
 		if _, err := r.read(key); !errors.Is(err, driver.ErrInvalid) {
@@ -75,14 +88,17 @@ func (r records) calls(key string) map[string]func(context.Context) error {
 
 // recordOutage: a register that does not answer is ErrUnavailable when the time is up,
 // and a swap of unknown outcome has happened or has not.
+//
+// It fails an engine that calls a swap whose answer was lost a conflict, though it may
+// have been carried out.
 func recordOutage(t *run) {
 	t.needsCutter()
-	rs := t.registers(1)
+	rs := registers(t, 1)
 	t.silence()
 	calls := rs[0].calls("a")
 	answers := make(chan error, len(calls))
 	for name, call := range calls {
-		t.calls.Go(func() { answers <- fmt.Errorf("%s: %w", name, t.forAWhile(call)) }) // ends with its context
+		t.calls.Go(func() { answers <- fmt.Errorf("%s: %w", name, forAWhile(t.ctx, t.patience, call)) }) // ends with its context
 	}
 	for range calls {
 		err := within(t, "a call whose context ends", func(context.Context) error { return <-answers })
@@ -104,12 +120,15 @@ func recordOutage(t *run) {
 
 // recordLasts: a restart of the engine takes no record away, and brings no version
 // back.
+//
+// It fails an engine that keeps records in memory only, or counts versions from the
+// start of the server.
 func recordLasts(t *run) {
-	rs := t.registers(1)
+	rs := registers(t, 1)
 	first := rs[0].put("lasting", "one", "", 0)
 	version := rs[0].put("lasting", "two", first, 100*t.patience)
 	t.world.Restart(t.TB)
-	after := t.registers(1)
+	after := registers(t, 1)
 	var rec driver.Record
 	t.eventually(t.patience, "a record is read after a restart", func() bool {
 		var err error
@@ -126,24 +145,27 @@ func recordLasts(t *run) {
 }
 
 // recordClock: the register has one clock, which all clients see go on.
+//
+// It fails an engine that has a clock that goes back, or stands still, or that tells its
+// bounds the wrong way round.
 func recordClock(t *run) {
-	rs := t.registers(2)
-	begun, latest := rs[0].clock()
+	rs := registers(t, 2)
+	begun, latest := rs[0].clockBounds()
 	for i := range 6 {
-		earliest, next := rs[i%2].clock()
+		earliest, next := rs[i%2].clockBounds()
 		if next.Before(begun) {
 			t.Errorf("the clock showed %v at the earliest, and later %v at the latest to client %d", begun, next, i%2)
 		}
 		begun, latest = later(begun, earliest), later(latest, next)
 	}
 	t.eventually(t.patience, "the clock goes on", func() bool {
-		earliest, _ := rs[1].clock()
+		earliest, _ := rs[1].clockBounds()
 		return earliest.After(latest)
 	})
 }
 
-// clock returns the bounds of the clock.
-func (r records) clock() (earliest, latest time.Time) {
+// clockBounds returns the bounds of the clock.
+func (r records) clockBounds() (earliest, latest time.Time) {
 	r.Helper()
 	err := within(r.run, "Clock", func(ctx context.Context) (err error) {
 		earliest, latest, err = r.register.Clock(ctx)

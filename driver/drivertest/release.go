@@ -6,8 +6,17 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// releaseCases are about who may release, and when.
+var releaseCases = []Case{
+	newCase("release-owner-checked", anyEngine, releaseOwnerChecked),
+	newCase("release-twice", anyEngine, releaseTwice),
+	newCase("late-release", anyEngine, lateRelease),
+}
+
 // releaseOwnerChecked: a release with the wrong owner or token is ErrNotHeld and
 // leaves the holder alone, whichever client sends it.
+//
+// It fails an engine that releases by name, or by owner alone.
 func releaseOwnerChecked(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("owned"))
@@ -36,6 +45,9 @@ func releaseOwnerChecked(t *run) {
 }
 
 // releaseTwice: the second release is ErrNotHeld and frees nobody else.
+//
+// It fails an engine that calls the second release a success, or lets it free the
+// successor.
 func releaseTwice(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.request("twice"))
@@ -50,6 +62,8 @@ func releaseTwice(t *run) {
 
 // lateRelease: the release of an acquisition that expired, or was broken, leaves
 // the successor alone.
+//
+// It fails an engine that releases by name: whoever has it by then is without a lock.
 func lateRelease(t *run) {
 	c, next := t.client(), t.client()
 	if t.traits.Leased {
@@ -57,27 +71,28 @@ func lateRelease(t *run) {
 		w, _ := t.queueBehind(h, next, t.request("expired"))
 		successor := w.granted(t.ttl+t.patience, "a waiter behind a lapsed lease")
 		t.notHeld(h.release(), "releasing an expired acquisition")
-		t.untouched(successor)
+		successor.untouched()
 	}
-	if b, ok := next.(driver.Breaker); ok {
+	if b, ok := as[driver.Breaker](next); ok {
 		h := t.hold(c, t.request("broken"))
-		t.breakName(b, "broken")
+		breakName(t, b, "broken")
 		successor := t.take(t.patience, next, t.request("broken"))
 		t.notHeld(h.release(), "releasing a broken acquisition")
-		t.untouched(successor)
+		successor.untouched()
 	}
 }
 
 // untouched fails the case unless the successor stands and excludes.
-func (t *run) untouched(successor *held) {
+func (h *held) untouched() {
+	t := h.t
 	t.Helper()
-	successor.stands("after the late release of its predecessor")
-	t.refused(t.client(), t.request(successor.req.Name), "that the successor holds")
-	successor.free()
+	h.stands("after the late release of its predecessor")
+	t.refused(t.client(), t.request(h.req.Name), "that the successor holds")
+	h.free()
 }
 
 // breakName breaks a held name and returns the new token.
-func (t *run) breakName(b driver.Breaker, name string) int64 {
+func breakName(t *run, b driver.Breaker, name string) int64 {
 	t.Helper()
 	type answer struct {
 		token int64

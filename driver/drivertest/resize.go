@@ -8,46 +8,62 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// resizing sets the limit of a name through c, which must be a driver.Resizer,
-// and returns the engine's answer.
-func (t *run) resizing(c Client, name string, limit int) error {
+// resizeCases are about limits that change.
+var resizeCases = []Case{
+	newCase("resize", limits, resize),
+	newCase("resize-lasts", limits, resizeLasts),
+}
+
+// resizes changes limits through some clients, which must be driver.Resizers.
+type resizes struct {
+	*run
+	cs []Client
+}
+
+// try sets the limit of a name and returns the engine's answer.
+func (t resizes) try(c Client, name string, limit int) error {
 	t.Helper()
-	return within(t, "Resize", func(ctx context.Context) error {
+	return within(t.run, "Resize", func(ctx context.Context) error {
 		return c.(driver.Resizer).Resize(ctx, name, limit)
 	})
 }
 
-// resize sets the limit of a name and fails the case if that fails.
-func (t *run) resize(c Client, name string, limit int) {
+// set sets the limit of a name and fails the case if that fails.
+func (t resizes) set(c Client, name string, limit int) {
 	t.Helper()
-	if err := t.resizing(c, name, limit); err != nil {
+	if err := t.try(c, name, limit); err != nil {
 		t.Fatalf("setting the limit of %q to %d: %v", name, limit, err)
 	}
 }
 
 // resize: a new limit is in force at once, whatever limits are asked for.
+//
+// It fails an engine that keeps the limit with each request, or counts holders anew only
+// when one comes.
 func resize(t *run) {
 	cs := t.clients(4)
-	if _, ok := cs[0].(driver.Resizer); !ok {
+	if _, ok := as[driver.Resizer](cs[0]); !ok {
 		t.Skip("the engine is no driver.Resizer")
 	}
-	t.resizeDown(cs)
-	t.resizeUp(cs)
+	r := resizes{t, cs}
+	r.down()
+	r.up()
 	if ordered(t.traits) {
-		t.resizeInOrder(cs)
+		r.keepsOrder()
 	}
-	t.resizeOverrides(cs)
-	t.resizeBelowWeight(cs)
-	t.resizeSenseless(cs[0])
+	r.overrides()
+	r.belowWeight()
+	r.senseless()
 }
 
-// resizeDown: holders stay although they are too many, and nobody gets in until
+// down: holders stay although they are too many, and nobody gets in until
 // there is room under the lower limit.
-func (t *run) resizeDown(cs []Client) {
+func (t resizes) down() {
 	t.Helper()
+	cs := t.cs
 	req := t.weighing("shrunk", 3, 0)
 	in := []*held{t.hold(cs[0], req), t.hold(cs[1], req), t.hold(cs[2], req)}
-	t.resize(cs[3], "shrunk", 2)
+	t.set(cs[3], "shrunk", 2)
 	for _, h := range in {
 		h.stands("after the limit was lowered below the number of holders")
 	}
@@ -56,7 +72,7 @@ func (t *run) resizeDown(cs []Client) {
 	t.refused(cs[0], req, "whose lowered limit is reached")
 	w := t.queue(cs[3], req)
 	w.pending("while the lowered limit was reached")
-	t.weighed(cs[0], "shrunk", 2, []int{1, 1}, []int{1})
+	t.view(cs[0]).weighed("shrunk", 2, []int{1, 1}, []int{1})
 	in[1].free()
 	h := w.granted(t.patience, "a waiter for a free seat under the lowered limit")
 	t.refused(cs[0], req, "whose lowered limit is reached again")
@@ -65,16 +81,17 @@ func (t *run) resizeDown(cs []Client) {
 	h.free()
 }
 
-// resizeUp: whoever fits under the higher limit is granted without a release.
-func (t *run) resizeUp(cs []Client) {
+// up: whoever fits under the higher limit is granted without a release.
+func (t resizes) up() {
 	t.Helper()
+	cs := t.cs
 	req := t.weighing("grown", 1, 0)
 	h := t.hold(cs[0], req)
 	ws := t.line(2, cs[1:3], req)
 	for _, w := range ws {
 		w.pending("while the limit was reached")
 	}
-	t.resize(cs[3], "grown", 3)
+	t.set(cs[3], "grown", 3)
 	for _, w := range ws {
 		w.granted(t.patience, "one of two waiters after the limit was raised by two").stands("after the limit was raised")
 	}
@@ -87,38 +104,40 @@ func (t *run) resizeUp(cs []Client) {
 	}
 }
 
-// resizeInOrder: a higher limit lets nobody pass a heavy waiter.
-func (t *run) resizeInOrder(cs []Client) {
+// keepsOrder: a higher limit lets nobody pass a heavy waiter.
+func (t resizes) keepsOrder() {
 	t.Helper()
+	cs := t.cs
 	h := t.hold(cs[0], t.weighing("grown-in-order", 3, 3))
 	heavy := t.queue(cs[1], t.weighing("grown-in-order", 3, 2))
 	light := t.queue(cs[2], t.weighing("grown-in-order", 3, 1))
-	t.resize(cs[3], "grown-in-order", 4)
+	t.set(cs[3], "grown-in-order", 4)
 	light.pending("behind a heavy waiter that the raised limit is too low for")
 	heavy.pending("for more than the raised limit left")
-	t.resize(cs[3], "grown-in-order", 5)
+	t.set(cs[3], "grown-in-order", 5)
 	g := heavy.granted(t.patience, "a heavy waiter after the limit was raised far enough")
 	light.pending("while the raised limit was reached")
-	t.resize(cs[3], "grown-in-order", 6)
+	t.set(cs[3], "grown-in-order", 6)
 	light.granted(t.patience, "a light waiter after the limit was raised for it").free()
 	g.free()
 	h.stands("after the limit was raised three times")
 	h.free()
 }
 
-// resizeOverrides: requests may ask for whatever limit; the new one is in force.
+// overrides: requests may ask for whatever limit; the new one is in force.
 // Those without a limit, and exclusive ones, are what they always were.
-func (t *run) resizeOverrides(cs []Client) {
+func (t resizes) overrides() {
 	t.Helper()
+	cs := t.cs
 	small := t.hold(cs[0], t.weighing("overridden", 2, 1))
-	t.resize(cs[3], "overridden", 3)
+	t.set(cs[3], "overridden", 3)
 	large := t.hold(cs[1], t.weighing("overridden", 9, 1))
 	if _, err := t.attempt(cs[2], t.shared("overridden")); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a shared request without a limit beside ones with a limit: got %v, want ErrInvalid", err)
 	}
 	w := t.queue(cs[2], t.weighing("overridden", 4, 2))
 	w.pending("for 2 units while 1 was free")
-	t.weighed(cs[3], "overridden", 3, []int{1, 1}, []int{2})
+	t.view(cs[3]).weighed("overridden", 3, []int{1, 1}, []int{2})
 	small.free()
 	g := w.granted(t.patience, "a waiter with a limit of its own")
 	t.refused(cs[0], t.weighing("overridden", 9, 1), "whose new limit is reached")
@@ -126,18 +145,19 @@ func (t *run) resizeOverrides(cs []Client) {
 	g.free()
 	large.free()
 	h := t.hold(cs[0], t.request("overridden"))
-	t.resize(cs[3], "overridden", 5)
+	t.set(cs[3], "overridden", 5)
 	h.stands("exclusively, when the limit changed")
 	t.refused(cs[1], t.weighing("overridden", 5, 1), "that an exclusive holder has")
 	h.free()
 }
 
-// resizeBelowWeight: a request that weighs more than the new limit gets in when
+// belowWeight: a request that weighs more than the new limit gets in when
 // nobody else is there, and is then alone.
-func (t *run) resizeBelowWeight(cs []Client) {
+func (t resizes) belowWeight() {
 	t.Helper()
+	cs := t.cs
 	light := t.weighing("outgrown", 5, 1)
-	t.resize(cs[3], "outgrown", 2)
+	t.set(cs[3], "outgrown", 2)
 	h := t.hold(cs[0], light)
 	t.refused(cs[1], t.weighing("outgrown", 5, 4), "by a request heavier than its limit, which somebody has")
 	w := t.queue(cs[1], t.weighing("outgrown", 5, 4))
@@ -151,10 +171,11 @@ func (t *run) resizeBelowWeight(cs []Client) {
 	next.granted(t.patience, "a light waiter behind a holder heavier than the limit").free()
 }
 
-// resizeSenseless: limits and names that make no sense are ErrInvalid, and
+// senseless: limits and names that make no sense are ErrInvalid, and
 // change nothing.
-func (t *run) resizeSenseless(c Client) {
+func (t resizes) senseless() {
 	t.Helper()
+	c := t.cs[0]
 	h := t.hold(c, t.weighing("sensible", 2, 0))
 	for _, bad := range []struct {
 		name  string
@@ -162,24 +183,27 @@ func (t *run) resizeSenseless(c Client) {
 	}{
 		{"sensible", 0}, {"sensible", -1}, {"", 1}, {"a\x00b", 1}, {"a\xff", 1}, {strings.Repeat("n", 513), 1},
 	} {
-		if err := t.resizing(c, bad.name, bad.limit); !errors.Is(err, driver.ErrInvalid) {
+		if err := t.try(c, bad.name, bad.limit); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("setting the limit of %.10q to %d: got %v, want ErrInvalid", bad.name, bad.limit, err)
 		}
 	}
-	t.weighed(c, "sensible", 2, []int{1}, nil)
+	t.view(c).weighed("sensible", 2, []int{1}, nil)
 	t.hold(c, t.weighing("sensible", 2, 0)).free()
 	h.free()
 }
 
 // resizeLasts: a limit that was set before anybody came outlives everybody, and
 // a restart of the engine.
+//
+// It fails an engine that keeps a limit with its holders, so that it is gone when the
+// last one leaves.
 func resizeLasts(t *run) {
 	cs := t.clients(3)
-	if _, ok := cs[0].(driver.Resizer); !ok {
-		return
+	if _, ok := as[driver.Resizer](cs[0]); !ok {
+		t.Skip("the engine is no driver.Resizer")
 	}
 	req := t.weighing("lasting", 3, 0)
-	t.resize(cs[0], "lasting", 1)
+	resizes{t, cs}.set(cs[0], "lasting", 1)
 	t.hold(cs[1], req).free()
 	h := t.hold(cs[2], req)
 	t.refused(cs[1], req, "whose limit was lowered before everybody left")

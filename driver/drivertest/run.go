@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,31 +17,50 @@ var identity = driver.Identity{Host: "exam.example", PID: 4711, Note: "an exam"}
 // run is one engine at one case. Its methods that fail the case belong to
 // the goroutine of the case.
 type run struct {
-	testing.TB
-	world    World
+	*verdict
+	*faults
 	traits   driver.Traits
 	bubble   bool
 	ttl      time.Duration // a lease whose end the case can wait for
 	long     time.Duration // a lease that outlives the case's patience
 	patience time.Duration // how long something that must happen may take
 
-	omitted map[string]string // which cases failed by which omission; nil if a case is put alone
-	failed  atomic.Bool
-
 	ctx    context.Context // ends with the case
 	cancel context.CancelFunc
 	calls  sync.WaitGroup // the calls under way
 
-	mu     sync.Mutex // guards owners, frozen, cut
+	known  sync.Mutex // guards owners
 	owners map[string]bool
-	frozen map[Client]bool
-	cut    bool // between Cut and Mend
 }
+
+// newCase makes a Case of a function that talks to one world.
+func newCase(name string, needs func(driver.Traits) bool, ask func(*run)) Case {
+	return Case{Name: name, Needs: needs, Run: func(t testing.TB, e Suite) {
+		t.Helper()
+		s := sit(t, e)
+		defer s.end()
+		ask(s)
+	}}
+}
+
+// What a case may need.
+
+func anyEngine(driver.Traits) bool         { return true }
+func leased(t driver.Traits) bool          { return t.Leased }
+func unleased(t driver.Traits) bool        { return !t.Leased }
+func limits(t driver.Traits) bool          { return t.Limits }
+func noLimits(t driver.Traits) bool        { return !t.Limits }
+func rates(t driver.Traits) bool           { return t.Rates }
+func ordered(t driver.Traits) bool         { return t.Order != driver.OrderNone }
+func orderedLimits(t driver.Traits) bool   { return ordered(t) && limits(t) }
+func fairToAll(t driver.Traits) bool       { return t.Order == driver.OrderAll }
+func fairToProcesses(t driver.Traits) bool { return t.Order == driver.OrderProcess }
 
 // sit opens a world for one case.
 func sit(t testing.TB, e Suite) *run {
-	s := &run{TB: t, omitted: e.omitted, world: e.World(t), bubble: e.Bubble, ttl: e.TTL, patience: e.Patience,
-		owners: map[string]bool{}, frozen: map[Client]bool{}}
+	s := &run{bubble: e.Bubble, ttl: e.TTL, patience: e.Patience, owners: map[string]bool{}}
+	s.verdict = &verdict{TB: t, omitted: e.omitted}
+	s.faults = &faults{t: t, world: e.World(t), frozen: map[Client]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.traits = s.client().Traits()
 	s.measure()
@@ -71,12 +89,7 @@ func (t *run) measure() {
 // end gives up what still waits, so that no goroutine outlives the case.
 func (t *run) end() {
 	t.Helper()
-	t.mu.Lock()
-	for c := range t.frozen {
-		c.Thaw(t.TB)
-	}
-	t.mu.Unlock()
-	t.mend()
+	t.undo()
 	t.cancel()
 	done := make(chan struct{})
 	go func() { // ends when every call has returned
@@ -102,57 +115,6 @@ func (t *run) clients(n int) []Client {
 	return cs
 }
 
-// freeze stops a client until thaw, or until the end of the case.
-func (t *run) freeze(c Client) {
-	t.mu.Lock()
-	t.frozen[c] = true
-	t.mu.Unlock()
-	c.Freeze(t.TB)
-}
-
-// thaw lets a client go on, if it is frozen.
-func (t *run) thaw(c Client) {
-	t.mu.Lock()
-	frozen := t.frozen[c]
-	delete(t.frozen, c)
-	t.mu.Unlock()
-	if frozen {
-		c.Thaw(t.TB)
-	}
-}
-
-// needsCutter skips the case if the world cannot make its engine silent.
-func (t *run) needsCutter() {
-	t.Helper()
-	if _, ok := t.world.(Cutter); !ok {
-		t.Skip("the World is no drivertest.Cutter")
-	}
-}
-
-// silence makes the engine silent until mend, or until the end of the case; ok is
-// false if the world cannot.
-func (t *run) silence() (ok bool) {
-	w, ok := t.world.(Cutter)
-	if ok {
-		t.mu.Lock()
-		t.cut = true
-		t.mu.Unlock()
-		w.Cut(t.TB)
-	}
-	return ok
-}
-
-// mend lets the engine answer again, if it is cut.
-func (t *run) mend() {
-	t.mu.Lock()
-	cut := t.cut
-	t.cut = false
-	t.mu.Unlock()
-	if cut {
-		t.world.(Cutter).Mend(t.TB)
-	}
-}
-
 // request asks for a lease that does not end during the case.
 func (t *run) request(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.long, Identity: identity}
@@ -166,6 +128,14 @@ func (t *run) shortLease(name string) driver.Request {
 // shared asks for a shared lease that does not end during the case.
 func (t *run) shared(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.long, Identity: identity, Mode: driver.Shared}
+}
+
+// weighing asks for a shared lease that takes so much of a limit, and does not
+// end during the case.
+func (t *run) weighing(name string, limit, weight int) driver.Request {
+	req := t.shared(name)
+	req.Limit, req.Weight = limit, weight
+	return req
 }
 
 // settle gives what must not happen a chance to happen.
@@ -199,47 +169,6 @@ func (t *run) eventually(d time.Duration, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("after %v still not: %s", d, what)
 		}
-	}
-}
-
-// Errorf fails the case, which goes no further than its next step. What fails after the
-// first is not told: mostly it follows from that. Any goroutine may call it.
-func (t *run) Errorf(format string, args ...any) {
-	t.Helper()
-	if !t.failed.Swap(true) {
-		t.TB.Errorf(format, args...)
-	}
-}
-
-// Fatalf is Errorf, and ends the case.
-func (t *run) Fatalf(format string, args ...any) {
-	t.Helper()
-	t.Errorf(format, args...)
-	t.TB.FailNow()
-}
-
-// step ends a case that has failed.
-func (t *run) step() {
-	if t.failed.Load() {
-		t.TB.FailNow()
-	}
-}
-
-// omits fails the case because the engine leaves out what other cases need too; those
-// are then skipped.
-func (t *run) omits(format string, args ...any) {
-	t.Helper()
-	if t.omitted != nil {
-		t.omitted[format] = t.Name()
-	}
-	t.Fatalf(format, args...)
-}
-
-// unlessOmitted skips the case if one has failed before by the same omission.
-func (t *run) unlessOmitted(format string) {
-	t.Helper()
-	if by := t.omitted[format]; by != "" {
-		t.Skipf("it needs what %s failed by", by)
 	}
 }
 

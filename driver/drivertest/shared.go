@@ -6,8 +6,19 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// sharedCases are about shared holders and limits.
+var sharedCases = []Case{
+	newCase("shared", anyEngine, shared),
+	newCase("limit", limits, limit),
+	newCase("limit-unsupported", noLimits, limitUnsupported),
+	newCase("writer-not-starved", ordered, writerNotStarved),
+}
+
 // shared: shared holders are in together, also two of one client, and keep
 // exclusive ones out; an exclusive one keeps them out.
+//
+// It fails an engine that lets a writer in beside readers, or ends the hold of all
+// readers with that of one.
 func shared(t *run) {
 	cs := t.clients(3)
 	readers := []*held{
@@ -32,6 +43,9 @@ func shared(t *run) {
 
 // limit: exactly as many shared holders as the limit says are in together, and
 // another limit is refused while they are.
+//
+// It fails an engine that counts those who wait, or lets requests disagree about the
+// limit.
 func limit(t *run) {
 	cs := t.clients(3)
 	req := t.shared("seats")
@@ -61,6 +75,8 @@ func limit(t *run) {
 
 // limitUnsupported: an engine without limits says so, to requests and to a
 // Resize, and nothing is held.
+//
+// It fails an engine that ignores a limit that it cannot keep.
 func limitUnsupported(t *run) {
 	c := t.client()
 	req := t.shared("seats")
@@ -68,8 +84,9 @@ func limitUnsupported(t *run) {
 	if _, err := t.attempt(c, req); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("a limit: got %v, want ErrUnsupported", err)
 	}
-	if _, ok := c.(driver.Resizer); ok {
-		if err := t.resizing(c, "seats", 2); !errors.Is(err, driver.ErrUnsupported) {
+	if _, ok := as[driver.Resizer](c); ok {
+		err := resizes{t, nil}.try(c, "seats", 2)
+		if !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("a new limit: got %v, want ErrUnsupported", err)
 		}
 	}
@@ -78,6 +95,8 @@ func limitUnsupported(t *run) {
 
 // writerNotStarved: a shared request that comes after an exclusive waiter gets
 // in after it.
+//
+// It fails an engine that lets readers in for as long as readers are in.
 func writerNotStarved(t *run) {
 	cs := t.clients(3)
 	reader := t.hold(cs[0], t.shared("read"))
@@ -86,5 +105,5 @@ func writerNotStarved(t *run) {
 	late := t.queue(cs[2], t.shared("read"))
 	late.pending("behind an exclusive waiter")
 	reader.free()
-	t.inOrder(writer, late)
+	line{writer, late}.inOrder()
 }

@@ -9,9 +9,14 @@
 // Each case gets a World of its own, and only the cases that fit the engine's
 // traits run. An engine that lives inside the test process sets Suite.Bubble: its
 // cases then take hours of virtual time and no real time.
+//
+// Many cases are about faults: a process that dies or stops, an engine that falls silent. An
+// engine on a server meets the real ones with package drivertest/proc: its Process is a Client
+// in a child process, which is killed and frozen, and its Proxy makes a World a [Cutter].
 package drivertest
 
 import (
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +58,24 @@ type Client interface {
 	Freeze(t testing.TB)
 	// Thaw ends a Freeze.
 	Thaw(t testing.TB)
+}
+
+// Remote is a Client that stands for an engine elsewhere, such as a proc.Process. It has the
+// methods of the optional interfaces, whether that engine has them or not.
+type Remote interface {
+	Client
+	// Has reports whether the engine has the optional interface of package driver with
+	// that name, such as "Lister".
+	Has(name string) bool
+}
+
+// as returns a client as an optional interface of package driver, if its engine has it.
+func as[T any](c Client) (optional T, ok bool) {
+	if r, elsewhere := c.(Remote); elsewhere && !r.Has(reflect.TypeFor[T]().Name()) {
+		return optional, false
+	}
+	optional, ok = c.(T)
+	return optional, ok
 }
 
 // Suite describes the engine under test.

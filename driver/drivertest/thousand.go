@@ -8,19 +8,27 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// manyCases are about many locks of one client.
+var manyCases = []Case{
+	newCase("thousand", anyEngine, thousand),
+}
+
 // thousand: one client holds a thousand locks, renews them in one call whose
 // answers come in order, and releases them all.
+//
+// It fails an engine that answers in another order, or for some leases only.
 func thousand(t *run) {
 	const n = 1000
 	c := t.client()
+	all := many{t, c}
 	gone := t.hold(c, t.request("gone"))
 	gone.free()
 	var leases []driver.Lease
 	for i := range n {
 		leases = append(leases, t.hold(c, t.request(fmt.Sprintf("one-of-many-%d", i))).lease())
-		t.keepAll(c, leases)
+		all.keep(leases)
 	}
-	errs := t.renewAll(c, slices.Insert(slices.Clone(leases), n/2, gone.lease()))
+	errs := all.renew(slices.Insert(slices.Clone(leases), n/2, gone.lease()))
 	if len(errs) != n+1 {
 		t.Fatalf("Renew of %d leases gave %d answers", n+1, len(errs))
 	}
@@ -32,26 +40,32 @@ func thousand(t *run) {
 		}
 	}
 	for i, l := range leases {
-		t.keepAll(c, leases[i:])
+		all.keep(leases[i:])
 		if err := t.release(c, l); err != nil {
 			t.Fatalf("releasing lease %d: %v", i, err)
 		}
 	}
 }
 
-func (t *run) renewAll(c Client, leases []driver.Lease) []error {
-	t.Helper()
-	return within(t, "Renew", func(ctx context.Context) []error { return c.Renew(ctx, leases) })
+// many is one client with many locks.
+type many struct {
+	*run
+	client Client
 }
 
-// keepAll renews at every hundredth of many leases: a slow engine takes longer for
+func (t many) renew(leases []driver.Lease) []error {
+	t.Helper()
+	return within(t.run, "Renew", func(ctx context.Context) []error { return t.client.Renew(ctx, leases) })
+}
+
+// keep renews at every hundredth of many leases: a slow engine takes longer for
 // all of them than a lease lasts.
-func (t *run) keepAll(c Client, leases []driver.Lease) {
+func (t many) keep(leases []driver.Lease) {
 	t.Helper()
 	if len(leases)%100 != 0 {
 		return
 	}
-	for i, err := range t.renewAll(c, leases) {
+	for i, err := range t.renew(leases) {
 		if err != nil {
 			t.Fatalf("renewing lease %d of %d: %v", i, len(leases), err)
 		}

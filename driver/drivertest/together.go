@@ -8,8 +8,19 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// togetherCases are about several names at once.
+var togetherCases = []Case{
+	newCase("all-or-none", anyEngine, allOrNone),
+}
+
+// sets are names that some clients, which must be driver.AllAcquirers, ask for together.
+type sets struct {
+	*run
+	cs []Client
+}
+
 // requests asks for several leases that do not end during the case.
-func (t *run) requests(names ...string) []driver.Request {
+func (t sets) requests(names ...string) []driver.Request {
 	reqs := make([]driver.Request, len(names))
 	for i, name := range names {
 		reqs[i] = t.request(name)
@@ -17,9 +28,9 @@ func (t *run) requests(names ...string) []driver.Request {
 	return reqs
 }
 
-// askAll sends requests to be granted together, through c, which must be a
-// driver.AllAcquirer, and looks at the grants. Any goroutine may call it.
-func (t *run) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*held, error) {
+// askAll sends requests to be granted together, and looks at the grants. Any
+// goroutine may call it.
+func (t sets) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*held, error) {
 	sent := time.Now()
 	grants, err := c.(driver.AllAcquirer).AcquireAll(ctx, reqs)
 	if err != nil {
@@ -31,20 +42,20 @@ func (t *run) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*h
 	}
 	all := make([]*held, len(reqs))
 	for i, req := range reqs {
-		all[i] = &held{t: t, client: c, req: req, sent: sent}
+		all[i] = &held{t: t.run, client: c, req: req, sent: sent}
 		all[i].examine(grants[i])
 	}
 	return all, nil
 }
 
 // attemptAll makes several requests together and returns the engine's answer.
-func (t *run) attemptAll(c Client, reqs []driver.Request) ([]*held, error) {
+func (t sets) attemptAll(c Client, reqs []driver.Request) ([]*held, error) {
 	t.Helper()
 	type answer struct {
 		all []*held
 		err error
 	}
-	a := within(t, "AcquireAll", func(ctx context.Context) answer {
+	a := within(t.run, "AcquireAll", func(ctx context.Context) answer {
 		all, err := t.askAll(ctx, c, reqs)
 		return answer{all, err}
 	})
@@ -52,7 +63,7 @@ func (t *run) attemptAll(c Client, reqs []driver.Request) ([]*held, error) {
 }
 
 // holdAll acquires free names together and fails the case if that fails.
-func (t *run) holdAll(c Client, reqs []driver.Request) []*held {
+func (t sets) holdAll(c Client, reqs []driver.Request) []*held {
 	t.Helper()
 	all, err := t.attemptAll(c, reqs)
 	if err != nil {
@@ -63,7 +74,7 @@ func (t *run) holdAll(c Client, reqs []driver.Request) []*held {
 
 // refusedAll fails the case unless requests for several names are answered with
 // the *HeldError of one.
-func (t *run) refusedAll(c Client, reqs []driver.Request, name string) {
+func (t sets) refusedAll(c Client, reqs []driver.Request, name string) {
 	t.Helper()
 	_, err := t.attemptAll(c, reqs)
 	if err == nil {
@@ -76,9 +87,13 @@ func (t *run) refusedAll(c Client, reqs []driver.Request, name string) {
 
 // allOrNone: several names are granted in one step, each as an acquisition of
 // its own, or none is, and nobody can tell that they were asked for.
-func allOrNone(t *run) {
-	cs := t.clients(3)
-	if _, ok := cs[0].(driver.AllAcquirer); !ok {
+//
+// It fails an engine that takes one name after the other, and gives back what it got
+// when one is held: others see that.
+func allOrNone(r *run) {
+	cs := r.clients(3)
+	t := sets{r, cs}
+	if _, ok := as[driver.AllAcquirer](cs[0]); !ok {
 		t.Skip("the engine is no driver.AllAcquirer")
 	}
 	switch probe, err := t.attemptAll(cs[0], t.requests("probe", "another")); {
@@ -90,23 +105,18 @@ func allOrNone(t *run) {
 		probe[0].free()
 		probe[1].free()
 	}
-	t.allHeld(cs)
-	t.noneHeld(cs)
-	t.allInvalid(cs)
-	t.allBroken(cs)
-	if ordered(t.traits) {
-		t.allInLine(cs)
-		t.allRaced(cs)
-	}
-	t.allGivenUp(cs)
-	t.allAtDeath(cs[0])
-	t.allOverlapping(cs)
+	t.allHeld()
+	t.noneHeld()
+	t.allInvalid()
+	t.allBroken()
+	t.beside()
 }
 
 // allHeld: each name is held and excludes, is released by itself, and its tokens
 // grow, whichever way it was acquired.
-func (t *run) allHeld(cs []Client) {
+func (t sets) allHeld() {
 	t.Helper()
+	cs := t.cs
 	reqs := t.requests("zinc", "lead", "gold")
 	last := make([]int64, len(reqs))
 	for range 2 {
@@ -127,8 +137,9 @@ func (t *run) allHeld(cs []Client) {
 
 // noneHeld: if one name is held, the error is about it and the others are free
 // at once.
-func (t *run) noneHeld(cs []Client) {
+func (t sets) noneHeld() {
 	t.Helper()
+	cs := t.cs
 	reqs := t.requests("tin", "iron", "salt")
 	for i, taken := range reqs {
 		h := t.hold(cs[1], taken)
@@ -147,8 +158,9 @@ func (t *run) noneHeld(cs []Client) {
 }
 
 // allInvalid: one request that makes no sense is ErrInvalid for all.
-func (t *run) allInvalid(cs []Client) {
+func (t sets) allInvalid() {
 	t.Helper()
+	cs := t.cs
 	if _, err := t.attemptAll(cs[0], t.requests("valid", "")); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("two names of which one is empty: got %v, want ErrInvalid", err)
 	}
@@ -156,17 +168,18 @@ func (t *run) allInvalid(cs []Client) {
 }
 
 // allBroken: the break of one name is the loss of that one alone.
-func (t *run) allBroken(cs []Client) {
+func (t sets) allBroken() {
 	t.Helper()
-	b, ok := cs[1].(driver.Breaker)
+	cs := t.cs
+	b, ok := as[driver.Breaker](cs[1])
 	if !ok {
 		return
 	}
 	reqs := t.requests("whole", "broken")
 	quiet, loud := watch(&reqs[0]), watch(&reqs[1])
 	all := t.holdAll(cs[0], reqs)
-	t.breakName(b, "broken")
-	loud.heard(t)
+	breakName(t.run, b, "broken")
+	loud.heard(t.run)
 	t.notHeld(all[1].release(), "releasing a name that was acquired with others and broken")
 	all[0].stands("when a name acquired with it was broken")
 	all[0].free()

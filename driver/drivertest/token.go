@@ -6,8 +6,18 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// tokenCases are about fencing tokens and floors.
+var tokenCases = []Case{
+	newCase("token-increasing", anyEngine, tokenIncreasing),
+	newCase("token-constant", anyEngine, tokenConstant),
+	newCase("floor", anyEngine, floor),
+}
+
 // tokenIncreasing: every later acquisition of a name has a greater token, across
 // release, death, expiry, break and a restart of the engine.
+//
+// It fails an engine that counts in memory, by a clock alone, or anew when nobody holds
+// the name.
 func tokenIncreasing(t *run) {
 	cs := t.clients(4)
 	brief := t.shortLease("counted")
@@ -28,8 +38,8 @@ func tokenIncreasing(t *run) {
 		t.waitExpiry()
 		rises(cs[0], t.request("counted"), "an expiry") // of a lease that the break meets
 	}
-	if b, ok := cs[1].(driver.Breaker); ok {
-		t.breakName(b, "counted")
+	if b, ok := as[driver.Breaker](cs[1]); ok {
+		breakName(t, b, "counted")
 		rises(cs[2], brief, "a break")
 	}
 	last.free()
@@ -44,13 +54,16 @@ func tokenIncreasing(t *run) {
 
 // tokenConstant: renewals change neither the token nor anything else that
 // identifies the acquisition.
+//
+// It fails an engine that mints a token for each renewal, which shuts the holder out of
+// what it guards.
 func tokenConstant(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.shared("steady"))
 	for range 3 {
 		time.Sleep(t.tick())
 		h.stands("under its first token")
-		if s := t.look(other, "steady"); s != nil && (len(s.Holders) != 1 || s.Holders[0].Token != h.Token) {
+		if s := t.view(other).look("steady"); s != nil && (len(s.Holders) != 1 || s.Holders[0].Token != h.Token) {
 			t.Fatalf("after a renewal of token %d the engine lists %+v", h.Token, s.Holders)
 		}
 		beside := t.hold(other, t.shared("steady"))
@@ -63,6 +76,9 @@ func tokenConstant(t *run) {
 }
 
 // floor: a grant carries the smallest token among the current holders.
+//
+// It fails an engine that returns the own token as the floor: of two shared holders one
+// is shut out.
 func floor(t *run) {
 	c, other := t.client(), t.client()
 	alone := t.hold(c, t.request("alone"))

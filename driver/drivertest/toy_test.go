@@ -29,6 +29,10 @@ type toyHold struct {
 	since, until time.Time
 }
 
+func newToy() *toy {
+	return &toy{holders: map[string]map[string]*toyHold{}, notBefore: map[string]time.Time{}, changed: make(chan struct{})}
+}
+
 func (e *toy) Traits() driver.Traits { return driver.Traits{Engine: "toy", Leased: true} }
 
 func (e *toy) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -210,6 +214,6 @@ func (c *toyClient) Thaw(testing.TB) {
 // TestToy: the least of an engine passes the exam.
 func TestToy(t *testing.T) {
 	drivertest.Run(t, drivertest.Suite{Bubble: true, World: func(testing.TB) drivertest.World {
-		return toyWorld{&toy{holders: map[string]map[string]*toyHold{}, notBefore: map[string]time.Time{}, changed: make(chan struct{})}}
+		return toyWorld{newToy()}
 	}})
 }

@@ -2,56 +2,42 @@ package drivertest
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
+// watchingCases are about what waiters are told, and who sees them.
+var watchingCases = []Case{
+	newCase("silent-waiter", anyEngine, silentWaiter),
+	newCase("waiting-once", anyEngine, waitingOnce),
+	newCase("panicking-callback", anyEngine, panickingCallback),
+}
+
 // silentWaiter: a waiter that does not want to hear of its wait is listed all the
 // same, and gets in.
+//
+// It fails an engine that enters those into its queue only who want to hear of it.
 func silentWaiter(t *run) {
 	cs := t.clients(2)
-	if _, ok := cs[0].(driver.Lister); !ok {
+	if !t.view(cs[0]).can() {
 		t.Skip("the engine is no driver.Lister")
 	}
 	h := t.hold(cs[0], t.request("listed"))
 	w := t.wait(cs[1], t.request("listed"))
-	t.waiters(cs[0], "listed", 1)
-	if s := t.look(cs[0], "listed"); len(s.Waiters) != 1 || s.Waiters[0].Identity != identity {
+	t.view(cs[0]).waiters("listed", 1)
+	if s := t.view(cs[0]).look("listed"); len(s.Waiters) != 1 || s.Waiters[0].Identity != identity {
 		t.Errorf("a waiter without Request.OnWait is listed as %+v", s.Waiters)
 	}
 	h.free()
 	w.granted(t.patience, "a waiter without Request.OnWait").free()
 }
 
-// waitingTold: a request that has to wait says so by its OnWait, before it is granted.
-// Most other cases rely on that.
-func waitingTold(t *run) {
-	c, next := t.client(), t.client()
-	h := t.hold(c, t.request("waited-for"))
-	w := t.queue(next, t.request("waited-for"))
-	w.pending("for a name that is held")
-	h.free()
-	w.granted(t.patience, "a waiter for a name that was released").free()
-}
-
-// waiters fails the case unless c lists n waiters within the patience.
-func (t *run) waiters(c Client, name string, n int) {
-	t.Helper()
-	if _, ok := c.(driver.Lister); !ok {
-		return
-	}
-	t.eventually(t.patience, fmt.Sprintf("%d waiters of %q are listed", n, name), func() bool {
-		for _, s := range t.query(c, driver.Query{Prefix: name, Exact: true}) {
-			return len(s.Waiters) == n
-		}
-		return n == 0
-	})
-}
-
 // waitingOnce: OnWait is called once, when the request joins the queue, however
 // often its place changes, unless the request wants to follow.
+//
+// It fails an engine that calls OnWait at each change of place, which costs a message to
+// everybody at each release.
 func waitingOnce(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("told-once"))
@@ -84,6 +70,9 @@ func waitingOnce(t *run) {
 
 // panickingCallback: an OnWait that panics, and a caller that recovers, leave
 // nothing behind: no waiter, no holder, and a client that works.
+//
+// It fails an engine that holds a mutex, or has a waiter in its queue, when it calls
+// back.
 func panickingCallback(t *run) {
 	t.unlessOmitted(untold)
 	cs := t.clients(3)
@@ -94,8 +83,8 @@ func panickingCallback(t *run) {
 		if behind { // another request of the same client
 			first, left = t.queue(cs[1], t.request("panicked")), 1
 		}
-		t.panics(cs[1], t.request("panicked"))
-		t.waiters(cs[0], "panicked", left)
+		panics(t, cs[1], t.request("panicked"))
+		t.view(cs[0]).waiters("panicked", left)
 		h.free()
 		if behind {
 			first.granted(t.patience, "the waiter before one that panicked").free()
@@ -106,7 +95,7 @@ func panickingCallback(t *run) {
 }
 
 // panics waits with a callback that panics, and recovers.
-func (t *run) panics(c Client, req driver.Request) {
+func panics(t *run, c Client, req driver.Request) {
 	t.Helper()
 	req.Wait = true
 	called := make(chan struct{}, 1)

@@ -1,0 +1,77 @@
+package drivertest
+
+import (
+	"sync"
+	"testing"
+)
+
+// faults are what is wrong with a world, until the end of the case.
+type faults struct {
+	t     testing.TB
+	world World
+
+	mu     sync.Mutex // guards frozen, cut
+	frozen map[Client]bool
+	cut    bool // between Cut and Mend
+}
+
+// freeze stops a client until thaw, or until the end of the case.
+func (f *faults) freeze(c Client) {
+	f.mu.Lock()
+	f.frozen[c] = true
+	f.mu.Unlock()
+	c.Freeze(f.t)
+}
+
+// thaw lets a client go on, if it is frozen.
+func (f *faults) thaw(c Client) {
+	f.mu.Lock()
+	frozen := f.frozen[c]
+	delete(f.frozen, c)
+	f.mu.Unlock()
+	if frozen {
+		c.Thaw(f.t)
+	}
+}
+
+// needsCutter skips the case if the world cannot make its engine silent.
+func (f *faults) needsCutter() {
+	f.t.Helper()
+	if _, ok := f.world.(Cutter); !ok {
+		f.t.Skip("the World is no drivertest.Cutter")
+	}
+}
+
+// silence makes the engine silent until mend, or until the end of the case; ok is
+// false if the world cannot.
+func (f *faults) silence() (ok bool) {
+	w, ok := f.world.(Cutter)
+	if ok {
+		f.mu.Lock()
+		f.cut = true
+		f.mu.Unlock()
+		w.Cut(f.t)
+	}
+	return ok
+}
+
+// mend lets the engine answer again, if it is cut.
+func (f *faults) mend() {
+	f.mu.Lock()
+	cut := f.cut
+	f.cut = false
+	f.mu.Unlock()
+	if cut {
+		f.world.(Cutter).Mend(f.t)
+	}
+}
+
+// undo ends all faults.
+func (f *faults) undo() {
+	f.mu.Lock()
+	for c := range f.frozen {
+		c.Thaw(f.t)
+	}
+	f.mu.Unlock()
+	f.mend()
+}

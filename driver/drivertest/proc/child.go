@@ -1,0 +1,250 @@
+package proc
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// The environment of a child: which engine it runs, and with what argument.
+const (
+	envKind = "FENCELOCK_PROC"
+	envArg  = "FENCELOCK_PROC_ARG"
+)
+
+// Main makes a test binary fit for [Start]: a TestMain calls it first. In an
+// ordinary run it returns at once; in a child it serves the engine that one of kinds
+// makes, with the argument given to Start, until its parent is gone, and exits.
+func Main(kinds map[string]func(arg string) driver.Engine) {
+	kind, ok := os.LookupEnv(envKind)
+	if !ok {
+		return
+	}
+	open := kinds[kind]
+	if open == nil {
+		fmt.Fprintf(os.Stderr, "proc: no engine %q\n", kind)
+		os.Exit(2)
+	}
+	serve(open(os.Getenv(envArg)), os.Stdin, os.Stdout)
+	os.Exit(0)
+}
+
+// A child answers the questions of its parent.
+type child struct {
+	engine driver.Engine
+
+	mu    sync.Mutex // guards out, calls, heard
+	out   *gob.Encoder
+	calls map[int64]context.CancelFunc
+	heard map[int64]chan bool // whether Waiting panicked, for those who ask
+}
+
+// errPanicked is what a child panics with where its parent did.
+var errPanicked = errors.New("the callback panicked")
+
+// serve answers until in ends. Every question has a goroutine of its own, which
+// ends with its answer or with the process.
+func serve(engine driver.Engine, in io.Reader, out io.Writer) {
+	c := &child{engine: engine, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}, heard: map[int64]chan bool{}}
+	d := gob.NewDecoder(in)
+	for {
+		var q question
+		if d.Decode(&q) != nil {
+			return
+		}
+		if q.Op == opCancel {
+			c.cancel(q.ID)
+			continue
+		}
+		if q.Op == opHeard {
+			c.reply(q.ID) <- q.Panic
+			continue
+		}
+		ctx := c.begin(q)
+		go func() {
+			a := c.survive(ctx, q)
+			a.ID, a.Kind = q.ID, kindAnswer
+			c.cancel(q.ID)
+			c.mu.Lock()
+			delete(c.heard, q.ID)
+			c.mu.Unlock()
+			c.send(a)
+		}()
+	}
+}
+
+func (c *child) begin(q question) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	if q.Ended {
+		cancel()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[q.ID] = cancel
+	return ctx
+}
+
+// reply returns where the answer to a kindWaiting comes.
+func (c *child) reply(id int64) chan bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard[id] == nil {
+		c.heard[id] = make(chan bool, 1)
+	}
+	return c.heard[id]
+}
+
+func (c *child) cancel(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.calls[id]; cancel != nil {
+		cancel()
+		delete(c.calls, id)
+	}
+}
+
+func (c *child) send(a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.Encode(a) != nil {
+		os.Exit(1) // nobody listens any more
+	}
+}
+
+// survive is answer, and recovers what the parent's callback panicked with.
+func (c *child) survive(ctx context.Context, q question) (a answer) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case errPanicked:
+			a = answer{Panicked: true, Grants: make([]driver.Grant, 1)}
+		default:
+			panic(p)
+		}
+	}()
+	return c.answer(ctx, q)
+}
+
+// answer makes the call a question asks for.
+func (c *child) answer(ctx context.Context, q question) (a answer) {
+	var err error
+	switch q.Op {
+	case opTraits:
+		a.Traits, a.Has = c.engine.Traits(), optional(c.engine)
+	case opAcquire:
+		a.Grants = make([]driver.Grant, 1)
+		a.Grants[0], err = c.engine.Acquire(ctx, c.request(q, 0))
+	case opRenew:
+		for _, err := range c.engine.Renew(ctx, q.Leases) {
+			a.Errs = append(a.Errs, toWire(err))
+		}
+		return a
+	case opRelease:
+		err = c.engine.Release(ctx, q.Leases[0])
+	case opList:
+		if l, ok := c.engine.(driver.Lister); ok {
+			a.List, err = l.List(ctx, q.Query)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opAll:
+		if all, ok := c.engine.(driver.AllAcquirer); ok {
+			a.Grants, err = all.AcquireAll(ctx, c.requests(q))
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opResize:
+		if r, ok := c.engine.(driver.Resizer); ok {
+			err = r.Resize(ctx, q.Name, q.Limit)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opTake, opReturn:
+		a.Taken, err = c.rate(ctx, q)
+	case opBreak:
+		if b, ok := c.engine.(driver.Breaker); ok {
+			a.Token, err = b.Break(ctx, q.Name, q.Reason)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	case opOne:
+		if b, ok := c.engine.(driver.OwnerBreaker); ok {
+			a.Token, err = b.BreakOwner(ctx, q.Name, q.Owner, q.Reason)
+		} else {
+			err = driver.ErrUnsupported
+		}
+	default:
+		a, err = c.record(ctx, q)
+	}
+	a.Errs = []wireError{toWire(err)}
+	return a
+}
+
+// optional returns the names of the optional interfaces that an engine has.
+func optional(e driver.Engine) (has []string) {
+	_, lister := e.(driver.Lister)
+	_, breaker := e.(driver.Breaker)
+	_, ownerBreaker := e.(driver.OwnerBreaker)
+	_, resizer := e.(driver.Resizer)
+	_, allAcquirer := e.(driver.AllAcquirer)
+	_, registrar := e.(driver.Registrar)
+	_, rateLimiter := e.(driver.RateLimiter)
+	for name, ok := range map[string]bool{
+		"Lister": lister, "Breaker": breaker, "OwnerBreaker": ownerBreaker, "Resizer": resizer,
+		"AllAcquirer": allAcquirer, "Registrar": registrar, "RateLimiter": rateLimiter,
+	} {
+		if ok {
+			has = append(has, name)
+		}
+	}
+	return has
+}
+
+// rate makes a call that an engine may have or not.
+func (c *child) rate(ctx context.Context, q question) (driver.RateTaken, error) {
+	r, ok := c.engine.(driver.RateLimiter)
+	switch {
+	case !ok:
+		return driver.RateTaken{}, driver.ErrUnsupported
+	case q.Op == opReturn:
+		return driver.RateTaken{}, r.ReturnRate(ctx, q.Take, q.Taken)
+	}
+	return r.TakeRate(ctx, q.Take)
+}
+
+// requests gives all requests of a question their callbacks.
+func (c *child) requests(q question) []driver.Request {
+	reqs := make([]driver.Request, len(q.Requests))
+	for i := range reqs {
+		reqs[i] = c.request(q, i)
+	}
+	return reqs
+}
+
+// request gives one request of a question callbacks that tell the parent.
+func (c *child) request(q question, which int) driver.Request {
+	w := q.Requests[which]
+	r := w.Request
+	if w.Lost {
+		r.OnLost = func(cause error) {
+			go c.send(answer{ID: q.ID, Kind: kindLost, Which: which, Errs: []wireError{toWire(cause)}})
+		}
+	}
+	if w.Waiting {
+		r.OnWait = func(i driver.WaitInfo) {
+			why := toWire(i.Trouble)
+			i.Trouble = nil
+			c.send(answer{ID: q.ID, Kind: kindWaiting, Info: i, Why: why})
+			if <-c.reply(q.ID) {
+				panic(errPanicked)
+			}
+		}
+	}
+	return r
+}

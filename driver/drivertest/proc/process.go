@@ -1,0 +1,308 @@
+package proc
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// ErrGone is what calls on a process that has ended return.
+var ErrGone = errors.New("the engine's process is gone")
+
+// A Process is an engine in a child process of the test. It implements driver.Engine
+// and the optional interfaces Lister, Breaker, OwnerBreaker, Resizer, AllAcquirer, RateLimiter and
+// Registrar by asking the child, and is a drivertest.Client and a drivertest.Remote. It
+// is safe for concurrent use.
+//
+// Calls on a frozen process block until it is thawed; those on one that was killed are
+// driver.ErrUnavailable and [ErrGone]. Callbacks of a request run in the test. If its OnWait
+// panics, the engine meets the panic in the child, and the caller of Acquire gets it back.
+type Process struct {
+	cmd    *exec.Cmd
+	traits driver.Traits
+	has    []string      // which optional interfaces the engine has
+	gone   chan struct{} // closed when the child has ended
+
+	mu    sync.Mutex // guards in, next, calls
+	in    *gob.Encoder
+	next  int64
+	calls map[int64]*call
+}
+
+// A call is one question under way. One that was granted stays, to hear of a
+// loss.
+type call struct {
+	answer  chan answer
+	waiting func(driver.WaitInfo)
+	lost    []func(error) // one for each request; empty if none wants to know
+
+	panicked any // what waiting panicked with; valid when the answer says so
+}
+
+// Start runs an engine in a child process: this test binary once more, whose
+// TestMain calls [Main] with a map that has kind. The process is killed at the
+// end of the test.
+func Start(t testing.TB, kind, arg string) *Process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartCommand(t, exec.Command(exe), kind, arg)
+}
+
+// StartCommand is Start with a command of the caller's: one that ends up in this
+// binary, perhaps as another user or with other limits.
+func StartCommand(t testing.TB, cmd *exec.Cmd, kind, arg string) *Process {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), envKind+"="+kind, envArg+"="+arg)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{cmd: cmd, gone: make(chan struct{}), in: gob.NewEncoder(in), calls: map[int64]*call{}}
+	t.Cleanup(func() { p.Kill(t) })
+	go p.listen(out)
+	a, err := p.ask(context.Background(), question{Op: opTraits}, &call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.traits, p.has = a.Traits, a.Has
+	return p
+}
+
+// Has reports whether the engine in the child has the optional interface of package driver
+// with that name, such as "Lister". The methods of those it has not are driver.ErrUnsupported.
+func (p *Process) Has(name string) bool { return slices.Contains(p.has, name) }
+
+// PID returns the number of the child process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// listen passes on what the child tells. It ends with the child.
+func (p *Process) listen(out io.Reader) {
+	defer close(p.gone)
+	d := gob.NewDecoder(out)
+	for {
+		var a answer
+		if d.Decode(&a) != nil {
+			_ = p.cmd.Wait() // it was killed, as a rule
+			return
+		}
+		p.mu.Lock()
+		c := p.calls[a.ID]
+		p.mu.Unlock()
+		if c != nil {
+			p.hear(c, a)
+		}
+	}
+}
+
+func (p *Process) hear(c *call, a answer) {
+	switch a.Kind {
+	case kindWaiting:
+		a.Info.Trouble = a.Why.err()
+		_ = p.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // it fails if the child is gone
+	case kindLost:
+		c.lost[a.Which](a.err())
+	default:
+		c.answer <- a
+	}
+}
+
+// wait calls the caller's Waiting, and keeps what it panics with for the caller's
+// goroutine.
+func (c *call) wait(info driver.WaitInfo) (ok bool) {
+	defer func() {
+		if !ok {
+			c.panicked = recover()
+		}
+	}()
+	c.waiting(info)
+	return true
+}
+
+// ask sends a question and waits for its answer. When ctx ends it tells the
+// child, and still waits: the child may have been granted something.
+func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) {
+	c.answer = make(chan answer, 1)
+	p.mu.Lock()
+	p.next++
+	q.ID, q.Ended = p.next, ctx.Err() != nil
+	p.calls[q.ID] = c
+	p.mu.Unlock()
+	if len(c.lost) == 0 {
+		defer p.forget(q.ID)
+	}
+	if err := p.send(q); err != nil {
+		return answer{}, err
+	}
+	done := ctx.Done()
+	for {
+		select {
+		case a := <-c.answer:
+			if a.Panicked {
+				panic(c.panicked)
+			}
+			return a, nil
+		case <-done:
+			done = nil
+			if err := p.send(question{ID: q.ID, Op: opCancel}); err != nil {
+				return answer{}, err
+			}
+		case <-p.gone:
+			return answer{}, fmt.Errorf("%w: %w", driver.ErrUnavailable, ErrGone)
+		}
+	}
+}
+
+func (p *Process) send(q question) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.in.Encode(q); err != nil {
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ErrGone, err)
+	}
+	return nil
+}
+
+func (p *Process) forget(id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.calls, id)
+}
+
+// Traits returns what the engine in the child promises.
+func (p *Process) Traits() driver.Traits { return p.traits }
+
+// Acquire acquires in the child; the callbacks of req are called in the test.
+func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c := &call{waiting: req.OnWait}
+	if req.OnLost != nil {
+		c.lost = []func(error){req.OnLost}
+	}
+	a, err := p.ask(ctx, question{Op: opAcquire, Requests: []wireRequest{pack(req)}}, c)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return a.Grants[0], hand(ctx, a.err())
+}
+
+// AcquireAll acquires in the child; ErrUnsupported if its engine is no
+// driver.AllAcquirer.
+func (p *Process) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	c := &call{}
+	q := question{Op: opAll}
+	for _, req := range reqs {
+		c.lost = append(c.lost, req.OnLost)
+		q.Requests = append(q.Requests, pack(req))
+	}
+	a, err := p.ask(ctx, q, c)
+	if err != nil {
+		return nil, err
+	}
+	return a.Grants, hand(ctx, a.err())
+}
+
+// Renew renews in the child.
+func (p *Process) Renew(ctx context.Context, leases []driver.Lease) []error {
+	errs := make([]error, len(leases))
+	a, err := p.ask(ctx, question{Op: opRenew, Leases: leases}, &call{})
+	for i := range errs {
+		switch {
+		case err != nil:
+			errs[i] = err
+		case i < len(a.Errs):
+			errs[i] = hand(ctx, a.Errs[i].err())
+		}
+	}
+	return errs
+}
+
+// Release releases in the child.
+func (p *Process) Release(ctx context.Context, l driver.Lease) error {
+	a, err := p.ask(ctx, question{Op: opRelease, Leases: []driver.Lease{l}}, &call{})
+	if err != nil {
+		return err
+	}
+	return hand(ctx, a.err())
+}
+
+// List lists in the child; ErrUnsupported if its engine is no driver.Lister.
+func (p *Process) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	a, err := p.ask(ctx, question{Op: opList, Query: q}, &call{})
+	if err != nil {
+		return nil, err
+	}
+	return a.List, hand(ctx, a.err())
+}
+
+// Break breaks in the child; ErrUnsupported if its engine is no driver.Breaker.
+func (p *Process) Break(ctx context.Context, name, reason string) (int64, error) {
+	a, err := p.ask(ctx, question{Op: opBreak, Name: name, Reason: reason}, &call{})
+	if err != nil {
+		return 0, err
+	}
+	return a.Token, hand(ctx, a.err())
+}
+
+// BreakOwner breaks in the child; ErrUnsupported if its engine is no
+// driver.OwnerBreaker.
+func (p *Process) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	a, err := p.ask(ctx, question{Op: opOne, Name: name, Owner: owner, Reason: reason}, &call{})
+	if err != nil {
+		return 0, err
+	}
+	return a.Token, hand(ctx, a.err())
+}
+
+// Resize resizes in the child; ErrUnsupported if its engine is no
+// driver.Resizer.
+func (p *Process) Resize(ctx context.Context, name string, limit int) error {
+	a, err := p.ask(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
+	if err != nil {
+		return err
+	}
+	return hand(ctx, a.err())
+}
+
+// TakeRate takes in the child; ErrUnsupported if its engine is no
+// driver.RateLimiter.
+func (p *Process) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
+	a, err := p.ask(ctx, question{Op: opTake, Take: take}, &call{})
+	if err != nil {
+		return driver.RateTaken{}, err
+	}
+	return a.Taken, hand(ctx, a.err())
+}
+
+// ReturnRate gives back in the child; ErrUnsupported if its engine is no
+// driver.RateLimiter.
+func (p *Process) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+	a, err := p.ask(ctx, question{Op: opReturn, Take: take, Taken: taken}, &call{})
+	if err != nil {
+		return err
+	}
+	return hand(ctx, a.err())
+}
+
+// Kill ends the process as kill -9 does, and returns when it is gone.
+func (p *Process) Kill(testing.TB) {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.gone
+}

@@ -1,0 +1,62 @@
+package proc
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// record makes the call that a question about records asks for.
+func (c *child) record(ctx context.Context, q question) (a answer, err error) {
+	engine, ok := c.engine.(driver.Registrar)
+	if !ok {
+		return a, driver.ErrUnsupported
+	}
+	switch r := engine.Register(); q.Op {
+	case opGet:
+		a.Record, err = r.Get(ctx, q.Record.Key)
+	case opSwap:
+		a.Record.Version, err = r.Swap(ctx, q.Record.Key, q.Record.Value, q.Record.Version, q.TTL)
+	case opRecords:
+		a.Records, err = r.List(ctx, q.Name)
+	case opClock:
+		a.Clock[0], a.Clock[1], err = r.Clock(ctx)
+	}
+	return a, err
+}
+
+// Register returns the records of the engine in the child, which answers
+// ErrUnsupported if that is no driver.Registrar.
+func (p *Process) Register() driver.Register { return register{p} }
+
+type register struct{ process *Process }
+
+// ask makes one call in the child.
+func (r register) ask(ctx context.Context, q question) (answer, error) {
+	a, err := r.process.ask(ctx, q, &call{})
+	if err != nil {
+		return answer{}, err
+	}
+	return a, hand(ctx, a.err())
+}
+
+func (r register) Get(ctx context.Context, key string) (driver.Record, error) {
+	a, err := r.ask(ctx, question{Op: opGet, Record: driver.Record{Key: key}})
+	return a.Record, err
+}
+
+func (r register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	a, err := r.ask(ctx, question{Op: opSwap, Record: driver.Record{Key: key, Value: value, Version: version}, TTL: ttl})
+	return a.Record.Version, err
+}
+
+func (r register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+	a, err := r.ask(ctx, question{Op: opRecords, Name: prefix})
+	return a.Records, err
+}
+
+func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	a, err := r.ask(ctx, question{Op: opClock})
+	return a.Clock[0], a.Clock[1], err
+}

@@ -1,0 +1,90 @@
+package drivertest
+
+import (
+	"github.com/fencelock/fencelock/driver"
+)
+
+// traceCases are about traces.
+var traceCases = []Case{
+	newCase("trace", anyEngine, trace),
+}
+
+// The traces that the requests of the case are made for.
+const (
+	holderTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	waiterTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+)
+
+// trace: whoever asks for a name that is held learns the trace that its holder asked with,
+// and a list shows those of holders and waiters. What is no trace spoils nothing beside it.
+//
+// It fails an engine that has no room for the trace, or keeps it so that spaces in it
+// move all behind it.
+func trace(t *run) {
+	c, next := t.client(), t.client()
+	req := t.request("traced")
+	req.Trace = holderTrace
+	h := t.hold(c, req)
+	if whoHolds(t, next, "traced").Note == "" {
+		t.Skip("the engine stores no notes, and so no traces")
+	}
+	showsTrace(t, "a try that is refused", whoHolds(t, next, "traced"), holderTrace)
+	told := make(chan driver.WaitInfo, 1)
+	req.Trace, req.OnWait = waiterTrace, func(info driver.WaitInfo) {
+		select {
+		case told <- info:
+		default: // it is told once
+		}
+	}
+	w := t.queue(next, req)
+	if info := <-told; info.Held != nil && info.Held.Note != "" {
+		showsTrace(t, "OnWait", info.Held.Identity, holderTrace)
+	}
+	listsTraces(t, c)
+	h.free()
+	w.granted(t.patience, "a waiter with a trace").free()
+
+	req = t.request("mistraced")
+	req.Trace = "no trace, but 5 words"
+	h = t.hold(c, req)
+	got := whoHolds(t, next, "mistraced")
+	if got.Trace = ""; got != identity {
+		t.Errorf("beside what is no trace the holder is shown as %+v", got)
+	}
+	h.free()
+}
+
+// listsTraces fails the case unless c, if it lists at all, shows the traces of the holder
+// and of the waiter.
+func listsTraces(t *run, c Client) {
+	t.Helper()
+	if !t.view(c).can() {
+		return
+	}
+	var s *driver.Status
+	t.eventually(t.patience, "a holder and a waiter are listed", func() bool {
+		s = t.view(c).look("traced")
+		return len(s.Holders) == 1 && len(s.Waiters) == 1
+	})
+	showsTrace(t, "the list of holders", s.Holders[0].Identity, holderTrace)
+	showsTrace(t, "the list of waiters", s.Waiters[0].Identity, waiterTrace)
+}
+
+// whoHolds asks c for a name that is held until it knows who holds it.
+func whoHolds(t *run, c Client, name string) (who driver.Identity) {
+	t.Helper()
+	t.eventually(t.patience, "a try knows who the holder is", func() bool {
+		who = t.refused(c, t.request(name), "that is held").Identity
+		return who != driver.Identity{}
+	})
+	return who
+}
+
+// showsTrace fails the case unless who is shown with a trace.
+func showsTrace(t *run, where string, who driver.Identity, want string) {
+	t.Helper()
+	id := identity
+	if id.Trace = want; who != id {
+		t.Errorf("%s shows %+v, want %+v", where, who, id)
+	}
+}
