@@ -39,17 +39,13 @@ func (o once) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// early is how long before its time a tick counts as due: timers run on another
-// clock than the one that says what time it is, and may fire a little early.
-const early = 50 * time.Millisecond
-
 // Due finds for which ticks of its schedule a scheduler woke up. It is safe for
 // concurrent use.
 type Due struct {
 	job      Job
 	schedule Schedule
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards last and calls of schedule
 	last time.Time  // no tick up to this one is due again
 }
 
@@ -65,6 +61,19 @@ func (j Job) Due(s Schedule) (*Due, error) {
 		d.last = d.last.Add(-full.Late)
 	}
 	return d, nil
+}
+
+// Job returns the job of d, which writes into its record when the tick after the one that
+// it takes comes due. It is for schedulers that take ticks from d, and ticks must come in
+// the zone in which Take returned them.
+func (d *Due) Job() Job {
+	j := d.job
+	j.after = func(tick time.Time) time.Time {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.next(tick, tick)
+	}
+	return j
 }
 
 // Take returns the ticks that came due by now since the last call, oldest first.
@@ -111,6 +120,8 @@ func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 // Near reports whether a tick of the schedule is due now or came due within Config.Late,
 // taken or not. A scheduler that wakes up when none is near has another schedule.
 func (d *Due) Near(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	t := d.next(now.Add(-d.job.Late).Round(0), now)
 	return !t.IsZero() && !t.After(now.Add(early))
 }
@@ -124,7 +135,7 @@ func (d *Due) Next(now time.Time) time.Time {
 }
 
 // next is the tick after t, in the zone of now; zero also for a schedule that
-// does not advance.
+// does not advance. The caller holds mu.
 func (d *Due) next(t, now time.Time) time.Time {
 	if next := d.schedule.Next(t.In(now.Location())); next.After(t) {
 		return next

@@ -10,50 +10,83 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(nil)
+	proc.Main(nil)
 	os.Exit(m.Run())
 }
 
 // Eight clocks, and a job that is done long before the next of them has its tick:
-// each tick is run once, on the engines that ship. With FENCELOCK_SLOW set, the
+// each tick is run once, on the engines that ship, also if half of the instances make
+// claims only; and each can say how that ended. With FENCELOCK_SLOW set, the
 // clocks are five seconds from one to the next.
 func TestEveryTickRunsOnceOnRealEngines(t *testing.T) {
-	count, gap, apart := 25, 20*time.Millisecond, 300*time.Millisecond
+	for name, connect := range engines.All(ttl) {
+		t.Run(name, func(t *testing.T) {
+			client := connect(t)
+			var jobs sync.WaitGroup
+			for job, mixed := range map[string]bool{"alike": false, "mixed": true} {
+				jobs.Go(func() { everyTickOnce(t, job, mixed, client) })
+			}
+			jobs.Wait()
+		})
+	}
+}
+
+// everyTickOnce runs eight instances of a job. If they are mixed every other one knows
+// no records.
+func everyTickOnce(t *testing.T, name string, mixed bool, client engines.Connect) {
+	count, gap, apart := 10, 50*time.Millisecond, 300*time.Millisecond
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		count, gap, apart = 100, 200*time.Millisecond, 5*time.Second
 	}
-	for name, connect := range engines.All(ttl) {
-		t.Run(name, func(t *testing.T) {
-			client, books := connect(t), newLedger()
-			var all []*instance
-			for i := range 8 {
-				in := &instance{behind: time.Duration(i) * apart, ledger: books}
-				in.locks = fencelock.New(client(), &fencelock.Config{TTL: ttl})
-				in.job = cron.New(in.locks, "job", &cron.Config{OnTick: books.note, Overlap: cron.OverlapLast})
-				if err := in.job.Tick(t.Context(), time.Now(), nothing); err != nil { // connects
-					t.Fatal(err)
-				}
-				all = append(all, in)
-			}
-			ticks := series(count, gap)
-			var schedulers sync.WaitGroup
-			for _, in := range all {
-				schedulers.Go(func() { in.schedule(t.Context(), ticks, time.Millisecond) })
-			}
-			schedulers.Wait()
-			for i, tick := range ticks {
-				if books.runs[tick] != 1 {
-					t.Errorf("tick %d was run %d times", i, books.runs[tick])
-				}
-			}
-			if len(books.failed) > 0 || books.skipped[cron.Claimed] != 7*len(ticks) {
-				t.Errorf("skipped %v, failed %v", books.skipped, books.failed)
-			}
-		})
+	books := newLedger()
+	var all []*instance
+	for i := range 8 {
+		in := &instance{behind: time.Duration(i) * apart, ledger: books}
+		engine, claims := client(), time.Duration(-1)
+		if mixed {
+			claims = 0
+		}
+		if mixed && i%2 == 0 {
+			engine = claimsOnly(engine)
+		}
+		in.locks = fencelock.New(engine, &fencelock.Config{TTL: ttl})
+		in.job = cron.New(in.locks, name, &cron.Config{OnTick: books.note, Overlap: cron.OverlapLast, Late: 10 * time.Minute, Claims: claims})
+		if err := in.job.Tick(t.Context(), time.Now(), nothing); err != nil { // connects
+			t.Errorf("%s: instance %d: %v", name, i, err)
+			return
+		}
+		all = append(all, in)
+	}
+	ticks := series(count, gap)
+	var schedulers sync.WaitGroup
+	for _, in := range all {
+		schedulers.Go(func() { in.schedule(t.Context(), ticks, time.Millisecond) })
+	}
+	schedulers.Wait()
+	for i, tick := range ticks {
+		if books.runs[tick] != 1 {
+			t.Errorf("%s: tick %d was run %d times", name, i, books.runs[tick])
+		}
+	}
+	if len(books.failed) > 0 || books.skipped[cron.Claimed] != 7*len(ticks) {
+		t.Errorf("%s: skipped %v, failed %v", name, books.skipped, books.failed)
+	}
+	if _, err := all[1].locks.Register(); err != nil || mixed { // those that know no records tell nothing
+		return
+	}
+	last := time.Now()
+	if err := all[0].job.Tick(t.Context(), last, nothing); err != nil { // nobody is in its way
+		t.Errorf("%s: %v", name, err)
+	}
+	for i, in := range all {
+		s, err := in.job.Status(t.Context())
+		if err != nil || !s.Tick.Equal(last) || s.Last == nil || s.Last.State != cron.OK || s.Last.Token == 0 {
+			t.Errorf("%s: instance %d says %+v, %v", name, i, s, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/memlock"
 )
 
 // Eight clocks, five seconds from one to the next, and a job that is long done
@@ -19,7 +20,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, books := fleet(8, 5*time.Second, cron.Config{Overlap: overlap})
+				all, books := fleet(8, 5*time.Second, cron.Config{Overlap: overlap, Claims: -1})
 				ticks := series(100, 200*time.Millisecond)
 				var schedulers sync.WaitGroup
 				for _, in := range all {
@@ -38,7 +39,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 // Eight good clocks: all instances ask in the same instant.
 func TestEveryTickRunsOnceInARush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(8, 0, cron.Config{})
+		all, books := fleet(8, 0, cron.Config{Claims: -1})
 		ticks := series(100, 200*time.Millisecond)
 		var schedulers sync.WaitGroup
 		for _, in := range all {
@@ -109,10 +110,11 @@ func TestInstanceKilledInItsRun(t *testing.T) {
 }
 
 // An instance that stood still between its decision and its claim comes too late
-// for everybody.
+// for everybody, also when the claim is over.
 func TestFrozenInstanceDoesNotRunAnOldTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(2, 0, cron.Config{})
+		store, books := memlock.New(nil), newLedger()
+		all := []*instance{books.instance(store.Client(), claimsOnly, cron.Config{}), books.instance(store.Client(), claimsOnly, cron.Config{})}
 		tick := time.Now()
 		all[1].engine.Freeze()
 		asked := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -59,6 +60,13 @@ func (l *ledger) work(tick time.Time, length time.Duration) func(context.Context
 	}
 }
 
+// ran is how many ticks were run.
+func (l *ledger) ran() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.runs)
+}
+
 // idle waits for d, or for the end of ctx.
 func idle(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -75,13 +83,34 @@ func idle(ctx context.Context, d time.Duration) error {
 func fleet(n int, apart time.Duration, cfg cron.Config) (all []*instance, books *ledger) {
 	store, books := memlock.New(nil), newLedger()
 	for i := range n {
-		in := &instance{engine: store.Client(), behind: time.Duration(i) * apart, ledger: books}
-		in.locks = fencelock.New(in.engine, &fencelock.Config{TTL: ttl})
-		in.job = cron.New(in.locks, "job", &cfg)
-		in.job.OnTick = books.note
+		in := books.instance(store.Client(), nil, cfg)
+		in.behind = time.Duration(i) * apart
 		all = append(all, in)
 	}
 	return all, books
+}
+
+// instance makes one more instance, which sees the engine as through does, if that is
+// not nil.
+func (l *ledger) instance(engine *memlock.Engine, through func(driver.Engine) driver.Engine, cfg cron.Config) *instance {
+	in := &instance{engine: engine, ledger: l}
+	var seen driver.Engine = engine
+	if through != nil {
+		seen = through(engine)
+	}
+	in.locks = fencelock.New(seen, &fencelock.Config{TTL: ttl})
+	in.job = cron.New(in.locks, "job", &cfg)
+	in.job.OnTick = l.note
+	return in
+}
+
+// claimsOnly hides the records of an engine: so jobs saw it before there were any, and
+// so they see Redlock.
+func claimsOnly(e driver.Engine) driver.Engine {
+	return struct {
+		driver.Engine
+		driver.Lister
+	}{e, e.(driver.Lister)}
 }
 
 // schedule calls Tick for every tick when the instance's clock says so, as a

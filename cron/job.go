@@ -2,11 +2,13 @@ package cron
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 )
 
 // Config is what a Job does beside claiming its ticks. All instances use the same values.
@@ -23,8 +25,9 @@ type Config struct {
 
 	// CatchUp is how many ticks to make up for that came due while nobody looked:
 	// the newest so many within Late, oldest first, unless somebody has claimed
-	// them. Ticks before a job was first deployed count as well. 1 makes up for the
-	// last one. 0, the default, makes up for none.
+	// them. Several wait for one another, whatever Overlap says; see Job.TickAll. Ticks
+	// before a job was first deployed count as well. 1 makes up for the last one. 0, the
+	// default, makes up for none.
 	CatchUp int
 
 	// Overlap is what to do with a tick that comes due during an earlier run.
@@ -40,6 +43,12 @@ type Config struct {
 	// ErrAtMost. The lock is kept until the run has returned all the same. 0, the
 	// default, is no bound.
 	AtMost time.Duration
+
+	// Claims is for how long, since the job's first record was made, ticks are claimed
+	// by locks too: for instances of versions that know no records. All of them must be
+	// gone by then. Negative is not at all. 0 means the default, 14 days. Without
+	// records it means nothing.
+	Claims time.Duration
 
 	// OnTick is told how each tick ended on this instance, skipped ones included.
 	// It must not block. nil, the default, is no call.
@@ -58,10 +67,12 @@ type Job struct {
 	locks *fencelock.Locker
 	name  string
 	turn  *turn // of Run; nil otherwise
+
+	after func(tick time.Time) time.Time // the tick after a tick; nil if that is not known
 }
 
 // New returns a job of that name, which is also the name of the lock that its runs
-// hold. It does no I/O; cfg may be nil. The TTL of locks is how long an instance that
+// hold, and has at most 480 bytes. It does no I/O; cfg may be nil. The TTL of locks is how long an instance that
 // vanished blocks later runs; its note gives way to the tick. A Locker with
 // Options.Shared or a Limit is fencelock.ErrInvalid at the first use.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
@@ -75,57 +86,72 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
 // Name returns the name of the job.
 func (j Job) Name() string { return j.name }
 
-// Overlap says what happens to a tick that comes due during an earlier run. With
-// OverlapLast, the tick that came due last on an instance waits there, no longer than
-// Config.Late, and those before it are skipped; callers of Tick see to that themselves.
-type Overlap int
-
-// The ways to deal with an overlap.
 const (
-	OverlapSkip  Overlap = iota // the tick is not run, by anybody
-	OverlapLast                 // the tick runs when the earlier run is over, unless it is too late by then
-	OverlapAllow                // both run; their locks are shared
+	defaultSkew   = time.Minute
+	defaultLate   = time.Minute
+	defaultClaims = 14 * 24 * time.Hour
+
+	longestName = 480 // in bytes; those of claims are longer
+
+	longRing = 28 * 24 * time.Hour // after which the names of claims come again
 )
 
-const (
-	defaultSkew = time.Minute
-	defaultLate = time.Minute
-	shortRing   = time.Hour // after which the names of claims come again
-	longRing    = 28 * 24 * time.Hour
-)
+// early is how long before its time a tick counts as due: timers run on another
+// clock than the one that says what time it is, and may fire a little early.
+const early = 50 * time.Millisecond
 
 // withDefaults returns j with its zero fields filled in, or an ErrInvalid.
 func (j Job) withDefaults() (Job, error) {
 	j.Skew = cmp.Or(j.Skew, defaultSkew)
 	j.Late = cmp.Or(j.Late, defaultLate)
+	j.Claims = cmp.Or(j.Claims, defaultClaims)
 	if j.Logger == nil {
 		j.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case j.locks == nil || j.name == "":
 		return j, fmt.Errorf("%w: a job needs a Locker and a name", fencelock.ErrInvalid)
+	case driver.CheckName(j.name) != nil:
+		return j, driver.CheckName(j.name)
+	case len(j.name) > longestName:
+		return j, fmt.Errorf("%w: the name of the job has %d bytes, more than %d", fencelock.ErrInvalid, len(j.name), longestName)
 	case j.locks.Options().Shared || j.locks.Options().Limit > 0:
 		return j, fmt.Errorf("%w: a Locker with Options.Shared would let several hosts run one tick of %q", fencelock.ErrInvalid, j.name)
 	case j.Skew < 0 || j.Late < 0 || j.MinHold < 0 || j.AtMost < 0 || j.CatchUp < 0:
 		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
 			fencelock.ErrInvalid, j.Skew, j.Late, j.MinHold, j.AtMost, j.CatchUp)
-	case j.Skew+j.Late > longRing/2-early:
+	case max(j.Skew, j.Late) > longRing/2 || j.Skew+j.Late > longRing/2-early: // the sum may overflow
 		return j, fmt.Errorf("%w: skew %v and late %v are more than %v together", fencelock.ErrInvalid, j.Skew, j.Late, longRing/2)
 	}
 	return j, nil
 }
 
-// keep is how long a claim is kept: from when the first instance asks for a tick
-// until the last one does, whose clock may be Skew behind and who may be Late.
-func (j Job) keep() time.Duration { return early + j.Skew + j.Late }
+// book returns the place of the job's record. It is fencelock.ErrUnsupported if the engine
+// keeps no records.
+func (j Job) book() (book, error) {
+	register, err := j.locks.Register()
+	return book{register, j.name, j.Skew + j.Late}, err
+}
 
-// claimName is the name of the lock that stands for one tick. A name comes again
-// only when no instance asks for its last tick any more and its claim is over,
-// which is within twice the time that claims are kept.
-func (j Job) claimName(tick time.Time) string {
-	ring := shortRing
-	if 2*j.keep() > ring {
-		ring = longRing
+// skipped makes the error of a tick that somebody else's lock keeps from running.
+func (j Job) skipped(tick time.Time, why Reason, err error) error {
+	held, _ := errors.AsType[*fencelock.HeldError](err)
+	return &SkippedError{Job: j.name, Scheduled: tick, Reason: why, Held: held}
+}
+
+// report tells the hook and the logger.
+func (j Job) report(o Outcome) {
+	if j.OnTick != nil {
+		j.OnTick(o)
 	}
-	return j.name + "@" + tick.Sub(tick.Truncate(ring)).String()
+	log := j.Logger.With("job", o.Job, "tick", o.Scheduled)
+	reason, skipped := o.Skipped()
+	switch {
+	case skipped:
+		log.Info("tick skipped", slog.String("reason", string(reason)), "error", o.Err)
+	case o.Err != nil:
+		log.Warn("tick failed", "token", o.Token, "took", o.Took, "error", o.Err)
+	default:
+		log.Debug("tick run", "token", o.Token, "took", o.Took)
+	}
 }

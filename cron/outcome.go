@@ -3,7 +3,6 @@ package cron
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -26,6 +25,7 @@ const (
 	Claimed    Reason = "already claimed"
 	Overlapped Reason = "an earlier run still holds the job"
 	TooLate    Reason = "too late"
+	Paused     Reason = "the job is paused"
 )
 
 // SkippedError says why a tick was not run. It satisfies
@@ -34,7 +34,8 @@ type SkippedError struct {
 	Job       string
 	Scheduled time.Time
 	Reason    Reason
-	Held      *fencelock.HeldError // who claimed or holds it, as far as the engine knows; nil if TooLate
+	Held      *fencelock.HeldError // who claimed or holds it, if a lock says so
+	Pause     *Pause               // who paused it; nil unless Paused
 }
 
 // Error tells the tick and the reason.
@@ -42,6 +43,9 @@ func (e *SkippedError) Error() string {
 	text := fmt.Sprintf("%q at %s was skipped: %s", e.Job, stamp(e.Scheduled), e.Reason)
 	if e.Held != nil {
 		text += ": " + e.Held.Error()
+	}
+	if e.Pause != nil {
+		text += fmt.Sprintf(" since %s by %s: %s", stamp(e.Pause.Since), e.Pause.Host, e.Pause.Reason)
 	}
 	return text
 }
@@ -55,7 +59,7 @@ func stamp(tick time.Time) string { return tick.UTC().Format(time.RFC3339Nano) }
 // Outcome is how a tick ended on this instance.
 type Outcome struct {
 	Job       string
-	Scheduled time.Time
+	Scheduled time.Time     // the time of the tick; that of the call for Job.Now
 	Started   time.Time     // when the run began; zero if it did not
 	Took      time.Duration // how long it ran
 	Token     int64         // the fencing token of the run; 0 if it did not begin
@@ -68,21 +72,4 @@ func (o Outcome) Skipped() (Reason, bool) {
 		return skipped.Reason, true
 	}
 	return "", false
-}
-
-// report tells the hook and the logger.
-func (j Job) report(o Outcome) {
-	if j.OnTick != nil {
-		j.OnTick(o)
-	}
-	log := j.Logger.With("job", o.Job, "tick", o.Scheduled)
-	reason, skipped := o.Skipped()
-	switch {
-	case skipped:
-		log.Info("tick skipped", slog.String("reason", string(reason)), "error", o.Err)
-	case o.Err != nil:
-		log.Warn("tick failed", "token", o.Token, "took", o.Took, "error", o.Err)
-	default:
-		log.Debug("tick run", "token", o.Token, "took", o.Took)
-	}
 }

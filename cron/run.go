@@ -3,46 +3,126 @@ package cron
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Run is the run of one tick on this instance, from Start to Finish.
+// Run is one run of a job on this instance, from Start to Finish.
 type Run struct {
-	job    Job
-	tick   time.Time
-	lock   *fencelock.Lock
-	began  time.Time
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	stops  []func() bool // stop what would cancel
-	once   sync.Once     // for Finish
+	job       Job
+	tick      time.Time
+	scheduled time.Time // zero if no schedule asked for the run
+	lock      *fencelock.Lock
+	began     time.Time
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	stops     []func() bool // stop what would cancel
+	once      sync.Once     // for Finish
 }
 
-// begin begins a run, whose context ends with ctx, the lock, or Config.AtMost.
-func (j Job) begin(ctx context.Context, tick time.Time, lock *fencelock.Lock) *Run {
-	r := &Run{job: j, tick: tick, lock: lock, began: time.Now()}
+// newRun begins a run, whose context ends with ctx, the lock, or Config.AtMost. It is a
+// *SkippedError if the job was paused while the run waited for the lock, which is given back then.
+func newRun(ctx context.Context, j Job, tick, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
+	r := &Run{job: j, tick: tick, scheduled: scheduled, lock: lock, began: time.Now()}
+	begun := false
+	defer func() {
+		if !begun { // paused, or the logger panics
+			r.end()
+			_ = lock.Release()
+		}
+	}()
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, tick))
 	r.stops = append(r.stops, context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) }))
+	if err := r.write(r.ctx, beginLimit, Running, nil); errors.Is(err, ErrSkipped) {
+		return nil, err
+	}
 	if j.AtMost > 0 {
 		r.stops = append(r.stops, time.AfterFunc(j.AtMost, func() { r.cancel(ErrAtMost) }).Stop)
 	}
-	return r
+	begun = true
+	return r, nil
+}
+
+// end ends the context: whatever the work left behind ends before the next run begins.
+func (r *Run) end() {
+	for _, stop := range r.stops {
+		stop()
+	}
+	r.cancel(context.Canceled)
+}
+
+// How long it is tried to write into the record. A run does not wait long for it, and goes
+// on without; its outcome is worth more.
+const (
+	beginLimit = time.Second
+	endLimit   = 10 * time.Second
+	firstWrite = 100 * time.Millisecond // the pause before it is tried again
+	lastWrite  = time.Second
+	maxError   = 1 << 10 // how much is kept of the text of an error
+)
+
+// errLater says that a later run stands in the record.
+var errLater = errors.New("a later run has begun")
+
+// write writes the state of the run into the record of the job. It is a *SkippedError if the run
+// must not begin.
+func (r *Run) write(ctx context.Context, limit time.Duration, state State, failure error) error {
+	b, err := r.job.book()
+	if errors.Is(err, fencelock.ErrUnsupported) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for pause := retry.NewBackoff(firstWrite, lastWrite); ; {
+		err = b.change(ctx, func(rec *record, now time.Time) error { return r.note(rec, now, state, failure) })
+		if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, fencelock.ErrConfig) || !pause.Wait(ctx) {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, ErrSkipped) {
+		r.job.Logger.Info("the record does not tell of a run", "job", r.job.name, "token", r.Token(), "state", string(state), "error", err)
+	}
+	return err
+}
+
+// note makes the run the last one of the record, unless a later run has begun: an instance that
+// stood still overwrites nothing. A run whose beginning is not there yet does not begin if the job
+// was paused meanwhile.
+func (r *Run) note(rec *record, now time.Time, state State, failure error) error {
+	last := &LastRun{Tick: r.scheduled, State: state, Host: hostname(), PID: os.Getpid(), Token: r.Token(), Started: now.Add(-time.Since(r.began))}
+	switch there := rec.Last != nil && rec.Last.Token == last.Token; {
+	case state == Running && rec.Paused != nil && !there:
+		return &SkippedError{Job: r.job.name, Scheduled: r.tick, Reason: Paused, Pause: rec.Paused}
+	case rec.Last != nil && rec.Last.Token > last.Token:
+		return errLater
+	}
+	if state != Running {
+		last.Ended = now
+	}
+	if failure != nil {
+		text := fmt.Sprint(failure) // which outlives an Error that panics
+		last.Error = text[:min(len(text), maxError)]
+	}
+	rec.Last = last
+	return nil
 }
 
 // tickKey is the context key of the tick that a run is for.
 type tickKey struct{}
 
 // TickFrom returns the time of the tick that ctx was made for, in UTC, and false if it
-// was made for none.
+// was made for none. For a run by Job.Now it is the time of that call.
 func TickFrom(ctx context.Context) (time.Time, bool) {
 	tick, ok := ctx.Value(tickKey{}).(time.Time)
 	return tick, ok
 }
 
-// Scheduled returns the time of the tick, in UTC.
+// Scheduled returns the time of the tick, in UTC; that of the call for Job.Now.
 func (r *Run) Scheduled() time.Time { return r.tick }
 
 // Token returns the fencing token: greater than that of every earlier run of the
@@ -52,9 +132,21 @@ func (r *Run) Token() int64 { return r.lock.Token() }
 // Context returns a context that ends with the run; see [Job.Tick].
 func (r *Run) Context() context.Context { return r.ctx }
 
-// Finish ends the run with the error of its work, nil for none, gives the lock
-// back, and reports the outcome. It returns err, joined with the *LostError of a
-// lock that was lost. Another call does nothing and returns err.
+// do does the work of the run, and finishes it.
+func (r *Run) do(fn func(ctx context.Context) error) error {
+	err := errExited
+	defer func() { _ = r.Finish(err) }() // for a panic in fn; otherwise the second, and harmless
+	err = fn(r.Context())
+	return r.Finish(err)
+}
+
+// errExited stands for fn's error if it panics.
+var errExited = errors.New("the run ended its goroutine")
+
+// Finish ends the run with the error of its work, nil for none, writes the outcome into
+// the job's record, gives the lock back, and reports the outcome. It returns err, joined
+// with the *LostError of a lock that was lost. If the engine is away it takes some seconds.
+// Another call does nothing and returns err.
 func (r *Run) Finish(err error) error {
 	r.once.Do(func() { err = r.finish(err) })
 	return err
@@ -62,13 +154,18 @@ func (r *Run) Finish(err error) error {
 
 func (r *Run) finish(err error) error {
 	took := time.Since(r.began)
-	for _, stop := range r.stops {
-		stop()
-	}
+	defer func() { _ = r.lock.Release() }() // for a panic of the logger; otherwise the second, and harmless
+	r.end()
 	lost := r.lock.Err()
-	r.cancel(context.Canceled) // whatever the work left behind ends before the next run begins
+	state, failure := OK, errors.Join(lost, err)
+	if failure != nil {
+		state = Failed
+	}
+	_ = r.write(context.WithoutCancel(r.ctx), endLimit, state, failure) // logged
 	released := r.lock.Release()
-	if lost == nil && errors.Is(released, fencelock.ErrNotHeld) {
+	// A lock that was lost while the outcome was written stood when the work ended. One that the engine
+	// does not know may have been gone before.
+	if lost == nil && errors.Is(released, fencelock.ErrNotHeld) && !errors.Is(released, fencelock.ErrLost) {
 		lost = &fencelock.LostError{Name: r.job.name, Token: r.Token(), Deadline: r.lock.Deadline(), Reason: released}
 	}
 	switch {

@@ -93,6 +93,34 @@ func TestRunMakesUpForMissedTicks(t *testing.T) {
 	}
 }
 
+// All instances come back at once: they share what was missed, and skip none of it because another
+// one runs another part.
+func TestInstancesShareWhatWasMissed(t *testing.T) {
+	for name, overlap := range map[string]cron.Overlap{"skip": cron.OverlapSkip, "last": cron.OverlapLast, "allow": cron.OverlapAllow} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, books := fleet(3, 0, cron.Config{Late: 12 * time.Hour, CatchUp: 10, Overlap: overlap})
+				time.Sleep(23*time.Hour + 30*time.Minute)
+				deploy(t.Context(), 20*time.Minute, cron.Every(time.Hour), time.Minute, all...)
+				books.wantEach(t, 10)
+				if n := books.skipped[cron.Overlapped]; n > 0 {
+					t.Errorf("%d ticks overlapped", n)
+				}
+			})
+		})
+	}
+}
+
+// Ticks that come due meanwhile do not end the wait of those that were missed.
+func TestWhatWasMissedIsNotPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, books := fleet(3, 0, cron.Config{Late: 12 * time.Hour, CatchUp: 5, Overlap: cron.OverlapLast})
+		time.Sleep(23*time.Hour + 30*time.Minute)
+		deploy(t.Context(), 4*time.Hour, cron.Every(time.Hour), 10*time.Minute, all...)
+		books.wantEach(t, 5+4)
+	})
+}
+
 // Run stops making up when it is told to stop.
 func TestRunStopsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

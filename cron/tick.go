@@ -3,6 +3,7 @@ package cron
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -27,54 +28,136 @@ func (j Job) Tick(ctx context.Context, scheduled time.Time, fn func(ctx context.
 	if err != nil {
 		return err
 	}
-	err = errExited
-	defer func() { _ = run.Finish(err) }() // for a panic in fn; otherwise the second, and harmless
-	err = fn(run.Context())
-	return run.Finish(err)
+	return run.do(fn)
 }
 
-// errExited stands for fn's error if it panics.
-var errExited = errors.New("the run ended its goroutine")
+// TickAll calls Tick for ticks that came due together, as [Due.Take] returns them, one after the
+// other until ctx ends. Several were missed, and are made up for: each of them waits for the run
+// before it, here or on another instance that makes up for some of them, no longer than
+// Config.Late, also with OverlapSkip. It returns the errors of all, but for those of ticks that were
+// skipped, and the cause of ctx's end if some were not tried.
+func (j Job) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx context.Context) error) (failed error) {
+	if len(ticks) > 1 && j.Overlap != OverlapAllow {
+		j.Overlap, j.turn = OverlapLast, nil
+	}
+	for _, tick := range ticks {
+		if ctx.Err() != nil {
+			return errors.Join(failed, context.Cause(ctx))
+		}
+		if err := j.Tick(ctx, tick, fn); !errors.Is(err, ErrSkipped) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// Now runs fn at once, whatever the schedule says, as one run of the job among others: not
+// beside a run on any host, unless Config.Overlap says so, and not while the job is
+// paused. It returns what Tick returns; the time of the call stands for that of the tick, and
+// no tick is taken.
+func (j Job) Now(ctx context.Context, fn func(ctx context.Context) error) error {
+	run, err := j.begin(ctx, time.Now().Round(0).UTC(), Job.startNow)
+	if err != nil {
+		return err
+	}
+	return run.do(fn)
+}
 
 // Start is the first half of Tick, for schedulers that call the work themselves:
 // it claims the tick and begins a run, which the caller must Finish.
 func (j Job) Start(ctx context.Context, scheduled time.Time) (*Run, error) {
-	scheduled = scheduled.Round(0).UTC() // wall time, in any zone
+	return j.begin(ctx, scheduled.Round(0), Job.start) // wall time, in any zone
+}
+
+// begin begins a run with start, and reports why if there is none.
+func (j Job) begin(ctx context.Context, tick time.Time, start func(Job, context.Context, time.Time) (*Run, error)) (*Run, error) {
 	full, err := j.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	run, err := full.start(ctx, scheduled)
+	run, err := start(full, ctx, tick)
 	if err != nil {
-		full.report(Outcome{Job: j.name, Scheduled: scheduled, Err: err})
+		full.report(Outcome{Job: j.name, Scheduled: tick.UTC(), Err: err})
 	}
 	return run, err
 }
 
-func (j Job) start(ctx context.Context, tick time.Time) (*Run, error) {
-	switch late := time.Since(tick); {
-	case late > j.Late:
-		return nil, j.skipped(tick, TooLate, nil)
-	case late < -j.Skew-early:
-		return nil, fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.name, stamp(tick), -late)
-	}
-	if err := j.insist(ctx, tick, func() error { return j.claim(ctx, tick) }); err != nil {
+func (j Job) start(ctx context.Context, scheduled time.Time) (*Run, error) {
+	if err := j.claim(ctx, scheduled); err != nil {
 		return nil, err
 	}
-	if time.Since(tick) > j.Late {
-		// The claim took long, or this process stood still: the claim of another
-		// instance may have come and gone meanwhile.
-		return nil, j.skipped(tick, TooLate, nil)
-	}
-	var lock *fencelock.Lock
-	err := j.insist(ctx, tick, func() (err error) {
-		lock, err = j.enter(ctx, tick)
-		return err
-	})
+	tick := scheduled.UTC()
+	lock, err := j.enter(ctx, tick)
 	if err != nil {
 		return nil, err
 	}
-	return j.begin(ctx, tick, lock), nil
+	return newRun(ctx, j, tick, tick, lock)
+}
+
+// startNow is start without a claim.
+func (j Job) startNow(ctx context.Context, now time.Time) (*Run, error) {
+	err := j.insist(ctx, now, func() error { return j.unpaused(ctx, now) })
+	if err != nil {
+		return nil, err
+	}
+	lock, err := j.enter(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	return newRun(ctx, j, now, time.Time{}, lock)
+}
+
+// unpaused is a *SkippedError if the job is paused.
+func (j Job) unpaused(ctx context.Context, now time.Time) error {
+	b, err := j.book()
+	if errors.Is(err, fencelock.ErrUnsupported) {
+		return nil
+	}
+	r, _, err := b.read(ctx)
+	if err == nil && r != nil && r.Paused != nil {
+		return &SkippedError{Job: j.name, Scheduled: now, Reason: Paused, Pause: r.Paused}
+	}
+	if err != nil {
+		return fmt.Errorf("run %q at %s: %w", j.name, stamp(now), err)
+	}
+	return nil
+}
+
+// Claim makes this instance the one that runs the tick, and is nil if it is. Otherwise it returns
+// what Tick would. It is for programs that hold a lock of their own while they run it; see
+// [Job.Start].
+func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
+	full, err := j.withDefaults()
+	if err != nil {
+		return err
+	}
+	return full.claim(ctx, scheduled.Round(0))
+}
+
+// claim makes this instance the one that runs the tick, which is in the zone of its
+// schedule.
+func (j Job) claim(ctx context.Context, scheduled time.Time) error {
+	tick := scheduled.UTC()
+	switch late := time.Since(tick); {
+	case late > j.Late:
+		return j.skipped(tick, TooLate, nil)
+	case late < -j.Skew-early:
+		return fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.name, stamp(tick), -late)
+	}
+	var next time.Time
+	if j.after != nil {
+		next = j.after(scheduled).UTC()
+	}
+	c := &claim{job: j, tick: tick, next: next, id: rand.Text()[:idLength]}
+	if err := j.insist(ctx, tick, func() error { return c.try(ctx) }); err != nil {
+		return err
+	}
+	if time.Since(tick) > j.Late {
+		// The claim took long, or this process stood still: where a lock is the claim,
+		// that of another instance may have come and gone meanwhile.
+		return j.skipped(tick, TooLate, nil)
+	}
+	return nil
 }
 
 const (
@@ -96,37 +179,17 @@ func (j Job) insist(ctx context.Context, tick time.Time, ask func() error) error
 	}
 }
 
-// Claim makes this instance the one that runs the tick, and is nil if it is. It is
-// for programs that hold a lock of their own while they run it; see [Job.Start].
-func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
-	full, err := j.withDefaults()
-	if err != nil {
-		return err
-	}
-	scheduled = scheduled.Round(0).UTC()
-	return full.insist(ctx, scheduled, func() error { return full.claim(ctx, scheduled) })
-}
-
-// claim makes this instance the one that runs the tick. The lock of the claim is
-// given back at once: its minimum hold is what keeps the others out.
-func (j Job) claim(ctx context.Context, tick time.Time) error {
-	o := j.locks.Options()
-	o.MinHold, o.Note = j.keep(), stamp(tick)
-	claim, err := j.locks.With(o).TryAcquire(ctx, j.claimName(tick))
-	if errors.Is(err, fencelock.ErrHeld) {
-		return j.skipped(tick, Claimed, err)
-	}
-	if err != nil {
-		return fmt.Errorf("claim %q at %s: %w", j.name, stamp(tick), err)
-	}
-	if err := claim.Release(); err != nil {
-		j.Logger.Debug("release of a claim failed", "job", j.name, "tick", tick, "error", err)
-	}
-	return nil
-}
-
 // enter takes the lock that runs of the job hold.
-func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
+func (j Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, err error) {
+	err = j.insist(ctx, tick, func() error {
+		lock, err = j.tryEnter(ctx, tick)
+		return err
+	})
+	return lock, err
+}
+
+// tryEnter is one try, which may be a wait.
+func (j Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.locks.Options()
 	o.Shared, o.MinHold, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.MinHold, o.MinHold), stamp(tick)
 	locks := j.locks.With(o)
@@ -142,14 +205,9 @@ func (j Job) enter(ctx context.Context, tick time.Time) (*fencelock.Lock, error)
 	switch {
 	case err == nil:
 		return lock, nil
-	case errors.Is(err, fencelock.ErrHeld) && ctx.Err() == nil, waiting.Err() != nil && ctx.Err() == nil:
+	case ctx.Err() != nil:
+	case errors.Is(err, fencelock.ErrHeld), waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
 		return nil, j.skipped(tick, Overlapped, err)
 	}
 	return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(tick), err)
-}
-
-// skipped makes the error of a tick that somebody else's lock keeps from running.
-func (j Job) skipped(tick time.Time, why Reason, err error) error {
-	held, _ := errors.AsType[*fencelock.HeldError](err)
-	return &SkippedError{Job: j.name, Scheduled: tick, Reason: why, Held: held}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
 )
 
 func TestTickReturnsWhatTheRunReturns(t *testing.T) {
@@ -56,6 +59,9 @@ func TestTicksTooLateAndTooEarly(t *testing.T) {
 		now := time.Now()
 		wantSkipped(t, in.job.Tick(t.Context(), now.Add(-11*time.Second), nothing), cron.TooLate)
 		want(t, "the future", in.job.Tick(t.Context(), now.Add(6*time.Second), nothing), fencelock.ErrInvalid)
+		if s := in.status(t); !s.Tick.IsZero() {
+			t.Errorf("%v was taken", s.Tick)
+		}
 		for _, tick := range []time.Time{now.Add(-10 * time.Second), now.Add(5 * time.Second)} {
 			if err := in.job.Tick(t.Context(), tick, nothing); err != nil {
 				t.Errorf("%v: %v", tick.Sub(now), err)
@@ -124,6 +130,29 @@ func TestMinHold(t *testing.T) {
 	})
 }
 
+// An engine that falls silent while a tick waits for the run before it is broken, not busy.
+func TestSilenceIsNoOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, books := memlock.New(nil), newLedger()
+		in := books.instance(store, func(e driver.Engine) driver.Engine {
+			return silentLocks{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+		}, cron.Config{Overlap: cron.OverlapLast, Claims: -1})
+		err := in.job.Tick(t.Context(), time.Now(), nothing)
+		want(t, "Tick", err, fencelock.ErrUnavailable)
+		if errors.Is(err, cron.ErrSkipped) {
+			t.Errorf("skipped: %v", err)
+		}
+	})
+}
+
+// silentLocks answers for records, and never for locks.
+type silentLocks struct{ faultyEngine }
+
+func (silentLocks) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	<-ctx.Done()
+	return driver.Grant{}, fmt.Errorf("%w: silence: %w", driver.ErrUnavailable, ctx.Err())
+}
+
 func TestAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{AtMost: 3 * time.Second})
@@ -145,6 +174,39 @@ func TestRunIsToldOfALoss(t *testing.T) {
 			return nil
 		})
 		want(t, "Tick", err, fencelock.ErrLost)
+	})
+}
+
+// forgetful says of each lock that it was not held when it is released.
+type forgetful struct{ faultyEngine }
+
+func (f forgetful) Release(ctx context.Context, l driver.Lease) error {
+	_ = f.faultyEngine.Release(ctx, l)
+	return driver.ErrNotHeld
+}
+
+// A lock that the engine had lost without a word is told as lost, since nobody knows when.
+func TestLossThatTheReleaseFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newLedger().instance(memlock.New(nil), func(e driver.Engine) driver.Engine {
+			return forgetful{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+		}, cron.Config{})
+		want(t, "Tick", in.job.Tick(t.Context(), epoch, nothing), fencelock.ErrLost)
+	})
+}
+
+// A run is not lost that was over when the engine went away, however long its outcome cannot be
+// written.
+func TestLossAfterTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Config{})
+		err := in.job.Tick(t.Context(), epoch, func(context.Context) error {
+			in.engine.Refuse(errors.New("no route"))
+			return nil
+		})
+		if err != nil || len(books.failed) > 0 {
+			t.Errorf("%v, %v", err, books.failed)
+		}
 	})
 }
 
@@ -171,6 +233,71 @@ func TestRunThatPanicsGivesTheLockBack(t *testing.T) {
 	})
 }
 
+// What panics in other people's code, and is recovered, keeps nobody from the job.
+func TestPanicsGiveTheLockBack(t *testing.T) {
+	for what, c := range map[string]struct {
+		refuse int64 // so many swaps, so that the logger is called
+		err    error
+		panics bool
+	}{
+		"the error of a run":          {0, (*nilError)(nil), false},
+		"the logger at the beginning": {100, nil, true},
+		"the logger at the end":       {0, errLogged, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var engine faulty
+				in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Logger: slog.New(angryLogger{})})
+				engine.refuse.Store(c.refuse)
+				defer func() {
+					if r := recover(); (r != nil) != c.panics {
+						t.Errorf("panicked with %v", r)
+					}
+					if s, err := in.locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 {
+						t.Errorf("%+v, %v", s, err)
+					}
+				}()
+				_ = in.job.Now(t.Context(), func(context.Context) error {
+					if errors.Is(c.err, errLogged) {
+						engine.refuse.Store(100)
+					}
+					return c.err
+				})
+			})
+		})
+	}
+}
+
+// nilError is what a function returns that means nil and says so with a type.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+var errLogged = errors.New("the logger hears of it")
+
+// angryLogger panics when it is told that the record does not tell of a run.
+type angryLogger struct{ slog.Handler }
+
+func (angryLogger) Enabled(context.Context, slog.Level) bool { return true }
+func (l angryLogger) WithAttrs([]slog.Attr) slog.Handler     { return l }
+func (angryLogger) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "the record") {
+		panic(r.Message)
+	}
+	return nil
+}
+
+// Claim obeys Config.Late as Tick does.
+func TestLateClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newLedger().instance(memlock.New(nil), claimsOnly, cron.Config{Late: 5 * time.Second})
+		wantSkipped(t, in.job.Claim(t.Context(), time.Now().Add(-6*time.Second)), cron.TooLate)
+		want(t, "the future", in.job.Claim(t.Context(), time.Now().Add(time.Hour)), fencelock.ErrInvalid)
+		in.engine.Delay(6 * time.Second)
+		wantSkipped(t, in.job.Claim(t.Context(), time.Now()), cron.TooLate)
+	})
+}
+
 func TestEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{})
@@ -194,10 +321,13 @@ func TestJobsThatMakeNoSense(t *testing.T) {
 	for what, job := range map[string]*cron.Job{
 		"no locks":       cron.New(nil, "job", nil),
 		"no name":        cron.New(in.locks, "", nil),
+		"no UTF-8":       cron.New(in.locks, "\xff", nil),
+		"a long name":    cron.New(in.locks, strings.Repeat("n", 481), nil),
 		"a shared lock":  cron.New(in.locks.With(fencelock.Options{Shared: true}), "job", nil),
 		"a limit":        cron.New(in.locks.With(fencelock.Options{Shared: true, Limit: 2}), "job", nil),
 		"negative skew":  cron.New(in.locks, "job", &cron.Config{Skew: -1}),
 		"late for weeks": cron.New(in.locks, "job", &cron.Config{Late: 15 * 24 * time.Hour}),
+		"late for ever":  cron.New(in.locks, "job", &cron.Config{Late: math.MaxInt64}),
 	} {
 		want(t, what, job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrInvalid)
 		_, err := job.Due(cron.Every(time.Hour))
@@ -206,7 +336,7 @@ func TestJobsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// A job leaves a bounded number of names behind, and they can be read.
+// Without records a job leaves a bounded number of names behind, and they can be read.
 func TestNamesOfClaimsComeAgain(t *testing.T) {
 	for _, c := range []struct {
 		late  time.Duration
@@ -219,7 +349,8 @@ func TestNamesOfClaimsComeAgain(t *testing.T) {
 		{25 * time.Hour, 100, 24 * time.Hour, 28, "job@480h0m0s"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			in, books := alone(cron.Config{Late: c.late})
+			books := newLedger()
+			in := books.instance(memlock.New(nil), claimsOnly, cron.Config{Late: c.late})
 			seen := map[string]bool{}
 			for i, tick := range series(c.ticks, c.gap) {
 				time.Sleep(time.Until(tick))
@@ -260,7 +391,7 @@ func TestSkipsAreVisible(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := in.job.Tick(t.Context(), tick, nothing)
-		if got := fmt.Sprint(err); got != `"job" at 2000-01-01T00:00:00Z was skipped: already claimed: "job@0s" is held until 2000-01-01T00:02:00Z` {
+		if got := fmt.Sprint(err); got != `"job" at 2000-01-01T00:00:00Z was skipped: already claimed` {
 			t.Error(got)
 		}
 		_ = in.job.Tick(t.Context(), tick.Add(time.Second), func(context.Context) error { return errors.New("broken") })

@@ -48,12 +48,7 @@ func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) er
 	return func(ctx context.Context) error {
 		now := time.Now()
 		failed := off(job, due, now) // a tick that fails keeps no other one from running
-		for _, tick := range due.Take(now) {
-			if err := job.Tick(ctx, tick, fn); err != nil && !errors.Is(err, cron.ErrSkipped) {
-				failed = errors.Join(failed, err)
-			}
-		}
-		return failed
+		return errors.Join(failed, due.Job().TickAll(ctx, due.Take(now), fn))
 	}, nil
 }
 
@@ -123,7 +118,7 @@ func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	if len(ticks) == 0 {
 		return nil, fmt.Errorf("%w: %q: the tick has been run", cron.ErrSkipped, l.job.Name())
 	}
-	run, err := l.job.Start(ctx, ticks[0])
+	run, err := l.due.Job().Start(ctx, ticks[0])
 	if err != nil {
 		return nil, err
 	}

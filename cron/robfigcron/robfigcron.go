@@ -36,7 +36,7 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn fun
 	if err != nil {
 		return 0, err
 	}
-	e := &entry{ctx: ctx, job: job, fn: fn, in: c.Location(), due: due}
+	e := &entry{ctx: ctx, fn: fn, in: c.Location(), due: due}
 	if job.CatchUp > 0 {
 		e.atStart(c)
 	}
@@ -97,14 +97,13 @@ func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *t
 	}
 	return func(inner robfig.Job) robfig.Job {
 		fn := func(context.Context) error { inner.Run(); return nil }
-		return &entry{ctx: ctx, job: job, fn: fn, in: in, due: due}
+		return &entry{ctx: ctx, fn: fn, in: in, due: due}
 	}, nil
 }
 
 // entry is the job that the scheduler knows.
 type entry struct {
 	ctx context.Context // of the runs
-	job *cron.Job
 	fn  func(ctx context.Context) error
 	in  *time.Location
 	due *cron.Due
@@ -113,7 +112,5 @@ type entry struct {
 // Run is called when the scheduler wakes up. It does not say for which time, and
 // its clock has gone on since; the schedule knows.
 func (e *entry) Run() {
-	for _, tick := range e.due.Take(time.Now().In(e.in)) {
-		_ = e.job.Tick(e.ctx, tick, e.fn) // reported by Config.OnTick and Config.Logger
-	}
+	_ = e.due.Job().TickAll(e.ctx, e.due.Take(time.Now().In(e.in)), e.fn) // reported by Config.OnTick and Config.Logger
 }

@@ -1,0 +1,41 @@
+package cron
+
+// Overlap says what happens to a tick that comes due during an earlier run. With
+// OverlapLast, the tick that came due last on an instance waits there, no longer than
+// Config.Late, and those before it are skipped; callers of Tick see to that themselves. Several
+// ticks that are made up for wait for one another in any case; see [Job.TickAll].
+type Overlap int
+
+// The ways to deal with an overlap.
+const (
+	OverlapSkip  Overlap = iota // the tick is not run, by anybody
+	OverlapLast                 // the tick runs when the earlier run is over, unless it is too late by then
+	OverlapAllow                // both run; their locks are shared
+)
+
+// turn ends the wait of a tick once a later one waits. A nil turn ends none.
+type turn struct{ over chan struct{} }
+
+// next ends t and returns the turn of the ticks that come now.
+func (t *turn) next() *turn {
+	if t != nil {
+		close(t.over)
+	}
+	return &turn{make(chan struct{})}
+}
+
+// end calls cancel when the turn is over, until the function it returns is called.
+func (t *turn) end(cancel func()) (stop func()) {
+	if t == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() { // ends when stop is called, or the turn is over
+		select {
+		case <-t.over:
+			cancel()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
