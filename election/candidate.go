@@ -28,6 +28,11 @@ type Config struct {
 	// publishes the Locker's note.
 	Value string
 
+	// Grace is how long before its lease ends a term is over that cannot be renewed:
+	// the time for the work to stop before anyone else may lead. Negative is none.
+	// 0 means the default: the Locker's grace, or a fifth of its TTL if that is 0.
+	Grace time.Duration
+
 	// Shutdown is how long the work may go on after its context has ended before
 	// Run returns ErrStuck. The name, unless it is lost, is kept until the work
 	// returns at last, and until then this Candidate does not campaign. Negative
@@ -85,6 +90,8 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	}
 	o := locks.Options()
 	o.Note = cmp.Or(c.cfg.Value, o.Note)
+	o.Grace = max(1, cmp.Or(c.cfg.Grace, o.Grace, o.TTL/5)) // 0 would be that of the Locker's Config
+	o.Wait = 0                                              // a campaign keeps its place in the queue
 	c.locks = locks.With(o)
 	return c
 }
@@ -168,8 +175,6 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 			return nil, errors.Join(err, context.Cause(ctx))
 		case errors.Is(err, fencelock.ErrInvalid), errors.Is(err, fencelock.ErrUnsupported), errors.Is(err, fencelock.ErrConfig):
 			return nil, err
-		case errors.Is(err, fencelock.ErrHeld):
-			continue // a wait limit of the Locker
 		}
 		wait := pause.Next()
 		c.cfg.Logger.Warn("campaign failed", "name", c.name, "again_in", wait, "error", err)

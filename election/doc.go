@@ -14,12 +14,14 @@
 // # What it promises
 //
 // A term is one acquisition of the name, and its number is the fencing token: it
-// only grows, across all processes. The context of a term ends before the engine
-// lets anyone else lead, and the name is given back only after the work of the
+// only grows, across all processes. The context of a term that cannot be renewed ends
+// [Config].Grace before the engine lets anyone else lead: the time for its work to stop.
+// A name is given back only after the work of the
 // term has returned, so a clean change of leaders has no overlap. A process does
 // not campaign again while the work of its last term still runs.
 //
-// It cannot stop work that ignores its context. Such work goes on beside the next
+// Who breaks the name, or calls [Resign], takes it away at once: the term ends when its
+// process hears of that, or with its lease. And nothing stops work that ignores its context. Such work goes on beside the next
 // leader's; [Config].Shutdown makes that an error, and the right answer to it is
 // to end the process. A process that was frozen may also take one more step when
 // it thaws. Hand the term's number to whatever the leader writes to, and let it

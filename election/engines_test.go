@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(nil)
+	proc.Main(nil)
 	os.Exit(m.Run())
 }
 

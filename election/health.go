@@ -19,8 +19,9 @@ import (
 func (c *Candidate) Check(tolerance time.Duration) error {
 	c.mu.Lock()
 	term, stuck := c.term, c.stuck
+	over := term == nil || term.left // the engine may be slow to take the name back
 	c.mu.Unlock()
-	if term == nil {
+	if over {
 		return nil
 	}
 	lost := term.lock.Err()
@@ -33,20 +34,23 @@ func (c *Candidate) Check(tolerance time.Duration) error {
 	c.noteLoss(term) // if its timer is late
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if over := time.Since(c.lost); c.term == term && over > tolerance {
-		return fmt.Errorf("%w: %q, %v after its end: %w", ErrStuck, c.name, over.Round(time.Millisecond), lost)
+	if ago := time.Since(c.lost); c.term == term && ago > tolerance {
+		return fmt.Errorf("%w: %q, %v after its end: %w", ErrStuck, c.name, ago.Round(time.Millisecond), lost)
 	}
 	return nil
 }
 
 // Ready returns an error if this candidate neither leads nor could: Run or Terms is
-// not at work, or the engine does not answer. It asks the engine, no longer than ctx
+// not at work or has returned ErrStuck, or the engine does not answer. It asks the engine, no longer than ctx
 // lasts, unless the candidate leads.
 func (c *Candidate) Ready(ctx context.Context) error {
 	if c.Term() != nil {
 		return nil
 	}
-	if c.State() == Idle {
+	c.mu.Lock()
+	idle := c.state == Idle || c.stuck
+	c.mu.Unlock()
+	if idle {
 		return fmt.Errorf("%w: the candidate for %q does not campaign", fencelock.ErrUnavailable, c.name)
 	}
 	if _, err := c.locks.Status(ctx, c.name); !errors.Is(err, fencelock.ErrUnsupported) {

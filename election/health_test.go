@@ -94,3 +94,59 @@ func TestReady(t *testing.T) {
 		<-two.done
 	})
 }
+
+// Work that has returned is not stuck, however long the engine is silent about the lock that was
+// lost.
+func TestASilentEngineIsNoStuckWork(t *testing.T) {
+	for what, begin := range map[string]func(p *process) (stop func()){
+		"run": func(p *process) func() {
+			r := p.run(obey)
+			return func() { r.cancel(nil); <-r.done }
+		},
+		"terms": func(p *process) func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() { // ends with cancel
+				defer close(done)
+				for term, err := range p.Terms(ctx) {
+					if err == nil {
+						<-term.Context().Done()
+					}
+				}
+			}()
+			synctest.Wait()
+			return func() { cancel(); <-done }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New(nil)
+				p := start(store, election.Config{})
+				stop := begin(p)
+				p.engine.Freeze()
+				<-p.Term().Context().Done()
+				time.Sleep(3 * time.Second)
+				if err := p.Check(time.Second); err != nil {
+					t.Errorf("%v: %v", p.State(), err)
+				}
+				p.engine.Thaw()
+				stop()
+			})
+		})
+	}
+}
+
+// A candidate whose Run has given up does not campaign.
+func TestStuckWorkIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		p := start(store, election.Config{Shutdown: time.Second})
+		release := make(chan struct{})
+		r := p.run(func(context.Context) error { <-release; return nil })
+		store.Lose(name)
+		want(t, "Run", <-r.done, election.ErrStuck)
+		want(t, "Ready", p.Ready(t.Context()), fencelock.ErrUnavailable)
+		close(release)
+		synctest.Wait()
+	})
+}

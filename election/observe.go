@@ -39,6 +39,27 @@ func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader,
 	return Leader{Value: h.Note, Host: h.Host, PID: h.PID, Owner: h.Owner, Term: h.Token, Since: h.Since}, nil
 }
 
+// Resign takes the name away from the leader that leads now, and from no other: a
+// successor that has come meanwhile keeps it. The leader hears of it at once if it can be
+// reached; its term ends as lost, while the next one in the queue leads already, and it
+// campaigns again behind those who wait. Resign returns who that was, and a token that shuts
+// it out of guarded resources. fencelock.ErrNotHeld if nobody leads or that leader has just
+// gone, fencelock.ErrUnsupported if the engine cannot do it.
+//
+// A process that wants to resign by itself calls [Candidate.Resign], which waits for the
+// work.
+func Resign(ctx context.Context, locks *fencelock.Locker, name, reason string) (Leader, int64, error) {
+	leader, err := Current(ctx, locks, name)
+	if err != nil {
+		return Leader{}, 0, err
+	}
+	if leader.Owner == "" {
+		return Leader{}, 0, fmt.Errorf("%w: nobody leads %q", fencelock.ErrNotHeld, name)
+	}
+	token, err := locks.BreakOwner(ctx, name, leader.Owner, reason)
+	return leader, token, err
+}
+
 const (
 	lookSoon = time.Second      // after a change: an engine may tell the value late
 	lookNext = 5 * time.Second  // otherwise: an event may have been missed
@@ -48,24 +69,25 @@ const (
 // Observe yields who leads name, now and after every change; the zero Leader when
 // nobody does. Leaders that come and go faster than the loop's body may be passed
 // over. An error is the last thing yielded: ctx's, or that of an engine that
-// cannot be asked: at once if it never could be, otherwise 30 s after its last answer.
-// One that is silent is given up 30 s after its last answer too, or after the beginning.
+// cannot be asked: at once if it never could be, otherwise 30 s after it was first asked in
+// vain. One that is silent is given up then, too. An observer that stood still in between asks
+// before it gives up.
 func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		news := follow(ctx, locks, name)
 		var last Leader
-		answered, known := time.Now(), false
+		asked, known := time.Now(), false // asked is when the first question was that has no answer
 		for {
 			next := lookSoon
-			leader, err := ask(ctx, locks, name, answered.Add(patience))
+			leader, err := ask(ctx, locks, name, asked.Add(patience))
 			switch {
 			case ctx.Err() != nil:
 				yield(Leader{}, context.Cause(ctx))
 				return
-			case errors.Is(err, fencelock.ErrUnavailable) && known && time.Since(answered) < patience:
-				next = min(next, time.Until(answered.Add(patience)))
+			case errors.Is(err, fencelock.ErrUnavailable) && known && time.Since(asked) < patience:
+				next = min(next, time.Until(asked.Add(patience)))
 			case err != nil:
 				yield(Leader{}, err)
 				return
@@ -76,10 +98,10 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 			default:
 				next = lookNext
 			}
-			if err == nil {
-				last, answered, known = leader, time.Now(), true
-			}
 			pause(ctx, news, next)
+			if err == nil {
+				last, asked, known = leader, time.Now(), true
+			}
 		}
 	}
 }

@@ -39,25 +39,28 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 	if err := c.begin(); err != nil {
 		return err
 	}
+	var term *Term
+	var stuck bool
+	defer func() { // for a panic of the logger too
+		if !stuck {
+			c.end(term)
+		}
+	}()
 	for {
-		term, err := c.campaign(ctx)
-		if err != nil {
-			c.end(nil)
+		var err error
+		if term, err = c.campaign(ctx); err != nil {
 			return err
 		}
 		done := make(chan error, 1)
 		go c.work(term, fn, done) // ends when fn has returned
-		var stuck bool
 		if err, stuck = c.await(term, done); stuck {
 			return err // work closes the term when fn returns at last
 		}
 		c.close(term)
 		if panicked, ok := err.(*PanicError); ok { //nolint:errorlint // fn may return one of another Run
-			c.end(term)
 			panic(panicked)
 		}
 		if !term.again(err) {
-			c.end(term)
 			return err
 		}
 		c.noteResult(term, err)

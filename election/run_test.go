@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -310,6 +311,39 @@ func TestAWaitLimitDoesNotEndTheCampaign(t *testing.T) {
 	})
 }
 
+// A candidate keeps its place in the queue, whatever the wait limit of its Locker.
+func TestAWaitLimitCostsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		holder, err := fencelock.New(store, nil).Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := fencelock.New(store.Client(), nil).With(fencelock.Options{Wait: time.Second})
+		led := make(chan struct{})
+		go func() { // ends when it has led
+			defer close(led)
+			if err := election.Run(t.Context(), limited, name, func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		second := start(store.Client(), election.Config{})
+		r := second.run(obey)
+		time.Sleep(10 * time.Second)
+		_ = holder.Release()
+		time.Sleep(time.Millisecond)
+		select {
+		case <-led:
+		default:
+			t.Error("who came later leads before it")
+		}
+		r.cancel(nil)
+		<-r.done
+		<-led
+	})
+}
+
 // Kills, freezes and cuts at random: never two leaders, and always one again.
 func TestNeverTwoLeaders(t *testing.T) {
 	for seed := range uint64(10) {
@@ -381,6 +415,43 @@ func TestAPanicReachesTheCaller(t *testing.T) {
 		}
 	})
 }
+
+// A logger that panics, where somebody recovers, leaves a candidate that can run again.
+func TestALoggerThatPanics(t *testing.T) {
+	for what, c := range map[string]struct {
+		refuse error // of the engine
+		work   func(p *process) error
+	}{
+		"in a campaign": {errors.New("no route"), nil},
+		"after a term":  {nil, func(p *process) error { p.Resign(); return errors.New("a slip on the way out") }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := start(memlock.New(nil), election.Config{Logger: slog.New(angry{})})
+				p.engine.Refuse(c.refuse)
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Error("the logger was not called")
+						}
+					}()
+					_ = p.Run(t.Context(), func(context.Context) error { return c.work(p) })
+				}()
+				p.engine.Refuse(nil)
+				wantState(t, p, election.Idle)
+				if err := p.Run(t.Context(), func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// angry is a log that panics.
+type angry struct{ slog.Handler }
+
+func (angry) Enabled(context.Context, slog.Level) bool  { return true }
+func (angry) Handle(context.Context, slog.Record) error { panic("full") }
 
 // The hook may block and call the candidate; it hears everything, in order.
 func TestOnChangeHoldsNothingUp(t *testing.T) {

@@ -16,7 +16,7 @@ type Term struct {
 	cancel   context.CancelCauseFunc
 	unfollow []func() bool // stop what watches the contexts
 	lost     bool          // set by close, before anybody reads it
-	left     bool          // Run's work has returned; guarded by Candidate.mu
+	left     bool          // the work has returned; guarded by Candidate.mu
 }
 
 // Context returns a context that ends with the term, with the cause of its end:
@@ -116,6 +116,7 @@ func (c *Candidate) close(term *Term) {
 	for _, stop := range term.unfollow {
 		stop()
 	}
+	c.leave(term) // of Terms; that of Run has left
 	standing := term.lock.Err()
 	term.cancel(context.Canceled) // whatever the work left behind ends before the next leader begins
 	err := term.lock.Release()
