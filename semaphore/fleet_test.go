@@ -4,11 +4,11 @@ package semaphore_test
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/semaphore"
 )
 
@@ -93,14 +93,14 @@ func (f *fleet) kill() {
 func (f *fleet) freeze() {
 	f.t.Helper()
 	w := f.victim()
-	w.signal(f.t, syscall.SIGSTOP)
+	proc.Freeze(f.t, w.cmd.Process)
 	if !f.leased {
 		f.keeps(w)
 		return
 	}
 	f.book.gone(w)
 	f.wantBack("the permit of a holder that stands still")
-	w.signal(f.t, syscall.SIGCONT)
+	proc.Thaw(f.t, w.cmd.Process)
 	f.book.until("it knows of its loss", func() bool { return f.book.lost[w.pid()] })
 	w.await(f.t)
 }

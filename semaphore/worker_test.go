@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -84,13 +83,6 @@ func (w *worker) await(t *testing.T) {
 	t.Helper()
 	if err := w.cmd.Wait(); err != nil {
 		t.Errorf("worker %d: %v", w.pid(), err)
-	}
-}
-
-func (w *worker) signal(t *testing.T, sig syscall.Signal) {
-	t.Helper()
-	if err := w.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
 	}
 }
 
