@@ -12,7 +12,8 @@ import (
 //
 // The context given to fn is ctx with the token of the run ([TokenFrom]). If the run is
 // lost it ends with a cause that is fencelock.ErrLost. The lease is renewed until fn has
-// returned, even after ctx has ended.
+// returned, even after ctx has ended. A job must not ask for its own key: it would wait
+// for itself.
 //
 // Do returns what fn returned. If the run was taken over, the error is a
 // *fencelock.LostError, joined with fn's: fn has run, and nothing is stored of it. If the
@@ -30,7 +31,7 @@ func Do[T any](ctx context.Context, s *Store, key string, fn func(ctx context.Co
 	if r == nil {
 		return recall[T](s, key, st)
 	}
-	defer r.abandon() // for a panic in fn; otherwise it does nothing
+	defer r.abandon() // for a panic; otherwise it does nothing
 	value, err = fn(r.ctx)
 	if err != nil {
 		if unstored := r.fail(err); unstored != nil {
@@ -38,6 +39,7 @@ func Do[T any](ctx context.Context, s *Store, key string, fn func(ctx context.Co
 		}
 		return value, err
 	}
+	r.left = noResult // the job was done, and a codec may panic too
 	data, err := s.cfg.Codec.Encode(value)
 	if err != nil {
 		return value, errors.Join(r.complete(nil, false), fmt.Errorf("%w: encoding the result of %q: %w", ErrNoResult, key, err))

@@ -241,6 +241,7 @@ func TestInvalid(t *testing.T) {
 		"a short lease":        {"a", idempotent.Config{Lease: time.Millisecond}},
 		"a negative lease":     {"a", idempotent.Config{Lease: -1}},
 		"a negative retention": {"a", idempotent.Config{Retention: -1}},
+		"a short retention":    {"a", idempotent.Config{Retention: time.Second}}, // who waits could miss the outcome, and run the job again
 		"a long result":        {"a", idempotent.Config{MaxResult: driver.MaxRecord}},
 	} {
 		if _, err := idempotent.Do(t.Context(), idempotent.New(register, &c.cfg), c.key, counted(&runs)); !errors.Is(err, driver.ErrInvalid) {

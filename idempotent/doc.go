@@ -15,8 +15,9 @@
 // Two runs of one key do not overlap, and no run begins after one has been completed. A
 // run has a lease, which is renewed while it goes on. The run of a process that died, or
 // was frozen or cut off, is taken over when its lease has ended. Its context has ended
-// before that, and **its completion is refused** when it wakes up: Do returns an error
-// that is fencelock.ErrLost, and what the later run has stored stays.
+// before that; one that was frozen hears of it as it goes on, and one whose machine was
+// suspended with the next renewal. **Its completion is refused** when it wakes up: Do
+// returns an error that is fencelock.ErrLost, and what the later run has stored stays.
 //
 // What a run has done to the outside world before it was lost, nobody can undo. A run
 // that is taken over begins anew, so its effects should be such that they can be made

@@ -6,11 +6,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +36,9 @@ type HTTP struct {
 
 	// Client says whose key it is, so that two clients cannot read one another's
 	// answers: an account, say, that was authenticated before. nil, the default, goes by
-	// the Authorization header.
+	// the Authorization header: without one all clients are the same, and a client
+	// whose token was renewed is another one. Set it if you authenticate by cookies or
+	// certificates, or if tokens change.
 	Client func(*http.Request) string
 
 	// MaxBody is how many bytes the body of a request may have; a longer one is
@@ -43,6 +48,11 @@ type HTTP struct {
 	// Again reports whether an answer of this status is not kept: who asks again is
 	// served anew. nil, the default, means 500 and above.
 	Again func(status int) bool
+
+	// Failed hears why a request was answered with 503, was lost, or why its answer
+	// was not kept: the client is not told. It must be safe for concurrent use, and
+	// the answer waits for it. nil, the default, is nobody.
+	Failed func(*http.Request, error)
 }
 
 const (
@@ -57,20 +67,24 @@ const (
 // problem documents. It is 503 if the records cannot be asked, and nothing was done then.
 //
 // next gets the context of the run ([TokenFrom]). Its answer is held in memory until it
-// is complete, and what is longer than Config.MaxResult is not kept: later requests of the
-// key get 409. The store's Options and Codec are not used; cfg may be nil.
+// is complete, so it cannot flush or hijack, and has no trailers. One that is longer than
+// Config.MaxResult is not kept: later requests of the key get 409. One that cannot be stored is
+// sent all the same, and the next request may be served anew. The store's Options and Codec are not used; cfg may be nil.
 func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
 	h := &handler{store: *s, next: next}
 	if cfg != nil {
 		h.cfg = *cfg
 	}
-	h.store.cfg.Codec, h.store.cfg.Remember = JSON{}, nil
+	h.store.cfg.Codec, h.store.cfg.Remember = bytewise{}, nil
 	h.cfg.MaxBody = cmp.Or(h.cfg.MaxBody, defaultMaxBody)
 	if h.cfg.Methods == nil {
 		h.cfg.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	if h.cfg.Client == nil {
 		h.cfg.Client = func(r *http.Request) string { return r.Header.Get("Authorization") }
+	}
+	if h.cfg.Failed == nil {
+		h.cfg.Failed = func(*http.Request, error) {}
 	}
 	if h.cfg.Again == nil {
 		h.cfg.Again = func(status int) bool { return status >= 500 }
@@ -112,8 +126,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // once serves a request with a key.
 func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body []byte) {
-	payload := []byte(digest(r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), string(body)))
-	store := h.store.With(Options{Payload: payload, Wait: h.cfg.Wait, NoWait: h.cfg.Wait <= 0})
+	payload := []byte(digest(r.Method, target(r), r.Header.Get("Content-Type"), string(body)))
+	store := h.store.With(Options{Payload: payload, Wait: max(h.cfg.Wait, 0), NoWait: h.cfg.Wait <= 0})
 	var served *reply
 	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
 		served = h.serve(r.WithContext(ctx), body)
@@ -124,8 +138,12 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	})
 	switch {
 	case errors.Is(err, fencelock.ErrLost):
+		h.cfg.Failed(r, err)
 		problem(w, http.StatusConflict, "this request took too long, and was served once more; ask again for that answer")
 	case served != nil: // what was done was done, whether it is kept or not
+		if err != nil && !errors.Is(err, errAgain) {
+			h.cfg.Failed(r, err)
+		}
 		served.send(w)
 	case err == nil:
 		kept.send(w)
@@ -137,9 +155,19 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	case errors.Is(err, ErrNoResult):
 		problem(w, http.StatusConflict, "a request with this Idempotency-Key was served, and its answer was too long to be kept")
 	default:
+		h.cfg.Failed(r, err)
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusServiceUnavailable, "it cannot be found out whether this request was served; nothing was done")
 	}
+}
+
+// target is the path and the query that the client has sent, whatever prefix was cut off
+// since.
+func target(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		return u.RequestURI()
+	}
+	return r.URL.RequestURI()
 }
 
 // errAgain ends a run whose answer is not kept.
@@ -161,6 +189,22 @@ type reply struct {
 	Body   []byte
 }
 
+// bytewise is the Codec of answers: the texts in a header need not be UTF-8, as those of
+// JSON must.
+type bytewise struct{}
+
+// Encode returns the gob of value.
+func (bytewise) Encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	err := gob.NewEncoder(&b).Encode(value)
+	return b.Bytes(), err
+}
+
+// Decode reads a gob.
+func (bytewise) Decode(data []byte, value any) error {
+	return gob.NewDecoder(bytes.NewReader(data)).Decode(value)
+}
+
 func (p *reply) send(w http.ResponseWriter) {
 	for name, values := range p.Header {
 		w.Header()[name] = values
@@ -180,8 +224,12 @@ type recorder struct {
 // Header returns the header that a handler writes to.
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader keeps the first status that is not informational.
+// WriteHeader keeps the first status that is not informational. One that is none panics, as
+// net/http does: nothing of such an answer is kept.
 func (w *recorder) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("idempotent: %d is no status of HTTP", status))
+	}
 	if w.status == 0 && status >= 200 {
 		w.status, w.sent = status, w.header.Clone()
 	}

@@ -1,7 +1,9 @@
 package idempotent_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -215,8 +217,15 @@ func TestHTTPTakenOver(t *testing.T) {
 			t.Errorf("%d records, %v", len(list), err)
 			return
 		}
-		kept := `{"state":"done","owner":"another","token":1,"payload":` + payloadOf(t, list[0]) + "}\n" + `{"Status":202,"Body":"b3RoZXI="}`
-		if _, err := records.Swap(context.Background(), list[0].Key, []byte(kept), list[0].Version, 0); err != nil {
+		kept := bytes.NewBufferString(`{"state":"done","owner":"another","token":1,"payload":` + payloadOf(t, list[0]) + "}\n")
+		answer := struct {
+			Status int
+			Body   []byte
+		}{http.StatusAccepted, []byte("other")}
+		if err := gob.NewEncoder(kept).Encode(answer); err != nil {
+			t.Error(err)
+		}
+		if _, err := records.Swap(context.Background(), list[0].Key, kept.Bytes(), list[0].Version, 0); err != nil {
 			t.Error(err)
 		}
 	})

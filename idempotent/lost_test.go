@@ -156,3 +156,51 @@ func TestCutOff(t *testing.T) {
 		})
 	}
 }
+
+// TestRunThatHearsOfItsEnd: a run that finds its record taken at its next renewal ends then, and
+// is lost, whether the records can be asked afterwards or not.
+func TestRunThatHearsOfItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		f := &faulty{Register: engine.Register()}
+		begun := time.Now()
+		_, err := idempotent.Do(t.Context(), idempotent.New(f, &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+			rec, err := f.Get(ctx, "idempotent/a")
+			if err == nil {
+				_, err = f.Register.Swap(ctx, rec.Key, []byte(`{"state":"running","owner":"another","token":1}`), rec.Version, 0)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			if _, lost := errors.AsType[*fencelock.LostError](context.Cause(ctx)); !lost {
+				t.Errorf("its context ended with %v", context.Cause(ctx))
+			}
+			f.cut.Store(true)
+			return 1, nil
+		})
+		if d := time.Since(begun); !errors.Is(err, fencelock.ErrLost) || d > lease/2 {
+			t.Errorf("%v after %v", err, d)
+		}
+	})
+}
+
+// TestLeaseBeyondTheRetention: a run is remembered for as long as its lease, however short its
+// outcome is kept.
+func TestLeaseBeyondTheRetention(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		cfg := idempotent.Config{Retention: 2 * time.Second}
+		var runs atomic.Int64
+		var all []<-chan answer
+		for range 2 {
+			all = append(all, start(t.Context(), jobs(engine, cfg), "a", func(ctx context.Context) (int64, error) {
+				time.Sleep(5 * lease)
+				return counted(&runs)(ctx)
+			}))
+		}
+		for _, c := range all {
+			if got := <-c; got.value != 1 || got.err != nil {
+				t.Errorf("%+v, want 1", got)
+			}
+		}
+	})
+}

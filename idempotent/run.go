@@ -28,6 +28,7 @@ type run struct {
 	key   string
 	state state     // as it stands in the record, as far as we know
 	sent  time.Time // before the lease was asked for
+	left  string    // the state it is left in if it gets no outcome, by a panic
 	ended bool      // its outcome was stored, or it was lost
 
 	ctx     context.Context // for the job
@@ -38,45 +39,65 @@ type run struct {
 }
 
 // begin waits until the job is over, and returns its state, or until it is this caller's
-// to run.
-func (s *Store) begin(parent context.Context, key string) (*run, state, error) {
-	ctx := parent
+// to run. Options.Wait ends the wait, and no request: what it would cut off may have begun
+// a run that nobody makes.
+func (s *Store) begin(ctx context.Context, key string) (*run, state, error) {
+	waiting := ctx
 	if s.opts.Wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.opts.Wait)
+		waiting, cancel = context.WithTimeout(ctx, s.opts.Wait)
 		defer cancel()
 	}
+	var busy *InProgressError // what was heard last
 	for pause := retry.NewBackoff(firstLook, lastLook); ; {
-		st, err := s.look(ctx, key)
-		if err != nil {
-			return nil, state{}, err
-		}
-		if st.version != "" && st.Fingerprint != s.fingerprint {
-			return nil, state{}, fmt.Errorf("%w: %q", ErrMismatch, key)
-		}
-		switch st.State {
-		case done, noResult, failed:
-			return nil, st, nil
-		}
-		r, busy, err := s.claim(ctx, key, st)
+		r, st, now, err := s.try(ctx, key)
 		switch {
+		case err != nil && !errors.Is(err, ErrMismatch) && busy != nil && ctx.Err() != nil:
+			return nil, state{}, gaveUp(ctx, busy)
 		case err != nil:
 			return nil, state{}, err
-		case r != nil:
-			r.start(parent)
-			return r, state{}, nil
-		case busy != nil && s.opts.NoWait:
-			return nil, state{}, busy
-		case busy == nil: // somebody was faster
-			busy = &InProgressError{Key: key, Host: st.Host, PID: st.PID}
+		case now == nil:
+			return r, st, nil
+		case s.opts.NoWait:
+			return nil, state{}, now
 		}
-		if !pause.Wait(ctx) {
-			return nil, state{}, fmt.Errorf("%w: gave up waiting: %w", busy, ctx.Err())
+		if busy = now; !pause.Wait(waiting) {
+			return nil, state{}, gaveUp(waiting, busy)
 		}
 	}
 }
 
-// claim begins a run, unless another one goes on (busy) or the record has changed.
+// gaveUp is the error of a wait that ctx has ended.
+func gaveUp(ctx context.Context, busy *InProgressError) error {
+	return fmt.Errorf("%w: gave up waiting: %w", busy, ctx.Err())
+}
+
+// try returns a run of this caller's, the state of a job that is over, or who runs it.
+func (s *Store) try(ctx context.Context, key string) (*run, state, *InProgressError, error) {
+	for {
+		st, err := s.look(ctx, key)
+		if err != nil {
+			return nil, state{}, nil, err
+		}
+		if st.version != "" && st.Fingerprint != s.fingerprint {
+			return nil, state{}, nil, fmt.Errorf("%w: %q", ErrMismatch, key)
+		}
+		switch st.State {
+		case done, noResult, failed:
+			return nil, st, nil, nil
+		}
+		r, busy, err := s.claim(ctx, key, st)
+		if r != nil {
+			r.start(ctx)
+		}
+		if !errors.Is(err, driver.ErrConflict) && !errors.Is(err, fencelock.ErrLost) { // then somebody was faster
+			return r, state{}, busy, err
+		}
+	}
+}
+
+// claim begins a run, unless another one goes on (busy) or the record has changed, which
+// is ErrConflict.
 func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy *InProgressError, err error) {
 	sent := time.Now()
 	earliest, latest, err := s.register.Clock(ctx)
@@ -86,16 +107,13 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	if old.State == running && earliest.UnixMicro() < old.Until {
 		return nil, &InProgressError{Key: key, Host: old.Host, PID: old.PID, Until: time.UnixMicro(old.Until)}, nil
 	}
-	r = &run{store: s, key: key, state: state{
+	r = &run{store: s, key: key, left: open, state: state{
 		State: running, Owner: rand.Text(), Token: max(old.Token+1, latest.UnixMicro()), Until: latest.Add(s.cfg.Lease).UnixMicro(),
 		Fingerprint: s.fingerprint, Host: hostname(), PID: os.Getpid(), version: old.version,
 	}}
 	err = r.swap(ctx, r.state)
 	if errors.Is(err, driver.ErrUnavailable) && r.find(ctx) == nil {
 		err = nil // the answer was lost, the record is ours
-	}
-	if errors.Is(err, driver.ErrConflict) {
-		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
@@ -108,6 +126,15 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	}
 	r.sent = sent
 	return r, nil, nil
+}
+
+// hostname is this host, for people.
+func hostname() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
 }
 
 // swap stores a state in place of the one we know.
@@ -220,10 +247,11 @@ func (r *run) fail(err error) error {
 // maxError is how much is kept of the text of an error.
 const maxError = 4 << 10
 
-// abandon lets the next caller run the job at once, if this run has no outcome.
+// abandon ends a run that has no outcome. If its job was not done the next caller can run
+// it at once.
 func (r *run) abandon() {
 	if !r.ended {
-		_ = r.end(state{State: open}) // it ends with its lease otherwise
+		_ = r.end(state{State: r.left}) // it ends with its lease otherwise
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -74,7 +73,8 @@ type Config struct {
 	Lease time.Duration
 
 	// Retention is how long the outcome of a run is kept; a key that is used later is
-	// new. 0 means the default, 24 h.
+	// new. At least two seconds, or whoever waits could miss it between two looks; 0 means
+	// the default, 24 h.
 	Retention time.Duration
 
 	// MaxResult is how many bytes an encoded result may have to be kept; of one that is
@@ -108,6 +108,7 @@ type Options struct {
 const (
 	defaultLease     = 30 * time.Second
 	minLease         = 100 * time.Millisecond
+	minRetention     = 2 * lastLook
 	defaultRetention = 24 * time.Hour
 	defaultMaxResult = 64 << 10
 	mostResult       = driver.MaxRecord / 2
@@ -161,8 +162,8 @@ func (s *Store) check(key string) error {
 		return fmt.Errorf("%w: the key has %d bytes, more than %d", driver.ErrInvalid, len(key), 512-len(keyPrefix))
 	case s.cfg.Lease < minLease || s.cfg.Lease > driver.MaxDuration/2:
 		return fmt.Errorf("%w: the lease %v is shorter than %v or longer than five years", driver.ErrInvalid, s.cfg.Lease, minLease)
-	case s.cfg.Retention < 0 || s.cfg.Retention > driver.MaxDuration/2:
-		return fmt.Errorf("%w: the retention %v is negative or longer than five years", driver.ErrInvalid, s.cfg.Retention)
+	case s.cfg.Retention < minRetention || s.cfg.Retention > driver.MaxDuration/2:
+		return fmt.Errorf("%w: the retention %v is shorter than %v or longer than five years", driver.ErrInvalid, s.cfg.Retention, minRetention)
 	case s.opts.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", driver.ErrInvalid, s.opts.Wait)
 	case s.cfg.MaxResult < 0 || s.cfg.MaxResult > mostResult:
@@ -215,14 +216,9 @@ func (s *Store) look(ctx context.Context, key string) (state, error) {
 		return state{}, fmt.Errorf("%w: the record of %q is not of this package: %w", driver.ErrInvalid, keyPrefix+key, err)
 	}
 	st.result = result
-	return st, nil
-}
-
-// hostname is this host, for people.
-func hostname() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown"
+	switch st.State {
+	case running, done, noResult, failed, open:
+		return st, nil
 	}
-	return host
+	return state{}, fmt.Errorf("%w: the record of %q is of another version of this package: its state is %q", driver.ErrInvalid, keyPrefix+key, st.State)
 }

@@ -15,12 +15,15 @@
 package idempotentpgx
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -49,8 +52,9 @@ const (
 // While another transaction does the job DoTx waits for its end, as long as ctx and the
 // server's lock_timeout allow; if that one is rolled back, this one does the job. What fn
 // writes must go through the tx it is given, a savepoint of the caller's. If fn fails, its
-// error is returned as it is and the savepoint is rolled back, the note included. Nothing
-// counts before the caller has committed.
+// error is returned as it is and the savepoint is rolled back, the note included, even if
+// ctx has ended. Nothing counts before the caller has committed. A job that asks for its own
+// key gets idempotent.ErrInProgress.
 //
 // payload is what the job depends on, nil for nothing: the same key with another one is
 // idempotent.ErrMismatch. At an isolation level above READ COMMITTED the server may refuse
@@ -60,7 +64,7 @@ func DoTx[T any](ctx context.Context, tx pgx.Tx, key string, payload []byte, fn 
 	if err := driver.CheckName(key); err != nil {
 		return value, err
 	}
-	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+	err := inSavepoint(ctx, tx, func(tx pgx.Tx) error {
 		claimed, err := tx.Exec(ctx, claimSQL, key, fingerprint(payload))
 		if err != nil {
 			return fmt.Errorf("idempotent: %q: %w", key, err)
@@ -83,6 +87,42 @@ func DoTx[T any](ctx context.Context, tx pgx.Tx, key string, payload []byte, fn 
 	return value, err
 }
 
+// settling is how long the server has to end a savepoint.
+const settling = 10 * time.Second
+
+// inSavepoint runs f in a savepoint of tx, which is released if f succeeds. Otherwise, and
+// if f panics, it is rolled back, though ctx may have ended: the caller may commit tx
+// under another context, and what f has left half done would be committed with it. If the
+// server cannot be told, the connection is closed, and nobody can commit any more.
+func inSavepoint(ctx context.Context, tx pgx.Tx, f func(pgx.Tx) error) (err error) {
+	inner, err := tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	end := inner.Rollback
+	defer func() {
+		settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+		defer cancel()
+		if failed := end(settled); failed != nil && !errors.Is(failed, pgx.ErrTxClosed) {
+			_ = tx.Conn().Close(settled) // it may be closed
+			err = cmp.Or(err, failed)
+		}
+	}()
+	if err = f(savepoint{inner}); err == nil {
+		end = inner.Commit
+	}
+	return err
+}
+
+// savepoint is a transaction that a job cannot commit: the note would be there, and no
+// result.
+type savepoint struct{ pgx.Tx }
+
+// Commit refuses.
+func (savepoint) Commit(context.Context) error {
+	return errors.New("idempotent: the job must not commit: its caller does that, when DoTx has returned")
+}
+
 // recall reads what is stored with a key.
 func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value any) error {
 	var stored string
@@ -90,8 +130,11 @@ func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value an
 	if err := tx.QueryRow(ctx, keptSQL, key).Scan(&stored, &result); err != nil {
 		return fmt.Errorf("idempotent: %q: %w", key, err)
 	}
-	if stored != fingerprint(payload) {
+	switch {
+	case stored != fingerprint(payload):
 		return fmt.Errorf("%w: %q", idempotent.ErrMismatch, key)
+	case result == nil:
+		return fmt.Errorf("%w: %q, by this very transaction", idempotent.ErrInProgress, key)
 	}
 	if err := json.Unmarshal(result, value); err != nil {
 		return fmt.Errorf("idempotent: decoding the result of %q: %w", key, err)

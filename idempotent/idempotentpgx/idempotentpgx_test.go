@@ -106,6 +106,101 @@ func TestDoTx(t *testing.T) {
 	}
 }
 
+// TestDoTxWhoseContextEnds: a job that fails because its context has ended leaves nothing in
+// the transaction of its caller, who may have another context and commit all the same.
+func TestDoTxWhoseContextEnds(t *testing.T) {
+	t.Parallel()
+	pg := start(t)
+	conn := pg.Connect(t)
+	for key, end := range map[string]func(ctx context.Context) error{
+		"fails":    func(ctx context.Context) error { return ctx.Err() },
+		"succeeds": func(context.Context) error { return nil },
+		"panics":   func(context.Context) error { panic("oh") },
+	} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			defer func() { _ = recover() }() // as a server does; the caller commits
+			_, err := idempotentpgx.DoTx(ctx, tx, key, nil, func(ctx context.Context, tx pgx.Tx) (string, error) {
+				got, err := book(1)(ctx, tx)
+				cancel()
+				return got, errors.Join(err, end(ctx))
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", key, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: the transaction: %v", key, err)
+		}
+		if n := pg.Query(t, "SELECT (SELECT count(*) FROM effect) || ' ' || (SELECT count(*) FROM fencelock_once)"); n != "0 0" {
+			t.Errorf("%s: effects, and notes: %s", key, n)
+		}
+	}
+}
+
+// TestDoTxThatCannotRollBack: nobody can commit what is left of a job whose savepoint could
+// not be rolled back.
+func TestDoTxThatCannotRollBack(t *testing.T) {
+	t.Parallel()
+	pg := start(t)
+	var rows pgx.Rows
+	own := errors.New("own")
+	err := pgx.BeginFunc(t.Context(), pg.Connect(t), func(tx pgx.Tx) error {
+		_, err := idempotentpgx.DoTx(t.Context(), tx, "a", nil, func(ctx context.Context, tx pgx.Tx) (string, error) {
+			_, err := book(1)(ctx, tx)
+			if err == nil {
+				rows, err = tx.Query(ctx, "SELECT generate_series(1, 10)") // and is busy until they are read
+			}
+			return "", errors.Join(err, own)
+		})
+		if !errors.Is(err, own) {
+			t.Errorf("the job: %v", err)
+		}
+		rows.Close()
+		return nil
+	})
+	if n := pg.Query(t, "SELECT count(*) FROM effect"); err == nil || n != "0" {
+		t.Errorf("%s effects, %v", n, err)
+	}
+}
+
+// TestDoTxEndedByItsJob: a job cannot commit before its result is stored, nor ask for itself.
+func TestDoTxEndedByItsJob(t *testing.T) {
+	t.Parallel()
+	pg := start(t)
+	conn := pg.Connect(t)
+	for name, c := range map[string]struct {
+		misuse func(ctx context.Context, tx pgx.Tx) error
+		want   error // nil is any
+	}{
+		"commit":   {func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }, nil},
+		"rollback": {func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) }, pgx.ErrTxClosed},
+		"itself": {func(ctx context.Context, tx pgx.Tx) error {
+			_, err := idempotentpgx.DoTx(ctx, tx, "itself", nil, book(2))
+			return err
+		}, idempotent.ErrInProgress},
+	} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			_, err := idempotentpgx.DoTx(t.Context(), tx, name, nil, func(ctx context.Context, tx pgx.Tx) (string, error) {
+				got, err := book(1)(ctx, tx)
+				return got, errors.Join(err, c.misuse(ctx, tx))
+			})
+			if err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			return nil // commits
+		})
+		if err != nil {
+			t.Errorf("%s: the transaction: %v", name, err)
+		}
+		if n := pg.Query(t, "SELECT count(*) FROM effect"); n != "0" {
+			t.Errorf("%s: %s effects", name, n)
+		}
+	}
+}
+
 // TestDeliveries: jobs are delivered many times to several workers, some of whose
 // transactions are rolled back and some of whose connections die; no effect is there
 // twice, and none is missing.

@@ -1,0 +1,143 @@
+package idempotent_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/idempotent"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// post sends a request with a key through a handler; a panic of it goes on.
+func post(h http.Handler, path, key string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("tea"))
+	r.Header.Set("Idempotency-Key", key)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestHTTPWrongStatus: a status that is none panics as it does without the handler, and is
+// not kept.
+func TestHTTPWrongStatus(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{0, 99, 1000} {
+		var calls atomic.Int64
+		h := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) == 1 {
+				w.WriteHeader(status)
+			}
+		}), nil)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("status %d does not panic", status)
+				}
+			}()
+			post(h, "/", "a")
+		}()
+		if w := post(h, "/", "a"); w.Code != http.StatusOK || calls.Load() != 2 {
+			t.Errorf("after status %d: %d, and %d calls", status, w.Code, calls.Load())
+		}
+	}
+}
+
+// TestHTTPSameAnswer: what is kept is the same bytes, whatever they are.
+func TestHTTPSameAnswer(t *testing.T) {
+	t.Parallel()
+	const name, body = "attachment; filename=\"caf\xe9.txt\"", "\x00\xff\xfe binary"
+	var calls atomic.Int64
+	h := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Disposition", name)
+		w.Header()["X-Two"] = []string{"1", "2"}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(body))
+	}), nil)
+	for range 2 {
+		w := post(h, "/", "a")
+		if w.Code != http.StatusCreated || w.Header().Get("Content-Disposition") != name || len(w.Header()["X-Two"]) != 2 || w.Body.String() != body {
+			t.Errorf("%d %q %q", w.Code, w.Header(), w.Body)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls", calls.Load())
+	}
+}
+
+// TestHTTPNegativeWait: it is no wait.
+func TestHTTPNegativeWait(t *testing.T) {
+	t.Parallel()
+	h := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), &idempotent.HTTP{Wait: -time.Second})
+	if w := post(h, "/", "a"); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestHTTPUnderPrefixes: requests with two prefixes are two requests, though a handler in
+// between has cut the prefixes off. A client may come by another host when it asks again.
+func TestHTTPUnderPrefixes(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	h := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }), nil)
+	mux := http.NewServeMux()
+	mux.Handle("/one/", http.StripPrefix("/one", h))
+	mux.Handle("/two/", http.StripPrefix("/two", h))
+	for _, c := range []struct {
+		path string
+		want int
+	}{
+		{"/one/orders", http.StatusOK}, {"/one/orders", http.StatusOK}, {"/two/orders", http.StatusUnprocessableEntity},
+		{"http://elsewhere.example/one/orders", http.StatusOK},
+	} {
+		if w := post(mux, c.path, "a"); w.Code != c.want {
+			t.Errorf("%s: %d, want %d", c.path, w.Code, c.want)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls", calls.Load())
+	}
+}
+
+// TestHTTPFailed: who runs the service hears what its clients are not told, and of nothing
+// else.
+func TestHTTPFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		var heard []error
+		var during error // what the engine fails with from the middle of a request
+		h := idempotent.New(engine.Register(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			engine.Refuse(during)
+			if r.URL.Path == "/broken" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}), &idempotent.HTTP{Failed: func(_ *http.Request, err error) { heard = append(heard, err) }})
+		ask := func(path, key string, status, failures int) {
+			t.Helper()
+			heard = nil
+			w := post(h, path, key)
+			if w.Code != status || len(heard) != failures {
+				t.Errorf("%d %s, and heard %v", w.Code, w.Body, heard)
+			}
+			for _, err := range heard {
+				if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "down") {
+					t.Errorf("heard %v", err)
+				}
+			}
+		}
+		ask("/", "a", http.StatusOK, 0)
+		ask("/other", "a", http.StatusUnprocessableEntity, 0)
+		ask("/broken", "b", http.StatusInternalServerError, 0)
+		down := errors.New("down")
+		during = down
+		ask("/", "c", http.StatusOK, 1)
+		ask("/", "d", http.StatusServiceUnavailable, 1)
+	})
+}
