@@ -18,7 +18,8 @@
 // may need very many. So an update that has had Config.Promote conflicts takes a lock,
 // if Config.Locks makes them, and goes on under it; and as long as the lock is wanted
 // by several, the updates of that key by the same Store begin with it. Writers then take
-// turns, in the order of the lock's queue. The lock is for speed alone: if it is lost, no update is.
+// turns, in the order of the lock's queue. The lock is for speed alone: if it is lost, no
+// update is, and an update that cannot have it goes on without.
 //
 // # An outcome that nobody knows
 //
@@ -102,11 +103,11 @@ func New(register driver.Register, cfg *Config) *Store {
 type Result struct {
 	Value    []byte // what is stored now
 	Tries    int    // how often fn ran
-	Promoted bool   // whether the update took a lock
+	Promoted bool   // whether the update had the lock
 }
 
 // Update replaces the value of key by what fn makes of it, and returns when that is
-// stored. fn gets nil where there is no record; it may run several times, each time with
+// stored. fn gets nil where there is no record, and only there; it may run several times, each time with
 // what is stored then, and must not keep or change old. An error of fn ends the
 // update, changes nothing and is returned as it is. ctx bounds the whole update.
 func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Context, old []byte) ([]byte, error)) (Result, error) {
@@ -134,7 +135,7 @@ func (s *Store) Get(ctx context.Context, key string) (value []byte, ok bool, err
 type Stats struct {
 	Updates    int64 // that were stored
 	Conflicts  int64 // tries that found that somebody else had written
-	Promotions int64 // updates that took a lock
+	Promotions int64 // updates that had the lock
 }
 
 // Stats returns the counts so far.
@@ -148,7 +149,6 @@ type update struct {
 	key    string
 	fn     func(context.Context, []byte) ([]byte, error)
 	result Result
-	stored bool
 }
 
 // run tries without the lock as long as that goes well enough.
@@ -158,7 +158,7 @@ func (u *update) run(ctx context.Context) error {
 		return err
 	}
 	if !u.isHot() {
-		if conflict, err := u.insist(ctx, u.cfg.Promote); !conflict || ctx.Err() != nil {
+		if more, err := u.insist(ctx, u.cfg.Promote); !more {
 			return err
 		}
 		u.heat()
@@ -166,36 +166,44 @@ func (u *update) run(ctx context.Context) error {
 	return u.promote(ctx)
 }
 
-// promote goes on under the lock. No step needs the lock, so its loss ends nothing.
+// promote goes on under the lock, or without it if it is not to be had. No step needs the
+// lock, so its loss ends nothing.
 func (u *update) promote(ctx context.Context) error {
-	u.result.Promoted = true
-	u.promotions.Add(1)
 	var done error
-	goOn := func(context.Context) error {
+	locked := func(context.Context) error {
+		u.result.Promoted = true
+		u.promotions.Add(1)
 		_, done = u.insist(ctx, 0)
 		return nil
 	}
-	err := u.cfg.Locks.TryDo(ctx, lockPrefix+u.key, goOn)
-	if errors.Is(err, driver.ErrHeld) {
+	err := u.cfg.Locks.TryDo(ctx, lockPrefix+u.key, locked)
+	if !u.result.Promoted && errors.Is(err, driver.ErrHeld) {
 		u.heat() // others want it too
-		err = u.cfg.Locks.Do(ctx, lockPrefix+u.key, goOn)
+		err = u.cfg.Locks.Do(ctx, lockPrefix+u.key, locked)
 	}
-	if u.stored || done != nil {
+	switch {
+	case u.result.Promoted:
 		return done
+	case ctx.Err() != nil:
+		return err
 	}
+	_, err = u.insist(ctx, 0)
 	return err
 }
 
 // insist tries until the update is stored, or ctx ends, or after most conflicts, 0 for
-// never. conflict says that the error is the last conflict.
-func (u *update) insist(ctx context.Context, most int) (conflict bool, err error) {
+// never. more says that the last of these was a conflict, and that ctx goes on.
+func (u *update) insist(ctx context.Context, most int) (more bool, err error) {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 1; ; n++ {
-		if conflict, err = u.try(ctx); !conflict || n == most {
-			return conflict, err
-		}
-		if !pause.Wait(ctx) {
-			return true, fmt.Errorf("%q: %w; gave up after %d tries: %w", u.key, err, u.result.Tries, ctx.Err())
+		conflict, err := u.try(ctx)
+		switch {
+		case !conflict:
+			return false, err
+		case n == most && ctx.Err() == nil:
+			return true, err
+		case !pause.Wait(ctx):
+			return false, fmt.Errorf("%q: %w; gave up after %d tries: %w", u.key, err, u.result.Tries, ctx.Err())
 		}
 	}
 }
@@ -207,8 +215,11 @@ func (u *update) try(ctx context.Context) (conflict bool, err error) {
 		return false, err
 	}
 	old := rec.Value
-	if rec.Version == "" {
+	switch {
+	case rec.Version == "":
 		old = nil
+	case old == nil:
+		old = []byte{}
 	}
 	u.result.Tries++
 	value, err := u.fn(ctx, old)
@@ -220,7 +231,7 @@ func (u *update) try(ctx context.Context) (conflict bool, err error) {
 		u.conflicts.Add(1)
 	}
 	if err == nil {
-		u.result.Value, u.stored = value, true
+		u.result.Value = value
 	}
 	return conflict, err
 }

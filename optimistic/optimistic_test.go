@@ -156,6 +156,89 @@ func TestPromotion(t *testing.T) {
 	})
 }
 
+// TestUpdateWithoutItsLock: the lock is for speed alone, so an update that cannot have it
+// goes on without; unless its context has ended.
+func TestUpdateWithoutItsLock(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*testing.T, *memlock.Engine)
+		wait  time.Duration
+		limit time.Duration // of the update; 0 is none
+	}{
+		"no engine":         {func(_ *testing.T, e *memlock.Engine) { e.Refuse(errors.New("no route")) }, 0, 0},
+		"held for too long": {func(t *testing.T, e *memlock.Engine) { hold(t, e, "optimistic/a") }, time.Second, 0},
+		"no time to wait":   {func(t *testing.T, e *memlock.Engine) { hold(t, e, "optimistic/a") }, 0, time.Minute},
+		"a silent engine":   {func(_ *testing.T, e *memlock.Engine) { e.Hang() }, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			locking := memlock.New(nil)
+			c.spoil(t, locking)
+			locks := fencelock.New(locking, nil).With(fencelock.Options{Wait: c.wait})
+			r := &rivals{Register: memlock.New(nil).Register(), left: 7}
+			ctx := t.Context()
+			if c.limit > 0 {
+				limited, cancel := context.WithTimeout(ctx, c.limit)
+				defer cancel()
+				ctx = limited
+			}
+			got, err := optimistic.New(r, &optimistic.Config{Locks: locks, Promote: 5}).Update(ctx, "a", increment)
+			switch {
+			case c.limit > 0 && (!errors.Is(err, context.DeadlineExceeded) || got.Tries != 5):
+				t.Errorf("%s: %+v, %v; want an error after 5 tries", name, got, err)
+			case c.limit == 0 && (err != nil || string(got.Value) != "101" || got.Tries != 8 || got.Promoted):
+				t.Errorf("%s: %+v, %v; want 101 after 8 tries without the lock", name, got, err)
+			}
+		})
+	}
+}
+
+// hold takes a lock for somebody else.
+func hold(t *testing.T, e *memlock.Engine, name string) {
+	t.Helper()
+	if _, err := fencelock.New(e.Client(), nil).TryAcquire(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}
+
+// ending is a register whose swaps conflict as their context ends.
+type ending struct {
+	driver.Register
+	end context.CancelFunc
+}
+
+func (e ending) Swap(context.Context, string, []byte, string, time.Duration) (string, error) {
+	e.end()
+	return "", driver.ErrConflict
+}
+
+// TestContextThatEndsInTheLastTry: the error says so, whatever the try came to.
+func TestContextThatEndsInTheLastTry(t *testing.T) {
+	engine := memlock.New(nil)
+	for _, promote := range []int{1, 2} {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := optimistic.New(ending{engine.Register(), cancel}, &optimistic.Config{Locks: fencelock.New(engine, nil), Promote: promote})
+		got, err := s.Update(ctx, "a", increment)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrConflict) || got.Tries != 1 || got.Promoted {
+			t.Errorf("promoted after %d: %+v, %v; want the conflict and the error of the context", promote, got, err)
+		}
+	}
+}
+
+// TestEmptyIsNotNothing: an update is told nil only if there is no record.
+func TestEmptyIsNotNothing(t *testing.T) {
+	s := optimistic.New(memlock.New(nil).Register(), nil)
+	for _, empty := range []bool{false, true} {
+		_, err := s.Update(t.Context(), "a", func(_ context.Context, old []byte) ([]byte, error) {
+			if len(old) > 0 || (old != nil) != empty {
+				t.Errorf("%#v, with a record: %v", old, empty)
+			}
+			return nil, nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // slow is set for tests of full size.
 var slow = os.Getenv("FENCELOCK_SLOW") != ""
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/retry"
@@ -61,8 +62,9 @@ func Changed(res sql.Result, err error) error {
 // rolled back. The whole transaction is made again, after a short random pause, as long as
 // fn or the commit is refused for what others do at the same time ([Refused]), or is a
 // fencelock.ErrConflict, until ctx ends. So fn may run several times, and must do nothing
-// but what the transaction takes back. opts may be nil; the level to use it with is
-// sql.LevelSerializable.
+// but what the transaction takes back, and must return the errors of its statements: MySQL
+// has already rolled a transaction back that it calls a deadlock, and goes on outside of it.
+// opts may be nil; the level to use it with is sql.LevelSerializable.
 func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return RetryIf(ctx, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, opts)
@@ -77,14 +79,22 @@ func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx contex
 	}, func(err error) bool { return Refused(err) || errors.Is(err, driver.ErrConflict) })
 }
 
-// Refused reports whether a database has refused a transaction because of others at the
-// same time, so that it may work when it is made again: its SQLSTATE is 40001, a
-// serialization failure, or 40P01, a deadlock. It knows the errors that tell by a method
-// SQLState, as those of pgx and lib/pq.
+// mysqlRefused is how the errors of go-sql-driver/mysql begin that say so: a deadlock, a wait
+// for a row that took too long, and a row that has changed since the snapshot.
+var mysqlRefused = regexp.MustCompile(`\bError (1213|1205|1020)( \(\w{5}\))?: `)
+
+// Refused reports whether a database has refused a transaction, or a statement of it, because
+// of others at the same time, so that it may work when all of it is made again: it must be
+// rolled back first. The error has an SQLSTATE of 40001, a serialization failure, or 40P01, a
+// deadlock, in a method SQLState, as those of pgx and lib/pq; or it is one of MySQL or
+// MariaDB, 1213, 1205 or 1020, which is known by its text.
 func Refused(err error) bool {
-	var e interface{ SQLState() string }
-	if !errors.As(err, &e) {
+	if err == nil {
 		return false
 	}
-	return e.SQLState() == "40001" || e.SQLState() == "40P01"
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) {
+		return e.SQLState() == "40001" || e.SQLState() == "40P01"
+	}
+	return mysqlRefused.MatchString(err.Error())
 }

@@ -23,6 +23,12 @@ func TestRefused(t *testing.T) {
 		sqlState("40001"): true,
 		sqlState("40P01"): true,
 		fmt.Errorf("commit: %w", sqlState("40001")): true,
+		// As the driver for MySQL writes them, of today and of before.
+		errors.New("Error 1213 (40001): Deadlock found when trying to get lock"):                    true,
+		fmt.Errorf("take: %w", errors.New("Error 1205 (HY000): Lock wait timeout exceeded")):        true,
+		errors.Join(context.Canceled, errors.New("Error 1020: Record has changed since last read")): true,
+		errors.New("Error 1062 (23000): Duplicate entry '1213' for key 'PRIMARY'"):                  false,
+		errors.New("Error 12130 (40001): no such error"):                                            false,
 		sqlState("40003"):     false, // whether it was committed is unknown
 		sqlState("23505"):     false,
 		errors.New("40001"):   false,
