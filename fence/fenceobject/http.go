@@ -1,0 +1,107 @@
+package fenceobject
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// HTTP is a Store on a server that takes GET and PUT, with the conditions of RFC 9110. A
+// server that needs signatures gets them from the transport of the client. The server
+// must heed the conditions of a PUT: one that overlooks them guards nothing. Keys are
+// paths, whose segments are percent-encoded.
+type HTTP struct {
+	URL    string       // what keys are appended to: "https://objects.example/bucket/"
+	Client *http.Client // nil means http.DefaultClient
+}
+
+// maxBody is the largest object, which is read into memory.
+const maxBody = 64 << 20
+
+// Get reads an object, or the beginning of it.
+func (h HTTP) Get(ctx context.Context, key string, most int64) (head []byte, etag string, err error) {
+	header := http.Header{"Cache-Control": {"no-cache"}, "Accept-Encoding": {"identity"}}
+	if most < maxBody {
+		header.Set("Range", fmt.Sprintf("bytes=0-%d", most-1))
+	}
+	response, err := h.do(ctx, http.MethodGet, key, nil, header)
+	if err != nil {
+		return nil, "", err
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusNotFound:
+		return nil, "", nil
+	case http.StatusOK, http.StatusPartialContent:
+	default:
+		return nil, "", fmt.Errorf("GET: %s", response.Status)
+	}
+	etag = response.Header.Get("ETag")
+	if etag == "" || strings.HasPrefix(etag, "W/") {
+		return nil, "", fmt.Errorf("GET: the ETag %q cannot be a condition of a write", etag)
+	}
+	most = min(most, maxBody+1)
+	head, err = io.ReadAll(io.LimitReader(response.Body, most))
+	if len(head) > maxBody {
+		return nil, "", fmt.Errorf("GET: the object has more than %d bytes", maxBody)
+	}
+	return head, etag, err
+}
+
+// Put writes an object on a condition, of 64 MiB at most, with its first line.
+func (h HTTP) Put(ctx context.Context, key string, body []byte, etag string) error {
+	if len(body) > maxBody {
+		return fmt.Errorf("PUT: the object has %d bytes, more than %d", len(body), maxBody)
+	}
+	header := http.Header{"If-Match": {etag}}
+	if etag == "" {
+		header = http.Header{"If-None-Match": {"*"}}
+	}
+	response, err := h.do(ctx, http.MethodPut, key, body, header)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return nil
+	case http.StatusPreconditionFailed, http.StatusConflict:
+		return fmt.Errorf("%w: PUT: %s", ErrChanged, response.Status)
+	case http.StatusNotFound: // there is no object, or no place for one
+		if etag != "" {
+			return fmt.Errorf("%w: PUT: %s", ErrChanged, response.Status)
+		}
+	}
+	return fmt.Errorf("PUT: %s", response.Status)
+}
+
+// do makes a request. A client makes a GET of a PUT that is redirected in the old ways
+// (301 to 303), and the answer to that says nothing of the PUT.
+func (h HTTP) do(ctx context.Context, method, key string, body []byte, header http.Header) (*http.Response, error) {
+	segments := strings.Split(key, "/")
+	for i, segment := range segments {
+		if segment == "" || segment == "." || segment == ".." {
+			return nil, fmt.Errorf("the key %q is no path", key)
+		}
+		segments[i] = url.PathEscape(segment)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, h.URL+strings.Join(segments, "/"), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header
+	client := h.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(request)
+	if err == nil && response.Request != nil && response.Request.Method != method {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%s: redirected to a %s of %s: set the URL that it leads to", method, response.Request.Method, response.Request.URL.Redacted())
+	}
+	return response, err
+}
