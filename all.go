@@ -108,25 +108,25 @@ type acquisition struct {
 // insist takes all names, or returns an error, and the set may hold some.
 func (a *acquisition) insist(ctx context.Context) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; pause.Wait(ctx) {
-		err := a.note(ctx, a.takeAll(ctx))
+		err := a.hear(ctx, a.takeAll(ctx))
 		if a.wait && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
-			err = a.note(ctx, a.takeEach(ctx))
+			err = a.hear(ctx, a.takeEach(ctx))
 		}
 		if err == nil {
 			return nil
 		}
 		again := a.set.lost() != nil || errors.Is(err, errUnconfirmed)
 		if !a.wait || !again || final(err) || ctx.Err() != nil {
-			return a.ended(ctx, err)
+			return a.failure(ctx, err)
 		}
 		_ = a.set.Release() // as far as there is something to release; all begins again
 		a.set.locks = nil
 	}
 }
 
-// note returns err, and keeps who is in the way, or that the engine does not answer,
+// hear returns err, and keeps who is in the way, or that the engine does not answer,
 // for the case that the time runs out elsewhere.
-func (a *acquisition) note(ctx context.Context, err error) error {
+func (a *acquisition) hear(ctx context.Context, err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		a.heard.Held(held)
 	} else if errors.Is(err, errUnconfirmed) {
@@ -135,8 +135,8 @@ func (a *acquisition) note(ctx context.Context, err error) error {
 	return err
 }
 
-// ended is the error of a set that was not acquired.
-func (a *acquisition) ended(ctx context.Context, err error) error {
+// failure is the error of a set that was not acquired.
+func (a *acquisition) failure(ctx context.Context, err error) error {
 	if !a.wait && errors.Is(err, ErrHeld) {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *acquisition) report(ctx context.Context, name string) *report {
 	if r := a.told[name]; r != nil && !r.over {
 		return r
 	}
-	a.told[name] = a.Locker.report(ctx, a.request(ctx, name, a.wait))
+	a.told[name] = newReport(ctx, &a.cfg, a.request(ctx, name, a.wait))
 	return a.told[name]
 }
 
@@ -165,7 +165,7 @@ func (l *Locker) checkAll(names []string) error {
 			return fmt.Errorf("%w (%q)", err, name)
 		}
 	}
-	return l.check(l.opts)
+	return l.cfg.check(l.opts, l.traits.Leased)
 }
 
 // takeAll takes the names in one step, without waiting, and ErrUnsupported if the
@@ -194,7 +194,7 @@ func (a *acquisition) takeAll(ctx context.Context) error {
 	defer unless(&done, func() { a.giveBack(locks, grants) })
 	var errs []error
 	for i, lock := range locks {
-		if err := a.startHold(ctx, lock, grants[i], before); err != nil {
+		if err := lock.startHold(ctx, grants[i], before); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -214,6 +214,7 @@ func (a *acquisition) requests() ([]driver.Request, []*Lock) {
 	locks := make([]*Lock, len(a.names))
 	for i, name := range a.names {
 		reqs[i] = a.request(a.set.parent, name, false)
+		reqs[i].Trace = traceFrom(a.told[name].within(a.set.parent))
 		locks[i] = newLock(a.Locker, a.set.parent, reqs[i])
 		reqs[i].OnLost = locks[i].onEngineLoss
 	}
@@ -242,7 +243,8 @@ func (a *acquisition) takeEach(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return cmp.Or(a.set.Err(), err)
 		}
-		lock, err := a.pursue(ctx, a.request(ctx, name, a.wait), a.report(ctx, name))
+		one := &attempt{Locker: a.Locker, request: a.request(ctx, name, a.wait), report: a.report(ctx, name)}
+		lock, err := one.run(ctx)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -30,18 +31,20 @@ type room struct {
 var rooms = []room{
 	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
+	{folder: "driver/drivertest/proc", imports: []string{"driver"}},
 	{folder: "internal/hold", imports: []string{}},
 	{folder: "internal/retry", imports: []string{}},
+	{folder: "internal/deadline", imports: []string{}},
 	{folder: "internal/gcra", imports: []string{}},
 	{folder: "internal/schedule", imports: []string{"internal/hold"}},
 	{folder: "memlock", imports: []string{"driver", "internal/gcra", "engine libraries"}},
 	{folder: "filelock", imports: []string{"driver", "internal/retry", "engine libraries"}},
-	{folder: "redislock", imports: []string{"driver", "internal/nameindex", "internal/retry", "internal/words", "redislock/internal/prompt", "engine libraries", "github.com/redis/rueidis"}},
-	{folder: "redislock/goredis", imports: []string{"driver", "internal/retry", "redislock", "redislock/internal/prompt", "engine libraries", "github.com/redis/go-redis/v9"}},
-	{folder: "redislock/internal/prompt", imports: []string{}},
-	{folder: "pglock", imports: []string{"driver", "internal/retry", "engine libraries", "github.com/jackc/pgx/v5", "pglock/internal/pipe"}},
-	{folder: "pglock/internal/pipe", imports: []string{"github.com/jackc/pgx/v5"}},
-	{folder: "redlock", imports: []string{"driver", "internal/nameindex", "internal/retry", "redislock", "internal/quorum", "internal/hold", "internal/words", "engine libraries", "github.com/redis/rueidis"}},
+	{folder: "redislock", imports: []string{"driver", "internal/nameindex", "internal/redisconn", "internal/redisfmt", "internal/redisinspect", "internal/retry", "internal/words", "redislock/internal/open", "engine libraries", "github.com/redis/rueidis"}},
+	{folder: "redislock/goredis", imports: []string{"driver", "internal/redisconn", "internal/retry", "redislock", "redislock/internal/open", "engine libraries", "github.com/redis/go-redis/v9"}},
+	{folder: "redislock/internal/open", imports: []string{}},
+	{folder: "pglock", imports: []string{"driver", "internal/retry", "internal/words", "engine libraries", "github.com/jackc/pgx/v5", "pglock/internal/pipe"}},
+	{folder: "pglock/internal/pipe", imports: []string{"internal/deadline", "github.com/jackc/pgx/v5"}},
+	{folder: "redlock", imports: []string{"driver", "internal/nameindex", "internal/quorum", "internal/hold", "internal/redisconn", "internal/redisfmt", "internal/redisinspect", "internal/retry", "internal/words", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "internal/quorum", imports: []string{"internal/hold"}},
 	{folder: "election", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
@@ -56,31 +59,46 @@ var rooms = []room{
 	{folder: "fence", imports: []string{".", "fence/internal/sqlfloor"}},
 	{folder: "fence/fencepgx", imports: []string{"fence", "fence/internal/sqlfloor", "github.com/jackc/pgx/v5"}},
 	{folder: "fence/fenceredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/rueidis"}},
+	{folder: "fence/fencegrpc", imports: []string{"fence", "google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc"}},
+	{folder: "fence/fencemysql", imports: []string{"fence", "fence/internal/sqlfloor"}},
+	{folder: "fence/fenceobject", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/fencegoredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/go-redis/v9"}},
+	{folder: "sqlregister", imports: []string{"driver", "internal/retry"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/exam", imports: []string{"fence"}},
-	{folder: "internal/words", imports: []string{}},
+	{folder: "internal/words", imports: []string{"driver"}},
+	{folder: "internal/redisfmt", imports: []string{"driver"}},
 	{folder: "internal/nameindex", imports: []string{}},
+	{folder: "internal/redisinspect", imports: []string{"driver", "internal/nameindex", "internal/redisconn", "internal/redisfmt"}},
+	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver"}},
 	{folder: "internal/testkit/check", imports: []string{"github.com/anishathalye/porcupine"}},
-	{folder: "internal/testkit/conntest", imports: []string{"redislock", "internal/testkit/faults", "internal/testkit/redistest"}},
+	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/testkit/faults", "internal/testkit/redistest"}},
 	{folder: "internal/testkit/engines", imports: []string{
 		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
+	{folder: "internal/testkit/examtest", imports: []string{"driver/drivertest"}},
 	{folder: "internal/testkit/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/testkit/hosttest", imports: []string{}},
+	{folder: "internal/testkit/mariadbtest", imports: []string{"internal/testkit/hosttest"}},
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
-	{folder: "internal/testkit/proctest", imports: []string{"driver", "internal/testkit/hosttest"}},
-	{folder: "internal/testkit/redistest", imports: []string{"internal/testkit/hosttest"}},
+	{folder: "internal/testkit/ratetest", imports: []string{"internal/gcra", "pgregory.net/rapid"}},
+	{folder: "internal/testkit/redistest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum", "internal/testkit/check"}},
 	{folder: "internal/testkit/sim/", imports: []string{"internal/testkit/sim"}},
 	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
+	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
+		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "memlock", "pglock", "redislock", "redlock",
+		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+	}},
+	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},
+	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
-	{folder: ".", imports: []string{"driver", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
+	{folder: ".", imports: []string{"driver", "internal/deadline", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
 }
 
 // sets are the names the plan uses for several modules at once.
@@ -96,9 +114,14 @@ const testkit = "internal/testkit/"
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
-	"driver/drivertest", "internal/testkit/conntest", "internal/testkit/engines",
-	"internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/proctest", "internal/testkit/redistest",
+	"driver/drivertest", "driver/drivertest/proc", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
+	"internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/objecttest", "internal/testkit/pgtest",
+	"internal/testkit/redistest",
 }
+
+// modules are the modules of their own whose code obeys these rules, too: each in a
+// folder that the plan names.
+var modules = []string{"fence/fencegrpc"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
@@ -110,11 +133,20 @@ type sourceFile struct {
 
 func (s sourceFile) lines() int { return s.fset.File(s.file.Pos()).LineCount() }
 
-// sources parses every Go file of this module.
+// sources returns every Go file of this module and of modules. Who asks changes nothing
+// in them.
 func sources(t *testing.T) []sourceFile {
 	t.Helper()
-	var all []sourceFile
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+	all, err := parseAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// parseAll parses them, once for all tests.
+var parseAll = sync.OnceValues(func() (all []sourceFile, err error) {
+	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -131,14 +163,11 @@ func sources(t *testing.T) []sourceFile {
 		all = append(all, s)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
+	return all, err
+})
 
-// skipFolder leaves out what is not code of this module: hidden folders, test
-// data and modules of their own.
+// skipFolder leaves out what is not code of these modules: hidden folders, test data and
+// other modules.
 func skipFolder(name string) error {
 	base := filepath.Base(name)
 	if name == "." {
@@ -147,7 +176,7 @@ func skipFolder(name string) error {
 	if base[0] == '.' || base[0] == '_' || base == "testdata" {
 		return filepath.SkipDir
 	}
-	if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
+	if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && !slices.Contains(modules, filepath.ToSlash(name)) {
 		return filepath.SkipDir
 	}
 	return nil
@@ -250,6 +279,10 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "driver/drivertest", imported: modulePath + "/memlock", want: false},
 		{folder: "cmd/fencelock", imported: "github.com/spf13/pflag", want: true},
 		{folder: "cmd/fencelock", imported: "testing", want: false},
+		{folder: "cmd/fencelock/internal/supervise", imported: "golang.org/x/sys/unix", want: true},
+		{folder: "cmd/fencelock/internal/supervise", imported: modulePath, want: false},
+		{folder: "cmd/fencelock/internal/supervise", imported: modulePath, test: true, want: true},
+		{folder: "cmd/fencelock/internal/engineurl", imported: modulePath + "/cmd/fencelock/internal/supervise", want: false},
 		{folder: "elsewhere", imported: "os", want: false},
 	} {
 		err := checkArrow(c.folder, c.test, c.imported)
@@ -259,37 +292,56 @@ func TestArrowsRefuse(t *testing.T) {
 	}
 }
 
-// TestWithoutPgx: who uses the root with an engine on Redis need not fetch the client
-// of PostgreSQL, as `go mod tidy` makes them that looks at the tests of what they import.
+// TestWithoutPgx: who uses the root with an engine on Redis need not fetch the client of
+// PostgreSQL, nor that of MariaDB, as `go mod tidy` makes them that looks at the tests of
+// what they import. Who uses PostgreSQL need not fetch that of MariaDB.
 func TestWithoutPgx(t *testing.T) {
-	const pgx = "github.com/jackc/pgx/v5"
+	const pgx, mysql = "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql"
 	all := sources(t)
 	for _, folder := range []string{".", "driver", "driver/drivertest", "memlock", "redislock", "redislock/goredis", "redlock"} {
-		seen := map[string]bool{}
-		var visit func(folder string, tests bool)
-		visit = func(at string, tests bool) {
-			for _, s := range all {
-				if s.folder != at || s.test && !tests {
-					continue
+		for _, way := range reaches(all, folder, pgx, mysql) {
+			t.Error(way)
+		}
+	}
+	for _, folder := range []string{"filelock", "pglock", "fence", "fence/fencepgx", "idempotent", "optimistic", "ratelimit"} {
+		for _, way := range reaches(all, folder, mysql) {
+			t.Error(way)
+		}
+	}
+	if len(reaches(all, "fence/fencemysql", mysql)) == 0 {
+		t.Error("this test does not see that the tests of fence/fencemysql reach the client of MariaDB")
+	}
+}
+
+// reaches says by which files a package, its tests or what they import reach clients.
+func reaches(all []sourceFile, folder string, clients ...string) (ways []string) {
+	seen := map[string]bool{}
+	var visit func(folder string, tests bool)
+	visit = func(at string, tests bool) {
+		for _, s := range all {
+			if s.folder != at || s.test && !tests {
+				continue
+			}
+			for _, spec := range s.file.Imports {
+				imported := strings.Trim(spec.Path.Value, `"`)
+				for _, client := range clients {
+					if imported == client || strings.HasPrefix(imported, client+"/") {
+						ways = append(ways, fmt.Sprintf("the tests of %s reach %s by %s", folder, imported, s.path))
+					}
 				}
-				for _, spec := range s.file.Imports {
-					imported := strings.Trim(spec.Path.Value, `"`)
-					if imported == pgx || strings.HasPrefix(imported, pgx+"/") {
-						t.Errorf("the tests of %s reach %s by %s", folder, imported, s.path)
-					}
-					next, ours := strings.CutPrefix(imported, modulePath+"/")
-					if imported == modulePath {
-						next, ours = ".", true
-					}
-					if ours && !seen[next] {
-						seen[next] = true
-						visit(next, false)
-					}
+				next, ours := strings.CutPrefix(imported, modulePath+"/")
+				if imported == modulePath {
+					next, ours = ".", true
+				}
+				if ours && !seen[next] {
+					seen[next] = true
+					visit(next, false)
 				}
 			}
 		}
-		visit(folder, true)
 	}
+	visit(folder, true)
+	return ways
 }
 
 func TestPackagesAreDocumented(t *testing.T) {

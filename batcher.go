@@ -81,7 +81,7 @@ func (b *batcher) add(due []dueRenewal, now hold.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, d := range due {
-		r := d.lock.renewing()
+		r := renewalOf(d.lock)
 		if r.ended {
 			continue
 		}
@@ -98,9 +98,9 @@ func (b *batcher) add(due []dueRenewal, now hold.Instant) {
 	}
 }
 
-// renewing returns what the batcher knows about a lock. The caller holds the
+// renewalOf returns what the batcher knows about a lock. The caller holds the
 // batcher's mu.
-func (l *Lock) renewing() *renewal {
+func renewalOf(l *Lock) *renewal {
 	if l.renewal == nil {
 		l.renewal = &renewal{place: schedule.Entry[*Lock]{Item: l}}
 	}
@@ -169,7 +169,7 @@ func (q *renewQueue) take() *flight {
 func (b *batcher) drop(l *Lock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := l.renewing()
+	r := renewalOf(l)
 	r.ended = true
 	if r.queue != nil {
 		r.queue.due.Close(&r.place)

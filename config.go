@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -92,23 +90,6 @@ const (
 	lateness              = 10 * time.Millisecond
 )
 
-// withDefaults returns c with its zero fields filled in; c may be nil.
-func (c *Config) withDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
-	out.TTL = cmp.Or(out.TTL, defaultTTL)
-	out.ReleaseTimeout = cmp.Or(out.ReleaseTimeout, defaultReleaseTimeout)
-	if out.Logger == nil {
-		out.Logger = slog.New(slog.DiscardHandler)
-	}
-	if out.Tracer == nil {
-		out.Tracer = &Tracer{}
-	}
-	return out
-}
-
 // or returns o with what a Config has in its zero fields.
 func (o Options) or(c Config) Options {
 	o.TTL, o.Grace, o.Note = cmp.Or(o.TTL, c.TTL), cmp.Or(o.Grace, c.Grace), cmp.Or(o.Note, c.Note)
@@ -122,35 +103,21 @@ func (c *Config) margin(ttl time.Duration) time.Duration {
 
 // check returns an ErrInvalid for times that contradict one another, or that are so
 // long that sums of them overflow.
-func (l *Locker) check(o Options) error {
-	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, l.cfg.Margin, l.cfg.ReleaseTimeout} {
+func (c *Config) check(o Options, leased bool) error {
+	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, c.Margin, c.ReleaseTimeout} {
 		if d > driver.MaxDuration {
 			return fmt.Errorf("%w: %v is longer than ten years", ErrInvalid, d)
 		}
 	}
-	switch margin := l.cfg.margin(o.TTL); {
+	switch margin := c.margin(o.TTL); {
 	case o.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", ErrInvalid, o.Wait)
-	case margin < 0 || o.Grace < 0 || l.cfg.ReleaseTimeout < 0:
+	case margin < 0 || o.Grace < 0 || c.ReleaseTimeout < 0:
 		return fmt.Errorf("%w: margin %v, grace %v and release timeout %v must not be negative",
-			ErrInvalid, margin, o.Grace, l.cfg.ReleaseTimeout)
-	case o.TTL > 0 && l.traits.Leased && margin+o.Grace > o.TTL-o.TTL*5/12:
+			ErrInvalid, margin, o.Grace, c.ReleaseTimeout)
+	case o.TTL > 0 && leased && margin+o.Grace > o.TTL-o.TTL*5/12:
 		return fmt.Errorf("%w: margin %v and grace %v leave too little of the TTL %v to renew it at a third",
 			ErrInvalid, margin, o.Grace, o.TTL)
 	}
 	return nil
 }
-
-// self is this process, for people who ask who holds a lock.
-func self(note string) driver.Identity {
-	return driver.Identity{Host: hostname(), PID: os.Getpid(), Note: note}
-}
-
-// hostname is asked for once: it costs system calls, and every request tells it.
-var hostname = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return host
-})

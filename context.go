@@ -2,7 +2,8 @@ package fencelock
 
 import (
 	"context"
-	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // lockKey is the context key of the lock that a context was made for.
@@ -11,55 +12,6 @@ type lockKey struct{}
 // nameKey is the context key of the lock of one name.
 type nameKey string
 
-// lockValues is a lock as a context: it never ends, and knows the lock and the
-// values of the context that the lock was asked for with.
-type lockValues Lock
-
-func (*lockValues) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-func (*lockValues) Done() <-chan struct{}                   { return nil }
-func (*lockValues) Err() error                              { return nil }
-
-func (v *lockValues) Value(key any) any {
-	if l := (*Lock)(v).named(key); l != nil {
-		return l
-	}
-	return v.parent.Value(key)
-}
-
-// under returns ctx with the values of the context that HoldStart made of it.
-func (l *Lock) under(ctx context.Context) context.Context {
-	if l.parent == ctx {
-		return ctx
-	}
-	return tracedContext{ctx, l.parent}
-}
-
-// named returns l if key, of a value of a context, asks for it, and nil otherwise.
-func (l *Lock) named(key any) *Lock {
-	switch key := key.(type) {
-	case lockKey:
-		return l
-	case nameKey:
-		if l.lease.Name == string(key) {
-			return l
-		}
-	}
-	return nil
-}
-
-// boundContext is a caller's context that knows a lock as well.
-type boundContext struct {
-	context.Context
-	lock *Lock
-}
-
-func (b boundContext) Value(key any) any {
-	if l := b.lock.named(key); l != nil {
-		return l
-	}
-	return b.Context.Value(key)
-}
-
 // noteKey is the context key of a note.
 type noteKey struct{}
 
@@ -67,6 +19,26 @@ type noteKey struct{}
 // such as the number of the request that they are made for.
 func WithNote(ctx context.Context, note string) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
+}
+
+// traceKey is the context key of a traceparent.
+type traceKey struct{}
+
+// WithTrace returns a context whose acquisitions carry a traceparent, as the header of W3C
+// Trace Context has it. Engines store it beside the note. Whoever waits for the lock is told it
+// by TraceAcquireWait.Held, and lists show it (Holder.Trace, Waiter.Trace), so that a span of
+// the waiter can link to the trace it waited for. The context that Tracer.AcquireStart returns
+// may be such a one. A text that is no traceparent is dropped.
+func WithTrace(ctx context.Context, traceparent string) context.Context {
+	return context.WithValue(ctx, traceKey{}, traceparent)
+}
+
+// traceFrom returns the traceparent of WithTrace, empty if there is none.
+func traceFrom(ctx context.Context) string {
+	if trace, ok := ctx.Value(traceKey{}).(string); ok && driver.ValidTrace(trace) {
+		return trace
+	}
+	return ""
 }
 
 // TokenFrom returns the fencing token of the innermost lock that ctx was made for, by
@@ -86,6 +58,11 @@ func NameFrom(ctx context.Context) (name string, ok bool) {
 	}
 	return l.Name(), true
 }
+
+// SameLock reports whether a and b were made for the same innermost lock or the same set
+// of locks, or both for none. So a value that was given over a lock can tell whether
+// another one has been taken since.
+func SameLock(a, b context.Context) bool { return a.Value(lockKey{}) == b.Value(lockKey{}) }
 
 // TokenFor returns the fencing token of the innermost lock of that name that ctx was
 // made for, and false if there is none. Contexts of several locks, nested or held
@@ -121,4 +98,12 @@ func floorOf(value any) (int64, bool) {
 		return 0, false
 	}
 	return l.Floor(), true
+}
+
+// ReportStale tells Tracer.Stale that a guard refused a write under the lock of
+// data.Name that ctx was made for, and nobody if ctx was made for none. Guards call it.
+func ReportStale(ctx context.Context, data TraceStale) {
+	if l, ok := ctx.Value(nameKey(data.Name)).(*Lock); ok {
+		end(ctx, l.renewer.cfg.Tracer.Stale, data)
+	}
 }

@@ -137,3 +137,28 @@ func TestContextsThatEndedAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// Two contexts are of the same lock if the innermost lock, or set of locks, is the same.
+func TestSameLock(t *testing.T) {
+	locks, _ := newLocks(fencelock.Config{})
+	a := acquire(t, locks, "a")
+	set, err := locks.AcquireAll(t.Context(), "b", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Release()
+	other, err := locks.AcquireAll(set.Context(), "d", "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Release()
+	all := []context.Context{t.Context(), a.Context(), set.Context(), other.Context(), a.ContextWith(set.Context())}
+	for i, x := range all {
+		for j, y := range all {
+			want := i == j || i+j == 5 && i*j == 4 // the last one is a's too
+			if got := fencelock.SameLock(context.WithoutCancel(x), y); got != want {
+				t.Errorf("contexts %d and %d: %v, want %v", i, j, got, want)
+			}
+		}
+	}
+}

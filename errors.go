@@ -1,6 +1,7 @@
 package fencelock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,6 +29,14 @@ var (
 	ErrUnsupported = driver.ErrUnsupported
 )
 
+// final reports whether trying again would not help.
+func final(err error) bool {
+	return errors.Is(err, ErrConfig) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
+}
+
+// errShortAnswer: an engine broke its contract.
+var errShortAnswer = errors.New("the engine did not answer for every lease")
+
 // HeldError says who is in the way. It is an alias; its fields are
 //
 //	Name  string
@@ -35,6 +44,7 @@ var (
 //	Host  string    // the process that holds, with PID and what it says of itself, Note
 //	PID   int
 //	Note  string
+//	Trace string    // the traceparent of its acquisition; see WithTrace
 //	Since time.Time // when the holder acquired
 //	Until time.Time // when the lease, or the minimum hold, ends unless renewed
 //

@@ -1,7 +1,6 @@
 package fencelock
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -13,12 +12,6 @@ import (
 func SleepAt(read func() time.Duration) func(now hold.Instant) time.Duration {
 	c := sleepClock{read: read}
 	return c.at
-}
-
-// NewLimit makes the context of a release, and what stops it.
-func NewLimit(ctx context.Context, deadline time.Time) (context.Context, func()) {
-	l := newLimit(ctx, deadline)
-	return l, l.stop
 }
 
 // Attended reports whether a timer that has not fired yet is running for the locks

@@ -1,7 +1,6 @@
 package fencelock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -59,12 +58,6 @@ func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 
 // values returns a context for what is done about the lock: it never ends.
 func (l *Lock) values() context.Context { return (*lockValues)(l) }
-
-// granted notes what the engine granted, and returns the hold that would follow.
-func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
-	l.lease.Owner, l.lease.Token, l.floor = g.Owner, g.Token, g.Floor
-	return hold.New(l.terms, sent, min(cmp.Or(g.TTL, l.terms.TTL), l.terms.TTL))
-}
 
 // begin starts the hold and its keep-alive.
 func (l *Lock) begin(h hold.Hold, now hold.Instant) {
@@ -179,11 +172,11 @@ func (l *Lock) Err() error {
 func (l *Lock) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline(instant())
+	return l.endsAt(instant())
 }
 
-// deadline is when the lease ends, reckoned from now. The caller holds mu.
-func (l *Lock) deadline(now hold.Instant) time.Time {
+// endsAt is when the lease ends, reckoned from now. The caller holds mu.
+func (l *Lock) endsAt(now hold.Instant) time.Time {
 	if !l.terms.Leased {
 		return time.Time{}
 	}
@@ -195,43 +188,6 @@ func (l *Lock) left(now hold.Instant) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hold.Left(now), l.terms.Leased && !l.hold.Ended()
-}
-
-// Release ends the hold at once, then tells the engine, on a context of its own
-// and no longer than Config.ReleaseTimeout. Passing failures are tried again. A
-// lock that was lost is ErrNotHeld. Another call does nothing and returns nil.
-func (l *Lock) Release() error {
-	l.mu.Lock()
-	again := l.released
-	l.released = true
-	l.mu.Unlock()
-	if again {
-		return nil
-	}
-	l.feed(hold.Event{Kind: hold.Released}, instant())
-	err := l.releaseEngine()
-	if lost := l.lost(); lost != nil {
-		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
-	}
-	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Held: l.held})
-	return err
-}
-
-// releaseEngine asks the engine until it answers or the release timeout is over.
-func (l *Lock) releaseEngine() error {
-	cfg := &l.renewer.cfg
-	begun := time.Now()
-	limit := newLimit(l.values(), begun.Add(cfg.ReleaseTimeout))
-	defer limit.stop()
-	done := false
-	defer unless(&done, func() { _ = l.renewer.release(limit, l.lease) })
-	data := TraceReleaseEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
-	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Mode: data.Mode, Token: data.Token})
-	done = true
-	data.Err = l.renewer.release(ctx, l.lease)
-	data.Took = time.Since(begun)
-	end(ctx, cfg.Tracer.ReleaseEnd, data)
-	return data.Err
 }
 
 // lost returns the *LostError of a lock that was lost, and nil otherwise.
@@ -246,7 +202,7 @@ func (l *Lock) lost() error {
 
 // lostError describes a loss. The caller holds mu.
 func (l *Lock) lostError(reason error, now hold.Instant) *LostError {
-	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.deadline(now), Reason: reason}
+	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.endsAt(now), Reason: reason}
 }
 
 // onEngineLoss is called by the engine when it learns by itself that the lock is lost.
@@ -299,3 +255,62 @@ func (l *Lock) cancels() []context.CancelCauseFunc {
 	}
 	return all
 }
+
+// age is how long the lock has been held.
+func (l *Lock) age(now time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began == (hold.Instant{}) { // it begins just now
+		return 0
+	}
+	return now - l.began.Mono
+}
+
+// lockValues is a lock as a context: it never ends, and knows the lock and the
+// values of the context that the lock was asked for with.
+type lockValues Lock
+
+func (*lockValues) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (*lockValues) Done() <-chan struct{}                   { return nil }
+func (*lockValues) Err() error                              { return nil }
+
+func (v *lockValues) Value(key any) any {
+	if l := (*Lock)(v).named(key); l != nil {
+		return l
+	}
+	return v.parent.Value(key)
+}
+
+// named returns l if key, of a value of a context, asks for it, and nil otherwise.
+func (l *Lock) named(key any) *Lock {
+	switch key := key.(type) {
+	case lockKey:
+		return l
+	case nameKey:
+		if l.lease.Name == string(key) {
+			return l
+		}
+	}
+	return nil
+}
+
+// boundContext is a caller's context that knows a lock as well.
+type boundContext struct {
+	context.Context
+	lock *Lock
+}
+
+func (b boundContext) Value(key any) any {
+	if l := b.lock.named(key); l != nil {
+		return l
+	}
+	return b.Context.Value(key)
+}
+
+// tracedContext ends when the first context does, and has the values of the second.
+type tracedContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c tracedContext) Value(key any) any { return c.values.Value(key) }

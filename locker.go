@@ -1,13 +1,14 @@
 package fencelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
+	"os"
+	"sync"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hold"
-	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Locker makes locks on one engine and keeps them renewed. It is safe for
@@ -34,6 +35,37 @@ func New(engine driver.Engine, cfg *Config) *Locker {
 		renewer: newRenewer(engine, full),
 	}
 }
+
+// withDefaults returns c with its zero fields filled in; c may be nil.
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	out.TTL = cmp.Or(out.TTL, defaultTTL)
+	out.ReleaseTimeout = cmp.Or(out.ReleaseTimeout, defaultReleaseTimeout)
+	if out.Logger == nil {
+		out.Logger = slog.New(slog.DiscardHandler)
+	}
+	if out.Tracer == nil {
+		out.Tracer = &Tracer{}
+	}
+	return out
+}
+
+// self is this process, for people who ask who holds a lock.
+func self(note string) driver.Identity {
+	return driver.Identity{Host: hostname(), PID: os.Getpid(), Note: note}
+}
+
+// hostname is asked for once: it costs system calls, and every request tells it.
+var hostname = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
+})
 
 // Options returns what l asks for, the Config's TTL, grace and note included. Code
 // that is given a Locker and wants to change one option begins with these.
@@ -72,7 +104,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 		return err
 	}
 	defer lock.Release() // for a panic in fn; otherwise the second, and harmless
-	err = fn(lock.ContextWith(lock.under(ctx)))
+	err = fn(lock.ContextWith(under(ctx, lock)))
 	released := lock.Release()
 	if lost := lock.lost(); lost != nil {
 		return errors.Join(lost, err)
@@ -84,6 +116,14 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 		l.cfg.Logger.WarnContext(lock.values(), "release failed", "name", name, "token", lock.Token(), "error", released)
 	}
 	return err
+}
+
+// under returns ctx with the values of the context that HoldStart made of it.
+func under(ctx context.Context, l *Lock) context.Context {
+	if l.parent == ctx {
+		return ctx
+	}
+	return tracedContext{ctx, l.parent}
 }
 
 // Acquire waits until it holds name, no longer than Options.Wait and ctx allow,
@@ -110,43 +150,19 @@ func (l *Locker) TryDo(ctx context.Context, name string, fn func(ctx context.Con
 
 // acquire gets a lock, and tells the tracer and the logger.
 func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, error) {
-	if err := l.check(l.opts); err != nil {
+	if err := l.cfg.check(l.opts, l.traits.Leased); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	req := l.request(ctx, name, wait)
-	r := l.report(ctx, req)
-	lock, err := l.pursue(ctx, req, r)
+	a := &attempt{Locker: l, request: req, report: newReport(ctx, &l.cfg, req)}
+	lock, err := a.run(ctx)
 	if err != nil {
-		r.end(nil, err)
+		a.report.end(nil, err)
 	}
 	return lock, err
-}
-
-// pursue gets a lock, and reports a success. If a callback panics, the lock is given
-// back.
-func (l *Locker) pursue(ctx context.Context, req driver.Request, r *report) (*Lock, error) {
-	req.OnWait, req.Follow = r.waiting(l.opts.OnWait), l.opts.OnWait != nil
-	lock, err := l.attempt(r.within(ctx), ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	done := false
-	defer unless(&done, func() { _ = lock.Release() })
-	r.end(lock, nil)
-	lock.announce()
-	done = true
-	return lock, nil
-}
-
-// unless undoes, in a deferred call, what was not done: a callback panicked, or ended
-// its goroutine.
-func unless(done *bool, undo func()) {
-	if !*done {
-		undo()
-	}
 }
 
 func (l *Locker) request(ctx context.Context, name string, wait bool) driver.Request {
@@ -167,99 +183,3 @@ func (l *Locker) request(ctx context.Context, name string, wait bool) driver.Req
 	}
 	return req
 }
-
-// attempt asks the engine until a grant is confirmed or the wait is over. The
-// lock's context is made from parent.
-func (l *Locker) attempt(ctx, parent context.Context, req driver.Request) (*Lock, error) {
-	l.renewer.acquiring.Add(1)
-	defer l.renewer.acquiring.Add(-1)
-	limit := l.opts.Wait
-	if !req.Wait {
-		limit = req.TTL // an engine that cannot answer a try in that time is no use
-	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	var heard driver.Waited
-	for pause := retry.NewBackoff(firstPause, lastPause); ; {
-		lock := newLock(l, parent, req)
-		req.OnLost = lock.onEngineLoss
-		// Read before the engine stamps its request: less suspended time makes
-		// the stamp older, never younger.
-		before := instant()
-		grant, err := l.engine.Acquire(ctx, req)
-		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
-			err = heard.Ended(ctx, err)
-		}
-		if err != nil {
-			return nil, driver.OneLine(err)
-		}
-		switch err = l.startHold(ctx, lock, grant, before); {
-		case err == nil:
-			return lock, nil
-		case !req.Wait, final(err):
-			return nil, err
-		}
-		heard.Unavailable(ctx, err)
-		if !pause.Wait(ctx) {
-			return nil, heard.Ended(ctx, nil)
-		}
-	}
-}
-
-// final reports whether trying again would not help.
-func final(err error) bool {
-	return errors.Is(err, ErrConfig) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
-}
-
-// startHold begins the hold of a granted lock, once it is confirmed if it must be.
-// before was read before the request was sent. ctx bounds the confirmation.
-func (l *Locker) startHold(ctx context.Context, lock *Lock, grant driver.Grant, before hold.Instant) (err error) {
-	done := false
-	defer unless(&done, func() { _ = lock.releaseEngine() })
-	h, now := lock.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()
-	if grant.Sent.IsZero() && l.traits.Leased || !h.Fresh(now) {
-		h, err = l.confirm(ctx, lock)
-		now = instant()
-	}
-	if err == nil {
-		lock.begin(h, now)
-	}
-	done = true
-	return err
-}
-
-// confirm renews a grant that is too old, or of unknown age, before anybody
-// relies on it: the message may have lain unread while its lease ran.
-func (l *Locker) confirm(ctx context.Context, lock *Lock) (h hold.Hold, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lock.lease.TTL/6)
-	defer cancel()
-	sent := instant()
-	switch err = renewOne(ctx, l.engine, lock.lease); {
-	case err == nil:
-		return hold.New(lock.terms, sent, lock.terms.TTL), nil
-	case errors.Is(err, ErrNotHeld): // nothing is left to give back
-		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, lock.lease.Name)
-	}
-	// Unknown: whatever stands is given back rather than held unseen.
-	_ = lock.releaseEngine()
-	if final(err) {
-		return h, err
-	}
-	return h, fmt.Errorf("%w: %q: %w", errUnconfirmed, lock.lease.Name, err)
-}
-
-// errUnconfirmed: a grant has lapsed, or nobody knows whether it stands and it was
-// given back. The engine has not said that somebody holds the name.
-var errUnconfirmed = fmt.Errorf("%w: a grant could not be confirmed", ErrUnavailable)
-
-func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
-	if errs := engine.Renew(ctx, []driver.Lease{lease}); len(errs) == 1 {
-		return errs[0]
-	}
-	return errShortAnswer
-}
-
-var errShortAnswer = errors.New("the engine did not answer for every lease")

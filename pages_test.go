@@ -114,6 +114,23 @@ func main() {
 		}
 	}
 	_ = lock.Release()
+	links()
+}
+
+func links() {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	engine, linked := memlock.New(nil), make(chan string, 1)
+	holder := fencelock.New(engine, &fencelock.Config{Tracer: Linked(
+		func(context.Context) string { return trace }, func(context.Context, string) {})})
+	waiter := fencelock.New(engine, &fencelock.Config{Tracer: Linked(
+		func(context.Context) string { return "" }, func(_ context.Context, to string) { linked <- to })})
+	lock, _ := holder.Acquire(context.Background(), "a")
+	go func() { // ends when the lock is released
+		next, _ := waiter.Acquire(context.Background(), "a")
+		_ = next.Release()
+	}()
+	fmt.Println("linked to the holder:", <-linked == trace)
+	_ = lock.Release()
 }
 `
 
@@ -137,6 +154,7 @@ fencelock_lost_total 1
 fencelock_renewals_failed_total 0
 fencelock_renewals_total 0
 fencelock_waiting 0
+linked to the holder: true
 `},
 	} {
 		t.Run(page, func(t *testing.T) {

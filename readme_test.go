@@ -190,7 +190,7 @@ func readmeDir(t *testing.T) string {
 func TestReadmeShell(t *testing.T) {
 	dir := readmeDir(t)
 	bin := filepath.Join(dir, "fencelock")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin, "./cmd/fencelock").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", bin, "./cmd/fencelock").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, command := range []string{"backup.sh", "serve"} {

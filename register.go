@@ -17,13 +17,3 @@ type (
 	//	Version string // what Swap wants to hear; empty if there is no record
 	Record = driver.Record
 )
-
-// Register returns the records that the engine keeps beside its locks. It does no I/O.
-// ErrUnsupported if the engine keeps none, as Redlock does: a majority of servers cannot
-// replace a value on a condition.
-func (l *Locker) Register() (Register, error) {
-	if r, ok := l.engine.(driver.Registrar); ok {
-		return r.Register(), nil
-	}
-	return nil, l.unsupported("keep records")
-}

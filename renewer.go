@@ -3,7 +3,6 @@ package fencelock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
-	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/schedule"
 )
 
@@ -48,8 +46,8 @@ func (r *renewer) enter(l *Lock) {
 // begin takes care of a lock from now on.
 func (r *renewer) begin(l *Lock, now hold.Instant) { r.serve([]*Lock{l}, now) }
 
-// schedule sets when a lock is to be looked at next.
-func (r *renewer) schedule(l *Lock, act hold.Action, now hold.Instant) {
+// lookAgain sets when a lock is to be looked at next.
+func (r *renewer) lookAgain(l *Lock, act hold.Action, now hold.Instant) {
 	if act.Wait <= 0 {
 		return
 	}
@@ -59,11 +57,11 @@ func (r *renewer) schedule(l *Lock, act hold.Action, now hold.Instant) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.set(r.plan.Set(&l.wake, at, now.Mono))
+	r.setTimer(r.plan.Set(&l.wake, at, now.Mono))
 }
 
-// set does with the timer what the schedule wants. The caller holds mu.
-func (r *renewer) set(a schedule.Alarm) {
+// setTimer does with the timer what the schedule wants. The caller holds mu.
+func (r *renewer) setTimer(a schedule.Alarm) {
 	switch a.Do {
 	case schedule.Start:
 		r.timer = time.AfterFunc(a.At-time.Since(origin), r.tick)
@@ -86,17 +84,17 @@ func (r *renewer) remove(l *Lock, renewing bool) {
 
 // tick, called by a timer, looks at the locks whose time has come.
 func (r *renewer) tick() {
-	for due := r.due(); len(due) > 0; due = r.due() {
+	for due := r.takeDue(); len(due) > 0; due = r.takeDue() {
 		r.serve(due, instant())
 	}
 }
 
-// due takes the locks whose time has come off the schedule, or sets the timer.
-func (r *renewer) due() []*Lock {
+// takeDue takes the locks whose time has come off the schedule, or sets the timer.
+func (r *renewer) takeDue() []*Lock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	due, a := r.plan.Due(instant())
-	r.set(a)
+	r.setTimer(a)
 	return due
 }
 
@@ -105,7 +103,7 @@ func (r *renewer) serve(due []*Lock, now hold.Instant) {
 	var batch []dueRenewal
 	for _, l := range due {
 		act, _ := l.feed(hold.Event{Kind: hold.Tick}, now)
-		r.schedule(l, act, now)
+		r.lookAgain(l, act, now)
 		if act.Renew {
 			batch = append(batch, dueRenewal{l, act})
 		}
@@ -135,7 +133,7 @@ func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun t
 		ev := answer(errs, i, sent)
 		ev.Jitter = jitter
 		act, stood := l.feed(ev, now)
-		r.schedule(l, act, now)
+		r.lookAgain(l, act, now)
 		if act.Renew {
 			again = append(again, dueRenewal{l, act})
 		}
@@ -172,30 +170,5 @@ func answer(errs []error, i int, sent hold.Instant) hold.Event {
 		return hold.Event{Kind: hold.Gone, Cause: err}
 	default:
 		return hold.Event{Kind: hold.Failed, Cause: err}
-	}
-}
-
-const (
-	firstPause = 10 * time.Millisecond
-	lastPause  = time.Second
-)
-
-// release asks the engine to release until it answers or ctx ends, with
-// exponential backoff and jitter. After an attempt of unknown outcome, an
-// acquisition that is not there any more is one that was released.
-func (r *renewer) release(ctx context.Context, lease driver.Lease) error {
-	unknown := false
-	for pause := retry.NewBackoff(firstPause, lastPause); ; {
-		err := r.engine.Release(ctx, lease)
-		switch {
-		case err == nil || unknown && errors.Is(err, ErrNotHeld):
-			return nil
-		case errors.Is(err, ErrNotHeld), final(err):
-			return err
-		}
-		unknown = true
-		if !pause.Wait(ctx) {
-			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, driver.OneLine(err))
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -215,6 +216,78 @@ func TestWithNote(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A trace of a context is that of its acquisitions, those of sets too, and AcquireStart may
+// give one. What is no traceparent is dropped.
+func TestWithTrace(t *testing.T) {
+	const outer, inner = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+	own := &fencelock.Tracer{AcquireStart: func(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
+		if d.Name == "b" {
+			return ctx
+		}
+		return fencelock.WithTrace(ctx, inner)
+	}}
+	for _, c := range []struct {
+		what, given string
+		tracer      *fencelock.Tracer
+		want        string // of "a", and of "b"
+	}{
+		{"nothing", "", nil, "; "},
+		{"a trace", outer, nil, outer + "; " + outer},
+		{"AcquireStart", outer, own, inner + "; " + outer},
+		{"no trace", "00-xyz", nil, "; "},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+				locks := fencelock.New(engineOf(t, engine), &fencelock.Config{TTL: hour, Tracer: c.tracer})
+				ctx := fencelock.WithTrace(t.Context(), c.given)
+				shown := func(ctx context.Context) error {
+					list, err := fencelock.New(engine, nil).List(ctx, "")
+					if got := list[0].Holders[0].Trace + "; " + list[1].Holders[0].Trace; got != c.want {
+						t.Errorf("got %q, want %q", got, c.want)
+					}
+					return err
+				}
+				one := func(ctx context.Context) error { return locks.Do(ctx, "b", shown) }
+				if err := locks.Do(ctx, "a", one); err != nil {
+					t.Error(err)
+				}
+				if err := locks.DoAll(ctx, []string{"a", "b"}, shown); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Whoever waits is told the trace of the holder, and no error says it.
+func TestWaitersLearnTheTraceOfTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		var seen []string
+		locks, _ := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			AcquireWait: func(_ context.Context, d fencelock.TraceAcquireWait) { seen = append(seen, d.Held.Trace) },
+			AcquireEnd: func(_ context.Context, d fencelock.TraceAcquireEnd) {
+				if d.Held != nil {
+					seen = append(seen, d.Held.Trace)
+				}
+			},
+		}})
+		lock, err := locks.Acquire(fencelock.WithTrace(t.Context(), trace), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = locks.With(fencelock.Options{Wait: time.Minute}).Acquire(t.Context(), "a")
+		var held *fencelock.HeldError
+		if !errors.As(err, &held) || held.Trace != trace || strings.Contains(err.Error(), trace[:10]) {
+			t.Errorf("the wait ended with %v", err)
+		}
+		if !slices.Equal(seen, []string{trace, trace}) {
+			t.Errorf("the tracer was told of %q", seen)
+		}
+		_ = lock.Release()
 	})
 }
 

@@ -2,8 +2,6 @@ package fencelock
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -116,14 +114,6 @@ type TraceStale struct {
 	Floor    int64 // what the guard has stored; 0 means unknown
 }
 
-// ReportStale tells Tracer.Stale that a guard refused a write under the lock of
-// data.Name that ctx was made for, and nobody if ctx was made for none. Guards call it.
-func ReportStale(ctx context.Context, data TraceStale) {
-	if l, ok := ctx.Value(nameKey(data.Name)).(*Lock); ok {
-		end(ctx, l.renewer.cfg.Tracer.Stale, data)
-	}
-}
-
 // start calls a Start hook, if there is one.
 func start[T any](ctx context.Context, hook func(context.Context, T) context.Context, data T) context.Context {
 	if hook == nil {
@@ -139,95 +129,10 @@ func end[T any](ctx context.Context, hook func(context.Context, T), data T) {
 	}
 }
 
-// report is what the tracer and the logger hear of one acquisition: that it begins,
-// and once how it ended. A nil one tells nobody.
-type report struct {
-	cfg   *Config
-	asked context.Context // given to AcquireStart
-	ctx   context.Context // what it returned
-	begun time.Time
-	data  TraceAcquireEnd
-	over  bool
-
-	joined time.Time // when it joined the queue; zero if it did not
-}
-
-// report tells the tracer that an acquisition begins, for which the caller calls end.
-func (l *Locker) report(ctx context.Context, req driver.Request) *report {
-	if l.untraced(ctx) {
-		return nil
+// unless undoes, in a deferred call, what was not done: a callback panicked, or ended
+// its goroutine.
+func unless(done *bool, undo func()) {
+	if !*done {
+		undo()
 	}
-	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{Name: req.Name, Mode: req.Mode}}
-	r.ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
-	return r
-}
-
-// untraced reports whether nobody is to be told of acquisitions.
-func (l *Locker) untraced(ctx context.Context) bool {
-	t := l.cfg.Tracer
-	return t.AcquireStart == nil && t.AcquireWait == nil && t.AcquireEnd == nil && !l.cfg.Logger.Enabled(ctx, slog.LevelDebug)
-}
-
-// within returns the context of AcquireStart. One that was made of its parent
-// meanwhile gets its values.
-func (r *report) within(ctx context.Context) context.Context {
-	switch {
-	case r == nil:
-		return ctx
-	case ctx == r.asked:
-		return r.ctx
-	}
-	return tracedContext{ctx, r.ctx}
-}
-
-// tracedContext ends when the first context does, and has the values of the second.
-type tracedContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c tracedContext) Value(key any) any { return c.values.Value(key) }
-
-// waiting returns a callback that tells once that the acquisition waits, and calls
-// onWait, which may be nil.
-func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
-	if r == nil {
-		return onWait
-	}
-	return func(info driver.WaitInfo) {
-		if r.data.Position == 0 {
-			r.data.Position = info.Position
-		}
-		if info.Held != nil {
-			r.data.Held = info.Held
-		}
-		if r.joined.IsZero() {
-			r.joined = time.Now()
-			end(r.ctx, r.cfg.Tracer.AcquireWait, TraceAcquireWait{Name: r.data.Name, Mode: r.data.Mode, Position: info.Position, Held: info.Held})
-		}
-		if onWait != nil {
-			onWait(info)
-		}
-	}
-}
-
-// end tells how the acquisition ended, the first time it is called.
-func (r *report) end(lock *Lock, err error) {
-	if r == nil || r.over {
-		return
-	}
-	r.over = true
-	r.data.Waited, r.data.Err = time.Since(r.begun), err
-	if !r.joined.IsZero() {
-		r.data.Queued = time.Since(r.joined)
-	}
-	if held, ok := errors.AsType[*HeldError](err); ok {
-		r.data.Held = held
-	}
-	if err == nil {
-		r.data.Token = lock.Token()
-	}
-	end(r.ctx, r.cfg.Tracer.AcquireEnd, r.data)
-	r.cfg.Logger.DebugContext(r.ctx, "acquire", "name", r.data.Name, "mode", r.data.Mode.String(),
-		"waited", r.data.Waited, "token", r.data.Token, "error", err)
 }

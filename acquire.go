@@ -1,0 +1,220 @@
+package fencelock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// attempt is the acquisition of one name under way. One goroutine uses it.
+type attempt struct {
+	*Locker
+	request driver.Request
+	report  *report
+}
+
+// run gets the lock, and reports a success. If a callback panics, the lock is given
+// back.
+func (a *attempt) run(ctx context.Context) (*Lock, error) {
+	traced := a.report.within(ctx)
+	a.request.Trace = traceFrom(traced)
+	a.request.OnWait, a.request.Follow = a.report.waiting(a.opts.OnWait), a.opts.OnWait != nil
+	lock, err := a.ask(traced, ctx)
+	if err != nil {
+		return nil, err
+	}
+	done := false
+	defer unless(&done, func() { _ = lock.Release() })
+	a.report.end(lock, nil)
+	lock.announce()
+	done = true
+	return lock, nil
+}
+
+// ask asks the engine until a grant is confirmed or the wait is over. The
+// lock's context is made from parent.
+func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
+	req := a.request
+	a.renewer.acquiring.Add(1)
+	defer a.renewer.acquiring.Add(-1)
+	limit := a.opts.Wait
+	if !req.Wait {
+		limit = req.TTL // an engine that cannot answer a try in that time is no use
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	var heard driver.Waited
+	for pause := retry.NewBackoff(firstPause, lastPause); ; {
+		lock := newLock(a.Locker, parent, req)
+		req.OnLost = lock.onEngineLoss
+		// Read before the engine stamps its request: less suspended time makes
+		// the stamp older, never younger.
+		before := instant()
+		grant, err := a.engine.Acquire(ctx, req)
+		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
+			err = heard.Ended(ctx, err)
+		}
+		if err != nil {
+			return nil, driver.OneLine(err)
+		}
+		switch err = lock.startHold(ctx, grant, before); {
+		case err == nil:
+			return lock, nil
+		case !req.Wait, final(err):
+			return nil, err
+		}
+		heard.Unavailable(ctx, err)
+		if !pause.Wait(ctx) {
+			return nil, heard.Ended(ctx, nil)
+		}
+	}
+}
+
+// startHold begins the hold of a lock that was granted, once it is confirmed if it must be.
+// before was read before the request was sent. ctx bounds the confirmation.
+func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant) (err error) {
+	done := false
+	defer unless(&done, func() { _ = l.releaseEngine() })
+	h, now := l.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()
+	if grant.Sent.IsZero() && l.terms.Leased || !h.Fresh(now) {
+		h, err = l.confirm(ctx)
+		now = instant()
+	}
+	if err == nil {
+		l.begin(h, now)
+	}
+	done = true
+	return err
+}
+
+// granted notes what the engine granted, and returns the hold that would follow.
+func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
+	l.lease.Owner, l.lease.Token, l.floor = g.Owner, g.Token, g.Floor
+	return hold.New(l.terms, sent, min(cmp.Or(g.TTL, l.terms.TTL), l.terms.TTL))
+}
+
+// confirm renews a grant that is too old, or of unknown age, before anybody
+// relies on it: the message may have lain unread while its lease ran.
+func (l *Lock) confirm(ctx context.Context) (h hold.Hold, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.lease.TTL/6)
+	defer cancel()
+	sent := instant()
+	switch err = renewOne(ctx, l.renewer.engine, l.lease); {
+	case err == nil:
+		return hold.New(l.terms, sent, l.terms.TTL), nil
+	case errors.Is(err, ErrNotHeld): // nothing is left to give back
+		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, l.lease.Name)
+	}
+	// Unknown: whatever stands is given back rather than held unseen.
+	_ = l.releaseEngine()
+	if final(err) {
+		return h, err
+	}
+	return h, fmt.Errorf("%w: %q: %w", errUnconfirmed, l.lease.Name, err)
+}
+
+// errUnconfirmed: a grant has lapsed, or nobody knows whether it stands and it was
+// given back. The engine has not said that somebody holds the name.
+var errUnconfirmed = fmt.Errorf("%w: a grant could not be confirmed", ErrUnavailable)
+
+func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
+	if errs := engine.Renew(ctx, []driver.Lease{lease}); len(errs) == 1 {
+		return errs[0]
+	}
+	return errShortAnswer
+}
+
+// report is what the tracer and the logger hear of one acquisition: that it begins,
+// and once how it ended. A nil one tells nobody.
+type report struct {
+	cfg   *Config
+	asked context.Context // given to AcquireStart
+	ctx   context.Context // what it returned
+	begun time.Time
+	data  TraceAcquireEnd
+	over  bool
+
+	joined time.Time // when it joined the queue; zero if it did not
+}
+
+// newReport tells the tracer that an acquisition begins, for which the caller calls end.
+func newReport(ctx context.Context, cfg *Config, req driver.Request) *report {
+	if untraced(ctx, cfg) {
+		return nil
+	}
+	r := &report{cfg: cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{Name: req.Name, Mode: req.Mode}}
+	r.ctx = start(ctx, cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
+	return r
+}
+
+// untraced reports whether nobody is to be told of acquisitions.
+func untraced(ctx context.Context, cfg *Config) bool {
+	t := cfg.Tracer
+	return t.AcquireStart == nil && t.AcquireWait == nil && t.AcquireEnd == nil && !cfg.Logger.Enabled(ctx, slog.LevelDebug)
+}
+
+// within returns the context of AcquireStart. One that was made of its parent
+// meanwhile gets its values.
+func (r *report) within(ctx context.Context) context.Context {
+	switch {
+	case r == nil:
+		return ctx
+	case ctx == r.asked:
+		return r.ctx
+	}
+	return tracedContext{ctx, r.ctx}
+}
+
+// waiting returns a callback that tells once that the acquisition waits, and calls
+// onWait, which may be nil.
+func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
+	if r == nil {
+		return onWait
+	}
+	return func(info driver.WaitInfo) {
+		if r.data.Position == 0 {
+			r.data.Position = info.Position
+		}
+		if info.Held != nil {
+			r.data.Held = info.Held
+		}
+		if r.joined.IsZero() {
+			r.joined = time.Now()
+			end(r.ctx, r.cfg.Tracer.AcquireWait, TraceAcquireWait{Name: r.data.Name, Mode: r.data.Mode, Position: info.Position, Held: info.Held})
+		}
+		if onWait != nil {
+			onWait(info)
+		}
+	}
+}
+
+// end tells how the acquisition ended, the first time it is called.
+func (r *report) end(lock *Lock, err error) {
+	if r == nil || r.over {
+		return
+	}
+	r.over = true
+	r.data.Waited, r.data.Err = time.Since(r.begun), err
+	if !r.joined.IsZero() {
+		r.data.Queued = time.Since(r.joined)
+	}
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		r.data.Held = held
+	}
+	if err == nil {
+		r.data.Token = lock.Token()
+	}
+	end(r.ctx, r.cfg.Tracer.AcquireEnd, r.data)
+	r.cfg.Logger.DebugContext(r.ctx, "acquire", "name", r.data.Name, "mode", r.data.Mode.String(),
+		"waited", r.data.Waited, "token", r.data.Token, "error", err)
+}

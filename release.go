@@ -1,0 +1,76 @@
+package fencelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/deadline"
+	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// The pauses between two tries, the first and the longest.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// Release ends the hold at once, then tells the engine, on a context of its own
+// and no longer than Config.ReleaseTimeout. Passing failures are tried again. A
+// lock that was lost is ErrNotHeld. Another call does nothing and returns nil.
+func (l *Lock) Release() error {
+	l.mu.Lock()
+	again := l.released
+	l.released = true
+	l.mu.Unlock()
+	if again {
+		return nil
+	}
+	l.feed(hold.Event{Kind: hold.Released}, instant())
+	err := l.releaseEngine()
+	if lost := l.lost(); lost != nil {
+		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
+	}
+	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Held: l.held})
+	return err
+}
+
+// releaseEngine asks the engine until it answers or the release timeout is over.
+func (l *Lock) releaseEngine() error {
+	cfg := &l.renewer.cfg
+	begun := time.Now()
+	limit := deadline.New(l.values(), begun.Add(cfg.ReleaseTimeout))
+	defer limit.Stop()
+	done := false
+	defer unless(&done, func() { _ = release(limit, l.renewer.engine, l.lease) })
+	data := TraceReleaseEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
+	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Mode: data.Mode, Token: data.Token})
+	done = true
+	data.Err = release(ctx, l.renewer.engine, l.lease)
+	data.Took = time.Since(begun)
+	end(ctx, cfg.Tracer.ReleaseEnd, data)
+	return data.Err
+}
+
+// release asks an engine to release until it answers or ctx ends, with
+// exponential backoff and jitter. After an attempt of unknown outcome, an
+// acquisition that is not there any more is one that was released.
+func release(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
+	unknown := false
+	for pause := retry.NewBackoff(firstPause, lastPause); ; {
+		err := engine.Release(ctx, lease)
+		switch {
+		case err == nil || unknown && errors.Is(err, ErrNotHeld):
+			return nil
+		case errors.Is(err, ErrNotHeld), final(err):
+			return err
+		}
+		unknown = true
+		if !pause.Wait(ctx) {
+			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, driver.OneLine(err))
+		}
+	}
+}
