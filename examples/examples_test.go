@@ -25,7 +25,7 @@ func TestTwoProcesses(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			bin := filepath.Join(dir, program)
-			if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin, "./"+program).CombinedOutput(); err != nil {
+			if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", bin, "./"+program).CombinedOutput(); err != nil {
 				t.Fatalf("go build: %v\n%s", err, out)
 			}
 			for _, want := range says {

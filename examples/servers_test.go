@@ -31,7 +31,7 @@ func TestREADMEPrograms(t *testing.T) {
 
 func says(t *testing.T, program, env, want string) {
 	t.Helper()
-	cmd := exec.Command("go", "run", "./"+program)
+	cmd := exec.Command("go", "run", "-ldflags=-w", "./"+program)
 	cmd.Env = append(os.Environ(), env)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), want) {

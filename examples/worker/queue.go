@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 // Queue is a list of tasks, and the place where their results are kept. A task is
@@ -17,8 +20,6 @@ import (
 // Begin and Finish are the guard: each task remembers the greatest fencing token
 // that came with it, and a smaller one is refused.
 type Queue interface {
-	// Add appends a task of the given length.
-	Add(ctx context.Context, length time.Duration) error
 	// Next gives out a task that waits; errNone if none does. Two workers may get
 	// the same task, one after the other: the lock decides who does it.
 	Next(ctx context.Context) (Task, error)
@@ -26,14 +27,11 @@ type Queue interface {
 	Taken(ctx context.Context) ([]Task, error)
 	// PutBack lets a task that was given out wait again, unless it is done.
 	PutBack(ctx context.Context, t Task) error
-	// Begin notes that a holder of the task's lock starts, and from then on shuts
-	// out every earlier one. It returns how often the task was begun; errRefused if
-	// it is done, or if a greater token was here.
-	Begin(ctx context.Context, t Task, token int64) (tries int, err error)
-	// Finish writes the result; errRefused as Begin.
+	// Begin notes that a holder of the task's lock starts, and from then on shuts out
+	// every earlier one. errRefused if the task is done, or this token or a greater was here.
+	Begin(ctx context.Context, t Task, token int64) error
+	// Finish writes the result. errRefused if the task is done, or a greater token was here.
 	Finish(ctx context.Context, t Task, token int64, result string) error
-	// States tells everything about every task.
-	States(ctx context.Context) ([]State, error)
 }
 
 var (
@@ -48,32 +46,69 @@ type Task struct {
 }
 
 // lockName is the name of the lock that whoever does t holds.
-func (t Task) lockName() string { return fmt.Sprintf("%s%d", lockPrefix, t.ID) }
+func (t Task) lockName() string { return fmt.Sprint("task/", t.ID) }
 
-const lockPrefix = "task/"
+const (
+	// SKIP LOCKED lets workers who ask at the same moment get different rows. It is
+	// no lock on the task, since it ends with the statement.
+	nextSQL = `UPDATE worker_task SET taken = true WHERE id = (
+		SELECT id FROM worker_task WHERE NOT taken AND NOT done ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
+	) RETURNING id, length`
 
-// State is what became of a task.
-type State struct {
-	ID      int64
-	Tries   int     // how often it was begun
-	Token   int64   // the greatest token that came with it
-	Results []int64 // the tokens of its results: one, if all is well
-}
+	// The guard. A worker whose lock was lost comes with a token smaller than the
+	// one that its successor began with, and changes no row.
+	beginSQL  = `UPDATE worker_task SET token = $2, tries = tries + 1 WHERE id = $1 AND NOT done AND token < $2`
+	finishSQL = `WITH fenced AS (
+		UPDATE worker_task SET done = true, token = $2 WHERE id = $1 AND NOT done AND token <= $2 RETURNING id
+	) INSERT INTO worker_result (task, token, result) SELECT id, $2, $3 FROM fenced`
+)
 
-// A store is a queue, and locks on the same server.
-type store struct {
-	queue Queue
-	locks func(*fencelock.Config) *fencelock.Locker
-	close func()
-}
+// table is a queue in PostgreSQL: the tables of postgres.sql.
+type table struct{ pool *pgxpool.Pool }
 
-// open connects to a server.
-func open(ctx context.Context, url string) (store, error) {
-	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
-	case "redis", "rediss":
-		return openRedis(url)
-	case "postgres", "postgresql":
-		return openPostgres(ctx, url)
+// open connects to the queue of a database, and to locks on the same server. What it
+// opened is closed by calling done.
+var open = func(ctx context.Context, url string, cfg *fencelock.Config) (q Queue, locks *fencelock.Locker, done func(), err error) {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return store{}, fmt.Errorf("where is the queue? give -url redis://... or -url postgres://...")
+	engine := pglock.New(pool, nil)
+	return table{pool}, fencelock.New(engine, cfg), func() { _ = engine.Close(); pool.Close() }, nil
+}
+
+func (q table) Next(ctx context.Context) (Task, error) {
+	rows, _ := q.pool.Query(ctx, nextSQL) // CollectOneRow returns the error
+	task, err := pgx.CollectOneRow(rows, pgx.RowToStructByPos[Task])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errNone
+	}
+	return task, err
+}
+
+func (q table) Taken(ctx context.Context) ([]Task, error) {
+	rows, _ := q.pool.Query(ctx, `SELECT id, length FROM worker_task WHERE taken AND NOT done`) // the same
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Task])
+}
+
+func (q table) PutBack(ctx context.Context, t Task) error {
+	_, err := q.pool.Exec(ctx, `UPDATE worker_task SET taken = false WHERE id = $1 AND NOT done`, t.ID)
+	return err
+}
+
+func (q table) Begin(ctx context.Context, t Task, token int64) error {
+	return q.guarded(ctx, beginSQL, t.ID, token)
+}
+
+func (q table) Finish(ctx context.Context, t Task, token int64, result string) error {
+	return q.guarded(ctx, finishSQL, t.ID, token, result)
+}
+
+// guarded executes a statement that changes no row if it is refused.
+func (q table) guarded(ctx context.Context, sql string, args ...any) error {
+	tag, err := q.pool.Exec(ctx, sql, args...)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = errRefused
+	}
+	return err
 }

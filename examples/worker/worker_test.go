@@ -6,9 +6,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	_ "embed" // for the schema
 	"errors"
 	"flag"
 	"io"
+	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
@@ -20,6 +23,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
@@ -35,12 +41,69 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
+	open = openAny
 	main()
 }
 
+// A shownQueue is one that tests fill and look into.
+type shownQueue interface {
+	Queue
+	Add(ctx context.Context, length time.Duration) error
+	States(ctx context.Context) ([]State, error) // ordered by the ids, which begin with 1
+}
+
+// State is what became of a task.
+type State struct {
+	ID      int64
+	Tries   int     // how often it was begun
+	Token   int64   // the greatest token that came with it
+	Results []int64 // the tokens of its results: one, if all is well
+}
+
+// openAny opens the queue of the example, or one on Redis.
+func openAny(ctx context.Context, url string, cfg *fencelock.Config) (Queue, *fencelock.Locker, func(), error) {
+	if strings.HasPrefix(url, "redis:") {
+		return openRedis(url, cfg)
+	}
+	return openTable(ctx, url, cfg)
+}
+
+var openTable = open
+
+//go:embed postgres.sql
+var schema string
+
+func (q table) Add(ctx context.Context, length time.Duration) error {
+	_, err := q.pool.Exec(ctx, "INSERT INTO worker_task (length) VALUES ($1)", length)
+	return err
+}
+
+func (q table) States(ctx context.Context) ([]State, error) {
+	rows, _ := q.pool.Query(ctx, `SELECT t.id, t.tries, t.token, array_remove(array_agg(r.token), NULL)
+		FROM worker_task t LEFT JOIN worker_result r ON r.task = t.id GROUP BY t.id ORDER BY t.id`) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[State])
+}
+
+// start starts a server and opens the queue on it, and locks.
+func start(t *testing.T, kind string) (url string, q shownQueue, locks *fencelock.Locker) {
+	t.Helper()
+	url = servers[kind](t)
+	opened, locks, done, err := openAny(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(done)
+	return url, opened.(shownQueue), locks
+}
+
+// servers start a server for a queue, and return its URL.
 var servers = map[string]func(testing.TB) string{
-	"redis":    func(t testing.TB) string { return "redis://" + redistest.StartRedis(t).Addr() },
-	"postgres": func(t testing.TB) string { return pgtest.StartPostgres(t).DSN() },
+	"redis": func(t testing.TB) string { return "redis://" + redistest.StartRedis(t).Addr() },
+	"postgres": func(t testing.TB) string {
+		pg := pgtest.StartPostgres(t)
+		pg.Exec(t, schema)
+		return pg.DSN()
+	},
 }
 
 // Five workers, one of them killed every 200 ms and replaced, another one frozen
@@ -51,19 +114,17 @@ func TestEveryResultIsWrittenOnce(t *testing.T) {
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		tasks = 1000
 	}
-	for name, start := range servers {
-		t.Run(name, func(t *testing.T) {
-			url := start(t)
-			s, err := open(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
-			if err := add(t.Context(), s.queue, settings{tasks: tasks, longest: 100 * time.Millisecond}); err != nil {
-				t.Fatal(err)
+	for kind := range servers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url, q, _ := start(t, kind)
+			for range tasks {
+				if err := q.Add(t.Context(), rand.N(100*time.Millisecond)); err != nil {
+					t.Fatal(err)
+				}
 			}
 			said := chaos(t, url, tasks/2)
-			states, err := s.queue.States(t.Context())
+			states, err := q.States(t.Context())
 			if err != nil || len(states) != tasks {
 				t.Fatalf("%d tasks, %v", len(states), err)
 			}
@@ -105,7 +166,7 @@ func chaos(t *testing.T, url string, most int) story {
 	started := 0
 	var mu sync.Mutex // guards started, frozen
 	frozen := map[int]bool{}
-	c := &crew{size: 5, every: 200 * time.Millisecond, args: []string{exe, "-url", url, "-ttl", ttl.String(), "work"}, out: &out}
+	c := &crew{size: 5, every: 200 * time.Millisecond, args: []string{exe, "-url", url, "-ttl", ttl.String()}, out: &out}
 	c.prepare = func(cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), envWorker+"=1")
 		if _, err := cmd.StdinPipe(); err != nil { // closed when the worker has ended, or we have
@@ -145,7 +206,7 @@ func chaos(t *testing.T, url string, most int) story {
 	return said
 }
 
-var line = regexp.MustCompile(`msg="?(\w+(?: \w+)?)"? .*task=(\d+)(?: token=(\d+))?(?: try=(\d+))?`)
+var line = regexp.MustCompile(`msg="?(\w+(?: \w+)?)"? .*task=(\d+)(?: token=(\d+))?(?: error="?([^"]*))?`)
 
 // listen reads what the workers wrote.
 func listen(t *testing.T, out io.Reader) story {
@@ -157,12 +218,11 @@ func listen(t *testing.T, out io.Reader) story {
 			t.Logf("%s", lines.Text())
 			continue
 		}
-		s.count[m[1]]++
-		if m[4] != "" {
+		s.count[strings.TrimSpace(m[1]+" "+m[4])]++
+		if m[1] == "began" {
 			task, _ := strconv.ParseInt(m[2], 10, 64) // all digits
 			token, _ := strconv.ParseInt(m[3], 10, 64)
-			s.began[task] = append(s.began[task], token)
-			if m[4] != "1" {
+			if s.began[task] = append(s.began[task], token); len(s.began[task]) > 1 {
 				s.count["takeover"]++
 			}
 		}
@@ -172,21 +232,17 @@ func listen(t *testing.T, out io.Reader) story {
 
 // A worker that is told to end stops its work at once, and the task waits again.
 func TestStopEndsTheWork(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
-	url := servers["redis"](t)
-	s, err := open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	if err := s.queue.Add(ctx, 10*time.Minute); err != nil {
+	url, q, locks := start(t, "redis")
+	if err := q.Add(ctx, 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, exe, "-url", url, "work")
+	cmd := exec.CommandContext(ctx, exe, "-url", url)
 	cmd.Env = append(os.Environ(), envWorker+"=1")
 	if _, err := cmd.StdinPipe(); err != nil { // closed with us
 		t.Fatal(err)
@@ -206,13 +262,13 @@ func TestStopEndsTheWork(t *testing.T) {
 		}
 	}
 	_ = cmd.Wait()
-	if !cmd.ProcessState.Exited() || !strings.Contains(last, "msg=stopped") {
+	if !cmd.ProcessState.Exited() || !strings.Contains(last, "msg=ended") || !strings.Contains(last, "terminated") {
 		t.Errorf("%v, after %q", cmd.ProcessState, last)
 	}
-	if task, err := s.queue.Next(ctx); err != nil || task.ID != 1 {
+	if task, err := q.Next(ctx); err != nil || task.ID != 1 {
 		t.Errorf("the task does not wait: %+v, %v", task, err)
 	}
-	if lock, err := s.locks(nil).TryAcquire(ctx, "task/1"); err != nil {
+	if lock, err := locks.TryAcquire(ctx, "task/1"); err != nil {
 		t.Errorf("its lock is not free: %v", err)
 	} else if err := lock.Release(); err != nil {
 		t.Error(err)
@@ -231,36 +287,29 @@ func (q late) Finish(ctx context.Context, t Task, token int64, result string) er
 }
 
 func TestStopLosesNoResult(t *testing.T) {
-	s, err := open(t.Context(), servers["redis"](t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	if err := s.queue.Add(t.Context(), 0); err != nil {
+	t.Parallel()
+	_, q, locks := start(t, "redis")
+	if err := q.Add(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	w := newWorker(store{queue: late{s.queue, stop}, locks: s.locks}, settings{ttl: time.Minute}, io.Discard)
+	w := newWorker(late{q, stop}, locks, slog.New(slog.DiscardHandler))
 	if err := w.run(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if states, err := s.queue.States(t.Context()); err != nil || len(states[0].Results) != 1 {
+	if states, err := q.States(t.Context()); err != nil || len(states[0].Results) != 1 {
 		t.Errorf("%+v, %v", states, err)
 	}
 }
 
 // The guard alone, step by step.
 func TestGuard(t *testing.T) {
-	for name, start := range servers {
-		t.Run(name, func(t *testing.T) {
+	for kind := range servers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			ctx := t.Context()
-			s, err := open(ctx, start(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
-			q := s.queue
+			_, q, _ := start(t, kind)
 			if _, err := q.Next(ctx); !errors.Is(err, errNone) {
 				t.Errorf("an empty queue: %v", err)
 			}
@@ -271,7 +320,7 @@ func TestGuard(t *testing.T) {
 			if err != nil || task.Length != time.Second {
 				t.Fatal(task, err)
 			}
-			begin := func(token int64) error { _, err := q.Begin(ctx, task, token); return err }
+			begin := func(token int64) error { return q.Begin(ctx, task, token) }
 			finish := func(token int64) error { return q.Finish(ctx, task, token, "result") }
 			for i, step := range []struct {
 				do    func(int64) error
@@ -302,39 +351,39 @@ func TestGuard(t *testing.T) {
 
 // A task that was put back is given out again; one that is done is not.
 func TestPutBack(t *testing.T) {
-	for name, start := range servers {
-		t.Run(name, func(t *testing.T) {
+	for kind := range servers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			ctx := t.Context()
-			s, err := open(ctx, start(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
-			if err := s.queue.Add(ctx, 0); err != nil {
+			_, q, _ := start(t, kind)
+			if err := q.Add(ctx, 0); err != nil {
 				t.Fatal(err)
 			}
 			for token := int64(1); token < 3; token++ {
-				task, err := s.queue.Next(ctx)
+				task, err := q.Next(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
-				wantTaken(t, s.queue, task.ID)
-				if tries, err := s.queue.Begin(ctx, task, token); tries != int(token) || err != nil {
-					t.Errorf("try %d: %v", tries, err)
+				wantTaken(t, q, task.ID)
+				if err := q.Begin(ctx, task, token); err != nil {
+					t.Error(err)
+				}
+				if states, err := q.States(ctx); err != nil || states[0].Tries != int(token) {
+					t.Errorf("%+v, %v", states, err)
 				}
 				if token == 2 {
-					if err := s.queue.Finish(ctx, task, token, ""); err != nil {
+					if err := q.Finish(ctx, task, token, ""); err != nil {
 						t.Error(err)
 					}
 				}
 				for range 2 {
-					if err := s.queue.PutBack(ctx, task); err != nil {
+					if err := q.PutBack(ctx, task); err != nil {
 						t.Error(err)
 					}
 				}
-				wantTaken(t, s.queue)
+				wantTaken(t, q)
 			}
-			if _, err := s.queue.Next(ctx); !errors.Is(err, errNone) {
+			if _, err := q.Next(ctx); !errors.Is(err, errNone) {
 				t.Errorf("after the result: %v", err)
 			}
 		})
@@ -359,8 +408,8 @@ func TestUsage(t *testing.T) {
 		want error // nil means any
 	}{
 		{[]string{"-help"}, flag.ErrHelp},
-		{[]string{"-url", "ftp://elsewhere", "work"}, nil},
-		{[]string{"work", "-url"}, nil},
+		{[]string{"-url", "ftp://elsewhere"}, nil},
+		{[]string{"-url"}, nil},
 	} {
 		if err := run(context.Background(), c.args, io.Discard); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%v: %v", c.args, err)

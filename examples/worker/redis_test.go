@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -13,11 +15,11 @@ import (
 )
 
 var (
-	//go:embed begin.lua
+	//go:embed testdata/begin.lua
 	beginLua string
-	//go:embed finish.lua
+	//go:embed testdata/finish.lua
 	finishLua string
-	//go:embed putback.lua
+	//go:embed testdata/putback.lua
 	putBackLua string
 
 	beginScript   = rueidis.NewLuaScript(beginLua)
@@ -35,25 +37,21 @@ const (
 
 func taskKey(id int64) string { return fmt.Sprintf("worker:task:%d", id) }
 
-// redisQueue is two lists. An id goes from one to the other in one command, so
+// redisQueue is a queue on Redis: two lists. An id goes from one to the other in one command, so
 // that a worker that dies loses nothing.
 type redisQueue struct{ rdb rueidis.Client }
 
-func openRedis(url string) (store, error) {
+func openRedis(url string, cfg *fencelock.Config) (Queue, *fencelock.Locker, func(), error) {
 	opts, err := rueidis.ParseURL(url)
 	if err != nil {
-		return store{}, err
+		return nil, nil, nil, err
 	}
 	rdb, err := rueidis.NewClient(opts)
 	if err != nil {
-		return store{}, err
+		return nil, nil, nil, err
 	}
 	engine := redislock.New(rdb, nil)
-	return store{
-		queue: redisQueue{rdb},
-		locks: func(cfg *fencelock.Config) *fencelock.Locker { return fencelock.New(engine, cfg) },
-		close: func() { _ = engine.Close(); rdb.Close() },
-	}, nil
+	return redisQueue{rdb}, fencelock.New(engine, cfg), func() { _ = engine.Close(); rdb.Close() }, nil
 }
 
 func (q redisQueue) Add(ctx context.Context, length time.Duration) error {
@@ -95,17 +93,17 @@ func (q redisQueue) PutBack(ctx context.Context, t Task) error {
 	return putBackScript.Exec(ctx, q.rdb, []string{doingKey, todoKey}, []string{strconv.FormatInt(t.ID, 10)}).Error()
 }
 
-func (q redisQueue) Begin(ctx context.Context, t Task, token int64) (int, error) {
+func (q redisQueue) Begin(ctx context.Context, t Task, token int64) error {
 	args := []string{strconv.FormatInt(t.ID, 10), strconv.FormatInt(token, 10)}
 	tries, err := beginScript.Exec(ctx, q.rdb, []string{taskKey(t.ID), doingKey}, args).AsInt64()
 	if err == nil && tries == 0 {
-		return 0, errRefused
+		return errRefused
 	}
-	return int(tries), err
+	return err
 }
 
 func (q redisQueue) Finish(ctx context.Context, t Task, token int64, result string) error {
-	args := []string{strconv.FormatInt(t.ID, 10), strconv.FormatInt(token, 10), me(), result}
+	args := []string{strconv.FormatInt(t.ID, 10), strconv.FormatInt(token, 10), result}
 	written, err := finishScript.Exec(ctx, q.rdb, []string{taskKey(t.ID), doingKey, resultsKey}, args).AsInt64()
 	if err == nil && written == 0 {
 		return errRefused

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -43,7 +45,7 @@ func (c *crew) run(ctx context.Context) error {
 				if done || err != nil {
 					return
 				}
-				sleep(ctx, 20*time.Millisecond) // or one that cannot begin is replaced too often
+				_ = sleep(ctx, 20*time.Millisecond) // or one that cannot begin is replaced too often
 			}
 		})
 	}

@@ -1,0 +1,10 @@
+-- Two stays of one room must not overlap. A primary key cannot say so; the lock of the
+-- room and its fence do. (An exclusion constraint on a range type could, too.)
+CREATE TABLE IF NOT EXISTS booking (
+	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	room     text NOT NULL,
+	guest    text NOT NULL,
+	from_day date NOT NULL,
+	to_day   date NOT NULL CHECK (from_day < to_day)
+);
+CREATE INDEX IF NOT EXISTS booking_room ON booking (room, from_day);
