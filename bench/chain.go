@@ -85,7 +85,7 @@ func (q *line) pass() (float64, error) {
 		if err := w.tell("chain"); err != nil {
 			return 0, err
 		}
-		time.Sleep(50 * time.Millisecond) // until it waits
+		time.Sleep(100 * time.Millisecond) // until it waits, also when the disk is slow for a moment
 	}
 	sent := time.Now()
 	if err := l.release(); err != nil {

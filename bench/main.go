@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -45,12 +46,12 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "scale" {
 		exit(scale(os.Args[2:]))
 	}
-	suite := flag.String("suite", "", "run these suites only, separated by commas: "+strings.Join(suiteNames(), ", "))
-	only := flag.String("only", "", "measure these only, separated by commas: "+strings.Join(measureNames(suites), ", "))
+	suite := flag.String("suite", "", "run these suites only, and leave the page's other sections alone; separated by commas: "+strings.Join(suiteNames(), ", "))
+	only := flag.String("only", "", "measure these only, and write no page; separated by commas: "+strings.Join(measureNames(suites), ", "))
 	rounds := flag.Int("rounds", 25, "interleaved rounds")
 	quick := flag.Bool("quick", false, "measure little of everything, and write no page")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
-	with := flag.String("with", "", "let these contestants alone take part, separated by commas, beside us and the limit")
+	with := flag.String("with", "", "let these contestants alone take part, and write no page; separated by commas, beside us and the limit")
 	check := flag.Bool("check", false, "exit with 1 when a bar is missed")
 	file := flag.String("o", filepath.Join("..", "docs", "benchmarks.md"), "the page to write")
 	flag.Parse()
@@ -77,8 +78,8 @@ func run(s settings, sel selection, file string, check bool) error {
 		fmt.Println(r.text())
 		reports, missed = append(reports, r), append(missed, r.missed()...)
 	}
-	if !s.quick && sel == (selection{}) {
-		if err := os.WriteFile(file, []byte(page(reports, s)), 0o644); err != nil {
+	if !s.quick && sel.measures == "" && sel.contestants == "" {
+		if err := rewrite(file, reports, s); err != nil {
 			return err
 		}
 	}
@@ -86,6 +87,15 @@ func run(s settings, sel selection, file string, check bool) error {
 		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
 	}
 	return nil
+}
+
+// rewrite writes the page anew. The sections of suites that did not run stay as they are.
+func rewrite(file string, reports []*report, s settings) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(file, []byte(page(string(old), reports, s)), 0o644)
 }
 
 // profiled calls fn and writes a CPU profile of it, unless file is empty.

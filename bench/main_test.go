@@ -33,7 +33,7 @@ func TestEveryMeasure(t *testing.T) {
 				t.Errorf("%s: no value of ours", line.what)
 			}
 		}
-		page := page([]*report{r}, s)
+		page := page("", []*report{r}, s)
 		for _, c := range suite.contestants {
 			if !strings.Contains(page, " "+c.name+" |") {
 				t.Errorf("%s is not on the page", c.name)
@@ -45,11 +45,11 @@ func TestEveryMeasure(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	for sel, want := range map[selection]string{
-		{}:                                 "redis:5 hot:3 modes:2 rates:3 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 command:2",
+		{}:                                 "redis:5 hot:3 modes:2 rates:3 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 hooks:1 command:2",
 		{suites: "redlock5,postgres"}:      "redlock5:4 postgres:5",
 		{measures: "crowd,alone"}:          "redis:1 postgres:2 redlock3:1 redlock5:1",
 		{measures: "frozen"}:               "redlock3:1 redlock5:1",
-		{contestants: "redsync,fencelock"}: "redis:5 hot:3 modes:2 rates:3 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 command:2",
+		{contestants: "redsync,fencelock"}: "redis:5 hot:3 modes:2 rates:3 postgres:5 postgres-modes:3 redlock3:4 redlock5:4 hooks:1 command:2",
 	} {
 		chosen, err := sel.choose()
 		var got []string
@@ -94,5 +94,18 @@ func TestAWorkerThatCannotStartIsAnError(t *testing.T) {
 	}
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("after %v", took)
+	}
+}
+
+// A run of some suites leaves the sections of the others as they are.
+func TestPageKeepsOtherSections(t *testing.T) {
+	s := settings{rounds: 1}
+	of := func(suite suite, version string) *report {
+		return &report{suite: suite, version: version, load: []string{"0"}}
+	}
+	whole := page("", []*report{of(redisSuite, "one"), of(hooksSuite, "two")}, s)
+	again := page(whole, []*report{of(hooksSuite, "three")}, s)
+	if want := strings.Replace(whole, "\ntwo,", "\nthree,", 1); again != want {
+		t.Errorf("got:\n%s\nwant:\n%s", again, want)
 	}
 }

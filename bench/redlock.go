@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
@@ -69,9 +68,9 @@ func redlockEngine(p *process) (*redlock.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var conns []redislock.Conn
+	var conns []redlock.Node
 	for _, rdb := range clients {
-		conns = append(conns, redislock.Rueidis(rdb))
+		conns = append(conns, redlock.Rueidis(rdb))
 	}
 	return redlock.New(conns, nil), nil
 }

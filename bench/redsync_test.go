@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
@@ -25,7 +24,7 @@ func TestRedsyncAndOursExcludeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer servers.stop()
-	var conns []redislock.Conn
+	var conns []redlock.Node
 	var pools []redsyncredis.Pool
 	for _, addr := range strings.Split(servers.addr(), ",") {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
@@ -33,7 +32,7 @@ func TestRedsyncAndOursExcludeEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		conns = append(conns, redislock.Rueidis(client))
+		conns = append(conns, redlock.Rueidis(client))
 		other := goredislib.NewClient(&goredislib.Options{Addr: addr})
 		defer func() { _ = other.Close() }()
 		pools = append(pools, goredis.NewPool(other))

@@ -67,15 +67,29 @@ func (r *report) text() string {
 
 // section is the report as a section of the page.
 func (r *report) section() string {
-	return fmt.Sprintf("## %s\n\n%s\n%s\n%s, load average %s.\n", r.suite.title, r.suite.notes, r.table(), r.version,
-		strings.Join(r.load, " at the start, ")+" at the end")
+	return fmt.Sprintf("%s%s\n\n%s\n%s\n%s, %s, load average %s.\n", heading, r.suite.title, r.suite.notes, r.table(), r.version,
+		time.Now().Format(time.DateOnly), strings.Join(r.load, " at the start, ")+" at the end")
 }
 
-// page is the documentation that the reports make.
-func page(reports []*report, s settings) string {
-	var sections strings.Builder
+// heading begins a section.
+const heading = "## "
+
+// page is the documentation that the reports make, with the sections of an older page
+// about the other suites.
+func page(old string, reports []*report, s settings) string {
+	known := map[string]string{} // by title
+	for text := range strings.SplitSeq("\n"+old, "\n"+heading) {
+		title, _, _ := strings.Cut(text, "\n")
+		known[title] = heading + strings.TrimRight(text, "\n") + "\n"
+	}
 	for _, r := range reports {
-		sections.WriteString("\n" + r.section())
+		known[r.suite.title] = r.section()
+	}
+	var sections strings.Builder
+	for _, suite := range suites {
+		if text, ok := known[suite.title]; ok {
+			sections.WriteString("\n" + text)
+		}
 	}
 	return fmt.Sprintf(`# Benchmarks
 
@@ -95,7 +109,7 @@ Commands come from the server's own counters. Holding many locks on Redis needs 
 // versions lists what was measured, on what and when.
 func versions() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- %s, %d cores, %s/%s, %s\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
+	fmt.Fprintf(&b, "- %s, %d cores, %s/%s\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	fmt.Fprintf(&b, "- %s\n", runtime.Version())
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
