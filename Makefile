@@ -1,10 +1,16 @@
 # Everything here needs Go and a C compiler (for the race detector). The tests of
-# engines start servers of their own: Redis and PostgreSQL must be installed, not
+# engines start servers of their own: Redis, PostgreSQL and MariaDB must be installed, not
 # running. What is missing is installed, or you are told how: see .ci/need.
 
 GO ?= go
 # Most tests wait for servers, so more of them run at once than there are cores.
 PARALLEL = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+PACKAGES = $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN) / 2)
+# Those that take long are begun first.
+LONG = ./cmd/fencelock ./pglock ./redislock ./internal/testkit/nemesis
+# Without the tables of a debugger a test binary is linked in a third of the time. Stack
+# traces, and what the race detector says, do not need them.
+LINK = -ldflags=-w
 LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -15,18 +21,20 @@ help: ## show this list
 
 .PHONY: quick
 quick: check lint cc ## while working: checks, lint, the core, the exam with its mutants, one engine
-	$(GO) test -race -parallel $(PARALLEL) . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
+	$(GO) test -race $(LINK) -p $(PACKAGES) -parallel $(PARALLEL) . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
 
 .PHONY: test
-test: check cc redis postgres shells ## everything, with the race detector; what CI runs
-	$(GO) test -race -timeout 25m -parallel $(PARALLEL) ./...
-	$(GO) test ./internal/testkit/sim
+test: check cc redis postgres mariadb shells ## everything, with the race detector; what CI runs
+	$(GO) test -race $(LINK) -timeout 25m -p $(PACKAGES) -parallel $(PARALLEL) $(LONG) ./...
+	$(GO) test -C fence/fencegrpc -race $(LINK) ./...
+	$(GO) test $(LINK) ./internal/testkit/sim
 
 .PHONY: check
 check: size apidiff ## gofmt and go vet, also for macOS, the size of the command, and the API
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -C bench ./...
+	$(GO) vet -C fence/fencegrpc ./...
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
 
 .PHONY: apidiff
@@ -55,7 +63,7 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/testkit/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/... ./internal/testkit/fleet
+	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/... ./internal/testkit/fleet
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis ./internal/testkit/versions
 
@@ -78,6 +86,6 @@ bench: redis postgres ## this library beside its peers; writes docs/benchmarks.m
 shells:
 	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion and of man pages are left out"
 
-.PHONY: cc redis postgres
-cc redis postgres:
+.PHONY: cc redis postgres mariadb
+cc redis postgres mariadb:
 	@.ci/need $@

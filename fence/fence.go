@@ -19,8 +19,8 @@
 //
 // Every guard takes the token from the context, and none there is [ErrNoToken], never a
 // pass. [CheckTx] guards what a transaction of PostgreSQL writes, [ReplaceFile] a file,
-// [Transport] and [Handler] an HTTP service; the packages fencepgx, fenceredis and
-// fencegoredis are for other clients.
+// [Transport] and [Handler] an HTTP service. The packages fencepgx, fencemysql, fenceredis,
+// fencegoredis, fencegrpc and fenceobject are for other clients and resources.
 //
 // All that write a resource must use the same guard of it, and the same lock: tokens of
 // two names, or of one name on two engines, have no order.
@@ -72,24 +72,21 @@ type Fence struct {
 // [NewContext] said since. It is ErrNoToken if there is none, and in a set of several
 // locks.
 func From(ctx context.Context) (Fence, error) {
-	held := ofLock(ctx)
-	f := held
-	if given, ok := ctx.Value(givenKey{}).(given); ok && given.over == held {
-		f = given.fence
+	g, ok := ctx.Value(givenKey{}).(given)
+	f := g.fence
+	if !ok || !fencelock.SameLock(ctx, g.over) {
+		f.Name, _ = fencelock.NameFrom(ctx)
+		f.Token, _ = fencelock.TokenFrom(ctx)
+		f.Floor, _ = fencelock.FloorFrom(ctx)
 	}
-	if f.Token <= 0 || f.Floor <= 0 || f.Floor > f.Token {
+	if !f.valid() {
 		return Fence{}, ErrNoToken
 	}
 	return f, nil
 }
 
-// ofLock returns the fence of the innermost lock, or a zero one.
-func ofLock(ctx context.Context) Fence {
-	name, _ := fencelock.NameFrom(ctx)
-	token, _ := fencelock.TokenFrom(ctx)
-	floor, _ := fencelock.FloorFrom(ctx)
-	return Fence{Name: name, Token: token, Floor: floor}
-}
+// valid reports whether f is the fence of a lock.
+func (f Fence) valid() bool { return 0 < f.Floor && f.Floor <= f.Token }
 
 // For returns the fence of the innermost lock of that name, or ErrNoToken.
 func For(ctx context.Context, name string) (Fence, error) {
@@ -106,17 +103,21 @@ func With(ctx context.Context, name string) context.Context {
 
 // NewContext returns a context with a fence that came from elsewhere: with a message,
 // or in the environment of a command (FENCELOCK_TOKEN; its floor is the token for an
-// exclusive lock). A lock that is taken with this context takes its place.
+// exclusive lock). A lock that is taken with this context takes its place, and so does a
+// set of locks.
 func NewContext(ctx context.Context, f Fence) context.Context {
-	return context.WithValue(ctx, givenKey{}, given{fence: f, over: ofLock(ctx)})
+	return context.WithValue(ctx, givenKey{}, given{fence: f, over: ctx})
 }
 
 // givenKey is the context key of a given.
 type givenKey struct{}
 
-// given is a fence that stands for a context's locks, as long as the innermost of them
-// is the one it was given over.
-type given struct{ fence, over Fence }
+// given is a fence that stands for a context's locks, as long as no other has been taken
+// since.
+type given struct {
+	fence Fence
+	over  context.Context // what it was given over
+}
 
 // Refuse returns the *StaleError of a write that a guard has refused, and tells the
 // tracer of the lock. It is for guards of your own; floor is 0 if unknown.

@@ -38,6 +38,17 @@ func TestFrom(t *testing.T) {
 	t.Cleanup(func() { _ = set.Release() })
 	given := fence.Fence{Name: "elsewhere", Token: 7, Floor: 6}
 	none := t.Context()
+	// A set that is taken with a context knows more than what was given before.
+	setOver := func(ctx context.Context, names ...string) context.Context {
+		set, err := locks.AcquireAll(ctx, names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = set.Release() })
+		return set.Context()
+	}
+	overGiven := setOver(fence.NewContext(none, given), "e", "f")
+	overChosen := setOver(fence.With(set.Context(), "c"), "g", "h")
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		want fence.Fence // zero: ErrNoToken
@@ -55,6 +66,9 @@ func TestFrom(t *testing.T) {
 		"given":                    {fence.NewContext(none, given), given},
 		"given over a lock":        {fence.NewContext(a.Context(), given), given},
 		"a lock over a given one":  {a.ContextWith(fence.NewContext(none, given)), of(a)},
+		"a set over a given one":   {overGiven, fence.Fence{}},
+		"a set over a chosen one":  {overChosen, fence.Fence{}},
+		"given over that":          {fence.NewContext(overGiven, given), given},
 		"a floor above the token":  {fence.NewContext(none, fence.Fence{Token: 1, Floor: 2}), fence.Fence{}},
 		"no floor":                 {fence.NewContext(none, fence.Fence{Token: 1}), fence.Fence{}},
 		"a negative token":         {fence.NewContext(none, fence.Fence{Token: -1, Floor: -1}), fence.Fence{}},

@@ -16,28 +16,51 @@ import (
 // at once, unless the token of ctx is stale: then it is a *[StaleError], whose resource
 // is path. The directory must exist. A symbolic link is replaced itself.
 //
-// The floor stands beside the file, in path.fence, which must not be deleted. Its kernel
-// lock (flock) keeps writers apart for as long as the check and the rename take; a wait
-// for it ends with ctx. So all writers must be on one host. It is ErrUnsupported of
+// The floor stands beside the file, in path.fence, which must not be deleted; so a path
+// that ends in .fence is an error. Its kernel lock (flock) keeps writers apart for as long as
+// the check and the rename take; a wait for it ends with ctx, and under a context that has
+// ended nothing is written. All writers must be on one host. It is ErrUnsupported of
 // package errors where there is no flock.
 //
 // A crash at any point leaves the old file or the new one, whole, and never the new one
 // with the old floor: first the data is written and synced beside the file, then the
-// floor is raised and synced, then the data is renamed and the directory is synced. An
-// error after the check leaves the floor raised, which is as if a holder had written
-// nothing.
+// floor is raised and synced, then the data is renamed and the directory is synced. What a
+// crash leaves beside the file, .NAME.NUMBER, can be removed. An error after the check
+// leaves the floor raised, which is as if a holder had written nothing; if the last sync
+// fails, the new file is there, and may be the old one again after a power cut.
 func ReplaceFile(ctx context.Context, path string, data []byte, perm os.FileMode) error {
 	f, err := From(ctx)
 	if err != nil {
 		return err
 	}
+	if err := ended(ctx); err != nil {
+		return fmt.Errorf("fence: replace %s: %w", path, err)
+	}
+	if strings.EqualFold(filepath.Ext(path), floorExt) {
+		return fmt.Errorf("fence: replace %s: a name that ends in %s is that of a floor", path, floorExt)
+	}
 	next, err := writeBeside(path, data, perm)
 	if err != nil {
 		return fmt.Errorf("fence: replace %s: %w", path, err)
 	}
-	err = replace(ctx, f, path, next, perm)
+	floor, err := f.replace(ctx, path, next, perm)
 	if err != nil {
 		_ = os.Remove(next) // it is still there, unless the last sync failed
+	}
+	if errors.Is(err, ErrStale) {
+		return f.Refuse(ctx, path, floor)
+	}
+	return err
+}
+
+// floorExt is what the name of a floor has more than that of its file.
+const floorExt = ".fence"
+
+// ended says that ctx has ended, and why.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); err != nil && !errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err
 }
@@ -60,35 +83,36 @@ func writeBeside(path string, data []byte, perm os.FileMode) (name string, err e
 	return file.Name(), nil
 }
 
-// replace renames next to path, under the lock of the floor.
-func replace(ctx context.Context, f Fence, path, next string, perm os.FileMode) error {
-	file, err := os.OpenFile(path+".fence", os.O_RDWR|os.O_CREATE, perm|0o600)
+// replace renames next to path, under the lock of the floor. It returns ErrStale with the
+// floor that says so.
+func (f Fence) replace(ctx context.Context, path, next string, perm os.FileMode) (floor int64, err error) {
+	file, err := os.OpenFile(path+floorExt, os.O_RDWR|os.O_CREATE, perm|0o600)
 	if err != nil {
-		return fmt.Errorf("fence: floor of %s: %w", path, err)
+		return 0, fmt.Errorf("fence: floor of %s: %w", path, err)
 	}
 	defer file.Close() // and with it the lock
 	if err := lockFile(ctx, file); err != nil {
-		return fmt.Errorf("fence: lock %s: %w", file.Name(), err)
+		return 0, fmt.Errorf("fence: lock %s: %w", file.Name(), err)
 	}
-	floor, err := readFloor(file)
+	floor, err = readFloor(file)
 	if err != nil {
-		return fmt.Errorf("fence: floor of %s: %w", path, err)
+		return 0, fmt.Errorf("fence: floor of %s: %w", path, err)
 	}
 	if stale(f, floor) {
-		return f.Refuse(ctx, path, floor)
+		return floor, ErrStale
 	}
 	if raised := raise(f, floor); raised != floor {
 		if err := writeFloor(file, raised); err != nil {
-			return fmt.Errorf("fence: floor of %s: %w", path, err)
+			return 0, fmt.Errorf("fence: floor of %s: %w", path, err)
 		}
 	}
 	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("fence: replace %s: %w", path, err)
+		return 0, fmt.Errorf("fence: replace %s: %w", path, err)
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("fence: replace %s: %w", path, err)
+		return 0, fmt.Errorf("fence: replace %s: %w", path, err)
 	}
-	return nil
+	return floor, nil
 }
 
 // The rule of every guard in Go; a test changes them to see that it would notice.
@@ -101,13 +125,15 @@ var (
 // and again, since a wait in the kernel cannot be ended.
 func lockFile(ctx context.Context, file *os.File) error {
 	for {
+		if err := ended(ctx); err != nil {
+			return err
+		}
 		switch got, err := tryLockFile(file); {
 		case got || err != nil:
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

@@ -138,6 +138,71 @@ func TestReplaceFileWaits(t *testing.T) {
 	}
 }
 
+// Under a context that has ended nothing is written, also if nobody is in the way. The error
+// says that it has ended, and why.
+func TestReplaceFileEnded(t *testing.T) {
+	r, dir := fileIn(t)
+	engine := memlock.New(nil)
+	locks := fencelock.New(engine, nil)
+	lock := acquire(t, locks, "lock")
+	engine.Lose("lock")
+	<-lock.Context().Done()
+	if err := r.Write(lock.Context(), "late"); !errors.Is(err, context.Canceled) || !errors.Is(err, fencelock.ErrLost) {
+		t.Errorf("after the lock was lost: %v, want context.Canceled and ErrLost", err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {
+		t.Errorf("it left %v, %v", names, err)
+	}
+}
+
+// The tracer runs when the lock of the floor is free again, and one that panics leaves
+// nothing behind.
+func TestReplaceFileTracer(t *testing.T) {
+	r, dir := fileIn(t)
+	told := false
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: &fencelock.Tracer{
+		Stale: func(context.Context, fencelock.TraceStale) {
+			told = true
+			floor, err := os.Open(r.Name + ".fence")
+			if err == nil {
+				err = errors.Join(syscall.Flock(int(floor.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), floor.Close())
+			}
+			if err != nil {
+				t.Errorf("while the tracer runs: %v", err)
+			}
+			panic("tracer")
+		},
+	}})
+	lock := acquire(t, locks, "lock")
+	if err := r.Write(under(t, lock.Token()+1), "next"); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = r.Write(lock.Context(), "late")
+	}()
+	if !told {
+		t.Error("the tracer was not told")
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
+		t.Errorf("the directory has %v, %v, want the file and its floor", names, err)
+	}
+}
+
+// A file that has the name of a floor cannot be replaced: it may be one.
+func TestReplaceFileOfAFloor(t *testing.T) {
+	r, _ := fileIn(t)
+	if err := r.Write(under(t, 9), "first"); err != nil {
+		t.Fatal(err)
+	}
+	if err := fence.ReplaceFile(under(t, 1), r.Name+".fence", []byte("0"), 0o600); err == nil || errors.Is(err, fence.ErrStale) {
+		t.Errorf("a floor was replaced: %v", err)
+	}
+	if err := r.Write(under(t, 8), "late"); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("a late write: %v", err)
+	}
+}
+
 // A crash between the floor and the rename leaves the old file, which only the same
 // holder, or a later one, may replace.
 func TestReplaceFileCrash(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -71,7 +72,8 @@ type problem struct {
 // Refused returns the *[StaleError] of a response by which a [Handler] refused the
 // request, and nil for any other response. The body can still be read.
 func Refused(r *http.Response) error {
-	if r.StatusCode != http.StatusPreconditionFailed || r.Header.Get("Content-Type") != "application/problem+json" {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // many servers add a charset
+	if r.StatusCode != http.StatusPreconditionFailed || kind != "application/problem+json" {
 		return nil
 	}
 	const limit = 64 << 10
@@ -148,10 +150,11 @@ func fenceOf(r *http.Request) (Fence, *problem) {
 	name, err := url.PathUnescape(values[0])
 	token, err2 := strconv.ParseInt(values[1], 10, 64)
 	floor, err3 := strconv.ParseInt(values[2], 10, 64)
-	if errors.Join(err, err2, err3) != nil || floor <= 0 || floor > token {
+	f := Fence{Name: name, Token: token, Floor: floor}
+	if errors.Join(err, err2, err3) != nil || !f.valid() {
 		return Fence{}, plain(http.StatusBadRequest, "the headers are no fencing token: want 0 < floor <= token")
 	}
-	return Fence{Name: name, Token: token, Floor: floor}, nil
+	return f, nil
 }
 
 // plain is a problem without a type of its own.

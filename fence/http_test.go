@@ -207,3 +207,32 @@ func TestTransport(t *testing.T) {
 		t.Errorf("the tracer was told %+v, want %+v", told, want)
 	}
 }
+
+// A refusal is known by its type, however a server writes the header that says so.
+func TestRefused(t *testing.T) {
+	const body = `{"type":"tag:github.com,2026:fencelock/stale-token","status":412,"resource":"r","token":"1","floor":"2"}`
+	answer := func(status int, contentType, body string) *http.Response {
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return w.Result()
+	}
+	for _, contentType := range []string{
+		"application/problem+json", "application/problem+json; charset=utf-8", "Application/Problem+JSON;charset=UTF-8",
+	} {
+		stale, ok := errors.AsType[*fence.StaleError](fence.Refused(answer(412, contentType, body)))
+		if want := (fence.StaleError{Resource: "r", Token: 1, Floor: 2}); !ok || *stale != want {
+			t.Errorf("%s: %v, want %v", contentType, stale, &want)
+		}
+	}
+	for name, r := range map[string]*http.Response{
+		"another status": answer(409, "application/problem+json", body), "another type of content": answer(412, "text/html; charset=utf-8", body),
+		"no type of content": answer(412, "", body), "no problem": answer(412, "application/problem+json", "<html>"),
+		"another problem": answer(412, "application/problem+json", `{"type":"about:blank","token":"1","floor":"2"}`),
+	} {
+		if err := fence.Refused(r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -22,6 +22,10 @@ func Schema() string { return sqlfloor.PostgresSchema }
 // may report a serialization failure (40001) in place of a stale token; it is returned
 // as it is, and the next try tells.
 //
+// Rolling back to a savepoint that is older than the check undoes the check: what tx writes
+// afterwards is not guarded. A process that is stopped in tx keeps the others waiting: set
+// the server's idle_in_transaction_session_timeout.
+//
 // The database driver must take PostgreSQL's parameters ($1) and wrap the server's
 // errors, as pgx/v5/stdlib does.
 func CheckTx(ctx context.Context, tx *sql.Tx, resource string) error {
@@ -29,7 +33,18 @@ func CheckTx(ctx context.Context, tx *sql.Tx, resource string) error {
 	if err != nil {
 		return err
 	}
-	result, err := tx.ExecContext(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
+	return f.check(ctx, tx, resource)
+}
+
+// querier is what a *sql.DB and a *sql.Tx have in common.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// check compares and raises a floor in one statement.
+func (f Fence) check(ctx context.Context, db querier, resource string) error {
+	result, err := db.ExecContext(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
 	if err != nil {
 		return fmt.Errorf("fence: check %q: %w", resource, err)
 	}
@@ -41,7 +56,7 @@ func CheckTx(ctx context.Context, tx *sql.Tx, resource string) error {
 		return nil
 	}
 	var floor int64
-	if err := tx.QueryRowContext(ctx, sqlfloor.PostgresFloor, resource).Scan(&floor); err != nil {
+	if err := db.QueryRowContext(ctx, sqlfloor.PostgresFloor, resource).Scan(&floor); err != nil {
 		return fmt.Errorf("fence: floor of %q: %w", resource, err)
 	}
 	return f.Refuse(ctx, resource, floor)
@@ -49,7 +64,8 @@ func CheckTx(ctx context.Context, tx *sql.Tx, resource string) error {
 
 // Wrote is for a floor that stands in a column of your own table: it turns the number
 // of rows that a guarded UPDATE has changed into a *[StaleError], of unknown floor, if
-// it is 0. The row must exist; see docs/guards.md.
+// it is 0. The row must exist; see docs/guards.md. Make the UPDATE in a transaction or on a
+// sql.Conn: a sql.DB itself may make it twice, if the answer to the first was lost.
 //
 //	f, err := fence.From(ctx)
 //	...

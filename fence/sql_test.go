@@ -14,10 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/memlock"
 )
 
 // inTx runs fn in a transaction, and commits unless fn fails.
@@ -92,6 +94,7 @@ func TestPostgres(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("tracer", func(t *testing.T) { checkTracer(t, db) })
 	t.Run("column", func(t *testing.T) {
 		if err := exam.Run(t.Context(), column(t, db)); err != nil {
 			t.Error(err)
@@ -102,6 +105,36 @@ func TestPostgres(t *testing.T) {
 	t.Run("race", func(t *testing.T) { checkRace(t, db) })
 	t.Run("examples", func(t *testing.T) { checkExamples(t, dsn) })
 	t.Run("mutants", func(t *testing.T) { checkPostgresMutants(t, db) })
+}
+
+// checkTracer: a store has no transaction open while a tracer runs, so that one that blocks
+// or panics keeps nobody waiting.
+func checkTracer(t *testing.T, db *sql.DB) {
+	store := fence.SQLStore{DB: db}
+	for _, s := range []fence.Store{store, new(fence.Memory)} {
+		if err := s.Check(t.Context(), "traced", fence.Fence{}); !errors.Is(err, fence.ErrNoToken) {
+			t.Errorf("without a token %T returns %v", s, err)
+		}
+	}
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: &fencelock.Tracer{
+		Stale: func(context.Context, fencelock.TraceStale) {
+			if used := db.Stats().InUse; used != 0 {
+				t.Errorf("%d connections are in use while the tracer runs", used)
+			}
+			panic("tracer")
+		},
+	}})
+	lock := acquire(t, locks, "lock")
+	next := fence.Fence{Name: "lock", Token: lock.Token() + 1, Floor: lock.Token() + 1}
+	if err := store.Check(t.Context(), "traced", next); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("the tracer was not told")
+		}
+	}()
+	_ = store.Check(lock.Context(), "traced", of(lock))
 }
 
 // column is a row with a floor of its own. The exam wants to know floors that Wrote

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 // TestListBesideAStuckGate stops a process in the gate of one of three names.
@@ -25,7 +25,7 @@ func TestListBesideAStuckGate(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		hold(t, e, name)
 	}
-	stuck := proctest.Start(t, "stop inside", dir)
+	stuck := proc.Start(t, "stop inside", dir)
 	go func() { _, _ = stuck.Acquire(t.Context(), request("b")) }() // ends with the test; its process stops first
 	awaitStop(t, stuck.PID())
 	list, err := e.List(t.Context(), driver.Query{})

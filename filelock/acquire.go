@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,11 +21,13 @@ type request struct {
 	record record
 	file   *os.File      // the ticket's; nil while there is none
 	dir    string        // where the ticket is
+	fresh  []*os.File    // numbers to be made durable before a grant is returned
+	closed int64         // the minimum hold among them; 0 if there is none
 	bell   chan struct{} // rings when something may have cleared the way
 	fifo   *os.File      // through which other processes ring; nil if they cannot
 	heard  driver.Waited
 
-	told    int       // the position last told to Waiting
+	told    int       // the position last told to OnWait; 0 if nothing was
 	counted time.Time // when the directory had changed last before the positions were counted
 }
 
@@ -40,17 +41,17 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := e.ready(true); err != nil {
+	if err := e.dir.ready(true); err != nil {
 		return driver.Grant{}, err
 	}
-	e.maybeSweep()
+	e.sweeper.maybeSweep() // whoever makes names also sees to those that nobody uses
 	r, err := e.newRequest(req)
 	if err != nil {
 		return driver.Grant{}, err
 	}
 	defer r.quit()
 	o, grant, err := r.attempt(ctx)
-	for req.Wait && errors.Is(err, errGate) {
+	for req.Wait && errors.Is(err, errGate) { // whoever waits rides out a process that is stopped inside
 		r.heard.Unavailable(ctx, err)
 		o, grant, err = r.attempt(ctx)
 	}
@@ -65,22 +66,27 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	return r.answer(ctx, grant, err)
 }
 
+// newRequest returns a request that has left nothing on the disk yet.
 func (e *Engine) newRequest(req driver.Request) (*request, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
 	}
 	r := &request{Request: req, engine: e, bell: make(chan struct{}, 1)}
-	r.ticket = newTicket(req, id.String())
+	r.ticket = ticket{seq: noPlace, mode: req.Mode, limit: req.Limit, owner: id.String()}
+	if req.Limit > 0 {
+		r.ticket.weight = req.Units()
+	}
 	r.record = record{
-		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note,
+		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note, Trace: req.Trace,
 		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit, Weight: r.ticket.weight,
 		Machine: machine(), Process: os.Getpid(),
 	}
 	return r, nil
 }
 
-// answer turns what came out into what the caller reads.
+// answer turns what came out into what the caller reads: "busy" only if a look inside
+// the gate has said so, and "broken" with what the system said.
 func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (driver.Grant, error) {
 	switch {
 	case err == nil:
@@ -92,7 +98,7 @@ func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (dr
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return driver.Grant{}, fmt.Errorf("acquire %q: %w", r.Name, err)
 	}
-	return driver.Grant{}, r.heard.Ended(ctx, r.engine.unavailable(err))
+	return driver.Grant{}, r.heard.Ended(ctx, r.engine.dir.unavailable(err))
 }
 
 // attempt goes through the gate once: it ends with a grant, with what is in
@@ -101,30 +107,66 @@ func (r *request) attempt(ctx context.Context) (*blocker, driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.Grant{}, err
 	}
-	g, err := r.engine.enter(ctx, r.Name, true)
+	g, err := r.engine.dir.enter(ctx, r.Name, true)
 	if err != nil {
 		return nil, driver.Grant{}, err
 	}
 	o, h, err := r.decide(g)
-	g.leave()
+	g.leave() // nobody is told and nothing is synced before
 	if o != nil || err != nil {
 		return o, driver.Grant{}, err
 	}
 	if r.Mode == driver.Shared {
-		r.engine.wake(g.dir, r.ticket.seq) // who is behind may hold beside us
+		r.engine.bells.wake(g.path, r.ticket.seq) // who is behind may hold beside us
 	}
-	return nil, h.grant, h.confirm(ctx)
+	return nil, h.grant, r.confirm(ctx, h)
 }
 
-// decide is attempt inside the gate.
+// confirm makes the grant durable, and gives it back if that fails or if the
+// request has ended in the same instant. It runs outside the gate, since a
+// slow disk should stop nobody else.
+func (r *request) confirm(ctx context.Context, h *hold) error {
+	err := settle(r.fresh...)
+	if err == nil && r.engine.hook != nil {
+		r.engine.hook(h.grant.Token)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		r.engine.holds.drop(h.grant.Owner)
+		if r.closed > 0 {
+			if g, err := r.engine.dir.enter(context.WithoutCancel(ctx), r.Name, false); err == nil {
+				r.reopen(g)
+				g.leave()
+			}
+		}
+		_ = h.release() // after that: who is woken finds the name open
+	}
+	return err
+}
+
+// reopen takes back the minimum hold of a grant that nobody gets, unless another one has
+// begun since.
+func (r *request) reopen(g *nameLock) {
+	if n, _, err := g.readNumber(notBeforeFile); err == nil && n == r.closed {
+		if f, err := g.writeNumber(notBeforeFile, 0); err == nil {
+			_ = settle(f)
+		}
+	}
+	r.closed = 0
+}
+
+// decide is attempt inside the gate. Two mechanisms must agree that the request may
+// hold: the tickets, and then the lock file's own flock.
 func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 	r.rejoin(g)
-	q, err := g.line(r.ticket)
+	q, err := g.queueOf(r.ticket)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer q.close()
-	if r.file == nil {
+	if r.file == nil { // one that has a ticket was checked when it got it
 		if err := q.check(); err != nil {
 			return nil, nil, err
 		}
@@ -151,19 +193,15 @@ func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 
 // find returns what is in the way before the lock itself is tried.
 func (r *request) find(q *queue) (*blocker, error) {
-	notBefore, _, err := q.gate.readNumber("not-before")
+	until, err := q.gate.notBefore()
 	if err != nil {
 		return nil, err
 	}
-	o, err := q.obstacle()
-	if err != nil {
-		return nil, err
+	o, err := q.obstacle(&r.engine.bells)
+	if err != nil || until.IsZero() {
+		return o, err
 	}
-	until := time.UnixMicro(notBefore)
-	if !until.After(time.Now()) {
-		return o, nil
-	}
-	if o == nil {
+	if o == nil { // nobody is in the way, but the time is not over
 		o = q.behind(&blocker{until: until}, nil)
 	}
 	o.held.Until = until
@@ -178,7 +216,7 @@ func (r *request) foreign(g *nameLock, q *queue) *blocker {
 	if r.Wait {
 		return o // will look often, and to search all processes would keep the gate closed
 	}
-	if f, err := g.openFile("lock", os.O_RDONLY); err == nil {
+	if f, err := g.openFile(lockFile, os.O_RDONLY); err == nil {
 		defer f.Close()
 		if pids, _ := flockOwners(f); len(pids) > 0 {
 			o.held.Identity = driver.Identity{Host: machine(), PID: pids[0], Note: "not by fencelock"}
@@ -187,21 +225,99 @@ func (r *request) foreign(g *nameLock, q *queue) *blocker {
 	return o
 }
 
-// join makes the request's ticket, at the end of the queue, with a bell.
+// take makes the request a holder; the tickets have said yes. errBusy means
+// that the lock itself says no. Any error leaves nothing locked.
+func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
+	lock, err := g.lockFor(r.Mode)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = flock(lock, unlock)
+			lock.Close()
+			_ = settle(r.fresh...)
+			r.fresh = nil
+			if r.closed > 0 {
+				r.reopen(g)
+			}
+		}
+	}()
+	done := r.record
+	if done.Token, err = r.number(g); err != nil {
+		return nil, err
+	}
+	done.Since = time.Now()
+	if err = r.settleIn(g, q, &done); err != nil {
+		return nil, err
+	}
+	h := &hold{
+		holds: &r.engine.holds, name: r.Name, dir: g.path, base: r.ticket.fileName(), lock: lock, file: r.file, lost: r.OnLost,
+		grant: driver.Grant{Owner: r.ticket.owner, Token: done.Token, Floor: q.floor(done.Token), Sent: done.Since, TTL: r.TTL},
+	}
+	r.file = nil // the hold has it now
+	r.engine.holds.keep(h)
+	return h, nil
+}
+
+// number mints the token and closes the name for the minimum hold. Neither is durable
+// before confirm.
+func (r *request) number(g *nameLock) (token int64, err error) {
+	token, f, err := g.mint()
+	r.fresh = []*os.File{f}
+	if err == nil && r.MinHold > 0 {
+		r.closed = time.Now().Add(r.MinHold).UnixMicro()
+		f, err = g.writeNumber(notBeforeFile, r.closed)
+		r.fresh = append(r.fresh, f)
+	}
+	return token, err
+}
+
+// settleIn makes the request's ticket one that holds. A new one appears as such, a
+// waiting one is renamed, with its new record in it by then: whoever sees a ticket that
+// holds can read its token.
+func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
+	t := r.ticket
+	t.held = true
+	if r.file == nil {
+		t.seq = q.last + 1
+		if err := g.mark(); err != nil {
+			return err
+		}
+		if r.file, err = g.createTicket(t, done); err != nil {
+			return err
+		}
+		r.ticket, r.dir = t, g.path
+		r.engine.bells.add(t.owner, nil)
+		return nil
+	}
+	if err := writeRecord(r.file, done); err != nil {
+		return err
+	}
+	if err := g.root.Rename(r.ticket.fileName(), t.fileName()); err != nil {
+		return err
+	}
+	unhang(&g.folder, t.owner, r.fifo)
+	r.ticket, r.fifo = t, nil
+	return nil
+}
+
+// join makes the request's ticket, at the end of the queue, with a bell. The name is
+// marked as used before, and the bell hangs before: whoever sees the ticket finds both.
 func (r *request) join(g *nameLock, q *queue) error {
 	if err := g.mark(); err != nil {
 		return err
 	}
 	t := r.ticket
 	t.seq = q.last + 1
-	fifo := g.hang(t.owner)
+	fifo := r.engine.bells.hang(&g.folder, t.owner)
 	f, err := g.createTicket(t, &r.record)
 	if err != nil {
-		g.unhang(t.owner, fifo)
+		unhang(&g.folder, t.owner, fifo)
 		return err
 	}
-	r.ticket, r.file, r.fifo, r.dir = t, f, fifo, g.dir
-	r.engine.setOwn(t.owner, r.bell)
+	r.ticket, r.file, r.fifo, r.dir = t, f, fifo, g.path
+	r.engine.bells.add(t.owner, r.bell)
 	if fifo != nil {
 		go listen(fifo, r.bell)
 	}
@@ -211,7 +327,7 @@ func (r *request) join(g *nameLock, q *queue) error {
 // rejoin forgets a ticket that somebody has removed: it will be made again, at
 // the end of the queue.
 func (r *request) rejoin(g *nameLock) {
-	if r.file != nil && isGone(r.file, g.path(r.ticket.base())) {
+	if r.file != nil && isGone(r.file, g.pathOf(r.ticket.fileName())) {
 		r.quit()
 	}
 }
@@ -222,14 +338,14 @@ func (r *request) quit() {
 	if r.file == nil {
 		return
 	}
-	_ = os.Remove(filepath.Join(r.dir, r.ticket.base())) // or whoever finds it dead does
+	_ = os.Remove(filepath.Join(r.dir, r.ticket.fileName())) // or whoever finds it dead does
 	_ = flock(r.file, unlock)
 	r.file.Close()
 	if r.fifo != nil {
 		_ = os.Remove(filepath.Join(r.dir, bellOf(r.ticket.owner)))
 		r.fifo.Close()
 	}
-	r.engine.dropOwn(r.ticket.owner)
-	r.engine.wake(r.dir, r.ticket.seq)
-	r.file, r.fifo, r.ticket.seq = nil, nil, math.MaxInt64
+	r.engine.bells.drop(r.ticket.owner)
+	r.engine.bells.wake(r.dir, r.ticket.seq)
+	r.file, r.fifo, r.ticket.seq = nil, nil, noPlace
 }

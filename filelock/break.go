@@ -34,7 +34,7 @@ func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	if err := e.ready(false); err != nil {
+	if err := e.dir.ready(false); err != nil {
 		return 0, err
 	}
 	defer b.close()
@@ -45,9 +45,9 @@ func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
 	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrUnavailable):
 		return 0, err
 	case err != nil:
-		return 0, e.unavailable(err)
+		return 0, e.dir.unavailable(err)
 	}
-	defer e.wake(e.dirOf(name), 0)
+	defer e.bells.wake(e.dir.gate(name).path, 0)
 	return b.token, b.finish(ctx)
 }
 
@@ -71,22 +71,24 @@ func (b *breakOp) close() {
 }
 
 // begin mints the token, takes the tickets from the holders and ends the minimum hold.
+// The token is durable before any ticket goes: whoever gets the name next has a greater
+// one, and a crash in between has only wasted a number.
 func (b *breakOp) begin(ctx context.Context) error {
-	g, err := b.engine.enter(ctx, b.name, false)
+	g, err := b.engine.dir.enter(ctx, b.name, false)
 	if err != nil {
 		return err
 	}
 	defer g.leave()
-	q, err := g.line(ticket{})
+	q, err := g.queueOf(ticket{})
 	if err != nil {
 		return err
 	}
 	holders := b.choose(q)
-	until, _, err := g.readNumber("not-before")
+	until, err := g.notBefore()
 	if err != nil {
 		return err
 	}
-	closed := len(holders) == len(q.holders) && time.UnixMicro(until).After(time.Now())
+	closed := len(holders) == len(q.holders) && !until.IsZero()
 	if len(holders) == 0 && (b.single || !closed && !b.heldWithoutTicket(g)) {
 		return fmt.Errorf("break %q: %w", b.name, driver.ErrNotHeld)
 	}
@@ -99,7 +101,7 @@ func (b *breakOp) begin(ctx context.Context) error {
 	}
 	b.token = token
 	if closed {
-		f, err := g.writeNumber("not-before", 0)
+		f, err := g.writeNumber(notBeforeFile, 0)
 		if err == nil {
 			err = settle(f)
 		}
@@ -108,22 +110,23 @@ func (b *breakOp) begin(ctx context.Context) error {
 		}
 	}
 	end := ending{End: "broken", By: fmt.Sprintf("pid %d on %s", os.Getpid(), machine()), Reason: b.reason}
-	for i, t := range holders {
+	for i, t := range holders { // the ending comes first: the holder reads it when its ticket goes
 		if r, _, err := readRecord(b.broken[i]); err == nil && r.Machine == machine() {
 			b.pids = append(b.pids, r.Process)
 		}
-		if f, err := g.root.OpenFile(t.base(), os.O_WRONLY|nonblock, 0); err == nil {
+		if f, err := g.root.OpenFile(t.fileName(), os.O_WRONLY|nonblock, 0); err == nil {
 			appendEnding(f, end)
 			f.Close()
 		}
-		if err := g.root.Remove(t.base()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := g.root.Remove(t.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// choose returns the holders to end, and keeps their files.
+// choose returns the holders to end, and keeps their files, through which finish sees
+// whether they live: a ticket is unlocked when its process and its heirs are gone.
 func (b *breakOp) choose(q *queue) []ticket {
 	if !b.single {
 		b.broken = q.files
@@ -143,16 +146,17 @@ func (b *breakOp) choose(q *queue) []ticket {
 // heldWithoutTicket reports whether the lock is held while no ticket says so. Nobody of
 // ours can come in meanwhile, since we are in the gate.
 func (b *breakOp) heldWithoutTicket(g *nameLock) bool {
-	f, busy := g.busy()
+	f, busy := g.locked()
 	if f != nil {
 		f.Close()
 	}
 	return busy
 }
 
-// finish waits until everybody has let go, and kills who does not.
+// finish waits until everybody has let go, and kills who does not. The tickets are gone
+// by now, but the next waiter gets the name only when the lock file is free as well.
 func (b *breakOp) finish(ctx context.Context) error {
-	if b.await(ctx, b.engine.cfg.BreakWait) {
+	if b.await(ctx, b.engine.breakWait) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -165,7 +169,8 @@ func (b *breakOp) finish(ctx context.Context) error {
 	return fmt.Errorf("%w: %q is broken, but a process keeps the lock%s: %w", driver.ErrUnavailable, b.name, b.who(), errors.Join(err, ctx.Err()))
 }
 
-// await polls until everybody has let go or the time is over.
+// await polls until everybody has let go or the time is over: no system tells when a
+// flock is given up.
 func (b *breakOp) await(ctx context.Context, limit time.Duration) bool {
 	end := time.After(limit.Abs())
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -185,7 +190,8 @@ func (b *breakOp) await(ctx context.Context, limit time.Duration) bool {
 }
 
 // letGo reports whether all broken tickets are unlocked and the lock is free or
-// has a new holder with a ticket.
+// has a new holder with a ticket. What was found unlocked once is not looked at again: a
+// ticket without a name cannot be locked anew.
 func (b *breakOp) letGo(ctx context.Context) bool {
 	b.broken = slices.DeleteFunc(b.broken, func(f *os.File) bool {
 		if errors.Is(flock(f, lockShared), errBusy) {
@@ -205,12 +211,12 @@ func (b *breakOp) letGo(ctx context.Context) bool {
 // inGate calls fn inside the gate, unless somebody holds a ticket by now: such a
 // holder has the lock, so everybody before it has let go.
 func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
-	g, err := b.engine.enter(ctx, b.name, false)
+	g, err := b.engine.dir.enter(ctx, b.name, false)
 	if err != nil {
 		return err
 	}
 	defer g.leave()
-	q, err := g.line(ticket{})
+	q, err := g.queueOf(ticket{})
 	if err != nil {
 		return err
 	}
@@ -221,15 +227,16 @@ func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
 	return nil
 }
 
-// kill ends the processes that keep broken tickets or a bare lock.
+// kill ends the processes that keep broken tickets or a bare lock: those that the kernel
+// names, or, where it does not, those that the tickets name.
 func (b *breakOp) kill(ctx context.Context) error {
-	if b.engine.cfg.BreakWait < 0 {
+	if b.engine.breakWait < 0 {
 		return errors.New("it was not to be killed")
 	}
 	var errs []error
 	for _, f := range b.broken {
 		pids, known := flockOwners(f)
-		if !known {
+		if !known { // the kernel does not tell here
 			pids = b.pids
 		}
 		errs = append(errs, killAll(pids))
@@ -238,7 +245,7 @@ func (b *breakOp) kill(ctx context.Context) error {
 		return errors.Join(errs...)
 	}
 	err := b.inGate(ctx, func(g *nameLock) {
-		if f, busy := g.busy(); f != nil {
+		if f, busy := g.locked(); f != nil {
 			defer f.Close()
 			if pids, _ := flockOwners(f); busy {
 				errs = append(errs, killAll(pids))

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 )
 
 // instances counts the inotify instances of a process.
@@ -45,10 +45,10 @@ func wakeUps(t *testing.T, pid int) (n int) {
 func TestWaitingCostsLittle(t *testing.T) {
 	const waiters = 10
 	dir := tempDir(t)
-	l := hold(t, proctest.Start(t, "poll", dir), "a")
-	ps := make([]*proctest.Process, waiters)
+	l := hold(t, proc.Start(t, "poll", dir), "a")
+	ps := make([]*proc.Process, waiters)
 	for i := range ps {
-		ps[i] = proctest.Start(t, "files", dir)
+		ps[i] = proc.Start(t, "files", dir)
 		queueUp(t, t.Context(), ps[i], "a")
 	}
 	<-time.After(3 * time.Second) // until looks are as far apart as they get
@@ -76,7 +76,7 @@ func TestWaitingCostsLittle(t *testing.T) {
 func TestInotifyInstances(t *testing.T) {
 	dir := tempDir(t)
 	for kind, want := range map[string]int{"files": 1, "poll": 0} {
-		p := proctest.Start(t, kind, dir)
+		p := proc.Start(t, kind, dir)
 		for _, name := range []string{kind + "1", kind + "2", kind + "3"} {
 			hold(t, p, name)
 		}

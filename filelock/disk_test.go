@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 // fill makes every write of this process fail, as a full disk does.
@@ -33,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	release(t, e, hold(t, e, "used"))
-	full := proctest.Start(t, "full", dir)
+	full := proc.Start(t, "full", dir)
 	for _, name := range []string{"used", "new"} {
 		for _, wait := range []bool{false, true} {
 			req := request(name)
@@ -54,7 +54,7 @@ func TestFullDiskKeepsTheLimit(t *testing.T) {
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	resize(t, e, 3)
-	err := proctest.Start(t, "full", dir).Resize(context.Background(), "a", 4)
+	err := proc.Start(t, "full", dir).Resize(context.Background(), "a", 4)
 	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "free some space") {
 		t.Errorf("got %v", err)
 	}
@@ -71,7 +71,7 @@ func TestFullDiskWhileWaiting(t *testing.T) {
 	l := hold(t, e, "a")
 	req := request("a")
 	req.Wait = true
-	_, err := proctest.Start(t, "full", dir).Acquire(context.Background(), req)
+	_, err := proc.Start(t, "full", dir).Acquire(context.Background(), req)
 	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("joining the queue: %v", err)
 	}
@@ -147,27 +147,30 @@ func TestDirectoryThatIsClosedForAWhileLosesNoLock(t *testing.T) {
 
 // startAsUser runs an engine without the powers of root, to whom modes mean
 // nothing. The binary must be where that user can read it.
-func startAsUser(t *testing.T, dir string) *proctest.Process {
+func startAsUser(t *testing.T, dir string) *proc.Process {
 	t.Helper()
 	return startAsUserOf(t, "user", dir)
 }
 
 // startAsUserOf is startAsUser for a kind of engine.
-func startAsUserOf(t *testing.T, kind, dir string) *proctest.Process {
+func startAsUserOf(t *testing.T, kind, dir string) *proc.Process {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() != 0 {
-		return proctest.StartCommand(t, exec.Command(exe), kind, dir)
+		return proc.StartCommand(t, exec.Command(exe), kind, dir)
 	}
 	b, err := os.ReadFile(exe)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(tempDir(t), "test")
-	if err := os.WriteFile(bin, b, 0o755); err != nil {
+	syscall.ForkLock.RLock() // a process that starts now would have it open for writing, and nobody could run it
+	err = os.WriteFile(bin, b, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{bin, filepath.Dir(bin)} {
@@ -177,5 +180,5 @@ func startAsUserOf(t *testing.T, kind, dir string) *proctest.Process {
 	}
 	cmd := exec.Command(bin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	return proctest.StartCommand(t, cmd, kind, dir)
+	return proc.StartCommand(t, cmd, kind, dir)
 }

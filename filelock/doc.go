@@ -50,6 +50,17 @@
 //  9. Break removes the holder's ticket, with a note on who did it and why, waits
 //     for the holder to let go, and kills it if it does not.
 //
+// # Its parts
+//
+// What is on disk is a directory, with a folder for each name. A nameLock is a folder
+// whose gate somebody goes through, and a queue is what it finds there. What lives in
+// this process alone are the holds, with a watcher that tells them of their files, and
+// the bells of the waiters. A request is one Acquire under way, a blocker what it waits
+// for. Engine passes calls on to them. Each has a mutex of its own if it needs one; no
+// two are held together, and none while a callback runs.
+//
+// # What it costs
+//
 // A name costs one directory with four small files while it is used, and one more
 // if it was resized. Once it has been idle for an hour it is removed, and its last
 // token is folded into one file for all (".floor"); a name with a limit or with a

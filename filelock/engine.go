@@ -1,11 +1,13 @@
 package filelock
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -43,22 +45,14 @@ type Config struct {
 // from many goroutines at once.
 // Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
-	dir  string
-	cfg  Config
-	hub  watcher
-	perm perm
+	dir       directory
+	bells     bells
+	holds     holds
+	sweeper   sweeper
+	records   register
+	breakWait time.Duration // Config.BreakWait, which is not zero any more
 
-	records register
-
-	mu      sync.Mutex               // guards checked, swept, holds, own
-	checked bool                     // the directory and its file system are acceptable
-	swept   time.Time                // when it was last seen to whether idle names must be removed
-	holds   map[string]*hold         // by owner
-	own     map[string]chan struct{} // bells of all tickets of this engine, by owner
-
-	deaf bool              // for tests: hears of nothing that others do
 	hook func(token int64) // for tests: called once a token is durable
-	pass func(what string) // for tests: called where others could come in between
 }
 
 var _ interface {
@@ -81,13 +75,12 @@ func New(dir string, cfg *Config) *Engine {
 	}
 	dir = filepath.Clean(dir)
 	e := &Engine{
-		dir: dir, cfg: *cfg, hub: watcher{poll: cfg.Poll}, perm: newPerm(dir, cfg.Group),
-		holds: map[string]*hold{}, own: map[string]chan struct{}{},
+		dir:       directory{path: dir, perm: newPerm(dir, cfg.Group), network: cfg.AllowNetwork},
+		bells:     bells{own: map[string]chan struct{}{}},
+		breakWait: cmp.Or(cfg.BreakWait, 2*time.Second),
 	}
-	e.records.engine = e
-	if e.cfg.BreakWait == 0 {
-		e.cfg.BreakWait = 2 * time.Second
-	}
+	e.holds = holds{bells: &e.bells, watcher: watcher{poll: cfg.Poll}, byOwner: map[string]*hold{}}
+	e.sweeper.dir, e.records.dir = &e.dir, &e.dir
 	return e
 }
 
@@ -97,77 +90,124 @@ func (e *Engine) Traits() driver.Traits {
 	return driver.Traits{Engine: "files", Order: driver.OrderAll, Limits: true}
 }
 
-// ready refuses systems, file systems and directories on which locks cannot be
-// trusted. It creates the directory if create is set, and remembers a good answer.
-func (e *Engine) ready(create bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.checked {
-		return nil
-	}
-	if err := supported(); err != nil {
-		return err
-	}
-	if create {
-		if err := e.perm.makeDirs(); err != nil {
-			return e.unavailable(err)
+// Register returns the records that are kept below the directory of the locks. They
+// are on disk when Swap returns. Expiry goes by the clock of the host. What has
+// expired is removed when a record is made near it, once an hour.
+func (e *Engine) Register() driver.Register { return &e.records }
+
+// Renew verifies acquisitions: for each nil, or ErrNotHeld. It extends nothing,
+// since nothing expires here.
+func (e *Engine) Renew(_ context.Context, leases []driver.Lease) []error {
+	errs := make([]error, len(leases))
+	for i, l := range leases {
+		h := e.holds.find(l)
+		if h == nil || !h.stands() {
+			errs[i] = fmt.Errorf("renew %q: %w", l.Name, driver.ErrNotHeld)
 		}
 	}
-	fs, network, err := fileSystem(e.dir)
+	return errs
+}
+
+// Release ends an acquisition. It does not wait for others and works on a full
+// disk. After Inherit, a child that still lives keeps the lock.
+func (e *Engine) Release(_ context.Context, l driver.Lease) error {
+	h := e.holds.find(l)
+	if h == nil || e.holds.drop(l.Owner) == nil {
+		return fmt.Errorf("release %q: %w", l.Name, driver.ErrNotHeld)
+	}
+	return h.release()
+}
+
+// Inherit returns duplicates of the descriptors an acquisition lives in. A child
+// process that gets them (exec.Cmd.ExtraFiles) keeps the lock alive for as long
+// as it lives. The caller closes them once the child has started.
+func (e *Engine) Inherit(l driver.Lease) ([]*os.File, error) {
+	var files []*os.File
+	err := driver.ErrNotHeld
+	if h := e.holds.find(l); h != nil {
+		files, err = h.inherit()
+	}
 	switch {
-	case os.IsNotExist(err) && !create:
-		return nil
+	case errors.Is(err, driver.ErrNotHeld):
+		return nil, fmt.Errorf("inherit %q: %w", l.Name, err)
 	case err != nil:
-		return e.unavailable(err)
-	case network && !e.cfg.AllowNetwork:
-		return fmt.Errorf("%w: %q is on a network file system (%s), where flock cannot be trusted; choose a local directory, or set AllowNetwork", driver.ErrUnsupported, e.dir, fs)
+		return nil, e.dir.unavailable(err)
 	}
-	if err := e.perm.check(); err != nil {
-		return e.unavailable(err)
-	}
-	e.checked = true
-	return nil
+	return files, nil
 }
 
-// unavailable puts what the system said into one line that says what to do.
-func (e *Engine) unavailable(err error) error {
-	switch {
-	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrConfig): // it says so already
+// Resize sets the limit of a shared name for everybody; see [driver.Resizer].
+// It returns once the limit is durable, and the directory of the name keeps it
+// for ever. When it fails with ErrUnavailable the old limit or the new one is in
+// force, and it may be called again.
+func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
+	if err := driver.CheckResize(name, limit); err != nil {
 		return err
-	case os.IsPermission(err), isReadOnly(err), isNotDir(err):
-		return fmt.Errorf("%w: cannot keep locks in %q: %w; choose a directory this user may write, such as --url file:///path", driver.ErrConfig, e.dir, err)
-	case isFull(err):
-		return fmt.Errorf("%w: cannot keep locks in %q: %w; free some space or choose another directory", driver.ErrUnavailable, e.dir, err)
 	}
-	return fmt.Errorf("%w: locks in %q: %w", driver.ErrUnavailable, e.dir, err)
-}
-
-// step lets tests stop the engine where others could come in between.
-func (e *Engine) step(what string) {
-	if e.pass != nil {
-		e.pass(what)
+	if err := e.dir.ready(true); err != nil {
+		return err
 	}
+	err := e.resize(ctx, name, limit)
+	switch {
+	case err == nil:
+		e.bells.wake(e.dir.gate(name).path, 0)
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return fmt.Errorf("resize %q: %w", name, err)
+	}
+	return e.dir.unavailable(err)
 }
 
-// bell returns what wakes a waiter of this very engine; ok is false for one of
-// any other.
-func (e *Engine) bell(owner string) (bell chan struct{}, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	bell, ok = e.own[owner]
-	return bell, ok
+// resize is Resize inside the gate.
+func (e *Engine) resize(ctx context.Context, name string, limit int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g, err := e.dir.enter(ctx, name, true)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	if err := g.writeNew(limitFile, formatNumber(int64(limit))); err != nil {
+		return err
+	}
+	return syncDir(e.dir.path)
 }
 
-// setOwn notes that a ticket of owner lives in this engine.
-func (e *Engine) setOwn(owner string, bell chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.own[owner] = bell
+// Inspect looks at who may use the directory; see [driver.Inspector]. The TTL does
+// not matter here. It makes no probe.
+func (e *Engine) Inspect(context.Context, time.Duration) ([]driver.Finding, error) {
+	if err := e.dir.ready(false); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(e.dir.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []driver.Finding{{Check: "directory", Severity: driver.Good, Observed: e.dir.path + " is made when it is first needed"}}, nil
+	}
+	if err != nil {
+		return nil, e.dir.unavailable(err)
+	}
+	return []driver.Finding{e.dir.inspect(info)}, nil
 }
 
-// dropOwn notes that a ticket of owner does not live in this engine any more.
-func (e *Engine) dropOwn(owner string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.own, owner)
+// inspect says who may use the directory, and who may harm it.
+func (d *directory) inspect(info os.FileInfo) driver.Finding {
+	f := driver.Finding{Check: "directory", Observed: fmt.Sprintf("%s, mode %04o", d.path, info.Mode().Perm())}
+	uid, _, known := ownerOf(info)
+	switch {
+	case info.Mode().Perm()&0o002 != 0:
+		f.Severity = driver.Warning
+		f.Impact = "every user may remove locks here, or put files in their way; links and files of strangers are refused"
+		f.Fix = "share it with a group (?group=NAME) and take the right from the others: chmod o-w"
+	case known && uid != os.Geteuid() && uid != 0 && d.perm.group == "":
+		f.Severity = driver.Warning
+		f.Observed += fmt.Sprintf(", of user %d", uid)
+		f.Impact = "that user may remove the locks of this one"
+		f.Fix = "share it with a group (?group=NAME), or use a directory of your own"
+	case d.perm.group != "":
+		f.Observed += ", shared with the group " + d.perm.group
+	default:
+		f.Observed += ", of this user alone: others who lock the same names elsewhere are not excluded"
+	}
+	return f
 }

@@ -20,7 +20,10 @@ const watchEvery = 200 * time.Millisecond
 // between two looks, which are a few milliseconds apart while something happens
 // to a name already seen and 200 ms otherwise, is not told.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
-	w := &watch{engine: e, hub: &watcher{poll: e.deaf}, query: q, fn: fn, seen: map[string]*seenTicket{}, subs: map[string]*subscription{}, woken: make(chan struct{}, 1)}
+	w := &watch{
+		dir: &e.dir, query: q, fn: fn, watcher: watcher{poll: e.bells.deaf},
+		seen: map[string]*seenTicket{}, subs: map[string]*subscription{}, woken: make(chan struct{}, 1),
+	}
 	defer w.close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -39,17 +42,17 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 
 // A watch is one Watch under way.
 type watch struct {
-	engine *Engine
-	hub    *watcher // its own: Config.Poll is for holds
-	query  driver.Query
-	fn     func(driver.Event) error
-	seen   map[string]*seenTicket   // by owner
-	subs   map[string]*subscription // by directory
-	woken  chan struct{}
+	dir     *directory
+	query   driver.Query
+	fn      func(driver.Event) error
+	watcher watcher                  // its own: Config.Poll is for holds
+	seen    map[string]*seenTicket   // by owner
+	subs    map[string]*subscription // by directory
+	woken   chan struct{}            // something may have happened
 }
 
 // A seenTicket is a ticket Watch has told about. Its file stays open, since it
-// says in the end how it ended.
+// says in the end how it ended: an ending is written before the ticket is removed.
 type seenTicket struct {
 	name  string
 	held  bool
@@ -57,9 +60,10 @@ type seenTicket struct {
 	file  *os.File
 }
 
+// close ends the subscriptions, and with the last of them the watcher, at its next look.
 func (w *watch) close() {
 	for _, s := range w.subs {
-		w.hub.unsubscribe(s)
+		w.watcher.unsubscribe(s)
 	}
 	for _, s := range w.seen {
 		s.file.Close()
@@ -69,19 +73,19 @@ func (w *watch) close() {
 // followOnly wakes the watch whenever something happens in the directories of
 // names, or a name comes into use, and for nothing else.
 func (w *watch) followOnly(names []string) {
-	dirs := map[string]bool{w.engine.dir: true, filepath.Join(w.engine.dir, usedDir): true}
+	dirs := map[string]bool{w.dir.path: true, filepath.Join(w.dir.path, usedDir): true}
 	for _, name := range names {
-		dirs[w.engine.dirOf(name)] = true
+		dirs[w.dir.gate(name).path] = true
 	}
 	for dir, s := range w.subs {
 		if !dirs[dir] {
-			w.hub.unsubscribe(s)
+			w.watcher.unsubscribe(s)
 			delete(w.subs, dir)
 		}
 	}
 	for dir := range dirs {
 		if w.subs[dir] == nil {
-			w.subs[dir] = w.hub.subscribe(dir, func(string) { ringOwn(w.woken) })
+			w.subs[dir] = w.watcher.subscribe(dir, func(string) { ringOwn(w.woken) })
 		}
 	}
 }
@@ -89,12 +93,12 @@ func (w *watch) followOnly(names []string) {
 // look compares what stands with what was told, and tells the difference: ends
 // before beginnings, so that a hand-over reads in order.
 func (w *watch) look(ctx context.Context) error {
-	names, err := w.engine.names(w.query)
+	names, err := w.dir.names(w.query)
 	if err != nil {
 		return err
 	}
 	w.followOnly(names)
-	now := map[string]*seenTicket{}
+	now := map[string]*seenTicket{} // by owner; what is told of moves from here to w.seen
 	defer func() {
 		for _, s := range now {
 			s.file.Close()
@@ -102,19 +106,20 @@ func (w *watch) look(ctx context.Context) error {
 	}()
 	for _, name := range names {
 		switch err := w.sight(ctx, name, now); {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist): // swept meanwhile, or never used
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return w.engine.unavailable(err)
+			return w.dir.unavailable(err)
 		}
 	}
 	return w.diff(now)
 }
 
-// sight adds the living tickets of a name to now.
+// sight adds the living tickets of a name to now. It also takes an idle name from those
+// in use, so that the next look has less to do; but not one that was asked for by name.
 func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTicket) error {
-	g, _, err := w.engine.peek(ctx, name)
+	g, _, err := w.dir.peek(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -147,7 +152,8 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTick
 	return nil
 }
 
-// diff tells what is different now, and takes over what it keeps.
+// diff tells what is different now, and takes over what it keeps: what stays in now is
+// closed by look.
 func (w *watch) diff(now map[string]*seenTicket) error {
 	for owner, s := range w.seen {
 		if now[owner] != nil {
@@ -160,7 +166,7 @@ func (w *watch) diff(now map[string]*seenTicket) error {
 			return err
 		}
 	}
-	fresh := make([]*seenTicket, 0, len(now))
+	fresh := make([]*seenTicket, 0, len(now)) // and those that hold by now what they waited for
 	for owner, s := range now {
 		if old := w.seen[owner]; old == nil || old.held != s.held {
 			fresh = append(fresh, s)

@@ -18,11 +18,11 @@ func (*notifier) read() ([]event, error)  { return nil, errors.ErrUnsupported }
 
 // hang makes no bell here, since nothing tells a reader of a FIFO in time: waiters
 // look by themselves.
-func (*nameLock) hang(string) *os.File { return nil }
+func (*bells) hang(*folder, string) *os.File { return nil }
 
-func (*nameLock) unhang(string, *os.File) {}
-func listen(*os.File, chan<- struct{})    {}
-func ring(string)                         {}
+func unhang(*folder, string, *os.File) {}
+func listen(*os.File, chan<- struct{}) {}
+func ring(string)                      {}
 
 // watchProcess does not exist here either.
 func watchProcess(int, chan<- struct{}) *os.File { return nil }

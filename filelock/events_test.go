@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 // watchAll returns what Watch tells of all names.
@@ -26,7 +26,7 @@ func TestWatchTellsReleaseFromLoss(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
-	p := proctest.Start(t, "files", dir)
+	p := proc.Start(t, "files", dir)
 	events := watchAll(t, filelock.New(dir, nil))
 	expect := func(kind driver.EventKind, token int64) {
 		t.Helper()

@@ -9,8 +9,9 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 )
 
 func TestMain(m *testing.M) {
@@ -35,21 +36,21 @@ func TestMain(m *testing.M) {
 	for _, group := range []string{"65534", strconv.Itoa(os.Getgid())} {
 		kinds["group "+group] = func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Group: group}) }
 	}
-	proctest.Main(kinds)
+	proc.Main(kinds)
 	os.Exit(m.Run())
 }
 
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
+	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
 }
 
 // world is a directory.
 type world string
 
 func (w world) Client(t testing.TB) drivertest.Client {
-	return proctest.Start(t, "files", string(w))
+	return proc.Start(t, "files", string(w))
 }
 
 func (w world) Restart(testing.TB) {} // there is nothing to restart

@@ -11,7 +11,7 @@ var (
 func (e *Engine) SetHook(fn func(token int64)) { e.hook = fn }
 
 // Deafen keeps the engine from hearing what other engines do; it must come first.
-func (e *Engine) Deafen() { e.deaf, e.hub.poll = true, true }
+func (e *Engine) Deafen() { e.bells.deaf, e.holds.watcher.poll = true, true }
 
 // ParseTicket returns what the file name of a ticket says about its limit.
 func ParseTicket(base string) (limit, weight int, ok bool) {
@@ -27,7 +27,7 @@ func SetFileSystem(fn func(dir string) (string, bool, error)) (restore func()) {
 }
 
 // SetPass calls fn where others could come in between.
-func (e *Engine) SetPass(fn func(what string)) { e.pass = fn }
+func (e *Engine) SetPass(fn func(what string)) { e.dir.pass = fn }
 
 // Sweep removes the names that nobody uses now.
-func (e *Engine) Sweep() { e.sweep(0) }
+func (e *Engine) Sweep() { e.sweeper.sweep(0) }

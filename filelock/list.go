@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -20,17 +19,17 @@ import (
 // shows what can be seen from outside. If some names may not be read the others
 // are returned, together with an ErrConfig that names the first of them.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	names, unread := e.names(q)
+	names, unread := e.dir.names(q)
 	var all []driver.Status
 	for _, name := range names {
-		s, err := e.status(ctx, name)
+		s, err := e.dir.status(ctx, name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist): // swept meanwhile, or never used
 			continue
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			if err = e.unavailable(err); errors.Is(err, driver.ErrConfig) {
+			if err = e.dir.unavailable(err); errors.Is(err, driver.ErrConfig) { // not ours to read
 				unread = cmp.Or(unread, err)
 				continue
 			}
@@ -45,46 +44,45 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 
 // status describes one name. It goes through the gate if it can, so it sees no
 // change half done.
-func (e *Engine) status(ctx context.Context, name string) (s driver.Status, err error) {
-	s.Name = name
-	g, trouble, err := e.peek(ctx, name)
+func (d *directory) status(ctx context.Context, name string) (driver.Status, error) {
+	s := view{driver.Status{Name: name}}
+	g, trouble, err := d.peek(ctx, name)
 	if err != nil {
-		return s, err
+		return s.Status, err
 	}
 	defer g.leave()
 	s.Trouble = trouble
 	all, err := g.tickets()
-	if err != nil {
-		return s, err
-	}
 	for _, t := range all {
-		if err := g.describe(&s, t); err != nil {
-			return s, err
+		if err == nil {
+			err = s.add(g, t)
 		}
 	}
-	if s.Limit > 0 {
-		override, err := g.limit()
-		if err != nil {
-			return s, err
-		}
+	if err == nil && s.Limit > 0 {
+		var override int
+		override, err = g.override()
 		s.Limit = cmp.Or(override, s.Limit)
+	}
+	if err != nil {
+		return s.Status, err
 	}
 	slices.SortStableFunc(s.Holders, func(a, b driver.Holder) int { return a.Since.Compare(b.Since) })
 	if len(s.Holders) == 0 && g.inside {
-		g.describeForeign(&s)
+		s.addForeign(g)
 	}
-	until, _, err := g.readNumber("not-before")
-	if t := time.UnixMicro(until); t.After(time.Now()) {
-		s.NotBefore = t
+	s.NotBefore, err = g.notBefore()
+	if err == nil && g.inside && len(s.Holders) == 0 && len(s.Waiters) == 0 {
+		g.unmarkIdle()
 	}
-	if err == nil && g.inside && len(s.Holders) == 0 && len(s.Waiters) == 0 && s.NotBefore.IsZero() {
-		g.unmark()
-	}
-	return s, err
+	return s.Status, err
 }
 
-// describe adds a ticket to a status, if it lives.
-func (g *nameLock) describe(s *driver.Status, t ticket) error {
+// A view is a status that is being put together, from tickets in their order: those who
+// hold and those who wait are mixed, since a ticket keeps its place when it is granted.
+type view struct{ driver.Status }
+
+// add adds a ticket, if it lives.
+func (s *view) add(g *nameLock, t ticket) error {
 	f, err := g.openTicket(t)
 	if f == nil || err != nil {
 		return err
@@ -106,9 +104,10 @@ func (g *nameLock) describe(s *driver.Status, t ticket) error {
 	return nil
 }
 
-// describeForeign adds the holder of a lock without a ticket, if there is one.
-func (g *nameLock) describeForeign(s *driver.Status) {
-	f, busy := g.busy()
+// addForeign adds the holder of a lock without a ticket, if there is one: flock(1), or
+// a child that outlived its parent.
+func (s *view) addForeign(g *nameLock) {
+	f, busy := g.locked()
 	if f == nil {
 		return
 	}
@@ -124,16 +123,4 @@ func (g *nameLock) describeForeign(s *driver.Status) {
 		}
 	}
 	s.Holders = append(s.Holders, h)
-}
-
-// busy opens the lock file and reports whether anybody holds its flock. It
-// leaves it unlocked.
-func (g *nameLock) busy() (f *os.File, busy bool) {
-	f, err := g.openFile("lock", os.O_RDONLY)
-	if err != nil {
-		return nil, false
-	}
-	busy = errors.Is(flock(f, lockExclusive), errBusy)
-	_ = flock(f, unlock)
-	return f, busy
 }

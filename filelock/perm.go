@@ -42,7 +42,18 @@ func (p *perm) makeDirs() error {
 	return syncDir(filepath.Dir(p.top))
 }
 
-// mkdir makes one directory.
+// syncDir makes the entries of a directory survive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// mkdir makes one directory. That of a group gets its owner before its mode, so that
+// nobody else's group can use it for a moment.
 func (p *perm) mkdir(dir string) error {
 	if p.group == "" {
 		return os.Mkdir(dir, 0o700)
@@ -60,7 +71,7 @@ func (p *perm) mkdir(dir string) error {
 	return os.Chmod(dir, p.dir) // the umask has no say in it
 }
 
-// apply lets the group use a file that was just made.
+// apply lets the group use a file that was just made, whatever the umask says.
 func (p *perm) apply(f *os.File) {
 	if p.group != "" {
 		_ = f.Chmod(p.file) // who cannot use it says so

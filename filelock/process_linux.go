@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchProcess rings bell when a process of this host ends. It is nil where the
-// system does not tell, and for a process that has ended: a child of it may keep
-// its lock, which makes no sound.
+// watchProcess rings bell when a process of this host ends, and stops when the file that
+// it returns is closed. A pidfd means one process for good, while a pid may be given to
+// another one. The file is nil where the system does not tell, and for a process that has
+// ended: a child of it may keep its lock, and nobody rings when that ends.
 func watchProcess(pid int, bell chan<- struct{}) *os.File {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 func TestFourProcessesCountToAThousand(t *testing.T) {
@@ -25,7 +25,7 @@ func TestFourProcessesCountToAThousand(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range 4 {
-		p := proctest.Start(t, "files", dir)
+		p := proc.Start(t, "files", dir)
 		wg.Go(func() {
 			for range 250 {
 				if err := increment(p, file); err != nil {
@@ -66,12 +66,12 @@ func increment(e driver.Engine, file string) error {
 func TestTenProcessesInOrderWithOneKilledAndOneFrozen(t *testing.T) {
 	t.Parallel()
 	dir, ctx := tempDir(t), t.Context()
-	first := proctest.Start(t, "files", dir)
+	first := proc.Start(t, "files", dir)
 	l := hold(t, first, "a")
-	ps := make([]*proctest.Process, 10)
+	ps := make([]*proc.Process, 10)
 	granted := make([]<-chan driver.Grant, 10)
 	for i := range ps {
-		ps[i] = proctest.Start(t, "files", dir)
+		ps[i] = proc.Start(t, "files", dir)
 		granted[i] = queueUp(t, ctx, ps[i], "a")
 	}
 	ps[1].Kill(t)
@@ -97,9 +97,9 @@ func TestTenProcessesInOrderWithOneKilledAndOneFrozen(t *testing.T) {
 func TestCrashedHoldersLockIsTaken(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	waiter := proctest.Start(t, "files", dir)
+	waiter := proc.Start(t, "files", dir)
 	for range 5 {
-		p := proctest.Start(t, "files", dir)
+		p := proc.Start(t, "files", dir)
 		hold(t, p, "a")
 		granted := queueUp(t, t.Context(), waiter, "a")
 		start := time.Now()
@@ -196,7 +196,7 @@ func TestFlockCommandInteroperates(t *testing.T) {
 func TestBreakKillsAFrozenHolder(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	p := proctest.Start(t, "files", dir)
+	p := proc.Start(t, "files", dir)
 	l := hold(t, p, "a")
 	p.Freeze(t)
 	e := filelock.New(dir, nil)
@@ -216,7 +216,7 @@ func TestBreakKillsAFrozenHolder(t *testing.T) {
 func TestBrokenHolderLearnsWhoAndWhy(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	p := proctest.Start(t, "files", dir)
+	p := proc.Start(t, "files", dir)
 	lost := make(chan error, 1)
 	req := request("a")
 	req.OnLost = func(err error) { lost <- err }

@@ -2,77 +2,14 @@ package filelock
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
-// staleAfter is the age at which a waiting ticket that was not stamped again
-// belongs to a frozen process and is passed over.
-const staleAfter = 5 * time.Second
-
-// A blocker is why a request is not granted now, and what to look at until
-// it may be.
-type blocker struct {
-	held     *driver.HeldError
-	position int
-	until    time.Time // a minimum hold is in the way, until then
-	busy     bool      // the lock itself is held, by somebody without a ticket
-	any      bool      // any ticket that goes, or a new limit, may clear the way
-	override int       // with any: the limit that Resize had set, 0 for none
-	owner    string    // of the one ticket in the way, unless any
-	waiting  string    // the path of that ticket if it waits, until it holds; else empty
-	files    []*os.File
-	paused   func() bool // the waiter in the way has frozen; nil for a holder
-	told     bool        // the end of the holder's process is told
-	process  *os.File    // through which it is told; nil if it is this one's
-}
-
-// close ends the watch over the blocker's tickets. A nil blocker has none.
-func (o *blocker) close() {
-	if o == nil {
-		return
-	}
-	for _, f := range o.files {
-		f.Close()
-	}
-	o.files = nil
-	o.process.Close()
-}
-
-// attend makes bell ring when the process of the one holder in the way ends.
-func (o *blocker) attend(e *Engine, bell chan<- struct{}) {
-	if o.owner == "" || o.waiting != "" {
-		return
-	}
-	if _, own := e.bell(o.owner); own {
-		o.told = true
-		return
-	}
-	if r, _, err := readRecord(o.files[0]); err == nil && r.Machine == machine() && !e.deaf {
-		o.process = watchProcess(r.Process, bell)
-		o.told = o.process != nil
-	}
-}
-
-// gone reports whether a ticket in the way has died, was removed, has frozen, or
-// does not wait any more.
-func (o *blocker) gone() bool {
-	if o.waiting != "" && isGone(o.files[0], o.waiting) {
-		return true
-	}
-	for _, f := range o.files {
-		if unlinked(f) || !errors.Is(flock(f, lockShared), errBusy) {
-			return true
-		}
-	}
-	return o.paused != nil && sinceStamp(o.files[0]) > 2*lookSeldom && o.paused()
-}
-
-// A queue is what a request finds behind the gate.
+// A queue is what a request finds behind the gate. It is true only as long as the request
+// is inside. Its files are the holders' tickets, open, in the same order.
 type queue struct {
 	gate     *nameLock
 	me       ticket
@@ -83,16 +20,16 @@ type queue struct {
 	files    []*os.File
 }
 
-// line sorts the tickets of a name as the one in me sees them. The caller
+// queueOf sorts the tickets of a name as the one in me sees them. The caller
 // closes files.
-func (g *nameLock) line(me ticket) (*queue, error) {
+func (g *nameLock) queueOf(me ticket) (*queue, error) {
 	all, err := g.tickets()
 	if err != nil {
 		return nil, err
 	}
 	q := &queue{gate: g, me: me}
 	if me.limit > 0 {
-		if q.override, err = g.limit(); err != nil {
+		if q.override, err = g.override(); err != nil {
 			return nil, err
 		}
 	}
@@ -147,11 +84,11 @@ func (q *queue) check() error {
 	return nil
 }
 
-// blocker returns what keeps me from holding, nil if nothing does. A waiter in
+// obstacle returns what keeps me from holding, nil if nothing does. A waiter in
 // front of me counts only while it lives and is not frozen; it keeps its place.
 // Of several the nearest is the blocker: it hears of its own in time, and so
-// no release wakes the whole queue.
-func (q *queue) obstacle() (*blocker, error) {
+// no release wakes the whole queue. Waiters of this process are among the bells.
+func (q *queue) obstacle(bells *bells) (*blocker, error) {
 	shared := q.me.mode == driver.Shared
 	beside := slices.Clone(q.holders) // me, with those before me who will hold too
 	var nearest *blocker
@@ -161,7 +98,7 @@ func (q *queue) obstacle() (*blocker, error) {
 		if together && q.me.limit == 0 {
 			continue // goes when I can go
 		}
-		o, err := q.waiter(t)
+		o, err := q.waiter(t, bells)
 		if err != nil {
 			nearest.close()
 			return nil, err
@@ -174,17 +111,17 @@ func (q *queue) obstacle() (*blocker, error) {
 		} else {
 			o.close()
 		}
-		if !together || q.me.placed() {
+		if !together || q.me.seq < noPlace {
 			return q.behind(nearest, nearest.files[0]), nil
 		}
 		beside = append(beside, t)
 	}
-	return q.held(nearest, beside), nil
+	return q.among(nearest, beside), nil
 }
 
-// held is blocker for one who stands behind nobody, or only behind waiters,
+// among is obstacle for one who stands behind nobody, or only behind waiters,
 // the nearest of them given, beside whom it may hold if all fit.
-func (q *queue) held(nearest *blocker, beside []ticket) *blocker {
+func (q *queue) among(nearest *blocker, beside []ticket) *blocker {
 	together := q.me.mode == driver.Shared && (len(q.holders) == 0 || q.holders[0].mode == driver.Shared)
 	switch {
 	case (together || len(q.holders) == 0) && (q.me.limit == 0 || q.fits(beside)):
@@ -217,13 +154,13 @@ func (q *queue) take(n int) []*os.File {
 
 // waiter returns the blocker that a waiter in front of me is; nil if it died or
 // has frozen.
-func (q *queue) waiter(t ticket) (*blocker, error) {
+func (q *queue) waiter(t ticket, bells *bells) (*blocker, error) {
 	f, err := q.gate.openTicket(t)
 	if f == nil || err != nil {
 		return nil, err
 	}
-	o := &blocker{owner: t.owner, waiting: q.gate.path(t.base()), files: []*os.File{f}}
-	if _, own := q.gate.engine.bell(t.owner); own {
+	o := &blocker{owner: t.owner, waiting: q.gate.pathOf(t.fileName()), files: []*os.File{f}}
+	if _, own := bells.of(t.owner); own {
 		return o, nil // as awake as we are
 	}
 	r, _, _ := readRecord(f) // a strange one counts as long as it is stamped
@@ -233,23 +170,6 @@ func (q *queue) waiter(t ticket) (*blocker, error) {
 		return nil, nil
 	}
 	return o, nil
-}
-
-// isPaused reports whether a waiter is stopped, or does not stamp its ticket any
-// more.
-func isPaused(f *os.File, r record) bool {
-	age := sinceStamp(f)
-	return age > staleAfter || age > 0 && r.Machine == machine() && stopped(r.Process)
-}
-
-// sinceStamp returns how old the stamp of a waiting ticket is. A stamp in the
-// future is one before the clock was set back.
-func sinceStamp(f *os.File) time.Duration {
-	info, err := f.Stat()
-	if err != nil {
-		return 0
-	}
-	return max(1, time.Since(info.ModTime()).Abs())
 }
 
 // behind completes a blocker with my place and with who is in the way: the
@@ -280,10 +200,4 @@ func (q *queue) floor(token int64) int64 {
 		}
 	}
 	return token
-}
-
-// machine names this host in tickets.
-func machine() string {
-	host, _ := os.Hostname()
-	return host
 }

@@ -27,14 +27,10 @@ const recordsDir = ".records"
 // can name.
 const recordDirs = 16
 
-// Register returns the records that are kept below the directory of the locks. They
-// are on disk when Swap returns. Expiry goes by the clock of the host. What has
-// expired is removed when a record is made near it, once an hour.
-func (e *Engine) Register() driver.Register { return &e.records }
-
-// register is the records of an engine.
+// register is the records of an engine. It keeps nothing in memory but when it has swept:
+// other processes change the files at any time.
 type register struct {
-	engine *Engine
+	dir *directory
 
 	mu    sync.Mutex // guards swept
 	swept [recordDirs]time.Time
@@ -47,10 +43,13 @@ type stored struct {
 	expires int64
 }
 
+// format returns the content of the file. The key is in it because the name of the file
+// may be a hash of the key, and List needs the key itself.
 func (r stored) format() []byte {
 	return fmt.Appendf(nil, "%s %d %d\n%s%s", r.Version, r.expires, len(r.Key), r.Key, r.Value)
 }
 
+// parseRecord is the inverse of format; ok is false for what format cannot have written.
 func parseRecord(b []byte) (r stored, ok bool) {
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
 	var length int
@@ -67,16 +66,18 @@ func (r stored) stands(now time.Time) bool {
 	return r.Version != "" && (r.expires == 0 || now.UnixMicro() < r.expires)
 }
 
-// shard returns which directory a key belongs to, as it were a name to change.
+// shard returns the directory that a key belongs to: writers of different keys seldom
+// wait for one another, and a sweep looks at one directory only.
 func (r *register) shard(key string) (g *nameLock, i int) {
 	h := fnv.New32a()
 	h.Write([]byte(key))
 	i = int(h.Sum32() % recordDirs)
-	return r.dir(i), i
+	return r.gate(i), i
 }
 
-func (r *register) dir(i int) *nameLock {
-	return &nameLock{engine: r.engine, dir: filepath.Join(r.engine.dir, recordsDir, strconv.FormatInt(int64(i), 16))}
+// gate returns the gate of a directory of records, which has no name of a lock.
+func (r *register) gate(i int) *nameLock {
+	return &nameLock{folder: r.dir.below(recordsDir, strconv.FormatInt(int64(i), 16)), dir: r.dir}
 }
 
 // recordFile returns the name of a record's file, which no half made file has.
@@ -92,7 +93,7 @@ func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Record{}, err
 	}
-	if err := r.engine.ready(false); err != nil {
+	if err := r.dir.ready(false); err != nil {
 		return driver.Record{}, err
 	}
 	g, _ := r.shard(key)
@@ -102,14 +103,14 @@ func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
 		return none, nil
 	}
 	if err == nil {
-		err = r.engine.perm.owned(g.f)
+		err = r.dir.perm.owned(g.f)
 	}
 	var rec stored
 	if err == nil {
-		rec, err = g.readRecord(recordFile(key))
+		rec, err = readStored(&g.folder, recordFile(key))
 	}
 	if err != nil {
-		return driver.Record{}, r.engine.unavailable(err)
+		return driver.Record{}, r.dir.unavailable(err)
 	}
 	if !rec.stands(time.Now()) {
 		return none, nil
@@ -117,9 +118,9 @@ func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
 	return rec.Record, nil
 }
 
-// readRecord reads one file; a missing one is no record.
-func (g *nameLock) readRecord(base string) (stored, error) {
-	f, err := g.openFile(base, 0)
+// readStored reads one file; a missing one is no record.
+func readStored(d *folder, base string) (stored, error) {
+	f, err := d.openFile(base, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return stored{}, nil
 	}
@@ -127,13 +128,13 @@ func (g *nameLock) readRecord(base string) (stored, error) {
 		return stored{}, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 2*driver.MaxRecord))
+	b, err := io.ReadAll(io.LimitReader(f, 2*driver.MaxRecord)) // no record of ours is longer
 	if err != nil {
 		return stored{}, err
 	}
 	rec, ok := parseRecord(b)
 	if !ok {
-		return stored{}, fmt.Errorf("%w: %q %w: remove it, and the record is gone", driver.ErrUnavailable, g.path(base), errDamaged)
+		return stored{}, fmt.Errorf("%w: %q %w: remove it, and the record is gone", driver.ErrUnavailable, d.pathOf(base), errDamaged)
 	}
 	return rec, nil
 }
@@ -146,7 +147,7 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if err := r.engine.ready(true); err != nil {
+	if err := r.dir.ready(true); err != nil {
 		return "", err
 	}
 	g, i := r.shard(key)
@@ -155,10 +156,10 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 	}
 	defer g.leave()
 	now := time.Now()
-	old, err := g.readRecord(recordFile(key))
+	old, err := readStored(&g.folder, recordFile(key))
 	switch {
 	case err != nil:
-		return "", r.engine.unavailable(err)
+		return "", r.dir.unavailable(err)
 	case !old.stands(now):
 		old = stored{}
 	}
@@ -166,13 +167,13 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 		return "", driver.ErrConflict
 	}
 	next := stored{Record: driver.Record{Key: key, Value: value, Version: rand.Text()}}
-	if ttl > 0 {
+	if ttl > 0 { // rounded up: a record lives at least as long as was asked
 		next.expires = now.Add(ttl + time.Microsecond - 1).UnixMicro()
 	}
 	if err := g.writeNew(recordFile(key), next.format()); err != nil {
-		return "", r.engine.unavailable(err)
+		return "", r.dir.unavailable(err)
 	}
-	if version == "" {
+	if version == "" { // who adds records also sees to those that have expired
 		r.sweep(g, i, now)
 	}
 	return next.Version, nil
@@ -193,13 +194,13 @@ func (r *register) enter(ctx context.Context, g *nameLock) error {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return fmt.Errorf("%w: waiting to change a record: %w", driver.ErrUnavailable, err)
 	}
-	return r.engine.unavailable(err)
+	return r.dir.unavailable(err)
 }
 
 // makeDir makes a directory of records, and lets it survive a power cut.
 func (r *register) makeDir(g *nameLock) error {
-	for _, dir := range []string{filepath.Dir(g.dir), g.dir} {
-		if err := r.engine.perm.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	for _, dir := range []string{filepath.Dir(g.path), g.path} {
+		if err := r.dir.perm.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if err := syncDir(filepath.Dir(dir)); err != nil {
@@ -223,27 +224,27 @@ func (r *register) sweep(g *nameLock, i int, now time.Time) {
 	}
 	entries, _ := fs.ReadDir(g.root.FS(), ".")
 	for _, entry := range entries {
-		rec, err := g.readRecord(entry.Name())
+		rec, err := readStored(&g.folder, entry.Name())
 		if err == nil && rec.Version != "" && !rec.stands(now) {
 			_ = g.root.Remove(entry.Name())
 		}
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Register]. It reads all
-// records.
+// List returns records by a prefix of their keys; see [driver.Register]. It reads the names
+// of all records.
 func (r *register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := r.engine.ready(false); err != nil {
+	if err := r.dir.ready(false); err != nil {
 		return nil, err
 	}
 	var list []driver.Record
 	for i := range recordDirs {
-		some, err := r.list(ctx, r.dir(i), prefix)
+		some, err := r.listShard(ctx, r.gate(i), prefix)
 		if err != nil {
-			return nil, r.engine.unavailable(err)
+			return nil, r.dir.unavailable(err)
 		}
 		list = append(list, some...)
 	}
@@ -251,32 +252,35 @@ func (r *register) List(ctx context.Context, prefix string) ([]driver.Record, er
 	return list, nil
 }
 
-// list is List of one directory.
-func (r *register) list(ctx context.Context, g *nameLock, prefix string) (list []driver.Record, err error) {
-	err = g.open()
-	defer g.close()
+// listShard is List of one directory. Each record is as it was at some time meanwhile.
+func (r *register) listShard(ctx context.Context, g *nameLock, prefix string) (list []driver.Record, err error) {
+	names, err := readNames(ctx, g)
+	if err == nil {
+		err = g.open()
+		defer g.close()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err == nil {
-		err = r.engine.perm.owned(g.f)
+		err = r.dir.perm.owned(g.f)
 	}
 	if err != nil {
 		return nil, err
 	}
-	entries, err := fs.ReadDir(g.root.FS(), ".")
-	if err != nil {
-		return nil, err
-	}
+	// So begin the files of all keys with the prefix, however long they are, and no half
+	// made one.
+	begin := recordFile(prefix)
+	begin = begin[:min(len(begin), len(recordFile(""))+maxEncoded/2)]
 	now := time.Now()
-	for _, entry := range entries {
+	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !strings.HasPrefix(entry.Name(), recordFile("")) {
-			continue // half made
+		if !strings.HasPrefix(name, begin) {
+			continue
 		}
-		rec, err := g.readRecord(entry.Name())
+		rec, err := readStored(&g.folder, name)
 		if err != nil {
 			return nil, err
 		}
@@ -285,6 +289,21 @@ func (r *register) list(ctx context.Context, g *nameLock, prefix string) (list [
 		}
 	}
 	return list, nil
+}
+
+// readNames returns the names of the files in a directory. It reads them inside of the gate:
+// where a name that is replaced moves to another place, as on tmpfs, whoever reads on
+// meanwhile would pass it over.
+func readNames(ctx context.Context, g *nameLock) (names []string, err error) {
+	if err := g.enter(ctx, false, gatePatience); err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	entries, err := fs.ReadDir(g.root.FS(), ".")
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
 }
 
 // Clock returns the time of the host; see [driver.Register].

@@ -62,6 +62,39 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
+// TestDamagedRecordElsewhere: a listing reads the records with its prefix and no others.
+func TestDamagedRecordElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	r := filelock.New(dir, nil).Register()
+	long := strings.Repeat("/", 300) // of which the name of the file has a part
+	for _, key := range []string{"a", "a.b", "%", long + "a", long + "b"} {
+		if _, err := r.Swap(t.Context(), key, nil, "", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 64 { // in all directories
+		if _, err := r.Swap(t.Context(), fmt.Sprint("b", i), nil, "", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range recordFiles(t, dir) {
+		if strings.HasPrefix(filepath.Base(file), "r.b") {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for prefix, want := range map[string]int{"a": 2, "a.": 1, "%": 1, long: 2, long + "a": 1, "/": 2, "c": 0} {
+		if list, err := r.List(t.Context(), prefix); err != nil || len(list) != want {
+			t.Errorf("%.9q: %d records, %v; want %d", prefix, len(list), err, want)
+		}
+	}
+	if _, err := r.List(t.Context(), "b"); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("the records that are damaged: got %v, want ErrUnavailable", err)
+	}
+}
+
 // TestRecordHalfMade: what a process that died has left of a swap is no record, and in
 // nobody's way, whatever keys there are.
 func TestRecordHalfMade(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 // resize sets the limit of "a".
@@ -38,7 +38,7 @@ func limitOf(t testing.TB, e *filelock.Engine) int {
 func TestResizeIsSeenByOtherProcesses(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	holder, waiter, admin := proctest.Start(t, "files", dir), proctest.Start(t, "files", dir), proctest.Start(t, "files", dir)
+	holder, waiter, admin := proc.Start(t, "files", dir), proc.Start(t, "files", dir), proc.Start(t, "files", dir)
 	acquire(t, holder, seats("a", 2, 2))
 	first := queueUpFor(t, t.Context(), waiter, seats("a", 2, 1))
 	second := queueUpFor(t, t.Context(), holder, seats("a", 2, 2))
@@ -86,7 +86,7 @@ func TestLimitThroughKills(t *testing.T) {
 	e := filelock.New(dir, nil)
 	var tried, done atomic.Int64
 	for round := range 8 {
-		p := proctest.Start(t, "files", dir)
+		p := proc.Start(t, "files", dir)
 		busy, ended := make(chan struct{}), make(chan struct{})
 		go func() { // ends with the process
 			defer close(ended)

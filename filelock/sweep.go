@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,45 +20,52 @@ const sweepAfter = time.Hour
 // Files beside the directories of the names.
 const (
 	sweepFile  = ".sweep"  // its flock keeps two from sweeping, its time says when it was done
-	floorFile  = ".floor"  // no token of a name that was removed is greater
 	sweptNames = ".swept." // what is being removed
 )
 
+// A sweeper removes the names of a directory that nobody uses.
+type sweeper struct {
+	dir *directory
+
+	mu   sync.Mutex // guards last
+	last time.Time  // when this process has last seen to whether it is time
+}
+
 // maybeSweep starts to remove idle names if nobody has for long. The goroutine
 // ends when all have been looked at; nothing is lost if its process ends before.
-func (e *Engine) maybeSweep() {
-	e.mu.Lock()
-	due := time.Since(e.swept) > sweepAfter
+func (s *sweeper) maybeSweep() {
+	s.mu.Lock()
+	due := time.Since(s.last) > sweepAfter
 	if due {
-		e.swept = time.Now()
+		s.last = time.Now()
 	}
-	e.mu.Unlock()
+	s.mu.Unlock()
 	if !due {
 		return
 	}
-	path := filepath.Join(e.dir, sweepFile)
+	path := filepath.Join(s.dir.path, sweepFile)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.perm.file&0o600); err == nil {
-			e.perm.apply(f)
+		if f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.dir.perm.file&0o600); err == nil {
+			s.dir.perm.apply(f)
 			f.Close()
 		}
 		return // a new directory
 	}
 	if err == nil && time.Since(info.ModTime()) > sweepAfter {
-		go e.sweep(sweepAfter)
+		go s.sweep(sweepAfter)
 	}
 }
 
 // sweep removes the names that have been idle for so long.
-func (e *Engine) sweep(after time.Duration) {
-	e.step("begin")
-	top := &nameLock{engine: e, dir: e.dir}
-	defer top.close()
-	if top.open() != nil {
+func (s *sweeper) sweep(after time.Duration) {
+	s.dir.step("begin")
+	w := sweep{dir: s.dir, top: s.dir.below(), after: after}
+	defer w.top.close()
+	if w.top.open() != nil {
 		return
 	}
-	f, err := top.openFile(sweepFile, os.O_RDWR|os.O_CREATE)
+	f, err := w.top.openFile(sweepFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return
 	}
@@ -65,86 +73,94 @@ func (e *Engine) sweep(after time.Duration) {
 	if flock(f, lockExclusive) != nil {
 		return
 	}
-	floor, err := top.raiseFloor(time.Now().UnixMicro())
-	if err != nil {
+	if w.raiseFloor(time.Now().UnixMicro()) != nil {
 		return
 	}
-	e.step("floor")
-	entries, _ := os.ReadDir(e.dir)
+	s.dir.step("floor")
+	entries, _ := os.ReadDir(s.dir.path)
 	for _, entry := range entries {
 		if base := entry.Name(); strings.HasPrefix(base, sweptNames) {
-			_ = os.RemoveAll(filepath.Join(e.dir, base))
+			_ = os.RemoveAll(w.top.pathOf(base))
 		} else if entry.IsDir() && !strings.HasPrefix(base, ".") {
-			floor = sweepName(top, base, floor, after)
+			w.remove(base)
 		}
 	}
 	stamp(f)
 }
 
-// raiseFloor makes sure, durably, that the tokens of names that come again are
-// greater than n. The caller has the flock of the sweepFile.
-func (g *nameLock) raiseFloor(n int64) (int64, error) {
-	old, _, err := g.readNumber(floorFile)
-	if err != nil || old >= n {
-		return old, err
-	}
-	return n, g.writeNew(floorFile, formatNumber(n)) // replaced, since it is read without any lock
+// A sweep is one look at all names, by the one who has the flock of the sweepFile.
+type sweep struct {
+	dir   *directory
+	top   folder
+	after time.Duration
+	floor int64 // what the floorFile has; 0 if that is not known
 }
 
-// sweepName removes one name below top if nobody uses it, and returns the floor.
-func sweepName(top *nameLock, base string, floor int64, after time.Duration) int64 {
-	g := &nameLock{engine: top.engine, name: base, dir: top.path(base)}
-	if !g.old(after) || g.try(false) != nil {
+// raiseFloor makes sure, durably, that the tokens of names that come again are
+// greater than n.
+func (w *sweep) raiseFloor(n int64) (err error) {
+	if w.floor >= n {
+		return nil
+	}
+	if w.floor, _, err = w.top.readNumber(floorFile); err != nil || w.floor >= n {
+		return err
+	}
+	// Replaced as a whole, since mint reads it without any lock.
+	if err = w.top.writeNew(floorFile, formatNumber(n)); err == nil {
+		w.floor = n
+	}
+	return err
+}
+
+// remove removes one name if nobody uses it.
+func (w *sweep) remove(base string) {
+	g := &nameLock{folder: w.dir.below(base), dir: w.dir, name: base}
+	if !w.unusedLong(g) || g.try(false) != nil {
 		g.close()
-		return floor
+		return
 	}
 	defer g.leave()
-	lock, idle := g.idle()
+	lock, idle := w.isIdle(g)
 	if lock != nil {
 		defer lock.Close()
 	}
 	if !idle {
-		return floor
+		return
 	}
-	token, _, err := g.readNumber("token")
-	if err != nil {
-		return floor
+	// The floor is durable before the token goes: a crash in between leaves both.
+	token, _, err := g.readNumber(tokenFile)
+	if err != nil || w.raiseFloor(token) != nil {
+		return
 	}
-	if token > floor {
-		if floor, err = top.raiseFloor(token); err != nil {
-			return 0 // so that every other name tries again
-		}
-	}
-	g.engine.step("locked")
+	w.dir.step("locked")
 	g.unmark()
-	gone := top.path(sweptNames + uuid.NewString())
-	if os.Rename(g.dir, gone) != nil {
-		return floor
+	gone := w.top.pathOf(sweptNames + uuid.NewString())
+	if os.Rename(g.path, gone) != nil {
+		return
 	}
-	g.engine.step("renamed")
+	w.dir.step("renamed")
 	for _, base := range kept {
 		_ = g.root.Remove(base)
 	}
 	_ = os.Remove(gone)
-	return floor
 }
 
-// old reports whether the name was last acquired long ago.
-func (g *nameLock) old(after time.Duration) bool {
-	info, err := os.Lstat(g.path("token"))
+// unusedLong reports whether the name was last acquired long ago.
+func (w *sweep) unusedLong(g *nameLock) bool {
+	info, err := os.Lstat(g.pathOf(tokenFile))
 	if err != nil {
-		info, err = os.Lstat(g.dir)
+		info, err = os.Lstat(g.path)
 	}
-	return err == nil && time.Since(info.ModTime()) >= after
+	return err == nil && time.Since(info.ModTime()) >= w.after
 }
 
 // kept is what an idle name consists of.
-var kept = []string{"lock", "token", "name", "not-before"}
+var kept = []string{lockFile, tokenFile, "name", notBeforeFile}
 
-// idle reports whether nobody uses the name, and returns its lock file, locked if
+// isIdle reports whether nobody uses the name, and returns its lock file, locked if
 // there is one. A name with a limit or a pending minimum hold is not idle, and one
 // with a file that is not ours is left alone.
-func (g *nameLock) idle() (lock *os.File, idle bool) {
+func (w *sweep) isIdle(g *nameLock) (lock *os.File, idle bool) {
 	all, err := g.tickets()
 	if err != nil {
 		return nil, false
@@ -156,16 +172,16 @@ func (g *nameLock) idle() (lock *os.File, idle bool) {
 			return nil, false
 		}
 	}
-	_, others, err := listTickets(g.dir)
+	_, others, err := listTickets(g.path)
 	for _, base := range others {
 		if !slices.Contains(kept, base) {
 			return nil, false
 		}
 	}
-	if until, _, numberErr := g.readNumber("not-before"); err != nil || numberErr != nil || time.UnixMicro(until).After(time.Now()) {
+	if until, numberErr := g.notBefore(); err != nil || numberErr != nil || !until.IsZero() {
 		return nil, false
 	}
-	lock, err = g.openFile("lock", os.O_RDONLY)
+	lock, err = g.openFile(lockFile, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, true
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 // present returns the names that have a directory.
@@ -149,7 +149,7 @@ func TestRemovalStoppedAtEachStep(t *testing.T) {
 				dir := tempDir(t)
 				e := filelock.New(dir, nil)
 				last := ahead(t, dir, e)
-				sweeper := proctest.Start(t, "sweep at "+step, dir)
+				sweeper := proc.Start(t, "sweep at "+step, dir)
 				go func() { _ = sweeper.Resize(t.Context(), "b", 1) }() // ends with the test; its process stops first
 				awaitStop(t, sweeper.PID())
 				granted := queueUpIfHeld(t, e, "a")

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network names the file systems whose flock crosses hosts, or pretends to.
+// network names the file systems whose flock crosses hosts, or pretends to, by the magic
+// number that statfs(2) returns.
 var network = map[uint32]string{
 	0x6969:     "nfs",
 	0x517b:     "smb",

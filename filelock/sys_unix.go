@@ -64,6 +64,7 @@ func kill(pid int) error {
 	return err
 }
 
+// isFull reports whether the disk, or the share of this user, is full.
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }

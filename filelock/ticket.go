@@ -26,17 +26,8 @@ type ticket struct {
 	owner  string
 }
 
-// newTicket returns the ticket of a request that has no place yet.
-func newTicket(req driver.Request, owner string) ticket {
-	t := ticket{seq: math.MaxInt64, mode: req.Mode, limit: req.Limit, owner: owner}
-	if t.limit > 0 {
-		t.weight = req.Units()
-	}
-	return t
-}
-
-// placed reports whether the ticket has a place in the queue.
-func (t ticket) placed() bool { return t.seq < math.MaxInt64 }
+// noPlace is the place of a ticket that has no file yet.
+const noPlace = math.MaxInt64
 
 // units returns how much room the ticket takes beside others.
 func (t ticket) units() int { return max(1, t.weight) }
@@ -75,8 +66,8 @@ func (t *ticket) parseKind(kind string) (err error) {
 	return err
 }
 
-// base is the ticket's file name: place, kind, state and owner.
-func (t ticket) base() string {
+// fileName is the ticket's: place, kind, state and owner.
+func (t ticket) fileName() string {
 	state := "w"
 	if t.held {
 		state = "h"
@@ -84,7 +75,7 @@ func (t ticket) base() string {
 	return fmt.Sprintf("%0*d.%s.%s.%s", numberWidth, t.seq, t.kind(), state, t.owner)
 }
 
-// parseTicket is the inverse of base; ok is false for any other file.
+// parseTicket is the inverse of fileName; ok is false for any other file.
 func parseTicket(base string) (t ticket, ok bool) {
 	parts := strings.Split(base, ".")
 	if len(parts) != 4 || len(parts[0]) != numberWidth || parts[1] == "" {
@@ -96,7 +87,7 @@ func parseTicket(base string) (t ticket, ok bool) {
 	}
 	t = ticket{seq: seq, held: parts[2] == "h", owner: parts[3]}
 	err = t.parseKind(parts[1])
-	return t, err == nil && t.base() == base
+	return t, err == nil && t.fileName() == base
 }
 
 // A record is what a ticket's file tells about it.
@@ -106,6 +97,7 @@ type record struct {
 	Host   string    `json:"host,omitempty"`
 	PID    int       `json:"pid,omitempty"`
 	Note   string    `json:"note,omitempty"`
+	Trace  string    `json:"trace,omitempty"`
 	Since  time.Time `json:"since"`
 	Mode   string    `json:"mode"`
 	Limit  int       `json:"limit,omitempty"`
@@ -126,7 +118,7 @@ type ending struct {
 }
 
 func (r *record) identity() driver.Identity {
-	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note}
+	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace}
 }
 
 // readRecord reads a ticket's file, with its ending if it has one.
@@ -145,7 +137,7 @@ func readRecord(f *os.File) (r record, end ending, err error) {
 	return r, end, nil
 }
 
-// appendEnding notes how a ticket ended. Nothing but what people read depends
+// appendEnding notes how a ticket ended, behind the record. Nothing but what people read depends
 // on it, so a full disk does not matter.
 func appendEnding(f *os.File, end ending) {
 	info, err := f.Stat()
@@ -159,7 +151,7 @@ func appendEnding(f *os.File, end ending) {
 // tickets returns the tickets of the name in order. What a crashed process left
 // half made is removed: nobody makes a ticket while we are in the gate.
 func (g *nameLock) tickets() ([]ticket, error) {
-	all, others, err := listTickets(g.dir)
+	all, others, err := listTickets(g.path)
 	if !g.inside {
 		return all, err
 	}
@@ -195,9 +187,12 @@ func listTickets(dir string) (all []ticket, others []string, err error) {
 	return all, others, err
 }
 
-// openTicket opens a live ticket. A dead one is removed and, like a missing one, nil.
+// openTicket opens a live ticket. A dead one is removed and, like a missing one, nil. A
+// ticket is alive if its flock cannot be had: the kernel unlocks it when the last process
+// that has it open is gone. The try is a shared one, so two who look do not take each other
+// for the owner.
 func (g *nameLock) openTicket(t ticket) (*os.File, error) {
-	f, err := g.root.OpenFile(t.base(), os.O_RDONLY|nonblock, 0)
+	f, err := g.root.OpenFile(t.fileName(), os.O_RDONLY|nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -215,14 +210,15 @@ func (g *nameLock) openTicket(t ticket) (*os.File, error) {
 	if !g.inside {
 		return nil, nil
 	}
-	if err := g.root.Remove(t.base()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := g.root.Remove(t.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return nil, nil
 }
 
 // createTicket makes the file of a ticket, locked for as long as its process lives.
-// It appears under its name only when it is locked and complete.
+// It appears under its name only when it is locked and complete: an unlocked one would be
+// taken for dead, and removed.
 func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 	temp := "new." + t.owner
 	f, err = g.createFile(temp)
@@ -233,7 +229,7 @@ func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 		err = writeRecord(f, r)
 	}
 	if err == nil {
-		err = g.root.Rename(temp, t.base())
+		err = g.root.Rename(temp, t.fileName())
 	}
 	if err != nil {
 		_ = g.root.Remove(temp)
@@ -244,7 +240,8 @@ func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 }
 
 // writeRecord writes the record over the one its file may have, padded so that
-// nothing of that one shows.
+// nothing of that one shows. It is written in place, since a new file would be a new
+// flock, and the ticket dead for a moment.
 func writeRecord(f *os.File, r *record) error {
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -19,16 +18,16 @@ const usedDir = ".used"
 
 // mark notes that the name is in use.
 func (g *nameLock) mark() error {
-	path := g.engine.markOf(g.dir)
+	path := g.markPath()
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.engine.perm.file&0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.perm.file&0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := g.engine.perm.mkdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := g.perm.mkdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.engine.perm.file&0o600)
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.perm.file&0o600)
 	}
 	if err != nil {
 		return err
@@ -37,47 +36,49 @@ func (g *nameLock) mark() error {
 }
 
 // unmark notes that the name is idle.
-func (g *nameLock) unmark() { _ = os.Remove(g.engine.markOf(g.dir)) }
+func (g *nameLock) unmark() { _ = os.Remove(g.markPath()) }
+
+func (g *nameLock) markPath() string {
+	return filepath.Join(g.dir.path, usedDir, filepath.Base(g.path))
+}
 
 // unmarkIdle is unmark for a name without tickets, unless a minimum hold or
-// flock(1) keeps it.
+// flock(1) keeps it. The caller is in the gate, or it could take the mark of a
+// request that is about to make its ticket.
 func (g *nameLock) unmarkIdle() {
-	until, _, err := g.readNumber("not-before")
-	f, busy := g.busy()
+	until, err := g.notBefore()
+	f, busy := g.locked()
 	if f != nil {
 		f.Close()
 	}
-	if err == nil && !busy && !time.UnixMicro(until).After(time.Now()) {
+	if err == nil && !busy && until.IsZero() {
 		g.unmark()
 	}
 }
 
-func (e *Engine) markOf(dir string) string {
-	return filepath.Join(e.dir, usedDir, filepath.Base(dir))
-}
-
 // names returns the names in use that q chooses, in order, and what kept it from
-// reading some of them.
-func (e *Engine) names(q driver.Query) ([]string, error) {
-	if err := e.ready(false); err != nil {
+// reading some of them. One name that was asked for exactly is not looked up: the caller
+// finds out whether it is there.
+func (d *directory) names(q driver.Query) ([]string, error) {
+	if err := d.ready(false); err != nil {
 		return nil, err
 	}
 	if q.Exact {
 		return []string{q.Prefix}, nil
 	}
-	entries, err := os.ReadDir(filepath.Join(e.dir, usedDir))
+	entries, err := os.ReadDir(filepath.Join(d.path, usedDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, e.unavailable(err)
+		return nil, d.unavailable(err)
 	}
 	var names []string
 	var unread error
 	for _, entry := range entries {
-		b, err := os.ReadFile(filepath.Join(e.dir, entry.Name(), "name"))
+		b, err := os.ReadFile(filepath.Join(d.path, entry.Name(), "name"))
 		switch {
 		case err == nil && q.Matches(string(b)):
 			names = append(names, string(b))
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && unread == nil:
-			unread = e.unavailable(err)
+			unread = d.unavailable(err)
 		}
 	}
 	slices.Sort(names)

@@ -11,34 +11,33 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// How often a waiter looks by itself. It is told of what concerns it, with few
-// exceptions: a process that freezes, a child that outlives the holder, a lock
-// held by flock(1). Looks begin close together, since what comes soon is the
-// common case, and move apart.
+// Looks at what is in the way begin close together, since what comes soon is the common
+// case, and move apart.
 const (
 	lookFirst  = 20 * time.Millisecond
-	lookOften  = 100 * time.Millisecond // where it is not told
-	lookSeldom = time.Second            // where it is
-	enterEvery = 10 * time.Second       // through the gate, without a reason
+	enterEvery = 10 * time.Second // through the gate, without a reason
 )
 
-// wait blocks until the request is granted or ctx ends. It consumes o.
+// wait blocks until the request is granted or ctx ends. It consumes o. A look outside the
+// gate costs a few system calls and disturbs nobody; only what it finds, a ring, and now
+// and then the time lead through the gate again. Every second the ticket is stamped, to
+// show that its process does not stand still.
 func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 	defer func() { o.close() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	o.attend(r.engine, r.bell)
-	stamped := time.Now()
-	entered, pause, look := time.Now(), lookFirst, r.mayGo(o)
+	o.attend(&r.engine.bells, r.bell)
+	stamped := time.Now() // the ticket was made, and with it the stamp
+	entered, pause, due := time.Now(), lookFirst, r.mayGo(o)
 	for {
 		r.tell(o)
-		if !look {
+		if !due {
 			timer.Reset(r.within(pause, o))
 			select {
 			case <-ctx.Done():
 				return driver.Grant{}, ctx.Err()
 			case <-r.bell:
-				look = true
+				due = true
 			case <-timer.C:
 				pause = min(pause*3/2, o.every(r.fifo != nil))
 				if time.Since(stamped) >= lookSeldom {
@@ -46,10 +45,10 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 					r.count(o)
 					stamped = time.Now()
 				}
-				look = time.Since(entered) > enterEvery || r.mayGo(o)
+				due = time.Since(entered) > enterEvery || r.mayGo(o)
 			}
 		}
-		if !look {
+		if !due {
 			continue
 		}
 		next, grant, err := r.attempt(ctx)
@@ -61,8 +60,8 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 			return grant, err
 		}
 		o.close()
-		o, entered, look = next, time.Now(), false
-		o.attend(r.engine, r.bell)
+		o, entered, due = next, time.Now(), false
+		o.attend(&r.engine.bells, r.bell)
 		if !o.busy { // then every look is a way through the gate
 			pause = lookFirst
 		}
@@ -70,7 +69,7 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 }
 
 // within returns how long to wait for the next look: not beyond the end of a
-// minimum hold.
+// minimum hold, for which nobody rings.
 func (r *request) within(pause time.Duration, o *blocker) time.Duration {
 	if o.until.IsZero() {
 		return pause
@@ -100,22 +99,23 @@ func (r *request) count(o *blocker) {
 		return
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	all, err := d.Readdirnames(-1)
 	if err != nil {
 		return
 	}
-	mine := r.ticket.base()[:numberWidth]
+	mine := r.ticket.fileName()[:numberWidth]
 	o.position = 1
-	for _, name := range names {
+	for _, name := range all {
 		if len(name) > numberWidth && name[:numberWidth] < mine && strings.Contains(name, ".w.") {
 			o.position++
 		}
 	}
 }
 
-// mayGo reports whether it is worth going through the gate.
+// mayGo reports whether it is worth going through the gate. A lock that is held without a
+// ticket can only be tried there.
 func (r *request) mayGo(o *blocker) bool {
-	return o.busy || unlinked(r.file) || !o.until.IsZero() && !time.Now().Before(o.until) || o.gone() || r.resized(o)
+	return o.busy || unlinked(r.file) || !o.until.IsZero() && !time.Now().Before(o.until) || o.cleared() || r.resized(o)
 }
 
 // resized reports whether the limit that is in the way has changed.

@@ -37,7 +37,8 @@ type subscription struct {
 	event func(base string)
 }
 
-// subscribe starts to tell event about a directory, until unsubscribe.
+// subscribe starts to tell event about a directory, until unsubscribe. The directory need
+// not be there yet: it is looked for until it is.
 func (h *watcher) subscribe(path string, event func(base string)) *subscription {
 	s := &subscription{path: path, event: event}
 	h.mu.Lock()
@@ -116,7 +117,8 @@ func (h *watcher) pass(ev event) {
 	}
 }
 
-// tell tells the subscribers of a path.
+// tell tells the subscribers of a path. They are called without the mutex, since they may
+// subscribe and unsubscribe.
 func (h *watcher) tell(path, base string) {
 	h.mu.Lock()
 	list := slices.Collect(maps.Keys(h.subs[path]))

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 )
 
 // seats is a shared request with a limit.
@@ -22,7 +22,7 @@ func seats(name string, limit, weight int) driver.Request {
 func TestKilledHoldersUnitsComeBack(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	heavy, light, waiter := proctest.Start(t, "files", dir), proctest.Start(t, "files", dir), proctest.Start(t, "files", dir)
+	heavy, light, waiter := proc.Start(t, "files", dir), proc.Start(t, "files", dir), proc.Start(t, "files", dir)
 	acquire(t, heavy, seats("a", 5, 3))
 	acquire(t, light, seats("a", 5, 1))
 	granted := queueUpFor(t, t.Context(), waiter, seats("a", 5, 4))
@@ -48,7 +48,7 @@ func TestKilledHoldersUnitsComeBack(t *testing.T) {
 func TestFrozenHeavyWaiterIsPassed(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	heavy, light := proctest.Start(t, "files", dir), proctest.Start(t, "files", dir)
+	heavy, light := proc.Start(t, "files", dir), proc.Start(t, "files", dir)
 	e := filelock.New(dir, nil)
 	l := leaseOf("a", acquire(t, e, seats("a", 5, 3)))
 	first := queueUpFor(t, t.Context(), heavy, seats("a", 5, 4))
@@ -64,7 +64,7 @@ func TestFrozenHeavyWaiterIsPassed(t *testing.T) {
 func TestHeavyWaiterThatLeavesLetsOthersIn(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	p, e := proctest.Start(t, "files", dir), filelock.New(dir, nil)
+	p, e := proc.Start(t, "files", dir), filelock.New(dir, nil)
 	acquire(t, e, seats("a", 5, 3))
 	ctx, cancel := context.WithCancel(t.Context())
 	queueUpFor(t, ctx, p, seats("a", 5, 4))
@@ -110,7 +110,7 @@ func TestLimitsThatDiffer(t *testing.T) {
 func TestBreakEndsWeightyHolders(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	p, e := proctest.Start(t, "files", dir), filelock.New(dir, nil)
+	p, e := proc.Start(t, "files", dir), filelock.New(dir, nil)
 	acquire(t, p, seats("a", 5, 3))
 	acquire(t, e, seats("a", 5, 2))
 	granted := queueUpFor(t, t.Context(), p, seats("a", 5, 5))
@@ -128,7 +128,7 @@ func TestProcessesShareUnits(t *testing.T) {
 	var taken, most atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 4 {
-		p := proctest.Start(t, "files", dir)
+		p := proc.Start(t, "files", dir)
 		for range 3 {
 			wg.Go(func() {
 				for j := range 15 {

@@ -6,6 +6,15 @@
 //
 // The switches ([Engine.Lose], [Engine.Kill], [Engine.Freeze] and others)
 // rehearse in a test what goes wrong in production.
+//
+// # How it works
+//
+// A store is what a server would be, and an [Engine] is one client of it. One mutex
+// guards the store, and nothing blocks under it: a client's step is a function that
+// runs with the mutex and is told the time. The store knows names as locks. A request
+// becomes a claim, which waits in the lock's queue, is seated among its holders, and is
+// confirmed once its client knows. A lock is handed over, which ends what has expired
+// and seats who is next, before and after each step, and by a timer when nobody calls.
 package memlock
 
 import (
@@ -14,19 +23,19 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/google/uuid"
 )
 
-var (
-	_ driver.Engine       = (*Engine)(nil)
-	_ driver.Lister       = (*Engine)(nil)
-	_ driver.Breaker      = (*Engine)(nil)
-	_ driver.OwnerBreaker = (*Engine)(nil)
-	_ driver.Watcher      = (*Engine)(nil)
-	_ driver.AllAcquirer  = (*Engine)(nil)
-	_ driver.Resizer      = (*Engine)(nil)
-	_ driver.Registrar    = (*Engine)(nil)
-)
+var _ interface {
+	driver.Engine
+	driver.Lister
+	driver.Breaker
+	driver.OwnerBreaker
+	driver.Watcher
+	driver.AllAcquirer
+	driver.Resizer
+	driver.Registrar
+	driver.RateLimiter
+} = (*Engine)(nil)
 
 // Config tunes a store. The zero value is useful.
 type Config struct {
@@ -39,109 +48,32 @@ type Config struct {
 // server. All methods may be called from many goroutines at once.
 // Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
-	store *store
-	client
+	store  *store
+	client *client
 }
 
 // New returns the first client of a new store; cfg may be nil. Inside a
 // testing/synctest bubble, make the store inside the bubble too.
 func New(cfg *Config) *Engine {
-	s := &store{locks: map[string]*lock{}, tokens: map[string]int64{}, limits: map[string]int{}, records: map[string]record{},
-		watchers: map[*watcher]bool{}}
+	s := &store{locks: map[string]*lock{}, records: map[string]record{}}
 	if cfg != nil {
-		s.cfg = *cfg
+		s.maxTTL = cfg.MaxTTL
 	}
-	return &Engine{store: s}
+	return &Engine{s, &client{}}
 }
 
 // Client returns another client of the same store: what another process is to a
 // server. The switches that name a client act on that client alone.
-func (e *Engine) Client() *Engine { return &Engine{store: e.store} }
+func (e *Engine) Client() *Engine { return &Engine{e.store, &client{}} }
 
 // Traits promises everything.
 func (e *Engine) Traits() driver.Traits {
-	return driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true, MaxTTL: e.store.cfg.MaxTTL}
+	return driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true, MaxTTL: e.store.maxTTL}
 }
 
-// Acquire makes one acquisition; see [driver.Engine]. A request whose limit
-// differs from that of the shared holders or waiters is driver.ErrInvalid.
-func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c, err := e.claim(req)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	err = e.call(ctx, func(now time.Time) error {
-		l := e.store.lock(req.Name, now)
-		defer e.store.settle(l, now)
-		return e.store.admit(l, c, now)
-	})
-	switch {
-	case err == nil && !c.granted():
-		return e.wait(ctx, c)
-	case err != nil && req.Wait:
-		err = c.heard.Ended(ctx, err)
-	}
-	return c.grant, err
-}
-
-// claim checks a request and gives it an owner.
-func (e *Engine) claim(req driver.Request) (*claim, error) {
-	if err := req.Check(e.Traits()); err != nil {
-		return nil, err
-	}
-	owner, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
-	}
-	return &claim{client: e, req: req, owner: owner.String(), wake: newBell()}, nil
-}
-
-// wait blocks until the claim is granted and confirmed, or ctx ends.
-func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
-	answered := false
-	defer func() {
-		if !answered { // Waiting panicked
-			e.abandon(c)
-		}
-	}()
-	var last driver.WaitInfo
-	for first := true; ; first = false {
-		info := last
-		var err error
-		e.do(func(now time.Time) {
-			l := e.store.lock(c.req.Name, now)
-			defer e.store.settle(l, now)
-			err = e.store.proceed(ctx, l, c, now)
-			if first || c.req.Follow {
-				info = driver.WaitInfo{Position: l.position(c), Held: l.inWay(c, now)}
-			}
-		})
-		if err != nil || c.granted() {
-			answered = true
-			return c.grant, err
-		}
-		if c.req.OnWait != nil && (first || info.Position != last.Position) {
-			c.req.OnWait(info)
-		}
-		last = info
-		select {
-		case <-c.wake:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// abandon takes a waiting claim away, whose caller is gone.
-func (e *Engine) abandon(c *claim) {
-	e.do(func(now time.Time) {
-		l := e.store.lock(c.req.Name, now)
-		defer e.store.settle(l, now)
-		e.store.withdraw(l, c, now)
-	})
-}
+// Register returns the store's records, as this client sees them: the switches that
+// name a client act on them too. They live as long as the store.
+func (e *Engine) Register() driver.Register { return register{e} }
 
 // Renew extends acquisitions to a full TTL from now. One that expired, was
 // broken or was released is driver.ErrNotHeld.
@@ -149,7 +81,13 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	errs := make([]error, len(leases))
 	err := e.call(ctx, func(now time.Time) error {
 		for i, lease := range leases {
-			errs[i] = e.store.renew(lease, now)
+			errs[i] = e.store.with(lease.Name, now, func(l *lock) error {
+				c, err := l.holder(lease)
+				if err == nil {
+					c.until = now.Add(c.req.TTL)
+				}
+				return err
+			})
 		}
 		return nil
 	})
@@ -163,13 +101,129 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 
 // Release ends an acquisition and hands the name to the next waiter.
 func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
-	return e.call(ctx, func(now time.Time) error {
-		l := e.store.lock(lease.Name, now)
-		defer e.store.settle(l, now)
+	return e.ask(ctx, lease.Name, func(l *lock, now time.Time) error {
 		c, err := l.holder(lease)
 		if err == nil {
-			e.store.end(l, c, driver.EventReleased, now)
+			l.end(c, driver.EventReleased, now)
 		}
 		return err
 	})
+}
+
+// Resize sets the limit of a shared name for everybody; see [driver.Resizer].
+// The store remembers it for ever.
+func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
+	if err := driver.CheckResize(name, limit); err != nil {
+		return err
+	}
+	return e.ask(ctx, name, func(l *lock, _ time.Time) error { l.limit = limit; return nil })
+}
+
+// Break ends every acquisition of name and its minimum hold, tells the holders why,
+// and returns a token greater than theirs. It is driver.ErrNotHeld when nobody holds
+// the name and no minimum hold closes it.
+func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, err error) {
+	return e.end(ctx, name, reason, func(l *lock, now time.Time) ([]*claim, bool) {
+		return l.holders, len(l.holders) > 0 || now.Before(l.notBefore)
+	})
+}
+
+// BreakOwner is Break for one acquisition: that of owner, and of nobody else; see
+// [driver.OwnerBreaker].
+func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error) {
+	return e.end(ctx, name, reason, func(l *lock, _ time.Time) ([]*claim, bool) {
+		for _, c := range l.holders {
+			if c.owner == owner {
+				return []*claim{c}, true
+			}
+		}
+		return nil, false
+	})
+}
+
+// end takes name from those holders that choose returns. It also says whether there is
+// something to end: a minimum hold has no holder.
+func (e *Engine) end(ctx context.Context, name, reason string, choose func(*lock, time.Time) ([]*claim, bool)) (token int64, err error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	err = e.ask(ctx, name, func(l *lock, now time.Time) error {
+		holders, ok := choose(l, now)
+		if !ok {
+			return notHeld(name)
+		}
+		if len(holders) == len(l.holders) {
+			l.notBefore = time.Time{}
+		}
+		token = l.store.mint(now) // before the next waiter gets one: it shuts out the old holders alone
+		l.revoke(holders, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
+		return nil
+	})
+	return token, err
+}
+
+// ask is call with one name.
+func (e *Engine) ask(ctx context.Context, name string, f func(l *lock, now time.Time) error) error {
+	return e.call(ctx, func(now time.Time) error {
+		return e.store.with(name, now, func(l *lock) error { return f(l, now) })
+	})
+}
+
+// call is do for one call of the engine: late, refused or not answered, when a
+// switch says so. A call that is not answered fails when ctx ends, and f has not run:
+// so no grant is made whose caller has gone.
+func (e *Engine) call(ctx context.Context, f func(now time.Time) error) error {
+	var delay time.Duration
+	_ = e.do(func(time.Time) error { delay = e.client.delay; return nil })
+	if delay > 0 {
+		t := time.NewTimer(delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	for {
+		var hung chan struct{}
+		err := e.do(func(now time.Time) error {
+			switch {
+			case e.client.refusal != nil:
+				return e.client.refusal
+			case ctx.Err() != nil:
+				return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, ctx.Err())
+			case e.store.hung != nil:
+				hung = e.store.hung
+				return nil
+			}
+			return f(now)
+		})
+		if hung == nil {
+			return err
+		}
+		select {
+		case <-hung:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// do runs f with the store's mutex held, as one step of this client. It blocks
+// while the client is frozen.
+func (e *Engine) do(f func(now time.Time) error) error {
+	s := e.store
+	s.mu.Lock()
+	for e.client.frozen != nil {
+		thawed := e.client.frozen
+		s.mu.Unlock()
+		<-thawed
+		s.mu.Lock()
+	}
+	now := time.Now()
+	if e.client.silent { // it is heard of again, so its waiters count
+		e.client.silent = false
+		s.each(driver.Query{}, now, func(*lock) {})
+	}
+	err := f(now)
+	s.unlock()
+	return err
 }

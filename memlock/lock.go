@@ -2,6 +2,7 @@ package memlock
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,72 +10,49 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// claim is one request on its way from waiting to holding.
-type claim struct {
-	client *Engine
-	req    driver.Request
-	owner  string
-	wake   bell // rings when there is news for its goroutine
+// grantTTL bounds what a waiter that was granted and does not wake up costs.
+const grantTTL = 2 * time.Second
 
-	ticket  uint64    // its place among waiters; 0 if it never waited
-	joined  time.Time // when it began to wait
-	token   int64     // not 0 while it holds
-	since   time.Time // when it began to hold
-	until   time.Time // when its lease ends
-	pending bool      // granted, and its client has not confirmed that it knows
-	grant   driver.Grant
-	heard   driver.Waited // what its client knows of its wait
-}
-
-// granted reports whether the client has its grant.
-func (c *claim) granted() bool { return c.grant.Token != 0 }
-
-// bell wakes one goroutine; ringing it again before it wakes changes nothing.
-type bell chan struct{}
-
-func newBell() bell { return make(bell, 1) }
-
-func (b bell) ring() {
-	select {
-	case b <- struct{}{}:
-	default:
-	}
-}
-
-// lock is what the store knows of one name besides its last token.
+// lock is one name: who holds it and who waits for it. Its methods are called with
+// the store's mutex held, through store.with, which hands it over before and after.
 type lock struct {
+	store     *store
 	name      string
-	limit     int       // in force since a Resize; 0 means that of the requests
+	limit     int       // what Resize set; 0 means that of the requests
 	holders   []*claim  // oldest first
-	queue     []*claim  // next first
+	queue     queue     // next first
 	notBefore time.Time // end of a minimum hold
 	timer     *time.Timer
 	armed     time.Time // when timer fires; zero while it does not run
 }
 
-// fits reports whether a request could hold the name beside those who do.
-func (l *lock) fits(req driver.Request, now time.Time) bool {
-	if now.Before(l.notBefore) {
-		return false
-	}
-	for _, h := range l.holders {
-		if h.req.Mode != driver.Shared || req.Mode != driver.Shared {
-			return false
+// admit grants a new claim at once or, if it is to wait, lets it join the queue.
+func (l *lock) admit(c *claim, now time.Time) error {
+	err := l.refuse(c, now)
+	switch {
+	case err == nil:
+		l.seat(c, now, c.req.TTL)
+		l.confirm(c, now)
+	case c.req.Wait && errors.Is(err, driver.ErrHeld):
+		if c.ticket == 0 {
+			c.ticket, c.joined = l.store.mint(now), now
 		}
-		if h.pending && h.req.MinHold > 0 { // its minimum hold begins when it confirms
-			return false
-		}
+		l.join(c, now)
+		return nil
 	}
-	taken := l.taken()
-	return req.Limit == 0 || taken == 0 || taken+req.Units() <= cmp.Or(l.limit, req.Limit)
+	return err
 }
 
-// taken is how much of the limit the holders have.
-func (l *lock) taken() (units int) {
-	for _, h := range l.holders {
-		units += h.req.Units()
+// refuse returns what keeps a claim from being granted at once; nil if nothing does.
+// It never barges past a waiter, though it might fit where that one does not.
+func (l *lock) refuse(c *claim, now time.Time) error {
+	if err := l.checkLimit(c.req); err != nil {
+		return err
 	}
-	return units
+	if l.queue.head() != nil || !l.fits(c.req, now) {
+		return l.inWay(c, now)
+	}
+	return nil
 }
 
 // checkLimit refuses a limit that differs from the one the others agreed on.
@@ -91,15 +69,22 @@ func (l *lock) checkLimit(req driver.Request) error {
 	return nil
 }
 
-// head is the next live waiter, nil if there is none. Those of silent clients
-// keep their places but are passed over.
-func (l *lock) head() *claim {
-	for _, w := range l.queue {
-		if !w.client.silent {
-			return w
-		}
+// fits reports whether a request could hold the name beside those who do.
+func (l *lock) fits(req driver.Request, now time.Time) bool {
+	if now.Before(l.notBefore) {
+		return false
 	}
-	return nil
+	taken := 0
+	for _, h := range l.holders {
+		if h.req.Mode != driver.Shared || req.Mode != driver.Shared {
+			return false
+		}
+		if h.pending && h.req.MinHold > 0 { // its minimum hold begins when it confirms
+			return false
+		}
+		taken += h.req.Units()
+	}
+	return req.Limit == 0 || taken == 0 || taken+req.Units() <= cmp.Or(l.limit, req.Limit)
 }
 
 // inWay says who keeps the claim waiting.
@@ -108,7 +93,7 @@ func (l *lock) inWay(c *claim, now time.Time) *driver.HeldError {
 	if len(l.holders) > 0 && l.holders[0] != c {
 		h := l.holders[0]
 		held.Owner, held.Identity, held.Since, held.Until = h.owner, h.req.Identity, h.since, h.until
-	} else if w := l.head(); w != nil && w != c {
+	} else if w := l.queue.head(); w != nil && w != c {
 		held.Owner, held.Identity = w.owner, w.req.Identity
 	}
 	if now.Before(l.notBefore) && l.notBefore.After(held.Until) {
@@ -117,41 +102,47 @@ func (l *lock) inWay(c *claim, now time.Time) *driver.HeldError {
 	return held
 }
 
-// position is the place of a waiter, 1 for the next one; 0 for one of a silent
-// client, whose place is unknown.
-func (l *lock) position(c *claim) int {
-	place := 0
-	for _, w := range l.queue {
-		if !w.client.silent {
-			place++
-			if w == c {
-				return place
-			}
+// handOver ends what expired and grants to the next waiters as long as they fit.
+func (l *lock) handOver(now time.Time) {
+	for i := len(l.holders) - 1; i >= 0; i-- { // backwards, since end removes
+		if c := l.holders[i]; !now.Before(c.until) {
+			c.client.silent = c.client.silent || c.pending
+			l.end(c, driver.EventLost, now)
 		}
 	}
-	return 0
-}
-
-// stop stops the timer.
-func (l *lock) stop() {
-	if l.timer != nil {
-		l.timer.Stop()
-		l.armed = time.Time{}
+	for {
+		c := l.queue.head()
+		if c == nil || !l.fits(c.req, now) {
+			return
+		}
+		l.queue.leave(c)
+		l.seat(c, now, min(c.req.TTL, grantTTL))
+		c.pending = true
+		c.wake.ring()
 	}
 }
 
-// next is the next instant at which time alone changes the lock; zero for never.
-func (l *lock) next(now time.Time) time.Time {
-	var next time.Time
-	if now.Before(l.notBefore) {
-		next = l.notBefore
+// seat makes the claim a holder for ttl. The token is minted now, so that tokens are in
+// the order in which the name was held.
+func (l *lock) seat(c *claim, now time.Time, ttl time.Duration) {
+	c.token, c.since, c.until = l.store.mint(now), now, now.Add(ttl)
+	l.holders = append(l.holders, c)
+	l.store.emit(driver.EventAcquired, c, now)
+}
+
+// confirm gives a seated claim its full lease, now that its client knows. Its
+// minimum hold outlasts every earlier one: nothing is seated while one runs.
+func (l *lock) confirm(c *claim, now time.Time) {
+	c.pending = false
+	c.until = now.Add(c.req.TTL)
+	if c.req.MinHold > 0 {
+		l.notBefore = now.Add(c.req.MinHold)
 	}
+	floor := c.token
 	for _, h := range l.holders {
-		if next.IsZero() || h.until.Before(next) {
-			next = h.until
-		}
+		floor = min(floor, h.token)
 	}
-	return next
+	c.grant = driver.Grant{Owner: c.owner, Token: c.token, Floor: floor, Sent: now, TTL: c.req.TTL}
 }
 
 // holder finds a standing acquisition whose client knows of it.
@@ -166,32 +157,97 @@ func (l *lock) holder(lease driver.Lease) (*claim, error) {
 
 func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld, name) }
 
-// floor is the smallest token among the holders.
-func (l *lock) floor() int64 {
-	least := l.holders[0].token
-	for _, h := range l.holders {
-		least = min(least, h.token)
+// end takes the name from a holder. One that never learnt of its grant waits on, at
+// its old place.
+func (l *lock) end(c *claim, kind driver.EventKind, now time.Time) {
+	l.holders = remove(l.holders, c)
+	l.store.emit(kind, c, now)
+	if c.pending {
+		c.pending, c.token = false, 0
+		l.join(c, now)
 	}
-	return least
 }
 
-// leave takes a claim out of the queue and reports whether it was there.
-func (l *lock) leave(c *claim) bool {
-	before := len(l.queue)
-	l.queue = remove(l.queue, c)
-	l.moved()
-	return len(l.queue) < before
+// join puts a claim that has a ticket into the queue.
+func (l *lock) join(c *claim, now time.Time) {
+	l.queue.join(c)
+	l.store.emit(driver.EventWaiting, c, now)
 }
 
-// moved wakes the waiters who want to know their place, and nobody else.
-func (l *lock) moved() {
-	for _, w := range l.queue {
-		if w.req.Follow {
-			w.wake.ring()
+// withdraw takes a waiting claim away without a trace; a grant it did not take
+// is given back.
+func (l *lock) withdraw(c *claim, now time.Time) {
+	switch {
+	case c.pending:
+		c.pending = false
+		l.end(c, driver.EventReleased, now)
+	case l.queue.leave(c):
+		l.store.emit(driver.EventLeft, c, now)
+	}
+}
+
+// revoke takes the name from holders and tells them the cause. One that never learnt
+// of its grant has lost nothing that it knows of.
+func (l *lock) revoke(holders []*claim, cause error, now time.Time) {
+	for _, c := range slices.Clone(holders) {
+		if !c.pending {
+			l.tell(c, cause)
+		}
+		l.end(c, driver.EventLost, now)
+	}
+}
+
+// tell calls the claim's OnLost once the mutex is open and its client can run: that of
+// a killed one never, that of a frozen one when it thaws.
+func (l *lock) tell(c *claim, cause error) {
+	fn := func() { c.req.OnLost(cause) }
+	switch {
+	case c.req.OnLost == nil || c.client.killed:
+	case c.client.frozen != nil:
+		c.client.backlog = append(c.client.backlog, fn)
+	default:
+		l.store.after = append(l.store.after, fn)
+	}
+}
+
+// arm sets the timer for the next instant at which time alone changes the lock. It
+// reports whether there is one.
+func (l *lock) arm(now time.Time) bool {
+	next := l.next(now)
+	switch {
+	case next.IsZero():
+		if l.timer != nil {
+			l.timer.Stop()
+			l.armed = next
+		}
+	case l.timer == nil:
+		l.armed, l.timer = next, time.AfterFunc(next.Sub(now), l.tick)
+	case l.armed.IsZero() || next.Before(l.armed): // one that fires early, after a renewal, is harmless
+		l.armed = next
+		l.timer.Reset(next.Sub(now))
+	}
+	return !next.IsZero()
+}
+
+// next is when the first lease or the minimum hold ends; zero for never.
+func (l *lock) next(now time.Time) time.Time {
+	var next time.Time
+	if now.Before(l.notBefore) {
+		next = l.notBefore
+	}
+	for _, h := range l.holders {
+		if next.IsZero() || h.until.Before(next) {
+			next = h.until
 		}
 	}
+	return next
 }
 
-func remove(claims []*claim, c *claim) []*claim {
-	return slices.DeleteFunc(claims, func(o *claim) bool { return o == c })
+// tick is what the timer calls. The store may have forgotten the lock meanwhile, and
+// made another one of that name; that one only hands over as it would anyway.
+func (l *lock) tick() {
+	l.store.do(func(now time.Time) {
+		l.armed = time.Time{}
+		_ = l.store.with(l.name, now, func(*lock) error { return nil })
+	})
 }

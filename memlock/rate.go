@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/gcra"
 )
-
-var _ driver.RateLimiter = (*Engine)(nil)
 
 // TakeRate grants events of a key or refuses them; see [driver.RateLimiter].
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (taken driver.RateTaken, err error) {
@@ -34,7 +33,7 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 		return err
 	}
 	return e.call(ctx, func(time.Time) error {
-		e.store.rates.Return(take.Key, take.Cost.Microseconds(), taken.Now.Add(taken.Ahead).UnixMicro())
+		e.store.rates.Return(take.Key, take.Cost.Microseconds(), gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()})
 		return nil
 	})
 }

@@ -24,10 +24,6 @@ func (r record) stands(now time.Time) bool {
 	return r.version != "" && (r.expires.IsZero() || now.Before(r.expires))
 }
 
-// Register returns the store's records, as this client sees them: the switches that
-// name a client act on them too. They live as long as the store.
-func (e *Engine) Register() driver.Register { return register{e} }
-
 // register is a client's view of the records.
 type register struct{ client *Engine }
 
@@ -104,7 +100,8 @@ func (r register) call(ctx context.Context, f func(now time.Time) error) error {
 	return r.client.call(ctx, f)
 }
 
-// forget drops what has expired of a few records, which are chosen at random.
+// forget drops what has expired of a few records, which are chosen at random: Go begins
+// to range over a map anywhere. So each Swap costs the same, however many have expired.
 func (s *store) forget(now time.Time) {
 	looks := 3
 	for key, rec := range s.records {

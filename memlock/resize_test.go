@@ -113,6 +113,7 @@ func TestResizeBehindAnExclusiveWaiter(t *testing.T) {
 func TestResizeOutlivesAll(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
 		resize(t, a, 1)
+		nothing(t, a) // a limit that is remembered is no lock
 		a.Kill()
 		take(t, b, seats(5, 1))
 		if _, err := c.Break(t.Context(), "x", "stuck"); err != nil {

@@ -13,17 +13,19 @@ import (
 // data: the holders' Lost is called, Renew and Release say driver.ErrNotHeld,
 // and the next waiter is granted. The token still grows.
 func (e *Engine) Lose(name string) {
-	e.store.do(func(now time.Time) {
-		l := e.store.lock(name, now)
-		e.store.revoke(l, slices.Clone(l.holders), fmt.Errorf("%w: the engine forgot %q", driver.ErrLost, name), now)
-		e.store.settle(l, now)
+	s := e.store
+	s.do(func(now time.Time) {
+		_ = s.with(name, now, func(l *lock) error {
+			l.revoke(l.holders, fmt.Errorf("%w: the engine forgot %q", driver.ErrLost, name), now)
+			return nil
+		})
 	})
 }
 
 // Delay makes every later call of this client take d before it does anything;
 // 0 ends it.
 func (e *Engine) Delay(d time.Duration) {
-	e.store.do(func(time.Time) { e.delay = d })
+	e.store.do(func(time.Time) { e.client.delay = d })
 }
 
 // Refuse makes every call of this client fail with driver.ErrUnavailable around
@@ -32,11 +34,11 @@ func (e *Engine) Delay(d time.Duration) {
 func (e *Engine) Refuse(err error) {
 	e.store.do(func(now time.Time) {
 		switch {
-		case e.killed:
+		case e.client.killed:
 		case err == nil:
-			e.refusal = nil
+			e.client.refusal = nil
 		default:
-			e.store.cut(e, fmt.Errorf("%w: %w", driver.ErrUnavailable, err), now)
+			e.store.cut(e.client, fmt.Errorf("%w: %w", driver.ErrUnavailable, err), now)
 		}
 	})
 }
@@ -46,13 +48,30 @@ func (e *Engine) Refuse(err error) {
 // its calls fail with driver.ErrUnavailable for good.
 func (e *Engine) Kill() {
 	e.store.do(func(now time.Time) {
-		e.killed, e.backlog = true, nil
-		e.store.cut(e, fmt.Errorf("%w: %w", driver.ErrUnavailable, errKilled), now)
-		e.thaw()
+		e.client.killed, e.client.backlog = true, nil
+		e.store.cut(e.client, fmt.Errorf("%w: %w", driver.ErrUnavailable, errKilled), now)
+		e.client.thaw()
 	})
 }
 
 var errKilled = errors.New("the client was killed")
+
+// cut breaks a client's connection: its waiters leave, and whatever it still does
+// fails with cause. The caller has the mutex.
+func (s *store) cut(client *client, cause error, now time.Time) {
+	client.refusal = cause
+	s.each(driver.Query{}, now, func(l *lock) {
+		for _, c := range slices.Concat(l.queue, l.holders) {
+			if c.client == client && !c.granted() {
+				l.withdraw(c, now)
+				c.wake.ring()
+			}
+		}
+	})
+	for _, w := range s.watchers {
+		w.wake.ring() // those of the client end, the others find no news
+	}
+}
 
 // Freeze stops this client as SIGSTOP stops a process: its calls block, even
 // those whose context ends, and none of its callbacks is called, until Thaw. Its
@@ -60,25 +79,27 @@ var errKilled = errors.New("the client was killed")
 // take within two seconds (or its TTL, if shorter) passes to the next.
 func (e *Engine) Freeze() {
 	e.store.do(func(time.Time) {
-		if e.frozen == nil && !e.killed {
-			e.frozen = make(chan struct{})
+		if e.client.frozen == nil && !e.client.killed {
+			e.client.frozen = make(chan struct{})
 		}
 	})
 }
 
 // Thaw lets a frozen client go on, and calls the callbacks that fell due meanwhile.
 func (e *Engine) Thaw() {
-	e.store.do(func(time.Time) {
-		e.store.after = append(e.store.after, e.backlog...)
-		e.backlog = nil
-		e.thaw()
+	s := e.store
+	s.do(func(time.Time) {
+		s.after = append(s.after, e.client.backlog...)
+		e.client.backlog = nil
+		e.client.thaw()
 	})
 }
 
-func (e *Engine) thaw() {
-	if e.frozen != nil {
-		close(e.frozen)
-		e.frozen = nil
+// thaw lets the calls go on that block. The caller has the store's mutex.
+func (c *client) thaw() {
+	if c.frozen != nil {
+		close(c.frozen)
+		c.frozen = nil
 	}
 }
 
@@ -86,62 +107,41 @@ func (e *Engine) thaw() {
 // block, and fail with driver.ErrUnavailable when their context ends; a waiter learns
 // nothing. Leases run on. It lasts until Resume.
 func (e *Engine) Hang() {
-	e.store.do(func(time.Time) {
-		if e.store.hung == nil {
-			e.store.hung = make(chan struct{})
+	s := e.store
+	s.do(func(time.Time) {
+		if s.hung == nil {
+			s.hung = make(chan struct{})
 		}
 	})
 }
 
-var errHung = errors.New("no answer")
-
 // Resume lets a store that hangs go on.
 func (e *Engine) Resume() {
-	e.store.do(func(now time.Time) {
-		if e.store.hung == nil {
+	s := e.store
+	s.do(func(now time.Time) {
+		if s.hung == nil {
 			return
 		}
-		close(e.store.hung)
-		e.store.hung = nil
-		for _, l := range e.store.locks {
+		close(s.hung)
+		s.hung = nil
+		s.each(driver.Query{}, now, func(l *lock) { // grants fell due that nobody could take
 			for _, c := range slices.Concat(l.queue, l.holders) {
 				c.wake.ring()
 			}
-		}
+		})
 	})
 }
 
 // Restart stops and starts the store. Holders, minimum holds and tokens survive;
 // the queues do not, so every waiter joins again, at its old place.
 func (e *Engine) Restart() {
-	e.store.do(func(now time.Time) {
-		for _, l := range e.store.locks {
+	s := e.store
+	s.do(func(now time.Time) {
+		s.each(driver.Query{}, now, func(l *lock) {
 			for _, c := range slices.Clone(l.queue) {
-				l.leave(c)
-				e.store.emit(driver.EventLeft, c, now)
-				c.wake.ring()
+				l.withdraw(c, now)
+				c.wake.ring() // to join again
 			}
-			e.store.settle(l, now)
-		}
+		})
 	})
-}
-
-// cut breaks a client's connection: its waiters leave, and whatever it still
-// does fails with cause.
-func (s *store) cut(e *Engine, cause error, now time.Time) {
-	e.refusal = cause
-	for _, l := range s.locks {
-		for _, c := range slices.Concat(l.queue, l.holders) {
-			if c.client == e && (c.pending || c.token == 0) {
-				s.withdraw(l, c, now)
-				c.wake.ring()
-			}
-		}
-		s.settle(l, now)
-	}
-	for w := range s.watchers {
-		if w.client == e {
-			w.wake.ring()
-		}
-	}
 }

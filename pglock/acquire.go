@@ -10,13 +10,35 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/retry"
+	"github.com/fencelock/fencelock/internal/words"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/google/uuid"
 )
 
+// acquirer makes requests of this process holds.
+type acquirer struct {
+	own     *ownSession
+	locks   *lockSessions // where a free key is taken
+	waiters *waiterPool   // where one is waited for
+	turns   *turns        // one request for a key asks the server at a time
+	holds   *holdings     // where a grant goes
+	seen    *sightings    // vanished holders, which close a key
+	room    *room         // among the server's locks
+	maxTTL  time.Duration // Config.MaxTTL
+}
+
+// minTTL is the shortest lease: a heartbeat at a third of it must get through.
+const minTTL = 500 * time.Millisecond
+
+// traits are those of the engine.
+func (acq *acquirer) traits() driver.Traits {
+	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true,
+		MinTTL: minTTL, MaxTTL: acq.maxTTL}
+}
+
 // attempt is one request on its way to a grant.
 type attempt struct {
-	*Engine
+	*acquirer
 	req      driver.Request
 	key      int64
 	owner    string
@@ -33,10 +55,9 @@ type attempt struct {
 // errHeld is how steps of an acquire say that somebody else is in the way.
 var errHeld = errors.New("held")
 
-// Acquire makes one acquisition; see [driver.Engine]. A wait ends early with
-// driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]).
-func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	a, err := e.attempt(req)
+// Acquire makes one acquisition; see [Engine.Acquire].
+func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	a, err := acq.attempt(req)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -74,8 +95,8 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 }
 
 // attempt checks a request.
-func (e *Engine) attempt(req driver.Request) (*attempt, error) {
-	if err := req.Check(e.Traits()); err != nil {
+func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
+	if err := req.Check(acq.traits()); err != nil {
 		return nil, err
 	}
 	if err := checkLimit(req.Limit); err != nil {
@@ -85,8 +106,8 @@ func (e *Engine) attempt(req driver.Request) (*attempt, error) {
 	if err != nil {
 		return nil, failure(err)
 	}
-	req.Host, req.Note = plain(req.Host), plain(req.Note)
-	return &attempt{Engine: e, req: req, key: keyOf(req.Name), owner: owner.String()}, nil
+	req.Host, req.Note = plain(words.Host(req.Identity)), plain(req.Note)
+	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: owner.String()}, nil
 }
 
 // plain makes a text one that the server stores.
@@ -179,42 +200,6 @@ func (a *attempt) remember(ctx context.Context, err error) {
 	}
 }
 
-// enter waits until no other request of this process is before this one.
-func (a *attempt) enter(ctx context.Context) error {
-	a.place = &place{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
-	a.turns.change(a.key, func(t *turn) { t.join(a.place) })
-	if !a.place.comes(ctx, a.listDelay()) && ctx.Err() == nil {
-		a.waitsHere(ctx)
-	}
-	select {
-	case <-a.place.ready:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if a.place.refused {
-		return errHeld
-	}
-	return nil
-}
-
-// comes waits for d, and reports whether the turn came.
-func (k *place) comes(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-k.ready:
-		return true
-	default:
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-k.ready:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
 // once asks the server once, and waits there if the request wants to.
 func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	_, lock := a.locks.pick(a.req.TTL)
@@ -234,9 +219,7 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	g, err := a.try(ctx, s)
 	if errors.Is(err, errHeld) && a.req.Wait {
 		a.heard.Held(&driver.HeldError{Name: a.req.Name})
-		if g, err = a.queue(ctx); errors.Is(err, errCrowded) {
-			return a.crowd(ctx, s)
-		}
+		return a.queueUp(ctx, s)
 	}
 	return g, err
 }
@@ -261,7 +244,7 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 	g, failed := a.judged(ctx, s, r, err, c.Sent())
 	if failed != nil {
 		a.undo(s, r, err, have)
-	} else if a.req.Mode == driver.Shared && a.holds.last(s, a.key) {
+	} else if a.req.Mode == driver.Shared && s.shared.quit(a.key) {
 		_ = s.unlock(a.key, a.req.Mode) // the hold has ended already, and left the lock to this request
 	}
 	return g, failed
@@ -271,28 +254,31 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 // counts as a holder from now on, so that no other that ends meanwhile takes the lock away.
 func (a *attempt) send(ctx context.Context, s *session) (c *pipe.Call, have bool, err error) {
 	if a.req.Mode == driver.Shared {
-		if have, err = a.holds.share(ctx, s, a.key); err != nil {
+		if have, err = s.shared.ask(ctx, a.key); err != nil {
 			return nil, false, err
 		}
 	}
-	args := a.args(s, a.ticket, a.req.TTL)
+	args := a.lockArgs(s, a.ticket, a.req.TTL)
 	if a.req.Mode == driver.Exclusive {
 		return s.Call(s.fn["take"], args...), false, nil
 	}
 	return s.Call(s.fn["share"], append(args, int32(a.req.Limit), int32(a.req.Units()), have, false)...), have, nil
 }
 
-// args are the arguments that all requests have; see sql/lock.sql.
-func (a *attempt) args(s *session, ticket int64, ttl time.Duration) []any {
+// lockArgs are the arguments that all requests have; see sql/lock.sql.
+func (a *attempt) lockArgs(s *session, ticket int64, ttl time.Duration) []any {
 	return []any{a.key, a.owner, a.req.Name, ttl, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
 		ticket, time.Now().UnixMilli(), a.seen.over(a.key)}
 }
 
 // undo frees what the server may have granted to a request that has come to nothing.
 func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
+	if err == nil && r.Text(0) == "ok" && a.req.MinHold > 0 && a.req.Mode == driver.Exclusive {
+		a.withdrawMinHold()
+	}
 	alone := true // nobody else needs the lock
 	if a.req.Mode == driver.Shared && !s.waiter {
-		alone = a.holds.last(s, a.key)
+		alone = s.shared.quit(a.key)
 	}
 	switch {
 	case err == nil && r.Text(0) == "ok" && a.req.Mode == driver.Shared:
@@ -303,13 +289,13 @@ func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
 		if alone {
 			_ = s.unlock(a.key, a.req.Mode)
 		}
-		go a.forget(a.key, a.owner) // ends within askLimit
+		go a.own.forget(a.key, a.owner) // ends within askLimit
 	case alone && (err != nil || have): // what was written is rolled back, and a lock may have stayed
 		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
 	case err == nil && r.Text(0) == "ok":
 		if r, err := s.Call(s.fn["free"], a.key, a.owner).Result(context.Background()); err != nil || r.Text(0) != "t" {
 			_ = s.unlock(a.key, a.req.Mode)
-			go a.forget(a.key, a.owner) // ends within askLimit
+			go a.own.forget(a.key, a.owner) // ends within askLimit
 		}
 	}
 }
@@ -352,14 +338,14 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 		a.turns.change(a.key, func(t *turn) { ok = t.hold(a.place, h.token) })
 		return ok
 	}
-	if err := a.holds.add(begin, h); err != nil {
+	if err := a.holds.enter(begin, h); err != nil {
 		return driver.Grant{}, err
 	}
 	floor := h.token
 	if low := r.Int(2); low > 0 {
 		floor = s.epoch<<40 + low
 	}
-	a.listen()
+	a.own.listen()
 	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.lease}, nil
 }
 
@@ -375,11 +361,22 @@ func (a *attempt) storeMinHold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(askLimit, a.req.TTL/3))
 	defer cancel()
 	least := a.req.MinHold + time.Millisecond - 1 // the server counts whole ones
-	_, err := a.ask(ctx, "SELECT fencelock.close($1::bigint, $2::text, $3::bigint)", a.key, a.req.Name, least)
+	_, err := a.own.ask(ctx, "SELECT fencelock.close($1::bigint, $2::text, $3::bigint)", a.key, a.req.Name, least)
 	if err != nil {
 		return fmt.Errorf("the minimum hold could not be written down: %w", err)
 	}
 	return nil
+}
+
+// withdrawMinHold takes a minimum hold back that may have been written down for a request that
+// holds its key exclusively still, and so is the only one that wrote one. It comes after the
+// storing of it, which may be under way on the same connection, and waits for both; once the
+// key is another's, it does nothing.
+func (a *attempt) withdrawMinHold() {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	_, _ = a.own.ask(ctx, `DELETE FROM fencelock.minimum WHERE key = $1::bigint
+		AND EXISTS (SELECT FROM fencelock.held WHERE key = $1::bigint AND owner = $2::text)`, a.key, a.owner) // else the name opens by itself
 }
 
 // detach lets undo go on with an unanswered statement, and keeps the turn until

@@ -16,24 +16,18 @@ import (
 
 // multiAcquire is several requests on their way to be granted together.
 type multiAcquire struct {
-	*Engine
+	*acquirer
 	parts    []*attempt // in the order of their keys, which are distinct
 	detached bool       // a goroutine goes on for it, and gives up its turns
 }
 
-// AcquireAll makes one acquisition of each name or none, with one statement; see
-// [driver.AllAcquirer]. It is driver.ErrUnsupported for a minimum hold, and for
-// a name that this process shares already. Two names that have the same key are
-// driver.ErrInvalid: nobody can hold both.
-func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	b, err := e.newMultiAcquire(reqs)
+// AcquireAll makes one acquisition of each name or none; see [Engine.AcquireAll].
+func (acq *acquirer) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	b, err := acq.newMultiAcquire(reqs)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil || len(reqs) == 0 {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	all, err := b.acquire(ctx)
@@ -53,10 +47,10 @@ func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]drive
 
 // newMultiAcquire checks requests and puts them in the order of their keys, in which every
 // multiAcquire waits for the turns of this process: so none waits for another in a circle.
-func (e *Engine) newMultiAcquire(reqs []driver.Request) (*multiAcquire, error) {
-	b := &multiAcquire{Engine: e}
+func (acq *acquirer) newMultiAcquire(reqs []driver.Request) (*multiAcquire, error) {
+	b := &multiAcquire{acquirer: acq}
 	for _, req := range reqs {
-		a, err := e.attempt(req)
+		a, err := acq.attempt(req)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +122,7 @@ func (b *multiAcquire) once(ctx context.Context) ([]driver.Grant, *attempt, erro
 		if a.req.Mode != driver.Shared {
 			continue
 		}
-		if shares, err := b.holds.shares(ctx, s, a.key); err != nil {
+		if shares, err := s.shared.has(ctx, a.key); err != nil {
 			return nil, a, err
 		} else if shares {
 			return nil, a, fmt.Errorf("%w: this process shares %q already", driver.ErrUnsupported, a.req.Name)
@@ -226,9 +220,9 @@ func (b *multiAcquire) grant(s *session, r pipe.Row, sent time.Time) ([]driver.G
 		}
 		return fine
 	}
-	if err := b.holds.add(begin, holds...); err != nil {
+	if err := b.holds.enter(begin, holds...); err != nil {
 		return nil, err
 	}
-	b.listen()
+	b.own.listen()
 	return grants, nil
 }

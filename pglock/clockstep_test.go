@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -28,7 +28,7 @@ func TestClockStepsWhileAHolderIsFrozen(t *testing.T) {
 				t.Parallel()
 				clock := hosttest.NewClock(t)
 				pg := pgtest.StartPostgresBy(t, clock)
-				p := proctest.Start(t, "postgres", pg.DSN())
+				p := proc.Start(t, "postgres", pg.DSN())
 				req := request("a")
 				req.TTL = 2 * time.Second
 				sent := time.Now()

@@ -5,37 +5,57 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // dialLimit bounds one attempt to connect and to check the server.
 const dialLimit = 10 * time.Second
 
+// dialer opens connections, and knows the sessions that live. Its functions are set before
+// it is used.
+type dialer struct {
+	pool *pgxpool.Pool
+	cfg  Config
+
+	onNotice func(payload string)      // called for each notification; must not block
+	onTick   func(*session, time.Time) // called now and then, to end the locks that nobody renewed
+	onEnd    func(*session)            // called once when a session has ended, to end its locks
+
+	mu       sync.Mutex // guards all below
+	done     bool       // shut was called
+	sessions map[*session]struct{}
+}
+
 // dial opens a session whose leases run for ttl, and checks all that the leases
 // rest on before anything is locked. A ttl of 0 makes the engine's own session,
 // which holds no locks.
-func (e *Engine) dial(ctx context.Context, ttl time.Duration, waiter bool) (*session, error) {
-	c, err := e.connect(ctx)
+func (d *dialer) dial(ctx context.Context, ttl time.Duration, waiter bool) (*session, error) {
+	c, err := d.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{engine: e, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, keys: map[int64]int{}, leaving: map[int64]chan struct{}{}, fn: functions{}}
+	s := &session{dialer: d, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, fn: functions{}}
 	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter} {
 		if err = step(ctx, c); err != nil {
 			_ = c.Close(ctx) // it is not needed any more
 			return nil, err
 		}
 	}
-	if s.Conn, err = pipe.New(c, e.hear); err != nil {
+	if s.Conn, err = pipe.New(c, d.onNotice); err != nil {
 		_ = c.Close(ctx) // it is not needed any more
 		return nil, err
 	}
-	if err := e.enlist(s); err != nil {
+	s.shared = sharedKeys{conn: s.Conn, count: map[int64]int{}, leaving: map[int64]chan struct{}{}}
+	if err := d.enlist(s); err != nil {
 		s.Close(err)
 		return nil, err
 	}
@@ -44,8 +64,8 @@ func (e *Engine) dial(ctx context.Context, ttl time.Duration, waiter bool) (*ses
 }
 
 // connect opens a connection as the application's pool would.
-func (e *Engine) connect(ctx context.Context) (*pgconn.PgConn, error) {
-	pool := e.pool.Config()
+func (d *dialer) connect(ctx context.Context) (*pgconn.PgConn, error) {
+	pool := d.pool.Config()
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
 			return nil, err
@@ -88,7 +108,7 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the server is a hot standby, whose locks exclude nobody on the primary; connect to the primary (target_session_attrs=read-write)")
 	case r.Int(3) != hashText(probe):
 		return refuse("the server hashes names differently; use a database in UTF8")
-	case uint32(r.Int(0)) != c.PID() && !s.engine.cfg.AllowPooler:
+	case uint32(r.Int(0)) != c.PID() && !s.dialer.cfg.AllowPooler:
 		return refuse("there is a connection pooler in between; connect to the server directly, or set AllowPooler if it is in session mode")
 	}
 	return nil
@@ -171,6 +191,27 @@ func (s *session) set(ctx context.Context, c *pgconn.PgConn) error {
 	return s.agreed(got.Rows)
 }
 
+// complete makes sure that the database has the schema of this version, or a later one.
+func complete(ctx context.Context, c *pgconn.PgConn) error {
+	there, err := one(c.ExecParams(ctx, "SELECT to_regclass('fencelock.epoch') IS NOT NULL", nil, nil, nil, nil).Read())
+	if err != nil {
+		return err
+	}
+	if there.Text(0) != "t" {
+		return create(ctx, c)
+	}
+	got := c.ExecParams(ctx, "SELECT version FROM fencelock.epoch", nil, nil, nil, nil).Read()
+	switch {
+	case got.Err != nil:
+		return got.Err
+	case len(got.Rows) == 0:
+		return refuse("fencelock.epoch is empty, as after a restore of the schema without its data; drop the schema fencelock, and run fencelock init")
+	case pipe.Row(got.Rows[0]).Int(0) >= schemaVersion:
+		return nil
+	}
+	return create(ctx, c)
+}
+
 const learnSQL = `SELECT proname, oid::bigint FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace
 UNION ALL SELECT proname, oid::bigint FROM pg_proc WHERE oid = ANY (ARRAY['pg_catalog.pg_backend_pid()'::regprocedure,
 	'pg_catalog.pg_advisory_unlock(bigint)'::regprocedure, 'pg_catalog.pg_advisory_unlock_shared(bigint)'::regprocedure])`
@@ -187,7 +228,7 @@ func (s *session) learn(ctx context.Context, c *pgconn.PgConn) error {
 // enter makes the connection a session of the engine. What may take long is done
 // before it carries leases.
 func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
-	args := [][]byte{strconv.AppendInt(nil, s.engine.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMilli(), 10)}
+	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMilli(), 10)}
 	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2], r[3] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
 		args, nil, nil, nil).Read())
 	if err != nil {
@@ -231,18 +272,34 @@ var errShared = errors.New("two connections ended up in one server process")
 
 // enlist makes a session known to the engine, and refuses one that has the server
 // process of another: a pooler in transaction mode gave it away.
-func (e *Engine) enlist(s *session) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.done {
+func (d *dialer) enlist(s *session) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
 		return deny("the engine is closed")
 	}
-	for o := range e.sessions {
+	for o := range d.sessions {
 		if o.backend == s.backend && o.Err() == nil {
 			go o.Kill(errShared) // who knows what the other one did to its settings
 			return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
 		}
 	}
-	e.sessions[s] = struct{}{}
+	d.sessions[s] = struct{}{}
 	return nil
+}
+
+// forget takes a session that has ended off the list, and has its locks ended.
+func (d *dialer) forget(s *session) {
+	d.mu.Lock()
+	delete(d.sessions, s)
+	d.mu.Unlock()
+	d.onEnd(s)
+}
+
+// shut refuses further sessions, and returns those that there are.
+func (d *dialer) shut() []*session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done = true
+	return slices.Collect(maps.Keys(d.sessions))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -12,41 +11,31 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Engine grants locks of one database. All its methods may be called from many
-// goroutines at once.
-// Use it through fencelock.New: its own Acquire does not renew.
-type Engine struct {
-	pool    *pgxpool.Pool
-	cfg     Config
-	own     lazySession // for questions, breaks, and what waits for the disk
-	locks   lockSessions
-	waiters waiterPool
-	turns   turns
-	holds   holdings
-	seen    sightings
-	room    room
-	records *register
-	rates   *rates
-
-	mu       sync.Mutex // guards all below
-	done     bool       // Close was called
-	sessions map[*session]struct{}
-}
-
 var _ interface {
 	driver.Engine
 	driver.Lister
 	driver.Breaker
 	driver.OwnerBreaker
 	driver.Resizer
+	driver.Inspector
 	driver.AllAcquirer
 	driver.Parter
 	driver.RateLimiter
 	driver.Registrar
 } = (*Engine)(nil)
 
-// minTTL is the shortest lease: a heartbeat at a third of it must get through.
-const minTTL = 500 * time.Millisecond
+// Engine grants locks of one database. All its methods may be called from many
+// goroutines at once.
+// Use it through fencelock.New: its own Acquire does not renew.
+type Engine struct {
+	dialer   *dialer     // connections, and which of them live
+	own      *ownSession // for questions, and where a break is heard
+	holds    *holdings   // what this process has, and how it is renewed and released
+	acquirer *acquirer   // how it is got
+	breaker  *breaker    // how that of others is ended
+	records  *register
+	rates    *rates
+}
 
 // New returns an engine for the database of pool; cfg may be nil. It does no I/O.
 //
@@ -54,25 +43,35 @@ const minTTL = 500 * time.Millisecond
 // the engine's own, so they never take one that the application waits for, and
 // the application's statements never run on them.
 func New(pool *pgxpool.Pool, cfg *Config) *Engine {
-	c := cfg.withDefaults()
-	e := &Engine{pool: pool, cfg: c, sessions: map[*session]struct{}{}}
-	e.own.dial = func(ctx context.Context) (*session, error) { return e.dial(ctx, 0, false) }
-	e.records = newRegister(e)
-	e.rates = newRates(e)
-	e.locks = lockSessions{engine: e, byTTL: map[time.Duration]*lazySession{}}
-	e.waiters = waiterPool{engine: e, slots: make(chan struct{}, c.MaxWaiters)}
-	e.turns.byKey = map[int64]*turn{}
-	e.holds.byOwner = map[string]*hold{}
-	e.seen.byKey = map[int64]map[string]sighting{}
-	return e
+	d := &dialer{pool: pool, cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
+	own := &ownSession{}
+	own.dial = func(ctx context.Context) (*session, error) { return d.dial(ctx, 0, false) }
+	a := &acquirer{
+		own:     own,
+		locks:   &lockSessions{dialer: d, own: own, byTTL: map[time.Duration]*lazySession{}},
+		waiters: &waiterPool{dialer: d, slots: make(chan struct{}, d.cfg.MaxWaiters)},
+		turns:   &turns{byKey: map[int64]*turn{}},
+		seen:    &sightings{byKey: map[int64]map[string]sighting{}},
+		room:    &room{own: own},
+		maxTTL:  d.cfg.MaxTTL,
+	}
+	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}
+	b := &breaker{own: own, turns: a.turns, holds: a.holds, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
+	d.onNotice, d.onTick = b.hear, a.holds.expire
+	d.onEnd = func(s *session) {
+		a.locks.forget(s)
+		a.holds.lose(s)
+	}
+	return &Engine{
+		dialer: d, own: own, holds: a.holds, acquirer: a, breaker: b,
+		records: &register{ownTable: newOwnTable(d, "fencelock.record")},
+		rates:   &rates{ownTable: newOwnTable(d, "fencelock.rate")},
+	}
 }
 
 // Traits says what the engine promises: leases, first come first served between
 // processes with one turn each, and shared locks with a limit.
-func (e *Engine) Traits() driver.Traits {
-	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true,
-		MinTTL: minTTL, MaxTTL: e.cfg.MaxTTL}
-}
+func (e *Engine) Traits() driver.Traits { return e.acquirer.traits() }
 
 // Part names the connection that a lease lives on; see [driver.Parter].
 func (e *Engine) Part(lease driver.Lease) string {
@@ -82,19 +81,126 @@ func (e *Engine) Part(lease driver.Lease) string {
 	return ""
 }
 
+// Acquire makes one acquisition; see [driver.Engine]. A wait ends early with
+// driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]).
+func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return e.acquirer.Acquire(ctx, req)
+}
+
+// AcquireAll makes one acquisition of each name or none, with one statement; see
+// [driver.AllAcquirer]. It is driver.ErrUnsupported for a minimum hold, and for
+// a name that this process shares already. Two names that have the same key are
+// driver.ErrInvalid: nobody can hold both.
+func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	return e.acquirer.AcquireAll(ctx, reqs)
+}
+
+// Renew extends acquisitions to a full TTL from now, with one statement for each
+// connection they live on. One whose connection has ended, that was broken or
+// that nobody renewed in time is driver.ErrNotHeld.
+func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	return e.holds.Renew(ctx, leases)
+}
+
+// Release ends an acquisition, and lets the next one in. When it returns nil the
+// server has let go.
+func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
+	return e.holds.Release(ctx, lease)
+}
+
+// Break ends every acquisition of name and its minimum hold, and returns a token that shuts the holders
+// out of guarded resources. Engines hear of it at once and let go. Holders that
+// have not let go after Config.BreakWait, frozen ones and sessions that are no
+// engine's, keep the lock, and Break returns the token together with a
+// driver.ErrUnavailable that says who they are; with Config.ForceBreak it ends
+// their connections. A holder that vanished, and keeps the name closed until its
+// lease is over, is forgotten.
+func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	return e.breaker.Break(ctx, name, reason)
+}
+
+// BreakOwner is Break for one acquisition: that of owner, and of nobody else. The holder
+// lets go by itself, if it is of this version. With Config.ForceBreak the connection of one
+// that has not let go is ended, and its other locks with it.
+func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	return e.breaker.BreakOwner(ctx, name, owner, reason)
+}
+
+const besideSQL = `WITH h AS (
+	SELECT session, key, name FROM fencelock.held WHERE owner IS NOT NULL UNION ALL SELECT session, key, name FROM fencelock.sharer)
+SELECT DISTINCT o.name FROM h JOIN h o ON o.session = h.session WHERE h.key = $1::bigint AND o.key <> h.key ORDER BY 1`
+
+// NamesOnSameSession returns the other names, in order, that are held on the connections of
+// name's holders: those that a Break by force would take away as well.
+func (e *Engine) NamesOnSameSession(ctx context.Context, name string) ([]string, error) {
+	if err := driver.CheckName(name); err != nil {
+		return nil, err
+	}
+	rows, err := e.own.ask(ctx, besideSQL, keyOf(name))
+	if err != nil {
+		return nil, failure(err)
+	}
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.Text(0)
+	}
+	return names, nil
+}
+
+// Resize sets the limit of a shared name for everybody; see [driver.Resizer]. It
+// is on disk when Resize returns, and lasts as long as the schema.
+func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
+	if err := driver.CheckResize(name, limit); err != nil {
+		return err
+	}
+	if err := checkLimit(limit); err != nil {
+		return err
+	}
+	if _, err := e.own.ask(ctx, `SELECT fencelock.resize($1::bigint, $2::text, $3::integer)`, keyOf(name), name, limit); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
+// Register returns the records of the database: the rows of fencelock.record, which
+// belong to the role that made the schema, and to those to which it grants them. They are
+// on disk, and where a standby must have commits on the standby, when Swap returns.
+func (e *Engine) Register() driver.Register { return e.records }
+
+// TakeRate grants events of a key or refuses them, in one transaction and by the server's
+// clock; see [driver.RateLimiter]. A crash of the server, and a failover, forget what was
+// granted: each key gets a burst anew.
+func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
+	return e.rates.TakeRate(ctx, take)
+}
+
+// ReturnRate undoes a take; see [driver.RateLimiter].
+func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+	return e.rates.ReturnRate(ctx, take, taken)
+}
+
+// Init creates the schema, or completes it, with the rights of the pool's role.
+func (e *Engine) Init(ctx context.Context) error {
+	c, err := e.dialer.connect(ctx)
+	if err != nil {
+		return failure(err)
+	}
+	defer c.Close(ctx)
+	if err := create(ctx, c); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
 // closeLimit bounds what Close waits for the server.
 const closeLimit = time.Second
+
+var errClosed = errors.New("the engine was closed")
 
 // Close ends every lock and every connection of the engine; holders are told that
 // they lost their locks. The pool stays open. Later requests fail.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	e.done = true
-	var all []*session
-	for s := range e.sessions {
-		all = append(all, s)
-	}
-	e.mu.Unlock()
+	all := e.dialer.shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	var calls []*pipe.Call
@@ -110,49 +216,4 @@ func (e *Engine) Close() error {
 		s.Close(errClosed)
 	}
 	return nil
-}
-
-var errClosed = errors.New("the engine was closed")
-
-// ask runs a query on the engine's own session, which holds no locks.
-func (e *Engine) ask(ctx context.Context, sql string, args ...any) ([]pipe.Row, error) {
-	s, err := e.own.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.Query(sql, args...).Wait(ctx)
-}
-
-// listen opens the engine's own session for a process that holds locks and has no
-// other need of it: it is where a break is heard.
-func (e *Engine) listen() {
-	if !e.own.ready() {
-		go func() { // ends when the session is open or cannot be opened
-			ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-			defer cancel()
-			_, _ = e.own.get(ctx) // the next renewal tries again
-		}()
-	}
-}
-
-// lose ends the locks of a session that has ended.
-func (e *Engine) lose(s *session) {
-	e.mu.Lock()
-	delete(e.sessions, s)
-	e.mu.Unlock()
-	e.locks.forget(s)
-	for _, h := range e.holds.of(s) {
-		if e.holds.drop(h) {
-			h.tell(fmt.Errorf("%w: %w", driver.ErrLost, s.Err()))
-			e.ended(h)
-		}
-	}
-}
-
-// expire ends the locks of a session that nobody renewed in time.
-func (e *Engine) expire(s *session, now time.Time) {
-	for _, h := range e.holds.overdue(s, now) {
-		h.tell(fmt.Errorf("%w: nobody renewed it for %v", driver.ErrLost, h.ttl))
-		go func() { _ = e.release(context.Background(), h) }() // ends when the server has answered or the connection has ended
-	}
 }

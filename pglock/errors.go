@@ -34,6 +34,14 @@ func deny(format string, args ...any) error {
 	return &refusal{fmt.Errorf(format, args...), false}
 }
 
+// The SQLSTATEs that a locking statement meets.
+const (
+	failedTransaction = "25P02"
+	lockNotAvailable  = "55P03"
+	queryCanceled     = "57014"
+	deadlockDetected  = "40P01"
+)
+
 // The SQLSTATEs that say something about the server or the role, and not about a request.
 const (
 	insufficientPrivilege = "42501"
@@ -82,6 +90,9 @@ func explain(err error) error {
 	case tooManyConnections:
 		return fmt.Errorf("the server takes no more connections; raise max_connections: %w", err)
 	case insufficientPrivilege:
+		if _, told := errors.AsType[*refusal](err); told {
+			return err
+		}
 		return fmt.Errorf("%w; let an administrator run the SQL that fencelock init prints", err)
 	}
 	return err

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,8 +17,9 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -25,7 +28,7 @@ import (
 const maxTTL = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	proctest.Main(map[string]func(string) driver.Engine{
+	proc.Main(map[string]func(string) driver.Engine{
 		"postgres": func(dsn string) driver.Engine {
 			return pglock.New(newPool(dsn), &pglock.Config{MaxTTL: maxTTL})
 		},
@@ -48,11 +51,19 @@ func newPool(dsn string) *pgxpool.Pool {
 // in a database of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t, "max_connections=200")
-	drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-		return &world{pg: pg, dsn: database(t, pg), engine: engineOf(t.Name())}
+	common := pgtest.StartPostgres(t, "max_connections=200")
+	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
+		w := &world{pg: common, engine: engineOf(t.Name())}
+		if w.alone = slices.Contains(alone, path.Base(t.Name())); w.alone {
+			w.pg = pgtest.StartPostgres(t)
+		}
+		w.dsn = database(t, w.pg)
+		return w
 	}})
 }
+
+// alone are the cases that have a server of their own, since they stop it.
+var alone = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
 
 // engineOf returns the engine for a case: where the server is restarted, one that does not wait
 // for long then, and otherwise one whose leases last, however slow the machine is.
@@ -76,12 +87,22 @@ func database(t testing.TB, pg *pgtest.Postgres) string {
 // world is a database.
 type world struct {
 	pg     *pgtest.Postgres
+	alone  bool // nobody else uses the server
 	dsn    string
 	engine string
 }
 
-func (w *world) Client(t testing.TB) drivertest.Client { return proctest.Start(t, w.engine, w.dsn) }
+func (w *world) Client(t testing.TB) drivertest.Client { return proc.Start(t, w.engine, w.dsn) }
 
-func (w *world) Restart(t testing.TB) { w.pg.Restart(t) }
-func (w *world) Cut(t testing.TB)     { w.pg.Freeze(t) }
-func (w *world) Mend(t testing.TB)    { w.pg.Thaw(t) }
+func (w *world) Restart(t testing.TB) { w.server(t).Restart(t) }
+func (w *world) Cut(t testing.TB)     { w.server(t).Freeze(t) }
+func (w *world) Mend(t testing.TB)    { w.server(t).Thaw(t) }
+
+// server returns the server, for whoever stops it.
+func (w *world) server(t testing.TB) *pgtest.Postgres {
+	t.Helper()
+	if !w.alone {
+		t.Fatal("this case stops a server that others use: name it in alone")
+	}
+	return w.pg
+}

@@ -5,14 +5,14 @@ var HashText = hashText
 
 // LockSessions returns how many TTLs the engine keeps a connection for.
 func (e *Engine) LockSessions() int {
-	e.locks.mu.Lock()
-	defer e.locks.mu.Unlock()
-	return len(e.locks.byTTL)
+	e.acquirer.locks.mu.Lock()
+	defer e.acquirer.locks.mu.Unlock()
+	return len(e.acquirer.locks.byTTL)
 }
 
 // HearBreak lets the engine hear of a break, and nobody else, and returns when it
 // has.
-func (e *Engine) HearBreak(name string, token int64) { e.broken(keyOf(name), token, "a test") }
+func (e *Engine) HearBreak(name string, token int64) { e.breaker.broken(keyOf(name), token, "a test") }
 
 // TryTxSQL is tryTxSQL, for tests outside the package.
 var TryTxSQL = tryTxSQL

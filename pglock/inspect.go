@@ -2,6 +2,9 @@ package pglock
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -9,11 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-var _ driver.Inspector = (*Engine)(nil)
-
 // inspection is one Inspect and what it has learned.
 type inspection struct {
-	engine  *Engine
+	cfg     Config
 	conn    *pgconn.PgConn
 	ttl     time.Duration
 	facts   pipe.Row
@@ -29,12 +30,12 @@ type inspection struct {
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	c, err := e.connect(ctx)
+	c, err := e.dialer.connect(ctx)
 	if err != nil {
 		return nil, failure(err)
 	}
 	defer c.Close(ctx)
-	in := &inspection{engine: e, conn: c, ttl: ttl, backend: c.PID()}
+	in := &inspection{cfg: e.dialer.cfg, conn: c, ttl: ttl, backend: c.PID()}
 	if err := in.ask(ctx); err != nil {
 		return nil, failure(err)
 	}
@@ -102,10 +103,203 @@ func (in *inspection) ask(ctx context.Context) error {
 	return nil
 }
 
-// good is a finding of nothing to worry about.
-func good(check, saw string) driver.Finding { return driver.Finding{Check: check, Observed: saw} }
+// passed is a finding of nothing to worry about.
+func passed(check, saw string) driver.Finding { return driver.Finding{Check: check, Observed: saw} }
 
 // bad is a finding that says what it means and what to do.
 func bad(check string, how driver.Severity, saw, means, do string) driver.Finding {
 	return driver.Finding{Check: check, Severity: how, Observed: saw, Impact: means, Fix: do}
 }
+
+// version is about the server's: before 14 it ends no idle session.
+func (in *inspection) version() driver.Finding {
+	saw := "PostgreSQL " + in.facts.Text(colVersion)
+	if in.facts.Int(colVersionNum) >= 140000 {
+		return passed("version", saw)
+	}
+	return bad("version", driver.Broken, saw, "it cannot end the locks of a frozen client, so the engine refuses it",
+		"use PostgreSQL 14 or later")
+}
+
+// standby reports whether the server is a hot standby.
+func (in *inspection) standby() bool { return in.facts.Text(colStandby) == "t" }
+
+// role is about primary and standby.
+func (in *inspection) role() driver.Finding {
+	if !in.standby() {
+		return passed("role", "a primary")
+	}
+	return bad("role", driver.Broken, "a hot standby", "its locks exclude nobody on the primary, so the engine refuses it",
+		"connect to the primary (target_session_attrs=read-write)")
+}
+
+// pooler compares the server process that answered with the one that the
+// connection was promised.
+func (in *inspection) pooler() driver.Finding {
+	if uint32(in.facts.Int(colBackend)) == in.backend {
+		return passed("pooler", "a direct connection")
+	}
+	if in.cfg.AllowPooler {
+		return bad("pooler", driver.Warning, "a connection pooler, which is allowed",
+			"in any but session mode it takes locks away, or gives them to others", "make sure of session mode, or connect to the server directly")
+	}
+	return bad("pooler", driver.Broken, "a connection pooler",
+		"it may take locks away, or give them to others, so the engine refuses it",
+		"connect to the server directly, or allow a pooler that is in session mode (AllowPooler, pooler=allow)")
+}
+
+// names is about the hash of a name, which this process computes as well.
+func (in *inspection) names() driver.Finding {
+	if in.facts.Int(colHash) == hashText(probe) {
+		return passed("names", "hashed as expected")
+	}
+	return bad("names", driver.Broken, "hashed differently", "clients would not agree on the key of a name, so the engine refuses the database",
+		"use a database in UTF8")
+}
+
+// schema is about the tables, and who may make them.
+func (in *inspection) schema() driver.Finding {
+	switch {
+	case in.facts.Text(colSchema) == "t":
+		return passed("schema", "there")
+	case in.facts.Text(colMayCreate) == "t":
+		return passed("schema", "not there yet; the first lock creates it")
+	}
+	return bad("schema", driver.Broken, "not there, and the role "+in.facts.Text(colUser)+" may not create it", "no lock can be had",
+		"let an administrator run the SQL that fencelock init prints")
+}
+
+// lease finds out whether the server can be told to end a session that is silent.
+func (in *inspection) lease(ctx context.Context) driver.Finding {
+	want := strconv.FormatInt(in.ttl.Milliseconds(), 10)
+	got, err := in.try(ctx, "idle_session_timeout", want)
+	if err == nil && got == want {
+		return passed("lease", fmt.Sprintf("idle_session_timeout can be set to %v", in.ttl))
+	}
+	saw := fmt.Sprintf("idle_session_timeout stays at %s ms", got)
+	if err != nil {
+		saw = "idle_session_timeout cannot be set: " + err.Error()
+	}
+	return bad("lease", driver.Broken, saw, "the server would keep the locks of a frozen or cut-off client, so the engine refuses it",
+		"let the role set idle_session_timeout, and let nothing in between change it")
+}
+
+// commits finds out whether what must outlast a crash can be made to: the epoch of
+// the tokens, minimum holds and limits.
+func (in *inspection) commits(ctx context.Context) driver.Finding {
+	const check = "synchronous_commit"
+	got, err := in.try(ctx, check, "on")
+	if err == nil && got == "on" {
+		return passed(check, "on, where the engine needs it")
+	}
+	saw := "stays at " + got
+	if err != nil {
+		saw = err.Error()
+	}
+	return bad(check, driver.Broken, saw, "a crash may undo minimum holds, limits and the epoch of fencing tokens, so the engine refuses the server",
+		"let the role set synchronous_commit, and let nothing in between change it")
+}
+
+// try gives a setting a value in a transaction that is rolled back, since behind a
+// pooler the session may be somebody else's, and returns what it was then.
+func (in *inspection) try(ctx context.Context, setting, value string) (got string, err error) {
+	if err := in.conn.Exec(ctx, "BEGIN").Close(); err != nil {
+		return "", err
+	}
+	defer func() {
+		if end := in.conn.Exec(ctx, "ROLLBACK").Close(); err == nil {
+			err = end
+		}
+	}()
+	args := [][]byte{[]byte(setting), []byte(value)}
+	if _, err := one(in.conn.ExecParams(ctx, "SELECT set_config($1::text, $2::text, true)", args, nil, nil, nil).Read()); err != nil {
+		return "", err
+	}
+	r, err := one(in.conn.ExecParams(ctx, "SELECT setting FROM pg_settings WHERE name = $1::text", args[:1], nil, nil, nil).Read())
+	if err != nil {
+		return "", err
+	}
+	return r.Text(0), nil
+}
+
+// durability is about what a crash of the server's host may undo.
+func (in *inspection) durability() driver.Finding {
+	fsync, pages := in.facts.Text(colFsync), in.facts.Text(colFullPages)
+	saw := fmt.Sprintf("fsync = %s, full_page_writes = %s", fsync, pages)
+	if fsync == "on" && pages == "on" {
+		return passed("durability", saw)
+	}
+	return bad("durability", driver.Warning, saw, "after a crash of the server's host fencing tokens may come again",
+		"set both on")
+}
+
+// connections is about what is left for this engine: one connection for notes, one
+// for locks, and some for requests that wait.
+func (in *inspection) connections() driver.Finding {
+	free, want := in.facts.Int(colConnsFree), int64(in.cfg.MaxWaiters)+2
+	saw := fmt.Sprintf("%d of %d free", free, in.facts.Int(colConns))
+	if free >= want {
+		return passed("connections", saw)
+	}
+	return bad("connections", driver.Warning, saw,
+		fmt.Sprintf("one process may want %d, for locks, notes and waiters; without them locks cannot be had", want),
+		"raise max_connections, or lower MaxWaiters (max-waiters)")
+}
+
+// fewLocks is how many locks a server should have room for.
+const fewLocks = 1000
+
+// lockTable is about the room for locks, which all kinds and all databases share.
+func (in *inspection) lockTable() driver.Finding {
+	all, used := in.facts.Int(colSlots), in.facts.Int(colSlotsUsed)
+	saw := fmt.Sprintf("room for %d locks of all kinds, %d taken", all, used)
+	switch {
+	case used*10 > all*6:
+		return bad("lock table", driver.Warning, saw, "a full table fails locks, and other statements and connections with them",
+			"raise max_locks_per_transaction")
+	case all < fewLocks:
+		return bad("lock table", driver.Warning, saw, fmt.Sprintf("one process may hold %d at once; more are refused", all*6/10),
+			"raise max_locks_per_transaction")
+	}
+	return passed("lock table", saw)
+}
+
+// clockBound is how far apart clocks may be before people are misled.
+const clockBound = 500 * time.Millisecond
+
+// clock is about how far the server's is from this host's.
+func (in *inspection) clock() driver.Finding {
+	direction := "ahead"
+	if in.ahead < 0 {
+		direction = "behind"
+	}
+	saw := fmt.Sprintf("the server is %s by %v, give or take %v", direction, short(in.ahead.Abs()), short(in.doubt))
+	if in.ahead.Abs()-in.doubt <= clockBound {
+		return passed("clock", saw)
+	}
+	return bad("clock", driver.Warning, saw, "times in lists are off here; no lock depends on both clocks",
+		"keep both clocks with NTP, and let them be slewed rather than stepped")
+}
+
+// renewPart is the part of a TTL after which a lease is renewed.
+const renewPart = 3
+
+// latency compares the time of a statement with what a renewal may take.
+func (in *inspection) latency() driver.Finding {
+	took := slices.Sorted(slices.Values(in.took))
+	middle, longest := took[len(took)/2], took[len(took)-1]
+	limit := in.ttl / renewPart / 2
+	saw := fmt.Sprintf("p50 %v, longest %v, of %d statements", short(middle), short(longest), len(took))
+	switch {
+	case middle > limit:
+		return bad("latency", driver.Broken, saw, fmt.Sprintf("a statement to renew a TTL of %v should take %v at most, so locks are lost", in.ttl, limit),
+			"a longer TTL, or a server that is nearer")
+	case longest > limit/2:
+		return bad("latency", driver.Warning, saw, fmt.Sprintf("a statement to renew a TTL of %v should take %v at most", in.ttl, limit),
+			"a longer TTL")
+	}
+	return passed("latency", saw)
+}
+
+// short rounds a time for people.
+func short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

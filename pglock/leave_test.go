@@ -4,6 +4,7 @@ package pglock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -83,4 +84,43 @@ func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {
 	if err := renew(e, l); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAGrantGivenBackLeavesNoMinimumHold: a request whose context ends while its minimum hold is
+// being written down leaves the name open, though the server may write that later.
+func TestAGrantGivenBackLeavesNoMinimumHold(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), patient)
+	req := long("name")
+	req.MinHold = time.Millisecond
+	release(t, e, try(t, e, req))
+	conn := pg.Connect(t)
+	mustExec(t, conn, "BEGIN")
+	mustExec(t, conn, "SELECT FROM fencelock.minimum FOR UPDATE")
+	req.MinHold, req.Wait = 20*time.Second, true
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() { // ends when the request has come to the row, or with the test
+		for backends(t, pg, "wait_event_type = 'Lock'") == "0" && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		_, err := conn.Exec(t.Context(), "COMMIT")
+		opened <- err
+	}()
+	if _, err := e.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+		t.Fatalf("while somebody has the row: %v", err)
+	}
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	req.MinHold = 0
+	ctx, cancel = context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	l, err := e.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("the name is closed, and nobody has held it: %v", err)
+	}
+	release(t, e, leaseOf(req, l))
 }

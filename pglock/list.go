@@ -42,15 +42,16 @@ FROM fencelock.minimum WHERE not_before > clock_timestamp() AND ` + chosen
 
 // listing is a List under way.
 type listing struct {
-	engine *Engine
-	all    map[string]*driver.Status
-	keys   map[int64]string // the name to show for a key
+	own  *ownSession
+	all  map[string]*driver.Status
+	keys map[int64]string // the name to show for a key
 }
 
-// List shows who holds and who waits: what engines wrote down, and whoever else has locked the same keys. Names that only others use
-// are shown when they are asked for exactly, since the server knows keys only.
+// List shows who holds and who waits: what engines wrote down, and whoever else has locked
+// the same keys. Names that only others use are shown when they are asked for exactly, since
+// the server knows keys only.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	l := &listing{engine: e, all: map[string]*driver.Status{}, keys: map[int64]string{}}
+	l := &listing{own: e.own, all: map[string]*driver.Status{}, keys: map[int64]string{}}
 	if q.Exact {
 		if err := driver.CheckName(q.Prefix); err != nil {
 			return nil, nil // nobody can hold it
@@ -60,8 +61,8 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	for _, part := range []struct {
 		sql string
 		add func(pipe.Row)
-	}{{holdersSQL, l.holder}, {waitersSQL, l.waiter}, {minimumsSQL, l.minimum}} {
-		rows, err := e.ask(ctx, part.sql, q.Prefix, q.Exact)
+	}{{holdersSQL, l.addHolder}, {waitersSQL, l.addWaiter}, {minimumsSQL, l.addMinimum}} {
+		rows, err := l.own.ask(ctx, part.sql, q.Prefix, q.Exact)
 		if err != nil {
 			return nil, failure(err)
 		}
@@ -94,7 +95,8 @@ func (l *listing) status(name string, key int64) *driver.Status {
 	return s
 }
 
-func (l *listing) holder(r pipe.Row) {
+// addHolder adds a row of holdersSQL.
+func (l *listing) addHolder(r pipe.Row) {
 	s := l.status(r.Text(0), r.Int(1))
 	if r.Text(4) == "t" {
 		s.Mode = driver.Shared
@@ -102,7 +104,7 @@ func (l *listing) holder(r pipe.Row) {
 	}
 	s.Holders = append(s.Holders, driver.Holder{
 		Owner: r.Text(2), Token: r.Int(3), Since: r.Micros(6), TTL: r.Millis(7), Lease: r.Millis(14),
-		Identity: driver.Identity{Host: r.Text(8), PID: int(r.Int(9)), Note: r.Text(10)},
+		Identity: identity(r, 8),
 		Weight:   weight(r.Int(5), r.Int(12)),
 	})
 }
@@ -123,7 +125,8 @@ func weight(seats, units int64) int {
 	return int(units)
 }
 
-func (l *listing) waiter(r pipe.Row) {
+// addWaiter adds a row of waitersSQL.
+func (l *listing) addWaiter(r pipe.Row) {
 	s := l.status(r.Text(0), r.Int(1))
 	if r.Text(8) == "t" && len(s.Holders) == 0 {
 		s.Mode = driver.Shared
@@ -131,12 +134,13 @@ func (l *listing) waiter(r pipe.Row) {
 	}
 	s.Waiters = append(s.Waiters, driver.Waiter{
 		Owner: r.Text(2), Since: r.Micros(3),
-		Identity: driver.Identity{Host: r.Text(4), PID: int(r.Int(5)), Note: r.Text(6)},
+		Identity: identity(r, 4),
 		Weight:   weight(r.Int(9), r.Int(10)),
 	})
 }
 
-func (l *listing) minimum(r pipe.Row) {
+// addMinimum adds a row of minimumsSQL.
+func (l *listing) addMinimum(r pipe.Row) {
 	l.status(r.Text(0), r.Int(1)).NotBefore = r.Micros(2)
 }
 
@@ -149,7 +153,7 @@ func (l *listing) strangers(ctx context.Context, q driver.Query) error {
 	} else if len(l.keys) == 0 {
 		return nil
 	}
-	locks, err := l.engine.serverLocks(ctx, key)
+	locks, err := l.own.serverLocks(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -170,25 +174,4 @@ func (l *listing) strangers(ctx context.Context, q driver.Query) error {
 		}
 	}
 	return nil
-}
-
-const besideSQL = `WITH h AS (
-	SELECT session, key, name FROM fencelock.held WHERE owner IS NOT NULL UNION ALL SELECT session, key, name FROM fencelock.sharer)
-SELECT DISTINCT o.name FROM h JOIN h o ON o.session = h.session WHERE h.key = $1::bigint AND o.key <> h.key ORDER BY 1`
-
-// NamesOnSameSession returns the other names, in order, that are held on the connections of
-// name's holders: those that a Break by force would take away as well.
-func (e *Engine) NamesOnSameSession(ctx context.Context, name string) ([]string, error) {
-	if err := driver.CheckName(name); err != nil {
-		return nil, err
-	}
-	rows, err := e.ask(ctx, besideSQL, keyOf(name))
-	if err != nil {
-		return nil, failure(err)
-	}
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		names[i] = r.Text(0)
-	}
-	return names, nil
 }

@@ -93,9 +93,8 @@ func TestListStartsNoProcess(t *testing.T) {
 }
 
 // TestListOnAServerWithManyLocks: what a List costs grows with the locks that there are, and not
-// with their square.
+// with their square. No test of this package is beside it: a statement of a List may take 2.5 s.
 func TestListOnAServerWithManyLocks(t *testing.T) {
-	t.Parallel()
 	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=256")
 	e := engine(t, pg.DSN(), nil)
 	try(t, e, request("a"))
@@ -254,4 +253,28 @@ func TestExclusiveStaysBehindSeats(t *testing.T) {
 	}
 	release(t, sharer, l)
 	release(t, writer, granted(t, last))
+}
+
+// TestWhoIsNextForASeatLooksInTheServer: it has no lock there meanwhile that anybody could wait for,
+// and gets a seat that comes free, and one that comes with a new limit.
+func TestWhoIsNextForASeatLooksInTheServer(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	holder, sharer := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	req := shared(request("seats"), 1)
+	l := try(t, holder, req)
+	for _, open := range []func() error{
+		func() error { return holder.Release(t.Context(), l) },
+		func() error { return holder.Resize(t.Context(), "seats", 2) },
+	} {
+		w := queueUp(t, t.Context(), sharer, req)
+		eventually(t, "the request looks, and has no lock", func() bool {
+			return pg.Query(t, `SELECT count(*) FROM pg_stat_activity a WHERE wait_event = 'PgSleep' AND NOT EXISTS (SELECT FROM pg_locks l
+				WHERE l.pid = a.pid AND l.locktype = 'advisory' AND (l.objsubid = 1 OR l.classid = 1717923428))`) == "1"
+		})
+		if err := open(); err != nil {
+			t.Fatal(err)
+		}
+		l = granted(t, w)
+	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -40,7 +40,7 @@ func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	p := proctest.Start(t, "postgres", fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()))
+	p := proc.Start(t, "postgres", fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()))
 	req := request("a")
 	req.TTL = time.Second
 	try(t, p, req)

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"pgregory.net/rapid"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/gcra"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/ratetest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -33,8 +33,7 @@ func taking(t *testing.T, e *pglock.Engine, take driver.RateTake) driver.RateTak
 	return taken
 }
 
-// TestRateFunctions: whatever is taken and given back, by a clock that steps, the functions
-// answer and keep what package gcra does.
+// TestRateFunctions: the functions do what package gcra does.
 func TestRateFunctions(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
@@ -42,43 +41,44 @@ func TestRateFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	pg.Exec(t, `CREATE OR REPLACE FUNCTION fencelock.micros() RETURNS bigint LANGUAGE sql AS $$ SELECT current_setting('test.now')::bigint $$`)
-	conn := pg.Connect(t)
-	query := func(t *rapid.T, sql string, args ...any) (text string) {
-		if err := conn.QueryRow(context.Background(), sql, args...).Scan(&text); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			t.Fatal(err)
-		}
-		return text
+	ratetest.Check(t, rateFunctions{pg.Connect(t)})
+}
+
+// rateFunctions are the functions, by a clock that is a setting.
+type rateFunctions struct{ conn *pgx.Conn }
+
+// query returns the text that a query answers at a time.
+func (f rateFunctions) query(now int64, sql string, args ...any) (text string, err error) {
+	if _, err = f.conn.Exec(context.Background(), "SELECT set_config('test.now', $1, false)", fmt.Sprint(now)); err == nil {
+		err = f.conn.QueryRow(context.Background(), sql, args...).Scan(&text)
 	}
-	sequence := 0
-	rapid.Check(t, func(t *rapid.T) {
-		sequence++
-		key := fmt.Sprint("k", sequence)
-		unit := rapid.SampledFrom([]int64{1, 1000, 3_600_000_000, 7_000_000_000_000}).Draw(t, "unit")
-		var model gcra.State
-		now, end, last := int64(1_700_000_000_000_007), int64(0), int64(0)
-		for range rapid.IntRange(1, 20).Draw(t, "steps") {
-			now += rapid.Int64Range(-3, 5).Draw(t, "pause") * unit / 2
-			query(t, "SELECT set_config('test.now', $1, false)", fmt.Sprint(now))
-			if rapid.IntRange(0, 3).Draw(t, "give back") == 0 && last > 0 {
-				model.Return(last, end)
-				query(t, "SELECT fencelock.return_rate($1, $2, $3)::text", key, last, end)
-				continue
-			}
-			cost := rapid.Int64Range(1, 4).Draw(t, "cost") * unit
-			ahead, ok := model.Take(now, cost, 4*unit)
-			if ok {
-				end, last = now+ahead, cost
-			}
-			want := fmt.Sprintf("%s|%d|%d", map[bool]string{true: "t", false: "f"}[ok], now, ahead)
-			if got := query(t, "SELECT fencelock.take_rate($1, $2, $3)", key, cost, 4*unit); got != want {
-				t.Fatalf("%s, want %s", got, want)
-			}
-		}
-		left := query(t, "SELECT last || ' ' || ahead FROM fencelock.rate WHERE key = $1", key)
-		if want := fmt.Sprintf("%d %d", model.Last, model.Ahead); left != want && model != (gcra.State{}) {
-			t.Fatalf("the server keeps %s, want %s", left, want)
-		}
-	})
+	return text, err
+}
+
+func (f rateFunctions) Take(key string, now, cost, most int64) (ahead int64, ok bool, err error) {
+	text, err := f.query(now, "SELECT fencelock.take_rate($1, $2, $3)", key, cost, most)
+	if err != nil {
+		return 0, false, err
+	}
+	at := int64(0)
+	_, err = fmt.Sscanf(text[1:], "|%d|%d", &at, &ahead)
+	if err == nil && at != now {
+		err = fmt.Errorf("%q at %d", text, now)
+	}
+	return ahead, text[0] == 't', err
+}
+
+func (f rateFunctions) Return(key string, now, cost int64, left gcra.State) error {
+	_, err := f.query(now, "SELECT fencelock.return_rate($1, $2, $3, $4)::text", key, cost, left.Last, left.Ahead)
+	return err
+}
+
+func (f rateFunctions) Kept(key string) (s gcra.State, err error) {
+	err = f.conn.QueryRow(context.Background(), "SELECT last, ahead FROM fencelock.rate WHERE key = $1", key).Scan(&s.Last, &s.Ahead)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return s, err
 }
 
 // TestRateSweep: rows of idle keys are removed by those who take, a thousand at most at a

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,11 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Register returns the records of the database: the rows of fencelock.record, which
-// every role that may connect can read and write. They are on disk, and where a
-// standby must have commits on the standby, when Swap returns.
-func (e *Engine) Register() driver.Register { return e.records }
-
 // register is the records of an engine. It has a connection of its own, so that long
 // values and slow disks hold up nothing of the locks.
 type register struct {
@@ -26,29 +23,31 @@ type register struct {
 	swept atomic.Int64 // when what has expired was last removed, in seconds since 1970
 }
 
-func newRegister(e *Engine) *register {
-	return &register{ownTable: newOwnTable(e, "fencelock.record")}
-}
-
 // stands is whether a row is a record still.
 const stands = `(expires IS NULL OR expires > clock_timestamp())`
 
-// What the statements have in common: $1 key, $2 version to write, $3 value in hex,
-// $4 microseconds to live, 0 for ever, $5 version to replace. The first waits for the
-// disk; so does the commit. A version that is there already was written by an earlier
-// try of the same swap.
+// What the statements have in common: $1 key, $2 how the versions to write begin, $3 value in
+// hex, $4 microseconds to live, 0 for ever, $5 version to replace. The first waits for the
+// disk; so does the commit. A version that begins with $2 was written by an earlier try of
+// the same swap, and stays. If it has expired it does not come again: each transaction
+// makes a version of its own.
 const (
-	getSQL    = `SELECT version, encode(value, 'hex') FROM fencelock.record WHERE key = $1::text AND ` + stands
-	expiresAt = `CASE WHEN $4::bigint > 0 THEN clock_timestamp() + $4::bigint * interval '1 microsecond' END`
-	durableCT = `WITH durable AS MATERIALIZED (SELECT fencelock.durable()) `
-	insertSQL = durableCT + `INSERT INTO fencelock.record AS r (key, version, value, expires)
-SELECT $1::text, $2::text, decode($3::text, 'hex'), ` + expiresAt + ` FROM durable WHERE $5::text = ''
-ON CONFLICT (key) DO UPDATE SET version = excluded.version, value = excluded.value, expires = excluded.expires
-WHERE r.expires <= clock_timestamp() OR r.version = excluded.version RETURNING version`
-	updateSQL = durableCT + `UPDATE fencelock.record SET version = $2::text, value = decode($3::text, 'hex'), expires = ` + expiresAt + `
-FROM durable WHERE key = $1::text AND (version = $5::text AND ` + stands + ` OR version = $2::text) RETURNING version`
-	recordsSQL = `SELECT key, version, encode(value, 'hex') FROM fencelock.record
-WHERE starts_with(key, $1::text) AND ` + stands + ` ORDER BY key COLLATE "C"`
+	getSQL     = `SELECT version, encode(value, 'hex') FROM fencelock.record WHERE key = $1::text AND ` + stands
+	expiresAt  = `CASE WHEN $4::bigint > 0 THEN clock_timestamp() + $4::bigint * interval '1 microsecond' END`
+	durableCT  = `WITH durable AS MATERIALIZED (SELECT fencelock.durable()) `
+	newVersion = `$2::text || '.' || pg_current_xact_id()::text`
+	insertSQL  = durableCT + `INSERT INTO fencelock.record AS r (key, version, value, expires)
+SELECT $1::text, ` + newVersion + `, decode($3::text, 'hex'), ` + expiresAt + ` FROM durable WHERE $5::text = ''
+ON CONFLICT (key) DO UPDATE SET version = CASE WHEN r.expires <= clock_timestamp() THEN excluded.version ELSE r.version END,
+	value = excluded.value, expires = excluded.expires
+WHERE r.expires <= clock_timestamp() OR starts_with(r.version, $2::text) RETURNING version`
+	updateSQL = durableCT + `UPDATE fencelock.record SET version = CASE WHEN version = $5::text THEN ` + newVersion + ` ELSE version END,
+	value = decode($3::text, 'hex'), expires = ` + expiresAt + `
+FROM durable WHERE key = $1::text AND (version = $5::text OR starts_with(version, $2::text)) AND ` + stands + ` RETURNING version`
+	// pageSQL reads some of the records with a prefix, those after a key, by the order of
+	// the index.
+	pageSQL = `SELECT key, version, encode(value, 'hex') FROM fencelock.record
+WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY key LIMIT $3::bigint`
 	timeSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 	// sweepSQL leaves what has just expired, so that it meets no writer.
 	sweepSQL = `DELETE FROM fencelock.record WHERE key IN
@@ -58,14 +57,14 @@ WHERE starts_with(key, $1::text) AND ` + stands + ` ORDER BY key COLLATE "C"`
 // ask makes one query, again if its connection could not be had or was lost; maybe is
 // called before it is made again though the server may have carried it out.
 func (r *register) ask(ctx context.Context, maybe func(), sql string, args ...any) (rows []pipe.Row, err error) {
-	err = r.insist(ctx, func(ctx context.Context) error {
-		s, err := r.session.get(ctx)
-		if err != nil {
-			return err
-		}
+	err = r.insist(ctx, func(ctx context.Context, s *session) error {
 		rows, err = s.Query(sql, args...).Wait(ctx)
-		if _, refused := errors.AsType[*pgconn.PgError](err); err != nil && !refused {
+		pg, refused := errors.AsType[*pgconn.PgError](err)
+		switch {
+		case err != nil && !refused:
 			maybe()
+		case refused && pg.Code == insufficientPrivilege:
+			return refuse("the role may not use the records; let their owner GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO it: %w", err)
 		}
 		return err
 	})
@@ -84,6 +83,7 @@ func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
 	return readRecord(key, rows[0].Text(0), rows[0].Text(1))
 }
 
+// readRecord makes a record of a row, whose value is in hex.
 func readRecord(key, version, inHex string) (driver.Record, error) {
 	value, err := hex.DecodeString(inHex)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 		return "", driver.ErrConflict
 	}
 	r.sweep(ctx)
-	return next, nil
+	return rows[0].Text(0), nil
 }
 
 // sweep removes what has expired, once a minute, and waits for no answer.
@@ -128,19 +128,34 @@ func (r *register) sweep(ctx context.Context) {
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Register].
-func (r *register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
-	rows, err := r.ask(ctx, func() {}, recordsSQL, prefix)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]driver.Record, len(rows))
-	for i, row := range rows {
-		if list[i], err = readRecord(row.Text(0), row.Text(1), row.Text(2)); err != nil {
+// pageRows is how many records List asks for at a time.
+const pageRows = 100
+
+// List returns records by a prefix of their keys; see [driver.Register]. It asks for some at
+// a time: all of them might take the server longer than a statement may, and whoever swaps
+// meanwhile waits for what is under way.
+func (r *register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
+	// A prefix may end within a character, or be nothing that a key begins with.
+	text, _, _ := strings.Cut(strings.ToValidUTF8(prefix, "\x00"), "\x00")
+	for after := ""; ; {
+		rows, err := r.ask(ctx, func() {}, pageSQL, text, after, int64(pageRows))
+		if err != nil {
 			return nil, err
 		}
+		for _, row := range rows {
+			rec, err := readRecord(row.Text(0), row.Text(1), row.Text(2))
+			if err != nil {
+				return nil, err
+			}
+			if after = rec.Key; strings.HasPrefix(rec.Key, prefix) {
+				list = append(list, rec)
+			}
+		}
+		if len(rows) < pageRows {
+			slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+			return list, nil
+		}
 	}
-	return list, nil
 }
 
 // Clock returns the server's time; see [driver.Register].

@@ -4,6 +4,8 @@ package pglock_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,14 +34,86 @@ func TestRecordsInAnOlderSchema(t *testing.T) {
 	if _, err := admin.Register().Swap(t.Context(), "a", []byte("value"), "", 0); err != nil {
 		t.Fatal(err)
 	}
+	pg.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
 	rec, err := e.Register().Get(t.Context(), "a")
 	if err == nil {
 		_, err = e.Register().Swap(t.Context(), "a", []byte("next"), rec.Version, 0)
 	}
 	if err != nil {
-		t.Errorf("the role, once the table is there: %v", err)
+		t.Errorf("the role, once the table is there and granted: %v", err)
 	}
 	release(t, e, l)
+}
+
+// TestRecordsAreTheirOwners: a role that can connect uses the locks, and neither reads nor
+// writes the records before their owner grants it that. The error says how.
+func TestRecordsAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	if _, err := engine(t, pg.DSN(), nil).Register().Swap(t.Context(), "a", []byte("secret"), "", 0); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "CREATE ROLE app LOGIN")
+	e := engine(t, pg.As("app"), nil)
+	r := e.Register()
+	_, errGet := r.Get(t.Context(), "a")
+	_, errList := r.List(t.Context(), "")
+	_, errSwap := r.Swap(t.Context(), "b", nil, "", 0)
+	for _, err := range []error{errGet, errList, errSwap} {
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record") {
+			t.Errorf("a role that was granted nothing: got %v, want ErrConfig", err)
+		}
+	}
+	release(t, e, try(t, e, request("a")))
+	taking(t, e, hourly("a", 1))
+	pg.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
+	if rec, err := r.Get(t.Context(), "a"); err != nil || string(rec.Value) != "secret" {
+		t.Errorf("once it is granted: %+v, %v", rec, err)
+	}
+	if _, err := r.Swap(t.Context(), "b", nil, "", 0); err != nil {
+		t.Errorf("once it is granted: %v", err)
+	}
+}
+
+// TestSwapWhoseAnswerIsLost: it is made again, and is carried out once; others see one version
+// of it, and none that has expired again.
+func TestSwapWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	proxy, dsn := throughProxy(t, pg)
+	mine, others := engine(t, dsn, nil).Register(), engine(t, pg.DSN(), nil).Register()
+	first, err := mine.Swap(t.Context(), "a", []byte("one"), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		key, version string
+		expires      bool
+	}{{"a", first, false}, {"b", "", false}, {"c", "", true}} {
+		cut := proxy.SwallowReply("fencelock.durable")
+		var seen driver.Record
+		remove := proxy.OnRequest("fencelock.durable", func() {
+			select {
+			case <-cut:
+			default:
+				return // the first try
+			}
+			if seen, err = others.Get(t.Context(), c.key); err != nil {
+				t.Error(err)
+			}
+			if c.expires {
+				pg.Exec(t, "UPDATE fencelock.record SET expires = now() - interval '1 s' WHERE key = 'c'")
+			}
+		})
+		version, err := mine.Swap(t.Context(), c.key, []byte("two"), c.version, time.Hour)
+		remove()
+		if err != nil || seen.Version == "" || c.expires == (seen.Version == version) {
+			t.Errorf("%q, %v; after the first try it was %q", version, err, seen.Version)
+		}
+		if rec, err := others.Get(t.Context(), c.key); err != nil || rec.Version != version || string(rec.Value) != "two" {
+			t.Errorf("the record is %+v, %v, want version %q", rec, err, version)
+		}
+	}
 }
 
 // TestSwapWithoutItsStandby: a swap waits for the standby that a commit must have; without
@@ -67,6 +141,36 @@ func TestSwapWithoutItsStandby(t *testing.T) {
 	}
 }
 
+// TestListOfManyRecords: they come some at a time, each once and in the order of the bytes,
+// and swaps are made in between.
+func TestListOfManyRecords(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	proxy, dsn := throughProxy(t, pg)
+	r, others := engine(t, dsn, nil).Register(), engine(t, pg.DSN(), nil).Register()
+	version, err := others.Swap(t.Context(), "kept", nil, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, `INSERT INTO fencelock.record SELECT k || i, i, '', NULL FROM generate_series(1, 130) i, unnest(ARRAY['ä', 'Z', 'a', 'a%']) k`)
+	pages := 0
+	defer proxy.OnRequest("starts_with", func() {
+		pages++
+		if version, err = others.Swap(t.Context(), "kept", nil, version, 0); err != nil {
+			t.Error(err)
+		}
+	})()
+	for prefix, want := range map[string]int{"": 521, "a": 260, "a%": 130, "ä": 130, "kept": 1, "none": 0} {
+		pages = 0
+		list, err := r.List(t.Context(), prefix)
+		sorted := slices.IsSortedFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+		once := len(slices.CompactFunc(slices.Clone(list), func(a, b driver.Record) bool { return a.Key == b.Key })) == len(list)
+		if err != nil || len(list) != want || !sorted || !once || pages <= want/101 {
+			t.Errorf("%q: %d records in %d pages, %v, in order %v, once %v; want %d", prefix, len(list), pages, err, sorted, once, want)
+		}
+	}
+}
+
 // TestExpiredRecordsAreSwept: rows that expired some time ago go, and no others.
 func TestExpiredRecordsAreSwept(t *testing.T) {
 	t.Parallel()
@@ -80,4 +184,24 @@ func TestExpiredRecordsAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "what has expired is gone", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.record") == "4" })
+}
+
+// TestOwnTablesAreMadeAnew: records and rates whose table is gone, or whose schema was dropped or
+// put back as it was before they came, have it again with the next request.
+func TestOwnTablesAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	r := e.Register()
+	for _, gone := range []string{"SELECT 1", "DROP TABLE fencelock.rate", "DROP TABLE fencelock.record, fencelock.rate",
+		"DROP SCHEMA fencelock CASCADE",
+		"DROP TABLE fencelock.record, fencelock.rate; DROP FUNCTION fencelock.take_rate(text, bigint, bigint)"} {
+		pg.Exec(t, gone)
+		if _, err := r.Swap(t.Context(), gone, []byte("value"), "", time.Hour); err != nil {
+			t.Errorf("a record after %s: %v", gone, err)
+		}
+		if taken, err := e.TakeRate(t.Context(), hourly(gone, 4)); err != nil || !taken.OK {
+			t.Errorf("a rate after %s: %v, %v", gone, taken, err)
+		}
+	}
 }

@@ -9,6 +9,8 @@ import (
 // server has room for: a full lock table fails other statements, and new connections
 // too.
 type room struct {
+	own *ownSession
+
 	mu   sync.Mutex // guards all below
 	used int
 	most int // how many may be used before the server is asked again; 0 means it was not yet
@@ -23,7 +25,7 @@ func (r *room) enter(ctx context.Context, s *session, n int) error {
 	if fits {
 		return nil
 	}
-	free, err := s.engine.freeSlots(ctx)
+	free, err := r.free(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// What is counted as used here is partly under way, and not yet in the server's table.
@@ -49,9 +51,9 @@ func (r *room) leave(n int) {
 	r.used -= n
 }
 
-// freeSlots asks how many locks the server has room for besides those that there are.
-func (e *Engine) freeSlots(ctx context.Context) (int, error) {
-	rows, err := e.ask(ctx, `SELECT current_setting('max_locks_per_transaction')::bigint *
+// free asks how many locks the server has room for besides those that there are.
+func (r *room) free(ctx context.Context) (int, error) {
+	rows, err := r.own.ask(ctx, `SELECT current_setting('max_locks_per_transaction')::bigint *
 	(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)
 	- (SELECT count(*) FROM pg_locks WHERE NOT fastpath)`)
 	if err != nil {

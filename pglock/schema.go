@@ -2,52 +2,55 @@ package pglock
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
-	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// The classes of the engine's own advisory locks: the first of their two integers. The
+// locks of names are of the other kind, of one bigint.
+const (
+	classSchema  = 1717923427 // who changes the schema; of a transaction
+	classGate    = 1717923428 // who counts the shared holders of a key; of a transaction
+	classSession = 1717923430 // with a session's id: the session is connected
+	classTicket  = 1717923434 // with a ticket's low bits: the request waits
+)
+
+// schemaVersion is the version of the schema that this engine needs.
+const schemaVersion = 2
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// numbers writes the classes, and the version, where SQL names them.
+var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}", strconv.Itoa(classGate),
+	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion))
 
 // Schema returns the SQL that gives a database what the engine keeps there: the
 // schema fencelock. An engine runs it by itself when its role may create schemas;
 // otherwise an administrator runs it once, in one transaction. It may be run
-// again, and it lets every role that can connect use the locks.
-func Schema() string { return schema() }
-
-// Init creates the schema, or completes it, with the rights of the pool's role.
-func (e *Engine) Init(ctx context.Context) error {
-	c, err := e.connect(ctx)
-	if err != nil {
-		return failure(err)
+// again, and it lets every role that can connect use the locks. The records are their
+// owner's, who grants them to others.
+func Schema() string {
+	var all strings.Builder
+	for _, name := range []string{"tables", "session", "lock", "wait", "record", "rate"} {
+		all.WriteString(numbers.Replace(sqlText(name)))
+		all.WriteByte('\n')
 	}
-	defer c.Close(ctx)
-	if err := create(ctx, c); err != nil {
-		return failure(err)
-	}
-	return nil
+	return all.String()
 }
 
-// complete makes sure that the database has the schema of this version, or a later one.
-func complete(ctx context.Context, c *pgconn.PgConn) error {
-	there, err := one(c.ExecParams(ctx, "SELECT to_regclass('fencelock.epoch') IS NOT NULL", nil, nil, nil, nil).Read())
+// sqlText returns the text of a file of package sql.
+func sqlText(name string) string {
+	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		return err
+		panic(err) // it is embedded
 	}
-	if there.Text(0) != "t" {
-		return create(ctx, c)
-	}
-	got := c.ExecParams(ctx, "SELECT version FROM fencelock.epoch", nil, nil, nil, nil).Read()
-	switch {
-	case got.Err != nil:
-		return got.Err
-	case len(got.Rows) == 0:
-		return refuse("fencelock.epoch is empty, as after a restore of the schema without its data; drop the schema fencelock, and run fencelock init")
-	case pipe.Row(got.Rows[0]).Int(0) >= schemaVersion:
-		return nil
-	}
-	return create(ctx, c)
+	return string(b)
 }
 
 // create runs the schema's SQL. It waits for others who do so at the same time.
@@ -57,7 +60,7 @@ func create(ctx context.Context, c *pgconn.PgConn) error {
 		err = c.Exec(ctx, "SELECT pg_advisory_xact_lock("+strconv.Itoa(classSchema)+", 0)").Close()
 	}
 	if err == nil {
-		err = c.Exec(ctx, schema()).Close()
+		err = c.Exec(ctx, Schema()).Close()
 	}
 	if err == nil {
 		err = c.Exec(ctx, "COMMIT").Close()

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -176,7 +176,7 @@ func TestMaxTTL(t *testing.T) {
 func TestBreakFrozenHolder(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	p := proctest.Start(t, "default", pg.DSN())
+	p := proc.Start(t, "default", pg.DSN())
 	req := request("a")
 	l := try(t, p, req)
 	p.Freeze(t)

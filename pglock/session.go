@@ -15,20 +15,18 @@ import (
 // runs on one that may take longer than a sixth of its leases, but on those of waiters.
 type session struct {
 	*pipe.Conn
-	engine  *Engine
+	dialer  *dialer
 	ttl     time.Duration // the server's idle timeout; 0 for the engine's own session
-	waiter  bool
-	id      int32 // of its advisory lock
-	backend int32 // the server's process
-	epoch   int64
-	closed  time.Time // the quarantine ends
-	slots   int       // how many locks the server has room for
+	waiter  bool          // it is for one request that waits, and for what becomes of it
+	id      int32         // of its advisory lock
+	backend int32         // the server's process
+	epoch   int64         // the upper part of its tokens
+	closed  time.Time     // the quarantine ends
+	slots   int           // how many locks the server has room for
 	fn      functions
+	shared  sharedKeys // who shares its locks
 
-	// Guarded by holdings.mu.
-	holds   map[*hold]struct{}
-	keys    map[int64]int           // how many shared ones of holds, and of requests under way, have this key
-	leaving map[int64]chan struct{} // keys whose last shared holder leaves; closed when the server has let go
+	holds map[*hold]struct{} // guarded by holdings.mu
 }
 
 // functions are the server's, by name.
@@ -48,12 +46,12 @@ func (s *session) watch() {
 		s.AllowWrites(limit)
 		select {
 		case <-s.Dead():
-			s.engine.lose(s)
+			s.dialer.forget(s)
 			return
 		case now := <-tick.C:
 			oldest := s.Oldest()
 			if oldest == nil {
-				s.engine.expire(s, now)
+				s.dialer.onTick(s, now)
 				continue
 			}
 			silent := now.Sub(oldest.Sent()) - oldest.Patience
@@ -63,7 +61,7 @@ func (s *session) watch() {
 				cancelled = oldest  // its own limit, lock_timeout, is by a clock that may be set
 				go s.cancelOldest() // ends with cancelLimit
 			}
-			s.engine.expire(s, now)
+			s.dialer.onTick(s, now)
 		}
 	}
 }
@@ -73,6 +71,13 @@ const ownLimit = 10 * time.Second
 
 // errSilent is why a connection is closed whose server does not answer.
 var errSilent = errors.New("the server does not answer")
+
+// waitBound is how long a request waits in the server before it asks again. A statement
+// that waits holds a snapshot, and keeps VACUUM from its work in the whole database.
+func waitBound(ttl time.Duration) time.Duration { return min(30*time.Second, ttl/3) }
+
+// cancelLimit is how long something that was cancelled may take to leave the server.
+const cancelLimit = time.Second
 
 // errLate is what comes of a request to the engine's own session that is cancelled.
 var errLate = errors.New("the server took too long: it waits for its disk, for a standby, or for somebody's lock on a table")
@@ -91,20 +96,6 @@ func (s *session) cancelOldest() {
 		s.Kill(errSilent)
 	}
 }
-
-// beat renews every lease of the session, if it lives.
-func (s *session) beat() *pipe.Call { return s.Call(s.fn["pg_backend_pid"]) }
-
-// checkHeartbeat reads the answer of beat.
-func (s *session) checkHeartbeat(r pipe.Row, err error) error {
-	if err == nil && int32(r.Int(0)) != s.backend {
-		s.Kill(errMoved)
-		return errMoved
-	}
-	return err
-}
-
-var errMoved = errors.New("a pooler moved the connection to another server process; use session pooling, or no pooler")
 
 // unlock frees a key of which the server may have given the session one lock more than
 // anybody has use for. A session that cannot say so is ended.

@@ -1,7 +1,6 @@
 package pglock
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 type sightings struct {
 	mu    sync.Mutex                    // guards byKey
 	byKey map[int64]map[string]sighting // by key and owner
-	swept time.Time                     // when the rows of the dead were last removed; guarded by mu
 }
 
 type sighting struct {
@@ -65,29 +63,4 @@ func (m *sightings) forget(key int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.byKey, key)
-}
-
-// sweepTime is how often an engine removes what the dead left behind.
-const sweepTime = 10 * time.Second
-
-// sweepSoon removes what the dead left behind, now and then.
-func (e *Engine) sweepSoon() {
-	e.seen.mu.Lock()
-	now := time.Now()
-	due := now.Sub(e.seen.swept) > sweepTime
-	if due {
-		e.seen.swept = now
-	}
-	e.seen.mu.Unlock()
-	if due {
-		go e.sweep() // ends within askLimit
-	}
-}
-
-func (e *Engine) sweep() {
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
-	defer cancel()
-	if s, err := e.own.get(ctx); err == nil {
-		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMilli()).Wait(ctx) // the next one will
-	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5"
 )
@@ -224,7 +224,7 @@ func TestExitAtOnceAfterRelease(t *testing.T) {
 	next := engine(t, pg.DSN(), nil)
 	release(t, next, try(t, next, request("a")))
 	for range few(5, 300) {
-		p := proctest.Start(t, "default", pg.DSN())
+		p := proc.Start(t, "default", pg.DSN())
 		l := try(t, p, request("a"))
 		release(t, p, l)
 		p.Kill(t)

@@ -43,6 +43,7 @@ func (t *turn) join(k *place) {
 	t.advance()
 }
 
+// hasWaiter reports whether anybody in the line is willing to wait.
 func (t *turn) hasWaiter() bool {
 	for _, k := range t.queue {
 		if !k.try {
@@ -52,6 +53,7 @@ func (t *turn) hasWaiter() bool {
 	return false
 }
 
+// refuse tells a try that the lock is held.
 func (k *place) refuse() {
 	k.refused = true
 	close(k.ready)
@@ -131,6 +133,7 @@ func (t *turn) leave(mode driver.Mode) {
 	t.advance()
 }
 
+// unused reports whether the turn says no more than none would.
 func (t *turn) unused() bool {
 	return !t.exclusive && t.shared == 0 && t.head == nil && len(t.queue) == 0
 }

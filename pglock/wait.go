@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -13,10 +11,6 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// waitBound is how long a request waits in the server before it asks again. A statement
-// that waits holds a snapshot, and keeps VACUUM from its work in the whole database.
-func waitBound(ttl time.Duration) time.Duration { return min(30*time.Second, ttl/3) }
 
 // grantTTL is the longest lease of a grant that ended a wait, until its holder renews it: a
 // waiter that has died meanwhile closes the name for no longer.
@@ -32,14 +26,18 @@ type wait struct {
 	*attempt
 	session *session
 	ticket  int64
-	stood   int // how often it had its turn and did not get the key
+	full    bool // it had its turn, and there was no seat
 }
 
-// queue waits for the key on a connection of its own, which becomes the session
-// of the hold. It is the only request of this process that does so for this key.
-func (a *attempt) queue(ctx context.Context) (g driver.Grant, err error) {
+// queueUp waits for the key on a connection of its own, which becomes the session
+// of the hold. It is the only request of this process that does so for this key. If there is no
+// such connection, it waits on the session of uncontended locks.
+func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.Grant, err error) {
 	ttl, _ := a.locks.pick(a.req.TTL)
 	s, err := a.waiters.get(ctx, ttl)
+	if errors.Is(err, errCrowded) {
+		return a.crowd(ctx, uncontended)
+	}
 	if err != nil {
 		return g, err
 	}
@@ -82,6 +80,7 @@ func (w *wait) join(ctx context.Context) (position int, err error) {
 	return int(r.Int(1)), nil
 }
 
+// sendJoin asks for a ticket on a session, which the ticket lives as long as.
 func (a *attempt) sendJoin(s *session) *pipe.Call {
 	return s.Call(s.fn["join"], a.key, a.owner, a.req.Name, a.req.TTL, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
 		a.req.Mode == driver.Shared, int32(a.req.Limit), int32(a.req.Units()))
@@ -91,9 +90,12 @@ func (a *attempt) sendJoin(s *session) *pipe.Call {
 func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 	a, s := w.attempt, w.session
 	bound := waitBound(s.ttl)
-	fn, args := "await", a.args(s, w.ticket, min(a.req.TTL, grantTTL))
+	fn, args := "await", a.lockArgs(s, w.ticket, min(a.req.TTL, grantTTL))
 	if a.req.Mode == driver.Shared {
 		fn, args = "await_shared", append(args, int32(a.req.Limit), int32(a.req.Units()))
+	}
+	if w.full {
+		fn = "await_seat"
 	}
 	c := s.CallPatiently(bound, s.fn[fn], args...)
 	r, err := w.patiently(ctx, c, bound+waitGrace)
@@ -106,7 +108,7 @@ func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 	g, err := a.judged(ctx, s, r, nil, c.Sent())
 	switch {
 	case errors.Is(err, errHeld):
-		return g, w.pause(ctx, r)
+		return g, w.later(ctx, r)
 	case err != nil:
 		a.undo(s, r, nil, false)
 	}
@@ -152,9 +154,6 @@ func (w *wait) patiently(ctx context.Context, c *pipe.Call, limit time.Duration)
 	return w.overdue(c)
 }
 
-// cancelLimit is how long a wait that was taken back may take to leave the server.
-const cancelLimit = time.Second
-
 // overdue makes a wait that the server did not end, and that was taken back, one that is to
 // be repeated.
 func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
@@ -168,18 +167,18 @@ func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
 	return pipe.Row{[]byte("again")}, nil
 }
 
-// pause says that the request has been told to ask again, and waits until it makes sense to.
-func (w *wait) pause(ctx context.Context, r pipe.Row) error {
+// later says that the request has been told to ask again, and waits until it makes sense to.
+func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	most := w.session.ttl / 3
 	var d time.Duration
+	w.full = r.Text(0) == "full"
 	switch r.Text(0) {
 	case "closed":
 		d = min(r.Millis(1), most)
 	case "left":
 		d = min(w.seen.note(w.key, r), most)
-	case "full":
-		d = min(time.Millisecond<<min(w.stood, 4), 10*time.Millisecond)
-		w.stood++
+	case "full": // the next request looks before it asks
+		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 	case "again":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 		w.follow(ctx)
@@ -206,9 +205,6 @@ func (w *wait) follow(ctx context.Context) {
 		w.req.OnWait(driver.WaitInfo{Position: int(rows[0].Int(0)), Held: held})
 	}
 }
-
-// errCrowded is why a request has no connection to wait on.
-var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
 
 // crowdPause is how often a request without a connection tries, at most.
 const crowdPause = 50 * time.Millisecond
@@ -248,84 +244,4 @@ func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err er
 		}
 		a.heard.Held(&driver.HeldError{Name: a.req.Name})
 	}
-}
-
-// waiterPool are the connections of requests that wait.
-type waiterPool struct {
-	engine *Engine
-	slots  chan struct{} // counts connections in use
-
-	mu   sync.Mutex // guards idle
-	idle []*session // ready for the next one
-}
-
-// get returns a connection to wait on: an idle one of the right TTL or a new one.
-func (p *waiterPool) get(ctx context.Context, ttl time.Duration) (*session, error) {
-	select {
-	case p.slots <- struct{}{}:
-	default:
-		return nil, errCrowded
-	}
-	if s := p.take(ttl); s != nil {
-		return s, nil
-	}
-	type dialled struct {
-		s   *session
-		err error
-	}
-	done := make(chan dialled, 1)
-	go func() { // ends within dialLimit
-		ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-		defer cancel()
-		s, err := p.engine.dial(ctx, ttl, true)
-		done <- dialled{s, err}
-	}()
-	select {
-	case d := <-done:
-		if d.err != nil {
-			<-p.slots
-		}
-		return d.s, d.err
-	case <-ctx.Done():
-		go func() { // ends within dialLimit
-			if d := <-done; d.err == nil {
-				p.put(d.s)
-			} else {
-				<-p.slots
-			}
-		}()
-		return nil, ctx.Err()
-	}
-}
-
-// take takes an idle connection. One of another TTL is closed, so that there
-// are never more than the slots allow.
-func (p *waiterPool) take(ttl time.Duration) *session {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = slices.DeleteFunc(p.idle, func(s *session) bool { return s.Err() != nil })
-	for i, s := range slices.Backward(p.idle) {
-		if s.ttl == ttl {
-			p.idle = slices.Delete(p.idle, i, i+1)
-			return s
-		}
-	}
-	if n := len(p.idle); n > 0 && n+len(p.slots) > cap(p.slots) {
-		go p.idle[0].Close(errSpare) // ends when the goodbye is sent
-		p.idle = slices.Delete(p.idle, 0, 1)
-	}
-	return nil
-}
-
-var errSpare = errors.New("closed, since another one was needed more")
-
-// put keeps a connection that holds nothing for the next one. The
-// server ends it when it has been idle for its TTL.
-func (p *waiterPool) put(s *session) {
-	if s.Err() == nil {
-		p.mu.Lock()
-		p.idle = append(p.idle, s)
-		p.mu.Unlock()
-	}
-	<-p.slots
 }

@@ -31,10 +31,11 @@
 //
 // # Keys
 //
-// A key costs nothing until it is used, and nothing once it has not been used for as long
-// as its burst takes to come back: the engine forgets it then. There may be millions of
-// them. What is stored is a time and no count, so another Limit for the same keys counts at
-// once, for whoever uses it.
+// A key may be whatever somebody chooses: none of one limiter is a key of another one. It
+// costs nothing until it is used, and nothing once it has not been used for as long as its
+// burst takes to come back: the engine forgets it then. There may be millions of them. What
+// is stored is a time and no count, so another Limit for the same keys counts at once, for
+// whoever uses it.
 //
 // # When the engine is down
 //

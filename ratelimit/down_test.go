@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,29 @@ func TestLocal(t *testing.T) {
 		engine.Refuse(nil)
 		time.Sleep(time.Second)
 		allow(t, l, 3, ratelimit.Result{OK: true, Next: 100 * ms, Reset: 300 * ms})
+	})
+}
+
+// slow is a register that takes its time to read, and hears of no context meanwhile.
+type slow struct{ driver.Register }
+
+func (s slow) Get(ctx context.Context, key string) (driver.Record, error) {
+	rec, err := s.Register.Get(ctx, key)
+	time.Sleep(time.Second)
+	return rec, err
+}
+
+// TestTimeoutBetweenSteps: an engine whose time was up between two of its steps is down, as
+// one is that does not answer.
+func TestTimeoutBetweenSteps(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		rates := ratelimit.OnRegister(slow{engine.Register()})
+		closed := ratelimit.New(rates, "test", tenth, &ratelimit.Config{Timeout: 50 * ms})
+		if _, err := closed.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing is granted: %v", err)
+		}
+		open := ratelimit.New(rates, "test", tenth, &ratelimit.Config{Down: ratelimit.Open, Timeout: 50 * ms})
+		allow(t, open, 1, ratelimit.Result{OK: true, Remaining: 3, By: ratelimit.ByOpen, Err: driver.ErrUnavailable})
 	})
 }
 

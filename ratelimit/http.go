@@ -47,7 +47,7 @@ func Handler(l *Limiter, key func(*http.Request) string, next http.Handler) http
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		result, err := l.Allow(r.Context(), key(r))
 		if err != nil {
-			refuse(w, err)
+			l.refuse(w, err)
 			return
 		}
 		if result.By != ByOpen {
@@ -63,10 +63,11 @@ func Handler(l *Limiter, key func(*http.Request) string, next http.Handler) http
 	})
 }
 
-// refuse answers for a limiter that did not decide.
-func refuse(w http.ResponseWriter, err error) {
+// refuse answers for a limiter that did not decide. A limit that makes no sense is no fault
+// of the request.
+func (l *Limiter) refuse(w http.ResponseWriter, err error) {
 	p := problem{Type: "about:blank", Title: "the rate limit could not be checked", Status: http.StatusServiceUnavailable}
-	if errors.Is(err, driver.ErrInvalid) {
+	if errors.Is(err, driver.ErrInvalid) && l.bad == nil {
 		p.Title, p.Status = "the rate limit cannot be kept for this request", http.StatusBadRequest
 	}
 	p.answer(w)
@@ -78,12 +79,13 @@ func (p *problem) answer(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(p) // the client has gone, if that fails
 }
 
-// policyField is an item of RateLimit-Policy: how many events in which window. They are
-// those of the rate, so that whoever keeps to them is never refused.
+// policyField is an item of RateLimit-Policy: how many events in which window, at the rate.
+// Of so many that are spread over each window a percent is refused at most. Whole numbers
+// are divided last, so that whole results are exact.
 func (l *Limiter) policyField(r Result) string {
-	perSecond := float64(r.Limit.Events) / r.Limit.Per.Seconds()
-	window := max(1, math.Ceil(float64(r.Limit.Burst)/perSecond))
-	return fmt.Sprintf("%s;q=%.0f;w=%.0f", l.item(), max(1, math.Floor(window*perSecond)), window)
+	events, per := float64(r.Limit.Events), float64(r.Limit.Per)
+	window := max(1, math.Ceil(float64(r.Limit.Burst)*per/events/float64(time.Second)))
+	return fmt.Sprintf("%s;q=%.0f;w=%.0f", l.item(), max(1, math.Floor(window*float64(time.Second)*events/per)), window)
 }
 
 // limitField is an item of RateLimit: how many events there are now, and for how long there

@@ -63,7 +63,7 @@ func TestHandler(t *testing.T) {
 	})
 }
 
-// TestPolicyField: who keeps to the policy is not refused, and the name is text.
+// TestPolicyField: the policy is that of the rate, and the name is text.
 func TestPolicyField(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]struct {
@@ -74,6 +74,8 @@ func TestPolicyField(t *testing.T) {
 		`"a\"\\";q=3;w=1`:      {`a"\`, ratelimit.PerSecond(3)},
 		`"%C3%A4";q=60;w=3600`: {"ä", ratelimit.PerHour(60)},
 		`"b";q=15;w=2`:         {"b", ratelimit.Limit{Events: 15, Per: 2 * time.Second, Burst: 12}},
+		`"m";q=11;w=60`:        {"m", ratelimit.PerMinute(11)},
+		`"h";q=490;w=36000`:    {"h", ratelimit.Limit{Events: 49, Per: time.Hour, Burst: 490}},
 		`"d";q=1;w=86400`:      {"d", ratelimit.Limit{Events: 1, Per: 24 * time.Hour}},
 	} {
 		w := get(ratelimit.Handler(ratelimit.New(memlock.New(nil), c.name, c.limit, patient), nil, done), "192.0.2.1:1")
@@ -117,6 +119,8 @@ func TestHandlerWithoutEngine(t *testing.T) {
 	fields(t, get(open, "192.0.2.1:1"), 200, nil)
 	bad := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), patient), func(*http.Request) string { return "\xff" }, done)
 	fields(t, get(bad, "192.0.2.1:1"), 400, nil)
+	senseless := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(0), patient), nil, done)
+	fields(t, get(senseless, "192.0.2.1:1"), 503, nil) // no request can do anything about it
 	local := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.PerMinute(2), Timeout: time.Minute}
 	here := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), local), nil, done)
 	fields(t, get(here, "192.0.2.1:1"), 200, map[string]string{"RateLimit-Policy": `"api";q=2;w=60`, "RateLimit": `"api";r=1;t=30`})

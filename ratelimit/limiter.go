@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,7 +52,8 @@ type Config struct {
 	Local Limit
 
 	// Timeout is how long the engine may take for an answer before it counts as down;
-	// 0 means a second.
+	// 0 means a second. A context that ends sooner is an error whatever Down says, and
+	// tells nothing of the engine: so it should be less than the callers have.
 	Timeout time.Duration
 
 	// Pause is how long Open and Local decide by themselves, once the engine was down,
@@ -69,7 +71,7 @@ type Limiter struct {
 	pace   pace
 	cfg    Config
 	local  pace
-	bad    error // what is wrong with the limits; every call returns it
+	bad    error // what is wrong with the limits or the cfg; every call returns it
 
 	mu    sync.Mutex // guards all below
 	down  error      // why the engine was down when it was asked last; nil if it was not
@@ -82,7 +84,7 @@ var epoch = time.Now()
 
 // New returns a limiter for whoever uses the same name on the same engine. The name keeps
 // its keys apart from those of other limiters. It does no I/O; cfg may be nil. A limit
-// that makes no sense is driver.ErrInvalid at each call.
+// or a cfg that makes no sense is driver.ErrInvalid at each call.
 func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limiter {
 	l := &Limiter{engine: engine, name: name, limit: limit.withDefaults()}
 	if cfg != nil {
@@ -91,11 +93,20 @@ func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limi
 	l.cfg.Timeout = cmp.Or(l.cfg.Timeout, time.Second)
 	l.cfg.Pause = cmp.Or(l.cfg.Pause, time.Second)
 	l.pace, l.bad = limit.pace()
-	if l.cfg.Down == Local && l.bad == nil {
+	switch {
+	case l.bad != nil:
+	case l.cfg.Down < Closed || l.cfg.Down > Local || l.cfg.Timeout < 0 || l.cfg.Pause < 0:
+		l.bad = fmt.Errorf("%w: the policy %d, the timeout %v and the pause %v: none of them may be negative, and there are three policies",
+			driver.ErrInvalid, l.cfg.Down, l.cfg.Timeout, l.cfg.Pause)
+	case l.cfg.Down == Local:
 		l.local, l.bad = l.cfg.Local.pace()
 	}
 	return l
 }
+
+// separate keeps the end of a limiter's name apart from a key, which may be what anybody
+// likes.
+var separate = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // Name returns the name of the limiter.
 func (l *Limiter) Name() string { return l.name }
@@ -154,7 +165,7 @@ type decision struct {
 
 // decide asks for n events that may wait for so long.
 func (l *Limiter) decide(ctx context.Context, key string, n int, wait time.Duration) (decision, error) {
-	d := decision{key: l.name + ":" + key}
+	d := decision{key: separate.Replace(l.name) + ":" + key}
 	err := cmp.Or(l.bad, ctx.Err())
 	if err == nil && (n < 1 || n > l.limit.Burst) {
 		err = fmt.Errorf("%w: %d events at once, with a burst of %d", driver.ErrInvalid, n, l.limit.Burst)
@@ -208,6 +219,10 @@ func (l *Limiter) ask(ctx context.Context, d *decision) (err error) {
 	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	d.taken, err = l.engine.TakeRate(limited, d.take)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) {
+		// The time was up between two steps, such as those of OnRegister.
+		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)
+	}
 	if err != nil && (ctx.Err() != nil || !isDown(err)) {
 		return err
 	}
@@ -256,7 +271,7 @@ func (l *Limiter) back(ctx context.Context, d *decision) error {
 	case ByLocal:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.table.Return(d.take.Key, d.take.Cost.Microseconds(), d.taken.Now.Add(d.taken.Ahead).UnixMicro())
+		l.table.Return(d.take.Key, d.take.Cost.Microseconds(), left(d.taken))
 	}
 	return nil
 }

@@ -80,6 +80,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNamesThatLookLikeOthers: no key of one limiter is a key of another one, whatever its
+// callers choose it to be.
+func TestNamesThatLookLikeOthers(t *testing.T) {
+	t.Parallel()
+	engine := memlock.New(nil)
+	for _, c := range []struct{ name, key string }{
+		{"login", "ip:10.0.0.1"}, {"login:ip", "10.0.0.1"}, {"login:", "ip:10.0.0.1"}, {"login%3Aip", "10.0.0.1"},
+		{"login%", "3Aip:10.0.0.1"}, {"", "login:ip:10.0.0.1"}, {":", "login"}, {"", ":login"}, {"login", ""}, {"", "login"},
+	} {
+		l := ratelimit.New(engine, c.name, ratelimit.Limit{Events: 1, Per: time.Hour}, patient)
+		if got, err := l.Allow(t.Context(), c.key); err != nil || !got.OK {
+			t.Errorf("%q of %q, which nobody has used: %+v, %v", c.key, c.name, got, err)
+		}
+	}
+}
+
 // TestAnotherLimit: a new limit counts at once for what was taken under the old one.
 func TestAnotherLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
@@ -120,6 +136,11 @@ func TestErrors(t *testing.T) {
 		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.Limit{}})
 		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("a local limit of nothing: %v", err)
+		}
+		for _, cfg := range []ratelimit.Config{{Down: -1}, {Down: ratelimit.Local + 1}, {Timeout: -1}, {Pause: -1}} {
+			if _, err := ratelimit.New(engine, "test", tenth, &cfg).Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%+v: %v", cfg, err)
+			}
 		}
 		l = ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open})
 		for _, c := range []struct {

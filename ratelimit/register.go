@@ -18,7 +18,8 @@ import (
 //
 // The clock is that of the register. A take reads the record and replaces it, again if
 // somebody else has replaced it meanwhile, so it costs what a record costs: on files,
-// a write to the disk. The record expires when all that was taken has come back.
+// a write to the disk, and two for a key that was idle. The record expires when all that
+// was taken has come back.
 func OnRegister(r driver.Register) driver.RateLimiter { return records{r} }
 
 type records struct{ register driver.Register }
@@ -37,12 +38,19 @@ func (r records) TakeRate(ctx context.Context, take driver.RateTake) (taken driv
 	if err := take.Check(); err != nil {
 		return taken, err
 	}
-	err = r.change(ctx, take.Key, func(s *gcra.State, earliest, latest time.Time) {
-		ahead, ok := s.Take(earliest.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds())
-		if s.Last == earliest.UnixMicro() {
-			s.Last = latest.UnixMicro() // as little time as can have passed will count
+	err = r.insist(ctx, take.Key, func(rec driver.Record) error {
+		if rec.Version == "" {
+			if rec, err = r.begin(ctx, rec.Key); err != nil {
+				return err
+			}
 		}
-		taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(latest.UnixMicro())}
+		return r.change(ctx, rec, func(s *gcra.State, earliest, latest time.Time) {
+			ahead, ok := s.Take(earliest.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds())
+			if s.Last == earliest.UnixMicro() {
+				s.Last = latest.UnixMicro() // as little time as can have passed will count
+			}
+			taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(latest.UnixMicro())}
+		})
 	})
 	if err != nil {
 		return driver.RateTaken{}, err
@@ -55,38 +63,65 @@ func (r records) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 	if err := take.Check(); err != nil {
 		return err
 	}
-	return r.change(ctx, take.Key, func(s *gcra.State, _, _ time.Time) {
-		s.Return(take.Cost.Microseconds(), taken.Now.Add(taken.Ahead).UnixMicro())
+	return r.insist(ctx, take.Key, func(rec driver.Record) error {
+		if rec.Version == "" {
+			return nil // all has come back
+		}
+		return r.change(ctx, rec, func(s *gcra.State, _, _ time.Time) { s.Return(take.Cost.Microseconds(), left(taken)) })
 	})
 }
 
-// change changes the state of a key. Others may do so meanwhile: each time that it has to
-// begin anew, one of them has got on.
-func (r records) change(ctx context.Context, key string, f func(s *gcra.State, earliest, latest time.Time)) error {
-	key = recordKey(key)
+// left is the state that a take has left behind.
+func left(taken driver.RateTaken) gcra.State {
+	return gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()}
+}
+
+// insist calls f with the record of a key until that is no conflict. Each time that it has
+// to begin anew, somebody else has got on.
+func (r records) insist(ctx context.Context, key string, f func(rec driver.Record) error) error {
 	for {
-		rec, err := r.register.Get(ctx, key)
-		if err != nil {
-			return err
+		rec, err := r.register.Get(ctx, recordKey(key))
+		if err == nil {
+			err = f(rec)
 		}
-		earliest, latest, err := r.register.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		var s gcra.State
-		if rec.Version != "" {
-			if n, err := fmt.Sscanf(string(rec.Value), "%d %d", &s.Last, &s.Ahead); n != 2 || err != nil {
-				return fmt.Errorf("%w: the record %q was written by another program", driver.ErrConfig, key)
-			}
-		}
-		before := s
-		if f(&s, earliest, latest); s == before {
-			return nil
-		}
-		life := time.Duration(max(1, s.Ahead)) * time.Microsecond
-		_, err = r.register.Swap(ctx, key, fmt.Appendf(nil, "%d %d", s.Last, s.Ahead), rec.Version, life)
 		if !errors.Is(err, driver.ErrConflict) {
 			return err
 		}
 	}
 }
+
+// begun is how long a record lasts that nothing was taken with. A take that needs longer
+// begins anew.
+const begun = time.Minute
+
+// begin makes a record of an idle key, from which nothing has been taken. A take replaces
+// that one, and no missing one: between its look at the clock and its write others may have
+// used the key, and their record may have expired. It would not notice, and what it is
+// granted would count from before theirs.
+func (r records) begin(ctx context.Context, key string) (rec driver.Record, err error) {
+	rec = driver.Record{Key: key, Value: format(gcra.State{})}
+	rec.Version, err = r.register.Swap(ctx, key, rec.Value, "", begun)
+	return rec, err
+}
+
+// change changes the state in a record, unless that has changed meanwhile.
+func (r records) change(ctx context.Context, rec driver.Record, f func(s *gcra.State, earliest, latest time.Time)) error {
+	earliest, latest, err := r.register.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	var s gcra.State
+	if n, err := fmt.Sscanf(string(rec.Value), "%d %d", &s.Last, &s.Ahead); n != 2 || err != nil {
+		return fmt.Errorf("%w: the record %q was written by another program", driver.ErrConfig, rec.Key)
+	}
+	before := s
+	if f(&s, earliest, latest); s == before {
+		return nil
+	}
+	life := time.Duration(max(1, s.Ahead)) * time.Microsecond
+	_, err = r.register.Swap(ctx, rec.Key, format(s), rec.Version, life)
+	return err
+}
+
+// format is what a record says.
+func format(s gcra.State) []byte { return fmt.Appendf(nil, "%d %d", s.Last, s.Ahead) }

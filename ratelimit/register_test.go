@@ -84,6 +84,59 @@ func TestVagueClock(t *testing.T) {
 	})
 }
 
+// late is a register whose swaps are late: something happens before each of the next few.
+type late struct {
+	driver.Register
+	before []func()
+}
+
+func (l *late) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	if len(l.before) > 0 {
+		f := l.before[0]
+		l.before = l.before[1:]
+		f()
+	}
+	return l.Register.Swap(ctx, key, value, version, ttl)
+}
+
+// TestTakeThatComesLate: between the look at an idle key and the write others have used it,
+// and it is idle again. What is granted counts from the write, or more than a burst would
+// be.
+func TestTakeThatComesLate(t *testing.T) {
+	t.Parallel()
+	nothing := func() {}
+	for step, before := range map[int][]func(){1: nil, 2: {nothing}} {
+		synctest.Test(t, func(t *testing.T) {
+			register := memlock.New(nil).Register()
+			others := ratelimit.New(ratelimit.OnRegister(register), "test", tenth, nil)
+			allow := func(l *ratelimit.Limiter, n int) bool {
+				t.Helper()
+				got, err := l.AllowN(t.Context(), "k", n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got.OK
+			}
+			used := func() {
+				if !allow(others, 3) {
+					t.Error("the burst of an idle key was refused")
+				}
+				time.Sleep(300 * ms)
+			}
+			l := ratelimit.New(ratelimit.OnRegister(&late{register, append(before, used)}), "test", tenth, nil)
+			if !allow(l, 1) {
+				t.Errorf("late at write %d: refused", step)
+			}
+			if allow(others, 3) {
+				t.Errorf("late at write %d: a burst was granted beside the late one", step)
+			}
+			if !allow(others, 2) {
+				t.Errorf("late at write %d: the rest of the burst was refused", step)
+			}
+		})
+	}
+}
+
 // TestForeignRecord: a record that is no rate is an error, and stays.
 func TestForeignRecord(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// acquirer makes acquisitions.
+// acquirer makes acquisitions: of a name that is free at once, or by a place in the queue.
 type acquirer struct {
 	*client
 	queue    *waitQueue
@@ -30,6 +30,8 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
+	// Each acquisition has an owner of its own, so that a try that comes late is taken for
+	// no other.
 	w.keys, w.desc = ks, describe(acq.id, req)
 	if w.owner, err = newOwner(); err != nil {
 		return driver.Grant{}, err
@@ -37,7 +39,8 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	return acq.acquire(ctx, w)
 }
 
-// check returns what is wrong with the engine, the request or the server.
+// check returns what is wrong with the engine, the request or the server. Only the last
+// may cost a call, once in a while.
 func (acq *acquirer) check(ctx context.Context, req driver.Request) (keys, error) {
 	if err := req.Check(acq.cfg.traits()); err != nil {
 		return keys{}, err
@@ -67,10 +70,11 @@ func newOwner() (string, error) {
 }
 
 // acquire tries at once, and waits if it may and must. The subscription by which
-// a waiter learns of its grant stands before it joins the queue.
+// a waiter learns of its grant stands before it joins the queue: a grant that nobody
+// heard would keep the lock for nobody until it is over. While there is no subscription
+// yet, the first try does not join, since a free name needs none.
 func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
-	acq.listener.start()
-	join := w.req.Wait && acq.listener.ready()
+	join := acq.listener.start() && w.req.Wait
 	a := acq.request(ctx, w, join)
 	if a.err == nil && w.req.Wait && (a.status == "held" || a.status == "quarantine") {
 		w.noteBlocked(ctx, a.blocked)
@@ -121,7 +125,9 @@ func (acq *acquirer) hold(w *waiter, token int64) {
 	}
 }
 
-// replicated gives a grant back that too few replicas have heard of.
+// replicated gives a grant back that too few replicas have heard of: a failover to one of
+// the others would forget it. Nobody is told that it has been granted, so it is forgotten
+// first.
 func (acq *acquirer) replicated(ctx context.Context, w *waiter, g driver.Grant, replicas int) (driver.Grant, error) {
 	if replicas >= acq.cfg.MinReplicas {
 		return g, nil

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/retry"
-	"github.com/fencelock/fencelock/internal/words"
 )
 
 // AcquireAll makes one acquisition of each name or none, at once.
@@ -29,7 +30,7 @@ func (acq *acquirer) AcquireAll(ctx context.Context, reqs []driver.Request) ([]d
 	}
 	acq.askTime(ctx)
 	acq.listener.start() // a break is told by message
-	limited := withDeadline(ctx, acq.cfg.RetryTimeout)
+	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
 	var why error
 	for pause := newBackoff(); ; {
 		grants, again, err := acq.takeAll(limited, claims)
@@ -50,7 +51,7 @@ func (acq *acquirer) checkAll(claims []*waiter) error {
 		return fmt.Errorf("%w: no names", driver.ErrInvalid)
 	case len(claims) > maxBatch:
 		return fmt.Errorf("%w: %d names at once are more than %d", driver.ErrUnsupported, len(claims), maxBatch)
-	case acq.cfg.Quarantine:
+	case acq.cfg.Quarantine: // which only the script for one name looks at
 		return fmt.Errorf("%w: several names at once with a quarantine", driver.ErrUnsupported)
 	case claims[0].req.Mode != driver.Exclusive || claims[0].req.MinHold > 0:
 		return fmt.Errorf("%w: several names at once, unless they are exclusive and without a minimum hold", driver.ErrUnsupported)
@@ -64,13 +65,14 @@ func (acq *acquirer) checkAll(claims []*waiter) error {
 	return nil
 }
 
-// takeAll makes one try, under owners of its own. Again says that another one may
-// succeed; what may have come of this one is withdrawn.
+// takeAll makes one try, under owners of its own: the script does not look for what an
+// earlier try has got. Again says that another one may succeed; what may have come of
+// this one is withdrawn.
 func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []driver.Grant, again bool, err error) {
 	ttl := claims[0].req.TTL
 	limit := attemptLimit(ttl)
 	until, late := acq.until(ctx, limit)
-	c := Call{Script: acquireAllScript, Args: []string{acq.retention, millis(ttl), until}, Replicas: acq.cfg.MinReplicas}
+	c := redisconn.Call{Script: acquireAllScript, Args: []string{acq.retention, redisfmt.Millis(ttl), until}, Replicas: acq.cfg.MinReplicas}
 	for _, w := range claims {
 		if w.owner, err = newOwner(); err != nil {
 			return nil, false, err
@@ -80,7 +82,7 @@ func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []dr
 		c.Args = append(c.Args, "fencelock "+w.owner+" ", w.desc)
 	}
 	sent := time.Now()
-	r := acq.conn.Eval(withDeadline(ctx, limit), []Call{c})[0]
+	r := acq.conn.Eval(redisconn.WithDeadline(ctx, limit), []redisconn.Call{c})[0]
 	if r.Err != nil {
 		for _, w := range claims {
 			w.unanswered(r.Err, late)
@@ -89,16 +91,17 @@ func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []dr
 		return nil, passing(r.Err), unavailable(r.Err)
 	}
 	if now, ok := strings.CutPrefix(r.Text, "late "); ok {
-		acq.clock.note(clockSample{sent: sent, server: number(now)}, true)
+		acq.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)
 		return nil, true, errLate
 	}
 	grants, err = acq.parseAll(claims, r, sent)
 	return grants, false, err
 }
 
-// parseAll reads what the script said.
-func (acq *acquirer) parseAll(claims []*waiter, r Reply, sent time.Time) ([]driver.Grant, error) {
-	in := words.Words{Rest: r.Text}
+// parseAll reads what the script said. "slow" says that one of the names needs more than
+// the script for free locks knows, such as a queue: then the set takes name after name.
+func (acq *acquirer) parseAll(claims []*waiter, r redisconn.Reply, sent time.Time) ([]driver.Grant, error) {
+	in := redisfmt.Words{Rest: r.Text}
 	switch status := in.Next(); {
 	case status == "slow":
 		return nil, fmt.Errorf("%w: several names at once while they are contended", driver.ErrUnsupported)
@@ -111,7 +114,7 @@ func (acq *acquirer) parseAll(claims []*waiter, r Reply, sent time.Time) ([]driv
 		if in.Bad {
 			break
 		}
-		if r.Replicas < acq.cfg.MinReplicas {
+		if r.Replicas < acq.cfg.MinReplicas { // a failover may forget it
 			acq.withdrawAll(claims)
 			return nil, fmt.Errorf("%w: %d of %d replicas acknowledged in time", driver.ErrUnavailable, r.Replicas, acq.cfg.MinReplicas)
 		}

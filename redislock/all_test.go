@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -43,7 +44,7 @@ func TestAcquireAllIsOneCall(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	var calls atomic.Int32
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
 		if c.Script != redislock.IndexScript && r.Err == nil { // it was held for long, or tried again
 			calls.Add(1)
@@ -108,7 +109,7 @@ func TestAcquireAllAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	tap.loseReply(redislock.AcquireAllScript, func(redislock.Reply) {})
+	tap.loseReply(redislock.AcquireAllScript, func(redisconn.Reply) {})
 	_, err := e.AcquireAll(context.Background(), requests("a", "b"))
 	if err != nil && !errors.Is(err, driver.ErrHeld) { // the first try may still be in the way
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -24,10 +25,10 @@ func TestMinimumHoldAfterHandOver(t *testing.T) {
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, atLeast(request("n"), time.Hour))
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ConfirmScript {
 			w.cancel()
-			return redislock.Reply{Err: errLost}
+			return redisconn.Reply{Err: errLost}
 		}
 		return do()
 	})
@@ -79,6 +80,25 @@ func TestMinimumHoldOutlives(t *testing.T) {
 	}
 }
 
+// TestNextAfterAMinimumHold: who waits for a hand-over gets in when the minimum hold ends that
+// the holder before has left, not when it would have looked by itself.
+func TestNextAfterAMinimumHold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	a, b := s.engine(nil), s.engine(nil)
+	h := s.hold(a, request("n"))
+	first := s.queue(b, atLeast(request("n"), time.Second))
+	next := s.queue(b, request("n"))
+	h.free()
+	g := first.granted()
+	begun := time.Now()
+	g.free()
+	next.granted().free()
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("a waiter got in %v after a release with a minimum hold of a second", took)
+	}
+}
+
 // TestAskedToLookBeforeItKnows: a waiter is asked to look before it has read that it
 // stands in the queue. It looks when the minimum hold ends, not when it would have
 // by itself.
@@ -99,7 +119,7 @@ func TestAskedToLookBeforeItKnows(t *testing.T) {
 			hear()
 		}
 	})
-	tap.calls(func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(_ redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
 		if strings.HasPrefix(r.Text, "queued ") {
 			<-heard

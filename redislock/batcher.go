@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 const (
@@ -75,7 +76,7 @@ func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	if b.queue(op) {
 		b.flushAfterDelay()
 	}
-	ctx, cancel := timed(ctx)
+	ctx, cancel := redisconn.Timed(ctx)
 	defer cancel()
 	select {
 	case v := <-op.done:
@@ -157,7 +158,7 @@ func (b *batcher) runBatches(batch []*pendingOp) {
 
 // execBatch does a batch of operations in one script, and tells each what became of it.
 func (b *batcher) execBatch(batch []*pendingOp) {
-	c := Call{Script: batchScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
+	c := redisconn.Call{Script: batchScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit
 	for i, op := range batch {
 		if letters[i] = 'a'; len(op.args) == 1 {
@@ -169,13 +170,13 @@ func (b *batcher) execBatch(batch []*pendingOp) {
 	}
 	until, late := b.until(context.Background(), limit)
 	c.Args[0], c.Args[1], c.Args[2] = b.retention, string(letters), until
-	text, err := b.eval(withDeadline(context.Background(), limit), c)
-	in := words.Words{Rest: text}
+	text, err := b.eval(redisconn.WithDeadline(context.Background(), limit), c)
+	in := redisfmt.Words{Rest: text}
 	now := in.Next()
 	if err == nil && len(in.Rest) != len(batch) {
 		err = malformed(text)
 	}
-	_, answered := serverError(err)
+	_, answered := redisconn.Refused(err)
 	for i, op := range batch {
 		switch {
 		case err == nil:

@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
 // jam fills every flight of an engine with calls that do not return before open,
 // so that what is asked of it meanwhile goes together. Calls of the gathered
 // script go to f.
-func (s scene) jam(e *redislock.Engine, t *tap, f func(c redislock.Call, do func() redislock.Reply) redislock.Reply) (open func()) {
+func (s scene) jam(e *redislock.Engine, t *tap, f func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply) (open func()) {
 	s.Helper()
 	e.Gather()
 	gate := make(chan struct{})
 	var stuck atomic.Int32
-	t.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	t.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		switch {
 		case strings.HasPrefix(c.Keys[0], "lock:jam"):
 			stuck.Add(1)
@@ -47,7 +48,7 @@ func (s scene) jam(e *redislock.Engine, t *tap, f func(c redislock.Call, do func
 	return open
 }
 
-func pass(_ redislock.Call, do func() redislock.Reply) redislock.Reply { return do() }
+func pass(_ redisconn.Call, do func() redisconn.Reply) redisconn.Reply { return do() }
 
 // waits returns when n operations wait to go together.
 func (s scene) waits(e *redislock.Engine, n int) {
@@ -77,7 +78,7 @@ func TestGathered(t *testing.T) {
 	}
 
 	var scripts atomic.Int32
-	open := s.jam(e, tap, func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+	open := s.jam(e, tap, func(_ redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		scripts.Add(1)
 		return do()
 	})
@@ -145,7 +146,7 @@ func TestGatheredIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	o := s.user("~*:jam*", "~*:{lock:jam*", "~*:ok*", "~*:{lock:ok*")
-	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, o))}
+	tap := &tap{Conn: redisconn.Rueidis(rueidisClient(t, o))}
 	e := redislock.NewConn(tap, patient(nil))
 	t.Cleanup(func() { _ = e.Close() })
 	mine := s.hold(e, request("ok"))
@@ -171,9 +172,9 @@ func TestGatheredAnswerIsLost(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	mine := s.hold(e, request("mine"))
-	open := s.jam(e, tap, func(c redislock.Call, _ func() redislock.Reply) redislock.Reply {
-		s.until("it ran", func() bool { return tap.Conn.Eval(t.Context(), []redislock.Call{c})[0].Err == nil })
-		return redislock.Reply{Err: errLost}
+	open := s.jam(e, tap, func(c redisconn.Call, _ func() redisconn.Reply) redisconn.Reply {
+		s.until("it ran", func() bool { return tap.Conn.Eval(t.Context(), []redisconn.Call{c})[0].Err == nil })
+		return redisconn.Reply{Err: errLost}
 	})
 	a := s.ask(e, request("a"))
 	freed := make(chan error, 1)
@@ -199,7 +200,7 @@ func TestGatheredGivesUp(t *testing.T) {
 	e, tap := s.tapped(nil)
 	under, resume := make(chan struct{}), make(chan struct{})
 	sent := sync.OnceFunc(func() { close(under) })
-	open := s.jam(e, tap, func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+	open := s.jam(e, tap, func(_ redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
 		sent()
 		<-resume
@@ -251,7 +252,7 @@ func TestDistantServer(t *testing.T) {
 	for what, n := range map[string]int{"a moment": 5, "a full script": 64} {
 		e, tap := s.tapped(nil)
 		arrived := make(chan struct{}, 99)
-		open := s.jam(e, tap, func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+		open := s.jam(e, tap, func(_ redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 			arrived <- struct{}{}
 			return do()
 		})
@@ -282,7 +283,7 @@ func TestManyAtOnce(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	var scripts atomic.Int64
-	tap.calls(func(_ redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(_ redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		scripts.Add(1)
 		return do()
 	})

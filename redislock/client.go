@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // client makes calls: what they begin with, how long they may take, and what is
@@ -14,7 +17,7 @@ import (
 type client struct {
 	keyspace
 	*tasks
-	conn Conn
+	conn redisconn.Conn
 	cfg  Config
 	id   string // its channel is named after it
 
@@ -23,12 +26,12 @@ type client struct {
 	clock     clock
 }
 
-func newClient(conn Conn, cfg *Config) *client {
+func newClient(conn redisconn.Conn, cfg *Config) *client {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	c := &client{tasks: newTasks(), conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:])}
 	c.keyspace = keyspace{prefix: c.cfg.Prefix, cluster: conn.Cluster}
-	c.retention = millis(c.cfg.Retention)
+	c.retention = redisfmt.Millis(c.cfg.Retention)
 	for i := range c.common {
 		c.common[i] = c.commonArg(acquireFlags(i))
 	}
@@ -55,29 +58,29 @@ func (c *client) commonArg(a acquireFlags) string {
 		counts = 0 // subscribers on other nodes are not counted
 	}
 	if c.cfg.Quarantine {
-		quarantine = ceilMillis(c.cfg.quarantine())
+		quarantine = redisfmt.CeilMillis(c.cfg.quarantine())
 	}
 	return fmt.Sprintf("%v %s %d %d %s", a, c.retention, counts, quarantine, c.channel())
 }
 
 // call makes a call of a script that begins with the common argument, and finds
 // most keys itself.
-func (c *client) call(s *Script, ks keys, args ...string) Call {
+func (c *client) call(s *redisconn.Script, ks keys, args ...string) redisconn.Call {
 	return c.flaggedCall(0, s, ks, args...)
 }
 
 // flaggedCall is call with something asked for.
-func (c *client) flaggedCall(a acquireFlags, s *Script, ks keys, args ...string) Call {
+func (c *client) flaggedCall(a acquireFlags, s *redisconn.Script, ks keys, args ...string) redisconn.Call {
 	passed := []string{ks.lock, ks.fence}
 	if c.cfg.Quarantine {
 		passed = append(passed, c.markerKey())
 	}
-	return Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), c.common[a]), args...)}
+	return redisconn.Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), c.common[a]), args...)}
 }
 
-// eval runs one script.
-func (c *client) eval(ctx context.Context, call Call) (string, error) {
-	r := c.conn.Eval(ctx, []Call{call})[0]
+// eval runs one script, on the master that has its keys.
+func (c *client) eval(ctx context.Context, call redisconn.Call) (string, error) {
+	r := c.conn.Eval(ctx, []redisconn.Call{call})[0]
 	return r.Text, r.Err
 }
 

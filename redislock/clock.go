@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // clock is what an engine knows of its server's time, so that a request can say
@@ -76,12 +79,12 @@ func (c *client) askTime(ctx context.Context) {
 		return
 	}
 	sent := time.Now()
-	answers, err := c.conn.Each(withDeadline(ctx, attemptLimit(0)), "TIME")
+	answers, err := c.conn.Each(redisconn.WithDeadline(ctx, attemptLimit(0)), "TIME")
 	if err != nil {
 		return
 	}
 	for _, a := range answers {
-		if at, ok := readTime(a.Text); ok && a.Err == nil {
+		if at, ok := redisfmt.ParseTime(a.Text); ok && a.Err == nil {
 			c.clock.note(clockSample{sent: sent, server: at.UnixMicro()}, false)
 		}
 	}

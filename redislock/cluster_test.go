@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -122,7 +123,7 @@ func TestClusterGrantByAnotherClock(t *testing.T) {
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
 	a := briskCluster(t, c)
-	tap := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...)))}
+	tap := &tap{Conn: redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...)))}
 	b := redislock.NewConn(tap, patient(nil))
 	t.Cleanup(func() { _ = b.Close() })
 	const ahead = 1500 * time.Millisecond

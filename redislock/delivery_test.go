@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -75,7 +76,7 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 	}
 	s.Cleanup(func() { _ = proxy.Close() })
 	l := &lateRequest{scene: s, reqs: []driver.Request{req}, done: make(chan struct{})}
-	l.tap = &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(proxy.Addr())))}
+	l.tap = &tap{Conn: redisconn.Rueidis(rueidisClient(s, rueidisOption(proxy.Addr())))}
 	l.engine = redislock.NewConn(l.tap, patient(nil))
 	s.Cleanup(func() { _ = l.engine.Close() })
 	s.hold(l.engine, request("warm-"+req.Name)).free()
@@ -106,7 +107,7 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 }
 
 // see notes what concerns the request.
-func (l *lateRequest) see(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+func (l *lateRequest) see(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 	switch c.Script {
 	case redislock.AcquireScript:
 		l.note(c.Args[3])
@@ -166,7 +167,7 @@ func (l *lateRequest) closed() (withdrawals int) {
 }
 
 func (l *lateRequest) ended() (withdrawals int) {
-	l.tap.calls(func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} })
+	l.tap.calls(func(redisconn.Call, func() redisconn.Reply) redisconn.Reply { return redisconn.Reply{Err: errLost} })
 	l.cancel()
 	return math.MaxInt
 }

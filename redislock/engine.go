@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/redislock/internal/open"
 	"github.com/redis/rueidis"
 )
 
@@ -34,10 +36,14 @@ type Engine struct {
 
 // New returns an engine on a rueidis client, which stays the caller's to close.
 // It does no I/O; cfg may be nil.
-func New(client rueidis.Client, cfg *Config) *Engine { return NewConn(newRueidis(client), cfg) }
+func New(client rueidis.Client, cfg *Config) *Engine {
+	return newEngine(redisconn.Rueidis(client), cfg)
+}
 
-// NewConn returns an engine on a connection of another kind.
-func NewConn(conn Conn, cfg *Config) *Engine {
+func init() { open.Engine = newEngine }
+
+// newEngine returns an engine on a connection of any kind.
+func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	c := newClient(conn, cfg)
 	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, hot: map[string]bool{}}
 	queue.index = &nameIndex{client: c, matters: queue.matters}

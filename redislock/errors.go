@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -16,7 +17,7 @@ func unavailable(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) {
 		return err
 	}
-	if e, ok := errors.AsType[ServerError](err); ok && e.Denied() {
+	if e, ok := errors.AsType[redisconn.ServerError](err); ok && e.Denied() {
 		return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -26,7 +27,7 @@ func unavailable(err error) error {
 // it says that it is starting, failing over or moving keys, has no room for
 // another client, or has not been told a script yet.
 func passing(err error) bool {
-	e, ok := errors.AsType[ServerError](err)
+	e, ok := errors.AsType[redisconn.ServerError](err)
 	if !ok {
 		return !errors.Is(err, driver.ErrConfig)
 	}
@@ -44,7 +45,7 @@ const nonLocal = "non local key"
 // cause returns why tries have failed: err, or what was known before if err says
 // no more than that the time was up.
 func cause(before, err error) error {
-	if before != nil && isContextError(err) {
+	if before != nil && redisconn.IsContextError(err) {
 		return before
 	}
 	return err

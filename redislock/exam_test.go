@@ -7,17 +7,19 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(map[string]func(string) driver.Engine{
+	proc.Main(map[string]func(string) driver.Engine{
 		"redis": func(addr string) driver.Engine { return redislock.New(dial(addr), nil) },
 		"patient": func(addr string) driver.Engine {
-			return redislock.NewConn(&tap{Conn: redislock.NewRueidisConn(dial(addr)), longGrants: true}, patient(nil))
+			return redislock.NewConn(&tap{Conn: redisconn.Rueidis(dial(addr)), longGrants: true}, patient(nil))
 		},
 	})
 	os.Exit(m.Run())
@@ -35,7 +37,7 @@ func dial(addr string) rueidis.Client {
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Suite{World: newWorld, TTL: time.Second})
+	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second})
 }
 
 // world is a server that keeps its data over a restart.
@@ -46,7 +48,7 @@ func newWorld(t testing.TB) drivertest.World {
 }
 
 func (w world) Client(t testing.TB) drivertest.Client {
-	return proctest.Start(t, "redis", w.Addr())
+	return proc.Start(t, "redis", w.Addr())
 }
 
 func (w world) Restart(t testing.TB) { w.Redis.Restart(t) }

@@ -1,14 +1,6 @@
 package redislock
 
-import (
-	"context"
-	"time"
+import "github.com/fencelock/fencelock/internal/redisconn"
 
-	"github.com/redis/rueidis"
-)
-
-// NewRueidisConn shows the connection that New makes.
-func NewRueidisConn(client rueidis.Client) Conn { return newRueidis(client) }
-
-// Within shows the contexts of the engine's calls.
-func Within(ctx context.Context, d time.Duration) context.Context { return withDeadline(ctx, d) }
+// NewConn returns an engine on a connection that a test has made.
+func NewConn(conn redisconn.Conn, cfg *Config) *Engine { return newEngine(conn, cfg) }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // LongGrant is for how long a grant lasts that a script of [WithLongGrants] makes. It is
@@ -14,15 +16,15 @@ var longGrants sync.Map // of *Script by *Script
 
 // WithLongGrants returns the script with longer grants for those who wait, unless their
 // own TTL is shorter: two seconds may be over before a slow machine has taken one.
-func WithLongGrants(s *Script) *Script {
+func WithLongGrants(s *redisconn.Script) *redisconn.Script {
 	if long, ok := longGrants.Load(s); ok {
-		return long.(*Script)
+		return long.(*redisconn.Script)
 	}
 	const limits = "local PATIENCE, TOUCH, GRANT, BATCH, PURGE = 3, 20000, "
 	source := strings.NewReplacer(limits+"2000,", limits+"20000,", "math.min(2000, ", "math.min(20000, ").Replace(s.Source)
 	if strings.Contains(source, "GRANT") && !strings.Contains(source, limits+"20000,") {
 		panic("the grant TTL of the scripts is written in another way")
 	}
-	long, _ := longGrants.LoadOrStore(s, NewScript(source))
-	return long.(*Script)
+	long, _ := longGrants.LoadOrStore(s, redisconn.NewScript(source))
+	return long.(*redisconn.Script)
 }

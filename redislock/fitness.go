@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
+	"github.com/fencelock/fencelock/internal/redisinspect"
 )
 
 // fitFor is how long a server that was found fit to keep locks is believed to be so,
@@ -107,8 +110,8 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 	if err != nil {
 		return unavailable(err)
 	}
-	alone := !slices.ContainsFunc(answers, func(a Answer) bool {
-		count := parseInfo(a.Text)["connected_slaves"]
+	alone := !slices.ContainsFunc(answers, func(a redisconn.Answer) bool {
+		count := redisfmt.ParseInfo(a.Text)["connected_slaves"]
 		return a.Err == nil && count != "" && count != "0"
 	})
 	if alone { // a script that may not ask says so by itself
@@ -122,29 +125,15 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why := cutOff(least, lag, f.cfg.ReplicaLag); why != "" {
+	if why := redisinspect.CutOff(least, lag, f.cfg.ReplicaLag); why != "" {
 		return fmt.Errorf("%w: with a quarantine a master with replicas must stop when it is cut off from them: %s", driver.ErrConfig, why)
 	}
 	return nil
 }
 
-// cutOff says what is wrong with the settings of a master that has replicas, for
-// clients that count on a lag; empty if nothing is.
-func cutOff(least, lag int, known time.Duration) string {
-	switch {
-	case least < 1:
-		return "CONFIG SET min-replicas-to-write 1"
-	case lag < 1:
-		return "CONFIG SET min-replicas-max-lag 10"
-	case known < time.Duration(lag)*time.Second:
-		return fmt.Sprintf("min-replicas-max-lag is %d s; set the replica lag of every client to that (replica-lag=%ds in a URL)", lag, lag)
-	}
-	return ""
-}
-
 // ask sends a command to every master until each has answered, for no longer than
 // RetryTimeout.
-func (f *fitness) ask(ctx context.Context, args ...string) ([]Answer, error) {
+func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RetryTimeout)
 	defer cancel()
 	var why error
@@ -169,22 +158,22 @@ func (f *fitness) settingOf(ctx context.Context, name string) (int, error) {
 		return 0, unavailable(err)
 	}
 	if len(answers) == 0 {
-		return 0, unavailable(errNoSetting)
+		return 0, unavailable(redisinspect.ErrNoSetting)
 	}
-	s := parseSetting(answers[0])
-	if s.err != nil {
-		return 0, fmt.Errorf("%w: with a quarantine and replicas %s must be known: ACL SETUSER name +config|get: %w", driver.ErrConfig, name, s.err)
+	s := redisinspect.ReadSetting(answers[0])
+	if s.Err != nil {
+		return 0, fmt.Errorf("%w: with a quarantine and replicas %s must be known: ACL SETUSER name +config|get: %w", driver.ErrConfig, name, s.Err)
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(s.value))
+	n, err := strconv.Atoi(strings.TrimSpace(s.Value))
 	if err != nil {
-		return 0, malformed(s.value)
+		return 0, malformed(s.Value)
 	}
 	return n, nil
 }
 
 // evicts returns the eviction policy of INFO memory, empty if nothing is evicted.
 func evicts(info string) string {
-	fields := parseInfo(info)
+	fields := redisfmt.ParseInfo(info)
 	policy := fields["maxmemory_policy"]
 	if policy == "noeviction" || fields["maxmemory"] == "0" {
 		return ""

@@ -24,7 +24,7 @@ func TestFrozenEnginesBesideHotContenders(t *testing.T) {
 		}
 	}
 	for i, tap := range taps {
-		tap.freeze()
+		tap.freeze(t)
 		tap.texts(func(text string, _ func(string)) {
 			if strings.HasPrefix(text, "grant ") {
 				grants[i].Add(1)

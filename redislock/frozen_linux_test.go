@@ -21,7 +21,7 @@ func TestFrozenProcessAfterAClockStep(t *testing.T) {
 	}
 	w := s.queue(s.engine(nil), request("n"))
 	clock.Set(-time.Hour)
-	tap.freeze()
+	tap.freeze(t)
 	begun := time.Now()
 	h.free()
 	w.granted().free()

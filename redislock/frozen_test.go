@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -29,10 +30,15 @@ func TestThousandsOfTheDead(t *testing.T) {
 	}
 }
 
-// freeze makes an engine send and hear nothing more. What it has sent is answered by then.
-func (t *tap) freeze() {
+// freeze makes an engine send and hear nothing more until the end of the test, when its
+// requests are given up. What it has sent is answered by then.
+func (t *tap) freeze(tb testing.TB) {
+	tb.Cleanup(func() { // or each request would try for long to be taken back
+		t.calls(nil)
+		t.texts(nil)
+	})
 	t.texts(func(string, func(string)) {})
-	t.calls(func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} })
+	t.calls(func(redisconn.Call, func() redisconn.Reply) redisconn.Reply { return redisconn.Reply{Err: errLost} })
 	for t.busy() {
 		time.Sleep(time.Millisecond)
 	}
@@ -61,7 +67,7 @@ func TestThreeFrozenProcesses(t *testing.T) {
 		return !strings.Contains(s.server.Do(t, "ZREVRANGE", "alive:{lock:n}", "0", "2"), live.ID())
 	})
 	for _, tap := range taps {
-		tap.freeze()
+		tap.freeze(t)
 	}
 	begun := time.Now()
 	h.free()
@@ -128,17 +134,17 @@ func TestLateResize(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	var first redislock.Call
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	var first redisconn.Call
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ResizeScript && first.Script == nil && len(c.Args) == redislock.ResizeArgs {
 			first = c
-			return redislock.Reply{Err: errLost}
+			return redisconn.Reply{Err: errLost}
 		}
 		return do()
 	})
 	s.resize(e, "n", 2)
 	s.resize(s.observer(), "n", 3)
-	if r := tap.Conn.Eval(t.Context(), []redislock.Call{first})[0]; r.Err != nil {
+	if r := tap.Conn.Eval(t.Context(), []redisconn.Call{first})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
 	for range 3 {
@@ -155,11 +161,11 @@ func TestScriptForgottenAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	forgets := func(script *redislock.Script) {
-		tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	forgets := func(script *redisconn.Script) {
+		tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 			if c.Script == script {
 				tap.calls(nil)
-				return redislock.Reply{Err: redislock.ServerError{Text: "NOSCRIPT No matching script. Please use EVAL."}}
+				return redisconn.Reply{Err: redisconn.ServerError{Text: "NOSCRIPT No matching script. Please use EVAL."}}
 			}
 			return do()
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -23,7 +24,7 @@ func TestGrantBeforeEnqueueReply(t *testing.T) {
 	s.ready(b)
 	told := make(chan struct{}, 9)
 	tap.texts(func(text string, pass func(string)) { pass(text); told <- struct{}{} })
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
 		if c.Script == redislock.AcquireScript && strings.HasPrefix(r.Text, "queued") {
 			h.free()
@@ -117,7 +118,7 @@ func TestUnknownGrantIsReleased(t *testing.T) {
 	b, tap := s.tapped(nil)
 	const nobody = "00000000-0000-7000-8000-000000000000"
 	returned := make(chan struct{}, 10)
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ReleaseScript && strings.Contains(strings.Join(c.Args, " "), nobody) {
 			returned <- struct{}{}
 		}

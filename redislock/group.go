@@ -25,6 +25,8 @@ type group struct {
 	sample  clockSample // of the last answer
 }
 
+// remove takes a request out. Without any left the group's goroutine ends, which has to
+// hear of it. The caller holds waitQueue.mu.
 func (g *group) remove(w *waiter) {
 	g.waiters = slices.DeleteFunc(g.waiters, func(o *waiter) bool { return o == w })
 	if len(g.waiters) == 0 {
@@ -32,6 +34,8 @@ func (g *group) remove(w *waiter) {
 	}
 }
 
+// nudge wakes the group's goroutine, which looks at all that has changed: one waking
+// stands for several.
 func (g *group) nudge() {
 	select {
 	case g.poke <- struct{}{}:

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 const (
@@ -51,10 +52,10 @@ func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
 	args := map[string][]string{}
 	for name, life := range due {
 		key := x.indexOf(name)
-		args[key] = append(args[key], millis(life), name)
+		args[key] = append(args[key], redisfmt.Millis(life), name)
 	}
 	for _, r := range x.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args)) {
-		if denied(r.Err) {
+		if redisconn.Denied(r.Err) {
 			x.mu.Lock()
 			x.notes.Refuse()
 			x.mu.Unlock()
@@ -62,18 +63,12 @@ func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
 	}
 }
 
-// denied reports whether the user has not the right.
-func denied(err error) bool {
-	e, ok := errors.AsType[ServerError](err)
-	return ok && e.Denied()
-}
-
 // chunked makes calls with so many of the arguments for each key, after some that all
 // begin with.
-func chunked(s *Script, size int, args map[string][]string, begin ...string) (calls []Call) {
+func chunked(s *redisconn.Script, size int, args map[string][]string, begin ...string) (calls []redisconn.Call) {
 	for key, all := range args {
 		for part := range slices.Chunk(all, size) {
-			calls = append(calls, Call{Script: s, Keys: []string{key}, Args: append(slices.Clone(begin), part...)})
+			calls = append(calls, redisconn.Call{Script: s, Keys: []string{key}, Args: append(slices.Clone(begin), part...)})
 		}
 	}
 	return calls
@@ -102,12 +97,12 @@ func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]b
 	if x.cluster() {
 		first, last = 0, indexShards
 	}
-	var calls []Call
+	var calls []redisconn.Call
 	for shard := first; shard < last; shard++ {
-		calls = append(calls, Call{Script: indexNamesScript, Keys: []string{x.indexKey(shard)}, Args: []string{"0"}})
+		calls = append(calls, redisconn.Call{Script: indexNamesScript, Keys: []string{x.indexKey(shard)}, Args: []string{"0"}})
 	}
 	for len(calls) > 0 {
-		var rest []Call
+		var rest []redisconn.Call
 		for i, r := range x.conn.Eval(ctx, calls) {
 			if r.Err != nil {
 				return r.Err
@@ -119,7 +114,7 @@ func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]b
 				}
 			}
 			if next != "0" {
-				rest = append(rest, Call{Script: indexNamesScript, Keys: calls[i].Keys, Args: []string{next}})
+				rest = append(rest, redisconn.Call{Script: indexNamesScript, Keys: calls[i].Keys, Args: []string{next}})
 			}
 		}
 		calls = rest
@@ -134,5 +129,5 @@ func (x *nameIndex) drop(ctx context.Context, free []string, at int64) {
 		key := x.indexOf(name)
 		args[key] = append(args[key], name)
 	}
-	x.conn.Eval(withDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
+	x.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -157,7 +158,7 @@ func TestNamesAreDroppedInTime(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	s.server.Do(t, "ZADD", "fencelock:names", "99999999999999", "n")
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.IndexDropScript {
 			time.Sleep(250 * time.Millisecond)
 		}
@@ -176,7 +177,7 @@ func TestShortLocksAreNotNoted(t *testing.T) {
 	e, tap := s.tapped(nil)
 	var mu sync.Mutex // guards noted
 	noted := map[string]bool{}
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.IndexScript { // a life and a name each
 			mu.Lock()
 			defer mu.Unlock()
@@ -222,9 +223,9 @@ func TestIndexRefused(t *testing.T) {
 	s.server.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~lock:*", "~fence:*", "~queue:*", "~alive:*", "~shared:*", "~meta:*")
 	e, tap := s.tapped(nil)
 	var notes atomic.Int32
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
-		if _, refused := errors.AsType[redislock.ServerError](r.Err); refused && c.Script == redislock.IndexScript {
+		if _, refused := errors.AsType[redisconn.ServerError](r.Err); refused && c.Script == redislock.IndexScript {
 			notes.Add(1)
 		}
 		return r

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
@@ -295,12 +296,12 @@ func TestInspectNewerWords(t *testing.T) {
 			s.server.Do(t, "ACL", "SETUSER", "default", "~fencelock:none")
 		}
 		said := false
-		tap.calls(func(call redislock.Call, do func() redislock.Reply) redislock.Reply {
+		tap.calls(func(call redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 			r := do()
 			said = said || strings.Contains(r.Text, c.words)
 			r.Text = strings.ReplaceAll(r.Text, c.words, c.newer)
-			if e, ok := errors.AsType[redislock.ServerError](r.Err); ok && c.right == "resetkeys" {
-				said, r.Err = strings.HasPrefix(e.Text, "NOPERM"), redislock.ServerError{Text: "NOPERM No permissions to access a key"}
+			if e, ok := errors.AsType[redisconn.ServerError](r.Err); ok && c.right == "resetkeys" {
+				said, r.Err = strings.HasPrefix(e.Text, "NOPERM"), redisconn.ServerError{Text: "NOPERM No permissions to access a key"}
 			}
 			return r
 		})
@@ -395,8 +396,8 @@ type told struct {
 	delay        time.Duration
 }
 
-func (c told) Eval(_ context.Context, calls []redislock.Call) []redislock.Reply {
-	return make([]redislock.Reply, len(calls))
+func (c told) Eval(_ context.Context, calls []redisconn.Call) []redisconn.Reply {
+	return make([]redisconn.Reply, len(calls))
 }
 
 func (c told) Subscribe(ctx context.Context, _ string, ready func(), _ func(string)) error {
@@ -408,8 +409,8 @@ func (c told) Scan(context.Context, string, func([]string) error) error { return
 
 func (c told) Cluster() bool { return false }
 
-func (c told) Each(_ context.Context, args ...string) ([]redislock.Answer, error) {
-	a := redislock.Answer{Node: "one:6379"}
+func (c told) Each(_ context.Context, args ...string) ([]redisconn.Answer, error) {
+	a := redisconn.Answer{Node: "one:6379"}
 	switch args[0] {
 	case "INFO":
 		a.Text = c.info
@@ -423,7 +424,7 @@ func (c told) Each(_ context.Context, args ...string) ([]redislock.Answer, error
 		now := time.Now().Add(offset)
 		a.Text = fmt.Sprintf("%d\n%d", now.Unix(), now.Nanosecond()/1000)
 	}
-	return []redislock.Answer{a}, nil
+	return []redisconn.Answer{a}, nil
 }
 
 // Servers and clocks that no test can start here.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -74,12 +75,12 @@ func TestTryOfTheDead(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(&redislock.Config{RetryTimeout: 100 * time.Millisecond})
 	s.warm(e)
-	var late []redislock.Call
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	var late []redisconn.Call
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.AcquireScript || c.Script == redislock.AcquireAllScript {
 			late = append(late, c)
 		}
-		return redislock.Reply{Err: errLost}
+		return redisconn.Reply{Err: errLost}
 	})
 	reqs := kinds()
 	for _, req := range reqs {
@@ -100,7 +101,7 @@ func TestTryOfTheDead(t *testing.T) {
 			until = c.Args[3]
 		}
 		s.until("it is late", func() bool { return s.clock() > number64(t, until) })
-		if r := tap.Conn.Eval(t.Context(), []redislock.Call{c})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
+		if r := tap.Conn.Eval(t.Context(), []redisconn.Call{c})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
 			t.Errorf("%v: %+v", c.Keys, r)
 		}
 	}
@@ -115,14 +116,14 @@ func TestSetThatARetryHasOvertaken(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	var first redislock.Call
+	var first redisconn.Call
 	lost := make(chan struct{})
 	var left atomic.Int32
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.AcquireAllScript && first.Script == nil {
 			first = c
 			close(lost)
-			return redislock.Reply{Err: errLost}
+			return redisconn.Reply{Err: errLost}
 		}
 		r := do()
 		if c.Script == redislock.LeaveScript && r.Err == nil {
@@ -140,7 +141,7 @@ func TestSetThatARetryHasOvertaken(t *testing.T) {
 		hold{s, e, reqs[i], g}.free()
 	}
 	s.until("its withdrawals", func() bool { return int(left.Load()) >= len(reqs) })
-	if r := tap.Conn.Eval(t.Context(), []redislock.Call{first})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
+	if r := tap.Conn.Eval(t.Context(), []redisconn.Call{first})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
 		t.Errorf("a late try: %+v", r)
 	}
 	for _, req := range reqs {
@@ -173,7 +174,7 @@ func TestFailedMinimumHold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
-		for _, script := range []*redislock.Script{redislock.AcquireScript, redislock.ConfirmScript} {
+		for _, script := range []*redisconn.Script{redislock.AcquireScript, redislock.ConfirmScript} {
 			cfg := &redislock.Config{}
 			if script == redislock.AcquireScript {
 				cfg.RetryTimeout = 300 * time.Millisecond
@@ -183,10 +184,10 @@ func TestFailedMinimumHold(t *testing.T) {
 			s.ready(e)
 			req := request("n")
 			req.Mode, req.MinHold = mode, time.Minute
-			tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+			tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 				r := do()
 				if c.Script == script && (r.Text == "ok" || strings.HasPrefix(r.Text, "granted")) {
-					return redislock.Reply{Err: errLost}
+					return redisconn.Reply{Err: errLost}
 				}
 				return r
 			})

@@ -9,7 +9,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // lister lists what is held.
@@ -19,7 +20,8 @@ type lister struct {
 	marker *marker
 }
 
-// List returns what a query matches.
+// List returns what a query matches. Names that are free leave the index, so that it does
+// not grow; a name that was asked for exactly, or found among the keys, need not be in it.
 func (ls *lister) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	ls.marker.remark()
 	names, err := ls.names(ctx, q)
@@ -48,19 +50,20 @@ func (ls *lister) names(ctx context.Context, q driver.Query) (map[string]bool, e
 		return names, driver.CheckName(q.Prefix)
 	}
 	if !q.Scan {
-		if err := ls.index.read(ctx, q, names); !denied(err) {
+		if err := ls.index.read(ctx, q, names); !redisconn.Denied(err) {
 			return names, unavailable(err)
 		}
 	}
 	return names, unavailable(ls.scan(ctx, q, names))
 }
 
-// scan collects names by a look at all keys.
+// scan collects names by a look at all keys: a name that is waited for has a queue, and one
+// that is closed by a minimum hold a fence, while the lock itself may be free.
 func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
-	literal := words.Literal(ls.cfg.Prefix + "lock:" + q.Prefix)
+	literal := redisfmt.Literal(ls.cfg.Prefix + "lock:" + q.Prefix)
 	for _, prefix := range [...]string{"", "queue:", "fence:"} {
 		for _, brace := range [...]string{"", "{"} {
-			if prefix == "" && brace != "" {
+			if prefix == "" && brace != "" { // a lock's own key has no braces around it
 				continue
 			}
 			err := ls.conn.Scan(ctx, prefix+brace+literal+"*", func(found []string) error {
@@ -82,14 +85,14 @@ func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]boo
 // statuses asks for many names at once, and returns those apart that are free, with
 // the server's time when the first of them was.
 func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.Status, free []string, at int64, err error) {
-	calls := make([]Call, 0, len(names))
+	calls := make([]redisconn.Call, 0, len(names))
 	asked := make([]string, 0, len(names))
 	for _, name := range names {
 		ks, err := ls.keysOf(name)
 		if err != nil {
 			continue // a key of some other program
 		}
-		calls = append(calls, Call{Script: statusScript, Keys: ks.all()})
+		calls = append(calls, redisconn.Call{Script: statusScript, Keys: ks.all()})
 		asked = append(asked, name)
 	}
 	if len(calls) == 0 {

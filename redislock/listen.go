@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // listener is the client's subscription to its own channel, by which the queue hears.
@@ -23,14 +23,15 @@ type listener struct {
 	err     error         // why it does not
 }
 
-// start begins the subscription if there is none yet.
-func (l *listener) start() {
+// start begins the subscription if there is none yet, and reports whether it stands.
+func (l *listener) start() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if !l.started {
 		l.started = true
 		l.spawn(l.subscribe) // ends with Close
 	}
+	l.mu.Unlock()
+	return l.ready()
 }
 
 // subscribe keeps the subscription up. What was published while it was down is
@@ -52,7 +53,8 @@ func (l *listener) subscribe() {
 	}
 }
 
-// rejoin puts all requests back: the server may have passed over them.
+// rejoin puts all requests back: the server may have passed over them, since a client that
+// did not hear its grant is passed over, or it may have forgotten them.
 func (q *waitQueue) rejoin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,6 +77,8 @@ func (q *waitQueue) unreachable(err error) {
 	}
 }
 
+// set notes that the subscription stands, or why it does not. Whoever waits for it holds
+// on to up: it is closed when the subscription stands, and made anew when that has ended.
 func (l *listener) set(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,6 +95,7 @@ func (l *listener) set(err error) {
 	l.err = err
 }
 
+// state returns what set has noted last.
 func (l *listener) state() (up chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +113,9 @@ func (l *listener) ready() bool {
 	}
 }
 
-// subscribed blocks until the subscription stands, for no longer than RetryTimeout.
+// subscribed blocks until the subscription stands, for no longer than RetryTimeout. It
+// looks now and then why there is none: what another try does not mend, such as a right
+// that is missing, is told at once.
 func (l *listener) subscribed(ctx context.Context) error {
 	up, _ := l.state()
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.RetryTimeout)
@@ -144,12 +151,14 @@ func orElse(err, other error) error {
 // onMessage takes one message. It runs on the subscription's goroutine and does not
 // block.
 func (q *waitQueue) onMessage(text string) {
-	in := words.Words{Rest: text}
+	in := redisfmt.Words{Rest: text}
 	switch in.Next() {
 	case "grant":
 		owner := in.Next()
 		n := grantMsg{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
-		mode := modeOf(in.Next())
+		mode := redisfmt.ModeOf(in.Next())
+		// Nobody waits for it and nobody has it: the request was given up as it was granted,
+		// or was granted twice. The lock would be nobody's until the grant is over.
 		if !in.Bad && !q.deliver(owner, n) {
 			if ks, _, ok := q.named(in.Rest); ok {
 				q.giveBack(q.releaseCall(ks, mode, owner, n.token))
@@ -201,7 +210,9 @@ func (g *group) postpone(after time.Duration) {
 	g.nudge()
 }
 
-// reportBroken tells a holder that its lock was broken.
+// reportBroken tells a holder that its lock was broken. The message may be of an earlier
+// hold, which the token tells. The callback runs without the mutex, since it may ask the
+// engine something, and with the hold forgotten, so that it runs once.
 func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	q.mu.Lock()
 	h, ok := q.holds[owner]

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -28,20 +29,23 @@ var oddNames = []string{
 }
 
 // TestOddNames: every name is held, waited for, handed over, listed and broken
-// under its own keys.
+// under its own keys, beside all others.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for _, prefix := range []string{"", "app*:", "{app}:"} {
 		cfg := &redislock.Config{Prefix: prefix}
 		a, b := s.engine(cfg), s.engine(cfg)
-		seen := map[string]bool{}
+		holds, waits := map[string]hold{}, map[string]*call{}
 		for _, name := range oddNames {
-			h := s.hold(a, request(name))
+			holds[name] = s.hold(a, request(name))
 			if s.server.Do(t, "EXISTS", prefix+"lock:"+name) != "1" {
 				t.Errorf("%q is not held at %slock:%s", name, prefix, name)
 			}
-			w := s.ask(b, request(name))
+			waits[name] = s.ask(b, request(name))
+		}
+		seen := map[string]bool{}
+		for _, name := range oddNames {
 			s.until("it waits", func() bool {
 				list, err := a.List(context.Background(), driver.Query{Prefix: name})
 				for _, st := range list {
@@ -51,8 +55,8 @@ func TestOddNames(t *testing.T) {
 				}
 				return err != nil
 			})
-			h.free()
-			w.kept()
+			holds[name].free()
+			waits[name].kept()
 			if _, err := a.Break(context.Background(), name, "a\ntest"); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
@@ -102,7 +106,7 @@ func clusterEngine(t testing.TB, c *redistest.RedisCluster) *redislock.Engine {
 }
 
 func clusterEngineOf(t testing.TB, c *redistest.RedisCluster, cfg *redislock.Config) *redislock.Engine {
-	conn := &tap{Conn: redislock.NewRueidisConn(rueidisClient(t, rueidisOption(c.Addrs()...))), longGrants: true}
+	conn := &tap{Conn: redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...))), longGrants: true}
 	e := redislock.NewConn(conn, patient(cfg))
 	t.Cleanup(func() { _ = e.Close() })
 	return e

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 const (
@@ -71,7 +72,7 @@ func (p *parts) begin(now time.Time) bool {
 }
 
 // learn takes the first table that a node has told.
-func (p *parts) learn(answers []Answer) {
+func (p *parts) learn(answers []redisconn.Answer) {
 	for _, a := range answers {
 		if ranges := readRanges(a.Text); a.Err == nil && len(ranges) > 0 {
 			p.mu.Lock()

@@ -8,7 +8,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 const (
@@ -66,6 +67,8 @@ func (q *waitQueue) pollLoop(g *group) {
 		if err != nil {
 			q.trouble(g, err)
 		}
+		// A server that is away may come back: that is waited out. One that answers, and
+		// refuses, has RetryTimeout to change its mind.
 		switch {
 		case err == nil:
 			failed.Reset()
@@ -101,7 +104,7 @@ func (g *group) trouble(err error) {
 	}
 }
 
-// refuse ends the waits of a group.
+// refuse ends the waits of a group. Those that are being granted just now go on.
 func (q *waitQueue) refuse(g *group, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,14 +126,15 @@ func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	return time.Until(g.due), true
 }
 
-// heartbeat asks the server once, or several times to put many requests back.
+// heartbeat asks the server once, or several times to put many requests back. If one of
+// these fails all are put back again, which does no harm: each has its old place.
 func (q *waitQueue) heartbeat(g *group) error {
 	queued, longest, again := q.snapshotQueued(g)
 	if len(queued) == 0 {
 		return nil
 	}
 	asked := toAsk(queued)
-	args := []string{q.id, millis(longest), "", strconv.Itoa(len(asked))}
+	args := []string{q.id, redisfmt.Millis(longest), "", strconv.Itoa(len(asked))}
 	for _, w := range asked {
 		args = append(args, w.entry())
 	}
@@ -152,7 +156,8 @@ func (q *waitQueue) heartbeat(g *group) error {
 	return nil
 }
 
-// snapshotQueued returns the queued requests, the oldest first.
+// snapshotQueued returns the queued requests, the oldest first, the longest TTL among
+// them, and whether they have to be put back, which is up to the caller from now on.
 func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, longest time.Duration, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -179,7 +184,8 @@ func compareTickets(a, b *waiter) int {
 	return strings.Compare(a.ticket, b.ticket)
 }
 
-// toAsk returns the oldest request, and the next few that tell their callers.
+// toAsk returns the oldest request, and the next few that tell their callers: each costs
+// the server a look at the queue.
 func toAsk(queued []*waiter) []*waiter {
 	asked := queued[:1:1]
 	for _, w := range queued[1:] {
@@ -198,15 +204,15 @@ func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
 	limit := attemptLimit(asked[0].req.TTL)
 	args[2], _ = q.until(q.closed, limit)
 	sent := time.Now()
-	text, err := q.eval(withDeadline(q.closed, limit), q.call(touchScript, g.keys, args...))
+	text, err := q.eval(redisconn.WithDeadline(q.closed, limit), q.call(touchScript, g.keys, args...))
 	if err != nil {
 		return err
 	}
 	if now, ok := strings.CutPrefix(text, "late "); ok {
-		q.clock.note(clockSample{sent: sent, server: number(now)}, true)
+		q.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)
 		return errLate
 	}
-	in := words.Words{Rest: text}
+	in := redisfmt.Words{Rest: text}
 	now, known := in.Int(), in.Int() == 1
 	places := strings.Split(in.Next(), ",")
 	o := readBlocked(&in)
@@ -215,7 +221,7 @@ func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
 	}
 	all := make([]queueState, len(asked))
 	for i := range all {
-		all[i] = queueState{position: int(number(places[i])), blocked: o}
+		all[i] = queueState{position: int(redisfmt.Number(places[i])), blocked: o}
 	}
 	s := clockSample{sent: sent, server: now}
 	q.clock.note(s, false)
@@ -228,7 +234,8 @@ func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
 }
 
 // settle notes what was heard, and finds out whether the holder is a request of
-// ours that has not heard of its grant.
+// ours that has not heard of its grant: the message may have been lost with a connection,
+// and the server counts those who are subscribed, not those who have read it.
 func (q *waitQueue) settle(g *group, now clockSample, first queueState) (h driver.Holder, ours bool) {
 	text, granted := strings.CutPrefix(first.blocked.text, "fencelock ")
 	if granted {
@@ -261,7 +268,7 @@ func (q *waitQueue) report(g *group, asked []*waiter, all []queueState, known bo
 			w.notify()
 		}
 	}
-	if !known && asked[0].queued {
+	if !known && asked[0].queued { // unless it has been granted since it was asked for
 		g.lost = true
 		g.advance(0)
 	}

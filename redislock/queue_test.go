@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -46,7 +47,7 @@ func TestFrozenProcess(t *testing.T) {
 	c := s.engine(nil)
 	s.brisk = true
 	a := s.engine(nil) // its release hands the lock to the frozen process
-	frozen := proctest.Start(t, "patient", s.server.Addr())
+	frozen := proc.Start(t, "patient", s.server.Addr())
 	h := s.hold(a, request("n"))
 	var lost []*call
 	for range 5 {
@@ -91,7 +92,7 @@ func TestTwoFrozenProcesses(t *testing.T) {
 	deaf := func(string, func(string)) {}
 	first.texts(deaf)
 	second.texts(deaf)
-	dead := func(redislock.Call, func() redislock.Reply) redislock.Reply { return redislock.Reply{Err: errLost} }
+	dead := func(redisconn.Call, func() redisconn.Reply) redisconn.Reply { return redisconn.Reply{Err: errLost} }
 	first.calls(dead)
 	second.calls(dead)
 	begun := time.Now()
@@ -114,7 +115,7 @@ func TestHailsDoNotSilenceAClient(t *testing.T) {
 	h := s.hold(a, request("n"))
 	w := s.queue(b, brief("n"))
 	touches := make(chan struct{}, 100)
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.TouchScript {
 			touches <- struct{}{}
 		}

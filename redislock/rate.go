@@ -4,11 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 var _ driver.RateLimiter = (*Engine)(nil)
@@ -19,8 +19,8 @@ var (
 	//go:embed lua/return_rate.lua
 	returnRateLua string
 
-	takeRateScript   = NewScript(takeRateLua)
-	returnRateScript = NewScript(returnRateLua)
+	takeRateScript   = redisconn.NewScript(takeRateLua)
+	returnRateScript = redisconn.NewScript(returnRateLua)
 )
 
 // TakeRate grants events of a key or refuses them, in one script and by the server's clock;
@@ -28,11 +28,11 @@ var (
 // writes nothing. It works with any eviction policy, and beside a quarantine: a server
 // that has forgotten a key grants a burst of it anew.
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
-	text, err := e.rate(ctx, takeRateScript, take, take.Most)
+	text, err := e.rate(ctx, takeRateScript, take, take.Most.Microseconds())
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
-	w := words.Words{Rest: text}
+	w := redisfmt.Words{Rest: text}
 	word := w.Next()
 	taken := driver.RateTaken{OK: word == "taken", Now: time.UnixMicro(w.Int()), Ahead: time.Duration(w.Int()) * time.Microsecond}
 	if w.Bad || !taken.OK && word != "refused" {
@@ -43,13 +43,12 @@ func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.Rat
 
 // ReturnRate undoes a take; see [driver.RateLimiter].
 func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
-	end := taken.Now.Add(taken.Ahead).Sub(time.UnixMicro(0))
-	_, err := e.rate(ctx, returnRateScript, take, end)
+	_, err := e.rate(ctx, returnRateScript, take, taken.Now.UnixMicro(), taken.Ahead.Microseconds())
 	return err
 }
 
-// rate runs a script with the cost of a take and a time.
-func (e *Engine) rate(ctx context.Context, s *Script, take driver.RateTake, at time.Duration) (string, error) {
+// rate runs a script with the cost of a take and other numbers.
+func (e *Engine) rate(ctx context.Context, s *redisconn.Script, take driver.RateTake, others ...int64) (string, error) {
 	if err := take.Check(); err != nil {
 		return "", err
 	}
@@ -59,8 +58,11 @@ func (e *Engine) rate(ctx context.Context, s *Script, take driver.RateTake, at t
 	if e.closed.Err() != nil {
 		return "", unavailable(errClosed)
 	}
-	text, err := e.patiently(ctx, Call{Script: s, Keys: []string{e.rateKey(take.Key)},
-		Args: []string{strconv.FormatInt(take.Cost.Microseconds(), 10), strconv.FormatInt(at.Microseconds(), 10)}})
+	args := []string{redisfmt.Decimal(take.Cost.Microseconds())}
+	for _, n := range others {
+		args = append(args, redisfmt.Decimal(n))
+	}
+	text, err := e.patiently(ctx, redisconn.Call{Script: s, Keys: []string{e.rateKey(take.Key)}, Args: args})
 	if text == "foreign" {
 		err = fmt.Errorf("%w: %s was written by another program", driver.ErrConfig, e.rateKey(take.Key))
 	}
@@ -69,8 +71,8 @@ func (e *Engine) rate(ctx context.Context, s *Script, take driver.RateTake, at t
 
 // patiently makes a call until the server has answered or RetryTimeout is over. It waits
 // for an answer as long as it may, since a call that is made again may count twice.
-func (e *Engine) patiently(ctx context.Context, c Call) (string, error) {
-	limited := withDeadline(ctx, e.cfg.RetryTimeout)
+func (e *Engine) patiently(ctx context.Context, c redisconn.Call) (string, error) {
+	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		text, err := e.eval(limited, c)

@@ -12,9 +12,10 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/gcra"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/ratetest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
-	"pgregory.net/rapid"
 )
 
 // taking takes so many of a key's burst of four, an hour each.
@@ -33,7 +34,7 @@ func hourly(key string, n int) driver.RateTake {
 
 // rateShim is a script that runs another one with a clock of its own, by which nothing
 // expires.
-const rateShim = `local real, at = redis, ARGV[3]
+const rateShim = `local real, at = redis, ARGV[#ARGV]
 local redis = { call = function(command, ...)
   if command == 'TIME' then return { string.sub(at, 1, -7), tostring(tonumber(string.sub(at, -6))) } end
   if command == 'SET' then
@@ -45,56 +46,59 @@ local redis = { call = function(command, ...)
 end }
 --SCRIPT--`
 
-// TestRateScripts: whatever is taken and given back, by a clock that steps, the scripts
-// answer and keep what package gcra does.
+// TestRateScripts: the scripts do what package gcra does.
 func TestRateScripts(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	client := rueidisClient(t, rueidisOption(s.server.Addr()))
 	script := func(source string) *rueidis.Lua {
 		return rueidis.NewLuaScript(strings.Replace(rateShim, "--SCRIPT--", source, 1))
 	}
-	takes, returns := script(redislock.TakeRateScript.Source), script(redislock.ReturnRateScript.Source)
-	run := func(t *rapid.T, l *rueidis.Lua, key string, args ...int64) string {
-		var words []string
-		for _, a := range args {
-			words = append(words, strconv.FormatInt(a, 10))
-		}
-		text, err := l.Exec(context.Background(), client, []string{key}, words).ToString()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
+	ratetest.Check(t, rateScripts{rueidisClient(t, rueidisOption(s.server.Addr())),
+		script(redislock.TakeRateScript.Source), script(redislock.ReturnRateScript.Source)})
+}
+
+// rateScripts are the scripts, by a clock of their own.
+type rateScripts struct {
+	client       rueidis.Client
+	takes, gives *rueidis.Lua
+}
+
+// run runs a script with some numbers, of which the last is the time.
+func (r rateScripts) run(l *rueidis.Lua, key string, args ...int64) (string, error) {
+	var words []string
+	for _, a := range args {
+		words = append(words, strconv.FormatInt(a, 10))
 	}
-	sequence := 0
-	rapid.Check(t, func(t *rapid.T) {
-		sequence++
-		key := fmt.Sprint("k", sequence)
-		unit := rapid.SampledFrom([]int64{1, 1000, 3_600_000_000, 7_000_000_000_000}).Draw(t, "unit")
-		var model gcra.State
-		now, end, last := int64(1_700_000_000_000_007), int64(0), int64(0)
-		for range rapid.IntRange(1, 20).Draw(t, "steps") {
-			now += rapid.Int64Range(-3, 5).Draw(t, "pause") * unit / 2
-			if rapid.IntRange(0, 3).Draw(t, "give back") == 0 && last > 0 {
-				model.Return(last, end)
-				run(t, returns, key, last, end, now)
-				continue
-			}
-			cost := rapid.Int64Range(1, 4).Draw(t, "cost") * unit
-			ahead, ok := model.Take(now, cost, 4*unit)
-			if ok {
-				end, last = now+ahead, cost
-			}
-			want := fmt.Sprintf("%s %d %d", map[bool]string{true: "taken", false: "refused"}[ok], now, ahead)
-			if got := run(t, takes, key, cost, 4*unit, now); got != want {
-				t.Fatalf("%s, want %s", got, want)
-			}
-		}
-		left := s.server.Do(s, "GET", key)
-		if want := fmt.Sprintf("%d %d", model.Last, model.Ahead); model.Ahead > 0 && left != want {
-			t.Fatalf("the server keeps %s, want %s", left, want)
-		}
-	})
+	return l.Exec(context.Background(), r.client, []string{key}, words).ToString()
+}
+
+func (r rateScripts) Take(key string, now, cost, most int64) (ahead int64, ok bool, err error) {
+	text, err := r.run(r.takes, key, cost, most, now)
+	if err != nil {
+		return 0, false, err
+	}
+	word, at := "", int64(0)
+	_, err = fmt.Sscan(text, &word, &at, &ahead)
+	if err == nil && at != now {
+		err = fmt.Errorf("%q at %d", text, now)
+	}
+	return ahead, word == "taken", err
+}
+
+func (r rateScripts) Return(key string, now, cost int64, left gcra.State) error {
+	_, err := r.run(r.gives, key, cost, left.Last, left.Ahead, now)
+	return err
+}
+
+func (r rateScripts) Kept(key string) (s gcra.State, err error) {
+	text, err := r.client.Do(context.Background(), r.client.B().Get().Key(key).Build()).ToString()
+	if rueidis.IsRedisNil(err) {
+		return s, nil
+	}
+	if err == nil {
+		_, err = fmt.Sscan(text, &s.Last, &s.Ahead)
+	}
+	return s, err
 }
 
 // TestRateKeys: a key lasts for as long as it matters, and nothing else is written; a
@@ -143,12 +147,12 @@ func TestRateLostAnswer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	tap.loseReply(redislock.TakeRateScript, func(redislock.Reply) {})
+	tap.loseReply(redislock.TakeRateScript, func(redisconn.Reply) {})
 	if taken := s.taking(e, "a", 1); !taken.OK || taken.Ahead > 2*time.Hour || taken.Ahead < time.Hour {
 		t.Errorf("after a lost answer: %+v", taken)
 	}
 	var sent []string
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		sent = slices.Concat(c.Keys, c.Args)
 		return do()
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
@@ -167,8 +168,8 @@ func TestLoginRefused(t *testing.T) {
 func TestWrappedErrors(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	wrapped := func(words string) *redislock.Script {
-		return redislock.NewScript(`return redis.error_reply("ERR Error running script (call to f_0): @user_script:9: @user_script: 9: ` + words + `")`)
+	wrapped := func(words string) *redisconn.Script {
+		return redisconn.NewScript(`return redis.error_reply("ERR Error running script (call to f_0): @user_script:9: @user_script: 9: ` + words + `")`)
 	}
 	for _, c := range []struct {
 		words string
@@ -182,13 +183,13 @@ func TestWrappedErrors(t *testing.T) {
 	} {
 		e, tap := s.tapped(nil)
 		asked := 0
-		tap.calls(func(call redislock.Call, do func() redislock.Reply) redislock.Reply {
+		tap.calls(func(call redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 			if call.Script != redislock.AcquireScript {
 				return do()
 			}
 			if asked++; asked <= 2 {
 				call.Script = wrapped(c.words)
-				return tap.Conn.Eval(t.Context(), []redislock.Call{call})[0]
+				return tap.Conn.Eval(t.Context(), []redisconn.Call{call})[0]
 			}
 			return do()
 		})

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 var _ driver.Registrar = (*Engine)(nil)
@@ -41,8 +43,8 @@ func (r register) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Record{}, err
 	}
-	limited := withDeadline(ctx, r.cfg.RetryTimeout)
-	text, err := r.insist(ctx, limited, Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
+	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
+	text, err := r.insist(ctx, limited, redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
 	if err != nil {
 		return driver.Record{}, unavailable(err)
 	}
@@ -72,43 +74,48 @@ func (r register) Swap(ctx context.Context, key string, value []byte, version st
 	if err := r.fitness.fit(ctx); err != nil {
 		return "", err
 	}
-	next := rand.Text()
-	return next, r.attempt(ctx, Call{
+	next := rand.Text() // the versions of no other swap begin so
+	return r.attempt(ctx, next, redisconn.Call{
 		Script:   recordScript,
 		Keys:     []string{r.recordKey(key)},
-		Args:     []string{version, next, millis(ttl), string(value)},
+		Args:     []string{version, next, redisfmt.Millis(ttl), string(value)},
 		Replicas: r.cfg.MinReplicas,
 	})
 }
 
-// attempt makes a swap until the server has answered, or the time is up. It can be made
-// twice: the version that it writes is its own. If an earlier try may have
-// been carried out, another version says nothing: it may have come after ours. So a
-// server that is slow is not asked a second time, only one whose connection was lost.
-func (r register) attempt(ctx context.Context, c Call) error {
-	limited := withDeadline(ctx, r.cfg.RetryTimeout)
+// attempt makes a swap until the server has answered, or the time is up, and returns the
+// version, which begins with next. It can be made twice: each try has a version of its own,
+// since that of an earlier one may have expired, and the server knows those of all. If an
+// earlier try may have been carried out, another version says nothing: it may have come
+// after ours. So a server that is slow is not asked a second time, only one whose connection
+// was lost.
+func (r register) attempt(ctx context.Context, next string, c redisconn.Call) (string, error) {
+	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
+	args := slices.Clip(c.Args)
 	maybe := false // an earlier try may have been carried out
 	var why error
-	for pause := newBackoff(); ; pause.Wait(ctx) {
-		reply := r.conn.Eval(limited, []Call{c})[0]
+	for try, pause := 0, newBackoff(); ; pause.Wait(ctx) {
+		try++
+		c.Args = append(args, strconv.Itoa(try))
+		reply := r.conn.Eval(limited, []redisconn.Call{c})[0]
 		switch {
-		case reply.Err == nil && reply.Text == "conflict" && !maybe:
-			return driver.ErrConflict
+		case reply.Err == nil && reply.Text == "conflict" && !maybe: // certainly not ours
+			return "", driver.ErrConflict
 		case reply.Err == nil && reply.Text == "conflict":
-			return fmt.Errorf("%w: the record has changed, perhaps by this swap: %w", driver.ErrUnavailable, why)
-		case reply.Err == nil && reply.Text == "ok" && reply.Replicas >= c.Replicas:
-			return nil
-		case reply.Err == nil && reply.Text == "ok":
-			return fmt.Errorf("%w: only %d replicas have the record, want %d", driver.ErrUnavailable, reply.Replicas, c.Replicas)
+			return "", fmt.Errorf("%w: the record has changed, perhaps by this swap: %w", driver.ErrUnavailable, why)
+		case reply.Err == nil && strings.HasPrefix(reply.Text, next) && reply.Replicas >= c.Replicas:
+			return reply.Text, nil
+		case reply.Err == nil && strings.HasPrefix(reply.Text, next):
+			return "", fmt.Errorf("%w: only %d replicas have the record, want %d", driver.ErrUnavailable, reply.Replicas, c.Replicas)
 		case reply.Err == nil:
-			return malformed(reply.Text)
+			return "", malformed(reply.Text)
 		}
-		if _, refused := errors.AsType[ServerError](reply.Err); !refused {
+		if _, refused := errors.AsType[redisconn.ServerError](reply.Err); !refused {
 			maybe = true
 		}
 		why = cause(why, reply.Err)
 		if !passing(reply.Err) || limited.Err() != nil || r.closed.Err() != nil {
-			return unavailable(why)
+			return "", unavailable(why)
 		}
 	}
 }
@@ -120,7 +127,7 @@ func (r register) List(ctx context.Context, prefix string) ([]driver.Record, err
 		return nil, err
 	}
 	var keys []string
-	err := r.conn.Scan(ctx, words.Literal(r.recordKey(prefix))+"*", func(found []string) error {
+	err := r.conn.Scan(ctx, redisfmt.Literal(r.recordKey(prefix))+"*", func(found []string) error {
 		keys = append(keys, found...)
 		return nil
 	})
@@ -130,9 +137,9 @@ func (r register) List(ctx context.Context, prefix string) ([]driver.Record, err
 	slices.Sort(keys)
 	var list []driver.Record
 	for part := range slices.Chunk(slices.Compact(keys), 100) { // values may be long
-		calls := make([]Call, len(part))
+		calls := make([]redisconn.Call, len(part))
 		for i, key := range part {
-			calls[i] = Call{Script: recordScript, Keys: []string{key}}
+			calls[i] = redisconn.Call{Script: recordScript, Keys: []string{key}}
 		}
 		for i, reply := range r.conn.Eval(ctx, calls) {
 			if reply.Err != nil {
@@ -153,7 +160,7 @@ func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err er
 	if err := ctx.Err(); err != nil {
 		return earliest, latest, err
 	}
-	answers, err := r.conn.Each(withDeadline(ctx, r.cfg.RetryTimeout), "TIME")
+	answers, err := r.conn.Each(redisconn.WithDeadline(ctx, r.cfg.RetryTimeout), "TIME")
 	if err != nil {
 		return earliest, latest, unavailable(err)
 	}
@@ -161,7 +168,7 @@ func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err er
 		if a.Err != nil {
 			return earliest, latest, unavailable(a.Err)
 		}
-		at, ok := readTime(a.Text)
+		at, ok := redisfmt.ParseTime(a.Text)
 		if !ok {
 			return earliest, latest, malformed(a.Text)
 		}
@@ -173,10 +180,4 @@ func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err er
 		}
 	}
 	return earliest, latest, nil
-}
-
-// readTime reads the answer to TIME.
-func readTime(text string) (time.Time, bool) {
-	seconds, micros, ok := strings.Cut(strings.TrimSpace(text), "\n")
-	return time.UnixMicro(number(seconds)*1e6 + number(strings.TrimSpace(micros))), ok
 }

@@ -3,8 +3,10 @@ package redislock_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -16,13 +18,13 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 	e, tap := s.tapped(nil)
 	mine, others := e.Register(), s.observer().Register()
 
-	tap.loseReply(redislock.RecordScript, func(redislock.Reply) {})
+	tap.loseReply(redislock.RecordScript, func(redisconn.Reply) {})
 	version, err := mine.Swap(t.Context(), "a", []byte("one"), "", 0)
 	if rec, errGet := others.Get(t.Context(), "a"); err != nil || errGet != nil || rec.Version != version || string(rec.Value) != "one" {
 		t.Errorf("after a lost answer: %q, %v; the record is %+v, %v", version, err, rec, errGet)
 	}
 
-	tap.loseReply(redislock.RecordScript, func(redislock.Reply) {
+	tap.loseReply(redislock.RecordScript, func(redisconn.Reply) {
 		rec, err := others.Get(t.Context(), "a")
 		if err == nil {
 			_, err = others.Swap(t.Context(), "a", []byte("three"), rec.Version, 0)
@@ -39,6 +41,33 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 	_, err = mine.Swap(t.Context(), "a", []byte("two"), version, 0)
 	if !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("from a version that has gone: got %v, want ErrConflict", err)
+	}
+}
+
+// TestSwapOfARecordThatExpiresMeanwhile: a swap that is made again after what it had made has
+// expired does not bring the version back that others have seen.
+func TestSwapOfARecordThatExpiresMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	others := s.observer().Register()
+	var seen driver.Record
+	tap.loseReply(redislock.RecordScript, func(redisconn.Reply) {
+		var err error
+		if seen, err = others.Get(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		s.server.Do(t, "PEXPIRE", "record:a", "0")
+	})
+	version, err := e.Register().Swap(t.Context(), "a", []byte("one"), "", time.Hour)
+	if err != nil || seen.Version == "" || version == seen.Version {
+		t.Errorf("%q, %v; before it expired it was %q", version, err, seen.Version)
+	}
+	if _, err := others.Swap(t.Context(), "a", []byte("two"), seen.Version, 0); !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("from the version that has expired: got %v, want ErrConflict", err)
+	}
+	if _, err := others.Swap(t.Context(), "a", []byte("two"), version, 0); err != nil {
+		t.Errorf("from the version that there is: %v", err)
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"strconv"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // Release ends an acquisition and hands the name to the next waiter. It may be
@@ -17,6 +18,7 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 		return err
 	}
 	late := e.queue.lateOf(l.Owner)
+	// The hold is forgotten after the answer: until then a message about it is understood.
 	r := e.free(ctx, ks, l, late)
 	e.queue.forget(l.Owner)
 	if r.Err != nil && late > 0 { // another release would not know of the late try
@@ -27,7 +29,7 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 
 // free makes one try of a release. Most share a script with others. Late is until
 // when a try of the acquire may still be served: it must not be.
-func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) Reply {
+func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) redisconn.Reply {
 	c := e.releaseCall(ks, l.Mode, l.Owner, l.Token)
 	if late > 0 {
 		if l.Mode == driver.Exclusive {
@@ -35,7 +37,8 @@ func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) 
 		}
 		c.Args = append(c.Args, strconv.FormatInt(late, 10))
 	}
-	single := func() Reply { return e.conn.Eval(ctx, []Call{c})[0] }
+	single := func() redisconn.Reply { return e.conn.Eval(ctx, []redisconn.Call{c})[0] }
+	// What goes together is of the common kind: exclusive, with no late try to bar.
 	if alone := e.batcher.tryStart(); alone || late > 0 || l.Mode != driver.Exclusive || !e.batcher.canBatch() {
 		if alone {
 			defer e.batcher.finishCall()
@@ -43,20 +46,20 @@ func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) 
 		return single()
 	}
 	limit := attemptLimit(l.TTL)
-	v := e.batcher.send(withDeadline(ctx, limit), &pendingOp{keys: ks, limit: limit, args: c.Args[1:]})
+	v := e.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{keys: ks, limit: limit, args: c.Args[1:]})
 	switch v.letter {
 	case 'o':
-		return Reply{Text: "ok"}
+		return redisconn.Reply{Text: "ok"}
 	case 'g':
-		return Reply{Text: "gone"}
-	case 's', refused:
+		return redisconn.Reply{Text: "gone"}
+	case 's', refused: // it needs the long way, or was refused with others
 		return single()
 	}
-	return Reply{Err: v.err}
+	return redisconn.Reply{Err: v.err}
 }
 
 // releaseCall makes a call of the release script.
-func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int64) Call {
+func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int64) redisconn.Call {
 	number := strconv.FormatInt(token, 10)
 	own := owner + " " + number + " "
 	if mode == driver.Shared {
@@ -66,7 +69,7 @@ func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int6
 }
 
 // giveBack releases a grant that its request does not use, without blocking.
-func (c *client) giveBack(release Call) {
+func (c *client) giveBack(release redisconn.Call) {
 	c.spawn(func() { c.withdrawLoop(release, 0) }) // ends when the server has answered, after withdrawLimit, or soon after Close
 }
 
@@ -94,7 +97,7 @@ func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64
 	if err != nil {
 		return 0, unavailable(err)
 	}
-	in := words.Words{Rest: text}
+	in := redisfmt.Words{Rest: text}
 	switch in.Next() {
 	case "gone":
 		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)

@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 const (
@@ -48,7 +51,7 @@ func (m *marker) remark() {
 	m.spawn(func() { // ends when the server has answered, or with remarkLimit
 		ctx, cancel := context.WithTimeout(context.Background(), remarkLimit)
 		defer cancel()
-		c := Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{millis(m.cfg.MarkerLife)}}
+		c := redisconn.Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{redisfmt.Millis(m.cfg.MarkerLife)}}
 		if text, err := m.eval(ctx, c); err != nil || text != "ok" {
 			m.again() // the next grant or listing tries
 		}
@@ -57,9 +60,9 @@ func (m *marker) remark() {
 
 // Init declares a server new.
 func (m *marker) Init(ctx context.Context) error {
-	lasts := ceilMillis(m.cfg.quarantine())
-	life := max(ceilMillis(m.cfg.MarkerLife), ceilMillis(m.cfg.Retention), 2*lasts)
-	_, err := m.eval(ctx, Call{
+	lasts := redisfmt.CeilMillis(m.cfg.quarantine())
+	life := max(redisfmt.CeilMillis(m.cfg.MarkerLife), redisfmt.CeilMillis(m.cfg.Retention), 2*lasts)
+	_, err := m.eval(ctx, redisconn.Call{
 		Script: initScript,
 		Keys:   []string{m.markerKey()},
 		Args:   []string{strconv.FormatInt(lasts, 10), strconv.FormatInt(life, 10)},

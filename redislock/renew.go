@@ -7,13 +7,17 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // Renew extends acquisitions, all in one pipeline. One that expired, was broken
 // or deleted, or whose key somebody else took is driver.ErrNotHeld.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	// An exclusive lock is one key, whose text the script compares. A shared one is a place
+	// among others, and has a longer script that can do more.
 	errs := make([]error, len(leases))
-	calls := make([]Call, 0, len(leases))
+	calls := make([]redisconn.Call, 0, len(leases))
 	where := make([]int, 0, len(leases))
 	for i, l := range leases {
 		ks, err := e.keysOf(l.Name)
@@ -22,9 +26,9 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 			continue
 		}
 		token := strconv.FormatInt(l.Token, 10)
-		c := Call{Script: renewScript, Keys: []string{ks.lock}, Args: []string{"fencelock " + l.Owner + " " + token + " ", millis(l.TTL)}}
+		c := redisconn.Call{Script: renewScript, Keys: []string{ks.lock}, Args: []string{"fencelock " + l.Owner + " " + token + " ", redisfmt.Millis(l.TTL)}}
 		if l.Mode == driver.Shared {
-			c = e.call(confirmScript, ks, l.Owner, token, letter(l.Mode), millis(l.TTL), "0")
+			c = e.call(confirmScript, ks, l.Owner, token, redisfmt.Letter(l.Mode), redisfmt.Millis(l.TTL), "0")
 		}
 		calls = append(calls, c)
 		where = append(where, i)
@@ -43,8 +47,9 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return errs
 }
 
-// standing turns the answer for one acquisition into an error.
-func (e *Engine) standing(l driver.Lease, r Reply) error {
+// standing turns the answer for one acquisition into an error. One that is gone is
+// forgotten: a message about it has nothing to say any more.
+func (e *Engine) standing(l driver.Lease, r redisconn.Reply) error {
 	switch {
 	case r.Err != nil:
 		return unavailable(r.Err)

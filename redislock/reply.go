@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/words"
 )
 
@@ -30,7 +31,7 @@ const (
 	whyMinimum    = "m"
 )
 
-func readBlocked(w *words.Words) blockedInfo {
+func readBlocked(w *redisfmt.Words) blockedInfo {
 	return blockedInfo{next: w.Millis(), why: w.Next(), text: w.Rest}
 }
 
@@ -75,7 +76,7 @@ func printable(text string) string {
 // describe is what the scripts know of a request beside its owner.
 func describe(client string, req driver.Request) string {
 	var b strings.Builder
-	b.Grow(96 + len(req.Host) + len(req.Note))
+	b.Grow(96 + len(req.Host) + len(req.Trace) + len(req.Note))
 	b.WriteString(client)
 	if req.Mode == driver.Shared {
 		b.WriteString(" s ")
@@ -88,51 +89,20 @@ func describe(client string, req driver.Request) string {
 		b.WriteByte('/')
 		b.Write(strconv.AppendInt(buf[:0], int64(req.Units()), 10))
 	}
-	for _, n := range [...]int64{ceilMillis(req.TTL), ceilMillis(req.MinHold), int64(req.PID)} {
+	for _, n := range [...]int64{redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), int64(req.PID)} {
 		b.WriteByte(' ')
 		b.Write(strconv.AppendInt(buf[:0], n, 10))
 	}
 	b.WriteByte(' ')
-	b.WriteString(word(req.Host))
+	b.WriteString(redisfmt.HostWord(words.Host(req.Identity)))
 	b.WriteByte(' ')
 	b.WriteString(req.Note)
 	return b.String()
 }
 
-// word makes a host name one word.
-func word(host string) string {
-	if host == "" {
-		return "-"
-	}
-	return strings.ReplaceAll(host, " ", "_")
-}
-
-// letter is the mode as the scripts know it.
-func letter(m driver.Mode) string {
-	if m == driver.Shared {
-		return "s"
-	}
-	return "x"
-}
-
-// modeOf is the mode that a letter stands for.
-func modeOf(letter string) driver.Mode {
-	if letter == "s" {
-		return driver.Shared
-	}
-	return driver.Exclusive
-}
-
-// millis formats a time for a script.
-func millis(d time.Duration) string { return strconv.FormatInt(ceilMillis(d), 10) }
-
-func ceilMillis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
 // parseHolder reads "owner token since desc".
 func parseHolder(text string) (h driver.Holder, ok bool) {
-	w := words.Words{Rest: text}
+	w := redisfmt.Words{Rest: text}
 	h.Owner, h.Token = w.Next(), w.Int()
 	h.Since = time.UnixMicro(w.Int())
 	var req driver.Request
@@ -142,22 +112,20 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 }
 
 // readDesc reads what describe wrote. A request with a limit has a weight.
-func readDesc(w *words.Words) (req driver.Request, id driver.Identity) {
+func readDesc(w *redisfmt.Words) (req driver.Request, id driver.Identity) {
 	w.Next() // the client
-	req.Mode = modeOf(w.Next())
+	req.Mode = redisfmt.ModeOf(w.Next())
 	req.Limit, req.Weight = readShare(w)
 	req.TTL = w.Millis()
 	w.Int() // the minimum hold
 	id.PID = int(w.Int())
-	if id.Host = w.Next(); id.Host == "-" {
-		id.Host = ""
-	}
+	words.SetHost(&id, redisfmt.Host(w.Next()))
 	id.Note = w.Rest
 	return req, id
 }
 
 // readShare reads "limit" or "limit/weight".
-func readShare(w *words.Words) (limit, weight int) {
+func readShare(w *redisfmt.Words) (limit, weight int) {
 	first, second, weighted := strings.Cut(w.Next(), "/")
 	if !weighted {
 		second = "1"

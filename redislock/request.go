@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/retry"
-	"github.com/fencelock/fencelock/internal/words"
 )
 
 // answer is what the acquire script said.
@@ -34,12 +35,12 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 		acq.queue.register(w)
 	}
 	acq.askTime(ctx)
-	limited := withDeadline(ctx, acq.cfg.RetryTimeout)
+	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
 	pause, again := newBackoff(), false
 	var why error
 	for {
 		sent := time.Now()
-		if !again {
+		if !again { // a grant cannot be older than the first try; it may be that one's
 			w.asked = sent
 		}
 		r := acq.try(limited, w, join, again)
@@ -47,7 +48,7 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 			a := parseAcquire(w, r, sent)
 			acq.clock.note(a.sample, a.status == "late")
 			if a.status == "late" && limited.Err() == nil && acq.closed.Err() == nil {
-				continue
+				continue // with what the clock says now, and nothing to look for
 			}
 			if a.status == "quarantine" {
 				acq.fitness.forget() // another server may be the master
@@ -75,9 +76,9 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 
 // try makes one try of a request. Most may take the fast way of the acquire
 // script, and share a script with others.
-func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) Reply {
+func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) redisconn.Reply {
 	limit := attemptLimit(w.req.TTL)
-	slow := func(again bool, fast ...string) Reply {
+	slow := func(again bool, fast ...string) redisconn.Reply {
 		until, late := acq.until(ctx, limit)
 		args := append([]string{w.owner, w.desc, until}, fast...)
 		r := acq.attempt(ctx, w, acq.flaggedCall(asked(w, join, again), acquireScript, w.keys, args...))
@@ -85,11 +86,14 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) Reply
 		return r
 	}
 	shared := w.req.Mode == driver.Shared
+	// The way for free locks looks for no earlier try, no marker of the quarantine and no
+	// weights, and begins no minimum hold. On a name that was waited for it rarely leads
+	// to the lock.
 	longWay := w.req.Weight > 1 || acq.cluster() // which sees what has not moved yet with its slot
 	if again || acq.cfg.Quarantine || shared && longWay || w.req.MinHold > 0 || acq.queue.isHot(w.req.Name) {
 		return slow(again)
 	}
-	life := millis(w.req.TTL)
+	life := redisfmt.Millis(w.req.TTL)
 	if shared {
 		return slow(false, life, acq.retention, strconv.Itoa(w.req.Limit))
 	}
@@ -99,19 +103,19 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) Reply
 		}
 		return slow(false, life, acq.retention)
 	}
-	v := acq.batcher.send(withDeadline(ctx, limit), &pendingOp{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
+	v := acq.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
 	switch v.letter {
 	case 't':
-		return Reply{Text: "taken " + v.now}
+		return redisconn.Reply{Text: "taken " + v.now}
 	case 's':
 		return slow(false)
 	case 'l':
-		return Reply{Text: "late " + v.now}
-	case refused:
+		return redisconn.Reply{Text: "late " + v.now}
+	case refused: // perhaps for the sake of another name, after it had begun with this one
 		return slow(true)
 	}
 	w.unanswered(v.err, v.late)
-	return Reply{Err: v.err}
+	return redisconn.Reply{Err: v.err}
 }
 
 // settleRequest forgets a request that was refused. Where an earlier try of its
@@ -126,14 +130,17 @@ func (acq *acquirer) settleRequest(w *waiter, a answer) {
 	}
 }
 
-// attempt makes one call under an attempt limit.
-func (acq *acquirer) attempt(ctx context.Context, w *waiter, c Call) Reply {
+// attempt makes one call under an attempt limit, so that there is time for another one
+// before the lease that it may have got is over.
+func (acq *acquirer) attempt(ctx context.Context, w *waiter, c redisconn.Call) redisconn.Reply {
 	c.Replicas = acq.cfg.MinReplicas
-	return acq.conn.Eval(withDeadline(ctx, attemptLimit(w.req.TTL)), []Call{c})[0]
+	return acq.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(w.req.TTL)), []redisconn.Call{c})[0]
 }
 
-func parseAcquire(w *waiter, r Reply, sent time.Time) answer {
-	in := words.Words{Rest: r.Text}
+// parseAcquire reads what the acquire script said. "taken" is the answer of the way for
+// free locks, whose token is the server's time.
+func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
+	in := redisfmt.Words{Rest: r.Text}
 	a := answer{status: in.Next(), replicas: r.Replicas}
 	a.sample = clockSample{sent: sent, server: in.Int()}
 	switch a.status {

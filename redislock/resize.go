@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // Resize sets the limit of a shared name.
@@ -17,7 +18,9 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if err != nil {
 		return err
 	}
-	limited := withDeadline(ctx, c.cfg.RetryTimeout)
+	// The first call asks for the version of the limit, the second changes that version. So
+	// a call that arrives late, after another Resize, finds a newer one and does nothing.
+	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
 	text, err := c.insist(ctx, limited, c.call(resizeScript, ks, strconv.Itoa(limit)))
 	if err != nil {
 		return unavailable(err)
@@ -30,11 +33,13 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	return unavailable(err)
 }
 
-// insist makes a call until the server has answered, or limited ends.
-func (c *client) insist(ctx, limited context.Context, call Call) (string, error) {
+// insist makes a call until the server has answered, or limited ends. Each try has its own
+// limit, since one whose connection has died unseen never ends by itself: the call must
+// be one that may be carried out twice.
+func (c *client) insist(ctx, limited context.Context, call redisconn.Call) (string, error) {
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
-		text, err := c.eval(withDeadline(limited, attemptLimit(0)), call)
+		text, err := c.eval(redisconn.WithDeadline(limited, attemptLimit(0)), call)
 		why = cause(why, err)
 		if err == nil || !passing(err) || limited.Err() != nil || c.closed.Err() != nil {
 			return text, why

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -240,7 +241,7 @@ func TestResizeRetried(t *testing.T) {
 	s.hold(b, one)
 	w := s.queue(b, one)
 	lost := false
-	tap.loseReply(redislock.ResizeScript, func(redislock.Reply) { lost = true })
+	tap.loseReply(redislock.ResizeScript, func(redisconn.Reply) { lost = true })
 	s.resize(a, "n", 2)
 	w.kept()
 	if st := s.status("n"); !lost || st.Limit != 2 || len(st.Holders) != 2 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -29,7 +30,7 @@ func TestAcquireRetriedFindsItsOwn(t *testing.T) {
 			s.hold(s.engine(nil), req) // not the first holder
 		}
 		key, token := "lock:"+req.Name, ""
-		tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {
+		tap.loseReply(redislock.AcquireScript, func(redisconn.Reply) {
 			token = s.fencingToken(req.Name)
 			for _, k := range []string{key, "meta:{" + key + "}", "shared:{" + key + "}"} {
 				s.server.Do(t, "PEXPIRE", k, "60000")
@@ -63,9 +64,9 @@ func TestAcquireRetriedKeepsItsPlace(t *testing.T) {
 	s.ready(c)
 	second, again := make(chan *call, 1), make(chan struct{})
 	answered := sync.OnceFunc(func() { close(again) })
-	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {
+	tap.loseReply(redislock.AcquireScript, func(redisconn.Reply) {
 		second <- s.queue(b, request("n"))
-		tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+		tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 			r := do()
 			if c.Script == redislock.AcquireScript && r.Err == nil {
 				answered()
@@ -98,7 +99,7 @@ func TestAcquireRetriedIsHandedTheLock(t *testing.T) {
 	h := s.hold(a, request("n"))
 	s.hold(b, request("warm"))
 	s.ready(b)
-	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) { h.free() })
+	tap.loseReply(redislock.AcquireScript, func(redisconn.Reply) { h.free() })
 	req := request("n")
 	req.MinHold = time.Hour
 	g := s.hold(b, req)
@@ -160,11 +161,11 @@ func TestLateTryIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a, tap := s.tapped(&redislock.Config{RetryTimeout: 200 * time.Millisecond})
-	var late []func() redislock.Reply
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	var late []func() redisconn.Reply
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.AcquireScript {
-			late = append(late, func() redislock.Reply { return tap.Conn.Eval(context.Background(), []redislock.Call{c})[0] })
-			return redislock.Reply{Err: errLost}
+			late = append(late, func() redisconn.Reply { return tap.Conn.Eval(context.Background(), []redisconn.Call{c})[0] })
+			return redisconn.Reply{Err: errLost}
 		}
 		r := do()
 		for _, f := range late {
@@ -188,7 +189,7 @@ func TestReleaseRetried(t *testing.T) {
 	b := s.engine(nil)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
-	tap.loseReply(redislock.ReleaseScript, func(redislock.Reply) {})
+	tap.loseReply(redislock.ReleaseScript, func(redisconn.Reply) {})
 	if err := h.release(); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a release without an answer: %v", err)
 	}
@@ -210,9 +211,9 @@ func TestWaitThatFailsLeavesNoTrace(t *testing.T) {
 	req.MinHold = time.Millisecond
 	h := s.hold(a, request("n"))
 	w := s.queue(b, req)
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ConfirmScript {
-			return redislock.Reply{Err: redislock.ServerError{Text: "NOPERM no"}}
+			return redisconn.Reply{Err: redisconn.ServerError{Text: "NOPERM no"}}
 		}
 		return do()
 	})
@@ -233,13 +234,13 @@ func TestWithdrawalIsOfOneOwner(t *testing.T) {
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
 	leaves := make(chan struct{}, 9)
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
 		if c.Script == redislock.LeaveScript {
 			leaves <- struct{}{}
 		}
 		if c.Script == redislock.AcquireScript && strings.HasPrefix(c.Args[0], "- ") {
-			return redislock.Reply{Err: errLost}
+			return redisconn.Reply{Err: errLost}
 		}
 		return r
 	})

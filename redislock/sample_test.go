@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -50,9 +51,9 @@ func TestResubscriptionForgetsTheSample(t *testing.T) {
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.TouchScript {
-			return redislock.Reply{Err: errLost}
+			return redisconn.Reply{Err: errLost}
 		}
 		return do()
 	})
@@ -93,14 +94,14 @@ func (s scene) seated(req driver.Request) seated {
 	begin := sync.OnceFunc(func() { close(under) })
 	w.arrive = sync.OnceFunc(func() { close(arrived) })
 	s.Cleanup(w.arrive)
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script != redislock.TouchScript || len(c.Args) <= 5+int(number64(s, c.Args[4])) { // it only asks
 			return do()
 		}
 		begin()
 		<-arrived
 		c.Args[3] = number(time.Now().Add(time.Hour).UnixMicro()) // until when it is served
-		return tap.Conn.Eval(s.Context(), []redislock.Call{c})[0]
+		return tap.Conn.Eval(s.Context(), []redisconn.Call{c})[0]
 	})
 	tap.disconnect()()
 	<-under
@@ -126,7 +127,7 @@ func TestSecondSeat(t *testing.T) {
 	t.Parallel()
 	w := newScene(t).seated(atLeast(request("n"), time.Millisecond))
 	second := sync.OnceFunc(func() { <-w.tokens; w.arrive(); <-w.tokens })
-	w.tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	w.tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ConfirmScript {
 			second()
 		}
@@ -148,9 +149,9 @@ func TestSeatThatNobodyReadOf(t *testing.T) {
 	w.arrive()
 	<-w.tokens
 	var lost atomic.Bool
-	w.tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	w.tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ReleaseScript && c.Args[2] == first && lost.CompareAndSwap(false, true) {
-			return redislock.Reply{Err: errLost}
+			return redisconn.Reply{Err: errLost}
 		}
 		return do()
 	})
@@ -169,7 +170,7 @@ func TestLeavingIsNotDying(t *testing.T) {
 	w := s.queue(b, request("n"))
 	joined, left := make(chan struct{}), make(chan struct{})
 	join, leave := sync.OnceFunc(func() { close(joined) }), sync.OnceFunc(func() { close(left) })
-	tap.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		switch c.Script {
 		case redislock.AcquireScript:
 			r := do()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -46,7 +47,7 @@ func (s scene) engine(cfg *redislock.Config) *redislock.Engine {
 // tapped returns another client, and a tap on its calls and messages.
 func (s scene) tapped(cfg *redislock.Config) (*redislock.Engine, *tap) {
 	s.Helper()
-	t := &tap{Conn: redislock.NewRueidisConn(rueidisClient(s, rueidisOption(s.server.Addr()))), longGrants: !s.brisk}
+	t := &tap{Conn: redisconn.Rueidis(rueidisClient(s, rueidisOption(s.server.Addr()))), longGrants: !s.brisk}
 	e := redislock.NewConn(t, patient(cfg))
 	s.Cleanup(func() { _ = e.Close() })
 	return e, t

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // The protocol is in these scripts; docs/design.md says why it is as it is.
@@ -59,21 +60,21 @@ var (
 	//go:embed lua/record.lua
 	recordLua string
 
-	acquireScript    = NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
-	batchScript      = NewScript(clockLua, untouchedLua, batchLua)
-	acquireAllScript = NewScript(clockLua, untouchedLua, acquireAllLua)
-	touchScript      = NewScript(clockLua, beginLua, commonLua, touchLua, endLua)
-	releaseScript    = NewScript(releaseFastLua, clockLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
-	leaveScript      = NewScript(clockLua, beginLua, commonLua, leaveLua, endLua)
-	breakScript      = NewScript(clockLua, beginLua, commonLua, breakLua, endLua)
-	confirmScript    = NewScript(clockLua, beginLua, commonLua, confirmLua, endLua)
-	resizeScript     = NewScript(clockLua, beginLua, commonLua, resizeLua, endLua)
-	renewScript      = NewScript(renewLua)
-	statusScript     = NewScript(statusLua)
-	remarkScript     = NewScript(remarkLua)
-	initScript       = NewScript(initLua)
-	recordScript     = NewScript(recordLua)
-	indexScript      = NewScript(nameindex.NoteLua)
-	indexNamesScript = NewScript(nameindex.PageLua)
-	indexDropScript  = NewScript(nameindex.DropLua)
+	acquireScript    = redisconn.NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
+	batchScript      = redisconn.NewScript(clockLua, untouchedLua, batchLua)
+	acquireAllScript = redisconn.NewScript(clockLua, untouchedLua, acquireAllLua)
+	touchScript      = redisconn.NewScript(clockLua, beginLua, commonLua, touchLua, endLua)
+	releaseScript    = redisconn.NewScript(releaseFastLua, clockLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
+	leaveScript      = redisconn.NewScript(clockLua, beginLua, commonLua, leaveLua, endLua)
+	breakScript      = redisconn.NewScript(clockLua, beginLua, commonLua, breakLua, endLua)
+	confirmScript    = redisconn.NewScript(clockLua, beginLua, commonLua, confirmLua, endLua)
+	resizeScript     = redisconn.NewScript(clockLua, beginLua, commonLua, resizeLua, endLua)
+	renewScript      = redisconn.NewScript(renewLua)
+	statusScript     = redisconn.NewScript(statusLua)
+	remarkScript     = redisconn.NewScript(remarkLua)
+	initScript       = redisconn.NewScript(initLua)
+	recordScript     = redisconn.NewScript(recordLua)
+	indexScript      = redisconn.NewScript(nameindex.NoteLua)
+	indexNamesScript = redisconn.NewScript(nameindex.PageLua)
+	indexDropScript  = redisconn.NewScript(nameindex.DropLua)
 )

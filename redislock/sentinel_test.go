@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -16,7 +17,7 @@ func sentinelEngine(t testing.TB, w *redistest.Sentinel, cfg *redislock.Config) 
 	o := rueidisOption(w.Addrs()...)
 	o.Sentinel.MasterSet = w.MasterName()
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
-	e := redislock.NewConn(&tap{Conn: redislock.NewRueidisConn(rueidisClient(t, o)), longGrants: true}, patient(cfg))
+	e := redislock.NewConn(&tap{Conn: redisconn.Rueidis(rueidisClient(t, o)), longGrants: true}, patient(cfg))
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }

@@ -69,5 +69,27 @@ func TestShortWays(t *testing.T) {
 	// One who alone was told of a long lease is next.
 	token = acquire(short, "taken ", "a", "30000", "600000")
 	acquire(long, "queued ", "b")
+	granted = fmt.Sprint(p.Now)
 	release(short, "fencelock a "+token+" ")
+	release(short, "fencelock b "+granted+" ")
+
+	// One who gave up unanswered sends all the long way for as long as its request may still
+	// come, and little longer.
+	token = acquire(short, "taken ", "a", "30000", "600000")
+	acquire(long, "queued ", "b")
+	acquire(long, "queued ", "c")
+	may := fmt.Sprint(p.Now + 1000*millisecond)
+	says(long, "gone", "leave", p.common("-"), "lost", "lost x 0 30000 0 1 host note", "0", may)
+	granted = fmt.Sprint(p.Now)
+	release(long, "fencelock a "+token+" ")
+	acquire(short, "the long way", "d")
+	acquire(long, "queued ", "d")
+	for _, owner := range []string{"b", "c"} {
+		p.Now += 1700 * millisecond
+		next := fmt.Sprint(p.Now)
+		release(long, "fencelock "+owner+" "+granted+" ")
+		granted = next
+	}
+	acquire(short, "queued ", "b")
+	release(short, "fencelock d "+granted+" ")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
@@ -118,7 +119,7 @@ func TestEvictionAfterReconnect(t *testing.T) {
 	s.warm(e)
 	s.server.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
 	s.server.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	tap.loseReply(redislock.AcquireScript, func(redislock.Reply) {})
+	tap.loseReply(redislock.AcquireScript, func(redisconn.Reply) {})
 	refused := func() error {
 		_, err := e.Acquire(context.Background(), try(brief("n")))
 		if err == nil {

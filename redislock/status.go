@@ -2,12 +2,11 @@ package redislock
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // rawStatus is what the status script returns: the keys of a name.
@@ -37,9 +36,11 @@ func (r rawStatus) now() int64 {
 	if len(r.Time) < 2 {
 		return 0
 	}
-	return number(r.Time[0])*1_000_000 + number(r.Time[1])
+	return redisfmt.Number(r.Time[0])*1_000_000 + redisfmt.Number(r.Time[1])
 }
 
+// status is what the keys mean at the server's time. A name that nobody holds has the mode
+// and the limit of those who wait for it.
 func (r rawStatus) status(name string) driver.Status {
 	now := r.now()
 	s := driver.Status{Name: name}
@@ -47,10 +48,10 @@ func (r rawStatus) status(name string) driver.Status {
 	text, isShared := strings.CutPrefix(r.Lock, "fencelock shared ")
 	if isShared {
 		limit, _, _ := strings.Cut(text, " ")
-		s.Mode, s.Limit = driver.Shared, int(number(limit))
+		s.Mode, s.Limit = driver.Shared, int(redisfmt.Number(limit))
 	}
 	for i := 0; 2*i+1 < len(r.Queue) && i < len(r.Heard); i++ {
-		w, req, ok := parseWaiter(r.Queue[2*i], number(r.Queue[2*i+1]), number(r.Heard[i]), now)
+		w, req, ok := parseWaiter(r.Queue[2*i], redisfmt.Number(r.Queue[2*i+1]), redisfmt.Number(r.Heard[i]), now)
 		if !ok {
 			continue
 		}
@@ -60,7 +61,7 @@ func (r rawStatus) status(name string) driver.Status {
 		w.Position = len(s.Waiters) + 1
 		s.Waiters = append(s.Waiters, w)
 	}
-	last := words.Words{Rest: r.Fence}
+	last := redisfmt.Words{Rest: r.Fence}
 	last.Next()
 	last.Next()
 	last.Next()
@@ -68,14 +69,14 @@ func (r rawStatus) status(name string) driver.Status {
 		s.NotBefore = time.Now().Add(time.Duration(notBefore-now) * time.Microsecond)
 	}
 	if limit, ok := strings.CutPrefix(last.Next(), "l"); ok && s.Limit > 0 {
-		s.Limit = int(number(limit))
+		s.Limit = int(redisfmt.Number(limit))
 	}
 	return s
 }
 
 // holders returns those whose time is not over.
 func (r rawStatus) holders(now int64) (list []driver.Holder) {
-	left := number(r.Left)
+	left := redisfmt.Number(r.Left)
 	text, ours := strings.CutPrefix(r.Lock, "fencelock ")
 	if !strings.HasPrefix(text, "shared ") || !ours {
 		h, ok := parseHolder(text)
@@ -88,9 +89,10 @@ func (r rawStatus) holders(now int64) (list []driver.Holder) {
 		}
 		return list
 	}
+	// Who is over stays in the set until somebody's script looks at it.
 	ends := map[int64]int64{}
 	for i := 0; i+1 < len(r.Shared); i += 2 {
-		ends[number(r.Shared[i])] = number(r.Shared[i+1])
+		ends[redisfmt.Number(r.Shared[i])] = redisfmt.Number(r.Shared[i+1])
 	}
 	for _, who := range r.Meta {
 		h, ok := parseHolder(who)
@@ -102,14 +104,10 @@ func (r rawStatus) holders(now int64) (list []driver.Holder) {
 	return list
 }
 
-func number(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
-}
-
-// parseWaiter reads a waiter and leaves out one whose client is dead.
+// parseWaiter reads a waiter and leaves out one whose client is dead: it was not heard of
+// for three TTLs of the request, nor has it joined since.
 func parseWaiter(text string, ticket, heard, now int64) (w driver.Waiter, req driver.Request, ok bool) {
-	in := words.Words{Rest: text}
+	in := redisfmt.Words{Rest: text}
 	w.Owner = in.Next()
 	req, w.Identity = readDesc(&in)
 	w.Since, w.Weight = time.UnixMicro(ticket), req.Weight

@@ -6,16 +6,17 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
 
 // tap is a Conn that shows a test what passes, and loses what it is told to.
 type tap struct {
-	redislock.Conn
+	redisconn.Conn
 	longGrants bool // what the engine grants to those who wait lasts longer
 
 	mu      sync.Mutex // guards all below
-	onCall  func(redislock.Call, func() redislock.Reply) redislock.Reply
+	onCall  func(redisconn.Call, func() redisconn.Reply) redisconn.Reply
 	running int // calls
 	onText  func(text string, pass func(string))
 	passing func(string) // to the engine
@@ -28,7 +29,7 @@ type tap struct {
 var errLost = errors.New("i/o timeout")
 
 // calls makes f decide about every single call: do runs it on the server.
-func (t *tap) calls(f func(c redislock.Call, do func() redislock.Reply) redislock.Reply) {
+func (t *tap) calls(f func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.onCall = f
@@ -43,15 +44,15 @@ func (t *tap) texts(f func(text string, pass func(string))) {
 
 // loseReply lets the next run of a script reach the server, but not its answer.
 // What happens in between is up to then.
-func (t *tap) loseReply(s *redislock.Script, then func(redislock.Reply)) {
-	t.calls(func(c redislock.Call, do func() redislock.Reply) redislock.Reply {
+func (t *tap) loseReply(s *redisconn.Script, then func(redisconn.Reply)) {
+	t.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script != s {
 			return do()
 		}
 		t.calls(nil)
 		r := do()
 		then(r)
-		return redislock.Reply{Err: errLost}
+		return redisconn.Reply{Err: errLost}
 	})
 }
 
@@ -83,7 +84,7 @@ func (t *tap) say(text string) {
 	pass(text)
 }
 
-func (t *tap) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
+func (t *tap) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
 	t.mu.Lock()
 	f := t.onCall
 	t.running++
@@ -99,7 +100,7 @@ func (t *tap) Eval(ctx context.Context, calls []redislock.Call) []redislock.Repl
 	if f == nil || len(calls) != 1 {
 		return t.Conn.Eval(ctx, sent)
 	}
-	return []redislock.Reply{f(calls[0], func() redislock.Reply { return t.Conn.Eval(ctx, sent)[0] })}
+	return []redisconn.Reply{f(calls[0], func() redisconn.Reply { return t.Conn.Eval(ctx, sent)[0] })}
 }
 
 func (t *tap) ran() {

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// wait blocks until a queued request is granted or ctx ends.
+// wait blocks until a queued request is granted or ctx ends. A wait that ends without a
+// grant is withdrawn, also one whose grant is on its way.
 func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
 	if !acq.enter() {
 		acq.withdraw(w, withdrawPatience)
@@ -50,7 +52,8 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 	}
 }
 
-// requeue puts a request back whose grant ran out before it was taken.
+// requeue puts a request back whose grant ran out before it was taken, at its old place. If
+// another grant has come meanwhile it is that one's turn.
 func (q *waitQueue) requeue(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,9 +119,11 @@ func (q *waitQueue) begun(w *waiter, at int64) time.Time {
 	return w.sample.begin(at, w.asked)
 }
 
-// confirm asks the server whether a grant stands, and makes it a full lease.
+// confirm asks the server whether a grant stands, and makes it a full lease, which counts
+// from the try that was answered. A call that was lost may be made again: the second one
+// finds the same grant.
 func (acq *acquirer) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
-	args := []string{w.owner, strconv.FormatInt(g.Token, 10), letter(w.req.Mode), millis(w.req.TTL), millis(w.req.MinHold)}
+	args := []string{w.owner, strconv.FormatInt(g.Token, 10), redisfmt.Letter(w.req.Mode), redisfmt.Millis(w.req.TTL), redisfmt.Millis(w.req.MinHold)}
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
 		r := acq.attempt(ctx, w, acq.call(confirmScript, w.keys, args...))

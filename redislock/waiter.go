@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // waiter is a request under way.
@@ -29,6 +30,7 @@ type waiter struct {
 	sample  clockSample // of the answer by which it joined
 }
 
+// entry is how the queue names the request.
 func (w *waiter) entry() string { return w.owner + " " + w.desc }
 
 // notify wakes the request. The caller holds waitQueue.mu.
@@ -42,7 +44,7 @@ func (w *waiter) notify() {
 // unanswered notes that a try has failed that may be served until late, unless the
 // server has refused it.
 func (w *waiter) unanswered(err error, late int64) {
-	if _, refused := serverError(err); err != nil && !refused {
+	if _, refused := redisconn.Refused(err); err != nil && !refused {
 		w.late = max(w.late, late)
 	}
 }

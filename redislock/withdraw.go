@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -46,7 +47,7 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 
 // withdrawLoop sends a withdrawal, or the release of a grant, until the server has
 // answered. Each try has the time that one for a lock of this TTL has.
-func (c *client) withdrawLoop(call Call, ttl time.Duration) {
+func (c *client) withdrawLoop(call redisconn.Call, ttl time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
 	defer cancel()
 	defer context.AfterFunc(c.closed, func() { // ends after closeLimit

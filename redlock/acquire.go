@@ -8,39 +8,35 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Acquire makes one acquisition; see [driver.Engine]. It returns as soon as a
-// majority has decided. Waiters of one process take turns in the order in which
-// they came; between processes there is no order. A waiter is woken when a node
-// tells of a release, and looks again by itself when a lease may have ended.
-func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+// acquirer makes acquisitions of as many attempts as they need.
+type acquirer struct {
+	*client
+	set      *nodeSet
+	proposer *proposer
+	names    *nameIndex
+	queues   *localQueues
+	news     *news
+	listener *listener
+}
+
+// Acquire makes one acquisition; see [Engine.Acquire].
+func (q *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := req.Check(q.cfg.traits()); err != nil {
+		return driver.Grant{}, err
+	}
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := e.begin(); err != nil {
+	// A set of nodes that is no good gets nothing written to it.
+	if err := q.set.probeAll(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	defer e.tasks.Done()
-	if err := req.Check(e.Traits()); err != nil {
-		return driver.Grant{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return driver.Grant{}, err
-	}
-	if err := e.probeAll(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	e.listen()
+	q.listener.start()
 	if !req.Wait {
-		return e.once(ctx, req)
+		return q.acquireNow(ctx, req)
 	}
-	w := &wait{engine: e, queue: e.queues.enter(req.Name), req: req, arrived: time.Now()}
-	defer e.queues.leave(req.Name)
-	if req.Mode == driver.Exclusive {
-		if err := w.await(ctx); err != nil {
-			return driver.Grant{}, err
-		}
-		defer w.queue.next()
-	}
+	w := &wait{acquirer: q, queue: q.queues.enter(req.Name), req: req, arrived: time.Now()}
+	defer q.queues.leave(req.Name)
 	return w.run(ctx)
 }
 
@@ -48,19 +44,23 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 // is known to have a majority. The pauses come to about half a second.
 const collisions = 12
 
-// once tries until it is decided: attempts that collided are made again.
-func (e *Engine) once(ctx context.Context, req driver.Request) (driver.Grant, error) {
+// acquireNow tries until it is decided. An attempt that a majority answered is, unless
+// the votes were split: then nobody has the lock, and one of those who collided gets it
+// if they try again at different times. An attempt without a majority is made again
+// until RetryTimeout is over, but not if that is known to take longer: a node in
+// quarantine says until when it does not vote.
+func (q *acquirer) acquireNow(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	pause, begun, left := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
 	var heard driver.Waited
 	var past []string
 	for {
-		o := e.try(ctx, req, attemptOptions{past: past})
+		o := q.proposer.try(ctx, req, attemptOptions{past: past})
 		past = append(past, o.owner)
 		o.note(ctx, &heard)
 		switch {
 		case o.won:
 			return o.grant, nil
-		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > e.cfg.RetryTimeout):
+		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > q.cfg.RetryTimeout):
 			return driver.Grant{}, o.ended(ctx, &heard)
 		case o.err == nil && ctx.Err() != nil:
 			return driver.Grant{}, heard.Ended(ctx, nil)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -48,11 +48,11 @@ func (a *address) lead(to string) {
 func astray(t *testing.T, w world, cfg redlock.Config) (*redlock.Engine, *address) {
 	t.Helper()
 	a := &address{to: w[len(w)-1].Addr()}
-	e := openThrough(t, w.addrs(), cfg, func(i int, node redislock.Conn) redislock.Conn {
+	e := openThrough(t, w.addrs(), cfg, func(i int, node redisconn.Conn) redisconn.Conn {
 		if i < len(w)-1 {
 			return node
 		}
-		lazy := redlock.NewLazy(func() (rueidis.Client, error) {
+		lazy := redisconn.NewLazy(func() (rueidis.Client, error) {
 			return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.to}, DisableCache: true, ForceSingleClient: true,
 				DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 					return a.dial(ctx, addr, d)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // asks are the questions of a request that are under way at each node. Who takes
@@ -22,11 +22,11 @@ type asked struct {
 }
 
 // under counts questions to nodes, which ask puts, and which are of use for d.
-func (as asks) under(nodes []*node, d time.Duration, ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
+func (as asks) under(nodes []*node, d time.Duration, ask question) question {
 	for _, n := range nodes {
 		as[n.index].open.Add(1)
 	}
-	return func(ctx context.Context, n *node) redislock.Reply {
+	return func(ctx context.Context, n *node) redisconn.Reply {
 		defer as[n.index].open.Done()
 		r := ask(ctx, n)
 		if unknown(r.Err) {
@@ -39,7 +39,7 @@ func (as asks) under(nodes []*node, d time.Duration, ask func(context.Context, *
 // gaveUp notes that nobody waits for an answer of the node any more.
 func (as asks) gaveUp(n *node, d time.Duration) {
 	if as != nil {
-		as[n.index].until.Store(n.by(d))
+		as[n.index].until.Store(n.clock.by(d))
 	}
 }
 
@@ -53,11 +53,11 @@ func (as asks) until(n *node) int64 {
 
 // after lets the questions to a node that are under way go first, which have limits
 // of their own. There may be none to know of.
-func (as asks) after(ask func(context.Context, *node) redislock.Reply) func(context.Context, *node) redislock.Reply {
+func (as asks) after(ask question) question {
 	if as == nil {
 		return ask
 	}
-	return func(ctx context.Context, n *node) redislock.Reply {
+	return func(ctx context.Context, n *node) redisconn.Reply {
 		as[n.index].open.Wait()
 		return ask(ctx, n)
 	}

@@ -13,74 +13,67 @@ import (
 // breakTTL is the lease of the acquisition that breaks another.
 const breakTTL = 2 * time.Second
 
-// Break takes a name away from its holders on all nodes, mints a token greater
-// than theirs, ends the minimum hold, and lets the name go. Holders that can be reached
-// learn at once. An error that comes with a token says that the minimum hold may stand.
-func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
-	if err := driver.CheckName(name); err != nil {
-		return 0, err
-	}
-	list, err := e.List(ctx, driver.Query{Prefix: name, Exact: true})
+// breaker takes names away from their holders.
+type breaker struct {
+	*client
+	lister   *lister
+	proposer *proposer
+	releaser *releaser
+}
+
+// Break breaks a name; see [Engine.Break].
+func (b *breaker) Break(ctx context.Context, name, reason string) (int64, error) {
+	list, err := b.lister.List(ctx, driver.Query{Prefix: name, Exact: true})
 	if err != nil {
 		return 0, err
 	}
 	if len(list) == 0 || len(list[0].Holders) == 0 && list[0].NotBefore.IsZero() {
 		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
 	}
-	if err := e.begin(); err != nil {
-		return 0, err
-	}
-	defer e.tasks.Done()
-	req, reason := e.breaking(name, reason)
+	req, reason := b.request(name, reason)
 	pause := retry.NewBackoff(5*time.Millisecond, 250*time.Millisecond)
 	for begun := time.Now(); ; pause.Wait(ctx) {
-		o := e.try(ctx, req, attemptOptions{reason: reason})
+		// Nodes grant a break whoever holds, so only another break, or a node that is
+		// down, can keep it from a majority.
+		o := b.proposer.try(ctx, req, attemptOptions{reason: reason})
 		switch {
 		case o.won:
-			return o.grant.Token, e.reopen(ctx, req, o.grant, list[0])
+			return o.grant.Token, b.reopen(ctx, req, o.grant, list[0])
 		case ctx.Err() != nil:
 			return 0, unavailable(ctx.Err())
-		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > e.cfg.RetryTimeout):
+		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > b.cfg.RetryTimeout):
 			return 0, o.err
 		}
 	}
 }
 
-// breaking is a request that breaks a name, and its reason.
-func (e *Engine) breaking(name, reason string) (driver.Request, string) {
+// request is one that breaks a name, and its reason.
+func (b *breaker) request(name, reason string) (driver.Request, string) {
 	if reason == "" {
 		reason = "no reason given"
 	}
-	return driver.Request{Name: name, TTL: min(breakTTL, e.cfg.MaxTTL), Identity: driver.Identity{Note: "breaking: " + reason}}, reason
+	return driver.Request{Name: name, TTL: min(breakTTL, b.cfg.MaxTTL), Identity: driver.Identity{Note: "breaking: " + reason}}, reason
 }
 
 // reopen lets the name go, which is broken by now; a release that fails leaves it closed
 // for breakTTL, or for the minimum hold that it had before.
-func (e *Engine) reopen(ctx context.Context, req driver.Request, g driver.Grant, before driver.Status) error {
+func (b *breaker) reopen(ctx context.Context, req driver.Request, g driver.Grant, before driver.Status) error {
 	l := driver.Lease{Name: req.Name, Owner: g.Owner, Mode: req.Mode, TTL: req.TTL}
-	err := e.released(ctx, l, e.end(l, req.Mode == driver.Exclusive))
+	err := b.releaser.released(ctx, l, b.releaser.sendRelease(l, req.Mode == driver.Exclusive))
 	if err == nil || before.NotBefore.IsZero() || req.Mode == driver.Shared {
 		return nil
 	}
 	return fmt.Errorf("%q is broken, but not its minimum hold: %w", req.Name, err)
 }
 
-// BreakOwner is Break for one acquisition: that of owner, and of nobody else. Each node
-// takes the lock from that owner alone, and gives it to the break for a moment, beside
-// those who share it. The token is of the break, or of an exclusive holder that
-// came in between.
-func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
-	if err := driver.CheckName(name); err != nil {
-		return 0, err
-	}
-	if err := e.begin(); err != nil {
-		return 0, err
-	}
-	defer e.tasks.Done()
-	req, reason := e.breaking(name, reason)
+// BreakOwner is Break for one acquisition; see [Engine.BreakOwner]. What it finds decides
+// what it asks for: whoever shares the name with the owner stays, and a holder who came
+// in between has shut the owner out.
+func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	req, reason := b.request(name, reason)
 	pause := retry.NewBackoff(5*time.Millisecond, 250*time.Millisecond)
 	for begun, tried := time.Now(), false; ; pause.Wait(ctx) {
-		list, err := e.List(ctx, driver.Query{Prefix: name, Exact: true})
+		list, err := b.lister.List(ctx, driver.Query{Prefix: name, Exact: true})
 		if err != nil {
 			return 0, err
 		}
@@ -91,6 +84,8 @@ func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (in
 		others := slices.DeleteFunc(slices.Clone(status.Holders), func(h driver.Holder) bool { return h.Owner == owner })
 		req.Mode = driver.Exclusive
 		switch {
+		// An earlier try may have got through on a majority without our knowing: then
+		// the owner is gone, and a token is still needed that shuts it out.
 		case len(others) == len(status.Holders) && !tried:
 			return 0, fmt.Errorf("%w: %q by %s", driver.ErrNotHeld, name, owner)
 		case len(others) > 0 && status.Mode == driver.Exclusive:
@@ -98,16 +93,16 @@ func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (in
 		case len(others) > 0:
 			req.Mode = driver.Shared
 		}
-		o := e.try(ctx, req, attemptOptions{reason: reason, only: owner})
+		o := b.proposer.try(ctx, req, attemptOptions{reason: reason, only: owner})
 		tried = true
 		switch {
 		case o.won:
-			return o.grant.Token, e.reopen(ctx, req, o.grant, status)
+			return o.grant.Token, b.reopen(ctx, req, o.grant, status)
 		case ctx.Err() != nil:
 			return 0, unavailable(ctx.Err())
-		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > e.cfg.RetryTimeout):
+		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > b.cfg.RetryTimeout):
 			return 0, o.err
-		case time.Since(begun) > e.cfg.RetryTimeout:
+		case time.Since(begun) > b.cfg.RetryTimeout:
 			return 0, fmt.Errorf("%w: others keep %q busy, so no token was had that shuts %s out", driver.ErrUnavailable, name, owner)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // causes tells what each node said that gave no vote.
@@ -17,30 +17,27 @@ type causes struct {
 	need    int   // a majority
 }
 
+// add notes why a node gave no vote. A server of the wrong kind makes the set of nodes no
+// good, unless the node was fit before: then its address leads to another server for
+// now, and that may pass.
 func (c *causes) add(n *node, err error) {
 	u, wrong := errors.AsType[badNodeError](err)
 	switch {
 	case wrong && !n.knew.Load():
 		c.wrong = u.error
-	case wrong || denied(err):
+	case wrong || redisconn.Denied(err):
 		c.forever++
 	}
-	c.need = n.engine.need
+	c.need = n.set.need
 	c.errs = append(c.errs, fmt.Errorf("%s: %w", n.label, err))
-}
-
-// denied reports whether a server refuses us as such, so that nobody need ask again.
-func denied(err error) bool {
-	w, ok := errors.AsType[redislock.ServerError](err)
-	return ok && w.Denied()
 }
 
 // final reports whether a majority will say the same again.
 func (c *causes) final() bool { return c.wrong != nil || c.need > 0 && c.forever >= c.need }
 
-// err is the one-line error of all causes. The set-up is to blame if a majority of
+// joined is the one-line error of all causes. The set-up is to blame if a majority of
 // the nodes says so.
-func (c *causes) err() error {
+func (c *causes) joined() error {
 	if c.wrong != nil {
 		return c.wrong
 	}

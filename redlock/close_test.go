@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redlock"
-	"github.com/redis/rueidis"
 )
 
 // TestClose closes an engine under requests of every kind: they end, with an error
@@ -54,41 +52,6 @@ func TestClose(t *testing.T) {
 	eventually(t, "the name is free for others", func() bool { _, err := try(holder, "free", time.Second); return err == nil })
 }
 
-// TestLazy: the first dial fails, which is remembered for a moment and not for
-// good; and a context that ends is not made to wait for a dial.
-func TestLazy(t *testing.T) {
-	t.Parallel()
-	server := redistest.StartRedis(t)
-	dials := 0
-	stuck := make(chan struct{})
-	lazy := redlock.NewLazy(func() (rueidis.Client, error) {
-		switch dials++; dials {
-		case 1:
-			return nil, errors.New("nobody is there")
-		case 2:
-			<-stuck
-		}
-		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true})
-	})
-	if _, err := lazy.Each(context.Background(), "PING"); err == nil || err.Error() != "nobody is there" {
-		t.Fatalf("got %v, want the error of the dial", err)
-	}
-	time.Sleep(30 * time.Millisecond) // the pause after the first failure is 20 ms
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	if _, err := lazy.Each(ctx, "PING"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("during a dial that hangs: got %v, want DeadlineExceeded", err)
-	}
-	close(stuck)
-	if _, err := lazy.Each(context.Background(), "PING"); err != nil {
-		t.Fatal(err)
-	}
-	lazy.Close()
-	if _, err := lazy.Each(context.Background(), "PING"); err == nil {
-		t.Error("a closed connection works")
-	}
-}
-
 // TestRefusedReleaseIsTakenBack: a node that refuses a release for the moment, as one
 // that has lost its scripts does after a deadline, is told again, and not left with the
 // lock until its lease ends.
@@ -96,10 +59,10 @@ func TestRefusedReleaseIsTakenBack(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	var refused atomic.Bool
-	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redislock.Conn) redislock.Conn {
-		return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redisconn.Conn) redisconn.Conn {
+		return watched{node, func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
 			if i == 0 && redlock.Kind(c.Script) == "release" && refused.CompareAndSwap(false, true) {
-				return []redislock.Reply{{Err: redislock.ServerError{Text: "NOSCRIPT No matching script. Please use EVAL."}}}
+				return []redisconn.Reply{{Err: redisconn.ServerError{Text: "NOSCRIPT No matching script. Please use EVAL."}}}
 			}
 			return do()
 		}}

@@ -1,8 +1,9 @@
 package redlock
 
 import (
-	"strconv"
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // Config tunes an engine. The zero value is useful.
@@ -69,6 +70,11 @@ func (cfg *Config) withDefaults() Config {
 	return full
 }
 
+// traits are what a majority of masters promises.
+func (cfg *Config) traits() driver.Traits {
+	return driver.Traits{Engine: "redlock", Leased: true, MaxTTL: cfg.MaxTTL}
+}
+
 // limit bounds one request to one node for a lock of this TTL.
 func (cfg *Config) limit(ttl time.Duration) time.Duration {
 	if cfg.NodeLimit > 0 {
@@ -85,8 +91,3 @@ func (cfg *Config) endLimit(ttl time.Duration) time.Duration {
 
 // channel is where nodes tell what becomes free, and what was broken.
 func (cfg *Config) channel() string { return cfg.Prefix + "fencelock:redlock" }
-
-// millis formats a time for a script, rounded up.
-func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-}

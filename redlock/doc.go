@@ -1,10 +1,11 @@
 // Package redlock keeps locks on several independent Redis masters, of which a
 // majority decides: a few may be down, frozen or forgetful, and the locks stand.
 //
-//	var nodes []redislock.Conn // one for each master: three, five or seven
+//	var nodes []redlock.Node // one for each master: three, five or seven
 //	locks := fencelock.New(redlock.New(nodes, nil), nil)
 //
-// [NewLazy] makes a connection to a master that may be down. Call [Engine.Init]
+// [Rueidis] makes a node of a client, [NewLazy] one of a master that may be down, and
+// package goredis one of an application's go-redis client. Call [Engine.Init]
 // once when the servers are new; else they do not vote before MaxTTL has passed.
 //
 // # What is promised

@@ -2,20 +2,9 @@ package redlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hold"
-	"github.com/fencelock/fencelock/internal/nameindex"
-	"github.com/fencelock/fencelock/internal/quorum"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 var (
@@ -30,156 +19,161 @@ var (
 // goroutines at once.
 // Use it through fencelock.New: its own Acquire does not renew.
 type Engine struct {
-	nodes []*node
-	need  int // a majority
-	cfg   Config
-	lua   scripts
-	wrong error            // why this set of nodes is no good
-	clock func() time.Time // for proposals only
-
-	closed context.Context // ends with Close
-	close  context.CancelFunc
-	tasks  workerPool // calls under way, and the goroutines they started
-	queues localQueues
-	holds  holdings
-
-	mu       sync.Mutex     // guards all below
-	shut     bool           // no call may begin any more
-	last     int64          // the greatest token seen
-	servers  map[string]int // which node has a run id
-	listened bool
-	index    nameindex.Notes // for List to look at
+	*client
+	set      *nodeSet
+	acquirer *acquirer
+	renewer  *renewer
+	releaser *releaser
+	lister   *lister
+	breaker  *breaker
 }
 
 // New returns an engine on the masters behind nodes, an odd number of three or
-// more. The connections stay the caller's. It does no I/O: a set that is no good
+// more. The clients stay the caller's. It does no I/O: a set that is no good
 // shows in the first request. cfg may be nil.
-func New(nodes []redislock.Conn, cfg *Config) *Engine {
-	e := &Engine{
-		cfg: cfg.withDefaults(), need: len(nodes)/2 + 1, clock: time.Now,
-		servers: map[string]int{}, queues: localQueues{byName: map[string]*localQueue{}}, holds: holdings{byOwner: map[string]*held{}, sweepAt: 1000},
+func New(nodes []Node, cfg *Config) *Engine {
+	c := &client{tasks: &tasks{work: make(chan func())}, cfg: cfg.withDefaults()}
+	c.closed, c.end = context.WithCancel(context.Background())
+	c.lua = c.cfg.scripts(len(nodes), nil)
+	holds := &holdings{byOwner: map[string]*held{}, sweepAt: 1000}
+	queues, news := &localQueues{byName: map[string]*localQueue{}}, &news{byName: map[string]map[string]chan string{}}
+	set := newNodeSet(c, holds, nodes)
+	names := &nameIndex{client: c, set: set, holds: holds, queues: queues}
+	proposer := &proposer{client: c, set: set, holds: holds, names: names, clock: time.Now}
+	releaser := &releaser{client: c, set: set, holds: holds}
+	renewer := &renewer{client: c, set: set, holds: holds, names: names, releaser: releaser}
+	lister := &lister{set: set}
+	return &Engine{
+		client: c, set: set, renewer: renewer, releaser: releaser, lister: lister,
+		breaker: &breaker{client: c, lister: lister, proposer: proposer, releaser: releaser},
+		acquirer: &acquirer{
+			client: c, set: set, proposer: proposer, names: names, queues: queues, news: news,
+			listener: &listener{client: c, set: set, holds: holds, news: news, renewer: renewer},
+		},
 	}
-	for i, conn := range nodes {
-		n := &node{engine: e, index: i, conn: conn, label: "node " + strconv.Itoa(i+1), orphans: map[string]orphan{}}
-		if i < len(e.cfg.Nodes) {
-			n.label = e.cfg.Nodes[i]
-		}
-		e.nodes = append(e.nodes, n)
-	}
-	e.wrong = e.checkSet()
-	e.closed, e.close = context.WithCancel(context.Background())
-	e.tasks.closed, e.tasks.work = e.closed, make(chan func())
-	e.lua = e.cfg.scripts(len(nodes), nil)
-	return e
 }
 
-// checkSet returns what can be said against the nodes without asking them.
-func (e *Engine) checkSet() error {
-	n := len(e.nodes)
-	if n < 3 || n%2 == 0 {
-		return fmt.Errorf("%w: redlock needs an odd number of masters, three or more, not %d", driver.ErrInvalid, n)
+// enter begins a call of the engine; without an error the caller says leave at the end.
+func (e *Engine) enter() error {
+	if e.set.wrong != nil {
+		return e.set.wrong
 	}
-	if len(e.cfg.Nodes) > 0 && len(e.cfg.Nodes) != n {
-		return fmt.Errorf("%w: %d masters have %d names", driver.ErrInvalid, n, len(e.cfg.Nodes))
-	}
-	names := slices.Sorted(slices.Values(e.cfg.Nodes))
-	if len(slices.Compact(names)) != len(e.cfg.Nodes) {
-		return fmt.Errorf("%w: a master is named twice: %s", driver.ErrInvalid, strings.Join(e.cfg.Nodes, ", "))
-	}
-	for i, a := range e.nodes {
-		for _, b := range e.nodes[:i] {
-			if same(a.conn, b.conn) {
-				return fmt.Errorf("%w: the same connection is given for two masters", driver.ErrInvalid)
-			}
-		}
-		if a.conn.Cluster() {
-			return fmt.Errorf("%w: %s is a Redis Cluster; redlock needs independent masters", driver.ErrInvalid, a.label)
-		}
-	}
-	return nil
-}
-
-// same reports whether two connections are one, as far as it can be told.
-func same(a, b redislock.Conn) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
-
-// Traits returns what a majority of masters promises.
-func (e *Engine) Traits() driver.Traits {
-	return driver.Traits{Engine: "redlock", Leased: true, MaxTTL: e.cfg.MaxTTL}
-}
-
-var errClosed = errors.New("the engine was closed")
-
-// begin begins a call of the engine; unless it returns an error, the caller says
-// e.tasks.Done at the end. Goroutines that the call starts, with e.tasks.Go, may
-// outlive it for as long as a request to a node may take.
-func (e *Engine) begin() error {
-	if e.wrong != nil {
-		return e.wrong
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.shut {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errClosed)
-	}
-	e.tasks.Add(1)
-	return nil
+	return e.begin()
 }
 
 // Close ends the engine's subscriptions and its waits. Locks it holds stay until
 // they expire; release them first. It waits for requests under way, 2 s at most.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	e.shut = true
-	e.mu.Unlock()
-	e.close()
-	e.tasks.Wait()
+	e.shut()
 	return nil
 }
 
 // Init declares all nodes new, so that they vote at once. Call it when nobody
 // can hold a lock on them. It fails unless every node answers.
 func (e *Engine) Init(ctx context.Context) error {
-	if err := e.begin(); err != nil {
+	if err := e.enter(); err != nil {
 		return err
 	}
-	defer e.tasks.Done()
-	if err := e.probeAll(ctx); err != nil {
-		return err
+	defer e.leave()
+	return e.set.Init(ctx)
+}
+
+// Traits returns what a majority of masters promises.
+func (e *Engine) Traits() driver.Traits { return e.cfg.traits() }
+
+// Acquire makes one acquisition; see [driver.Engine]. It returns as soon as a
+// majority has decided. Waiters of one process take turns in the order in which
+// they came; between processes there is no order. A waiter is woken when a node
+// tells of a release, and looks again by itself when a lease may have ended.
+func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
 	}
-	var why causes
-	answers := make(chan reply, len(e.nodes))
-	e.broadcast(e.nodes, callLimit, answers, asking(e.call(e.lua.init, "init")))
-	for range e.nodes {
-		select {
-		case r := <-answers:
-			if r.Err != nil {
-				why.add(e.nodes[r.node], r.Err)
-			}
-		case <-ctx.Done():
-			return unavailable(ctx.Err())
+	if err := e.enter(); err != nil {
+		return driver.Grant{}, err
+	}
+	defer e.leave()
+	return e.acquirer.Acquire(ctx, req)
+}
+
+// Renew extends acquisitions. Each node gets all of them in one pipeline, and
+// Renew returns when a majority has decided every one. A node that lost a lock
+// which a majority kept is given it back.
+func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	if err := e.enter(); err != nil {
+		errs := make([]error, len(leases))
+		for i := range errs {
+			errs[i] = err
 		}
+		return errs
 	}
-	if len(why.errs) > 0 {
-		return why.err()
+	defer e.leave()
+	if len(leases) == 0 {
+		return nil
 	}
-	return nil
+	return e.renewer.Renew(ctx, leases)
 }
 
-// terms are those of a take or a renewal.
-func (e *Engine) terms(mode driver.Mode, ttl time.Duration) quorum.Terms {
-	return quorum.Terms{Nodes: len(e.nodes), TTL: ttl, Drift: drift(ttl), Shared: mode == driver.Shared}
+// Release ends an acquisition on all nodes, and returns when a majority has done
+// so. Nodes that cannot be reached are told when they are back.
+func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.leave()
+	return e.releaser.Release(ctx, l)
 }
 
-// drift is what clocks may eat of a lease: a hundredth, and two milliseconds for
-// the resolution of expiry on a node.
-func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+// List returns the names that a majority of the nodes shows as held, waited for
+// or closed by a minimum hold. Unless the name is exact it looks at those that clients
+// of this library have held, or waited for, for longer than half a second; with Scan, or
+// where the user may not read their index, it looks through all keys of the nodes
+// instead. Of the exclusive requests that wait in one process the nodes know the first;
+// the order of waiters is no promise.
+func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	return e.lister.List(ctx, q)
+}
 
-var origin = time.Now()
+// Break takes a name away from its holders on all nodes, mints a token greater
+// than theirs, ends the minimum hold, and lets the name go. Holders that can be reached
+// learn at once. An error that comes with a token says that the minimum hold may stand.
+func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	if err := e.enter(); err != nil {
+		return 0, err
+	}
+	defer e.leave()
+	return e.breaker.Break(ctx, name, reason)
+}
 
-// instant reads the clocks. The machine's suspended time is added by the holder.
-func instant(t time.Time) hold.Instant {
-	mono := t.Sub(origin)
-	return hold.Instant{Mono: mono, Boot: mono, Wall: time.Duration(t.UnixNano())}
+// BreakOwner is Break for one acquisition: that of owner, and of nobody else. Each node
+// takes the lock from that owner alone, and gives it to the break for a moment, beside
+// those who share it. The token is of the break, or of an exclusive holder that
+// came in between.
+func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	if err := e.enter(); err != nil {
+		return 0, err
+	}
+	defer e.leave()
+	return e.breaker.BreakOwner(ctx, name, owner, reason)
+}
+
+// Inspect looks for what in the nodes weakens the promises of locks with the
+// given TTL. It changes nothing on them. The error is for a set of nodes of which
+// none answers; one that is down is a finding.
+func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	return e.set.Inspect(ctx, ttl)
 }

@@ -10,15 +10,15 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
-	"github.com/fencelock/fencelock/internal/testkit/proctest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(map[string]func(string) driver.Engine{
+	proc.Main(map[string]func(string) driver.Engine{
 		"redlock": func(addrs string) driver.Engine { return dial(strings.Split(addrs, ",")) },
 	})
 	redlock.BePatient() // clients of the exam, which are processes of their own, are not
@@ -27,13 +27,13 @@ func TestMain(m *testing.M) {
 
 // dial makes an engine on servers, in a child of the test as well.
 func dial(addrs []string) *redlock.Engine {
-	var conns []redislock.Conn
+	var conns []redlock.Node
 	for _, addr := range addrs {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 		if err != nil {
 			panic(err)
 		}
-		conns = append(conns, redislock.Rueidis(client))
+		conns = append(conns, redlock.Rueidis(client))
 	}
 	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, RetryTimeout: 20 * time.Second, NodeLimit: 5 * time.Second})
 }
@@ -42,7 +42,7 @@ func dial(addrs []string) *redlock.Engine {
 // servers.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Suite{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
+	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
 }
 
 // world is five servers that keep their data over a restart.
@@ -82,7 +82,7 @@ func (w world) addrs() (all []string) {
 }
 
 func (w world) Client(t testing.TB) drivertest.Client {
-	return proctest.Start(t, "redlock", strings.Join(w.addrs(), ","))
+	return proc.Start(t, "redlock", strings.Join(w.addrs(), ","))
 }
 
 func (w world) Restart(t testing.TB) {

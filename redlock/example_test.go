@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
 
 // Masters that are down do not matter while a majority answers. Here none does.
 func Example() {
-	var nodes []redislock.Conn
+	var nodes []redlock.Node
 	addrs := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}
 	for _, addr := range addrs {
 		node := redlock.NewLazy(func() (rueidis.Client, error) {

@@ -5,23 +5,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
 // SetClock replaces the clock that a client's token proposals come from.
-func (e *Engine) SetClock(now func() time.Time) { e.clock = now }
+func (e *Engine) SetClock(now func() time.Time) { e.acquirer.proposer.clock = now }
 
 // Edit changes the texts of the engine's scripts, before it is used.
-func (e *Engine) Edit(edit func(text string) string) { e.lua = e.cfg.scripts(len(e.nodes), edit) }
+func (e *Engine) Edit(edit func(text string) string) { e.lua = e.cfg.scripts(len(e.set.nodes), edit) }
 
 // Run runs one script on the first node. more are keys beside the lock's.
 func (e *Engine) Run(ctx context.Context, script, name string, more []string, args ...string) (string, error) {
-	c := e.call(map[string]*redislock.Script{
+	c := e.call(map[string]*redisconn.Script{
 		"ask": e.lua.ask, "raise": e.lua.raise, "renew": e.lua.renew, "repair": e.lua.repair, "release": e.lua.release,
 		"leave": e.lua.leave, "status": e.lua.status, "init": e.lua.init,
 	}[script], name, args...)
 	c.Keys = append(c.Keys, more...)
-	r := e.nodes[0].conn.Eval(ctx, []redislock.Call{c})[0]
+	r := e.set.nodes[0].conn.Eval(ctx, []redisconn.Call{c})[0]
 	return r.Text, r.Err
 }
 
@@ -34,7 +34,7 @@ func BePatient() {
 }
 
 // Kind says which script it is.
-func Kind(s *redislock.Script) string {
+func Kind(s *redisconn.Script) string {
 	for kind, text := range map[string]string{"ask": askLua, "raise": raiseLua, "renew": renewLua, "repair": repairLua, "release": releaseLua, "leave": leaveLua} {
 		if strings.HasSuffix(s.Source, text) {
 			return kind

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/nameindex"
 )
 
 // held is a granted acquisition of this process.
@@ -15,23 +14,6 @@ type held struct {
 	sent  time.Time // from when the lease counts; guarded by holdings.mu
 	lost  func(cause error)
 	asks  asks // of the request
-}
-
-// keep remembers a grant until it is released or known to be gone.
-func (e *Engine) keep(req driver.Request, g driver.Grant, under asks) {
-	h := &held{
-		lease: driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
-		desc:  describe(req),
-		sent:  g.Sent,
-		asks:  under,
-		lost:  func(error) {},
-	}
-	if req.OnLost != nil {
-		var once sync.Once
-		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
-	}
-	e.holds.add(h)
-	e.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
 }
 
 // holdings are the granted acquisitions of this process.
@@ -71,8 +53,8 @@ func (s *holdings) get(owner string) *held {
 
 func (s *holdings) has(owner string) bool { return s.get(owner) != nil }
 
-// forget forgets an acquisition, and returns what was known of it, nil if nothing.
-func (s *holdings) forget(owner string) *held {
+// remove forgets an acquisition, and returns what was known of it, nil if nothing.
+func (s *holdings) remove(owner string) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.byOwner[owner]
@@ -97,8 +79,9 @@ func (s *holdings) counts(owner string) (sent time.Time, ok bool) {
 	return sent, false
 }
 
-// extended notes from when a renewed lease counts, and reports whether it is longer now.
-func (s *holdings) extended(owner string, sent time.Time) (longer bool) {
+// extend notes from when a renewed lease counts, and reports whether it is longer now.
+// Renewals may overtake one another, and no lease gets shorter by an old one.
+func (s *holdings) extend(owner string, sent time.Time) (longer bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.byOwner[owner]

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // waitLife is for how long a name that is waited for stays noted in the index.
@@ -17,92 +17,82 @@ const waitLife = 10 * time.Second
 
 // The scripts of the index, which every node has.
 var (
-	noteScript = redislock.NewScript(nameindex.NoteLua)
-	pageScript = redislock.NewScript(nameindex.PageLua)
-	dropScript = redislock.NewScript(nameindex.DropLua)
+	noteScript = redisconn.NewScript(nameindex.NoteLua)
+	pageScript = redisconn.NewScript(nameindex.PageLua)
+	dropScript = redisconn.NewScript(nameindex.DropLua)
 )
 
-// note has a name noted in the nodes' indexes soon, if it still matters then. It is for
-// calls of the engine.
-func (e *Engine) note(n nameindex.Noted) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.index.Add(n, func() bool {
-		if e.shut {
+// nameIndex notes the names that are held, or waited for, in the nodes' indexes, which
+// List reads. Acquires and renewals do not wait for that.
+type nameIndex struct {
+	*client
+	set    *nodeSet
+	holds  *holdings
+	queues *localQueues
+
+	mu    sync.Mutex // guards notes
+	notes nameindex.Notes
+}
+
+// note has a name noted soon, if it still matters then. It is for calls of the engine,
+// and does nothing after Close.
+func (x *nameIndex) note(n nameindex.Noted) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.notes.Add(n, func() bool {
+		if x.begin() != nil {
 			return false
 		}
-		e.tasks.Go(func() { // ends when there is nothing to note, or with Close
-			nameindex.Keep(e.closed, callLimit, e.dueNames, e.writeIndex)
+		x.spawn(func() { // ends when there is nothing to note, or with Close
+			nameindex.Keep(x.closed, callLimit, x.due, x.write)
 		})
+		x.leave()
 		return true
 	})
 }
 
-// dueNames returns the names to note now, and whether there may be more.
-func (e *Engine) dueNames() (due map[string]time.Duration, more bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.index.Due(e.closed.Err() != nil, func(n nameindex.Noted) bool {
-		return e.holds.has(n.Owner) || e.queues.has(n.Name)
+// due returns the names to note now, and whether there may be more.
+func (x *nameIndex) due() (names map[string]time.Duration, more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.notes.Due(x.closed.Err() != nil, func(n nameindex.Noted) bool {
+		return x.holds.has(n.Owner) || x.queues.has(n.Name)
 	})
 }
 
-// writeIndex notes names on every node that answers. Nobody needs to know whether that
+// write notes names on every node that answers. Nobody needs to know whether that
 // worked: the next renewal notes them again.
-func (e *Engine) writeIndex(ctx context.Context, due map[string]time.Duration) {
+func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
 	var args []string
 	for name, life := range due {
-		args = append(args, millis(life), name)
+		args = append(args, redisfmt.Millis(life), name)
 	}
 	var refused atomic.Int32
 	var all sync.WaitGroup
-	for _, n := range e.nodes {
+	for _, n := range x.set.nodes {
 		if n.out.Load() != nil {
 			continue
 		}
 		all.Go(func() { // ends with ctx
-			replies := n.conn.Eval(ctx, e.indexCalls(noteScript, 2*nameindex.Size, args))
-			if slices.ContainsFunc(replies, func(r redislock.Reply) bool { return denied(r.Err) }) {
+			replies := n.conn.Eval(ctx, x.indexCalls(noteScript, 2*nameindex.Size, args))
+			if slices.ContainsFunc(replies, func(r redisconn.Reply) bool { return redisconn.Denied(r.Err) }) {
 				refused.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	if int(refused.Load()) >= e.need {
-		e.mu.Lock()
-		e.index.Refuse()
-		e.mu.Unlock()
+	if int(refused.Load()) >= x.set.need {
+		x.mu.Lock()
+		x.notes.Refuse()
+		x.mu.Unlock()
 	}
 }
 
 // indexCalls makes calls with so many of the arguments, after some that all begin with.
-func (e *Engine) indexCalls(s *redislock.Script, size int, args []string, begin ...string) (calls []redislock.Call) {
+// A call with all names of a large client would keep a node from others for long.
+func (c *client) indexCalls(s *redisconn.Script, size int, args []string, first ...string) (calls []redisconn.Call) {
 	for part := range slices.Chunk(args, size) {
-		calls = append(calls, redislock.Call{Script: s, Keys: []string{e.cfg.Prefix + "fencelock:names"}, Args: append(slices.Clone(begin), part...)})
+		calls = append(calls, redisconn.Call{Script: s, Keys: []string{c.cfg.Prefix + "fencelock:names"}, Args: append(slices.Clone(first), part...)})
 	}
 	return calls
-}
-
-// indexed returns the names in the node's index.
-func (n *node) indexed(ctx context.Context, q driver.Query) (found map[string]bool, err error) {
-	found = map[string]bool{}
-	for next := ""; next != "0"; {
-		r := n.ask(ctx, n.engine.indexCalls(pageScript, 1, []string{max(next, "0")})...)[0]
-		if r.Err != nil {
-			return nil, r.Err
-		}
-		var page []string
-		next, page = nameindex.Page(r.Text)
-		for _, name := range page {
-			if q.Matches(name) && driver.CheckName(name) == nil {
-				found[name] = true
-			}
-		}
-	}
-	return found, nil
-}
-
-// drop takes names out of the node's index that were free at a time of the node's.
-func (n *node) drop(ctx context.Context, free []string, at int64) {
-	n.conn.Eval(ctx, n.engine.indexCalls(dropScript, nameindex.Size, free, nameindex.FreeUntil(at)))
 }

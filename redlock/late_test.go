@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -50,8 +50,8 @@ func TestLateRequestsDoNothing(t *testing.T) {
 			var mu sync.Mutex // guards by
 			by := ""          // when the last request is too late, by the machine's clock
 			cfg := redlock.Config{Nodes: w.addrs(), RetryTimeout: time.Millisecond, NodeLimit: 500 * time.Millisecond}
-			late := openThrough(t, addrs, cfg, func(_ int, node redislock.Conn) redislock.Conn {
-				return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+			late := openThrough(t, addrs, cfg, func(_ int, node redisconn.Conn) redisconn.Conn {
+				return watched{node, func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
 					if redlock.Kind(c.Script) == "ask" {
 						mu.Lock()
 						by = max(by, c.Args[3])

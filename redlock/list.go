@@ -3,6 +3,8 @@ package redlock
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -11,72 +13,221 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
-	"github.com/fencelock/fencelock/internal/words"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// List returns the names that a majority of the nodes shows as held, waited for
-// or closed by a minimum hold. Unless the name is exact it looks at those that clients
-// of this library have held, or waited for, for longer than half a second; with Scan, or
-// where the user may not read their index, it looks through all keys of the nodes
-// instead. Of the exclusive requests that wait in one process the nodes know the first;
-// the order of waiters is no promise.
-func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	if err := e.begin(); err != nil {
-		return nil, err
-	}
-	defer e.tasks.Done()
-	if err := e.probeAll(ctx); err != nil {
+// lister lists what a majority of the nodes shows.
+type lister struct{ set *nodeSet }
+
+// List returns the names that are in use; see [Engine.List].
+func (q *lister) List(ctx context.Context, query driver.Query) ([]driver.Status, error) {
+	if err := q.set.probeAll(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	looks := make([]look, len(e.nodes))
-	e.each(looks, func(n *node, l *look) { l.names, l.err = n.names(ctx, q) })
+	looks := make([]*look, len(q.set.nodes))
+	for i, n := range q.set.nodes {
+		looks[i] = &look{node: n}
+	}
+	onAll(looks, func(l *look) { l.find(ctx, query) })
 	all := map[string]bool{} // a node may have missed a note that others have
 	for _, l := range looks {
 		maps.Copy(all, l.names)
 	}
 	names := slices.Sorted(maps.Keys(all))
-	e.each(looks, func(n *node, l *look) { l.list, l.err = n.list(ctx, names, l.names, !q.Exact && !q.Scan) })
+	onAll(looks, func(l *look) { l.read(ctx, names, !query.Exact && !query.Scan) })
+	// A node that does not answer does not show that a name is free: less than a majority
+	// of answers is no list.
 	var why causes
 	var lists []statuses
-	for i, l := range looks {
+	for _, l := range looks {
 		if l.err != nil {
-			why.add(e.nodes[i], l.err)
+			why.add(l.node, l.err)
 		} else {
 			lists = append(lists, l.list)
 		}
 	}
-	if len(lists) < e.need {
-		return nil, why.err()
+	if len(lists) < q.set.need {
+		return nil, why.joined()
 	}
-	return e.merge(lists), nil
+	return q.merge(lists), nil
 }
 
-// look is what one node shows.
-type look struct {
-	names map[string]bool
-	list  statuses
-	err   error
-}
-
-// each looks at all nodes at once, but for those that have failed.
-func (e *Engine) each(looks []look, see func(*node, *look)) {
+// onAll looks at all nodes at once, but for those that have failed.
+func onAll(looks []*look, do func(*look)) {
 	var all sync.WaitGroup
-	for i, n := range e.nodes {
-		if looks[i].err == nil {
-			all.Go(func() { see(n, &looks[i]) })
+	for _, l := range looks {
+		if l.err == nil {
+			all.Go(func() { do(l) }) // ends with the context of the look
 		}
 	}
 	all.Wait()
 }
 
-// statuses are what one node shows, by name.
+// look is what one node shows to a List.
+type look struct {
+	*node
+	names map[string]bool // of which it may have something to show
+	list  statuses
+	err   error
+}
+
+// statuses are what one node shows, by name; a name that it has not been asked about, or
+// knows nothing of, is free.
 type statuses map[string]driver.Status
 
+// find finds the names of which the node may have something to show.
+func (l *look) find(ctx context.Context, query driver.Query) {
+	if o := l.out.Load(); o != nil {
+		l.err = o.cause
+		return
+	}
+	if query.Exact {
+		l.names = map[string]bool{query.Prefix: true}
+		return
+	}
+	if !query.Scan {
+		if l.names, l.err = l.readIndex(ctx, query); !redisconn.Denied(l.err) {
+			return
+		}
+	}
+	l.names, l.err = l.scan(ctx, query)
+}
+
+// readIndex returns the names in the node's index.
+func (l *look) readIndex(ctx context.Context, query driver.Query) (map[string]bool, error) {
+	found := map[string]bool{}
+	for next := ""; next != "0"; {
+		r := l.ask(ctx, l.indexCalls(pageScript, 1, []string{max(next, "0")})...)[0]
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		var page []string
+		next, page = nameindex.Page(r.Text)
+		for _, name := range page {
+			if query.Matches(name) && driver.CheckName(name) == nil {
+				found[name] = true
+			}
+		}
+	}
+	return found, nil
+}
+
+// scan returns the names that a look at all keys finds. A name whose lock is free may
+// be waited for, or closed by a minimum hold: then it has a fence.
+func (l *look) scan(ctx context.Context, query driver.Query) (map[string]bool, error) {
+	found := map[string]bool{}
+	literal := redisfmt.Literal(l.cfg.Prefix + "lock:" + query.Prefix)
+	for _, pattern := range [...]string{literal + "*", "fence:{" + literal + "*"} {
+		err := l.conn.Scan(ctx, pattern, func(keys []string) error {
+			for _, key := range keys {
+				if name, ok := l.nameOf(key); ok && query.Matches(name) {
+					found[name] = true
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// read reads what the node shows of names. If tidy, those that are free leave its index,
+// which has known them.
+func (l *look) read(ctx context.Context, names []string, tidy bool) {
+	l.list = statuses{}
+	for part := range slices.Chunk(names, nameindex.Size) {
+		calls := make([]redisconn.Call, len(part))
+		for j, name := range part {
+			calls[j] = l.call(l.lua.status, name)
+		}
+		var free []string
+		at := int64(math.MaxInt64)
+		for j, r := range l.ask(ctx, calls...) {
+			if l.err = r.Err; l.err != nil {
+				return
+			}
+			s, now, err := parseStatus(part[j], r.Text)
+			if l.err = err; err != nil {
+				return
+			}
+			if l.list[part[j]] = s; l.names[s.Name] && unused(s) {
+				free, at = append(free, s.Name), min(at, now)
+			}
+		}
+		if tidy && len(free) > 0 { // the script leaves those that may have been noted since
+			l.conn.Eval(ctx, l.indexCalls(dropScript, nameindex.Size, free, nameindex.FreeUntil(at)))
+		}
+	}
+}
+
+// unused reports whether a name is free, and nobody waits for it.
+func unused(s driver.Status) bool {
+	return len(s.Holders) == 0 && len(s.Waiters) == 0 && s.NotBefore.IsZero()
+}
+
+// parseStatus reads what the status script returns, and the node's time. An empty list
+// comes as {}.
+func parseStatus(name, text string) (driver.Status, int64, error) {
+	var raw struct {
+		Now       string          `json:"now"`
+		Mode      string          `json:"mode"`
+		NotBefore string          `json:"notbefore"`
+		Holders   json.RawMessage `json:"holders"` // text, end in milliseconds, foreign text
+		Waiters   json.RawMessage `json:"waiters"` // text
+	}
+	s := driver.Status{Name: name}
+	if err := json.Unmarshal([]byte(text), &raw); err != nil {
+		return s, 0, fmt.Errorf("%w: unexpected answer %.100q", driver.ErrUnavailable, text)
+	}
+	if raw.Mode == "s" {
+		s.Mode = driver.Shared
+	}
+	now := redisfmt.Number(raw.Now)
+	if nb := redisfmt.Number(raw.NotBefore); nb > now {
+		s.NotBefore = time.Now().Add(time.Duration(nb-now) * time.Microsecond)
+	}
+	var rows [][]string
+	_ = json.Unmarshal(raw.Holders, &rows) // {} leaves it empty
+	for _, row := range rows {
+		if h, ok := readHolder(row, now); ok {
+			s.Holders = append(s.Holders, h)
+		}
+	}
+	var waiters []string
+	_ = json.Unmarshal(raw.Waiters, &waiters)
+	for _, text := range waiters {
+		if h, ok := parseHolder(text); ok {
+			s.Waiters = append(s.Waiters, driver.Waiter{Identity: h.Identity, Owner: h.Owner, Since: h.Since})
+		}
+	}
+	return s, now, nil
+}
+
+// readHolder reads a row about a holder: its text, when its lease ends, and the text of
+// one that is no fencelock.
+func readHolder(row []string, now int64) (h driver.Holder, ok bool) {
+	if len(row) < 2 {
+		return h, false
+	}
+	if row[0] == "" && len(row) > 2 {
+		h, ok = driver.Holder{Owner: row[2], Foreign: true}, true
+	} else {
+		h, ok = parseHolder(row[0])
+	}
+	if end := redisfmt.Number(row[1]); end >= 0 {
+		h.TTL = time.Duration(end-now/1000) * time.Millisecond
+		ok = ok && h.TTL > 0
+	}
+	return h, ok
+}
+
 // merge keeps what a majority of all nodes agrees on.
-func (e *Engine) merge(lists []statuses) []driver.Status {
+func (q *lister) merge(lists []statuses) []driver.Status {
 	names := map[string]bool{}
 	for _, l := range lists {
 		for name := range l {
@@ -85,14 +236,17 @@ func (e *Engine) merge(lists []statuses) []driver.Status {
 	}
 	var out []driver.Status
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if s := e.mergeOne(name, lists); !idle(s) {
+		if s := q.mergeOne(name, lists); !unused(s) {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-func (e *Engine) mergeOne(name string, lists []statuses) driver.Status {
+// mergeOne merges what the nodes show of one name. What fewer than a majority show is
+// left out: it is about to go, or has just come, or nobody has it any more. A name is
+// closed for as long as a majority closes it.
+func (q *lister) mergeOne(name string, lists []statuses) driver.Status {
 	s := driver.Status{Name: name}
 	seen, waiting := map[string][]driver.Holder{}, map[string][]driver.Waiter{}
 	var ends []time.Time
@@ -110,12 +264,12 @@ func (e *Engine) mergeOne(name string, lists []statuses) driver.Status {
 		}
 	}
 	for _, hs := range seen {
-		if len(hs) >= e.need {
-			s.Holders = append(s.Holders, agree(hs, e.need))
+		if len(hs) >= q.set.need {
+			s.Holders = append(s.Holders, agree(hs, q.set.need))
 		}
 	}
 	for _, ws := range waiting {
-		if len(ws) >= e.need {
+		if len(ws) >= q.set.need {
 			s.Waiters = append(s.Waiters, ws[0])
 		}
 	}
@@ -123,9 +277,9 @@ func (e *Engine) mergeOne(name string, lists []statuses) driver.Status {
 	for i := range s.Waiters {
 		s.Waiters[i].Position = i + 1
 	}
-	if len(ends) >= e.need {
+	if len(ends) >= q.set.need {
 		slices.SortFunc(ends, time.Time.Compare)
-		s.NotBefore = ends[len(ends)-e.need]
+		s.NotBefore = ends[len(ends)-q.set.need]
 	}
 	slices.SortFunc(s.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) })
 	return s
@@ -147,74 +301,4 @@ func agree(hs []driver.Holder, need int) driver.Holder {
 		}
 	}
 	return h
-}
-
-// list lists what the node shows of names. If tidy, those that are free leave its index,
-// which has known.
-func (n *node) list(ctx context.Context, names []string, known map[string]bool, tidy bool) (statuses, error) {
-	list := statuses{}
-	for part := range slices.Chunk(names, nameindex.Size) {
-		calls := make([]redislock.Call, len(part))
-		for j, name := range part {
-			calls[j] = n.engine.call(n.engine.lua.status, name)
-		}
-		var free []string
-		at := int64(math.MaxInt64)
-		for j, r := range n.ask(ctx, calls...) {
-			if r.Err != nil {
-				return nil, r.Err
-			}
-			s, now, err := parseStatus(part[j], r.Text)
-			if err != nil {
-				return nil, err
-			}
-			if list[part[j]] = s; known[s.Name] && idle(s) {
-				free, at = append(free, s.Name), min(at, now)
-			}
-		}
-		if tidy && len(free) > 0 {
-			n.drop(ctx, free, at)
-		}
-	}
-	return list, nil
-}
-
-func idle(s driver.Status) bool {
-	return len(s.Holders) == 0 && len(s.Waiters) == 0 && s.NotBefore.IsZero()
-}
-
-// names returns the names of which the node may have something to show.
-func (n *node) names(ctx context.Context, q driver.Query) (map[string]bool, error) {
-	if o := n.out.Load(); o != nil {
-		return nil, o.cause
-	}
-	if q.Exact {
-		return map[string]bool{q.Prefix: true}, nil
-	}
-	if !q.Scan {
-		if names, err := n.indexed(ctx, q); !denied(err) {
-			return names, err
-		}
-	}
-	return n.scan(ctx, q)
-}
-
-// scan returns the names that a look at all keys finds.
-func (n *node) scan(ctx context.Context, q driver.Query) (map[string]bool, error) {
-	e, names := n.engine, map[string]bool{}
-	literal := words.Literal(e.cfg.Prefix + "lock:" + q.Prefix)
-	for _, pattern := range [...]string{literal + "*", "fence:{" + literal + "*"} {
-		err := n.conn.Scan(ctx, pattern, func(keys []string) error {
-			for _, key := range keys {
-				if name, ok := e.nameOf(key); ok && q.Matches(name) {
-					names[name] = true
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return names, nil
 }

@@ -4,76 +4,83 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/retry"
-	"github.com/fencelock/fencelock/internal/words"
 )
 
-// listen subscribes to every node, once. A node that cannot be heard is tried
-// again with backoff; waiters look by themselves meanwhile.
-func (e *Engine) listen() {
-	e.mu.Lock()
-	first := !e.listened
-	e.listened = true
-	e.mu.Unlock()
-	if !first {
-		return
-	}
-	for _, n := range e.nodes {
-		e.tasks.Go(n.listen) // ends with Close
-	}
+// listener hears what the nodes tell: what becomes free, and what was broken.
+type listener struct {
+	*client
+	set     *nodeSet
+	holds   *holdings
+	news    *news
+	renewer *renewer
+	once    sync.Once // until then nothing is heard
 }
 
-func (n *node) listen() {
-	e := n.engine
+// start subscribes to every node, once.
+func (l *listener) start() {
+	l.once.Do(func() {
+		for _, n := range l.set.nodes {
+			l.spawn(func() { l.follow(n) }) // ends with Close
+		}
+	})
+}
+
+// follow keeps a subscription to a node. A node that cannot be heard is tried again with
+// backoff; waiters look by themselves meanwhile, and once when it is heard again, since
+// a message may have been missed.
+func (l *listener) follow(n *node) {
 	pause := retry.NewBackoff(10*time.Millisecond, time.Second)
 	ready := func() {
 		pause.Reset()
 		n.ear.Store(true)
-		if e.leader() == n {
-			e.queues.notifyAll()
+		if l.set.leader() == n {
+			l.news.notify("", everybody)
 		}
 	}
-	for e.closed.Err() == nil {
-		_ = n.conn.Subscribe(e.closed, e.cfg.channel(), ready, n.onMessage)
+	for l.closed.Err() == nil {
+		_ = n.conn.Subscribe(l.closed, l.cfg.channel(), ready, func(text string) { l.onMessage(n, text) })
 		n.ear.Store(false)
-		pause.Wait(e.closed)
+		pause.Wait(l.closed)
 	}
 }
 
-// onMessage takes one message of the node. Two nodes tell of a release: who goes first
+// onMessage takes one message of a node. Two nodes tell of a release: who goes first
 // is what the leader says, and the other is heard lest that message was missed.
-func (n *node) onMessage(text string) {
-	e := n.engine
-	w := words.Words{Rest: text}
+func (l *listener) onMessage(n *node, text string) {
+	w := redisfmt.Words{Rest: text}
 	switch w.Next() {
 	case "released":
 		first := w.Next()
-		if e.leader() != n {
+		if l.set.leader() != n {
 			first = somebody
 		}
-		if name, ok := e.nameOf(w.Rest); ok {
-			e.queues.notify(name, first)
+		if name, ok := l.nameOf(w.Rest); ok {
+			l.news.notify(name, first)
 		}
 	case "lost":
-		if owner := w.Next(); !w.Bad && e.holds.has(owner) {
-			e.tasks.Go(func() { e.verify(owner, w.Rest) }) // ends with the limit of a request
+		if owner := w.Next(); !w.Bad && l.holds.has(owner) {
+			l.spawn(func() { l.verify(owner, w.Rest) }) // ends with the limit of a request
 		}
 	}
 }
 
 // verify finds out whether a lock that one node was told to break still stands
-// on a majority, and tells its holder if it does not.
-func (e *Engine) verify(owner, reason string) {
-	h := e.holds.get(owner)
+// on a majority, and tells its holder if it does not. One node's word is not enough: it
+// may have been told by a break that no majority let through.
+func (l *listener) verify(owner, reason string) {
+	h := l.holds.get(owner)
 	if h == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.closed, callLimit)
+	ctx, cancel := context.WithTimeout(l.closed, callLimit)
 	defer cancel()
-	if err := e.renew(ctx, []driver.Lease{h.lease})[0]; errors.Is(err, driver.ErrNotHeld) {
+	if err := l.renewer.Renew(ctx, []driver.Lease{h.lease})[0]; errors.Is(err, driver.ErrNotHeld) {
 		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.lease.Name, reason))
 	}
 }

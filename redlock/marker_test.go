@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -95,8 +95,8 @@ func TestWaitersTellForHowLong(t *testing.T) {
 	w := startNodes(t, 3)
 	take(t, open(t, w.addrs(), redlock.Config{}), "x", long)
 	told := make(chan string, 100)
-	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redislock.Conn) redislock.Conn {
-		return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redisconn.Conn) redisconn.Conn {
+		return watched{node, func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
 			if redlock.Kind(c.Script) == "ask" && len(c.Args) > 6 && c.Args[6] != "-1" {
 				select {
 				case told <- c.Args[6]:

@@ -1,10 +1,13 @@
 package redlock
 
 import (
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 )
+
+// nodeClock is what a node's clock showed last. Requests carry until when they are of
+// use, by that clock, so that one which lies in a socket for long does nothing.
+type nodeClock struct{ last atomic.Pointer[sample] }
 
 // sample is what the node's clock showed.
 type sample struct {
@@ -13,9 +16,10 @@ type sample struct {
 }
 
 // showed notes what the node's clock showed in an answer to what was sent at a time.
-func (n *node) showed(clock int64, sent time.Time) {
-	if old := n.clock.Load(); clock > 0 && (old == nil || sent.After(old.sent)) {
-		n.clock.Store(&sample{clock, sent})
+// Answers may overtake one another: the one whose question is the latest counts.
+func (c *nodeClock) showed(clock int64, sent time.Time) {
+	if old := c.last.Load(); clock > 0 && (old == nil || sent.After(old.sent)) {
+		c.last.Store(&sample{clock, sent})
 	}
 }
 
@@ -24,8 +28,8 @@ func (n *node) showed(clock int64, sent time.Time) {
 // passed since a sample is counted from before its question, and a thousandth is
 // added for clock rates. A node whose clock was set forward finds requests late, and
 // says what its clock shows.
-func (n *node) by(d time.Duration) int64 {
-	s := n.clock.Load()
+func (c *nodeClock) by(d time.Duration) int64 {
+	s := c.last.Load()
 	if s == nil {
 		return never
 	}
@@ -35,19 +39,3 @@ func (n *node) by(d time.Duration) int64 {
 
 // never is later than any clock.
 const never = 1 << 52
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-// parseTime reads an answer to TIME, in microseconds; 0 if it is none.
-func parseTime(text string) int64 {
-	seconds, micros, _ := strings.Cut(text, "\n")
-	s, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)
-	if err != nil {
-		return 0
-	}
-	us, err := strconv.ParseInt(strings.TrimSpace(micros), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return s*1_000_000 + us
-}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -22,17 +22,17 @@ const long = 10 * time.Minute
 // open makes an engine on servers that may be down, and closes it.
 func open(t testing.TB, addrs []string, cfg redlock.Config) *redlock.Engine {
 	t.Helper()
-	return openThrough(t, addrs, cfg, func(_ int, node redislock.Conn) redislock.Conn { return node })
+	return openThrough(t, addrs, cfg, func(_ int, node redisconn.Conn) redisconn.Conn { return node })
 }
 
 // openThrough is open for an engine that sees of each node what way makes of it.
-func openThrough(t testing.TB, addrs []string, cfg redlock.Config, way func(i int, node redislock.Conn) redislock.Conn) *redlock.Engine {
+func openThrough(t testing.TB, addrs []string, cfg redlock.Config, way func(i int, node redisconn.Conn) redisconn.Conn) *redlock.Engine {
 	t.Helper()
-	var conns []redislock.Conn
+	var nodes []redlock.Node
 	for i, addr := range addrs {
 		lazy := lazily(addr)
 		t.Cleanup(lazy.Close)
-		conns = append(conns, way(i, lazy))
+		nodes = append(nodes, redisconn.NodeOf(way(i, redisconn.ConnOf(lazy))))
 	}
 	if cfg.Nodes == nil {
 		cfg.Nodes = addrs
@@ -42,19 +42,19 @@ func openThrough(t testing.TB, addrs []string, cfg redlock.Config, way func(i in
 			*limit = patience
 		}
 	}
-	e := redlock.New(conns, &cfg)
+	e := redlock.New(nodes, &cfg)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
 
 // watched is a node whose calls go through a test: do makes them.
 type watched struct {
-	redislock.Conn
-	call func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply
+	redisconn.Conn
+	call func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply
 }
 
-func (w watched) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
-	return w.call(calls[0], func() []redislock.Reply { return w.Conn.Eval(ctx, calls) })
+func (w watched) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	return w.call(calls[0], func() []redisconn.Reply { return w.Conn.Eval(ctx, calls) })
 }
 
 func lazily(addr string) *redlock.Lazy {
@@ -160,7 +160,7 @@ func TestSetsThatAreNoGood(t *testing.T) {
 	}
 	conn := lazily(addrs[0])
 	defer conn.Close()
-	e := redlock.New([]redislock.Conn{conn, lazily(addrs[1]), conn}, nil)
+	e := redlock.New([]redlock.Node{conn, lazily(addrs[1]), conn}, nil)
 	if _, err := try(e, "x", time.Second); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a connection twice: got %v, want ErrInvalid", err)
 	}

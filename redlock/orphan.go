@@ -1,11 +1,11 @@
 package redlock
 
 import (
-	"context"
-	"slices"
+	"sync"
 	"time"
 
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // releaseCall takes an acquisition back on one node.
@@ -18,12 +18,14 @@ type releaseCall struct {
 	ttl         time.Duration
 }
 
-func (e *Engine) release(d releaseCall) redislock.Call {
-	args := []string{d.owner, decimal(d.token), d.publish}
+// call makes the call. Its last two arguments are left out where they say nothing, as
+// in most releases.
+func (d releaseCall) call(c *client) redisconn.Call {
+	args := []string{d.owner, redisfmt.Decimal(d.token), d.publish}
 	if d.until > 0 || d.failed {
-		args = append(args, decimal(d.until), flag(d.failed))
+		args = append(args, redisfmt.Decimal(d.until), flag(d.failed))
 	}
-	return e.call(e.lua.release, d.name, args...)
+	return c.call(c.lua.release, d.name, args...)
 }
 
 // orphan is a lock that a node may have granted, or may grant yet, and that nobody
@@ -38,109 +40,64 @@ type orphan struct {
 // maxOrphans bounds the memory that a dead node takes. More are left to expire.
 const maxOrphans = 10_000
 
-// noteOrphan notes an orphan, and has it released as soon as the node answers.
-func (n *node) noteOrphan(d releaseCall) {
-	d.publish = "2"
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.note(d)
-	n.wake()
+// orphans are those of one node.
+type orphans struct {
+	mu      sync.Mutex // guards byOwner
+	byOwner map[string]orphan
 }
 
-// note notes an orphan. The caller holds mu.
-func (n *node) note(d releaseCall) {
+// add notes an orphan.
+func (s *orphans) add(d releaseCall) {
 	d.token = 0
 	now := time.Now()
-	if len(n.orphans) >= maxOrphans {
-		n.dropExpired(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byOwner) >= maxOrphans {
+		s.dropExpired(now)
 	}
-	if len(n.orphans) < maxOrphans {
+	if len(s.byOwner) < maxOrphans {
 		// A frozen node counts the lease from when it is thawed.
-		n.orphans[d.owner] = orphan{d, now.Add(max(10*d.ttl, time.Minute))}
+		s.byOwner[d.owner] = orphan{d, now.Add(max(10*d.ttl, time.Minute))}
 	}
-}
-
-// owes reports whether an owner whom the node shows has nothing any more.
-func (n *node) owes(owner string) bool {
-	n.mu.Lock()
-	_, owed := n.orphans[owner]
-	n.mu.Unlock()
-	return owed && !n.engine.holds.has(owner)
 }
 
 // dropExpired forgets orphans that are over. The caller holds mu.
-func (n *node) dropExpired(now time.Time) {
-	for owner, d := range n.orphans {
+func (s *orphans) dropExpired(now time.Time) {
+	for owner, d := range s.byOwner {
 		if d.expires.Before(now) {
-			delete(n.orphans, owner)
+			delete(s.byOwner, owner)
 		}
 	}
 }
 
-// releaseOrphans releases what nobody has. What the server refuses for now is tried again.
-func (n *node) releaseOrphans(ctx context.Context) (err error) {
-	for err == nil {
-		owners, calls := n.nextOrphans(500)
-		if len(calls) == 0 {
-			return nil
-		}
-		for i, r := range n.conn.Eval(ctx, calls) {
-			if r.Err != nil && !denied(r.Err) { // NOSCRIPT after a deadline, too
-				err = r.Err
-				continue
-			}
-			n.mu.Lock()
-			delete(n.orphans, owners[i])
-			n.mu.Unlock()
-		}
-	}
-	return err
-}
-
-// nextOrphans returns the releases of up to limit orphans, and forgets those that are
-// none: the acquisition stands after all.
-func (n *node) nextOrphans(limit int) (owners []string, calls []redislock.Call) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dropExpired(time.Now())
-	for owner, d := range n.orphans {
-		if len(calls) == limit {
+// batch returns up to limit orphans to release, and forgets those that are none: the
+// acquisition stands after all.
+func (s *orphans) batch(limit int, stands func(owner string) bool) (list []releaseCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropExpired(time.Now())
+	for owner, d := range s.byOwner {
+		if len(list) == limit {
 			break
 		}
-		if n.engine.holds.has(owner) {
-			delete(n.orphans, owner)
+		if stands(owner) {
+			delete(s.byOwner, owner)
 			continue
 		}
-		owners = append(owners, owner)
-		calls = append(calls, n.engine.release(d.releaseCall))
+		list = append(list, d.releaseCall)
 	}
-	return owners, slices.Clip(calls)
+	return list
 }
 
-// free gives the node's lock back in the background, without telling anybody:
-// who waits looks again by itself, and telling all would make them all collide. It
-// is an orphan until then, or the next attempt would take it for somebody's lock.
-func (n *node) free(d releaseCall) {
-	d.publish = "0"
-	n.mu.Lock()
-	n.note(d)
-	n.mu.Unlock()
-	n.engine.tasks.run(func() { // ends with callLimit
-		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
-		defer cancel()
-		if n.release(ctx, d).Err == nil {
-			n.mu.Lock()
-			delete(n.orphans, d.owner)
-			n.mu.Unlock()
-		}
-	})
+func (s *orphans) remove(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byOwner, owner)
 }
 
-// release ends an acquisition on the node, now or when the node is back.
-func (n *node) release(ctx context.Context, d releaseCall) redislock.Reply {
-	r := n.ask(ctx, n.engine.release(d))[0]
-	if r.Err != nil {
-		n.noteOrphan(d)
-	}
-	return r
+func (s *orphans) has(owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.byOwner[owner]
+	return ok
 }

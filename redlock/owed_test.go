@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -35,12 +35,12 @@ func ownAttemptIsNoRival(t *testing.T, late bool) {
 	for i := range freed {
 		freed[i], free[i] = context.WithCancel(t.Context())
 	}
-	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redislock.Conn) redislock.Conn {
-		return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redisconn.Conn) redisconn.Conn {
+		return watched{node, func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
 			switch redlock.Kind(c.Script) {
 			case "raise":
 				if raises.Add(1) <= 3 {
-					return []redislock.Reply{{Err: redislock.ServerError{Text: "BUSY Redis is busy running a script."}}}
+					return []redisconn.Reply{{Err: redisconn.ServerError{Text: "BUSY Redis is busy running a script."}}}
 				}
 			case "release":
 				<-met

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -19,11 +19,11 @@ import (
 // broken network does.
 func reach(t testing.TB, w world, cfg redlock.Config, some ...int) *redlock.Engine {
 	t.Helper()
-	return openThrough(t, w.addrs(), cfg, func(i int, node redislock.Conn) redislock.Conn {
+	return openThrough(t, w.addrs(), cfg, func(i int, node redisconn.Conn) redisconn.Conn {
 		if slices.Contains(some, i) {
 			return node
 		}
-		return redlock.NewLazy(func() (rueidis.Client, error) { return nil, errors.New("no route to host") })
+		return redisconn.NewLazy(func() (rueidis.Client, error) { return nil, errors.New("no route to host") })
 	})
 }
 

@@ -6,35 +6,38 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// Release ends an acquisition on all nodes, and returns when a majority has done
-// so. Nodes that cannot be reached are told when they are back.
-func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
-	if err := e.begin(); err != nil {
-		return err
-	}
-	defer e.tasks.Done()
-	switch h := e.holds.get(l.Owner); {
-	case h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name):
-		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
-	case h != nil:
-		l.Token = 0
-	}
-	return e.released(ctx, l, e.end(l, false))
+// releaser ends acquisitions on all nodes.
+type releaser struct {
+	*client
+	set   *nodeSet
+	holds *holdings
 }
 
-// released waits for a majority of the answers to a release.
-func (e *Engine) released(ctx context.Context, l driver.Lease, answers <-chan reply) error {
+// Release ends an acquisition; see [Engine.Release].
+func (q *releaser) Release(ctx context.Context, l driver.Lease) error {
+	switch h := q.holds.get(l.Owner); {
+	case h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name):
+		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
+	case h != nil: // the owner is enough: some nodes store a token a little off
+		l.Token = 0
+	}
+	return q.released(ctx, l, q.sendRelease(l, false))
+}
+
+// released waits for a majority of the answers to a release. A minority that does not
+// answer is told when it is back, and nobody waits for that.
+func (q *releaser) released(ctx context.Context, l driver.Lease, answers <-chan reply) error {
 	freed, gone := 0, 0
 	var why causes
-	for heard := 0; heard < len(e.nodes) && freed < e.need && gone < e.need; heard++ {
+	for heard := 0; heard < len(q.set.nodes) && freed < q.set.need && gone < q.set.need; heard++ {
 		select {
 		case r := <-answers:
 			switch {
 			case r.Err != nil:
-				why.add(e.nodes[r.node], r.Err)
+				why.add(q.set.nodes[r.node], r.Err)
 			case r.Text == "ok":
 				freed++
 			default:
@@ -45,24 +48,24 @@ func (e *Engine) released(ctx context.Context, l driver.Lease, answers <-chan re
 		}
 	}
 	switch {
-	case gone >= e.need:
+	case gone >= q.set.need:
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
-	case freed+gone < e.need:
-		return why.err()
+	case freed+gone < q.set.need:
+		return why.joined()
 	}
 	// Some may have lost it. Those who share the lock next take the smallest token
 	// on any node for their floor, so the slow nodes are given a moment.
 	if l.Mode == driver.Shared {
-		e.waitBriefly(answers, freed+gone+len(why.errs))
+		q.waitBriefly(answers, freed+gone+len(why.errs))
 	}
 	return nil
 }
 
 // waitBriefly waits for the rest of the answers, but not for long.
-func (e *Engine) waitBriefly(answers <-chan reply, heard int) {
+func (q *releaser) waitBriefly(answers <-chan reply, heard int) {
 	limit := time.NewTimer(50 * time.Millisecond)
 	defer limit.Stop()
-	for ; heard < len(e.nodes); heard++ {
+	for ; heard < len(q.set.nodes); heard++ {
 		select {
 		case <-answers:
 		case <-limit.C:
@@ -71,31 +74,36 @@ func (e *Engine) waitBriefly(answers <-chan reply, heard int) {
 	}
 }
 
-// end forgets an acquisition, and ends it on all nodes, in the background; and any
+// sendRelease forgets an acquisition, and ends it on all nodes, in the background; and any
 // minimum hold of the name with it, if opens.
-func (e *Engine) end(l driver.Lease, opens bool) <-chan reply {
-	answers := make(chan reply, len(e.nodes))
+func (q *releaser) sendRelease(l driver.Lease, opens bool) <-chan reply {
+	answers := make(chan reply, len(q.set.nodes))
+	// From here on the acquisition is nobody's: a renewal under way does not restore it,
+	// and a late answer to its attempt is not taken for a grant.
 	var under asks
-	if h := e.holds.forget(l.Owner); h != nil {
+	if h := q.holds.remove(l.Owner); h != nil {
 		under = h.asks
 	}
-	e.broadcast(e.nodes, e.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redislock.Reply {
-		return n.release(ctx, releaseCall{name: l.Name, owner: l.Owner, token: l.Token, publish: e.publishMode(n), until: under.until(n), failed: opens, ttl: l.TTL})
+	q.set.broadcast(q.set.nodes, q.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redisconn.Reply {
+		return n.release(ctx, releaseCall{
+			name: l.Name, owner: l.Owner, token: l.Token, ttl: l.TTL,
+			publish: q.publishMode(n), until: under.until(n), failed: opens,
+		})
 	}))
 	return answers
 }
 
 // discard gives up an acquisition that is lost, and frees what stands of it.
-func (e *Engine) discard(l driver.Lease) {
+func (q *releaser) discard(l driver.Lease) {
 	l.Token = 0
-	e.end(l, false)
+	q.sendRelease(l, false)
 }
 
 // publishMode says whether a node is to tell waiters of a release. They listen to the
 // first node that answers; two tell, should not all agree on which that is.
-func (e *Engine) publishMode(n *node) string {
+func (q *releaser) publishMode(n *node) string {
 	before := 0
-	for _, o := range e.nodes[:n.index] {
+	for _, o := range q.set.nodes[:n.index] {
 		if o.out.Load() == nil {
 			before++
 		}

@@ -11,7 +11,8 @@ import (
 	"encoding/hex"
 	"strconv"
 
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // What one node does; package quorum says what a client makes of it.
@@ -45,18 +46,18 @@ var (
 // scripts are those of one deployment. What is the same in every call of it stands
 // in their text, and not in arguments, which would be sent, read and parsed each time.
 type scripts struct {
-	ask, raise, renew, repair, release, leave, status, inspect, init *redislock.Script
+	ask, raise, renew, repair, release, leave, status, inspect, init *redisconn.Script
 }
 
 // scripts returns them for n nodes. edit changes their texts, for tests; nil does not.
 func (cfg *Config) scripts(n int, edit func(string) string) scripts {
 	constants := cfg.constants(n)
-	script := func(parts ...string) *redislock.Script {
+	script := func(parts ...string) *redisconn.Script {
 		text := strings.Join(parts, "")
 		if edit != nil {
 			text = edit(text)
 		}
-		return redislock.NewScript(constants, text)
+		return redisconn.NewScript(constants, text)
 	}
 	return scripts{
 		ask:     script(askFastLua, commonLua, askLua),
@@ -81,8 +82,8 @@ func (cfg *Config) constants(n int) string {
 	sum := sha256.Sum256([]byte(strings.Join(names, " ")))
 	set := strconv.Itoa(n) + "-" + hex.EncodeToString(sum[:6])
 	return fmt.Sprintf("local RETENTION, CHANNEL, QUARANTINE, NODES, MARKER, KEEP, REFRESH, AHEAD = %s, %s, %s, %s, %s, %s, %s, %d\n",
-		millis(cfg.Retention), quote(cfg.channel()), millis(quarantine), quote(set), quote(cfg.Prefix+"fencelock:node"),
-		millis(cfg.MarkerTTL), millis(min(24*time.Hour, cfg.MarkerTTL/4)), cfg.ahead().Microseconds())
+		redisfmt.Millis(cfg.Retention), quote(cfg.channel()), redisfmt.Millis(quarantine), quote(set), quote(cfg.Prefix+"fencelock:node"),
+		redisfmt.Millis(cfg.MarkerTTL), redisfmt.Millis(min(24*time.Hour, cfg.MarkerTTL/4)), cfg.ahead().Microseconds())
 }
 
 // ahead is how far ahead of a node's clock a proposal for a token may be: one of a

@@ -5,27 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/quorum"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // tally is what the nodes answered to one attempt.
 type tally struct {
-	engine       *Engine
+	set          *nodeSet
 	name         string
 	past         []string // see attemptOptions
 	causes       causes
-	inWay        *driver.HeldError
-	otherHolders map[string]int // on how many nodes somebody is in the way
-	open         int            // nodes whom nobody is known to have: all but those that answered
-	first        bool           // only the node that goes first was asked, and it refused
-	waits        int            // nodes that answered that they do not vote yet
-	next         time.Duration
+	inWay        *driver.HeldError // of several the one who stays longest
+	otherHolders map[string]int    // on how many nodes somebody is in the way
+	open         int               // nodes whom nobody is known to have: all but those that answered
+	first        bool              // only the node that goes first was asked, and it refused
+	waits        int               // nodes that answered that they do not vote yet
+	next         time.Duration     // until the soonest of those in the way may be gone; 0 means unknown
 }
 
 // answer is one to a question that may be too early to tell.
@@ -44,26 +43,24 @@ func (b *tally) split() answer {
 		most = max(most, nodes)
 	}
 	switch {
-	case most >= b.engine.need:
+	case most >= b.set.need:
 		return no
-	case most+b.open >= b.engine.need:
+	case most+b.open >= b.set.need:
 		return perhaps
 	}
 	return yes
 }
 
-// heard reports whether a majority has answered at all.
-func (b *tally) heard() bool { return len(b.engine.nodes)-b.open >= b.engine.need }
+// hasMajority reports whether a majority has answered at all.
+func (b *tally) hasMajority() bool { return len(b.set.nodes)-b.open >= b.set.need }
 
-// unclear reports whether it cannot be told yet if a majority answers. A take
-// can be lost before that: a node that is down refuses it like one that is held.
-func (b *tally) unclear() bool {
-	return !b.heard() && len(b.causes.errs) <= len(b.engine.nodes)-b.engine.need
-}
+// hopeless reports whether so many nodes have failed that no majority will answer.
+func (b *tally) hopeless() bool { return len(b.causes.errs) > len(b.set.nodes)-b.set.need }
 
-// vote reads a node's answer to ask.
+// vote reads a node's answer to ask: a word, the node's clock, which server it is, and
+// what belongs to the word.
 func (b *tally) vote(r reply) quorum.Vote {
-	n := b.engine.nodes[r.node]
+	n := b.set.nodes[r.node]
 	if r.Err == nil {
 		b.open--
 	}
@@ -71,39 +68,39 @@ func (b *tally) vote(r reply) quorum.Vote {
 		b.causes.add(n, r.Err)
 		return quorum.Vote{}
 	}
-	w := words.Words{Rest: r.Text}
+	w := redisfmt.Words{Rest: r.Text}
 	word := w.Next()
 	if word == "nodes" {
 		b.causes.wrong = fmt.Errorf("%w: %s works with another set of nodes; give every client the same set, and run fencelock init when it has changed", driver.ErrConfig, n.label)
 		b.causes.add(n, b.causes.wrong)
 		return quorum.Vote{}
 	}
-	n.showed(w.Int(), r.sent)
+	n.clock.showed(w.Int(), r.sent)
 	server := serverOf(w.Next())
 	switch word {
-	case "granted":
+	case "granted": // a vote, unless another node has it already: one server would vote twice
 		v := quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int(), Server: server}
 		if w.Bad {
 			break
 		}
-		if err := n.recognise(server); err != nil {
+		if err := b.set.recognise(n, server); err != nil {
 			b.causes.add(n, err)
 		}
 		return v
-	case "late":
+	case "late": // the clock that it showed is from now on reckoned with
 		b.causes.add(n, errors.New("the request came too late"))
 		return quorum.Vote{}
 	case "held":
 		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
-			b.seen(n, left, foreign, w.Rest)
+			b.noteHolder(n, left, foreign, w.Rest)
 			return quorum.Vote{}
 		}
 	case "told": // the name is free, and kept for those who were told so
-		b.wait(w.Millis())
+		b.later(w.Millis())
 		return quorum.Vote{}
 	case "quarantine":
 		left := w.Millis()
-		b.wait(left)
+		b.later(left)
 		b.waits++
 		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
@@ -112,30 +109,21 @@ func (b *tally) vote(r reply) quorum.Vote {
 	return quorum.Vote{}
 }
 
-// serverOf reads the name that a node gives itself; 0 means unknown.
-func serverOf(text string) uint64 {
-	server, err := strconv.ParseUint(text, 16, 64)
-	if err != nil {
-		return 0
-	}
-	return server
-}
-
 var errOwed = errors.New("it has yet to give back what an earlier attempt got")
 
-// seen notes who is in the way; of several, the one that stays longest. What this
+// noteHolder notes who is in the way; of several, the one that stays longest. What this
 // client is about to give back is in nobody's way for long. An answer may show what has
 // been given back since: that of another request is told as held, as any client would
 // tell it, that of this request never.
-func (b *tally) seen(n *node, left time.Duration, foreign bool, text string) {
-	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.owes(h.Owner)) {
+func (b *tally) noteHolder(n *node, left time.Duration, foreign bool, text string) {
+	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.orphans.has(h.Owner) && !n.holds.has(h.Owner)) {
 		b.causes.add(n, errOwed)
 		return
 	}
 	held := &driver.HeldError{Name: b.name}
 	if left >= 0 {
 		held.Until = time.Now().Add(left)
-		b.wait(left)
+		b.later(left)
 	}
 	if h, ok := parseHolder(text); ok && !foreign {
 		held.Owner, held.Identity, held.Since = h.Owner, h.Identity, h.Since
@@ -151,27 +139,63 @@ func (b *tally) seen(n *node, left time.Duration, foreign bool, text string) {
 	}
 }
 
-func (b *tally) wait(left time.Duration) {
+// later notes until when time alone may change something: the soonest counts.
+func (b *tally) later(left time.Duration) {
 	if b.next == 0 || left < b.next {
 		b.next = max(left, time.Millisecond)
 	}
 }
 
+// outcome is how an attempt ended.
+type outcome struct {
+	grant driver.Grant
+	owner string // of the attempt
+	won   bool
+	inWay *driver.HeldError
+	split bool          // nobody is known to have a majority
+	next  time.Duration // until time alone may change something; 0 means unknown
+	heard bool          // a majority answered
+	later bool          // and some of it will vote when it is out of quarantine
+	err   error         // no majority answered
+	cut   bool          // because the caller's context ended first
+	final bool          // and another attempt would fare no better
+}
+
+// note tells what a request hears by the attempt.
+func (o *outcome) note(ctx context.Context, heard *driver.Waited) {
+	held, trouble := heard.Last()
+	switch {
+	case o.cut && (held != nil || trouble != nil): // that is no news
+	case o.err != nil:
+		heard.Unavailable(ctx, o.err)
+	case !o.won && o.heard:
+		heard.Held(o.inWay)
+	}
+}
+
+// ended is the error of a request that ends with the attempt.
+func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
+	if o.cut {
+		return heard.Ended(ctx, nil)
+	}
+	return heard.Ended(ctx, o.err)
+}
+
 // outcome is that of an attempt which did not win.
 func (b *tally) outcome(ctx context.Context) outcome {
-	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.heard(), later: b.waits > 0 && b.heard()}
+	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.hasMajority(), later: b.waits > 0 && b.hasMajority()}
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}
 	}
 	switch {
-	case b.engine.closed.Err() != nil:
+	case b.set.closed.Err() != nil:
 		o.err, o.final = unavailable(errClosed), true
 	case !o.heard && ctx.Err() != nil && b.causes.wrong == nil:
-		o.err, o.cut = b.causes.err(), true
-	case b.causes.wrong != nil || len(b.causes.errs) > len(b.engine.nodes)-b.engine.need:
-		o.err, o.final = b.causes.err(), b.causes.final()
+		o.err, o.cut = b.causes.joined(), true
+	case b.causes.wrong != nil || b.hopeless():
+		o.err, o.final = b.causes.joined(), b.causes.final()
 	case !o.heard && !b.first:
-		o.err = b.causes.err()
+		o.err = b.causes.joined()
 	}
 	return o
 }

@@ -3,17 +3,20 @@ package redlock
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/google/uuid"
 )
 
 // wait is a request that waits.
 type wait struct {
-	engine  *Engine
+	*acquirer
 	queue   *localQueue
 	req     driver.Request
 	arrived time.Time
@@ -26,31 +29,72 @@ type wait struct {
 	splits   int // collisions in a row
 }
 
-// run tries until the request, whose turn it is in this process, is granted or ctx
-// ends.
+// run tries until the request is granted or ctx ends. Exclusive requests of one process
+// take turns.
 func (w *wait) run(ctx context.Context) (driver.Grant, error) {
+	if w.req.Mode == driver.Exclusive {
+		if err := w.takeTurn(ctx); err != nil {
+			return driver.Grant{}, err
+		}
+		defer w.queue.next()
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return driver.Grant{}, unavailable(err)
 	}
-	w.how = attemptOptions{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.engine.nodes))}
+	w.how = attemptOptions{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.set.nodes))}
 	w.slow = retry.NewBackoff(30*time.Millisecond, time.Second)
 	g, err := w.acquireLoop(ctx)
 	if err != nil {
-		w.leave()
+		w.leaveQueues()
 	}
 	return g, err
 }
 
+// takeTurn blocks until it is the caller's turn among the requests of this process,
+// who then says queue.next.
+func (w *wait) takeTurn(ctx context.Context) error {
+	mine, position := w.queue.join()
+	if mine == nil {
+		return nil
+	}
+	w.note(ctx)
+	w.inform(position)
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+		w.queue.withdraw(mine)
+		// Those in front may have heard more by now. ctx would keep that out: it has
+		// ended, but not theirs.
+		w.note(context.Background())
+		return w.heard.Ended(ctx, nil)
+	case <-w.closed.Done():
+		w.queue.withdraw(mine)
+		return unavailable(errClosed)
+	}
+}
+
+// note takes what was heard by the one whose turn it is. If that has not been said
+// anything yet, or has got the lock, it is in the way itself.
+func (w *wait) note(ctx context.Context) {
+	o := w.queue.told()
+	if o.err == nil && o.inWay == nil {
+		return
+	}
+	o.note(ctx, &w.heard)
+}
+
 func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
-	e, begun, news := w.engine, time.Now(), w.queue.subscribe(w.how.caller)
-	defer w.queue.unsubscribe(w.how.caller)
+	begun := time.Now()
+	news, stop := w.acquirer.news.subscribe(w.req.Name, w.how.caller)
+	defer stop()
 	// The first attempt does not join the queues: it may meet a node that has yet to
 	// hear of a release, and would wait there for what it has.
 	how := w.how
 	how.joins = false
 	for {
-		o := e.try(ctx, w.req, how)
+		o := w.proposer.try(ctx, w.req, how)
 		w.answered = w.answered || o.heard
 		o.note(ctx, &w.heard)
 		w.queue.note(ctx, &o)
@@ -59,13 +103,17 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 			return o.grant, nil
 		case ctx.Err() != nil:
 			return driver.Grant{}, o.ended(ctx, &w.heard)
-		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > e.cfg.RetryTimeout:
+		// Once a majority has answered, a request rides out any failure: its turn would
+		// be lost. Before that nobody may be there at all.
+		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > w.cfg.RetryTimeout:
 			return driver.Grant{}, o.err
 		}
+		// The second attempt comes at once: what became free before the request was in the
+		// queues was told to others.
 		if how.joins || o.err != nil {
-			e.note(nameindex.Noted{Name: w.req.Name, Life: waitLife})
+			w.names.note(nameindex.Noted{Name: w.req.Name, Life: waitLife})
 			w.inform(0)
-			w.sleep(ctx, w.pause(o), news)
+			w.sleep(ctx, w.nextPause(o), news)
 		}
 		how = w.how
 	}
@@ -81,16 +129,19 @@ func (w *wait) inform(position int) {
 	w.req.OnWait(driver.WaitInfo{Position: position, Held: held, Trouble: trouble})
 }
 
-// pause is how long to wait for news before the next attempt. News comes in time
+// nextPause is how long to wait for news before the next attempt. News comes in time
 // unless a subscription is cut or the holder is no fencelock.
-func (w *wait) pause(o outcome) time.Duration {
+func (w *wait) nextPause(o outcome) time.Duration {
+	// Those who collided try again at different times, and further apart each time. Who
+	// was told that another goes first has met that one, and waits for news of it.
 	if o.err == nil && o.split && (w.how.mine || !w.how.woken) {
 		w.splits = min(w.splits+1, 5)
 		return time.Millisecond + rand.N(4*time.Millisecond<<w.splits)
 	}
 	w.splits = 0
 	d := w.slow.Next()
-	if first := w.engine.leader(); first == nil || !first.ear.Load() || o.err != nil || o.inWay.PID == 0 {
+	// A holder without a PID is no fencelock, and its release is told by nobody.
+	if first := w.set.leader(); first == nil || !first.ear.Load() || o.err != nil || o.inWay.PID == 0 {
 		d = min(d, 100*time.Millisecond+rand.N(50*time.Millisecond))
 	}
 	if o.err == nil && o.next > 0 {
@@ -112,13 +163,13 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 			return
 		case <-ctx.Done():
 			return
-		case <-w.engine.closed.Done():
+		case <-w.closed.Done():
 			return
 		case first := <-news:
 			w.how.woken = true
-			w.how.mine = first == w.how.caller || first == letter(w.req.Mode)
+			w.how.mine = first == w.how.caller || first == redisfmt.Letter(w.req.Mode)
 			w.slow.Reset()
-			if first == everybody || first == w.how.caller || first == letter(w.req.Mode) {
+			if first == everybody || first == w.how.caller || first == redisfmt.Letter(w.req.Mode) {
 				return
 			}
 			timer.Reset(min(30*time.Millisecond+rand.N(20*time.Millisecond), time.Until(longest)))
@@ -126,11 +177,11 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 	}
 }
 
-// leave takes a request that gave up out of the nodes' queues, and returns when a
+// leaveQueues takes a request that gave up out of the nodes' queues, and returns when a
 // majority has done so, or has had the time.
-func (w *wait) leave() {
-	heard, limit := w.engine.depart(w.req.Name, w.req.TTL, w.how, w.engine.nodes), time.After(w.engine.cfg.limit(w.req.TTL))
-	for range w.engine.need {
+func (w *wait) leaveQueues() {
+	heard, limit := w.proposer.depart(w.req.Name, w.req.TTL, w.how, w.set.nodes), time.After(w.cfg.limit(w.req.TTL))
+	for range w.set.need {
 		select {
 		case <-heard:
 		case <-limit:
@@ -139,11 +190,106 @@ func (w *wait) leave() {
 	}
 }
 
-// depart tells nodes that a request waits no more, in the background.
-func (e *Engine) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
-	answers := make(chan reply, len(nodes))
-	if len(nodes) > 0 {
-		e.broadcast(nodes, e.cfg.endLimit(ttl), answers, how.asks.after(asking(e.call(e.lua.leave, name, how.caller))))
+// localQueue is what the requests of one process that wait for one name share: only
+// the first of them competes with other processes, or they would outvote one
+// another.
+type localQueue struct {
+	all *localQueues
+
+	// Guarded by localQueues.mu.
+	users int // requests that have it
+	busy  bool
+	queue []chan struct{}
+	last  outcome // of the one whose turn it is, or was before
+}
+
+// localQueues are the queues of all names that this process waits for, or asks for.
+type localQueues struct {
+	mu     sync.Mutex // guards byName, and what the queues say
+	byName map[string]*localQueue
+}
+
+// enter returns the queue of a name; whoever calls it calls leave when done.
+func (s *localQueues) enter(name string) *localQueue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.byName[name]
+	if t == nil {
+		t = &localQueue{all: s}
+		s.byName[name] = t
 	}
-	return answers
+	t.users++
+	return t
+}
+
+func (s *localQueues) leave(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.byName[name]
+	if t.users--; t.users == 0 {
+		delete(s.byName, name)
+	}
+}
+
+// has reports whether a name is waited for, or asked for.
+func (s *localQueues) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byName[name] != nil
+}
+
+// note remembers what a request heard whose turn it is: those behind it have heard
+// the same.
+func (t *localQueue) note(ctx context.Context, o *outcome) {
+	if ctx.Err() == nil {
+		t.all.mu.Lock()
+		t.last = *o
+		t.all.mu.Unlock()
+	}
+}
+
+// told returns what was heard last.
+func (t *localQueue) told() outcome {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	return t.last
+}
+
+// join returns where it is told that it is the caller's turn, and the caller's place;
+// nil if it is the caller's turn now. Who has had its turn says next.
+func (t *localQueue) join() (mine chan struct{}, position int) {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	if !t.busy {
+		t.busy = true
+		return nil, 1
+	}
+	mine = make(chan struct{})
+	t.queue = append(t.queue, mine)
+	return mine, len(t.queue) + 1
+}
+
+// next passes the turn on.
+func (t *localQueue) next() {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	if len(t.queue) == 0 {
+		t.busy = false
+		return
+	}
+	close(t.queue[0])
+	t.queue = t.queue[1:]
+}
+
+// withdraw leaves the queue, or passes on a turn that came in the same instant.
+func (t *localQueue) withdraw(mine chan struct{}) {
+	t.all.mu.Lock()
+	i := slices.Index(t.queue, mine)
+	if i >= 0 {
+		t.queue = slices.Delete(t.queue, i, i+1)
+	}
+	t.all.mu.Unlock()
+	if i < 0 {
+		t.next()
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -186,12 +186,12 @@ func TestBrokenKey(t *testing.T) {
 func TestNodesKeepVoting(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
-	watch := func(call func(redislock.Call)) *redlock.Engine {
-		return openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redislock.Conn) redislock.Conn {
+	watch := func(call func(redisconn.Call)) *redlock.Engine {
+		return openThrough(t, w.addrs(), redlock.Config{}, func(i int, node redisconn.Conn) redisconn.Conn {
 			if i != 1 {
 				return node
 			}
-			return watched{node, func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+			return watched{node, func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
 				call(c)
 				return do()
 			}}
@@ -199,12 +199,12 @@ func TestNodesKeepVoting(t *testing.T) {
 	}
 	in, left := make(chan error, 1), make(chan struct{})
 	leave := sync.OnceFunc(func() { close(left) })
-	holder := watch(func(c redislock.Call) {
+	holder := watch(func(c redisconn.Call) {
 		if redlock.Kind(c.Script) == "release" {
 			<-left
 		}
 	})
-	waiter := watch(func(c redislock.Call) {
+	waiter := watch(func(c redisconn.Call) {
 		if redlock.Kind(c.Script) == "leave" {
 			leave()
 		}
@@ -239,7 +239,7 @@ func TestWaiterThatGivesUpLeavesLateQueues(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var late sync.WaitGroup // the requests on their way
-	tardy := func(c redislock.Call, do func() []redislock.Reply) []redislock.Reply {
+	tardy := func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
 		if redlock.Kind(c.Script) == "ask" && len(c.Args) > 6 && c.Args[6] != "-1" {
 			late.Add(1)
 			defer late.Done()
@@ -248,7 +248,7 @@ func TestWaiterThatGivesUpLeavesLateQueues(t *testing.T) {
 		}
 		return do()
 	}
-	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redislock.Conn) redislock.Conn { return watched{node, tardy} })
+	e := openThrough(t, w.addrs(), redlock.Config{}, func(_ int, node redisconn.Conn) redisconn.Conn { return watched{node, tardy} })
 	if _, err := e.Acquire(ctx, driver.Request{Name: "a", TTL: time.Second, Wait: true}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

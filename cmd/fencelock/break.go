@@ -8,18 +8,20 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// exitNotHeld says that there was nothing to break.
-const exitNotHeld = 1
-
+// breakCmd takes a lock away.
 type breakCmd struct {
 	Name   string
-	Reason string
-	Force  bool
+	Reason string // told to the holder; must not be empty
+	Force  bool   // end the connections of those who do not let go
 }
 
+// verb describes break.
 func (c *breakCmd) verb() *verb {
 	return &verb{
 		name: "break", group: seeLocks, short: "Take a lock away from its holders and print the new token.",
@@ -32,6 +34,7 @@ On postgres:// a holder that cannot be reached keeps the lock at first: exit cod
 	}
 }
 
+// flags are those of break. It asks for a reason and for no confirmation: scripts use it.
 func (c *breakCmd) flags(f flagSet) {
 	reason := text(&c.Reason, "TEXT")
 	reason.required = true
@@ -58,47 +61,37 @@ func (c *breakCmd) Run(a *app) error {
 	case token != 0: // even if a process still keeps the lock, the token shuts it out
 		return errors.Join(c.print(a, token), err)
 	case errors.Is(err, driver.ErrNotHeld):
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", show(c.Name))}
+		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", termtext.Word(c.Name))}
 	}
 	return err
 }
 
-// forcer is an engine that asks holders first, and can be told not to stop there.
-type forcer interface {
-	// NamesOnSameSession returns the other names that force would take away as well.
-	NamesOnSameSession(ctx context.Context, name string) ([]string, error)
-	// BreakByForce is Break that ends connections.
-	BreakByForce(ctx context.Context, name, reason string) (int64, error)
-}
-
-// take breaks the lock, by force where that was asked for.
+// take breaks the lock, by force where that was asked for. A token beside an error means
+// that the lock is broken, and that a holder has not let go yet.
 func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
-	breaker, ok := engine.(driver.Breaker)
-	if !ok {
-		return 0, unsupported(engine, "break locks")
-	}
-	f, ok := engine.(forcer)
+	f, forceful := engine.(engineurl.Forcer)
 	switch {
-	case c.Force && !ok:
+	case c.Force && !forceful:
 		return 0, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no --force; break without it leaves nothing in force", driver.ErrUnsupported, engine.Traits().Engine)}
 	case c.Force:
 		return c.force(ctx, a, f)
 	}
-	token, err := breaker.Break(ctx, c.Name, c.Reason)
-	if ok && token != 0 && errors.Is(err, driver.ErrUnavailable) {
-		err = &hintedError{err, fmt.Sprintf("fencelock break %s --force --reason ...; it lists what else that frees", showWord(c.Name))}
+	token, err := fencelock.New(engine, nil).Break(ctx, c.Name, c.Reason)
+	if forceful && token != 0 && errors.Is(err, driver.ErrUnavailable) {
+		err = fmt.Errorf("%w\ntry: fencelock break %s --force --reason ...; it lists what else that frees", err, termtext.ShellWord(c.Name))
 	}
 	return token, err
 }
 
-// force lists what else is taken away, and then takes it.
-func (c *breakCmd) force(ctx context.Context, a *app, f forcer) (int64, error) {
+// force lists what else is taken away, and then takes it: the connection of a holder may
+// hold other names, and the holder of all is told nothing.
+func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64, error) {
 	names, err := f.NamesOnSameSession(ctx, c.Name)
 	if err != nil {
 		return 0, err
 	}
 	for _, name := range names {
-		a.say("on the same connection, and freed as well if it must be ended: %s", show(name))
+		a.say("on the same connection, and freed as well if it must be ended: %s", termtext.Word(name))
 	}
 	return f.BreakByForce(ctx, c.Name, c.Reason)
 }
@@ -116,8 +109,8 @@ func (c *breakCmd) print(a *app, token int64) (err error) {
 	return err
 }
 
-// broken is what break --json prints.
+// broken is what break --json prints; docs/cli-json.md documents it.
 type broken struct {
 	Name  string `json:"name"`
-	Token int64  `json:"token"`
+	Token int64  `json:"token"` // greater than that of every holder before
 }

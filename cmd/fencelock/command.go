@@ -7,36 +7,44 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// command is what run and elect share: a command, the lock it runs under, and how
+// command is what run, elect and once share: a command, the lock it runs under, and how
 // it is made to end before the lease does.
 type command struct {
-	TTL       time.Duration
-	Signal    string
-	KillAfter time.Duration
-	Note      string
-	PassURL   bool
-	Line      string // for a shell, in the place of Command
+	TTL       time.Duration // of the lease; at least shortestTTL
+	Signal    string        // that asks the command to end, such as TERM
+	KillAfter time.Duration // how long it has to end; 0 before check is the default
+	Note      string        // shown to people
+	PassURL   bool          // the command gets FENCELOCK_URL, with the password in it
+	Line      string        // for a shell, in the place of Command
 
 	Name    string
-	Command []string
+	Command []string // what follows after --, and after check the words of the program
 
-	signal unix.Signal
-	tty    *terminal
+	signal unix.Signal         // Signal, once it was checked
+	tty    *supervise.Terminal // that of all terms of elect; nil before the first
 }
+
+// ownerVariable tells a command which acquisition it runs under. It also marks the
+// processes of the command for us.
+const ownerVariable = "FENCELOCK_OWNER"
 
 // commonCommand is a command with its presets.
 func commonCommand() command { return command{TTL: defaultTTL, Signal: "TERM"} }
 
-// flags adds the flags that run and elect share.
+// flags adds the flags that run, elect and once share.
 func (c *command) flags(f flagSet) {
 	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
 	f.add("ttl", "", duration(&c.TTL, "10s", "30s", "1m"), "How long others wait for a holder that vanished.")
@@ -54,10 +62,10 @@ func withValues(o *option, values ...string) *option {
 	return o
 }
 
+// What the times of a command may be.
 const (
 	defaultTTL   = 30 * time.Second
-	shortestTTL  = time.Second
-	killReserve  = 100 * time.Millisecond // what the kill at the deadline itself takes
+	shortestTTL  = time.Second            // a busy machine cannot end a command in less
 	renewReserve = 200 * time.Millisecond // so that a late renewal is not a loss yet
 )
 
@@ -73,7 +81,7 @@ func (c *command) check() (err error) {
 }
 
 // commandOf returns the command to run, given as words, perhaps behind "--", or as a line
-// for the shell.
+// for the shell. None at all is the caller's to refuse: limit needs none.
 func commandOf(words []string, line string) ([]string, error) {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -87,6 +95,7 @@ func commandOf(words []string, line string) ([]string, error) {
 	return words, nil
 }
 
+// checkSignal takes a signal with SIG before it and without, in any case, as kill does.
 func (c *command) checkSignal() error {
 	name := "SIG" + strings.TrimPrefix(strings.ToUpper(c.Signal), "SIG")
 	if c.signal = unix.SignalNum(name); c.signal == 0 {
@@ -115,33 +124,36 @@ func (c *command) checkTimes() error {
 	return nil
 }
 
-// locker makes locks whose contexts end while there is still time to kill.
+// locker makes locks whose contexts end while there is still time to kill: the grace is
+// what the command has to end, and what the kill itself takes.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
-	o.Grace = c.KillAfter + killReserve
+	o.Grace = c.KillAfter + supervise.KillReserve
 	return fencelock.New(engine, &fencelock.Config{TTL: c.TTL, Note: c.Note}).With(o)
 }
 
-// child returns the command, not started yet, for one acquisition.
-func (c *command) child(a *app, lock *fencelock.Lock, signals chan os.Signal) *child {
+// under returns the command, not started yet, for one acquisition. The watchdog hears of
+// new deadlines more often than the lock is renewed, a third of the TTL apart.
+func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan os.Signal) supervise.Command {
 	if c.tty == nil {
-		c.tty = openTerminal()
+		c.tty = supervise.OpenTerminal()
 	}
-	return &child{
-		app: a, lock: lock, signals: signals, tty: c.tty,
-		signal: c.signal, killAfter: c.KillAfter, tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2),
-		env: func(lock *fencelock.Lock) []string { return c.environment(a, lock) },
+	return supervise.Command{
+		Path: path, Args: c.Command, Env: c.environment(a, lock), Mark: ownerVariable + "=" + lock.Owner(),
+		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter,
+		Tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2), Say: a.say,
 	}
 }
 
-// on finds the command, opens the engine, and runs f with both.
+// on finds the command, opens the engine, and runs f with both. What is wrong with the
+// command is told before anybody waits for a lock.
 func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
 	outliveReaders()
-	path, err := lookup(c.Command[0])
+	path, err := supervise.Lookup(c.Command[0])
 	if err != nil {
 		return c.unquoted(err)
 	}
-	if _, err := ownProgram(); err != nil {
-		return &exitError{code: exitStart, err: err} // before a wait, and not after it
+	if err := supervise.Ready(); err != nil {
+		return err // before a wait, and not after it
 	}
 	engine, closeEngine, err := a.open(a.ctx)
 	if err != nil {
@@ -151,9 +163,13 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	if engine.Traits().Engine == "memory" {
 		a.say("mem: excludes nobody outside this process; use file:///path to exclude others")
 	}
-	a.sayDirectory(os.Geteuid(), os.Getenv)
+	sayDirectory(a, os.Geteuid(), os.Getenv)
 	return f(engine, path)
 }
+
+// outliveReaders keeps a write to a pipe without a reader from ending us. The signal
+// is handled and not ignored, so that the command gets it as usual.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
 // unquoted tells those who have quoted a whole command line how to write it.
 func (c *command) unquoted(err error) error {
@@ -161,26 +177,26 @@ func (c *command) unquoted(err error) error {
 	if exitCode(err) != exitNotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
 		return err
 	}
-	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; it contains a space\ntry: -c %s for a shell line, or -- %s without the quotes", err, quote(words), words)}
+	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; it contains a space\ntry: -c %s for a shell line, or -- %s without the quotes", err, termtext.ShellQuote(words), words)}
 }
 
 // sayDirectory tells where the locks are if nobody has chosen that: another user
 // would use another directory, and would not be excluded.
-func (a *app) sayDirectory(uid int, env func(string) string) {
+func sayDirectory(a *app, uid int, env func(string) string) {
 	if a.url != "" {
 		return
 	}
-	if dir, err := defaultDir(uid, env); err == nil {
-		a.say("locks are in %s, for this user alone; with FENCELOCK_URL=file:///path?group=NAME other users are excluded too", show(dir))
+	if dir, err := engineurl.DefaultDir(uid, env); err == nil {
+		a.say("locks are in %s, for this user alone; with FENCELOCK_URL=file:///path?group=NAME other users are excluded too", termtext.Word(dir))
 	}
 }
 
-// environment is ours and what the command may want to know about its lock.
+// environment is ours, without what an outer run has put into it, and what the command may want to know about its lock.
 func (c *command) environment(a *app, lock *fencelock.Lock) []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		switch name, _, _ := strings.Cut(kv, "="); name {
-		case "FENCELOCK_NAME", "FENCELOCK_TOKEN", ownerVariable, "FENCELOCK_URL", watchdogVariable:
+		case "FENCELOCK_NAME", "FENCELOCK_TOKEN", ownerVariable, "FENCELOCK_URL":
 		default:
 			env = append(env, kv)
 		}
@@ -194,7 +210,3 @@ func (c *command) environment(a *app, lock *fencelock.Lock) []string {
 		ownerVariable+"="+lock.Owner(),
 	)
 }
-
-// ownerVariable tells a command which acquisition it runs under. It also marks the
-// processes of the command for us.
-const ownerVariable = "FENCELOCK_OWNER"

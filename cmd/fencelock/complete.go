@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
 // completeVerb is what the scripts of "fencelock completion" call, with the words that
@@ -20,8 +21,10 @@ import (
 // ":command N", and N words stand before it.
 const completeVerb = "__complete"
 
-func printCompletions(w io.Writer, words []string) error {
-	found, before := complete(words)
+// printCompletions answers a script. It never fails because of what was typed: a shell
+// shows no errors while a line is written.
+func printCompletions(w io.Writer, all []*verb, words []string) error {
+	found, before := complete(all, words)
 	if before > 0 {
 		_, err := fmt.Fprintf(w, ":command %d\n", before)
 		return err
@@ -36,12 +39,13 @@ func printCompletions(w io.Writer, words []string) error {
 
 // complete returns what the last word may become. If that belongs to a command that
 // runs under a lock, it returns how many words stand before that command instead.
-func complete(words []string) (found []explained, before int) {
+func complete(all []*verb, words []string) (found []explained, before int) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	typed := words[len(words)-1]
-	c := newPartial()
+	typed := words[len(words)-1] // all words before it are complete
+	c := &partial{line: line{verbs: all}}
+	c.begin()
 	for i, word := range words[:len(words)-1] {
 		if c.read(word); c.command {
 			return nil, i + 1
@@ -68,13 +72,8 @@ type partial struct {
 	lost    bool        // there is no such verb
 }
 
-func newPartial() *partial {
-	c := &partial{}
-	c.begin()
-	return c
-}
-
-// read reads a word that is complete.
+// read reads a word that is complete, as line.read would, but takes what is wrong: the
+// next word may be completed all the same.
 func (c *partial) read(word string) {
 	switch {
 	case c.waiting != nil:
@@ -92,6 +91,7 @@ func (c *partial) read(word string) {
 	}
 }
 
+// readArgument reads a word that is no flag: the verb, then its arguments, then the command.
 func (c *partial) readArgument(word string) {
 	switch {
 	case c.verb == nil:
@@ -115,6 +115,7 @@ func (c *partial) readShort(letters string) {
 	}
 }
 
+// readFlag reads a flag; one that takes a value and was given none waits for it.
 func (c *partial) readFlag(f *pflag.Flag, value string, given bool) {
 	switch {
 	case f == nil || f.NoOptDefVal != "":
@@ -125,7 +126,8 @@ func (c *partial) readFlag(f *pflag.Flag, value string, given bool) {
 	}
 }
 
-// atCommand reports whether the next argument begins the command.
+// atCommand reports whether the next argument begins the command. From there on the shell
+// completes as if that stood alone.
 func (c *partial) atCommand() bool {
 	return c.verb != nil && c.verb.runs != nil && c.given >= len(c.verb.args)
 }
@@ -155,6 +157,7 @@ func (c *partial) choices(typed string) (all []explained) {
 	return nil
 }
 
+// verbChoices returns the names of all verbs.
 func verbChoices(verbs []*verb) (all []explained) {
 	for _, v := range verbs {
 		all = append(all, explained{v.name, v.short})
@@ -162,6 +165,7 @@ func verbChoices(verbs []*verb) (all []explained) {
 	return all
 }
 
+// valuesOf returns the values worth offering for a flag, each with before in front of it.
 func valuesOf(f *pflag.Flag, before string) (all []explained) {
 	for _, v := range f.Value.(*option).values {
 		all = append(all, explained{before + v, ""})
@@ -169,7 +173,7 @@ func valuesOf(f *pflag.Flag, before string) (all []explained) {
 	return all
 }
 
-// flagChoices returns the flags that are not given yet, by both of their names.
+// flagChoices returns the flags that may stand here, by both of their names.
 func (c *partial) flagChoices() (all []explained) {
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		all = append(all, explained{"--" + f.Name, f.Usage})
@@ -183,6 +187,7 @@ func (c *partial) flagChoices() (all []explained) {
 	return all
 }
 
+// argumentChoices returns what an argument may be.
 func (c *partial) argumentChoices(a arg, typed string) (all []explained) {
 	for _, v := range a.values {
 		all = append(all, explained{v, ""})
@@ -196,7 +201,8 @@ func (c *partial) argumentChoices(a arg, typed string) (all []explained) {
 	return all
 }
 
-// completePatience is how long the engine may take to tell names.
+// completePatience is how long the engine may take to tell names. The shell stands still
+// meanwhile, and Ctrl-C ends it.
 const completePatience = 10 * time.Second
 
 // lockNames asks the engine for names. A name may be a piece of script, such as
@@ -205,9 +211,13 @@ func (c *partial) lockNames(prefix string) (all []explained) {
 	ctx, stop := context.WithTimeout(context.Background(), completePatience)
 	defer stop()
 	a := &app{ctx: ctx, url: strings.Trim(c.givenURL(), `'"`)}
-	list, _ := a.list(driver.Query{Prefix: prefix}) // whoever completes wants no errors
+	var list []fencelock.Status
+	_ = a.withLocks(ctx, func(locks *fencelock.Locker) (err error) { // whoever completes wants no errors
+		list, err = locks.List(ctx, prefix)
+		return err
+	})
 	for _, s := range list {
-		if s.Name[0] != '-' && showWord(s.Name) == s.Name {
+		if s.Name[0] != '-' && termtext.ShellWord(s.Name) == s.Name {
 			all = append(all, explained{s.Name, modeLimit(s)})
 		}
 	}

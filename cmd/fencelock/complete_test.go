@@ -13,7 +13,8 @@ func TestComplete(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
 		"el":                         "elect",
-		"--url mem: resi":            "resize",
+		"--url mem: resiz":           "resize",
+		"jobs pa":                    "pause",
 		"-v --json doc":              "doctor",
 		"--jso":                      "--json",
 		"completion ":                "bash zsh fish",
@@ -41,7 +42,7 @@ func TestComplete(t *testing.T) {
 		"break --reas":               "--reason",
 		"init ":                      "",
 	} {
-		found, before := complete(strings.Split(typed, " "))
+		found, before := complete(allVerbs(), strings.Split(typed, " "))
 		var got []string
 		for _, f := range found {
 			got = append(got, f.word)

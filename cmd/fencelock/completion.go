@@ -5,11 +5,12 @@ package main
 import (
 	_ "embed"
 	"io"
-	"strings"
 )
 
+// completionCmd prints what makes a shell complete our words.
 type completionCmd struct{ Shell string }
 
+// verb describes completion.
 func (c *completionCmd) verb() *verb {
 	shells := []string{"bash", "zsh", "fish"}
 	return &verb{
@@ -31,6 +32,9 @@ func (c *completionCmd) Run(a *app) error {
 	return err
 }
 
+// The scripts ask "fencelock __complete" for words, and know no verb themselves: a new
+// fencelock completes its new flags with an old script.
+
 //go:embed completion.bash
 var bashScript string
 
@@ -40,9 +44,5 @@ var zshScript string
 //go:embed completion.fish
 var fishScript string
 
+// completionScripts is the scripts by the names of their shells.
 var completionScripts = map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}
-
-// quote returns s as one single-quoted word of all three shells.
-func quote(s string) string {
-	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"
-}

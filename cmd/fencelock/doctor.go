@@ -10,20 +10,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
-
-// exitBroken says that a verification failed.
-const exitBroken = 70
 
 // doctorPatience is how long the examination of an engine may take.
 const doctorPatience = 30 * time.Second
 
+// doctorCmd examines an engine. The TTL is that of the locks that are meant, since some
+// settings are fit for long leases only.
 type doctorCmd struct{ TTL time.Duration }
 
-func newDoctor() *doctorCmd { return &doctorCmd{TTL: defaultTTL} }
-
+// verb describes doctor.
 func (c *doctorCmd) verb() *verb {
+	c.TTL = defaultTTL
 	return &verb{
 		name: "doctor", group: seeLocks, short: "Check an engine's configuration against what locks promise.",
 		flags: func(f flagSet) { f.add("ttl", "", duration(&c.TTL), "The TTL of the locks you mean to use.") },
@@ -42,7 +42,8 @@ func (c *doctorCmd) check() error {
 	return nil
 }
 
-// Run examines the engine and prints what it finds.
+// Run examines the engine and prints what it finds. The limit is that of the examination;
+// opening an engine has a limit of its own.
 func (c *doctorCmd) Run(a *app) error {
 	ctx, stop := a.interruptible()
 	defer stop()
@@ -56,13 +57,14 @@ func (c *doctorCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := a.printFindings(findings); err != nil {
+	if err := c.print(a, findings); err != nil {
 		return err
 	}
-	return verdict(findings)
+	return brokenOf(findings)
 }
 
-// examine takes a probe lock, and asks the engine about itself if it can tell.
+// examine takes a probe lock, and asks the engine about itself if it can tell. A probe that
+// fails is a finding beside the others, which may name the cause; alone it is an error.
 func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
 	round, failed := probe(ctx, engine, ttl)
 	inspector, ok := engine.(driver.Inspector)
@@ -86,8 +88,8 @@ func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]dr
 	return append(round, findings...), nil
 }
 
-// verdict is the error of findings of which one is broken.
-func verdict(findings []driver.Finding) error {
+// brokenOf is the error of findings of which one is broken.
+func brokenOf(findings []driver.Finding) error {
 	broken := 0
 	for _, f := range findings {
 		if f.Severity == driver.Broken {
@@ -110,7 +112,8 @@ type findingView struct {
 	Fix      string `json:"fix"`
 }
 
-func (a *app) printFindings(findings []driver.Finding) error {
+// print writes all findings, the good ones too: who reads it sees what was looked at.
+func (c *doctorCmd) print(a *app, findings []driver.Finding) error {
 	for _, f := range findings {
 		var err error
 		if a.json {
@@ -128,12 +131,12 @@ func (a *app) printFindings(findings []driver.Finding) error {
 // printFinding writes one finding: a line, and two more if it is not good.
 func printFinding(w io.Writer, f driver.Finding) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, oneLine(f.Observed))
+	fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, termtext.Line(f.Observed))
 	if f.Impact != "" {
-		fmt.Fprintf(&b, "%22s means: %s\n", "", oneLine(f.Impact))
+		fmt.Fprintf(&b, "%22s means: %s\n", "", termtext.Line(f.Impact))
 	}
 	if f.Fix != "" {
-		fmt.Fprintf(&b, "%22s do:    %s\n", "", oneLine(f.Fix))
+		fmt.Fprintf(&b, "%22s do:    %s\n", "", termtext.Line(f.Fix))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -154,11 +157,13 @@ func ending(t driver.Traits) driver.Finding {
 	return driver.Finding{Check: "ending", Observed: "a lock ends with the process that holds it, and has no lease"}
 }
 
-// probeName is the name that doctor locks where an engine keeps a trace of every
-// name for good.
+// probeName is the name that doctor locks, always the same: an engine may keep a trace of
+// every name for good.
 const probeName = "fencelock-doctor"
 
-// probe acquires, renews and releases a probe name. What it finds is about time.
+// probe acquires, renews and releases a probe name. What it finds is about time: a renewal
+// has a sixth of the TTL, and one that takes longer here will fail when it counts. The engine
+// is asked without a Locker, which would renew on its own.
 func probe(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience/3) // another doctor may hold it
 	defer cancel()

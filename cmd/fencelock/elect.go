@@ -3,16 +3,25 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/signal"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// electCmd runs a command while this process is the leader.
+// electCmd runs a command while this process is the leader. A term is one acquisition
+// of the lock; a process may have many, one after the other.
 type electCmd struct {
-	Restart bool
+	Restart bool // a command that ends by itself does not end elect
 
 	command
 
@@ -22,9 +31,9 @@ type electCmd struct {
 	fails   int            // terms in a row whose command failed at once
 }
 
-func newElect() *electCmd { return &electCmd{command: commonCommand()} }
-
+// verb describes elect.
 func (c *electCmd) verb() *verb {
+	c.command = commonCommand()
 	return &verb{
 		name: "elect", group: useLocks, short: "Keep a command running while this process is the leader.",
 		args: []arg{nameArg(&c.Name)}, runs: &c.Command, check: c.check, run: c.Run,
@@ -51,7 +60,8 @@ With --restart, a command that ends by itself gives the others their turn; if it
 	}
 }
 
-// Run campaigns and leads until the command ends by itself or a signal ends it.
+// Run campaigns and leads, a term after the other and the engine open all the time, until
+// the command ends by itself or a signal ends it.
 // Its error carries the exit code.
 func (c *electCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
@@ -73,12 +83,12 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	}
 	a.say("leading %q, token %d", c.Name, lock.Token())
 	began := time.Now()
-	end := c.child(a, lock, signals).hold(engine, path, c.Command)
+	end := a.hold(engine, lock, c.under(a, lock, path, signals))
 	c.last = signals
 	switch {
-	case end.asked || !end.begun:
+	case end.asked || !end.begun: // a command that cannot be started will not be next time
 		return false, end.err
-	case end.lost:
+	case end.lost: // not the command's fault, so there is no pause
 		c.pause, c.fails = 0, 0
 		a.say("campaigning for %q again", c.Name)
 		return true, nil
@@ -90,6 +100,7 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	return true, nil
 }
 
+// How long a command that ended by itself stays away.
 const (
 	settled      = 10 * time.Second // a command that fails later did not fail at once
 	shortestRest = time.Second      // so that others get their turn
@@ -105,4 +116,107 @@ func (c *electCmd) rest(failed bool) {
 	}
 	c.pause = min(shortestRest<<min(c.fails, 10), longestRest)
 	c.fails++
+}
+
+// campaign waits until this process leads, or until a signal ends the wait. Signals that
+// came between two terms are for the wait: TERM ends it, and Ctrl-Z stops us.
+func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
+	return a.await(func(ctx context.Context) (*fencelock.Lock, error) {
+		end, stop := drainSignals(c.last)
+		if end != nil {
+			return nil, gaveUp(end)
+		}
+		defer stoppable(stop)()
+		retry.Sleep(ctx, c.pause)
+		line := newWaitLine(a, c.Name, 0) // to stand by is its work
+		defer line.stop()
+		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
+			if trouble(info) == "" {
+				c.reached.Store(true)
+			}
+			line.update(info)
+		}})
+		silence := &outage{app: a}
+		over, found := context.WithCancel(ctx)
+		defer found()
+		go silence.probeEngine(over, locker, c.Name) // ends with the campaign
+		lock, err := c.insist(ctx, locker, silence)
+		if err == nil {
+			c.reached.Store(true)
+		}
+		return lock, err
+	})
+}
+
+// The pauses between tries of an engine that fails.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second // a new leader follows that soon after an outage
+)
+
+// insist takes the lock. Failures that may pass are tried again, if the engine has
+// ever answered: until then the URL may just be wrong.
+func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence *outage) (*fencelock.Lock, error) {
+	for pause := retry.NewBackoff(firstRetry, lastRetry); ; pause.Wait(ctx) {
+		lock, err := locker.Acquire(ctx, c.Name)
+		if err == nil || ctx.Err() != nil || !c.reached.Load() || !passes(err) {
+			return lock, err
+		}
+		silence.note(err)
+	}
+}
+
+// passes reports whether err may be gone at the next try. What a person must mend ends
+// elect, so that whoever supervises it sees that.
+func passes(err error) bool {
+	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
+}
+
+// drainSignals ends a listener and returns what came too late for the command of the last
+// term: a signal to end, or nil, and whether the terminal wants us to stop.
+func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
+	if signals == nil {
+		return nil, false
+	}
+	signal.Stop(signals)
+	for {
+		select {
+		case s := <-signals:
+			switch s {
+			case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP:
+				return s, false
+			case unix.SIGTSTP:
+				stop = true
+			}
+		default:
+			return nil, stop
+		}
+	}
+}
+
+// stoppable lets the terminal stop us while no command runs, until the function it
+// returns is called: TSTP does nothing of itself once a term has listened to it. With
+// now it has been asked for already.
+func stoppable(now bool) func() {
+	stops, done := make(chan os.Signal, 1), make(chan struct{})
+	if now {
+		stops <- unix.SIGTSTP
+	}
+	if !signal.Ignored(unix.SIGTSTP) {
+		signal.Notify(stops, unix.SIGTSTP)
+	}
+	go func() { // ends when done is closed
+		for {
+			select {
+			case <-stops:
+				supervise.StopOwnGroup(stops)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(stops)
+		close(done)
+	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +51,6 @@ func newFleet(t *testing.T, url string, ttl time.Duration) *fleet {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	f := &fleet{t: t, url: url, ttl: ttl, log: filepath.Join(dir, "log"), members: map[int]*member{}, left: map[int]bool{}}
-	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	t.Cleanup(f.dismiss)
 	for range fleetSize {
 		f.join()
@@ -202,10 +202,20 @@ func (f *fleet) stopped(times int) {
 }
 
 // below returns the processes that descend from pid.
-func below(pid int) []int {
-	all := childrenOf(pid)
+func below(pid int) (all []int) {
+	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for row := range strings.Lines(string(out)) {
+		var child, parent int
+		fmt.Sscan(row, &child, &parent)
+		children[parent] = append(children[parent], child)
+	}
+	all = children[pid]
 	for i := 0; i < len(all); i++ {
-		all = append(all, childrenOf(all[i])...)
+		all = append(all, children[all[i]]...)
 	}
 	return all
 }
@@ -318,11 +328,17 @@ var fleetEngines = map[string]func(t *testing.T) string{
 // longer.
 func TestElectFleet(t *testing.T) {
 	engines, kills, stops := []string{"files", "redis"}, 2, 3
-	if os.Getenv("FENCELOCK_SLOW") != "" {
+	slow := os.Getenv("FENCELOCK_SLOW") != ""
+	if slow {
 		engines, kills, stops = []string{"files", "redis", "redlock", "postgres"}, 20, 9
+	} else {
+		t.Parallel() // nobody looks closely at how long it takes
 	}
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			if !slow {
+				t.Parallel()
+			}
 			calm := newFleet(t, fleetEngines[engine](t), time.Minute)
 			calm.stopped(stops)
 			calm.judge(0)

@@ -13,7 +13,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// outage tells people, now and then, that an engine does not answer.
+// outage tells people, now and then, that an engine does not answer. A standby may wait
+// for weeks, and nobody would see that it waits in vain.
 type outage struct {
 	app *app
 
@@ -21,12 +22,14 @@ type outage struct {
 	said time.Time  // when it was spoken of last; zero while the engine answers
 }
 
+// A look costs the engine one request of each standby.
 const (
 	firstLook  = time.Second
 	lastLook   = 30 * time.Second
 	repeatWord = 5 * time.Minute // how often one outage is spoken of
 )
 
+// note is an error of the engine: told at first, and then rarely.
 func (o *outage) note(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -36,6 +39,7 @@ func (o *outage) note(err error) {
 	}
 }
 
+// over is an answer of the engine, which ends an outage.
 func (o *outage) over() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,7 +50,8 @@ func (o *outage) over() {
 }
 
 // probeEngine asks the engine something from time to time, until ctx ends: most engines
-// ride out an outage in silence while a request waits.
+// ride out an outage in silence while a request waits. One that cannot be asked is left
+// alone.
 func (o *outage) probeEngine(ctx context.Context, locker *fencelock.Locker, name string) {
 	for pause := retry.NewBackoff(firstLook, lastLook); ; {
 		pause.Wait(ctx)
@@ -60,9 +65,4 @@ func (o *outage) probeEngine(ctx context.Context, locker *fencelock.Locker, name
 			o.over()
 		}
 	}
-}
-
-// passes reports whether err may be gone at the next try.
-func passes(err error) bool {
-	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
 }

@@ -8,6 +8,7 @@ import (
 // The patterns have a value in them that the shell computes; see TestRunTerminal.
 
 func TestElectTerminal(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	const body = `echo $(grep SigIgn /proc/$$/status | tr "\t" "=")-$((1+1)); read a; echo got-$a; exit 3`
 	s.enter("fencelock elect --restart x -- sh -c '" + body + "'\n")
@@ -39,6 +40,7 @@ func TestElectTerminal(t *testing.T) {
 func ignored(text string) string { return text[len(text)-len("0000000000000000-2"):] }
 
 func TestElectTerminalStandby(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	s.enter("fencelock run --note 'a job' x -- sh -c 'echo up-$((1+1)); sleep 60' &\n")
 	s.expect("up-2")
@@ -54,6 +56,7 @@ func TestElectTerminalStandby(t *testing.T) {
 
 // Between two terms the terminal stops us as it stops anybody.
 func TestElectTerminalPause(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	s.enter("fencelock elect --restart x -- sh -c 'exit 3'\n")
 	s.expect("campaigning for \"x\" again in 2s")

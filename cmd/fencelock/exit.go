@@ -7,18 +7,26 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Exit codes beside the command's own. 64, 69 and 78 are those of sysexits.h, 75
-// too; nobody else has a code for a lost lock.
+// Exit codes beside the command's own. Most are those of sysexits.h, and the last three
+// those of shells; nobody else has a code for a lost lock. They are a promise: scripts
+// tell by them whether to go on.
 const (
+	exitNotHeld       = 1 // there was nothing to break
+	exitUsage         = 64
 	exitUnavailable   = 69
+	exitBroken        = 70 // a verification failed
 	exitStart         = 71 // something of ours did not start
+	exitOutput        = 74 // what a command has written could not be passed on
 	exitBusy          = 75
 	exitLost          = 76
+	exitConfig        = 78
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignal        = 128 // and the number of the signal
@@ -27,10 +35,11 @@ const (
 // exitError ends the program with a code. With a nil err it says nothing.
 type exitError struct {
 	code        int
-	err         error
-	interrupted bool // by SIGINT, of which we must die then
+	err         error // what people are told; nil: nothing
+	interrupted bool  // by SIGINT, of which we must die then
 }
 
+// Error is what people are told, or the code for those who log it.
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit code %d", e.code)
@@ -38,15 +47,28 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
+// Unwrap returns what the code was made of.
 func (e *exitError) Unwrap() error { return e.err }
 
-// exitCode returns the exit code that err stands for.
+// exitWith ends the program with the command's own code, in silence.
+func exitWith(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// exitCode returns the exit code that err stands for. An error may be of several kinds;
+// the first in the table counts, and what no retry mends comes before what one may.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
+	}
+	if start, ok := errors.AsType[*supervise.StartError](err); ok {
+		return startCodes[start.Reason]
 	}
 	for _, known := range []struct {
 		err  error
@@ -66,6 +88,11 @@ func exitCode(err error) int {
 	return 1
 }
 
+// startCodes are the exit codes of a command that was not started, as shells have them.
+var startCodes = map[supervise.Reason]int{
+	supervise.NotFound: exitNotFound, supervise.NotExecutable: exitNotExecutable, supervise.Failed: exitStart,
+}
+
 // complain tells people about err: one line, and a second one that starts with
 // "try:" where the error carries a hint. A silent exitError says nothing.
 func complain(w io.Writer, err error) {
@@ -73,39 +100,20 @@ func complain(w io.Writer, err error) {
 		return
 	}
 	text, hint, _ := strings.Cut(err.Error(), "\ntry: ")
-	fmt.Fprintf(w, "fencelock: %s\n", oneLine(text))
+	fmt.Fprintf(w, "fencelock: %s\n", termtext.Line(text))
 	if hint == "" {
 		hint = hintFor(err)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "try: %s\n", oneLine(hint))
+		fmt.Fprintf(w, "try: %s\n", termtext.Line(hint))
 	}
 }
 
-// oneLine keeps what engines and other holders say from breaking the one-line
-// rule, or from speaking to the terminal.
-func oneLine(text string) string {
-	printable := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	return strings.Join(strings.Fields(printable), " ")
-}
-
-// hintedError knows what to do about itself.
-type hintedError struct {
-	error
-	hint string
-}
-
-func (e *hintedError) Unwrap() error { return e.error }
-
-// hintFor says what to do about errors that are the same for every command.
+// hintFor says what to do about errors that are the same for every command, "" if nobody
+// can know.
 func hintFor(err error) string {
-	if h, ok := errors.AsType[*hintedError](err); ok {
-		return h.hint
+	if h, ok := errors.AsType[*engineurl.HintError](err); ok {
+		return h.Hint
 	}
 	switch {
 	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -25,6 +26,10 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("%w: name", driver.ErrInvalid), 64, false},
 		{driver.ErrLost, 76, true},
 		{&exitError{code: 3, err: driver.ErrHeld}, 3, true},
+		{&exitError{code: 7}, 7, true},
+		{&supervise.StartError{Reason: supervise.NotFound, Err: errors.New("no")}, 127, true},
+		{&supervise.StartError{Reason: supervise.NotExecutable, Err: errors.New("no")}, 126, true},
+		{&supervise.StartError{Reason: supervise.Failed, Err: errors.New("no")}, 71, true},
 		{fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrConfig), 78, false}, // what no retry mends comes first
 	} {
 		if got := exitCode(c.err); got != c.want {

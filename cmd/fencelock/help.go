@@ -18,6 +18,7 @@ const helpWidth = 80
 // about is what there is to know before one knows any verb.
 const about = "Locks that many processes share, with fencing tokens."
 
+// aboutExamples are one of each use, the most common first.
 var aboutExamples = []explained{
 	{"fencelock run nightly -- ./backup.sh", "one backup at a time"},
 	{"fencelock run -n nightly -- ./backup.sh", "or exit 75 at once"},
@@ -43,6 +44,7 @@ var verbCodes = []explained{
 	{"", "the command's own"},
 	{"70", "doctor found something broken"},
 	{"71", "something of fencelock's own did not start"},
+	{"74", "the output of once could not be written"},
 	{"75", "the lock is busy"},
 	{"76", "the lock was lost"},
 	{"126", "the command cannot be executed"},
@@ -60,27 +62,28 @@ func withCommonCodes(codes []explained) []explained {
 }
 
 // shortHelp tells in a few lines what there is, for a bare "fencelock".
-func shortHelp(w io.Writer) {
+func shortHelp(w io.Writer, all []*verb) {
 	fmt.Fprintln(w, "usage: fencelock COMMAND [ARGUMENTS]")
-	for _, v := range verbs() {
+	for _, v := range all {
 		fmt.Fprintf(w, "  %-11s %s\n", v.name, v.short)
 	}
 	fmt.Fprintln(w, "try: fencelock run nightly -- ./backup.sh, or fencelock --help")
 }
 
-// printHelp prints the page of the verb, or the first one.
-func (l *line) printHelp(w io.Writer) error {
+// printHelp prints the page of the verb that was asked for, or the first one.
+func printHelp(w io.Writer, l *line) error {
 	var p page
 	if l.verb == nil {
-		l.firstPage(&p)
+		p.first(l)
 	} else {
-		l.verbPage(&p)
+		p.verb(l)
 	}
 	_, err := io.WriteString(w, p.String())
 	return err
 }
 
-func (l *line) firstPage(p *page) {
+// first is the page of the program.
+func (p *page) first(l *line) {
 	p.WriteString("Usage: fencelock COMMAND [flags] [ARGUMENTS]\n\n" + about + "\n\n")
 	p.table("", aboutExamples)
 	group := ""
@@ -98,9 +101,10 @@ func (l *line) firstPage(p *page) {
 	p.WriteString("\nMore: fencelock COMMAND --help\n")
 }
 
-func (l *line) verbPage(p *page) {
+// verb is the page of a verb: what it does, examples, and then all it takes.
+func (p *page) verb(l *line) {
 	v := l.verb
-	p.WriteString("Usage: " + v.usage() + "\n\n" + v.short + "\n")
+	p.WriteString("Usage: " + usage(v) + "\n\n" + v.short + "\n")
 	for _, paragraph := range v.paragraphs() {
 		p.WriteString("\n" + wrap(paragraph, 0, helpWidth) + "\n")
 	}
@@ -125,12 +129,30 @@ func (l *line) verbPage(p *page) {
 	p.table("Exit codes", withCommonCodes(v.codes))
 }
 
-// page is a page of help.
+// usage is how the verb is written.
+func usage(v *verb) string {
+	words := []string{"fencelock", v.name, "[flags]"}
+	for _, a := range v.args {
+		if a.optional {
+			words = append(words, "["+a.name+"]")
+		} else {
+			words = append(words, a.name)
+		}
+	}
+	if v.runs != nil {
+		words = append(words, "-- CMD [ARG]...")
+	}
+	return strings.Join(words, " ")
+}
+
+// page is a page of help that is being written.
 type page struct{ strings.Builder }
 
+// head begins a section.
 func (p *page) head(title string) { p.WriteString("\n" + title + ":\n") }
 
-// table writes words and what they mean below a title.
+// table writes words and what they mean below a title. A meaning without a word is a
+// sentence for itself. An empty table is not there at all.
 func (p *page) table(title string, rows []explained) {
 	if len(rows) == 0 {
 		return
@@ -151,7 +173,7 @@ func (p *page) table(title string, rows []explained) {
 	}
 }
 
-// row writes a word and what it means.
+// row writes a word and what it means, in a column that begins behind the widest word.
 func (p *page) row(width int, word, meaning string) {
 	fmt.Fprintf(p, "  %-*s  %s\n", width, word, wrap(meaning, width+4, helpWidth))
 }
@@ -159,6 +181,7 @@ func (p *page) row(width int, word, meaning string) {
 // flagColumn is where the explanation of a flag begins.
 const flagColumn = 26
 
+// flags explains flags: a short one beside its explanation, a long one above it.
 func (p *page) flags(f flagSet) {
 	f.VisitAll(func(f *pflag.Flag) {
 		word := "    " + longForm(f)
@@ -183,7 +206,7 @@ func flagHelp(f *pflag.Flag) string {
 }
 
 // wrap breaks text into lines of at most width columns, of which all but the first are
-// indented.
+// indented. A word that is longer has a line for itself.
 func wrap(text string, indent, width int) string {
 	var b strings.Builder
 	column := indent

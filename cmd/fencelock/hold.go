@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -23,50 +24,51 @@ type outcome struct {
 }
 
 // hold runs the command under its lock, and gives the lock back as soon as the
-// command is gone.
-func (c *child) hold(engine driver.Engine, path string, argv []string) outcome {
-	c.app.detail("acquired %q, token %d", c.lock.Name(), c.lock.Token())
+// command is gone. It belongs on the main goroutine, whose thread is tied to the command.
+func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) outcome {
+	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
-	if err := c.begin(engine, path, argv); err != nil {
-		c.lock.Release() // nothing runs; if this fails, the lease ends
+	process, err := begin(engine, lock, c)
+	if err != nil {
+		lock.Release() // nothing runs; if this fails, the lease ends
 		return outcome{err: err}
 	}
-	code := c.supervise()
-	freed := giveBack(c.lock)
-	c.reapWatchdog()
-	if c.killedByWatchdog() && !c.lost {
-		c.lost, code = true, exitLost
-		c.app.say("lock %q was not renewed in time; the command was killed before others could get in", c.lock.Name())
+	process.Wait()
+	freed := giveBack(lock)
+	end := process.Close() // nobody who waits for the lock waits for the watchdog
+	if end.Late && !end.Lost {
+		end.Lost = true
+		a.say("lock %q was not renewed in time; the command was killed before others could get in", lock.Name())
 	}
 	if freed == nil {
-		c.app.detail("released %q after %v", c.lock.Name(), time.Since(began).Round(time.Millisecond))
+		a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
 	}
 	return outcome{
-		lost:  c.lost || errors.Is(freed, driver.ErrNotHeld),
-		asked: c.wasAsked(),
+		lost:  end.Lost || errors.Is(freed, driver.ErrNotHeld),
+		asked: end.Asked,
 		begun: true,
-		err:   c.verdict(code, freed),
+		err:   a.verdict(end, freed),
 	}
-}
-
-// killedByWatchdog reports whether the watchdog was faster than we were to end the
-// command.
-func (c *child) killedByWatchdog() bool {
-	return c.byDog && c.status.Signaled() && c.status.Signal() == unix.SIGKILL
 }
 
 // begin starts the command, with the descriptors of a lock that lives in some. Ours
 // are closed: they would keep the lock after its release.
-func (c *child) begin(engine driver.Engine, path string, argv []string) error {
-	var locked []*os.File
-	if inheritor, ok := engine.(driver.Inheritor); ok && !c.closing {
+func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
+	if inheritor, ok := engine.(driver.Inheritor); ok && !c.IgnoreOrphans {
 		var err error
-		if locked, err = inheritor.Inherit(c.lock.Lease()); err != nil {
-			return &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
+		if c.Inherit, err = inheritor.Inherit(lock.Lease()); err != nil {
+			return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
 		}
-		defer closeAll(locked)
+		defer closeAll(c.Inherit)
 	}
-	return c.start(path, argv, c.env(c.lock), locked)
+	return supervise.Start(c)
+}
+
+// closeAll closes our copies of descriptors; what was read or locked needs no flush.
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // giveBack releases the lock. One that was lost, perhaps because the engine is
@@ -86,42 +88,30 @@ func giveBack(lock *fencelock.Lock) error {
 	}
 }
 
-// verdict turns a release that failed into the exit code of a lost lock, or a
-// word of warning if only the release went wrong.
-func (c *child) verdict(code int, freed error) error {
+// verdict is the exit code that the command has earned. A release that failed turns it
+// into that of a lost lock, or is a word of warning if only the release went wrong.
+func (a *app) verdict(end supervise.End, freed error) error {
+	code := codeOf(end)
 	switch {
 	case freed == nil || code == exitLost:
 	case errors.Is(freed, driver.ErrNotHeld):
 		return &exitError{code: exitLost, err: fmt.Errorf("the command ended with code %d, but %w", code, freed)}
 	default:
-		c.app.say("the command ended, but its lock could not be released: %v", freed)
+		a.say("the command ended, but its lock could not be released: %v", freed)
 	}
-	if code == exitSignal+int(unix.SIGINT) && c.status.Signaled() {
+	if code == exitSignal+int(unix.SIGINT) && end.Status.Signaled() {
 		return &exitError{code: code, interrupted: true}
 	}
 	return exitWith(code)
 }
 
-// exitWith ends the program with the command's own code, in silence.
-func exitWith(code int) error {
-	if code == 0 {
-		return nil
+// codeOf is the exit code of a command, as shells have it.
+func codeOf(end supervise.End) int {
+	switch {
+	case end.Lost:
+		return exitLost
+	case end.Status.Signaled():
+		return exitSignal + int(end.Status.Signal())
 	}
-	return &exitError{code: code}
-}
-
-// wasAsked reports whether the command has ended because we were told to end: by a
-// signal that asks for nothing else, by a hangup that it did not survive, or from
-// the terminal, which tells the command alone.
-func (c *child) wasAsked() bool {
-	if c.asked || !c.status.Signaled() {
-		return c.asked
-	}
-	switch c.status.Signal() {
-	case unix.SIGHUP:
-		return c.hungUp || c.tty != nil
-	case unix.SIGINT, unix.SIGQUIT:
-		return c.tty != nil
-	}
-	return false
+	return end.Status.ExitStatus()
 }

@@ -13,15 +13,19 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/pglock"
 )
 
+// initCmd gives an engine what it needs once.
 type initCmd struct {
-	Print bool
-	Yes   bool
+	Print bool // only say what that is
+	Yes   bool // do not ask
 }
 
+// verb describes init.
 func (c *initCmd) verb() *verb {
 	return &verb{
 		name: "init", group: seeLocks, short: "Give an engine what it needs once: PostgreSQL a schema, Redlock new servers.",
@@ -41,12 +45,13 @@ Redlock, and Redis with quarantine=on: declares the servers new, so that they gr
 	}
 }
 
-// initer is an engine that must be given something once.
+// initer is an engine that must be given something once. It may be given it again.
 type initer interface {
 	Init(context.Context) error
 }
 
-// Run gives the engine what it needs before its first lock.
+// Run gives the engine what it needs before its first lock. One that needs nothing is an
+// error: whoever asks for it believes in a protection that is not switched on.
 func (c *initCmd) Run(a *app) error {
 	scheme, _, _ := strings.Cut(a.url, ":")
 	postgres := scheme == "postgres" || scheme == "postgresql"
@@ -62,7 +67,7 @@ func (c *initCmd) Run(a *app) error {
 	return a.with(ctx, func(engine driver.Engine) error {
 		i, ok := engine.(initer)
 		switch {
-		case !ok || engine.Traits().Engine == "redis" && a.parameter("quarantine") != "on":
+		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.url, "quarantine") != "on":
 			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init; the first lock may be taken at once", needless(engine))}
 		case postgres:
 			return c.schema(ctx, a, engine, i)
@@ -83,7 +88,8 @@ func needless(engine driver.Engine) string {
 // insufficientPrivilege is the server's code for a right that is missing.
 const insufficientPrivilege = "42501"
 
-// schema creates the schema, or prints the SQL if somebody else must.
+// schema creates the schema, or prints the SQL if somebody else must. A role without the
+// right to create it may use one that is there, and then nothing is missing.
 func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
 	err := i.Init(ctx)
 	if err == nil {
@@ -93,11 +99,9 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != insufficientPrivilege {
 		return err
 	}
-	if lister, ok := engine.(driver.Lister); ok {
-		if _, usable := lister.List(ctx, driver.Query{Prefix: probeName, Exact: true}); usable == nil {
-			a.say("the schema fencelock is there already; nothing was changed, since only its owner may")
-			return nil
-		}
+	if _, unusable := fencelock.New(engine, nil).Status(ctx, probeName); unusable == nil {
+		a.say("the schema fencelock is there already; nothing was changed, since only its owner may")
+		return nil
 	}
 	if _, err := io.WriteString(a.stdout, pglock.Schema()); err != nil {
 		return err
@@ -106,10 +110,11 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE")}
 }
 
-// declare says that servers are new, once that is confirmed.
+// declare says that servers are new, once that is confirmed: if it is not true, two may
+// hold one lock.
 func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	if !c.Yes {
-		if err := a.confirm("If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
+		if err := confirm(a, "If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
 			return err
 		}
 	}
@@ -120,8 +125,9 @@ func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	return nil
 }
 
-// confirm asks on a terminal, and refuses to guess where there is none.
-func (a *app) confirm(question string) error {
+// confirm asks on a terminal, and refuses to guess where there is none. Only "yes" in full
+// is one.
+func confirm(a *app, question string) error {
 	f, ok := a.stdin.(*os.File)
 	if !ok || !isTTY(f) {
 		return &exitError{code: exitUsage, err: errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
@@ -132,13 +138,4 @@ func (a *app) confirm(question string) error {
 		return &exitError{code: exitUsage, err: errors.New("nothing was changed")}
 	}
 	return nil
-}
-
-// parameter is one of the URL's, "" if it has none.
-func (a *app) parameter(name string) string {
-	u, err := parseURL(a.url)
-	if err != nil {
-		return ""
-	}
-	return u.Query().Get(name)
 }

@@ -11,6 +11,7 @@ import (
 
 // On a terminal init asks, and takes nothing but yes for an answer.
 func TestInitAsks(t *testing.T) {
+	t.Parallel()
 	server := redistest.StartRedis(t)
 	url := "redis://" + server.Addr() + "?quarantine=on"
 	for _, c := range []struct {

@@ -13,29 +13,27 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/ratelimit"
 )
 
-// limitCmd takes from a rate, and then runs a command in its own place.
+// limitCmd takes from a rate, and then runs a command in its own place: nothing has to be
+// held or given back, so nobody needs to stay.
 type limitCmd struct {
-	Rate     ratelimit.Limit
-	Count    int
-	Nonblock bool
-	Wait     waitLimit
-	Conflict int
-	PassURL  bool
-	Line     string
+	Rate  ratelimit.Limit
+	Count int // events to take at once
+	ifBusy
+	PassURL bool
+	Line    string // for a shell, in the place of Command
 
 	Name    string
-	Command []string
+	Command []string // may be empty: then to wait is all
 }
 
-func newLimit() *limitCmd { return &limitCmd{Count: 1, Conflict: exitBusy} }
-
+// verb describes limit.
 func (c *limitCmd) verb() *verb {
+	c.Count, c.Conflict = 1, exitBusy
 	return &verb{
 		name: "limit", group: useLocks, short: "Wait for a turn, so often and no more, and run a command.",
 		args: []arg{{name: "NAME", help: "The name of the rate, which is apart from the locks.", set: setText(&c.Name)}},
@@ -58,6 +56,7 @@ It does not bound how many run at once: "run --limit" does.`,
 	}
 }
 
+// flags are those of limit. --wait, -n, -E and -c mean what they mean to run.
 func (c *limitCmd) flags(f flagSet) {
 	rate := &option{set: c.setRate, placeholder: "N/TIME", values: []string{"1/s", "10/s", "10/m", "100/h"}, required: true}
 	f.add("rate", "", rate, "How many in which time, such as 100/s, 10/m, 3/h or 5/90s.")
@@ -71,7 +70,7 @@ func (c *limitCmd) flags(f flagSet) {
 	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
 }
 
-// setRate reads a rate such as 10/m.
+// setRate reads a rate such as 10/m. A bare unit is one of it.
 func (c *limitCmd) setRate(s string) error {
 	events, per, ok := strings.Cut(s, "/")
 	n, err := strconv.Atoi(events)
@@ -93,30 +92,28 @@ func (c *limitCmd) check() (err error) {
 	}
 	burst := max(1, c.Rate.Burst)
 	switch {
-	case c.Nonblock && c.Wait.given:
-		return errors.New("--nonblock and --wait can't be used together")
 	case c.Wait.limit < 0 || c.Rate.Burst < 0:
 		return errors.New("durations and bursts must not be negative")
-	case c.Conflict < 0 || c.Conflict > 255:
-		return fmt.Errorf("the exit code %d is not between 0 and 255", c.Conflict)
 	case c.Count < 1 || c.Count > burst:
 		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, burst)
 	}
-	return driver.CheckName(c.Name)
+	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))
 }
 
-// limitPatience is how long the engine may take for an answer.
+// limitPatience is how long the engine may take for an answer. A wait for a turn is no
+// part of it: that goes on here.
 const limitPatience = 5 * time.Second
 
-// Run takes, waits, and becomes the command.
+// Run takes, waits, and becomes the command. A signal during the wait gives the turn back;
+// from then on signals are the command's, so nothing listens to them any more.
 func (c *limitCmd) Run(a *app) error {
 	path, err := "", error(nil)
 	if len(c.Command) > 0 {
-		if path, err = lookup(c.Command[0]); err != nil {
+		if path, err = supervise.Lookup(c.Command[0]); err != nil {
 			return err
 		}
 	}
-	ctx, stop := interruptible(a.ctx)
+	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
 	err = a.with(ctx, func(engine driver.Engine) error {
 		rates, err := ratesOf(engine)
@@ -132,10 +129,10 @@ func (c *limitCmd) Run(a *app) error {
 	if err != nil || path == "" {
 		return err
 	}
-	return startError(c.Command[0], unix.Exec(path, c.Command, c.environment(a))) // nobody needs us any more
+	return supervise.Exec(path, c.Command, c.environment(a)) // nobody needs us any more
 }
 
-// environment is ours, with the URL only if that is wished.
+// environment is ours, with the URL only if that is wished: it may hold a password.
 func (c *limitCmd) environment(a *app) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "FENCELOCK_URL=") })
 	if c.PassURL && a.url != "" {
@@ -144,7 +141,8 @@ func (c *limitCmd) environment(a *app) []string {
 	return env
 }
 
-// ratesOf returns the rates of an engine, or of its records.
+// ratesOf returns the rates of an engine, or makes them of its records, which costs a read
+// and a write for each take.
 func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	if rates, ok := engine.(driver.RateLimiter); ok {
 		return rates, nil
@@ -156,20 +154,21 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 		driver.ErrUnsupported, engine.Traits().Engine)}
 }
 
-// take waits for the turn, unless that is too far away.
+// take waits for the turn, unless that is too far away. A turn that is given up goes back,
+// if nobody has taken one since.
 func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error {
 	r, err := c.reserve(ctx, l)
 	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)
 	switch {
 	case tooMany && a.json && len(c.Command) == 0:
-		err := printJSON(a.stdout, turn{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
+		err := printJSON(a.stdout, limitAnswer{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
 		return cmp.Or(err, exitWith(c.Conflict))
 	case tooMany:
 		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is limited to %v; its turn comes in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond))}
 	case err != nil:
 		return err
 	}
-	turn := turn{Name: c.Name, OK: true, Remaining: r.Result().Remaining, DelayMS: wholeMillis(r.Delay())}
+	answer := limitAnswer{Name: c.Name, OK: true, Remaining: r.Result().Remaining, DelayMS: wholeMillis(r.Delay())}
 	select {
 	case <-time.After(r.Delay()):
 	case <-ctx.Done():
@@ -177,7 +176,7 @@ func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error
 		return ctx.Err()
 	}
 	if a.json && len(c.Command) == 0 {
-		return printJSON(a.stdout, turn)
+		return printJSON(a.stdout, answer)
 	}
 	return nil
 }
@@ -193,10 +192,10 @@ func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimi
 // wholeMillis is a time in milliseconds that is not over before it says so.
 func wholeMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// turn is what limit --json prints.
-type turn struct {
+// limitAnswer is what limit --json prints; docs/cli-json.md documents it.
+type limitAnswer struct {
 	Name      string `json:"name"`
-	OK        bool   `json:"ok"`
-	Remaining int    `json:"remaining"`
-	DelayMS   int64  `json:"delay_ms"`
+	OK        bool   `json:"ok"`        // the turn came, after the delay
+	Remaining int    `json:"remaining"` // what could be taken at once now
+	DelayMS   int64  `json:"delay_ms"`  // how long it took, or would take
 }

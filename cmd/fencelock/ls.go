@@ -3,22 +3,23 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
+// lsCmd lists locks.
 type lsCmd struct {
-	Prefix string
-	Scan   bool
+	Prefix string // "" is all
+	Scan   bool   // look at all keys, which takes long where there are many
 }
 
+// verb describes ls.
 func (c *lsCmd) verb() *verb {
 	return &verb{
 		name: "ls", group: seeLocks, short: "List the locks that are held or waited for.",
@@ -35,7 +36,7 @@ What could not be looked at says so; names that this user may not read are exit 
 
 // Run prints every lock with the prefix.
 func (c *lsCmd) Run(a *app) error {
-	list, failed := a.list(driver.Query{Prefix: c.Prefix, Scan: c.Scan})
+	list, failed := c.list(a) // some names may have been read, and others not
 	if a.json {
 		for _, s := range list {
 			if err := printJSON(a.stdout, viewOf(s)); err != nil {
@@ -53,39 +54,20 @@ func (c *lsCmd) Run(a *app) error {
 	return failed
 }
 
-// list asks the engine who holds and who waits.
-func (a *app) list(q driver.Query) (list []driver.Status, err error) {
+// list asks the engine who holds and who waits. A scan is a thing of one engine, so
+// Locker.List cannot ask for it; the others list everything anyway.
+func (c *lsCmd) list(a *app) (list []fencelock.Status, err error) {
 	ctx, stop := a.interruptible()
 	defer stop()
-	err = a.with(ctx, func(engine driver.Engine) error {
-		lister, ok := engine.(driver.Lister)
-		if !ok {
-			return unsupported(engine, "list locks")
+	err = a.with(ctx, func(engine driver.Engine) (err error) {
+		if lister, ok := engine.(driver.Lister); ok && c.Scan {
+			list, err = lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
+		} else {
+			list, err = fencelock.New(engine, nil).List(ctx, c.Prefix)
 		}
-		list, err = lister.List(ctx, q)
 		return err
 	})
 	return list, err
-}
-
-// with opens the engine for as long as fn runs.
-func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
-	engine, closeEngine, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	err = fn(engine)
-	if closing := closeEngine(); err == nil {
-		err = closing
-	}
-	if errors.Is(err, context.Canceled) {
-		return &exitError{code: exitSignal + int(syscall.SIGINT), err: errors.New("interrupted"), interrupted: true}
-	}
-	return err
-}
-
-func unsupported(engine driver.Engine, what string) error {
-	return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s cannot %s", driver.ErrUnsupported, engine.Traits().Engine, what)}
 }
 
 // printTable writes the aligned table; nothing at all for an empty list.
@@ -96,17 +78,19 @@ func printTable(w io.Writer, list []driver.Status) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE")
 	for _, s := range list {
-		for _, row := range rows(s) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", show(s.Name), row.mode, row.columns, len(s.Waiters), row.note)
+		for _, row := range rowsOf(s) {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", termtext.Word(s.Name), row.mode, row.columns, len(s.Waiters), row.note)
 		}
 	}
 	return table.Flush()
 }
 
-// row is what the table shows of one holder.
+// row is what the table shows of one holder; the name and the waiters are those of the
+// lock, and stand in each of its rows.
 type row struct{ mode, columns, note string }
 
-func rows(s driver.Status) []row {
+// rowsOf returns a row for each holder, and one for a lock that nobody holds.
+func rowsOf(s driver.Status) []row {
 	if len(s.Holders) == 0 {
 		return []row{{modeLimit(s), "-\t-\t" + closedFor(s.NotBefore) + "\t-", troubleOr(s, "-")}}
 	}
@@ -121,23 +105,12 @@ func rows(s driver.Status) []row {
 	return out
 }
 
-// holderPlace says where a holder lives. A foreign one may have a process of the
-// server.
-func holderPlace(h driver.Holder) string {
-	switch {
-	case h.Foreign && h.PID != 0:
-		return fmt.Sprintf("foreign:%d", h.PID)
-	case h.Foreign:
-		return "foreign"
-	}
-	return place(h.Identity)
-}
-
+// noteOr is what a holder says of itself.
 func noteOr(note, none string) string {
 	if note == "" {
 		return none
 	}
-	return showText(note)
+	return termtext.Text(note)
 }
 
 // troubleOr is why the line may not be so any more, in the place of a note.
@@ -145,15 +118,7 @@ func troubleOr(s driver.Status, note string) string {
 	if s.Trouble == nil {
 		return note
 	}
-	return "may have changed: " + showText(oneLine(s.Trouble.Error()))
-}
-
-// modeLimit is the mode with its limit, such as "shared/3".
-func modeLimit(s driver.Status) string {
-	if s.Limit > 0 {
-		return fmt.Sprintf("%s/%d", modeOf(s), s.Limit)
-	}
-	return modeOf(s)
+	return "may have changed: " + termtext.Text(termtext.Line(s.Trouble.Error()))
 }
 
 // modeWeight is modeLimit for one holder: how much of the limit it takes, where
@@ -165,7 +130,8 @@ func modeWeight(s driver.Status, h driver.Holder) string {
 	return modeLimit(s)
 }
 
-// closedFor is how long a minimum hold still keeps a name closed.
+// closedFor is how long a minimum hold still keeps a name closed. One that is over by our
+// clock may not be by that of the engine, so it is never "none".
 func closedFor(until time.Time) string {
 	if until.IsZero() {
 		return "-"

@@ -11,11 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
-// manCmd prints pages for man, in the language of mdoc(7).
-type manCmd struct{ Verb string }
+// manCmd prints pages for man, in the language of mdoc(7). They are made of the same
+// descriptions as the help, so there is nothing to keep in step.
+type manCmd struct{ Verb string } // "" is the page of the program
 
+// verb describes man.
 func (c *manCmd) verb() *verb {
 	return &verb{
 		name: "man", group: moreVerb, short: "Print a manual page.",
@@ -30,15 +34,14 @@ func (c *manCmd) verb() *verb {
 
 // Run prints the page.
 func (c *manCmd) Run(a *app) error {
-	all := verbs()
-	v := findVerb(all, c.Verb)
+	v := findVerb(a.verbs, c.Verb)
 	if c.Verb != "" && v == nil {
-		return &exitError{code: exitUsage, err: fmt.Errorf("there is no command %s\ntry: fencelock --help", show(c.Verb))}
+		return &exitError{code: exitUsage, err: fmt.Errorf("there is no command %s\ntry: fencelock --help", termtext.Word(c.Verb))}
 	}
 	var p manPage
 	p.head(v)
 	if v == nil {
-		p.first(all)
+		p.first(a.verbs)
 	} else {
 		p.verb(v)
 	}
@@ -52,11 +55,13 @@ type manPage struct{ strings.Builder }
 // line writes a line for the formatter.
 func (p *manPage) line(words ...string) { p.WriteString(strings.Join(words, " ") + "\n") }
 
+// head begins a page; the day is that of the program, so that a page can be made again.
 func (p *manPage) head(v *verb) {
 	name, short := "fencelock", about
 	if v != nil {
 		name, short = name+"-"+v.name, v.short
 	}
+	// mdoc wants these three in this order, and the name before anything else.
 	p.line(".Dd", builtOn().Format("January 2, 2006"))
 	p.line(".Dt", strings.ToUpper(name), "1")
 	p.line(".Os")
@@ -65,7 +70,7 @@ func (p *manPage) head(v *verb) {
 	p.line(".Nd", manText(strings.ToLower(short[:1])+strings.TrimSuffix(short[1:], ".")))
 }
 
-// builtOn is the day of the commit, where the build knows it.
+// builtOn is the day of the commit, where the build knows it, and else today.
 func builtOn() time.Time {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -92,7 +97,7 @@ func (p *manPage) first(all []*verb) {
 		p.text(v.short)
 	}
 	p.line(".El")
-	var l line
+	l := line{verbs: all}
 	l.begin()
 	p.flags("Every command takes these:", l.global)
 	p.explain("ENVIRONMENT", ".It Ev", aboutVariables)
@@ -154,6 +159,7 @@ func (p *manPage) verb(v *verb) {
 	p.line(".Xr fencelock 1")
 }
 
+// flags writes the section of flags. A flag with a value is shown with its long name.
 func (p *manPage) flags(intro string, f flagSet) {
 	p.line(".Sh FLAGS")
 	p.text(intro)
@@ -172,9 +178,10 @@ func (p *manPage) flags(intro string, f flagSet) {
 	p.line(".El")
 }
 
+// codes writes the section of exit codes.
 func (p *manPage) codes(codes []explained) { p.explain("EXIT STATUS", ".It", codes) }
 
-// explain writes a section of words and what they mean.
+// explain writes a section of words and what they mean. An empty one is not there at all.
 func (p *manPage) explain(title, item string, rows []explained) {
 	if len(rows) == 0 {
 		return
@@ -191,7 +198,7 @@ func (p *manPage) explain(title, item string, rows []explained) {
 	p.line(".El")
 }
 
-// text writes sentences, each on a line of its own, and long ones on several.
+// text writes sentences, each on a line of its own as mdoc asks, and long ones on several.
 func (p *manPage) text(s string) {
 	for _, sentence := range sentences(s) {
 		for row := range strings.Lines(wrap(sentence, 0, 78) + "\n") {
@@ -212,7 +219,8 @@ func sentences(s string) (all []string) {
 	return append(all, s[from:])
 }
 
-// manText is text that the formatter leaves as it is.
+// manText is text that the formatter leaves as it is: a hyphen is no dash, quotes stay as
+// a shell needs them, and a point at the beginning of a line is no command.
 func manText(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {

@@ -16,7 +16,7 @@ func manPages(t *testing.T) (dir string, names []string) {
 	dir, err := os.MkdirTemp("", "fencelock")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for _, verb := range append(verbNames(verbs()), "") {
+	for _, verb := range append(verbNames(allVerbs()), "") {
 		name := strings.TrimSuffix("fencelock-"+verb, "-") + ".1"
 		var page, talk bytes.Buffer
 		if code := run(strings.Fields("man "+verb), nil, &page, &talk); code != 0 {
@@ -68,13 +68,13 @@ func TestManPagesLeadToOthers(t *testing.T) {
 func TestManPageKnowsEveryFlag(t *testing.T) {
 	t.Parallel()
 	dir, _ := manPages(t)
-	for _, v := range verbs() {
+	for _, v := range allVerbs() {
 		if v.flags == nil {
 			continue
 		}
 		page, err := os.ReadFile(filepath.Join(dir, "fencelock-"+v.name+".1"))
 		must(t, err)
-		l := line{}
+		l := line{verbs: allVerbs()}
 		must(t, l.read([]string{v.name, "--help"}))
 		for _, name := range l.flagNames() {
 			if !strings.Contains(string(page), "Fl -"+name) && l.global.Lookup(name) == nil {

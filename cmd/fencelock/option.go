@@ -13,9 +13,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagSet is the flags that a verb takes.
+// flagSet is the flags that a verb takes. pflag reads them; the values are options of
+// ours, since help, man pages and completion want to know more of them.
 type flagSet struct{ *pflag.FlagSet }
 
+// newFlagSet returns a set that stops at the first argument, prints nothing and keeps the
+// order in which flags are added, which is the one people read.
 func newFlagSet() flagSet {
 	f := flagSet{pflag.NewFlagSet("fencelock", pflag.ContinueOnError)}
 	f.SortFlags = false
@@ -30,7 +33,8 @@ func newFlagSet() flagSet {
 	return f
 }
 
-// add takes in a flag. short may be empty.
+// add takes in a flag. short may be empty. One without a placeholder takes a value only
+// after "=", such as --json=false.
 func (f flagSet) add(name, short string, o *option, help string) {
 	flag := f.VarPF(o, name, short, help)
 	if o.placeholder == "" {
@@ -40,10 +44,10 @@ func (f flagSet) add(name, short string, o *option, help string) {
 
 // option is the value of a flag.
 type option struct {
-	set         func(string) error
-	placeholder string   // what stands for the value; "" for a flag without one
-	preset      string   // the value if the flag is not given; "" where that goes without saying
-	values      []string // all there are, or those worth offering
+	set         func(string) error // takes the text, or says what is wrong with it
+	placeholder string             // what stands for the value; "" for a flag without one
+	preset      string             // the value if the flag is not given; "" where that goes without saying
+	values      []string           // all there are, or those worth offering
 	required    bool
 }
 
@@ -79,6 +83,7 @@ func choice(p *string, placeholder string, words ...string) *option {
 	}}
 }
 
+// oneOf refuses what is not one of the words.
 func oneOf(s string, words []string) error {
 	if slices.Contains(words, s) {
 		return nil
@@ -100,6 +105,7 @@ func duration(p *time.Duration, values ...string) *option {
 	return o
 }
 
+// notDuration is the error of all that read a time.
 func notDuration(s string) error {
 	return fmt.Errorf("%q is not a duration such as 30s or 1m30s", s)
 }
@@ -116,6 +122,7 @@ func number(p *int) *option {
 	return o
 }
 
+// parseNumber reads a whole number; what a number may be is the verb's to say.
 func parseNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	switch {
@@ -125,4 +132,12 @@ func parseNumber(s string) (int, error) {
 		err = fmt.Errorf("%q is not a whole number", s)
 	}
 	return n, err
+}
+
+// setText takes any text as it is.
+func setText(p *string) func(string) error {
+	return func(s string) error {
+		*p = s
+		return nil
+	}
 }

@@ -9,22 +9,28 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
-// line is a command line that was read.
+// line is a command line that was read. Flags may stand before the verb, after it and
+// among its arguments; a verb that runs a command leaves everything alone that follows its
+// last argument.
 type line struct {
-	verbs  []*verb
-	verb   *verb // the one that was asked for, or nil
+	verbs  []*verb // all there are; given
+	verb   *verb   // the one that was asked for, or nil
 	flags  flagSet
 	global flagSet // those of flags that every verb takes
 
-	url           string
-	urlGiven      bool
+	url           string // of the flag, and after read that of the environment if there was none
+	urlGiven      bool   // by the flag, even if it is empty
 	json, verbose bool
 	help, version bool
 }
 
-// read reads the command line. Its error says what is wrong with it.
+// read reads the command line. Its error says what is wrong with it. --help and --version
+// end the reading where they stand: who asks for help has a line that is not complete.
 func (l *line) read(args []string) error {
 	l.begin()
 	rest, err := l.parse(args)
@@ -35,7 +41,7 @@ func (l *line) read(args []string) error {
 		return errors.New("expected a command such as run or ls")
 	}
 	if l.setVerb(rest[0]); l.verb == nil {
-		return fmt.Errorf("unexpected argument %s%s", rest[0], suggest(rest[0], verbNames(l.verbs), ", did you mean %q?"))
+		return fmt.Errorf("unexpected argument %s%s", rest[0], termtext.Suggest(rest[0], verbNames(l.verbs), ", did you mean %q?"))
 	}
 	if err := l.arguments(rest[1:]); err != nil || l.help || l.version {
 		return err
@@ -43,17 +49,15 @@ func (l *line) read(args []string) error {
 	return l.complete()
 }
 
-// begin makes the flags that every verb takes.
+// begin makes the flags that every verb takes. Those of the verb come when it is known:
+// two verbs may mean different things by one letter.
 func (l *line) begin() {
-	if l.verbs == nil {
-		l.verbs = verbs()
-	}
 	l.flags, l.global = newFlagSet(), newFlagSet()
 	l.addGlobal(l.global)
 	l.flags.AddFlagSet(l.global.FlagSet)
 }
 
-// setVerb finds the verb and its flags.
+// setVerb finds the verb and adds its flags; verb is nil if there is none of that name.
 func (l *line) setVerb(name string) {
 	if l.verb = findVerb(l.verbs, name); l.verb != nil && l.verb.flags != nil {
 		l.verb.flags(l.flags)
@@ -66,7 +70,7 @@ func (l *line) addGlobal(f flagSet) {
 		l.url, l.urlGiven = s, true
 		return nil
 	}
-	f.add("url", "", &option{set: setURL, placeholder: "URL", values: urlBeginnings()},
+	f.add("url", "", &option{set: setURL, placeholder: "URL", values: engineurl.Beginnings()},
 		"Where the locks are, such as file:///path; by default a directory of your own. ($FENCELOCK_URL)")
 	f.add("json", "", boolean(&l.json), "Print one JSON object a line.")
 	f.add("verbose", "v", boolean(&l.verbose), "Say more on stderr.")
@@ -111,7 +115,7 @@ func (l *line) arguments(args []string) error {
 	}
 }
 
-// missing is what is wrong if only so many arguments are given.
+// missing is what is wrong if only so many arguments are given, or nil.
 func (l *line) missing(given int) error {
 	if given == len(l.verb.args) || l.verb.args[given].optional {
 		return nil
@@ -152,11 +156,12 @@ func (l *line) givenURL() string {
 	return l.url
 }
 
-// flagError says in our words what is wrong with a flag.
+// flagError says in our words what is wrong with a flag. A value is repeated only by
+// options that take no secret.
 func (l *line) flagError(err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if name := unknown.GetSpecifiedName(); unknown.GetSpecifiedShortnames() == "" {
-			return fmt.Errorf("unknown flag --%s%s", name, suggest(name, l.flagNames(), ", did you mean \"--%s\"?"))
+			return fmt.Errorf("unknown flag --%s%s", name, termtext.Suggest(name, l.flagNames(), ", did you mean \"--%s\"?"))
 		} else {
 			return fmt.Errorf("unknown flag -%s", name)
 		}
@@ -170,6 +175,7 @@ func (l *line) flagError(err error) error {
 	return err
 }
 
+// flagNames returns the long names of the flags that may stand on the line.
 func (l *line) flagNames() (names []string) {
 	l.flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names

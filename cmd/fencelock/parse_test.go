@@ -12,7 +12,7 @@ import (
 // readRun reads a command line of run.
 func readRun(t *testing.T, args ...string) (*runCmd, error) {
 	t.Helper()
-	c := newRun()
+	c := new(runCmd)
 	l := line{verbs: []*verb{c.verb()}}
 	return c, l.read(append([]string{"run"}, args...))
 }
@@ -72,7 +72,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		"completion":                    `expected "<shell>", one of bash, zsh, fish`,
 		"completion tcsh":               `<shell>: "tcsh" is not one of bash, zsh, fish`,
 	} {
-		var l line
+		l := line{verbs: allVerbs()}
 		if err := l.read(strings.Fields(args)); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}
@@ -88,7 +88,7 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 		"ls --url=":          "",
 		"--url a ls --url b": "b",
 	} {
-		var l line
+		l := line{verbs: allVerbs()}
 		if err := l.read(strings.Fields(args)); err != nil || l.url != want {
 			t.Errorf("%s: %q, %v", args, l.url, err)
 		}
@@ -97,8 +97,8 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 
 // Help needs nothing that the command would need.
 func TestHelpAsksForNothing(t *testing.T) {
-	for _, v := range verbs() {
-		var l line
+	for _, v := range allVerbs() {
+		l := line{verbs: allVerbs()}
 		if err := l.read([]string{v.name, "--help"}); err != nil || !l.help {
 			t.Errorf("%s --help: %v", v.name, err)
 		}
@@ -106,8 +106,8 @@ func TestHelpAsksForNothing(t *testing.T) {
 }
 
 func TestHelpFitsIntoATerminal(t *testing.T) {
-	for _, v := range append(verbs(), nil) {
-		l := line{verb: v}
+	for _, v := range append(allVerbs(), nil) {
+		l := line{verbs: allVerbs()}
 		args := []string{"--help"}
 		if v != nil {
 			args = []string{v.name, "--help"}
@@ -116,7 +116,7 @@ func TestHelpFitsIntoATerminal(t *testing.T) {
 		if err := l.read(args); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.printHelp(&out); err != nil {
+		if err := printHelp(&out, &l); err != nil {
 			t.Fatal(err)
 		}
 		for row := range strings.Lines(out.String()) {

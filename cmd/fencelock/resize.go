@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 )
 
+// resizeCmd changes a limit.
 type resizeCmd struct {
 	Name  string
-	Limit int
+	Limit int // at least 1
 }
 
+// verb describes resize.
 func (c *resizeCmd) verb() *verb {
 	return &verb{
 		name: "resize", group: seeLocks, short: "Change how many may hold a lock that is shared with a limit.",
@@ -24,15 +27,12 @@ func (c *resizeCmd) verb() *verb {
 	}
 }
 
-// Run sets the limit.
+// Run sets the limit. It prints nothing without --json, as chmod does.
 func (c *resizeCmd) Run(a *app) error {
 	ctx, stop := a.interruptible()
 	defer stop()
 	err := a.with(ctx, func(engine driver.Engine) error {
-		if r, ok := engine.(driver.Resizer); ok {
-			return notThere(engine, r.Resize(ctx, c.Name, c.Limit))
-		}
-		return notThere(engine, driver.ErrUnsupported)
+		return notThere(engine, fencelock.New(engine, nil).Resize(ctx, c.Name, c.Limit))
 	})
 	switch {
 	case err != nil:
@@ -53,7 +53,7 @@ func notThere(engine driver.Engine, err error) error {
 		driver.ErrUnsupported, engine.Traits().Engine)}
 }
 
-// resized is what resize --json prints.
+// resized is what resize --json prints; docs/cli-json.md documents it.
 type resized struct {
 	Name  string `json:"name"`
 	Limit int    `json:"limit"`

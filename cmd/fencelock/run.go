@@ -4,37 +4,37 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// runCmd runs a command while it holds a lock.
+// runCmd runs a command while it holds a lock. Its flags are those of flock(1), where
+// that has them.
 type runCmd struct {
-	Nonblock bool
-	Wait     waitLimit
-	Conflict int
-	Quiet    bool
-	Shared   bool
-	Limit    int
-	Weight   int
-	MinHold  time.Duration
-	Tick     time.Duration
-	OnLost   string
-	Close    bool
+	ifBusy
+	Quiet   bool          // or none, and no word
+	Shared  bool          // beside other shared holders
+	Limit   int           // at most so many of them, or so much weight; 0 is no limit
+	Weight  int           // what this one takes of it; 0 is 1
+	MinHold time.Duration // nobody gets the lock again before this is over
+	Tick    time.Duration // of a schedule, which one host of all claims; 0 is no schedule
+	OnLost  string        // terminate or ignore
+	Close   bool          // what the command leaves behind is nobody's business
 
 	command
 }
 
-func newRun() *runCmd {
-	return &runCmd{Conflict: exitBusy, OnLost: "terminate", command: commonCommand()}
-}
-
+// verb describes run.
 func (c *runCmd) verb() *verb {
+	*c = runCmd{ifBusy: ifBusy{Conflict: exitBusy}, OnLost: "terminate", command: commonCommand()}
 	return &verb{
 		name: "run", group: useLocks, short: "Run a command while holding a lock.",
 		args: []arg{nameArg(&c.Name)}, runs: &c.Command, flags: c.flags, check: c.check,
@@ -70,6 +70,7 @@ func commandVariables() []explained {
 	}
 }
 
+// flags are those of run, and behind them those it shares with elect.
 func (c *runCmd) flags(f flagSet) {
 	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if the lock is held.")
 	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
@@ -91,18 +92,16 @@ func (c *runCmd) flags(f flagSet) {
 }
 
 // check finds what the parser cannot, and fills in the defaults.
-func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.checkNumbers()) }
+func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.ifBusy.check(), c.checkNumbers()) }
 
+// checkNumbers finds numbers that have no sense, alone or together. A weight above the
+// limit would wait for ever.
 func (c *runCmd) checkNumbers() error {
 	switch {
-	case c.Nonblock && c.Wait.given:
-		return errors.New("--nonblock and --wait can't be used together")
 	case c.Wait.limit < 0 || c.MinHold < 0 || c.Limit < 0 || c.Weight < 0:
 		return errors.New("durations, limits and weights must not be negative")
 	case c.Tick != 0 && c.Tick < time.Second:
 		return fmt.Errorf("the tick %v is shorter than a second", c.Tick)
-	case c.Conflict < 0 || c.Conflict > 255:
-		return fmt.Errorf("the exit code %d is not between 0 and 255", c.Conflict)
 	case c.Weight > 0 && c.Limit == 0:
 		return errors.New("--weight is a part of a limit; give --limit as well")
 	case c.Weight > c.Limit:
@@ -111,13 +110,35 @@ func (c *runCmd) checkNumbers() error {
 	return nil
 }
 
-// waitLimit is a duration, or a number of seconds as flock has it.
+// ifBusy says what to do if it is not our turn, for every verb that waits for one.
+type ifBusy struct {
+	Nonblock bool
+	Wait     waitLimit
+	Conflict int // exit code if we do not wait, or not for long enough
+}
+
+// atOnce reports whether not to wait.
+func (b ifBusy) atOnce() bool { return b.Nonblock || b.Wait.given && b.Wait.limit == 0 }
+
+// check finds what the parser cannot.
+func (b ifBusy) check() error {
+	switch {
+	case b.Nonblock && b.Wait.given:
+		return errors.New("--nonblock and --wait can't be used together")
+	case b.Conflict < 0 || b.Conflict > 255:
+		return fmt.Errorf("the exit code %d is not between 0 and 255", b.Conflict)
+	}
+	return nil
+}
+
+// waitLimit is a duration, or a number of seconds as flock has it. Nothing and zero are
+// two things: to wait for ever, and not at all.
 type waitLimit struct {
 	given bool
 	limit time.Duration
 }
 
-// set reads the value of the flag.
+// set reads the value of the flag. What does not fit into a duration would wrap around.
 func (w *waitLimit) set(s string) (err error) {
 	w.given = true
 	if seconds, bad := strconv.ParseFloat(s, 64); bad == nil {
@@ -139,7 +160,7 @@ func (c *runCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
 		locker := c.locker(engine, fencelock.Options{
-			Shared:  c.Shared || c.Limit > 0,
+			Shared:  c.Shared || c.Limit > 0, // a limit is one of shared holders
 			Limit:   c.Limit,
 			Weight:  c.Weight,
 			Wait:    c.Wait.limit,
@@ -151,8 +172,89 @@ func (c *runCmd) Run(a *app) error {
 		if err != nil {
 			return c.refusal(err)
 		}
-		ch := c.child(a, lock, signals)
-		ch.closing, ch.ignoreLoss = c.Close, c.OnLost == "ignore"
-		return ch.hold(engine, path, c.Command).err
+		what := c.under(a, lock, path, signals)
+		what.IgnoreOrphans, what.IgnoreLoss = c.Close, c.OnLost == "ignore"
+		what.Hint = ", which -o would not"
+		return a.hold(engine, lock, what).err
 	})
+}
+
+// taker claims the tick, if there is one, and takes the lock, in a queue or not at all. The
+// tick is claimed whether the lock is free or not: with -n, one that comes while the run
+// of the last one goes on is skipped on every host.
+func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
+	take := locker.Acquire
+	if c.atOnce() {
+		take = locker.TryAcquire
+	}
+	if c.Tick == 0 {
+		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
+	}
+	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2})
+	return func(ctx context.Context) (*fencelock.Lock, error) {
+		tick := time.Now().Round(c.Tick)
+		if err := claim(ctx, job, tick); err != nil {
+			return nil, err
+		}
+		lock, err := take(ctx, c.Name)
+		if err != nil || c.atOnce() {
+			return lock, err
+		}
+		if err := unpaused(ctx, job, tick); err != nil {
+			lock.Release() // nothing was started; if this fails, the lease ends
+			return nil, err
+		}
+		return lock, nil
+	}
+}
+
+// claim claims the tick that is nearest by this host's clock: others mean the same one
+// if their clocks and their crontabs are less than half a tick apart. A tick that another
+// host has claimed looks like a lock that is busy, with -q and -E for both. One that is too late
+// by the answer does not: nobody runs it.
+func claim(ctx context.Context, job *cron.Job, tick time.Time) error {
+	err := job.Claim(ctx, tick)
+	skipped, ok := errors.AsType[*cron.SkippedError](err)
+	switch {
+	case !ok:
+		return err
+	case skipped.Reason == cron.TooLate:
+		return fmt.Errorf("%w: no answer in half a tick: %w", driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrHeld, err)
+}
+
+// unpaused is an error if the job was paused while the tick waited for its turn.
+func unpaused(ctx context.Context, job *cron.Job, tick time.Time) error {
+	s, err := job.Status(ctx)
+	if err != nil || s.Paused == nil {
+		return nil // an engine without records knows no pause, and one that is away keeps nobody who has the lock
+	}
+	return fmt.Errorf("%w: %w", driver.ErrHeld, &cron.SkippedError{Job: job.Name(), Scheduled: tick, Reason: cron.Paused, Pause: s.Paused})
+}
+
+// refusal says why there is no lock, and what to do about it. Only a lock that is held is
+// busy: an engine out of reach keeps its own code, with -q too, or a job that skips when
+// it is busy would skip for ever.
+func (c *runCmd) refusal(err error) error {
+	if !errors.Is(err, driver.ErrHeld) {
+		return err
+	}
+	if c.Quiet {
+		return exitWith(0)
+	}
+	if skipped, ok := errors.AsType[*cron.SkippedError](err); ok {
+		return &exitError{code: c.Conflict, err: skipped}
+	}
+	who := err.Error()
+	if held, ok := errors.AsType[*fencelock.HeldError](err); ok {
+		who = held.Error()
+	}
+	wait := "fencelock run -w 30s"
+	if !c.atOnce() {
+		who += fmt.Sprintf("; gave up after %v", c.Wait.limit)
+		wait = fmt.Sprintf("fencelock run -w %v", 2*c.Wait.limit)
+	}
+	hint := fmt.Sprintf("%s %s -- ..., or fencelock status %[2]s", wait, termtext.ShellWord(c.Name))
+	return &exitError{code: c.Conflict, err: fmt.Errorf("%s\ntry: %s", who, hint)}
 }

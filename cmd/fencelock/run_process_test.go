@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,22 +17,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostDir is where a test runs commands under a lock directory of its own.
-func hostDir(t *testing.T) string {
+// host is a directory where a test runs commands, and their locks in it.
+type host struct{ dir string }
+
+func newHost(t *testing.T) host {
 	dir, err := os.MkdirTemp("", "fencelock")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("FENCELOCK_URL", "file://"+filepath.Join(dir, "locks"))
-	return dir
+	return host{dir}
+}
+
+func (h host) path(name string) string { return filepath.Join(h.dir, name) }
+
+// command prepares a command that finds the locks.
+func (h host) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "FENCELOCK_URL=file://"+h.path("locks"))
+	return cmd
 }
 
 // fullPipe returns the write end of a pipe that takes no byte more, and is never read.
 func fullPipe(t *testing.T) *os.File {
 	var p [2]int
-	must(t, unix.Pipe(p[:]))
+	syscall.ForkLock.RLock() // no command of another test gets an end
+	err := unix.Pipe(p[:])
 	unix.CloseOnExec(p[0])
 	unix.CloseOnExec(p[1])
-	err := unix.SetNonblock(p[1], true)
+	syscall.ForkLock.RUnlock()
+	must(t, err)
+	err = unix.SetNonblock(p[1], true)
 	for err == nil {
 		_, err = unix.Write(p[1], make([]byte, 4096))
 	}
@@ -65,11 +77,11 @@ func finish(t *testing.T, cmd *exec.Cmd, during func()) *os.ProcessState {
 }
 
 // holdUntil holds x until the file free exists, or the function it returns is called.
-func holdUntil(t *testing.T, free string) func() {
+func (h host) holdUntil(t *testing.T, free string) func() {
 	t.Helper()
-	holder := exec.Command("fencelock", "run", "x", "--", "sh", "-c", `while ! test -e "$0"; do sleep 0.05; done`, free)
+	holder := h.command("fencelock", "run", "x", "--", "sh", "-c", `while ! test -e "$0"; do sleep 0.05; done`, free)
 	must(t, holder.Start())
-	eventually(t, "x is held", func() bool { return exec.Command("fencelock", "run", "-n", "x", "--", "true").Run() != nil })
+	eventually(t, "x is held", func() bool { return h.command("fencelock", "run", "-n", "x", "--", "true").Run() != nil })
 	return func() {
 		must(t, os.WriteFile(free, []byte("x"), 0o600))
 		holder.Wait()
@@ -87,6 +99,7 @@ func appears(t *testing.T, path string) {
 // Whoever reads stderr, or does not, a lost lock ends the command, a waiter runs its
 // command when its turn comes, and a leader leads.
 func TestStderrThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	for name, stderr := range map[string]func(*testing.T) *os.File{
 		"full": fullPipe,
 		"closed": func(t *testing.T) *os.File {
@@ -97,13 +110,14 @@ func TestStderrThatNobodyReads(t *testing.T) {
 		},
 	} {
 		t.Run(name+"/loss", func(t *testing.T) {
-			dir := hostDir(t)
-			ready := filepath.Join(dir, "ready")
-			cmd := exec.Command("fencelock", "-v", "run", "x", "--", "sh", "-c", `echo yes >"$0"; exec sleep 60`, ready)
+			t.Parallel()
+			h := newHost(t)
+			ready := h.path("ready")
+			cmd := h.command("fencelock", "-v", "run", "x", "--", "sh", "-c", `echo yes >"$0"; exec sleep 60`, ready)
 			cmd.Stderr = stderr(t)
 			state := finish(t, cmd, func() {
 				appears(t, ready)
-				must(t, os.RemoveAll(filepath.Join(dir, "locks")))
+				must(t, os.RemoveAll(h.path("locks")))
 			})
 			if state.ExitCode() != exitLost {
 				t.Fatalf("%v, want exit status 76", state)
@@ -111,11 +125,12 @@ func TestStderrThatNobodyReads(t *testing.T) {
 		})
 		for _, verb := range []string{"run", "elect"} {
 			t.Run(name+"/"+verb, func(t *testing.T) {
-				dir := hostDir(t)
-				free := filepath.Join(dir, "free")
-				defer holdUntil(t, free)()
-				ran := filepath.Join(dir, "ran")
-				cmd := exec.Command("fencelock", "-v", verb, "x", "--", "sh", "-c", `echo yes >"$0"`, ran)
+				t.Parallel()
+				h := newHost(t)
+				free := h.path("free")
+				defer h.holdUntil(t, free)()
+				ran := h.path("ran")
+				cmd := h.command("fencelock", "-v", verb, "x", "--", "sh", "-c", `echo yes >"$0"`, ran)
 				cmd.Stderr = stderr(t)
 				finish(t, cmd, func() {
 					must(t, os.WriteFile(free, []byte("x"), 0o600))
@@ -129,8 +144,9 @@ func TestStderrThatNobodyReads(t *testing.T) {
 // Processes that were there before the command, or that another program left to the
 // first process of a container, are nobody's business.
 func TestStrangersAreLeftAlone(t *testing.T) {
-	hostDir(t)
-	out, err := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; exec fencelock run x -- true`).Output()
+	t.Parallel()
+	h := newHost(t)
+	out, err := h.command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; exec fencelock run x -- true`).Output()
 	must(t, err)
 	job, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	must(t, err)
@@ -142,13 +158,14 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 
 // A member that left the group and lost its parent is waited for, whoever else is there.
 func TestOrphansBesideStrangers(t *testing.T) {
-	dir := hostDir(t)
-	left, ended := filepath.Join(dir, "left"), filepath.Join(dir, "ended")
-	cmd := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >stranger; exec fencelock run x -- \
+	t.Parallel()
+	h := newHost(t)
+	left, ended := h.path("left"), h.path("ended")
+	cmd := h.command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >stranger; exec fencelock run x -- \
 		sh -c 'setsid sh -c "echo yes >$1; sleep 0.3; echo yes >$2" >/dev/null 2>&1 & while ! test -s "$1"; do sleep 0.02; done' - "$0" "$1"`, left, ended)
-	cmd.Dir = dir
+	cmd.Dir = h.dir
 	state := finish(t, cmd, nil)
-	text, err := os.ReadFile(filepath.Join(dir, "stranger"))
+	text, err := os.ReadFile(h.path("stranger"))
 	must(t, err)
 	stranger, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	defer unix.Kill(stranger, unix.SIGKILL)
@@ -160,6 +177,7 @@ func TestOrphansBesideStrangers(t *testing.T) {
 // The watchdog goes by another name than fencelock, and one that is stopped is
 // replaced.
 func TestWatchdogSurvives(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/comm"); err != nil {
 		t.Skip("the names of processes are looked up in /proc, which only Linux has")
 	}
@@ -178,7 +196,7 @@ func watchdogOf(t *testing.T, w wrapped) (pid int) {
 	eventually(t, "there is a watchdog", func() bool {
 		for _, pid = range below(w.Process.Pid) {
 			comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-			if err == nil && strings.TrimSpace(string(comm)) == watchdogName {
+			if err == nil && strings.TrimSpace(string(comm)) == "lock-watchdog" {
 				return true
 			}
 		}
@@ -190,6 +208,7 @@ func watchdogOf(t *testing.T, w wrapped) (pid int) {
 // What dies of an interrupt, the command or a wait, takes fencelock with it, so that a
 // shell stops its loop.
 func TestInterruptIsPassedUp(t *testing.T) {
+	t.Parallel()
 	interrupted := func(t *testing.T, cmd *exec.Cmd) {
 		t.Helper()
 		cmd.Wait()
@@ -197,30 +216,30 @@ func TestInterruptIsPassedUp(t *testing.T) {
 			t.Errorf("%v, want a death by SIGINT", cmd.ProcessState)
 		}
 	}
-	dir := hostDir(t)
-	ready := filepath.Join(dir, "ready")
-	holder := exec.Command("fencelock", "run", "x", "--", "sh", "-c", `echo yes >"$0"; exec sleep 60`, ready)
+	h := newHost(t)
+	ready := h.path("ready")
+	holder := h.command("fencelock", "run", "x", "--", "sh", "-c", `echo yes >"$0"; exec sleep 60`, ready)
 	must(t, holder.Start())
 	defer holder.Process.Kill()
 	appears(t, ready)
-	waiter := exec.Command("fencelock", "run", "x", "--", "true")
+	waiter := h.command("fencelock", "run", "x", "--", "true")
 	must(t, waiter.Start())
 	defer waiter.Process.Kill()
-	waits(t)
+	h.waits(t)
 	must(t, waiter.Process.Signal(os.Interrupt))
 	interrupted(t, waiter)
 	must(t, holder.Process.Signal(os.Interrupt))
 	interrupted(t, holder)
-	if err := exec.Command("fencelock", "run", "x", "--", "sh", "-c", "exit 130").Run(); exitCodeOf(err) != 130 {
+	if err := h.command("fencelock", "run", "x", "--", "sh", "-c", "exit 130").Run(); exitCodeOf(err) != 130 {
 		t.Errorf("%v, want exit status 130: the command chose it", err)
 	}
 }
 
 // waits waits until somebody waits for x.
-func waits(t *testing.T) {
+func (h host) waits(t *testing.T) {
 	t.Helper()
 	eventually(t, "it waits", func() bool {
-		out, err := exec.Command("fencelock", "--json", "status", "x").Output()
+		out, err := h.command("fencelock", "--json", "status", "x").Output()
 		return err == nil && strings.Contains(string(out), `"position":1`)
 	})
 }
@@ -232,21 +251,23 @@ func exitCodeOf(err error) int {
 	return 0
 }
 
-// A new version may be put in place of the program while it waits.
+// A new version may be put in place of the program while it waits. No other test starts a
+// process meanwhile: it would have the new program open for writing for a moment, and
+// nobody could start that.
 func TestProgramReplacedWhileItWaits(t *testing.T) {
-	dir := hostDir(t)
-	program := filepath.Join(dir, "fencelock")
+	h := newHost(t)
+	program := h.path("fencelock")
 	original, err := exec.LookPath("fencelock")
 	must(t, err)
 	text, err := os.ReadFile(original)
 	must(t, err)
 	must(t, os.WriteFile(program, text, 0o755))
-	free, ran, wrong := filepath.Join(dir, "free"), filepath.Join(dir, "ran"), filepath.Join(dir, "wrong")
-	defer holdUntil(t, free)()
-	waiter := exec.Command(program, "run", "x", "--", "sh", "-c", `echo yes >"$0"`, ran)
+	free, ran, wrong := h.path("free"), h.path("ran"), h.path("wrong")
+	defer h.holdUntil(t, free)()
+	waiter := h.command(program, "run", "x", "--", "sh", "-c", `echo yes >"$0"`, ran)
 	waiter.Stderr = t.Output()
 	state := finish(t, waiter, func() {
-		waits(t)
+		h.waits(t)
 		must(t, os.Remove(program))
 		must(t, os.WriteFile(program, []byte("#!/bin/sh\necho started >\""+wrong+"\"\n"), 0o755))
 		must(t, os.WriteFile(free, []byte("x"), 0o600))
@@ -257,30 +278,5 @@ func TestProgramReplacedWhileItWaits(t *testing.T) {
 	appears(t, ran)
 	if _, err := os.Stat(wrong); err == nil {
 		t.Error("the new program was started in the name of the old one")
-	}
-}
-
-// What of ours does not start has a code of its own; 126 and 127 are the command's.
-func TestOwnFailuresToStart(t *testing.T) {
-	for _, ours := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE} {
-		if code := exitCode(startError("job", &os.PathError{Op: "fork/exec", Path: "job", Err: ours})); code != exitStart {
-			t.Errorf("%v: exit code %d, want 71", ours, code)
-		}
-	}
-	if code := exitCode(startError("job", &os.PathError{Op: "fork/exec", Path: "job", Err: unix.ENOEXEC})); code != exitNotExecutable {
-		t.Errorf("ENOEXEC: exit code %d, want 126", code)
-	}
-}
-
-// Descriptors that a command inherits do not replace those of its caller.
-func TestInheritableNumbers(t *testing.T) {
-	f, err := os.Open(os.DevNull)
-	must(t, err)
-	defer f.Close()
-	dups, err := inheritable([]*os.File{f, f})
-	must(t, err)
-	defer closeAll(dups)
-	if low := slices.IndexFunc(dups, func(d *os.File) bool { return d.Fd() < 100 }); low >= 0 || len(dups) != 2 {
-		t.Errorf("got %d descriptors, number %d is below 100", len(dups), low)
 	}
 }

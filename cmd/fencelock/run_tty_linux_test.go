@@ -109,7 +109,9 @@ func (s *session) expect(pattern string) string {
 // echo of what was typed does not match.
 
 func TestRunTerminal(t *testing.T) {
+	t.Parallel()
 	t.Run("interrupt", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter(`fencelock run x -- sh -c 'trap "echo int-$((1+1)); exit 7" INT; echo up-$((1+1)); while :; do sleep 0.1; done'` + "\n")
 		s.expect("up-2")
@@ -119,6 +121,7 @@ func TestRunTerminal(t *testing.T) {
 		s.expect("code-7")
 	})
 	t.Run("stop and go on", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter("fencelock run x -- sh -c 'echo up-$((1+1)); exec cat'\n")
 		s.expect("up-2")
@@ -135,6 +138,7 @@ func TestRunTerminal(t *testing.T) {
 		s.expect("code-0")
 	})
 	t.Run("lost while stopped", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter("fencelock run x -- sh -c 'echo up-$((1+1)); exec cat'\n")
 		s.expect("up-2")
@@ -146,6 +150,7 @@ func TestRunTerminal(t *testing.T) {
 		s.expect("code-76")
 	})
 	t.Run("background reader", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter("fencelock run x -- sh -c 'echo up-$((1+1)); read a; echo got-$a' &\n")
 		s.expect("up-2")
@@ -159,6 +164,7 @@ func TestRunTerminal(t *testing.T) {
 		s.expect("got-it")
 	})
 	t.Run("pager", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter(`fencelock run x -- sh -c 'echo up-$((1+1)); sleep 0.2' | sh -c 'cat; read a </dev/tty; echo "got-$a"'` + "\n")
 		s.expect("up-2")
@@ -166,6 +172,7 @@ func TestRunTerminal(t *testing.T) {
 		s.expect("got-it")
 	})
 	t.Run("interrupt in a pipe", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter(`fencelock run x -- sh -c 'trap "echo int-$((1+1)); exit" INT; echo up-$((1+1)); while :; do sleep 0.1; done' | (trap "" INT; cat)` + "\n")
 		s.expect("up-2")
@@ -175,6 +182,7 @@ func TestRunTerminal(t *testing.T) {
 		s.expect("shell-2")
 	})
 	t.Run("waiting line", func(t *testing.T) {
+		t.Parallel()
 		s := newSession(t)
 		s.enter("fencelock run --note 'a job' x -- sh -c 'echo up-$((1+1)); sleep 60' &\n")
 		s.expect("up-2")

@@ -4,15 +4,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +86,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestRunWrapperKilled(t *testing.T) {
+	t.Parallel()
 	w := startWrapped(t, "")
 	must(t, w.Process.Kill())
 	w.Wait()
@@ -111,6 +108,7 @@ func TestRunWrapperFrozen(t *testing.T) {
 }
 
 func TestRunTerminated(t *testing.T) {
+	t.Parallel()
 	w := startWrapped(t, "", "--kill-after", "200ms")
 	must(t, w.Process.Signal(unix.SIGTERM))
 	w.Wait()
@@ -118,107 +116,4 @@ func TestRunTerminated(t *testing.T) {
 		t.Fatalf("got %d, want 143", code)
 	}
 	w.bothGone(t)
-}
-
-// A watchdog that ended the command says so with its exit code, and the lock counts as
-// lost even if the wrapper did not notice.
-func TestWatchdogTellsThatItKilled(t *testing.T) {
-	const exited = 8 // the exit code is above the signal in a wait status
-	for _, c := range []struct {
-		watchdog, command unix.WaitStatus
-		want              bool
-	}{
-		{exitLost << exited, unix.WaitStatus(unix.SIGKILL), true},
-		{exitLost << exited, 0, false}, // it came too late
-		{0, unix.WaitStatus(unix.SIGKILL), false},
-		{unix.WaitStatus(unix.SIGKILL), unix.WaitStatus(unix.SIGKILL), false},
-	} {
-		ch := &child{status: c.command}
-		ch.onWatchdogEnd(waited{1, c.watchdog})
-		if got := ch.killedByWatchdog(); got != c.want {
-			t.Errorf("watchdog %#x, command %#x: %v", c.watchdog, c.command, got)
-		}
-	}
-}
-
-func TestExitCode(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errors.New("boom"), 1},
-		{&exitError{code: 7}, 7},
-	} {
-		if got := exitCode(c.err); got != c.want {
-			t.Errorf("exitCode(%v) = %d, want %d", c.err, got, c.want)
-		}
-	}
-}
-
-// freezing is a wrapper that stops itself between the start of its command and the
-// moment when its watchdog would hear of it.
-func freezing() {
-	w, err := startWatchdog()
-	if err != nil {
-		panic(err)
-	}
-	runtime.LockOSThread()                   // the kernel ties the parent-death signal to the thread that forks
-	w.until(time.Now().Add(8 * time.Second)) // by then it has started it, and stands still
-	attr := &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(attr)
-	pid, err := startProcess("/bin/sleep", []string{"sleep", "600"}, &syscall.ProcAttr{Sys: attr})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(pid)
-	unix.Kill(os.Getpid(), unix.SIGSTOP)
-	select {}
-}
-
-// A watchdog that comes to run when the deadline is long over, after a freeze or on a busy
-// machine, reads the number of the command before it takes it for unknown, and kills the
-// wrapper.
-func TestLateWatchdogReadsItsPipe(t *testing.T) {
-	for _, c := range []struct {
-		told  []string
-		kill  bool
-		group int
-	}{
-		{[]string{"until 1", "group 7"}, true, 7},
-		{[]string{"until 1", "until 2", "group 7"}, true, 7},
-		{[]string{"until 1"}, true, 0},
-		{[]string{"until 1", "goodbye"}, false, 0},
-	} {
-		lines := make(chan string, len(c.told))
-		for _, line := range c.told {
-			lines <- line
-		}
-		w := patrol{due: math.MaxInt64}
-		if kill := w.watch(lines); kill != c.kill || w.group != c.group {
-			t.Errorf("told %q: kills %v, group %d", c.told, kill, w.group)
-		}
-	}
-}
-
-// TestWrapperThatFreezesAsItStarts: the watchdog knows the deadline before there is a
-// command, and kills the wrapper whose command it was not told of.
-func TestWrapperThatFreezesAsItStarts(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux kills a command with its parent")
-	}
-	cmd := exec.Command("freezing")
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() { cmd.Process.Kill() })
-	var pid int
-	_, err = fmt.Fscan(out, &pid)
-	must(t, err)
-	eventually(t, "the command is gone", func() bool { return !runs(pid) })
-	var ended *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
-		t.Errorf("the wrapper: %v", err)
-	}
 }

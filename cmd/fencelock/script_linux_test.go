@@ -6,6 +6,7 @@ import (
 )
 
 func TestStoppedScriptsGoOn(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command("sh", "-c", "kill -STOP $$; exit 7")
 	cmd.Dir = t.TempDir()
 	must(t, cmd.Start())

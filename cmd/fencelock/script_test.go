@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,17 +20,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
 )
 
 // scriptPatience is how long a script waits for something that must happen.
 const scriptPatience = 3 * time.Minute
 
+// noExitPause is for GORACE: the race detector sleeps for a second at the exit of each
+// command otherwise.
+const noExitPause = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
-	maybeWatchdog()
-	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog, "freezing": freezing})
+	supervise.WatchdogMain()
+	os.Setenv("GORACE", noExitPause) // for the commands that tests start
+	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog})
+}
+
+// run is perform, and returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return exitCode(perform(args, stdin, stdout, stderr))
 }
 
 // scriptLimit is for all scripts together, which take two or three minutes.
@@ -51,7 +66,7 @@ func TestScript(t *testing.T) {
 				return err
 			}
 			env.Setenv("DOCS", docs)
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
+			env.Setenv("GORACE", noExitPause)
 			env.Values[serversKey{}] = newScriptServers()
 			env.Defer(func() { goOn(env.WorkDir) })
 			return nil
@@ -99,7 +114,7 @@ func holdLock() {
 		Identity: driver.Identity{Host: "host\x1b]0;x\a", PID: os.Getpid(), Note: "a note\x1b[31m"},
 		OnLost:   func(err error) { lost <- err },
 	}
-	engine, _, err := openURL(ctx, os.Getenv("FENCELOCK_URL"))
+	engine, _, err := engineurl.Open(ctx, os.Getenv("FENCELOCK_URL"))
 	check(err)
 	if len(os.Args) > 3 && os.Args[3] == "shared" {
 		req.Mode = driver.Shared
@@ -206,16 +221,16 @@ func scriptWaitQueued(ts *testscript.TestScript, neg bool, args []string) {
 // machine.
 func statusOf(ts *testscript.TestScript, name string) (s driver.Status, ok bool) {
 	a := &app{ctx: context.Background(), url: ts.Getenv("FENCELOCK_URL")}
-	list, err := a.list(driver.Query{Prefix: name, Exact: true})
+	err := a.withLocks(a.ctx, func(locks *fencelock.Locker) (err error) {
+		s, err = locks.Status(a.ctx, name)
+		return err
+	})
 	if errors.Is(err, driver.ErrUnavailable) {
 		ts.Logf("%v", err)
 		return s, false
 	}
 	ts.Check(err)
-	if len(list) == 0 {
-		return driver.Status{Name: name}, true
-	}
-	return list[0], true
+	return s, true
 }
 
 // scriptWaitMatch is "waitmatch FILE REGEXP".

@@ -10,45 +10,38 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// show returns a name, host or other word fit for a terminal and for a column:
-// quoted as in Go when it is empty or contains a space or anything unprintable.
-func show(word string) string {
-	if word == "" || strings.ContainsRune(word, ' ') {
-		return strconv.Quote(word)
-	}
-	return showText(word)
-}
-
-// showText returns free text fit for a terminal: quoted as in Go when it
-// contains anything unprintable or could be taken for quoted text.
-func showText(text string) string {
-	for _, r := range text {
-		if !strconv.IsPrint(r) || r == '\uFFFD' {
-			return strconv.Quote(text)
-		}
-	}
-	if strings.HasPrefix(text, `"`) {
-		return strconv.Quote(text)
-	}
-	return text
-}
-
-// place says where an acquisition or a waiter lives.
+// place says where an acquisition or a waiter lives, as PID@HOST.
 func place(id driver.Identity) string {
 	if id.PID == 0 && id.Host == "" {
 		return "unknown"
 	}
-	return fmt.Sprintf("%d@%s", id.PID, show(id.Host))
+	return fmt.Sprintf("%d@%s", id.PID, termtext.Word(id.Host))
 }
 
-// stamp is a time as the command prints it; the zero time is null in JSON.
+// holderPlace says where a holder lives. A foreign one may have a process of the
+// server.
+func holderPlace(h driver.Holder) string {
+	switch {
+	case h.Foreign && h.PID != 0:
+		return fmt.Sprintf("foreign:%d", h.PID)
+	case h.Foreign:
+		return "foreign"
+	}
+	return place(h.Identity)
+}
+
+// stamp is a time as the command prints it: in UTC, to the millisecond, so that lines of
+// several hosts can be sorted. The zero time is null in JSON.
 type stamp time.Time
 
+// stampLayout is RFC 3339 with milliseconds, always three digits, so that stamps sort.
 const stampLayout = "2006-01-02T15:04:05.000Z"
 
+// String returns the time, or "unknown".
 func (s stamp) String() string {
 	if time.Time(s).IsZero() {
 		return "unknown"
@@ -72,7 +65,9 @@ func left(ttl time.Duration) string {
 	return ttl.Round(100 * time.Millisecond).String()
 }
 
-// printJSON writes v as one line, with everything unprintable escaped.
+// printJSON writes v as one line, with everything unprintable escaped: names and notes
+// may hold what moves a cursor, and encoding/json escapes less. Above the first plane JSON
+// has two escapes, a surrogate pair.
 func printJSON(w io.Writer, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

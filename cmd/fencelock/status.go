@@ -7,11 +7,15 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
+// statusCmd shows one lock.
 type statusCmd struct{ Name string }
 
+// verb describes status.
 func (c *statusCmd) verb() *verb {
 	return &verb{
 		name: "status", group: seeLocks, short: "Show who holds and who waits for one lock.",
@@ -21,18 +25,21 @@ func (c *statusCmd) verb() *verb {
 	}
 }
 
-// Run prints who holds the name and who waits for it.
+// Run prints who holds the name and who waits for it. That nobody does is an answer and no
+// error: scripts ask for the state, not for a verdict.
 func (c *statusCmd) Run(a *app) error {
 	if err := driver.CheckName(c.Name); err != nil {
 		return err
 	}
-	list, err := a.list(driver.Query{Prefix: c.Name, Exact: true})
+	ctx, stop := a.interruptible()
+	defer stop()
+	var status fencelock.Status
+	err := a.withLocks(ctx, func(locks *fencelock.Locker) (err error) {
+		status, err = locks.Status(ctx, c.Name)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	status := driver.Status{Name: c.Name}
-	if len(list) > 0 {
-		status = list[0]
 	}
 	if a.json {
 		return printJSON(a.stdout, viewOf(status))
@@ -41,27 +48,28 @@ func (c *statusCmd) Run(a *app) error {
 	return err
 }
 
-// describe is the block that people read.
+// describe is the block that people read: the oldest holder first, and below them the
+// waiters in the order of their turns.
 func describe(s driver.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", show(s.Name), modeLimit(s))
+	fmt.Fprintf(&b, "%s: %s\n", termtext.Word(s.Name), modeLimit(s))
 	if !s.NotBefore.IsZero() {
 		fmt.Fprintf(&b, "  closed until %s by a minimum hold\n", stamp(s.NotBefore))
 	}
 	if s.Trouble != nil {
-		fmt.Fprintf(&b, "  may have changed: %s\n", showText(oneLine(s.Trouble.Error())))
+		fmt.Fprintf(&b, "  may have changed: %s\n", termtext.Text(termtext.Line(s.Trouble.Error())))
 	}
 	for _, h := range s.Holders {
 		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h))
-		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, show(h.Owner), takes(h.Weight))
+		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, termtext.Word(h.Owner), takes(h.Weight))
 		if h.Note != "" {
-			fmt.Fprintf(&b, "    note  %s\n", showText(h.Note))
+			fmt.Fprintf(&b, "    note  %s\n", termtext.Text(h.Note))
 		}
 	}
 	for _, w := range s.Waiters {
 		fmt.Fprintf(&b, "  waiting %d. %s since %s%s\n", w.Position, place(w.Identity), stamp(w.Since), takes(w.Weight))
 		if w.Note != "" {
-			fmt.Fprintf(&b, "    note  %s\n", showText(w.Note))
+			fmt.Fprintf(&b, "    note  %s\n", termtext.Text(w.Note))
 		}
 	}
 	return b.String()

@@ -5,7 +5,6 @@ package main
 import (
 	"io"
 	"os"
-	"os/signal"
 	"sync"
 	"time"
 
@@ -27,8 +26,6 @@ type talk struct {
 	idle  chan struct{} // closed when the queue is empty; nil while it is
 }
 
-func newTalk(out *os.File) *talk { return &talk{out: out} }
-
 // Write queues p. It never fails: nobody could be told.
 func (t *talk) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -43,6 +40,7 @@ func (t *talk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// write writes what is queued, without the mutex, since a write may take for ever.
 func (t *talk) write() {
 	for {
 		t.mu.Lock()
@@ -61,7 +59,8 @@ func (t *talk) write() {
 	}
 }
 
-// flush waits until all is written, no longer than limit.
+// flush waits until all is written, no longer than limit: whoever does not read must not
+// keep us from ending.
 func (t *talk) flush(limit time.Duration) {
 	t.mu.Lock()
 	idle := t.idle
@@ -75,7 +74,8 @@ func (t *talk) flush(limit time.Duration) {
 	}
 }
 
-// fileOf returns the file that w writes to, or nil.
+// fileOf returns the file that w writes to, or nil: what is written may go to a buffer,
+// in a test.
 func fileOf(w io.Writer) *os.File {
 	switch w := w.(type) {
 	case *os.File:
@@ -86,6 +86,12 @@ func fileOf(w io.Writer) *os.File {
 	return nil
 }
 
-// outliveReaders keeps a write to a pipe without a reader from ending us. The signal
-// is handled and not ignored, so that the command gets it as usual.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
+// isTTY reports whether w leads to a terminal.
+func isTTY(w io.Writer) bool {
+	f := fileOf(w)
+	if f == nil {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}

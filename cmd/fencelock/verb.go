@@ -11,29 +11,29 @@ import (
 // know no more than what it says.
 type verb struct {
 	name  string
-	group string    // the heading it stands under
-	short string    // one line
-	args  []arg     // what it takes, in order
-	runs  *[]string // gets the command that follows after --; nil: none does
-	flags func(flagSet)
-	check func() error // finds what the parser cannot
-	run   func(*app) error
+	group string           // the heading it stands under
+	short string           // one line
+	args  []arg            // what it takes, in order
+	runs  *[]string        // gets the command that follows after --; nil: none does
+	flags func(flagSet)    // adds its own; nil: it has none
+	check func() error     // finds what the parser cannot; nil: nothing
+	run   func(*app) error // is called when all was read and checked
 
-	long      string // paragraphs
-	examples  []string
+	long      string      // paragraphs, with an empty line between them
+	examples  []string    // whole command lines, the simplest first
 	variables []explained // what the command finds in its environment
 	codes     []explained // exit codes that not all verbs have
 }
 
 // arg is an argument.
 type arg struct {
-	name     string // what stands for it
-	help     string
-	optional bool
-	values   []string // all there are, or those worth offering
-	lock     bool     // it is the name of a lock, or the beginning of one
-	verbs    bool     // it is the name of a verb
-	set      func(string) error
+	name     string             // what stands for it
+	help     string             // one sentence
+	optional bool               // none that must be given comes after it
+	values   []string           // all there are, or those worth offering
+	lock     bool               // it is the name of a lock, or the beginning of one
+	verbs    bool               // it is the name of a verb
+	set      func(string) error // takes the word, or says what is wrong with it
 }
 
 // explained is a word with what it means.
@@ -46,17 +46,7 @@ const (
 	moreVerb = "More"
 )
 
-// verbs returns every verb, in the order people read them.
-func verbs() []*verb {
-	return []*verb{
-		newRun().verb(), newElect().verb(), newLimit().verb(),
-		new(lsCmd).verb(), new(statusCmd).verb(), new(watchCmd).verb(), new(breakCmd).verb(),
-		new(resizeCmd).verb(), new(initCmd).verb(), newDoctor().verb(),
-		new(completionCmd).verb(), new(manCmd).verb(), new(versionCmd).verb(),
-	}
-}
-
-// verbNames returns the names of all verbs.
+// verbNames returns the names of verbs, in their order.
 func verbNames(all []*verb) (names []string) {
 	for _, v := range all {
 		names = append(names, v.name)
@@ -64,27 +54,12 @@ func verbNames(all []*verb) (names []string) {
 	return names
 }
 
+// findVerb returns the verb of that name, or nil.
 func findVerb(all []*verb, name string) *verb {
 	if i := slices.IndexFunc(all, func(v *verb) bool { return v.name == name }); i >= 0 {
 		return all[i]
 	}
 	return nil
-}
-
-// usage is how the verb is written.
-func (v *verb) usage() string {
-	words := []string{"fencelock", v.name, "[flags]"}
-	for _, a := range v.args {
-		if a.optional {
-			words = append(words, "["+a.name+"]")
-		} else {
-			words = append(words, a.name)
-		}
-	}
-	if v.runs != nil {
-		words = append(words, "-- CMD [ARG]...")
-	}
-	return strings.Join(words, " ")
 }
 
 // paragraphs are those of the longer text.
@@ -114,11 +89,4 @@ func nameArg(p *string) arg {
 // prefixArg is the beginning of names of locks.
 func prefixArg(p *string) arg {
 	return arg{name: "PREFIX", help: "Only names that begin with this.", optional: true, lock: true, set: setText(p)}
-}
-
-func setText(p *string) func(string) error {
-	return func(s string) error {
-		*p = s
-		return nil
-	}
 }

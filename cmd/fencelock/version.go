@@ -8,16 +8,18 @@ import (
 	"runtime/debug"
 )
 
+// versionCmd prints the version.
 type versionCmd struct{}
 
+// verb describes version.
 func (c *versionCmd) verb() *verb {
 	return &verb{name: "version", group: moreVerb, short: "Print the version.", run: c.Run}
 }
 
-// build is what version prints.
+// build is what version prints; docs/cli-json.md documents it.
 type build struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
+	Version  string `json:"version"`            // of the module; "(devel)" if it was not installed as one
+	Revision string `json:"revision,omitempty"` // of the source, where the build knows it
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
@@ -37,6 +39,7 @@ func (versionCmd) Run(a *app) error {
 	return err
 }
 
+// thisBuild reads what the linker has noted of this program.
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -2,40 +2,49 @@
 
 package main
 
-import "github.com/fencelock/fencelock/driver"
+import (
+	"fmt"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
 
 // view is driver.Status as --json prints it; docs/cli-json.md documents it.
 type view struct {
-	Name      string       `json:"name"`
-	Mode      string       `json:"mode"`
-	Limit     int          `json:"limit,omitempty"`
-	NotBefore *stamp       `json:"not_before,omitempty"`
-	Holders   []holderView `json:"holders"`
-	Waiters   []waiterView `json:"waiters"`
-	Trouble   string       `json:"trouble,omitempty"`
+	Name      string       `json:"name"`                 // as it was acquired, whatever is in it
+	Mode      string       `json:"mode"`                 // a word of modeOf
+	Limit     int          `json:"limit,omitempty"`      // that in force, not that somebody asked with
+	NotBefore *stamp       `json:"not_before,omitempty"` // end of a minimum hold; a pointer, to be left out
+	Holders   []holderView `json:"holders"`              // oldest first; never null
+	Waiters   []waiterView `json:"waiters"`              // next first; never null
+	Trouble   string       `json:"trouble,omitempty"`    // why this may not be all, or not be so any more
 }
 
+// holderView is driver.Holder.
 type holderView struct {
-	Owner   string `json:"owner"`
-	Token   int64  `json:"token"`
+	Owner   string `json:"owner"` // unique to this acquisition
+	Token   int64  `json:"token"` // 0 for a foreign one
 	Host    string `json:"host"`
-	PID     int    `json:"pid"`
+	PID     int    `json:"pid"` // on Host, in its own container perhaps
 	Note    string `json:"note"`
-	Since   stamp  `json:"since"`
-	TTL     int64  `json:"ttl_ms"`
-	Lease   int64  `json:"lease_ms,omitempty"`
-	Weight  int    `json:"weight,omitempty"`
-	Foreign bool   `json:"foreign"`
+	Trace   string `json:"trace,omitempty"`    // the traceparent it asked with
+	Since   stamp  `json:"since"`              // by the clock of the engine; null if unknown
+	TTL     int64  `json:"ttl_ms"`             // what is left; 0 for a lock that ends with its process
+	Lease   int64  `json:"lease_ms,omitempty"` // of so much
+	Weight  int    `json:"weight,omitempty"`   // how much of the limit it takes
+	Foreign bool   `json:"foreign"`            // not one of ours, such as flock(1) or a plain SET NX
 }
 
+// waiterView is driver.Waiter.
 type waiterView struct {
-	Owner    string `json:"owner"`
+	Owner    string `json:"owner"` // becomes that of its acquisition
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
 	Note     string `json:"note"`
+	Trace    string `json:"trace,omitempty"` // the traceparent it asks with
 	Since    stamp  `json:"since"`
-	Position int    `json:"position"`
-	Weight   int    `json:"weight,omitempty"`
+	Position int    `json:"position"`         // 1 is next
+	Weight   int    `json:"weight,omitempty"` // how much of the limit it asks for
 }
 
 // viewOf never leaves an array nil, which would print as null.
@@ -46,7 +55,7 @@ func viewOf(s driver.Status) view {
 		Waiters: make([]waiterView, 0, len(s.Waiters)),
 	}
 	if s.Trouble != nil {
-		v.Trouble = oneLine(s.Trouble.Error())
+		v.Trouble = termtext.Line(s.Trouble.Error())
 	}
 	if !s.NotBefore.IsZero() {
 		until := stamp(s.NotBefore)
@@ -54,19 +63,20 @@ func viewOf(s driver.Status) view {
 	}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
-			Owner: h.Owner, Token: h.Token, Host: h.Host, PID: h.PID, Note: h.Note,
+			Owner: h.Owner, Token: h.Token, Host: h.Host, PID: h.PID, Note: h.Note, Trace: h.Trace,
 			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Lease: h.Lease.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters {
 		v.Waiters = append(v.Waiters, waiterView{
-			Owner: w.Owner, Host: w.Host, PID: w.PID, Note: w.Note, Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
+			Owner: w.Owner, Host: w.Host, PID: w.PID, Note: w.Note, Trace: w.Trace, Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
 		})
 	}
 	return v
 }
 
-// modeOf says in one word whom a name lets in.
+// modeOf says in one word whom a name lets in. A name with trouble and nobody in sight is
+// not called free: somebody may decide by that.
 func modeOf(s driver.Status) string {
 	switch {
 	case len(s.Holders) > 0 || len(s.Waiters) > 0:
@@ -77,4 +87,12 @@ func modeOf(s driver.Status) string {
 		return "closed"
 	}
 	return "free"
+}
+
+// modeLimit is the mode with its limit, such as "shared/3".
+func modeLimit(s driver.Status) string {
+	if s.Limit > 0 {
+		return fmt.Sprintf("%s/%d", modeOf(s), s.Limit)
+	}
+	return modeOf(s)
 }

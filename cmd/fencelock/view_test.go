@@ -18,7 +18,7 @@ func TestStatusJSON(t *testing.T) {
 	status := driver.Status{
 		Name: "a\x1b\u009b\U000E0001é", Mode: driver.Shared, Limit: 3, NotBefore: since.Add(time.Minute),
 		Holders: []driver.Holder{{
-			Identity: driver.Identity{Host: "h", PID: 7, Note: "n"},
+			Identity: driver.Identity{Host: "h", PID: 7, Note: "n", Trace: "00-1"},
 			Owner:    "o", Token: 9, Since: since, TTL: 1500 * time.Millisecond, Lease: 30 * time.Second, Foreign: true,
 		}},
 		Waiters: []driver.Waiter{{Identity: driver.Identity{Host: "h", PID: 8, Note: "w"}, Owner: "p", Position: 1}},
@@ -26,7 +26,7 @@ func TestStatusJSON(t *testing.T) {
 	want := map[string]any{
 		"name": status.Name, "mode": "shared", "limit": 3.0, "not_before": "2026-01-02T14:05:05.006Z",
 		"holders": []any{map[string]any{
-			"owner": "o", "token": 9.0, "host": "h", "pid": 7.0, "note": "n",
+			"owner": "o", "token": 9.0, "host": "h", "pid": 7.0, "note": "n", "trace": "00-1",
 			"since": "2026-01-02T14:04:05.006Z", "ttl_ms": 1500.0, "lease_ms": 30000.0, "foreign": true,
 		}},
 		"waiters": []any{map[string]any{"owner": "p", "host": "h", "pid": 8.0, "note": "w", "since": nil, "position": 1.0}},
@@ -64,7 +64,7 @@ func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	err := printTable(&out, []driver.Status{
 		{Name: "a b", NotBefore: time.Now().Add(-time.Hour)},
-		{Name: "c", Holders: []driver.Holder{{Foreign: true, TTL: 1234 * time.Millisecond}}},
+		{Name: "c", Holders: []driver.Holder{{Foreign: true, TTL: 1234 * time.Millisecond, Identity: driver.Identity{Trace: "00-1"}}}},
 		{Name: "d", Trouble: errors.New("stuck")},
 	})
 	if err != nil {
@@ -77,27 +77,5 @@ d      unknown    -        -        -     -      0        may have changed: stuc
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-func TestShow(t *testing.T) {
-	for in, want := range map[string]string{
-		"":            `""`,
-		"plain:42/é":  "plain:42/é",
-		"two words":   `"two words"`,
-		"\x1b[2J":     `"\x1b[2J"`,
-		"a\nb":        `"a\nb"`,
-		"\u202eevil":  `"\u202eevil"`,
-		"\xff":        `"\xff"`,
-		`"x"`:         `"\"x\""`,
-		"a\u00a0b":    `"a\u00a0b"`,
-		"back\\slash": `back\slash`,
-	} {
-		if got := show(in); got != want {
-			t.Errorf("show(%q) = %s, want %s", in, got, want)
-		}
-	}
-	if got := showText("two words"); got != "two words" {
-		t.Errorf("got %s", got)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -29,25 +31,27 @@ const (
 // and of a wait that is not what the command is for once in a while.
 type waitLine struct {
 	app  *app
-	name string
+	name string        // of the lock
 	log  time.Duration // how often to write to a log; 0: never
-	live bool
+	live bool          // somebody sits at a terminal
 	done chan struct{} // closed by stop
 	over sync.WaitGroup
 
-	mu    sync.Mutex // guards info, began and shown
-	info  driver.WaitInfo
+	mu    sync.Mutex      // guards info, began and shown
+	info  driver.WaitInfo // the newest
 	began time.Time
-	shown bool
+	shown bool // something was said that must be wiped, or not be said again
 }
 
+// newWaitLine begins a wait. The caller must stop it.
 func newWaitLine(a *app, name string, log time.Duration) *waitLine {
 	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
 	l.over.Go(l.show) // ends at stop
 	return l
 }
 
-// update is called by the engine while the request waits.
+// update is called by the engine while the request waits, from any goroutine. It does
+// not block, since talk does not.
 func (l *waitLine) update(info driver.WaitInfo) {
 	l.mu.Lock()
 	l.info = info
@@ -68,7 +72,8 @@ func (l *waitLine) complain() {
 	}
 }
 
-// trouble is why the engine grants nothing, "" if somebody holds the name.
+// trouble is why the engine grants nothing, "" if somebody holds the name. An engine may
+// say it as an error, or as a holder that is no process, with the reason as its note.
 func trouble(info driver.WaitInfo) string {
 	h := info.Held
 	if info.Trouble != nil {
@@ -95,7 +100,7 @@ func (l *waitLine) show() {
 	if !l.lasts(patience) {
 		return
 	}
-	giveBackMemory()
+	supervise.GiveBackMemory()
 	if !l.live {
 		if l.lasts(troubled - patience) {
 			l.complain()
@@ -135,7 +140,8 @@ func (l *waitLine) lasts(d time.Duration) bool {
 	}
 }
 
-// draw writes the line over the last one; a dumb terminal gets it once.
+// draw writes the line over the last one; a dumb terminal gets it once. It has no newline,
+// so that what follows can be written over it.
 func (l *waitLine) draw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +155,8 @@ func (l *waitLine) draw() {
 	l.shown = true
 }
 
-// text says what is known of the wait.
+// text says what is known of the wait. Notes and names come from other processes, so none
+// of them reaches the terminal as it is.
 func (l *waitLine) text(info driver.WaitInfo) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waiting for %q", l.name)
@@ -159,13 +166,13 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	h := info.Held
 	switch {
 	case trouble(info) != "":
-		fmt.Fprintf(&b, ": %s", oneLine(trouble(info)))
+		fmt.Fprintf(&b, ": %s", termtext.Line(trouble(info)))
 	case h != nil && h.PID == 0 && h.Owner != "":
-		fmt.Fprintf(&b, ", held by %s", show(h.Owner)) // not one of ours
+		fmt.Fprintf(&b, ", held by %s", termtext.Word(h.Owner)) // not one of ours
 	case h != nil && h.PID != 0:
-		fmt.Fprintf(&b, ", held by pid %d on %s", h.PID, h.Host)
+		fmt.Fprintf(&b, ", held by pid %d on %s", h.PID, termtext.Word(h.Host))
 		if h.Note != "" {
-			fmt.Fprintf(&b, " (%s)", oneLine(h.Note))
+			fmt.Fprintf(&b, " (%s)", termtext.Line(h.Note))
 		}
 		if !h.Since.IsZero() {
 			fmt.Fprintf(&b, " for %v", time.Since(h.Since).Round(time.Second))
@@ -174,8 +181,10 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	return b.String()
 }
 
+// dumb reports whether the terminal cannot wipe a line.
 func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
+// dim is text that steps back, unless colours are not wanted.
 func dim(text string) string {
 	if os.Getenv("NO_COLOR") != "" {
 		return text
@@ -191,7 +200,7 @@ func cut(text string, columns int) string {
 	return text
 }
 
-// width returns the columns of the terminal w, or 0.
+// width returns the columns of the terminal w, or 0. It is asked each time: windows change.
 func width(w io.Writer) int {
 	f := fileOf(w)
 	if f == nil {
@@ -202,16 +211,4 @@ func width(w io.Writer) int {
 		return 0
 	}
 	return int(size.Col)
-}
-
-// say tells people something, in the command's voice.
-func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "fencelock: %s\n", oneLine(fmt.Sprintf(format, args...)))
-}
-
-// detail tells it with -v only.
-func (a *app) detail(format string, args ...any) {
-	if a.verbose {
-		a.say(format, args...)
-	}
 }

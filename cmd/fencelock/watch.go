@@ -14,11 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
+// watchCmd follows locks.
 type watchCmd struct{ Prefix string }
 
+// verb describes watch.
 func (c *watchCmd) verb() *verb {
 	return &verb{
 		name: "watch", group: seeLocks, short: "Follow what happens to locks, a line for each event.",
@@ -28,7 +31,8 @@ func (c *watchCmd) verb() *verb {
 	}
 }
 
-// Run prints events until it is told to stop.
+// Run prints events until it is told to stop, which is success: by a signal, or by a reader
+// that has seen enough and is gone.
 func (c *watchCmd) Run(a *app) error {
 	ctx, stop := a.interruptible()
 	defer stop()
@@ -37,10 +41,10 @@ func (c *watchCmd) Run(a *app) error {
 	defer signal.Stop(quietPipe())
 	go cancelOnHangup(a.stdout, cancel)
 
-	err := a.with(ctx, func(engine driver.Engine) error {
-		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
+	return a.withLocks(ctx, func(locks *fencelock.Locker) error {
+		for event, err := range locks.Watch(ctx, c.Prefix) {
 			if err == nil {
-				err = a.printEvent(event)
+				err = c.print(a, event)
 			}
 			switch {
 			case ctx.Err() != nil || errors.Is(err, syscall.EPIPE):
@@ -51,7 +55,6 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return nil
 	})
-	return err
 }
 
 // quietPipe makes a write to a closed pipe an error instead of our death, until
@@ -86,30 +89,32 @@ func cancelOnHangup(w io.Writer, cancel func()) {
 
 // eventView is driver.Event as --json prints it; docs/cli-json.md documents it.
 type eventView struct {
-	Time  stamp  `json:"time"`
-	Event string `json:"event"`
+	Time  stamp  `json:"time"`  // by the clock of the engine
+	Event string `json:"event"` // a driver.EventKind
 	Name  string `json:"name"`
-	Owner string `json:"owner"`
-	Token int64  `json:"token"`
+	Owner string `json:"owner"` // the same from waiting to released, where the engine tells
+	Token int64  `json:"token"` // 0 for a waiter
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
 	Note  string `json:"note"`
+	Trace string `json:"trace,omitempty"`
 }
 
-func (a *app) printEvent(e driver.Event) error {
+// print writes one event: when, what, of which name, and by whom.
+func (c *watchCmd) print(a *app, e driver.Event) error {
 	if a.json {
 		return printJSON(a.stdout, eventView{
 			Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner,
-			Token: e.Token, Host: e.Host, PID: e.PID, Note: e.Note,
+			Token: e.Token, Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace,
 		})
 	}
-	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, show(e.Name))
+	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, termtext.Word(e.Name))
 	if e.Token != 0 {
 		line += fmt.Sprintf(" token=%d", e.Token)
 	}
-	line += fmt.Sprintf(" owner=%s %s", show(e.Owner), place(e.Identity))
+	line += fmt.Sprintf(" owner=%s %s", termtext.Word(e.Owner), place(e.Identity))
 	if e.Note != "" {
-		line += " " + showText(e.Note)
+		line += " " + termtext.Text(e.Note)
 	}
 	_, err := fmt.Fprintln(a.stdout, line)
 	return err

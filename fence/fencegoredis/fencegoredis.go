@@ -9,6 +9,11 @@
 // The resource is a key. Its floor stands beside it, in a key of the same slot:
 // floor:{KEY}, or floor:{TAG}:KEY if the key has a hash tag. All that write the key must
 // go through a guard; package fenceredis has the same one for rueidis.
+//
+// go-redis sends a command again when the connection fails. For a guarded write this is
+// switched off, whatever MaxRetries says: the first one may have been done, or be done late
+// and undo what the same holder has written since. So after an error of the connection it is
+// not known whether a write was done.
 package fencegoredis
 
 import (
@@ -38,13 +43,16 @@ type Config struct {
 // Its methods return fence.ErrNoToken without a token and a *fence.StaleError for a stale
 // one; the server's own errors are returned as they are.
 type Guard struct {
-	client redis.Scripter
+	client redis.UniversalClient
 	keep   time.Duration
 }
 
-// New returns a guard. The client may be a *redis.Client or a *redis.ClusterClient. New
-// does no I/O; cfg may be nil.
-func New(client redis.Scripter, cfg *Config) *Guard {
+var errRing = errors.New("fence: a redis.Ring moves keys between servers and leaves their floors behind: use a redis.Client or a redis.ClusterClient")
+
+// New returns a guard. The client may be a *redis.Client or a *redis.ClusterClient; with a
+// *redis.Ring all calls fail, since it forgets floors when a server fails. New does no I/O;
+// cfg may be nil.
+func New(client redis.UniversalClient, cfg *Config) *Guard {
 	g := &Guard{client: client}
 	if cfg != nil {
 		g.keep = cfg.Keep
@@ -61,7 +69,7 @@ func (g *Guard) Set(ctx context.Context, key, value string, ttl time.Duration) e
 
 // HSet sets fields of a hash: name, value, name, value.
 func (g *Guard) HSet(ctx context.Context, key string, fields ...string) error {
-	call, err := redisfloor.Command(ctx, g.keep, "HSET", key, fields...)
+	call, err := redisfloor.HSet(ctx, g.keep, key, fields)
 	return g.exec(ctx, call, err).Err()
 }
 
@@ -81,18 +89,40 @@ func (g *Guard) Eval(ctx context.Context, resource, script string, keys, args []
 
 // exec runs the call, unless it could not be made.
 func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) *redis.Cmd {
+	if _, ring := g.client.(*redis.Ring); ring {
+		err = errRing
+	}
 	if err != nil {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(err)
 		return cmd
 	}
-	args := make([]any, len(call.Args))
-	for i, a := range call.Args {
-		args[i] = a
+	cmd := g.eval(ctx, "evalsha", redis.NewScript(call.Script).Hash(), call)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		cmd = g.eval(ctx, "eval", call.Script, call)
 	}
-	cmd := redis.NewScript(call.Script).Run(ctx, g.client, call.Keys, args...)
 	if refused, ok := errors.AsType[redis.Error](cmd.Err()); ok {
 		cmd.SetErr(call.Refused(ctx, refused.Error(), cmd.Err()))
 	}
 	return cmd
 }
+
+// eval sends a script, by its hash or its source, once.
+func (g *Guard) eval(ctx context.Context, name, script string, call redisfloor.Call) *redis.Cmd {
+	args := []any{name, script, len(call.Keys)}
+	for _, words := range [][]string{call.Keys, call.Args} {
+		for _, word := range words {
+			args = append(args, word)
+		}
+	}
+	cmd := redis.NewCmd(ctx, args...)
+	_ = g.client.Process(ctx, once{cmd}) // the error is in cmd
+	return cmd
+}
+
+// A once is a command that the client does not send again after it may have reached the
+// server.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells the client so.
+func (once) NoRetry() bool { return true }

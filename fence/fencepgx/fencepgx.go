@@ -15,6 +15,9 @@ import (
 // Check guards what tx writes to a resource. Call it before the writes. It returns a
 // *[fence.StaleError] if the token of ctx is stale, and the caller rolls back; the rest
 // is as with [fence.CheckTx]. The table is that of [fence.Schema].
+//
+// A transaction that was begun in another one is a savepoint of it. If that is rolled back,
+// so is a check that was made there: check in the outermost one.
 func Check(ctx context.Context, tx pgx.Tx, resource string) error {
 	f, err := fence.From(ctx)
 	if err != nil {

@@ -71,6 +71,8 @@ func TestCheck(t *testing.T) {
 		}
 	}
 
+	checkFrozen(t, server, pool)
+	checkSavepoint(t, pool)
 	t.Setenv("DATABASE_URL", server.DSN())
 	if got, want := exam.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
 		t.Errorf("the example prints %q, want %q", got, want)
@@ -93,6 +95,58 @@ func TestCheck(t *testing.T) {
 	err = invoice(t, pool, "no table", pgx.ReadCommitted).Write(fence.NewContext(t.Context(), fence.Fence{Token: 1, Floor: 1}), "")
 	if failed, ok := errors.AsType[*pgconn.PgError](err); !ok || failed.Code != "42P01" {
 		t.Errorf("without its table the guard returns %v", err)
+	}
+}
+
+// under is a context with the fence of an exclusive holder.
+func under(t *testing.T, token int64) context.Context {
+	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
+}
+
+// checkFrozen: the server ends the transaction of a process that was stopped in it, if it is
+// told to, and the next holder writes.
+func checkFrozen(t *testing.T, server *pgtest.Postgres, pool *pgxpool.Pool) {
+	r := invoice(t, pool, "frozen", pgx.ReadCommitted)
+	conn := server.Connect(t)
+	if _, err := conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = 500"); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fencepgx.Check(under(t, 5), tx, r.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(under(t, 6), "next"); err != nil {
+		t.Errorf("the next holder: %v", err)
+	}
+	if _, err := tx.Exec(t.Context(), "UPDATE invoice SET value = 'late' WHERE id = 'frozen'"); err == nil {
+		t.Error("the transaction went on")
+	}
+	if got, err := r.Read(); got != "next" {
+		t.Errorf("the invoice has %q, %v, want that of the next holder", got, err)
+	}
+}
+
+// checkSavepoint: what the package says of savepoints. A check in one that is released
+// counts, and one in a savepoint that is rolled back does not.
+func checkSavepoint(t *testing.T, pool *pgxpool.Pool) {
+	undone := errors.New("undone")
+	for _, fails := range []error{nil, undone} {
+		name := fmt.Sprint("savepoint ", fails)
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
+				return errors.Join(fencepgx.Check(under(t, 5), tx, name), fails)
+			})
+			if !errors.Is(err, fails) {
+				return err
+			}
+			return fencepgx.Check(under(t, 4), tx, name)
+		})
+		if errors.Is(err, fence.ErrStale) != (fails == nil) {
+			t.Errorf("a check after one in a savepoint that ended with %v: %v", fails, err)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (g *Guard) Set(ctx context.Context, key, value string, ttl time.Duration) e
 
 // HSet sets fields of a hash: name, value, name, value.
 func (g *Guard) HSet(ctx context.Context, key string, fields ...string) error {
-	call, err := redisfloor.Command(ctx, g.keep, "HSET", key, fields...)
+	call, err := redisfloor.HSet(ctx, g.keep, key, fields)
 	return g.exec(ctx, call, err).Error()
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/fencelock/fencelock/fence/fenceredis"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/redisfloor"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -144,7 +146,83 @@ func TestGuard(t *testing.T) {
 	if err := g.Set(under(t, 1), "kept", "", 0); err != nil || server.Do(t, "PTTL", "floor:{kept}") != "-1" {
 		t.Errorf("a floor that is to be kept for ever has %s ms left, %v", server.Do(t, "PTTL", "floor:{kept}"), err)
 	}
+	ended, end := context.WithCancel(under(t, 1))
+	end()
+	if err := g.Set(ended, "ended", "v", 0); !errors.Is(err, context.Canceled) || server.Do(t, "EXISTS", "ended", "floor:{ended}") != "0" {
+		t.Errorf("under a context that has ended: %v", err)
+	}
+	checkMany(t, server, g)
+	checkKeep(t, server, client)
+	checkLostAnswer(t, server)
 	checkMutants(t, server, g)
+}
+
+// checkMany: what Redis takes at once, a guard takes too.
+func checkMany(t *testing.T, server *redistest.Redis, g *fenceredis.Guard) {
+	fields := make([]string, 0, 20000)
+	for n := range cap(fields) / 2 {
+		fields = append(fields, fmt.Sprint("field ", n), fmt.Sprint(n))
+	}
+	if err := g.HSet(under(t, 1), "many", fields...); err != nil || server.Do(t, "HLEN", "many") != "10000" {
+		t.Errorf("10,000 fields: %v, the hash has %s", err, server.Do(t, "HLEN", "many"))
+	}
+	if got := server.Do(t, "HGET", "many", "field 9999"); got != "9999" {
+		t.Errorf("the last field has %q", got)
+	}
+	n, err := g.Eval(under(t, 1), "many", "return #ARGV", nil, fields).AsInt64()
+	if err != nil || n != int64(len(fields)) {
+		t.Errorf("a script with %d arguments finds %d, %v", len(fields), n, err)
+	}
+	for _, odd := range [][]string{nil, {"a"}, fields[:len(fields)-1]} {
+		if err := g.HSet(under(t, 1), "odd fields", odd...); err == nil || server.Do(t, "EXISTS", "odd fields") != "0" {
+			t.Errorf("%d words are no fields and values: %v", len(odd), err)
+		}
+	}
+}
+
+// checkKeep: the longest and the shortest time that a floor can be kept.
+func checkKeep(t *testing.T, server *redistest.Redis, client rueidis.Client) {
+	for keep, want := range map[time.Duration]func(ms string) bool{
+		math.MaxInt64: func(ms string) bool { return len(ms) == len("9223372036854") },
+		-1:            func(ms string) bool { return ms == "-1" },
+	} {
+		g := fenceredis.New(client, &fenceredis.Config{Keep: keep})
+		if err := g.Set(under(t, 1), "keep", "v", math.MaxInt64); err != nil || !want(server.Do(t, "PTTL", "floor:{keep}")) {
+			t.Errorf("Keep %v: %v, the floor has %s ms left", keep, err, server.Do(t, "PTTL", "floor:{keep}"))
+		}
+		if ms := server.Do(t, "PTTL", "keep"); len(ms) != len("9223372036854") {
+			t.Errorf("the value has %s ms left", ms)
+		}
+	}
+}
+
+// checkLostAnswer: a script whose answer was lost is not run twice.
+func checkLostAnswer(t *testing.T, server *redistest.Redis) {
+	proxy, err := faults.NewProxy(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{proxy.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	g := fenceredis.New(client, nil)
+	count := func() error {
+		return g.Eval(under(t, 1), "counter", "return redis.call('INCR', KEYS[1])", []string{"counter"}, nil).Error()
+	}
+	if err := count(); err != nil { // the server knows the script now
+		t.Fatal(err)
+	}
+	cut := proxy.SwallowReply("counter")
+	if err := count(); err == nil || errors.Is(err, fence.ErrStale) {
+		t.Errorf("a script whose answer was lost: %v, want what the connection says", err)
+	}
+	<-cut
+	if got := server.Do(t, "GET", "counter"); got != "2" {
+		t.Errorf("two calls, of which the answer to the second was lost, counted %s", got)
+	}
 }
 
 // checkMutants: a guard without one of its parts does not pass.

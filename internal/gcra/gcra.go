@@ -39,10 +39,12 @@ func (s *State) Take(now, cost, most int64) (ahead int64, ok bool) {
 	return ahead, ok
 }
 
-// Return undoes a Take of a cost after which the granted events ended at a time. It does
-// nothing if somebody has taken since: whoever did was told a time that rests on it.
-func (s *State) Return(cost, end int64) {
-	if s.Last+s.Ahead == end {
+// Return undoes a Take of a cost that left a state behind. It does nothing if somebody has
+// taken since: whoever did was told a time that rests on it. Nor does it if it comes a
+// second time: where the granted events end says too little, since somebody may have taken
+// the same again.
+func (s *State) Return(cost int64, left State) {
+	if *s == left {
 		s.Ahead = max(0, s.Ahead-cost)
 	}
 }

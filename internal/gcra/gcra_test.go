@@ -72,12 +72,13 @@ func TestReservations(t *testing.T) {
 		wait := rapid.Int64Range(0, 30*interval).Draw(t, "wait")
 		var s gcra.State
 		var acts []int64 // one for each event
-		now, end, last := int64(1), int64(-1), int64(0)
+		now, last := int64(1), int64(0)
+		var left gcra.State
 		for range rapid.IntRange(1, 60).Draw(t, "requests") {
 			now += rapid.Int64Range(0, 2*interval).Draw(t, "pause")
-			if end >= 0 && rapid.IntRange(0, 3).Draw(t, "give back") == 0 {
-				s.Return(last*interval, end)
-				acts, end = acts[:len(acts)-int(last)], -1
+			if last > 0 && rapid.IntRange(0, 3).Draw(t, "give back") == 0 {
+				s.Return(last*interval, left)
+				acts, last = acts[:len(acts)-int(last)], 0
 				continue
 			}
 			events := rapid.Int64Range(1, burst).Draw(t, "events")
@@ -92,7 +93,7 @@ func TestReservations(t *testing.T) {
 			for range events {
 				acts = append(acts, act)
 			}
-			end, last = now+ahead, events
+			left, last = s, events
 		}
 		bounded(t, acts, burst, interval)
 	})
@@ -109,21 +110,28 @@ func bounded(t *rapid.T, acts []int64, burst, interval int64) {
 	}
 }
 
-// TestReturnAfterOthers: nothing comes back once somebody has taken after it.
+// TestReturnAfterOthers: nothing comes back once somebody has taken after it, nor when it
+// has come back before.
 func TestReturnAfterOthers(t *testing.T) {
 	var s gcra.State
-	first, _ := s.Take(100, 10, 50)
-	second, _ := s.Take(100, 10, 50)
-	s.Return(10, 100+first)
-	if s.At(100) != second {
-		t.Errorf("%d ahead after a return that came too late, want %d", s.At(100), second)
+	take := func(now int64) gcra.State {
+		s.Take(now, 10, 50)
+		return s
 	}
-	s.Return(10, 100+second)
-	if s.At(100) != first {
-		t.Errorf("%d ahead after a return, want %d", s.At(100), first)
+	first, second := take(100), take(101)
+	s.Return(10, first)
+	if s != second {
+		t.Errorf("%+v after a return that came too late, want %+v", s, second)
 	}
-	if s.Return(10, 0); s.At(100) != first {
-		t.Errorf("%d ahead after a return of something else, want %d", s.At(100), first)
+	s.Return(10, second)
+	if s.At(101) != first.At(101) {
+		t.Errorf("%d ahead after a return, want %d", s.At(101), first.At(101))
+	}
+	third := take(102) // ends when the second did
+	for _, left := range []gcra.State{second, {Last: third.Last}, {Ahead: third.Ahead}, {}} {
+		if s.Return(10, left); s != third {
+			t.Errorf("%+v after a return of %+v, want %+v", s, left, third)
+		}
 	}
 }
 
@@ -190,11 +198,11 @@ func TestTable(t *testing.T) {
 			t.Fatalf("%d keys are remembered, of which 100 are in use", n)
 		}
 	}
-	table.Return("99999", 100, 99999+100)
+	table.Return("99999", 100, gcra.State{Last: 99999, Ahead: 100})
 	if _, ok := table.Take("99999", 99999, 100, 100); !ok {
 		t.Error("what was given back cannot be taken")
 	}
-	table.Return("unknown", 1, 1)
+	table.Return("unknown", 1, gcra.State{Ahead: 1})
 	if _, ok := table.Take("refused", 0, 2, 1); ok || table.Len() > 1100 {
 		t.Error("more than a burst was granted")
 	}

@@ -22,9 +22,9 @@ func (t *Table) Take(key string, now, cost, most int64) (ahead int64, ok bool) {
 }
 
 // Return is [State.Return] for a key.
-func (t *Table) Return(key string, cost, end int64) {
+func (t *Table) Return(key string, cost int64, left State) {
 	if s, known := t.states[key]; known {
-		s.Return(cost, end)
+		s.Return(cost, left)
 		t.states[key] = s
 	}
 }

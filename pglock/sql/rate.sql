@@ -51,12 +51,12 @@ BEGIN
 	RETURN concat_ws('|', CASE WHEN ok THEN 't' ELSE 'f' END, now, total);
 END $$;
 
--- return_rate undoes a take after which the granted events ended at a time, unless
--- something was granted since.
-CREATE OR REPLACE FUNCTION fencelock.return_rate(k text, cost bigint, ends bigint) RETURNS void
+-- return_rate undoes a take that left a time and how far ahead it was then, unless
+-- something was granted since. So it may come again.
+CREATE OR REPLACE FUNCTION fencelock.return_rate(k text, cost bigint, at bigint, total bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-	UPDATE fencelock.rate x SET ahead = greatest(0, x.ahead - cost) WHERE x.key = k AND x.last + x.ahead = ends;
+	UPDATE fencelock.rate x SET ahead = greatest(0, x.ahead - cost) WHERE x.key = k AND x.last = at AND x.ahead = total;
 END $$;
 
 -- sweep_rates removes the idle ones of the next thousand keys after one, and returns the

@@ -101,6 +101,20 @@ EXCEPTION WHEN lock_not_available THEN -- inside share, which had the key
 	RETURN 'again';
 END $$;
 
+-- await_seat is await_shared for a request that has found no seat: it looks, for a tenth of a
+-- second at most, until there seems to be one. It has no lock meanwhile, and changes nothing.
+CREATE OR REPLACE FUNCTION fencelock.await_seat(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
+	m bigint, cl bigint, gone text, lim integer, units integer) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. 100 LOOP
+		PERFORM pg_sleep(0.001);
+		EXIT WHEN (SELECT coalesce(sum(weight) + units <= coalesce((SELECT nullif(seats, 0) FROM fencelock.resized WHERE key = k), lim), true)
+			FROM fencelock.sharer WHERE key = k);
+	END LOOP;
+	RETURN fencelock.await_shared(k, o, n, t, s, h, p, c, m, cl, gone, lim, units);
+END $$;
+
 -- resize sets the limit of a key for everybody.
 CREATE OR REPLACE FUNCTION fencelock.resize(k bigint, n text, lim integer) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -3,13 +3,12 @@ package goredis
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/retry"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,15 +21,9 @@ const (
 	tryAgains = 10
 )
 
-// A once is a command that the client does not send again after it may have
-// reached the server.
-type once struct{ *redis.Cmd }
-
-// NoRetry tells the client so.
-func (once) NoRetry() bool { return true }
-
-// evalCommand builds one run of a script: by its SHA1, or by its source.
-func evalCommand(ctx context.Context, call *redislock.Call, source bool) once {
+// evalCommand builds one run of a script: by its SHA1, or by its source, which a server has
+// forgotten that was started anew or promoted.
+func evalCommand(ctx context.Context, call *redisconn.Call, source bool) once {
 	args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 	if source {
 		args = append(args, "eval", call.Script.Source, len(call.Keys))
@@ -47,43 +40,36 @@ func evalCommand(ctx context.Context, call *redislock.Call, source bool) once {
 }
 
 // replyOf reads what a script returned.
-func replyOf(ctx context.Context, cmd once) redislock.Reply {
+func replyOf(ctx context.Context, cmd once) redisconn.Reply {
 	text, err := cmd.Text()
 	if errors.Is(err, redis.Nil) {
 		err = nil
 	}
-	return redislock.Reply{Text: text, Err: errorOf(ctx, err)}
+	return redisconn.Reply{Text: text, Err: errorOf(ctx, err)}
 }
 
-// Eval runs scripts as redislock.Conn says.
-func (c *conn) Eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
-	failed := func(err error) []redislock.Reply {
-		return slices.Repeat([]redislock.Reply{{Err: err}}, len(calls))
+// Eval runs scripts as redisconn.Conn says.
+func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	failed := func(err error) []redisconn.Reply {
+		return redisconn.Failures(len(calls), err)
 	}
 	if err := c.check(ctx); err != nil {
 		return failed(c.Unreached(err))
 	}
-	ctx, cancel := timed(ctx)
+	ctx, cancel := redisconn.Timed(ctx)
 	defer cancel()
-	replies := promptly(ctx, func() []redislock.Reply { return c.eval(ctx, calls) }, failed)
+	replies := promptly(ctx, func() []redisconn.Reply { return c.eval(ctx, calls) }, failed)
 	for i := range replies {
 		replies[i].Err = c.Unreached(replies[i].Err)
 	}
 	return replies
 }
 
-// timed returns ctx with a Done that knows its deadline: that of the engine's own
-// contexts does not, to spare a timer.
-func timed(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if _, untimed := ctx.(interface{ Untimed() }); ok && untimed {
-		return context.WithDeadline(ctx, deadline)
-	}
-	return ctx, func() {}
-}
-
-func (c *conn) eval(ctx context.Context, calls []redislock.Call) []redislock.Reply {
-	replies := make([]redislock.Reply, len(calls))
+// eval makes calls until each has run or has failed: those that the server has certainly
+// not run are sent again, and only they. One that waits for replicas needs a connection
+// for itself, since WAIT counts what that one has written.
+func (c *conn) eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	replies := make([]redisconn.Reply, len(calls))
 	attempts := make([]attempt, len(calls))
 	var todo []int
 	for i := range calls {
@@ -116,7 +102,8 @@ func (c *conn) eval(ctx context.Context, calls []redislock.Call) []redislock.Rep
 	return replies
 }
 
-// send sends commands, several in one pipeline. The errors are in the commands.
+// send sends commands, several in one pipeline. The errors are in the commands: one that
+// the server refuses does not fail the others.
 func (c *conn) send(ctx context.Context, cmds []once) {
 	if len(cmds) == 1 {
 		_ = c.client.Process(ctx, cmds[0])
@@ -137,7 +124,7 @@ type attempt struct {
 }
 
 // after reports whether a call that ended with err did not run, and may be sent
-// again.
+// again: the server has said so itself. After any other error nobody knows.
 func (a *attempt) after(ctx context.Context, err error) bool {
 	a.n++
 	a.delay = 0
@@ -158,14 +145,15 @@ func (a *attempt) after(ctx context.Context, err error) bool {
 	return false
 }
 
-// replicated makes one call that waits for replicas, on one connection.
-func (c *conn) replicated(ctx context.Context, call *redislock.Call) redislock.Reply {
+// replicated makes one call that waits for replicas, on one connection. The client follows
+// no redirection there, so it is followed here, once.
+func (c *conn) replicated(ctx context.Context, call *redisconn.Call) redisconn.Reply {
 	node, err := c.master(ctx, call.Keys)
 	if err != nil {
-		return redislock.Reply{Err: errorOf(ctx, err)}
+		return redisconn.Reply{Err: errorOf(ctx, err)}
 	}
 	r := onNode(ctx, node, call, false)
-	refused, _ := errors.AsType[redislock.ServerError](r.Err)
+	refused, _ := errors.AsType[redisconn.ServerError](r.Err)
 	word, place, _ := strings.Cut(refused.Text, " ")
 	if word != "MOVED" && word != "ASK" {
 		return r
@@ -184,11 +172,12 @@ func (c *conn) replicated(ctx context.Context, call *redislock.Call) redislock.R
 }
 
 // onNode makes one call on one connection of a server.
-func onNode(ctx context.Context, node *redis.Client, call *redislock.Call, ask bool) redislock.Reply {
+func onNode(ctx context.Context, node *redis.Client, call *redisconn.Call, ask bool) redisconn.Reply {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(callLimit)
 	}
+	// The client's own timeouts may be shorter than the wait, which the deadline bounds.
 	sticky := node.WithTimeout(time.Until(deadline) + time.Second).Conn()
 	defer func() { _ = sticky.Close() }()
 	if ask {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
-	"github.com/fencelock/fencelock/redislock/internal/prompt"
+	"github.com/fencelock/fencelock/redislock/internal/open"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -16,15 +17,23 @@ var errRing = fmt.Errorf("%w: goredis: a redis.Ring moves keys between servers, 
 // New returns an engine on an application's client. It does no I/O. The cfg may be
 // nil.
 func New(client redis.UniversalClient, cfg *redislock.Config) *redislock.Engine {
-	return redislock.NewConn(newConn(client), cfg)
+	return open.Engine.(func(redisconn.Conn, *redislock.Config) *redislock.Engine)(newConn(client), cfg)
 }
 
-// conn is a redislock.Conn on a go-redis client.
+// Node returns a node of package redlock: one of its masters, behind an application's
+// client, which stays the caller's. It does no I/O. The master may be down: go-redis dials
+// when it is asked.
+func Node(client redis.UniversalClient) redisconn.Node { return redisconn.NodeOf(newConn(client)) }
+
+// conn is a redisconn.Conn on a go-redis client, which stays the caller's: it is not closed
+// here.
 type conn struct {
 	client  redis.UniversalClient
 	refused error // why the client does not serve
 }
 
+// newConn looks at the client's type alone: a wrapper, or a client of another kind, may
+// send a command twice, or to a server of its own choice.
 func newConn(client redis.UniversalClient) *conn {
 	c := &conn{client: client}
 	switch client.(type) {
@@ -43,7 +52,8 @@ func (c *conn) Cluster() bool {
 	return ok
 }
 
-// check says why a call cannot even begin.
+// check says why a call cannot even begin: New and Node return no error, so a client that
+// does not serve shows here.
 func (c *conn) check(ctx context.Context) error {
 	if c.refused != nil {
 		return c.refused
@@ -51,13 +61,20 @@ func (c *conn) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// errorOf makes an error of the client's one that redislock knows.
+// A once is a command that the client does not send again after it may have
+// reached the server.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells the client so.
+func (once) NoRetry() bool { return true }
+
+// errorOf makes an error of the client's one that the engines know.
 func errorOf(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	if reply, ok := errors.AsType[redis.Error](err); ok {
-		return redislock.ServerError{Text: reply.Error()}
+		return redisconn.ServerError{Text: reply.Error()}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -69,9 +86,9 @@ func errorOf(ctx context.Context, err error) error {
 func (c *conn) Unreached(err error) error {
 	switch client := c.client.(type) {
 	case *redis.Client:
-		return redislock.Unreached(err, client.Options().Addr)
+		return redisconn.Unreached(err, client.Options().Addr)
 	case *redis.ClusterClient:
-		return redislock.Unreached(err, client.Options().Addrs...)
+		return redisconn.Unreached(err, client.Options().Addrs...)
 	}
 	return err
 }
@@ -79,7 +96,7 @@ func (c *conn) Unreached(err error) error {
 // promptly returns what f returns, or what failed returns as soon as ctx ends,
 // by its deadline as well.
 func promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
-	ctx, cancel := timed(ctx)
+	ctx, cancel := redisconn.Timed(ctx)
 	defer cancel()
-	return prompt.Do(ctx, f, failed)
+	return redisconn.Promptly(ctx, f, failed)
 }

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/conntest"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/goredis"
 	"github.com/redis/go-redis/v9"
 )
 
-func connOf(t testing.TB, client redis.UniversalClient) redislock.Conn {
+func connOf(t testing.TB, client redis.UniversalClient) redisconn.Conn {
 	t.Cleanup(func() { _ = client.Close() })
 	return goredis.NewConn(client)
 }
@@ -20,13 +20,13 @@ func connOf(t testing.TB, client redis.UniversalClient) redislock.Conn {
 func TestConn(t *testing.T) {
 	t.Parallel()
 	conntest.Run(t, conntest.Maker{
-		Single: func(t testing.TB, addr string) redislock.Conn {
+		Single: func(t testing.TB, addr string) redisconn.Conn {
 			return connOf(t, redis.NewClient(&redis.Options{Addr: addr}))
 		},
-		Cluster: func(t testing.TB, addrs []string) redislock.Conn {
+		Cluster: func(t testing.TB, addrs []string) redisconn.Conn {
 			return connOf(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
 		},
-		Sentinel: func(t testing.TB, addrs []string, master string) redislock.Conn {
+		Sentinel: func(t testing.TB, addrs []string, master string) redisconn.Conn {
 			return connOf(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}))
 		},
 	})
@@ -35,7 +35,7 @@ func TestConn(t *testing.T) {
 func TestRingIsRefused(t *testing.T) {
 	t.Parallel()
 	conn := connOf(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
-	replies := conn.Eval(t.Context(), make([]redislock.Call, 2))
+	replies := conn.Eval(t.Context(), make([]redisconn.Call, 2))
 	_, err := conn.Each(t.Context(), "PING")
 	for _, err := range []error{
 		replies[0].Err, replies[1].Err, err,

@@ -8,14 +8,16 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
-// scanCount is how many keys one SCAN looks at.
+// scanCount is how many keys one SCAN looks at: a batch the server spends well under a
+// millisecond on.
 const scanCount = 1000
 
-// master returns the server that has the keys of a call.
+// master returns the server that has the keys of a call, which all lie in the slot of the
+// first one.
 func (c *conn) master(ctx context.Context, keys []string) (*redis.Client, error) {
 	switch client := c.client.(type) {
 	case *redis.Client:
@@ -37,7 +39,7 @@ func (c *conn) masters(ctx context.Context) ([]*redis.Client, error) {
 	if !ok {
 		return nil, c.refused
 	}
-	var mu sync.Mutex // guards nodes
+	var mu sync.Mutex // guards nodes; the client asks all masters at once
 	var nodes []*redis.Client
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 		mu.Lock()
@@ -55,6 +57,7 @@ type listing struct {
 	err   error
 }
 
+// list is masters for calls that end with ctx: a Cluster is asked for them first.
 func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
@@ -66,14 +69,14 @@ func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 	return l.nodes, c.Unreached(l.err)
 }
 
-// page is the outcome of one SCAN.
+// page is the outcome of one SCAN: a server may return an empty one and have more.
 type page struct {
 	keys []string
 	next uint64
 	err  error
 }
 
-// Scan scans as redislock.Conn says.
+// Scan scans as redisconn.Conn says.
 func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
 	nodes, err := c.list(ctx)
 	if err != nil {
@@ -86,7 +89,7 @@ func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) er
 				return page{keys, next, errorOf(ctx, err)}
 			}, func(err error) page { return page{err: err} })
 			if p.err != nil {
-				return redislock.Unreached(p.err, node.Options().Addr)
+				return redisconn.Unreached(p.err, node.Options().Addr)
 			}
 			if len(p.keys) > 0 {
 				if err := fn(p.keys); err != nil {
@@ -101,38 +104,39 @@ func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) er
 	return nil
 }
 
-// Each asks every master as redislock.Conn says.
-func (c *conn) Each(ctx context.Context, args ...string) ([]redislock.Answer, error) {
+// Each asks every master as redisconn.Conn says.
+func (c *conn) Each(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	nodes, err := c.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]redislock.Answer, len(nodes))
+	answers := make([]redisconn.Answer, len(nodes))
 	var asked sync.WaitGroup
 	for i, node := range nodes {
 		asked.Go(func() { // ends with ctx at the latest
 			answers[i] = promptly(ctx,
-				func() redislock.Answer { return answer(ctx, node, args) },
-				func(err error) redislock.Answer { return redislock.Answer{Err: err} })
+				func() redisconn.Answer { return answer(ctx, node, args) },
+				func(err error) redisconn.Answer { return redisconn.Answer{Err: err} })
 			answers[i].Node = node.Options().Addr
-			answers[i].Err = redislock.Unreached(answers[i].Err, answers[i].Node)
+			answers[i].Err = redisconn.Unreached(answers[i].Err, answers[i].Node)
 		})
 	}
 	asked.Wait()
 	return answers, nil
 }
 
-// answer asks one server. The command is not sent again if it fails.
-func answer(ctx context.Context, node *redis.Client, args []string) redislock.Answer {
+// answer asks one server. The command is not sent again if it fails: the caller wants to
+// know that it did.
+func answer(ctx context.Context, node *redis.Client, args []string) redisconn.Answer {
 	words := make([]any, len(args))
 	for i, arg := range args {
 		words[i] = arg
 	}
 	cmd := once{redis.NewCmd(ctx, words...)}
 	if err := node.Process(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
-		return redislock.Answer{Err: errorOf(ctx, err)}
+		return redisconn.Answer{Err: errorOf(ctx, err)}
 	}
-	return redislock.Answer{Text: strings.Join(flatten(nil, cmd.Val()), "\n")}
+	return redisconn.Answer{Text: strings.Join(flatten(nil, cmd.Val()), "\n")}
 }
 
 // flatten appends the elements of an answer, those of maps in the order of their

@@ -7,24 +7,26 @@ import (
 	"net"
 	"time"
 
-	"github.com/fencelock/fencelock/redislock/internal/prompt"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// pingEvery is how often a silent subscription is probed.
+	// pingEvery is how often a silent subscription is probed, so that a dead one is noticed
+	// whatever the client's own settings are.
 	pingEvery = 10 * time.Second
 
 	// pingLimit is how long the server may take to answer a probe or a SUBSCRIBE.
 	pingLimit = 5 * time.Second
 )
 
-// Subscribe subscribes as redislock.Conn says.
+// Subscribe subscribes as redisconn.Conn says. What is abandoned when ctx ends may still
+// hear something: the gate keeps it from the callbacks.
 func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
-	var g prompt.Gate
+	var g redisconn.Gate
 	defer g.Close()
 	return c.Unreached(promptly(ctx, func() error {
 		return listen(ctx, c.client, channel,
@@ -34,11 +36,12 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 }
 
 // listen listens until ctx ends or the connection breaks. The client would then
-// subscribe again by itself, unheard; so the first error ends it.
+// subscribe again by itself, unheard; so the first error ends it. A probe that is not
+// answered in time is one: a connection can die without a word.
 func listen(ctx context.Context, client redis.UniversalClient, channel string, ready func(), message func(text string)) error {
 	sub := client.Subscribe(ctx, channel)
 	defer func() { _ = sub.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends a read, which knows no context
 	defer stop()
 	probing := true // SUBSCRIBE is the first probe
 	for {
@@ -73,6 +76,7 @@ func listen(ctx context.Context, client redis.UniversalClient, channel string, r
 	}
 }
 
+// isTimeout reports whether a connection has merely been silent.
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()

@@ -97,16 +97,25 @@ end
 -- what comes after a grant is not older than its token.
 function S.noteAlive(client) S.note(client, math.max(now, S.last), 0) end
 
--- bar suspends a client, or bars an owner's late tries until so many microseconds.
-function S.bar(member, till)
+-- bar notes that a client or an owner counts for nothing until so many microseconds. It is
+-- looked for until then and for after milliseconds more.
+function S.bar(member, till, after)
   till = math.floor(till / 1000)
-  S.barred = math.max(S.barred, till + S.patience(TOUCH))
+  S.barred = math.max(S.barred, till + after)
   S.note(member, -1000 * till, S.barred)
   S.dirty = true
 end
 
+-- barClient suspends a client until its next word, and what it has in the queue, which
+-- else would live for as long as its ticket is young.
+function S.barClient(client) S.bar(client, now, S.patience(TOUCH)) end
+
+-- barOwner refuses an owner's late tries. What may come until then keeps all others from
+-- the short way, so the time that a clock may be set back meanwhile is short.
+function S.barOwner(owner, till) S.bar(owner, till, GRANT) end
+
 -- suspend bars a client whose grant ran out unanswered, unless it was heard of
--- since, by a clock that was not set back meanwhile. Its next word brings it back.
+-- since, by a clock that was not set back meanwhile.
 function S.suspend(client, token)
   if client == '-' then return end
   local newest, heard = math.max(now, S.last), tonumber(call('ZSCORE', alive, client) or 0)
@@ -117,7 +126,7 @@ function S.suspend(client, token)
     if ticket < token then break end
     if ticket <= newest and string.match(joined[i], '^%S+ (%S+) ') == client then return end
   end
-  S.bar(client, now)
+  S.barClient(client)
 end
 
 -- lives reports whether the client of a waiting request is believed to live.
@@ -300,7 +309,7 @@ function S.handOff(owner, desc, client, mode, ttl)
   if S.publish(client, string.format('grant %s %d %d %d %d %s %s', owner, token, floor, now, life, mode, lock)) then return true end
   if mode == 'x' then S.state = 'free' else S.removeHolder(S.int(token), S.seated(S.int(token))) end
   S.grantee = '-'
-  S.bar(client, now)
+  S.barClient(client)
   return false
 end
 
@@ -341,7 +350,11 @@ function S.advance(orderly)
     S.grantee, S.dirty = '-', true -- once is enough
   end
   local left = math.max(S.quarantined(), math.ceil((S.notbefore - now) / 1000))
-  if left > 0 then return S.notifyNextClients(left, '') end
+  if left > 0 then -- who is first may count on a hand-over, which comes later
+    local first = orderly and string.match(head[1], '^%S+ (%S*)') or ''
+    if orderly then S.publish(first, string.format('advance %d %s', left, lock)) end
+    return S.notifyNextClients(left, first)
+  end
   local room, turns, life, to = BATCH, 16 * BATCH, 0, ''
   while head[1] do
     if room == 0 or turns == 0 then -- others go on

@@ -25,6 +25,6 @@ end
 -- Another request of the client may have joined meanwhile.
 local word = tonumber(call('ZSCORE', alive, client) or -1)
 if word >= 0 and word <= heard then call('ZREM', alive, client) end
-if late > now then S.bar(owner, late) end
+if late > now then S.barOwner(owner, late) end
 S.advance(done == 'released')
 return done

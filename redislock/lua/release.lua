@@ -8,5 +8,5 @@ else
   if standing then S.removeHolder(token, who) end
 end
 if standing then S.advance(true) end
-if late and tonumber(late) > now then S.bar(string.match(own, '(%S+) %d+ $'), tonumber(late)) end
+if late and tonumber(late) > now then S.barOwner(string.match(own, '(%S+) %d+ $'), tonumber(late)) end
 return standing and 'ok ' .. S.failure or 'gone'

@@ -6,10 +6,11 @@ local clock = redis.call('TIME')
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local had = redis.call('GET', KEYS[1])
 local ahead, back = 0, false
-if had then -- the time has 16 digits
-  local last, was = tonumber(string.sub(had, 1, 16)), tonumber(string.sub(had, 18))
-  if not last or not was then return 'foreign' end
+if had then
+  local last, was = string.match(had, '^(%d+) (%d+)$')
+  if not last then return 'foreign' end
   local passed = stamp - last
+  was = tonumber(was)
   back = passed < 0 -- the clock was set back: it counts from here
   if back then
     ahead = was

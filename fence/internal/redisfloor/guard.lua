@@ -1,6 +1,11 @@
 -- KEYS: the floor's, then the script's own. ARGV: token, floor, milliseconds that the
 -- floor is kept or 0, then the script's own. Tokens are text, since a Lua number holds
 -- no more than 53 bits.
+local function from(n, list) -- unpack takes no more than 8,000
+  local rest = {}
+  for i = n, #list do rest[i - n + 1] = list[i] end
+  return rest
+end
 local function less(a, b) return #a < #b or (#a == #b and a < b) end
 local stored = redis.call('GET', KEYS[1]) or '0'
 if not string.find(stored, '^%d+$') then
@@ -16,4 +21,4 @@ else
 end
 return (function(KEYS, ARGV)
 --SCRIPT
-end)({unpack(KEYS, 2)}, {unpack(ARGV, 4)})
+end)(from(2, KEYS), from(4, ARGV))

@@ -21,8 +21,13 @@ var ErrKey = errors.New("fence: key")
 //go:embed guard.lua
 var Guard string
 
-// command is the script of one command on one key.
-const command = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"
+const (
+	// command is the script of one command on one key.
+	command = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"
+
+	// hset is that of HSET, by as many fields at a time as Lua can pass on.
+	hset = "for i = 1, #ARGV, 4000 do redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 3999, #ARGV))) end return 1"
+)
 
 // A Call is a guarded script with all that it is sent.
 type Call struct {
@@ -35,6 +40,14 @@ type Call struct {
 // Command makes the call of a command on one key, which is the resource.
 func Command(ctx context.Context, keep time.Duration, name, key string, args ...string) (Call, error) {
 	return Script(ctx, keep, key, command, []string{key}, append([]string{name}, args...))
+}
+
+// HSet makes the call that sets fields of a hash, which is the resource.
+func HSet(ctx context.Context, keep time.Duration, key string, fields []string) (Call, error) {
+	if len(fields) == 0 || len(fields)%2 != 0 {
+		return Call{}, fmt.Errorf("fence: set fields of %q: got %d words, want name, value, name, value", key, len(fields))
+	}
+	return Script(ctx, keep, key, hset, []string{key}, fields)
 }
 
 // SetArgs are the arguments of SET: a value, which expires after ttl if that is positive.
@@ -95,7 +108,11 @@ func hashed(key string) string {
 
 // milliseconds rounds up, so that 0 stays what the script takes for no limit.
 func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((max(d, 0)+time.Millisecond-1)/time.Millisecond), 10)
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return strconv.FormatInt(max(ms, 0), 10)
 }
 
 // Refused returns the error of the call, given the text of the server's error: that of

@@ -13,3 +13,16 @@ var (
 	//go:embed postgres_floor.sql
 	PostgresFloor string
 )
+
+// The statements for MariaDB and MySQL. Raise takes a resource and a floor twice. Stale
+// takes a token and a resource, in the same transaction, and finds the floor, whether the
+// token is stale, and whether the transaction stands, without which nothing is locked. It
+// always finds a row: none means that the name was cut.
+var (
+	//go:embed mysql_schema.sql
+	MySQLSchema string
+	//go:embed mysql_raise.sql
+	MySQLRaise string
+	//go:embed mysql_stale.sql
+	MySQLStale string
+)

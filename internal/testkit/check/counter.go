@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Counter is a resource that a lock protects: workers read it, add one, and
+// GuardedCounter is a resource that a lock protects: workers read it, add one, and
 // write. It is guarded by fencing tokens: who comes with a token smaller than
 // the floor seen so far is refused. Reads show the token as well, or a worker
 // could write between another's read and write. Without a guard it shows what
-// would have happened. The zero Counter is a guarded one at 0; all methods may be
+// would have happened. The zero GuardedCounter is a guarded one at 0; all methods may be
 // called from many goroutines.
-type Counter struct {
+type GuardedCounter struct {
 	Unguarded bool
 
 	mu       sync.Mutex // guards the rest
@@ -22,14 +22,14 @@ type Counter struct {
 }
 
 // Read returns the value, and false if the token is refused.
-func (c *Counter) Read(token, floor int64) (value int64, ok bool) {
+func (c *GuardedCounter) Read(token, floor int64) (value int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.value, c.admit(token, floor)
 }
 
 // Write sets the value, and returns false if the token is refused.
-func (c *Counter) Write(token, floor, value int64) (ok bool) {
+func (c *GuardedCounter) Write(token, floor, value int64) (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.admit(token, floor) {
@@ -41,7 +41,7 @@ func (c *Counter) Write(token, floor, value int64) (ok bool) {
 }
 
 // admit needs c.mu.
-func (c *Counter) admit(token, floor int64) bool {
+func (c *GuardedCounter) admit(token, floor int64) bool {
 	if token < c.floor {
 		c.stale++
 		return c.Unguarded
@@ -51,14 +51,14 @@ func (c *Counter) admit(token, floor int64) bool {
 }
 
 // Stale returns how many calls came with a token that the guard refuses.
-func (c *Counter) Stale() int64 {
+func (c *GuardedCounter) Stale() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stale
 }
 
 // Check returns an error unless every accepted write counts.
-func (c *Counter) Check() error {
+func (c *GuardedCounter) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.value != c.accepted {

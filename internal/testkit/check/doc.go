@@ -6,7 +6,7 @@
 // each other must be disjoint, and tokens must grow. It finds every overlap, in
 // O(n log n).
 //
-// [Counter] is a protected resource. It counts, and who counts without the lock
+// [GuardedCounter] is a protected resource. It counts, and who counts without the lock
 // makes it miss a write; a guard refuses those.
 //
 // [TryLock] and [Register] search for an order of the calls that a model allows

@@ -92,9 +92,9 @@ func TestTooLong(t *testing.T) {
 }
 
 func TestCounter(t *testing.T) {
-	add := func(c *check.Counter, token, value int64) bool { return c.Write(token, token, value+1) }
+	add := func(c *check.GuardedCounter, token, value int64) bool { return c.Write(token, token, value+1) }
 	for _, unguarded := range []bool{false, true} {
-		c := &check.Counter{Unguarded: unguarded}
+		c := &check.GuardedCounter{Unguarded: unguarded}
 		old, _ := c.Read(1, 1)
 		recent, ok := c.Read(2, 2)
 		if !ok || !add(c, 2, recent) {

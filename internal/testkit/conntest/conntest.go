@@ -1,4 +1,4 @@
-// Package conntest is what every redislock.Conn must do, as tests on real servers.
+// Package conntest is what every redisconn.Conn must do, as tests on real servers.
 package conntest
 
 import (
@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 // A Maker makes clients of one kind. They are closed at the end of the test.
 type Maker struct {
-	Single   func(t testing.TB, addr string) redislock.Conn
-	Cluster  func(t testing.TB, addrs []string) redislock.Conn
-	Sentinel func(t testing.TB, addrs []string, master string) redislock.Conn
+	Single   func(t testing.TB, addr string) redisconn.Conn
+	Cluster  func(t testing.TB, addrs []string) redisconn.Conn
+	Sentinel func(t testing.TB, addrs []string, master string) redisconn.Conn
 }
 
 // late is far more than anything prompt takes, and less than what ends a call otherwise.
@@ -44,7 +44,7 @@ func promptly(t *testing.T, what string, f func()) {
 func Run(t *testing.T, m Maker) {
 	server := redistest.StartRedis(t)
 	conn := m.Single(t, server.Addr())
-	for name, test := range map[string]func(*testing.T, *redistest.Redis, redislock.Conn){
+	for name, test := range map[string]func(*testing.T, *redistest.Redis, redisconn.Conn){
 		"Order":          testOrder,
 		"NoScript":       testNoScript,
 		"ScriptFlush":    testScriptFlush,
@@ -69,14 +69,17 @@ func Run(t *testing.T, m Maker) {
 		"ClusterMoves": testClusterMoves,
 		"Failover":     testFailover,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, m) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has servers of its own
+			test(t, m)
+		})
 	}
 }
 
 // script makes a script of a Lua source.
-func script(source string) *redislock.Script {
+func script(source string) *redisconn.Script {
 	sum := sha1.Sum([]byte(source))
-	return &redislock.Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
+	return &redisconn.Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
 
 var (
@@ -84,18 +87,18 @@ var (
 	incr = script(`return tostring(redis.call('INCR', KEYS[1]))`)
 )
 
-func echoCall(key, text string) redislock.Call {
-	return redislock.Call{Script: echo, Keys: []string{key}, Args: []string{text}}
+func echoCall(key, text string) redisconn.Call {
+	return redisconn.Call{Script: echo, Keys: []string{key}, Args: []string{text}}
 }
 
-func incrCall(key string) redislock.Call {
-	return redislock.Call{Script: incr, Keys: []string{key}}
+func incrCall(key string) redisconn.Call {
+	return redisconn.Call{Script: incr, Keys: []string{key}}
 }
 
 // eval makes one call that must succeed.
-func eval(t testing.TB, conn redislock.Conn, c redislock.Call) string {
+func eval(t testing.TB, conn redisconn.Conn, c redisconn.Call) string {
 	t.Helper()
-	r := conn.Eval(t.Context(), []redislock.Call{c})[0]
+	r := conn.Eval(t.Context(), []redisconn.Call{c})[0]
 	if r.Err != nil {
 		t.Fatalf("Eval: %v", r.Err)
 	}
@@ -104,12 +107,12 @@ func eval(t testing.TB, conn redislock.Conn, c redislock.Call) string {
 
 // evalUntil makes one call until it succeeds, as an engine does while servers
 // come and go.
-func evalUntil(t testing.TB, conn redislock.Conn, c redislock.Call) string {
+func evalUntil(t testing.TB, conn redisconn.Conn, c redisconn.Call) string {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		r := conn.Eval(ctx, []redislock.Call{c})[0]
+		r := conn.Eval(ctx, []redisconn.Call{c})[0]
 		cancel()
 		if err = r.Err; err == nil {
 			return r.Text
@@ -119,9 +122,9 @@ func evalUntil(t testing.TB, conn redislock.Conn, c redislock.Call) string {
 	return ""
 }
 
-func testOrder(t *testing.T, _ *redistest.Redis, conn redislock.Conn) {
+func testOrder(t *testing.T, _ *redistest.Redis, conn redisconn.Conn) {
 	for _, n := range []int{1, 2, 1000} {
-		calls := make([]redislock.Call, n)
+		calls := make([]redisconn.Call, n)
 		for i := range calls {
 			calls[i] = echoCall(fmt.Sprint("order", i%7), strconv.Itoa(i))
 		}
@@ -136,12 +139,12 @@ func testOrder(t *testing.T, _ *redistest.Redis, conn redislock.Conn) {
 	}
 }
 
-func testNoScript(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
+func testNoScript(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 	known, unknown := script(`return 'known' .. ARGV[1]`), script(`return 'unknown' .. ARGV[1]`)
 	server.Do(t, "SCRIPT", "LOAD", known.Source)
-	var calls []redislock.Call
+	var calls []redisconn.Call
 	for i := range 20 {
-		c := redislock.Call{Script: known, Keys: []string{"k"}, Args: []string{strconv.Itoa(i)}}
+		c := redisconn.Call{Script: known, Keys: []string{"k"}, Args: []string{strconv.Itoa(i)}}
 		if i%3 == 0 {
 			c.Script = unknown
 		}
@@ -163,8 +166,8 @@ func testNoScript(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
 }
 
 // testScriptFlush proves that a call runs once, whatever happens to its script.
-func testScriptFlush(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
-	calls := make([]redislock.Call, 50)
+func testScriptFlush(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
+	calls := make([]redisconn.Call, 50)
 	for i := range calls {
 		calls[i] = incrCall("flushed")
 	}
@@ -207,35 +210,35 @@ func testScriptFlush(t *testing.T, server *redistest.Redis, conn redislock.Conn)
 	}
 }
 
-func testServerErrors(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
+func testServerErrors(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 	raise := script(`return redis.error_reply('OOM command not allowed')`)
-	r := conn.Eval(t.Context(), []redislock.Call{{Script: raise, Keys: []string{"k"}}})[0]
-	if e, ok := errors.AsType[redislock.ServerError](r.Err); !ok || !strings.HasPrefix(e.Text, "OOM") {
+	r := conn.Eval(t.Context(), []redisconn.Call{{Script: raise, Keys: []string{"k"}}})[0]
+	if e, ok := errors.AsType[redisconn.ServerError](r.Err); !ok || !strings.HasPrefix(e.Text, "OOM") {
 		t.Errorf("an error of a script is %v", r.Err)
 	}
 	server.Do(t, "ACL", "SETUSER", "default", "-evalsha", "-eval", "-subscribe")
 	defer server.Do(t, "ACL", "SETUSER", "default", "+@all")
 	for _, n := range []int{1, 3} {
 		for _, r := range conn.Eval(t.Context(), make3(n)) {
-			if e, ok := errors.AsType[redislock.ServerError](r.Err); !ok || !strings.HasPrefix(e.Text, "NOPERM") || !strings.Contains(e.Text, "evalsha") {
+			if e, ok := errors.AsType[redisconn.ServerError](r.Err); !ok || !strings.HasPrefix(e.Text, "NOPERM") || !strings.Contains(e.Text, "evalsha") {
 				t.Errorf("without the right to EVALSHA: %v", r.Err)
 			}
 		}
 	}
 	err := conn.Subscribe(t.Context(), "c", func() { t.Error("subscribed") }, func(string) {})
-	if e, ok := errors.AsType[redislock.ServerError](err); !ok || !strings.HasPrefix(e.Text, "NOPERM") {
+	if e, ok := errors.AsType[redisconn.ServerError](err); !ok || !strings.HasPrefix(e.Text, "NOPERM") {
 		t.Errorf("Subscribe without the right: %v", err)
 	}
 }
 
-func make3(n int) (calls []redislock.Call) {
+func make3(n int) (calls []redisconn.Call) {
 	for range n {
 		calls = append(calls, echoCall("k", "v"))
 	}
 	return calls
 }
 
-func testScanAndEach(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
+func testScanAndEach(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 	server.Do(t, "FLUSHALL")
 	server.Do(t, "EVAL", `for i = 1, 2500 do redis.call('SET', 'scan:' .. i, 'v', 'PX', 600000) end`, "0")
 	server.Do(t, "SET", "other", "v", "PX", "600000")
@@ -255,12 +258,12 @@ func testScanAndEach(t *testing.T, server *redistest.Redis, conn redislock.Conn)
 	if err != nil || len(answers) != 1 {
 		t.Fatalf("nonsense: %+v, %v", answers, err)
 	}
-	if _, ok := errors.AsType[redislock.ServerError](answers[0].Err); !ok {
+	if _, ok := errors.AsType[redisconn.ServerError](answers[0].Err); !ok {
 		t.Errorf("nonsense: %v", answers[0].Err)
 	}
 }
 
-func scan(t *testing.T, conn redislock.Conn, match string) map[string]bool {
+func scan(t *testing.T, conn redisconn.Conn, match string) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
 	err := conn.Scan(t.Context(), match, func(keys []string) error {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
-func testContexts(t *testing.T, _ *redistest.Redis, conn redislock.Conn) {
+func testContexts(t *testing.T, _ *redistest.Redis, conn redisconn.Conn) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, r := range conn.Eval(ctx, make3(2)) {
@@ -33,7 +33,7 @@ func testContexts(t *testing.T, _ *redistest.Redis, conn redislock.Conn) {
 
 // testFrozen proves that every method returns when its context ends, though the
 // server does not answer.
-func testFrozen(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
+func testFrozen(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 	canceled := func() (context.Context, context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
@@ -68,7 +68,7 @@ func testFrozen(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
 }
 
 // evalAllUntil waits until no connection that the client keeps is bad.
-func evalAllUntil(t *testing.T, conn redislock.Conn) {
+func evalAllUntil(t *testing.T, conn redisconn.Conn) {
 	t.Helper()
 	for good := 0; good < 10; {
 		evalUntil(t, conn, echoCall("k", "v"))
@@ -81,7 +81,7 @@ func evalAllUntil(t *testing.T, conn redislock.Conn) {
 	}
 }
 
-func frozenEval(t *testing.T, conn redislock.Conn, limit func() (context.Context, context.CancelFunc), n int) {
+func frozenEval(t *testing.T, conn redisconn.Conn, limit func() (context.Context, context.CancelFunc), n int) {
 	t.Helper()
 	promptly(t, "Eval", func() {
 		ctx, cancel := limit()
@@ -98,7 +98,7 @@ func frozenEval(t *testing.T, conn redislock.Conn, limit func() (context.Context
 	})
 }
 
-func frozenOthers(t *testing.T, conn redislock.Conn, limit func() (context.Context, context.CancelFunc)) {
+func frozenOthers(t *testing.T, conn redisconn.Conn, limit func() (context.Context, context.CancelFunc)) {
 	t.Helper()
 	for name, f := range map[string]func(context.Context) error{
 		"Subscribe": func(ctx context.Context) error { return conn.Subscribe(ctx, "c", func() {}, func(string) {}) },
@@ -122,13 +122,13 @@ func frozenOthers(t *testing.T, conn redislock.Conn, limit func() (context.Conte
 }
 
 // testConcurrent runs calls of which some are given up, and counts.
-func testConcurrent(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
+func testConcurrent(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
 			for i := range 50 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				r := conn.Eval(ctx, []redislock.Call{incrCall("together")})[0]
+				r := conn.Eval(ctx, []redisconn.Call{incrCall("together")})[0]
 				cancel()
 				if r.Err != nil {
 					t.Errorf("call %d: %v", i, r.Err)
@@ -144,7 +144,7 @@ func testConcurrent(t *testing.T, server *redistest.Redis, conn redislock.Conn) 
 
 // testNothingIsLeft counts goroutines and connections around everything that has
 // its own.
-func testNothingIsLeft(t *testing.T, server *redistest.Redis, conn redislock.Conn) {
+func testNothingIsLeft(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 	eval(t, conn, echoCall("k", "v"))
 	conn.Eval(t.Context(), make3(3))
 	connections := connectionsOf(t, server)

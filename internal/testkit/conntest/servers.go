@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 func testReplicas(t *testing.T, m Maker) {
@@ -18,10 +18,10 @@ func testReplicas(t *testing.T, m Maker) {
 	conn := m.Single(t, master.Addr())
 	c := incrCall("replicated")
 	c.Replicas = 1
-	replicas := func(limit time.Duration) (redislock.Reply, error) {
+	replicas := func(limit time.Duration) (redisconn.Reply, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		r := conn.Eval(ctx, []redislock.Call{c})[0]
+		r := conn.Eval(ctx, []redisconn.Call{c})[0]
 		return r, ctx.Err()
 	}
 	for i := 1; i <= 3; i++ {
@@ -39,7 +39,7 @@ func testReplicas(t *testing.T, m Maker) {
 	if r.Err != nil || r.Replicas != 0 || ended != nil {
 		t.Errorf("with a frozen replica: %+v, %v", r, ended)
 	}
-	many := conn.Eval(t.Context(), []redislock.Call{echoCall("a", "1"), c, echoCall("b", "2")})
+	many := conn.Eval(t.Context(), []redisconn.Call{echoCall("a", "1"), c, echoCall("b", "2")})
 	if many[0].Text != "1" || many[1].Text != master.Do(t, "GET", "replicated") || many[1].Replicas != 1 || many[2].Text != "2" {
 		t.Errorf("among others: %+v", many)
 	}
@@ -54,10 +54,10 @@ func testCluster(t *testing.T, m Maker) {
 	if !conn.Cluster() {
 		t.Error("Cluster is false")
 	}
-	var calls []redislock.Call
+	var calls []redisconn.Call
 	for i := range 100 {
 		key := slotted[i%len(slotted)]
-		calls = append(calls, redislock.Call{Script: script(`return KEYS[1] .. ARGV[1]`), Keys: []string{key}, Args: []string{strconv.Itoa(i)}})
+		calls = append(calls, redisconn.Call{Script: script(`return KEYS[1] .. ARGV[1]`), Keys: []string{key}, Args: []string{strconv.Itoa(i)}})
 	}
 	for i, r := range conn.Eval(t.Context(), calls) {
 		if want := slotted[i%len(slotted)] + strconv.Itoa(i); r.Err != nil || r.Text != want {
@@ -86,10 +86,10 @@ func testCluster(t *testing.T, m Maker) {
 }
 
 // within makes one call with a time limit.
-func within(t *testing.T, conn redislock.Conn, limit time.Duration, c redislock.Call) redislock.Reply {
+func within(t *testing.T, conn redisconn.Conn, limit time.Duration, c redisconn.Call) redisconn.Reply {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	return conn.Eval(ctx, []redislock.Call{c})[0]
+	return conn.Eval(ctx, []redisconn.Call{c})[0]
 }
 
 func number(text string) int {
@@ -129,7 +129,7 @@ func testClusterMoves(t *testing.T, m Maker) {
 	}
 	batch := func(when string) {
 		t.Helper()
-		calls := []redislock.Call{incrCall("moving"), echoCall("a", "x"), incrCall("moving")}
+		calls := []redisconn.Call{incrCall("moving"), echoCall("a", "x"), incrCall("moving")}
 		replies := conn.Eval(t.Context(), calls)
 		n += 2
 		if replies[1].Text != "x" || replies[2].Text != strconv.Itoa(n) {
@@ -172,7 +172,7 @@ func testFailover(t *testing.T, m Maker) {
 }
 
 // listenUntil subscribes as soon as that works.
-func listenUntil(t *testing.T, conn redislock.Conn, channel string) *listener {
+func listenUntil(t *testing.T, conn redisconn.Conn, channel string) *listener {
 	t.Helper()
 	var last error
 	for range 100 {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 // listener is a subscription under test.
@@ -21,7 +21,7 @@ type listener struct {
 }
 
 // listen subscribes and returns when that is acknowledged.
-func listen(t *testing.T, conn redislock.Conn, channel string) *listener {
+func listen(t *testing.T, conn redisconn.Conn, channel string) *listener {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &listener{messages: make(chan string, 1<<15), ended: make(chan error, 1), stop: cancel}
@@ -67,11 +67,11 @@ func (l *listener) want(t *testing.T, text string) {
 
 var publish = script(`for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('PUBLISH', ARGV[3], i) end return 'ok'`)
 
-func testMessages(t *testing.T, _ *redistest.Redis, conn redislock.Conn) {
+func testMessages(t *testing.T, _ *redistest.Redis, conn redisconn.Conn) {
 	l := listen(t, conn, "order")
 	const n = 10000
 	for i := 0; i < n; i += 100 {
-		eval(t, conn, redislock.Call{Script: publish, Keys: []string{"k"}, Args: []string{strconv.Itoa(i), strconv.Itoa(i + 99), "order"}})
+		eval(t, conn, redisconn.Call{Script: publish, Keys: []string{"k"}, Args: []string{strconv.Itoa(i), strconv.Itoa(i + 99), "order"}})
 	}
 	for i := range n {
 		l.want(t, strconv.Itoa(i))
@@ -147,7 +147,7 @@ func testLostReply(t *testing.T, m Maker) {
 			key := fmt.Sprintf("lost-%d-%d", n, round)
 			evalUntil(t, conn, incrCall("warm"))
 			proxy.SwallowReply(key)
-			calls := make([]redislock.Call, n)
+			calls := make([]redisconn.Call, n)
 			for i := range calls {
 				calls[i] = incrCall(key)
 			}
@@ -161,7 +161,7 @@ func testLostReply(t *testing.T, m Maker) {
 				}
 			}()
 			for _, r := range conn.Eval(ctx, calls) {
-				if _, refused := errors.AsType[redislock.ServerError](r.Err); r.Err == nil || refused {
+				if _, refused := errors.AsType[redisconn.ServerError](r.Err); r.Err == nil || refused {
 					t.Errorf("%s: %q, %v", key, r.Text, r.Err)
 				}
 			}

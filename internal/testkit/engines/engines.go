@@ -57,9 +57,9 @@ func masters(t testing.TB, maxTTL time.Duration) Connect {
 	t.Helper()
 	servers := []*redistest.Redis{redistest.StartRedis(t), redistest.StartRedis(t), redistest.StartRedis(t)}
 	connect := func() *redlock.Engine {
-		var nodes []redislock.Conn
+		var nodes []redlock.Node
 		for _, s := range servers {
-			nodes = append(nodes, redislock.Rueidis(dial(t, s)))
+			nodes = append(nodes, redlock.Rueidis(dial(t, s)))
 		}
 		e := redlock.New(nodes, &redlock.Config{MaxTTL: maxTTL})
 		t.Cleanup(func() { _ = e.Close() })

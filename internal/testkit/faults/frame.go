@@ -9,7 +9,7 @@ import (
 
 // A framer cuts what a client sends into requests, so that a rule is about one
 // of them and not about what happened to arrive at once. It knows the protocols
-// of Redis and PostgreSQL. What it does not know, TLS above all, passes as it
+// of Redis, PostgreSQL and MySQL. What it does not know, TLS above all, passes as it
 // comes.
 type framer struct {
 	rest  []byte // the beginning of a request
@@ -20,10 +20,14 @@ type framer struct {
 // cut returns the requests that are complete with the bytes that came, and keeps
 // what is left.
 func (f *framer) cut(data []byte) (requests [][]byte) {
-	if !f.began && len(data) > 0 {
-		f.began, f.size = true, protocol(data[0])
-	}
 	all := slices.Concat(f.rest, data)
+	if !f.began && len(all) < 5 { // less than any protocol begins with
+		f.rest = all
+		return nil
+	}
+	if !f.began {
+		f.began, f.size = true, protocol(all)
+	}
 	for len(all) > 0 {
 		n := f.size(all)
 		if n < 0 {
@@ -39,14 +43,16 @@ func (f *framer) cut(data []byte) (requests [][]byte) {
 	return requests
 }
 
-// protocol tells by the first byte of a connection how to find the end of a
+// protocol tells by the first bytes of a connection how to find the end of a
 // request: a function that returns its length, 0 for one that is not complete,
 // and -1 for bytes it does not understand.
-func protocol(first byte) func([]byte) int {
+func protocol(first []byte) func([]byte) int {
 	switch {
-	case first == 0:
+	case first[0]|first[1] != 0 && first[2] == 0 && first[3] == 1: // the answer to a greeting
+		return mysqlSize
+	case first[0] == 0:
 		return postgresSize
-	case first >= ' ' && first < 0x7f:
+	case first[0] >= ' ' && first[0] < 0x7f:
 		return redisSize
 	}
 	return rawSize
@@ -125,4 +131,12 @@ func postgresMessage(b []byte) int {
 		return -1
 	}
 	return int(n)
+}
+
+// mysqlSize takes a packet, which is one request unless it has 16 MB.
+func mysqlSize(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
 }

@@ -3,6 +3,7 @@ package faults
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +14,11 @@ func message(kind byte, body string) string {
 		b = slices.Concat([]byte{kind}, b)
 	}
 	return string(b) + body
+}
+
+// packet is one of MySQL's.
+func packet(number byte, body string) string {
+	return string([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), number}) + body
 }
 
 // Every cut of the stream into two or three parts must give the same requests.
@@ -26,6 +32,10 @@ func TestFramer(t *testing.T) {
 			message(0, "\x04\xd2\x16\x2f"), message(0, "\x00\x03\x00\x00user\x00me\x00\x00"),
 			message('p', "secret\x00"), message('Q', "SELECT 2\x00"), batch,
 			message('P', "b\x00SELECT 3\x00") + message('H', ""), batch, message('X', ""),
+		},
+		"mysql": {
+			packet(1, "an answer to the greeting, of some length"), packet(0, "\x03SELECT 1\n"), packet(0, "\x0e"),
+			packet(0, "\x03"+strings.Repeat("long", 100)), packet(0, "\x01"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package faults makes the network faults a lock must survive: a TCP proxy that
 // loses, delays, stalls, cuts and refuses at the moment it is told to.
 //
-// Rules are about single requests: the proxy knows where those of Redis and
-// PostgreSQL begin and end. The worst of them is late delivery, a request that
+// Rules are about single requests: the proxy knows where those of Redis, PostgreSQL
+// and MySQL begin and end. The worst of them is late delivery, a request that
 // its client has given up long before it reaches the server:
 //
 //	p, _ := faults.NewProxy(server.Addr())

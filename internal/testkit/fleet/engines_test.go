@@ -65,13 +65,13 @@ func startMasters(t testing.TB) string {
 }
 
 func masters(addrs string) (*redlock.Engine, error) {
-	var nodes []redislock.Conn
+	var nodes []redlock.Node
 	for addr := range strings.SplitSeq(addrs, ",") {
 		client, err := dial(addr)
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, redislock.Rueidis(client))
+		nodes = append(nodes, redlock.Rueidis(client))
 	}
 	return redlock.New(nodes, &redlock.Config{MaxTTL: ttl}), nil
 }

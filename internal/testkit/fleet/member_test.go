@@ -21,6 +21,7 @@ const (
 	envKind = "FENCELOCK_FLEET"
 	envAddr = "FENCELOCK_FLEET_ADDR"
 	envDir  = "FENCELOCK_FLEET_DIR"
+	envWork = "FENCELOCK_FLEET_WORK" // set: it is a worker
 )
 
 const ttl = 2 * time.Second
@@ -31,6 +32,13 @@ var names = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 func TestMain(m *testing.M) {
 	if os.Getenv(envKind) == "" {
 		os.Exit(m.Run())
+	}
+	if os.Getenv(envWork) != "" {
+		if err := work(bufio.NewScanner(os.Stdin)); err != nil {
+			fmt.Fprintf(os.Stderr, "%d: %v\n", os.Getpid(), err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	stop := make(chan struct{})
 	go func() { // ends with the first line, or with the test

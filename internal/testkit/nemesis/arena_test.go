@@ -3,6 +3,7 @@
 package nemesis_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,6 +99,8 @@ func (a *arena) round(seed uint64, mix []string, length time.Duration) *outcome 
 		r.launch(i)
 	}
 	defer r.killAll()
+	r.awaitWorkers()
+	r.origin = now()
 	random := rand.New(rand.NewPCG(seed, 0))
 	var steps []step
 	for _, f := range plan(random, mix, workers, len(a.servers.addrs), length, a.tempo()) {
@@ -119,6 +122,27 @@ func (a *arena) round(seed uint64, mix []string, length time.Duration) *outcome 
 	}
 	r.judge(o)
 	return o
+}
+
+// awaitWorkers returns when each worker has had a lock: on a busy machine some start so
+// late that all of the faults would be over.
+func (r *round) awaitWorkers() {
+	r.t.Helper()
+	for end := now() + time.Minute; ; time.Sleep(10 * time.Millisecond) {
+		files, _ := filepath.Glob(filepath.Join(r.dir, "*")) // the pattern is fine
+		idle := workers
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte("believed ")) {
+				idle--
+			}
+		}
+		if idle == 0 {
+			return
+		}
+		if now() > end {
+			r.t.Fatalf("seed %d: %d of %d workers had no lock in a minute without a fault", r.seed, idle, workers)
+		}
+	}
 }
 
 // tempo is that of storms of faults, or where something is to be found, that of faults

@@ -23,6 +23,14 @@ func startCluster(t testing.TB) servers {
 		crash(i, r)
 		c.WaitOK(t)
 	}
+	t.Cleanup(func() { // before the nodes stop
+		for _, r := range c.Nodes() {
+			if t.Failed() {
+				said, err := r.TryDo("CLUSTER", "NODES")
+				t.Logf("%s: %v\n%s", r.Addr(), err, said)
+			}
+		}
+	})
 	owners := map[string]*redistest.Redis{}
 	for _, name := range names() {
 		owners[name] = c.Owner(t, c.Slot("lock:"+name))

@@ -129,7 +129,7 @@ func openRedis(o rueidis.ClientOption, cfg redislock.Config) (driver.Engine, err
 }
 
 func openRedlock(k known) (driver.Engine, error) {
-	var nodes []redislock.Conn
+	var nodes []redlock.Node
 	for _, addr := range k.Addrs {
 		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return rueidis.NewClient(k.single(addr)) }))
 	}

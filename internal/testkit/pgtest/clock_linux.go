@@ -11,7 +11,7 @@ import (
 func StartPostgresBy(t testing.TB, c *hosttest.Clock, settings ...string) *Postgres {
 	t.Helper()
 	p := &Postgres{home: newHome(t, "pg"), settings: settings, env: c.Env()}
-	p.copyTemplate(t, p.data())
+	copyTemplate(t, p.home, p.data())
 	p.launch(t)
 	return p
 }

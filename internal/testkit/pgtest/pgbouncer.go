@@ -20,7 +20,7 @@ import (
 // PgBouncer is a connection pooler that belongs to one test, in front of a
 // [Postgres]. It does not outlive the test, nor the test binary.
 type PgBouncer struct {
-	home
+	home hosttest.Home
 	port int
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when it has ended
@@ -42,8 +42,8 @@ func StartPgBouncer(t testing.TB, p *Postgres, mode string, settings ...string) 
 	for range 5 { // somebody else may take the port first
 		b.port = hosttest.FreePort(t)
 		b.configure(t, p, mode, settings)
-		b.cmd = b.command(program, b.file())
-		b.gone = b.run(t, b.cmd)
+		b.cmd = b.home.Command(program, b.file())
+		b.gone = b.home.Run(t, b.cmd)
 		if err = b.await(); err == nil {
 			return b
 		}
@@ -60,7 +60,7 @@ func (b *PgBouncer) configure(t testing.TB, p *Postgres, mode string, settings [
 		"[databases]", fmt.Sprintf("* = host=127.0.0.1 port=%d user=postgres", p.port),
 		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", b.port),
 		"unix_socket_dir =", "auth_type = any", "pool_mode = " + mode, "max_client_conn = 1000",
-		"pidfile = " + filepath.Join(b.dir, "pgbouncer.pid"),
+		"pidfile = " + filepath.Join(b.home.Dir, "pgbouncer.pid"),
 	}, settings...)
 	// Nothing in it is secret, and the pooler runs as somebody else.
 	if err := os.WriteFile(b.file(), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
@@ -68,7 +68,10 @@ func (b *PgBouncer) configure(t testing.TB, p *Postgres, mode string, settings [
 	}
 }
 
-func (b *PgBouncer) file() string { return filepath.Join(b.dir, "pgbouncer.ini") }
+// Dir returns the directory of PgBouncer.
+func (b *PgBouncer) Dir() string { return b.home.Dir }
+
+func (b *PgBouncer) file() string { return filepath.Join(b.home.Dir, "pgbouncer.ini") }
 
 // await returns nil when the pooler lets clients through.
 func (b *PgBouncer) await() error {
@@ -81,11 +84,11 @@ func (b *PgBouncer) await() error {
 		}
 		select {
 		case <-b.gone:
-			return fmt.Errorf("pgbouncer ended at once: %s", b.log())
+			return fmt.Errorf("pgbouncer ended at once: %s", b.home.Log())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("pgbouncer lets nobody through: %s", b.log())
+	return fmt.Errorf("pgbouncer lets nobody through: %s", b.home.Log())
 }
 
 // DSN returns the URL of the database postgres behind the pooler.
@@ -113,7 +116,7 @@ func (b *PgBouncer) Stop(t testing.TB) {
 	select {
 	case <-b.gone:
 	case <-time.After(patience):
-		t.Fatalf("pgbouncer does not end: %s", b.log())
+		t.Fatalf("pgbouncer does not end: %s", b.home.Log())
 	}
 }
 
@@ -122,5 +125,5 @@ func (b *PgBouncer) discard(t testing.TB) {
 	if b.cmd != nil {
 		b.Stop(t)
 	}
-	b.remove(t)
+	b.home.Remove(t)
 }

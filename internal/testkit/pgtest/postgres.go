@@ -5,7 +5,6 @@
 package pgtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ const patience = time.Minute
 // not outlive the test, nor the test binary. Its methods are not for concurrent
 // use, except DSN, As, Port and Command.
 type Postgres struct {
-	home
+	home     hosttest.Home
 	port     int
 	settings []string
 	env      []string // of the server, beside the home's
@@ -44,7 +43,7 @@ type Postgres struct {
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	p := &Postgres{home: newHome(t, "pg"), settings: settings}
-	p.copyTemplate(t, p.data())
+	copyTemplate(t, p.home, p.data())
 	p.launch(t)
 	return p
 }
@@ -68,15 +67,15 @@ func (p *Postgres) start(t testing.TB) error {
 	t.Helper()
 	args := []string{"-D", p.data()}
 	for _, s := range append([]string{
-		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(p.port), "unix_socket_directories=" + p.dir,
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(p.port), "unix_socket_directories=" + p.home.Dir,
 		"fsync=off", "shared_buffers=32MB", "dynamic_shared_memory_type=mmap",
 		"wal_retrieve_retry_interval=100ms",
 	}, p.settings...) {
 		args = append(args, "-c", s)
 	}
-	p.cmd = p.command(pgProgram(t, "postgres"), args...)
+	p.cmd = p.home.Command(pgProgram(t, "postgres"), args...)
 	p.cmd.Env = append(p.cmd.Env, p.env...)
-	p.gone = p.run(t, p.cmd)
+	p.gone = p.home.Run(t, p.cmd)
 	return p.await()
 }
 
@@ -91,11 +90,11 @@ func (p *Postgres) await() error {
 		}
 		select {
 		case <-p.gone:
-			return fmt.Errorf("postgres ended at once: %s", p.log())
+			return fmt.Errorf("postgres ended at once: %s", p.home.Log())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("postgres lets nobody in: %s", p.log())
+	return fmt.Errorf("postgres lets nobody in: %s", p.home.Log())
 }
 
 // DSN returns the URL of the database postgres for the superuser postgres.
@@ -191,7 +190,10 @@ func (p *Postgres) once(t testing.TB, do func(context.Context, *pgx.Conn) error)
 	}
 }
 
-func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+// Dir returns the server's directory, which also has its Unix socket.
+func (p *Postgres) Dir() string { return p.home.Dir }
+
+func (p *Postgres) data() string { return filepath.Join(p.home.Dir, "data") }
 
 // pgProgram finds a program of the newest installed PostgreSQL.
 func pgProgram(t testing.TB, name string) string {
@@ -212,14 +214,4 @@ func pgProgram(t testing.TB, name string) string {
 		t.Fatalf("%s of PostgreSQL 14 or newer is missing; on Debian: apt-get install postgresql, elsewhere put its bin folder into PATH", name)
 	}
 	return path
-}
-
-// tail returns the last lines of a log.
-func tail(file string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
 }

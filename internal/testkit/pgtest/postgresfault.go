@@ -115,7 +115,7 @@ func (p *Postgres) discard(t testing.TB) {
 		p.Thaw(t)
 		p.end(t, syscall.SIGQUIT)
 	}
-	p.remove(t)
+	p.home.Remove(t)
 }
 
 func (p *Postgres) runs() bool {
@@ -132,7 +132,7 @@ func (p *Postgres) waitGone(t testing.TB) {
 	select {
 	case <-p.gone:
 	case <-time.After(patience):
-		t.Fatalf("postgres does not end: %s", p.log())
+		t.Fatalf("postgres does not end: %s", p.home.Log())
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func (p *Postgres) Standby(t testing.TB) *Postgres {
 	t.Helper()
 	s := &Postgres{home: newHome(t, "standby"), settings: p.settings}
-	s.must(t, s.command(pgProgram(t, "pg_basebackup"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
+	s.home.Must(t, s.home.Command(pgProgram(t, "pg_basebackup"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres"))
 	s.launch(t)
 	return s
@@ -23,7 +23,7 @@ func (p *Postgres) Standby(t testing.TB) *Postgres {
 func (p *Postgres) Promote(t testing.TB) {
 	t.Helper()
 	if p.Query(t, "SELECT pg_promote(true, $1)", int(patience.Seconds())) != "true" {
-		t.Fatalf("the standby is not promoted: %s", p.log())
+		t.Fatalf("the standby is not promoted: %s", p.home.Log())
 	}
 }
 
@@ -52,7 +52,7 @@ func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
 			return
 		}
 	}
-	t.Fatalf("the server does not %s: %s", what, p.log())
+	t.Fatalf("the server does not %s: %s", what, p.home.Log())
 }
 
 // Restored starts a server with a new cluster, a system identifier of its own and
@@ -60,7 +60,7 @@ func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
 func (p *Postgres) Restored(t testing.TB) *Postgres {
 	t.Helper()
 	r := &Postgres{home: newHome(t, "restored"), settings: p.settings}
-	r.initdb(t, r.data())
+	initdb(t, r.home, r.data())
 	r.launch(t)
 	dump := p.Command(t, "pg_dump")
 	restore := r.Command(t, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1")
@@ -72,7 +72,7 @@ func (p *Postgres) Restored(t testing.TB) *Postgres {
 	if err := dump.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.must(t, restore)
+	r.home.Must(t, restore)
 	if err := dump.Wait(); err != nil {
 		t.Fatalf("pg_dump: %v", err)
 	}

@@ -177,7 +177,9 @@ func (c *RedisCluster) move(t testing.TB, from, to *Redis, keys []string) {
 }
 
 // EndMigration makes to the owner of a slot, and tells all nodes that can answer. The
-// new owner hears it first, or nobody would own the slot for a moment.
+// new owner hears it first, or nobody would own the slot for a moment. It gets the
+// greatest epoch, as it would by itself if it had not crashed meanwhile: a third node
+// could otherwise make it believe in the old owner again, while that believes in it.
 func (c *RedisCluster) EndMigration(t testing.TB, slot int, from, to *Redis) {
 	t.Helper()
 	told := []*Redis{to, from}
@@ -186,6 +188,7 @@ func (c *RedisCluster) EndMigration(t testing.TB, slot int, from, to *Redis) {
 			told = append(told, r)
 		}
 	}
+	to.Do(t, "CLUSTER", "BUMPEPOCH")
 	for _, r := range told {
 		r.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", c.ids[to])
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
@@ -280,7 +281,7 @@ func (r *Redis) Freeze(t testing.TB) {
 		t.Fatal("freeze: the server is stopped")
 	}
 	r.frozen = true
-	hosttest.Freeze(t, r.server.cmd.Process)
+	proc.Freeze(t, r.server.cmd.Process)
 }
 
 // Thaw lets a frozen server go on.

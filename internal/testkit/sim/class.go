@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The scale of every schedule. What matters is how the times relate.
 const (
@@ -43,18 +46,41 @@ type Class struct {
 	Every   int64 // the mean time between faults
 }
 
-// breaks reports whether v is expected.
-func (c *Class) breaks(v Violation) bool {
-	for _, b := range c.Breaks {
-		if b == v {
-			return true
-		}
-	}
-	return false
-}
-
 // Inside reports whether the class keeps to the model.
 func (c *Class) Inside() bool { return len(c.Breaks) == 0 }
+
+// has reports whether a fault happens in the class.
+func (c *Class) has(f fault) bool { return slices.Contains(c.Faults, f) }
+
+// fault is something that goes wrong.
+type fault uint8
+
+// The faults.
+const (
+	cutLink       fault = iota // one client and one node cannot talk, one way or both
+	isolateClient              // one client and all nodes
+	isolateNode                // one node and all clients
+	stopNode                   // a node stands still; what arrives waits
+	killClient                 // a client dies; another one starts
+	pauseHolder                // a client stands still, a holder if there is one
+	suspendHolder              // its machine does
+	jumpClient                 // a client's wall clock is stepped
+	crashKeep                  // a node restarts and remembers
+	crashLose                  // a node restarts and has forgotten everything
+	crashStale                 // a node restarts with what it had a while ago
+	crashLocks                 // a node restarts and has forgotten the locks, not the tokens
+	flushNode                  // FLUSHALL
+	failOver                   // a replica takes over that was behind, and soon fails back
+	stopAndKill                // one node stops, another is killed, the first goes on
+	jumpNode                   // a node's clock is stepped
+	repoint                    // an address leads to another node's server for a while
+)
+
+var faultNames = [...]string{
+	"cut link", "isolate client", "isolate node", "stop node", "kill client", "pause holder", "suspend holder",
+	"jump client", "crash, keep", "crash, lose", "crash, stale", "crash, lose locks", "FLUSHALL", "failover",
+	"stop and kill", "jump node", "repoint",
+}
 
 // The faults that several classes share.
 var (
@@ -63,15 +89,8 @@ var (
 	clocks   = []fault{jumpClient, isolateClient, cutLink, pauseHolder}
 	restarts = []fault{crashKeep, crashLose, crashLose, crashStale, crashLocks, flushNode, failOver, failOver, stopAndKill, isolateNode}
 	strays   = []fault{repoint, repoint, stopNode, isolateNode, isolateClient, pauseHolder}
-	all      = join(links, pauses, clocks, restarts)
+	all      = slices.Concat(links, pauses, clocks, restarts)
 )
-
-func join(lists ...[]fault) (all []fault) {
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
 
 // skew is how wrong nodes' clocks may be while a quarantine still covers it.
 const skew = int64(maxTTL-ahead) / 1000 / 2 * 9 / 10
@@ -83,13 +102,13 @@ const rate = 9000
 var Classes = []*Class{
 	{Name: "calm", About: "contention only", Calm: true},
 	{Name: "single", About: "one node, plain renewals", Single: true,
-		Loss: 20, Slow: 10, Ambush: 200, Pause: 5, Rate: rate, Astray: hour, Faults: join(links, pauses, clocks), Every: 400 * ms},
+		Loss: 20, Slow: 10, Ambush: 200, Pause: 5, Rate: rate, Astray: hour, Faults: slices.Concat(links, pauses, clocks), Every: 400 * ms},
 	{Name: "network", About: "loss, delay, reordering, partitions, dead clients",
 		Loss: 30, Twice: 20, Slow: 30, Stepped: 300, Faults: links, Every: 300 * ms},
 	{Name: "pauses", About: "clients pause at every step, for up to three TTLs",
 		Loss: 5, Slow: 20, Pause: 10, Stepped: 300, Faults: pauses, Every: 500 * ms},
 	{Name: "late", About: "requests arrive when nobody wants them any more",
-		Loss: 10, Twice: 20, Late: 60, Ambush: 500, Skew: skew, Faults: join(restarts, links), Every: 2000 * ms},
+		Loss: 10, Twice: 20, Late: 60, Ambush: 500, Skew: skew, Faults: slices.Concat(restarts, links), Every: 2000 * ms},
 	{Name: "clocks", About: "rates within the drift, clients an hour apart and stepped",
 		Loss: 10, Rate: rate, Skew: skew, Astray: hour, Faults: clocks, Every: 400 * ms},
 	{Name: "restarts", About: "nodes crash, forget, fail over and back, FLUSHALL",
@@ -97,7 +116,7 @@ var Classes = []*Class{
 	{Name: "everything", About: "all of these at once",
 		Loss: 10, Twice: 10, Slow: 20, Pause: 5, Rate: rate, Skew: skew, Astray: hour, Faults: all, Every: 300 * ms},
 	{Name: "breaks", About: "locks are broken, and their holders are in trouble as well", Break: 200,
-		Loss: 10, Pause: 5, Skew: skew, Faults: join(links, pauses), Every: 800 * ms},
+		Loss: 10, Pause: 5, Skew: skew, Faults: slices.Concat(links, pauses), Every: 800 * ms},
 	{Name: "addresses", About: "addresses lead to other nodes' servers for a while",
 		Loss: 5, Slow: 10, Faults: strays, Every: 150 * ms},
 	{Name: "max ttl", About: "half of the clients have leases and a MaxTTL twice as long; nodes lose locks",
@@ -108,7 +127,7 @@ var Classes = []*Class{
 	{Name: "fast clocks", About: "clock rates wrong by up to 5 %", Breaks: []Violation{Overlap, Early, Ghost},
 		Loss: 10, Rate: 50000, Skew: skew, Astray: hour, Faults: clocks, Every: 400 * ms},
 	{Name: "clock jumps", About: "nodes' clocks are stepped", Breaks: []Violation{Overlap, Ghost, Early, Overtaken, Stuck},
-		Loss: 10, Slow: 20, Skew: skew, Stepped: 500, Astray: hour, Faults: join(links, []fault{jumpNode, jumpNode, jumpNode}), Every: 300 * ms},
+		Loss: 10, Slow: 20, Skew: skew, Stepped: 500, Astray: hour, Faults: slices.Concat(links, []fault{jumpNode, jumpNode, jumpNode}), Every: 300 * ms},
 	{Name: "locks lost", About: "nodes lose locks, not tokens, and there is no quarantine", Breaks: []Violation{Overlap, Early},
 		Loss: 10, Late: 100, Skew: skew, Stepped: 700, Astray: hour, Without: WaitLine, Faults: []fault{crashLocks}, Every: 50 * ms},
 	{Name: "forgetful", About: "nodes forget and there is no quarantine", Breaks: []Violation{Overlap, Disorder, Leak, Early, Ghost},

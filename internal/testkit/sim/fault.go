@@ -1,38 +1,5 @@
 package sim
 
-// fault is something that goes wrong.
-type fault uint8
-
-// The faults.
-const (
-	cutLink       fault = iota // one client and one node cannot talk, one way or both
-	isolateClient              // one client and all nodes
-	isolateNode                // one node and all clients
-	stopNode                   // a node stands still; what arrives waits
-	killClient                 // a client dies; another one starts
-	pauseHolder                // a client stands still, a holder if there is one
-	suspendHolder              // its machine does
-	jumpClient                 // a client's wall clock is stepped
-	crashKeep                  // a node restarts and remembers
-	crashLose                  // a node restarts and has forgotten everything
-	crashStale                 // a node restarts with what it had a while ago
-	crashLocks                 // a node restarts and has forgotten the locks, not the tokens
-	flushNode                  // FLUSHALL
-	failOver                   // a replica takes over that was behind, and soon fails back
-	stopAndKill                // one node stops, another is killed, the first goes on
-	jumpNode                   // a node's clock is stepped
-	repoint                    // an address leads to another node's server for a while
-)
-
-func (c *Class) has(f fault) bool {
-	for _, g := range c.Faults {
-		if f == g {
-			return true
-		}
-	}
-	return false
-}
-
 // fault lets something go wrong, and schedules the next.
 func (w *World) fault() {
 	w.after(w.rng.below(2*w.class.Every), event{kind: evFault})
@@ -43,12 +10,12 @@ func (w *World) fault() {
 	}
 	switch f {
 	case cutLink, isolateClient, isolateNode:
-		w.cut(f, c.id, n)
+		w.cutLinks(f, c.id, n)
 	case killClient:
-		w.kill(c)
+		c.kill()
 	case pauseHolder, suspendHolder:
 		now := w.now
-		w.freeze(c)
+		c.freeze()
 		if f == suspendHolder {
 			c.suspended += max(0, c.frozen-now)
 		}
@@ -61,12 +28,6 @@ func (w *World) fault() {
 	default:
 		w.hurt(f, n)
 	}
-}
-
-var faultNames = [...]string{
-	"cut link", "isolate client", "isolate node", "stop node", "kill client", "pause holder", "suspend holder",
-	"jump client", "crash, keep", "crash, lose", "crash, stale", "crash, lose locks", "FLUSHALL", "failover",
-	"stop and kill", "jump node", "repoint",
 }
 
 // anyClient picks a client, mostly a holder.
@@ -95,9 +56,9 @@ func (w *World) anyNode() uint8 {
 	return uint8(pick)
 }
 
-// cut cuts links for a while, one way or both; what is sent meanwhile is lost,
+// cutLinks cuts links for a while, one way or both; what is sent meanwhile is lost,
 // or arrives when the links are mended.
-func (w *World) cut(f fault, client, node uint8) {
+func (w *World) cutLinks(f fault, client, node uint8) {
 	until := w.now + w.rng.below(term/2)
 	if w.rng.chance(300) {
 		until = w.now + w.rng.below(2*term)
@@ -108,7 +69,7 @@ func (w *World) cut(f fault, client, node uint8) {
 			if f != isolateNode && c != int(client) || f != isolateClient && n != int(node) {
 				continue
 			}
-			l := &w.links[c][n]
+			l := &w.net.links[c][n]
 			l.keeps = keeps
 			for way := range 2 {
 				if ways>>way&1 == 1 {
@@ -137,9 +98,10 @@ func (w *World) repoint(c *client) {
 }
 
 // kill ends a client's process, and starts another after a while.
-func (w *World) kill(c *client) {
-	if w.Journal != nil && c.state == holding {
-		w.ends(c)
+func (c *client) kill() {
+	w := c.world
+	if c.state == holding {
+		w.Journal.ends(c)
 	}
 	c.reset(w, c.id)
 	w.after(w.rng.below(term/4), event{kind: evTry, client: c.id, round: c.turn})

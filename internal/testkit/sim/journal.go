@@ -8,7 +8,7 @@ import (
 )
 
 // Journal is the history of a schedule, for the judges of package check. Its
-// times are those of the simulation.
+// times are those of the simulation. A nil Journal notes nothing.
 type Journal struct {
 	Grants []check.Grant
 	Ops    []check.Op // on the lock
@@ -22,26 +22,27 @@ type mark struct{ called, grant int }
 
 const lockName = "lock"
 
-// called notes that a client tries to get the lock.
-func (w *World) called(c *client) {
-	j := w.Journal
+// calls notes that a client tries to get the lock.
+func (j *Journal) calls(c *client) {
+	if j == nil {
+		return
+	}
 	j.open[c.id].called = len(j.Ops)
-	j.Ops = append(j.Ops, check.Op{Client: int(c.id), Name: lockName, Kind: check.Acquire, Call: w.time(), Return: w.time(), Unknown: true})
+	now := time.Duration(c.world.now)
+	j.Ops = append(j.Ops, check.Op{Client: int(c.id), Name: lockName, Kind: check.Acquire, Call: now, Return: now, Unknown: true})
 }
 
-// refused notes that it did not.
-func (w *World) refused(c *client) { w.answered(c).Unknown = false }
-
-func (w *World) answered(c *client) *check.Op {
-	o := &w.Journal.Ops[w.Journal.open[c.id].called]
-	o.Return = w.time()
-	return o
-}
-
-// returned notes that it did.
-func (w *World) returned(c *client) {
-	o, j := w.answered(c), w.Journal
-	o.OK, o.Unknown, o.Token = true, false, c.token
+// answered notes whether it did.
+func (j *Journal) answered(c *client, won bool) {
+	if j == nil {
+		return
+	}
+	o := &j.Ops[j.open[c.id].called]
+	o.Return, o.Unknown, o.OK = time.Duration(c.world.now), false, won
+	if !won {
+		return
+	}
+	o.Token = c.token
 	j.open[c.id].grant = len(j.Grants)
 	j.Grants = append(j.Grants, check.Grant{Name: lockName, Holder: strconv.Itoa(int(c.id)), Shared: c.request.shared,
 		Token: c.token, Called: o.Call, Returned: o.Return})
@@ -49,24 +50,34 @@ func (w *World) returned(c *client) {
 
 // ends notes that a client does not believe in its lock any more, since now or
 // since its deadline.
-func (w *World) ends(c *client) {
-	j, until := w.Journal, w.time()
-	if left := int64(c.hold.Left(w.instant(c))); left < 0 {
+func (j *Journal) ends(c *client) {
+	if j == nil {
+		return
+	}
+	now := time.Duration(c.world.now)
+	until := now
+	if left := int64(c.hold.Left(c.instant())); left < 0 {
 		until += time.Duration(left - left/1000*c.rate/1000)
 	}
 	j.Grants[j.open[c.id].grant].Until = until
 	j.Ops[j.open[c.id].called].Until = until
 	j.Ops = append(j.Ops, check.Op{Client: int(c.id), Name: lockName, Kind: check.Release, OK: true, Token: c.token,
-		Call: until, Return: w.time()})
+		Call: until, Return: now})
 }
 
 // wrote notes what became of a write.
-func (w *World) wrote(e *event, ok bool) {
-	w.Journal.Writes = append(w.Journal.Writes, check.Op{Client: int(e.client), Name: lockName, Kind: check.Write, OK: ok,
-		Token: e.token, Floor: e.floor, Call: w.time(), Return: w.time()})
+func (j *Journal) wrote(e *event, ok bool) {
+	if j == nil {
+		return
+	}
+	at := time.Duration(e.at)
+	j.Writes = append(j.Writes, check.Op{Client: int(e.client), Name: lockName, Kind: check.Write, OK: ok,
+		Token: e.token, Floor: e.floor, Call: at, Return: at})
 }
 
-// begin forgets the last schedule.
-func (j *Journal) begin() { j.Grants, j.Ops, j.Writes = j.Grants[:0], j.Ops[:0], j.Writes[:0] }
-
-func (w *World) time() time.Duration { return time.Duration(w.now) }
+// reset forgets the last schedule.
+func (j *Journal) reset() {
+	if j != nil {
+		j.Grants, j.Ops, j.Writes = j.Grants[:0], j.Ops[:0], j.Writes[:0]
+	}
+}

@@ -2,6 +2,35 @@ package sim
 
 import "time"
 
+// judge sees everything, and says which promises are broken. What it looks at on a node
+// stands beside that, in server.go.
+type judge struct {
+	world  *World
+	order  order
+	guard  guard
+	past   []past  // by owner
+	since  []int64 // by caller: since when it has wanted the lock
+	lapsed int     // leases that ran out
+}
+
+// order is what the tokens so far must be like.
+type order struct {
+	acquired         int64    // how many acquisitions
+	whole, exclusive int64    // which was the last one, and the last exclusive one, that nobody had broken
+	taken            int64    // when the last one was
+	closed, closedAt int64    // until when a minimum hold lasts, and when it was acquired
+	greatest         int64    // the greatest token returned
+	recent           [8]int64 // the last tokens returned
+}
+
+// past is what became of one attempt to acquire.
+type past struct {
+	asked       int64  // when the nodes were asked
+	sent, ended uint16 // the addresses that were sent a release, and the servers that ran one
+	lost        bool   // the attempt failed
+	broken      bool   // somebody broke it, on some node
+}
+
 // guard is the protected resource: it refuses a token smaller than the floor
 // that it has seen, and remembers what it would have done without.
 type guard struct {
@@ -9,38 +38,35 @@ type guard struct {
 	any, only int64 // how many acquisitions there were before a writer's was called: of all writers, of exclusive ones
 }
 
-// believes reports whether a client holds the lock as far as it knows.
-func (w *World) believes(c *client) bool {
-	return c.state == holding && !c.hold.Ended() && c.hold.Left(w.instant(c)) > 0
-}
-
-// judge looks at a new acquisition.
-func (w *World) judge(c *client) {
+// acquired looks at a new acquisition.
+func (j *judge) acquired(c *client) {
+	w := j.world
 	w.Tally.Acquired++
-	if c.hold.Left(w.instant(c)) <= 0 {
+	if c.hold.Left(c.instant()) <= 0 {
 		w.violate(Stillborn, "client %d got token %d with a lease that is over", c.id, c.token)
 	}
 	for i := range w.clients {
-		if d := &w.clients[i]; d != c && !(c.request.shared && d.request.shared) && w.believes(d) && !w.past[c.owner].broken && !w.past[d.owner].broken {
+		if d := &w.clients[i]; d != c && !(c.request.shared && d.request.shared) && d.believes() && !j.past[c.owner].broken && !j.past[d.owner].broken {
 			w.violate(Overlap, "client %d got token %d while client %d holds %d", c.id, c.token, d.id, d.token)
 		}
 	}
-	w.judgeToken(c)
-	w.judgeHold(c)
-	w.order.acquired++
-	c.ordinal, w.order.taken = w.order.acquired, w.now
-	if w.past[c.owner].broken {
+	j.tokens(c)
+	j.minHold(c)
+	j.order.acquired++
+	c.ordinal, j.order.taken = j.order.acquired, w.now
+	if j.past[c.owner].broken {
 		return // before it knew that it had it
 	}
-	w.order.whole = c.ordinal
+	j.order.whole = c.ordinal
 	if !c.request.shared {
-		w.order.exclusive = c.ordinal
+		j.order.exclusive = c.ordinal
 	}
 }
 
-// judgeHold looks whether a minimum hold is over.
-func (w *World) judgeHold(c *client) {
-	o := &w.order
+// minHold looks whether a minimum hold is over.
+func (j *judge) minHold(c *client) {
+	w := j.world
+	o := &j.order
 	if w.now < o.closed && c.called > o.closedAt && !c.request.forced {
 		w.violate(Early, "client %d got token %d %v before the end of a minimum hold", c.id, c.token, time.Duration(o.closed-w.now))
 	}
@@ -50,8 +76,10 @@ func (w *World) judgeHold(c *client) {
 	}
 }
 
-func (w *World) judgeToken(c *client) {
-	o := &w.order
+// tokens looks whether the token is the greatest so far, and the first of its kind.
+func (j *judge) tokens(c *client) {
+	w := j.world
+	o := &j.order
 	if c.token <= c.greatest {
 		w.violate(Disorder, "client %d got token %d after %d had been returned", c.id, c.token, c.greatest)
 	}
@@ -72,50 +100,49 @@ func (w *World) judgeToken(c *client) {
 	}
 }
 
-// interrupted checks that nobody else had the lock since a holder got it.
-func (w *World) interrupted(c *client) {
-	other := w.order.whole
+// kept checks that nobody else had the lock since a holder got it.
+func (j *judge) kept(c *client) {
+	other := j.order.whole
 	if c.request.shared {
-		other = w.order.exclusive
+		other = j.order.exclusive
 	}
-	if w.past[c.owner].broken && c.renewed <= w.order.taken {
+	if j.past[c.owner].broken && c.renewed <= j.order.taken {
 		return // a break is learned of with the next renewal
 	}
 	if other > c.ordinal {
-		w.violate(Overlap, "client %d goes on with token %d although another has had the lock since", c.id, c.token)
+		j.world.violate(Overlap, "client %d goes on with token %d although another has had the lock since", c.id, c.token)
 	}
 }
 
 // write lets the resource judge a write.
-func (w *World) write(e *event) {
+func (j *judge) write(e *event) {
+	w := j.world
 	w.Tally.Writes++
-	c, g := &w.clients[e.client], &w.guard
-	current := c.owner == e.owner && w.believes(c)
-	if w.Journal != nil {
-		w.wrote(e, e.token >= g.floor)
-	}
+	c, g := &w.clients[e.client], &j.guard
+	current := c.owner == e.owner && c.believes()
+	w.Journal.wrote(e, e.token >= g.floor)
 	if e.token < g.floor {
 		w.Tally.Stale++
-		if current && w.class.Inside() && !w.past[e.owner].broken {
+		if current && w.class.Inside() && !j.past[e.owner].broken {
 			w.violate(Refused, "client %d holds %d, and the guard wants %d", c.id, e.token, g.floor)
 		}
 		return
 	}
 	g.floor = max(g.floor, e.floor)
-	w.leak(e)
+	j.leak(e)
 }
 
 // leak checks that no write passes after one of an acquisition that was called
 // later and was exclusive. A later one that is shared does not promise that: its
 // floor is a lower bound, which an exclusive holder before it may still reach.
-func (w *World) leak(e *event) {
-	g, shared := &w.guard, e.flags&shared != 0
+func (j *judge) leak(e *event) {
+	g, shared := &j.guard, e.flags&shared != 0
 	ordinal, before := int64(e.round>>16), int64(e.round&0xffff)
 	switch {
 	case ordinal <= g.only:
-		w.violate(Leak, "client %d wrote with token %d after one that came later", e.client, e.token)
+		j.world.violate(Leak, "client %d wrote with token %d after one that came later", e.client, e.token)
 	case !shared && ordinal <= g.any:
-		w.Tally.Trailing++
+		j.world.Tally.Trailing++
 	}
 	g.any = max(g.any, before)
 	if !shared {

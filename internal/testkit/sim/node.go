@@ -161,7 +161,7 @@ func (n *Node) Ask(r Request, now int64) Answer {
 		a.Status = Held
 		return a
 	}
-	a.Floor = n.floor()
+	a.Floor = n.lowest()
 	return a
 }
 
@@ -315,7 +315,8 @@ func (n *Node) find(owner Owner) *Seat {
 	return nil
 }
 
-func (n *Node) floor() int64 {
+// lowest is the smallest token among the holders.
+func (n *Node) lowest() int64 {
 	floor := n.Seats[0].Token
 	for _, s := range n.Seats[1:] {
 		floor = min(floor, s.Token)

@@ -8,19 +8,55 @@ import (
 // nobody is no address.
 const nobody = 255
 
+// whileTaking handles what happens until the client has the lock, and answers that
+// come later.
+func (c *client) whileTaking(e *event) {
+	switch e.kind {
+	case evVote:
+		c.vote(e)
+		return
+	case evTold:
+		c.toldOf(e)
+		return
+	case evTry:
+		if e.round == c.turn && c.state == idle {
+			c.try(nobody)
+		}
+		return
+	}
+	if e.owner != c.owner {
+		return
+	}
+	switch e.kind {
+	case evRaised:
+		c.obey(c.take.Raised(int(c.index[e.node]), e.answer == 1, uint64(e.server), c.instant()))
+	case evAskLimit:
+		for i := range c.world.size {
+			c.obey(c.take.Asked(i, quorum.Vote{}, c.instant()))
+		}
+	case evRaiseLimit:
+		for i := range c.world.size {
+			c.obey(c.take.Raised(i, false, 0, c.instant()))
+		}
+	case evExpire:
+		c.obey(c.take.Expire())
+	}
+}
+
 // try begins an attempt; from is the address that told of a release, if any.
-func (w *World) try(c *client, from uint8) {
+func (c *client) try(from uint8) {
+	w := c.world
 	c.state, c.raising = taking, false
 	if c.owner == 0 || w.Lacks&FreshLine == 0 {
 		w.owners++
 		c.owner = w.owners
-		w.past = append(w.past, past{})
+		w.judge.past = append(w.judge.past, past{})
 	}
 	if !c.request.open {
-		w.want(c)
+		c.want()
 	}
-	c.greatest, c.before, c.called = w.order.greatest, w.order.acquired, w.now
-	now := w.instant(c)
+	c.greatest, c.before, c.called = w.judge.order.greatest, w.judge.order.acquired, w.now
+	now := c.instant()
 	c.last = max(epoch+int64(now.Wall)/1000+5000, c.last+1)
 	terms := w.terms
 	terms.Shared = c.request.shared
@@ -30,40 +66,42 @@ func (w *World) try(c *client, from uint8) {
 	}
 	terms.TTL = c.lent
 	c.take.Reset(terms, c.last, now)
-	if w.Journal != nil {
-		w.called(c)
-	}
+	w.Journal.calls(c)
 	for i := range w.size {
 		n := c.nodes[i]
-		c.asked[n], c.mended[n] = w.by(c, n, limit), 0
+		c.asked[n], c.mended[n] = c.notAfter(n, limit), 0
 	}
-	w.past[c.owner].asked = w.now
-	w.lag(c)
+	w.judge.past[c.owner].asked = w.now
+	c.lag()
 	for i := range w.size {
-		w.tell(c, c.nodes[i], c.ask(c.nodes[i], from, now))
+		c.tell(c.nodes[i], c.ask(c.nodes[i], from, now))
 	}
-	w.alarm(c, int64(limit), evAskLimit, 0)
-	w.alarm(c, int64(c.lent-margin), evExpire, 0)
+	c.alarm(int64(limit), evAskLimit, 0)
+	c.alarm(int64(c.lent-margin), evExpire, 0)
 	c.request.joins = c.request.waits // the first attempt only looks
 }
 
 // want makes a client want the lock in some way.
-func (w *World) want(c *client) {
+func (c *client) want() {
+	w := c.world
 	w.callers++
-	c.request = request{open: true, shared: w.mixed && w.rng.chance(600), caller: w.callers, since: int64(w.instant(c).Mono)}
+	c.request = request{open: true, shared: w.mixed && w.rng.chance(600), caller: w.callers, since: int64(c.instant().Mono)}
 	c.request.waits = !w.class.Single && w.rng.chance(400)
 	if !w.class.Single && w.rng.chance(w.class.Break) {
 		c.request.forced, c.request.shared, c.request.waits = true, false, false
 	} else if w.rng.chance(50) {
 		c.request.atLeast = w.rng.below(int64(maxTTL) / 1000 * 8 / 10)
 	}
-	w.since = append(w.since, w.now)
+	w.judge.since = append(w.judge.since, w.now)
 }
 
 // ask is the first round's message to a node.
 func (c *client) ask(node, from uint8, now hold.Instant) event {
 	r := &c.request
 	e := event{kind: evAsk, owner: c.owner, token: c.last, floor: int64(c.lent) / 1000, by: c.asked[node]}
+	if r.shared {
+		e.flags |= shared
+	}
 	if r.forced {
 		e.flags |= forced
 	}
@@ -84,116 +122,111 @@ func (c *client) ask(node, from uint8, now hold.Instant) event {
 }
 
 // toldOf takes news that the name is free.
-func (w *World) toldOf(c *client, e *event) {
+func (c *client) toldOf(e *event) {
 	r, who := &c.request, Call(e.token)
 	if c.state == idle && r.open && r.joins && (who == Call(r.caller) || who == Sharers && r.shared) {
-		w.try(c, e.node)
+		c.try(e.node)
 	}
 }
 
 // vote takes a node's answer. An attempt that is over gives back what it still
 // gets; an older one's answer is treated as that attempt would.
-func (w *World) vote(c *client, e *event) {
+func (c *client) vote(e *event) {
+	w := c.world
 	granted := Status(e.answer) == Granted
 	if e.owner == c.owner {
 		c.asked[e.node] = 0
-		if sent := c.take.Sent().Mono; w.instant(c).Mono-sent <= limit && sent > c.samples[e.node].at {
+		if sent := c.take.Sent().Mono; c.instant().Mono-sent <= limit && sent > c.samples[e.node].at {
 			c.samples[e.node] = sample{e.by, sent}
 		}
 	}
 	if e.owner == c.owner && !c.over() {
 		v := quorum.Vote{Granted: granted, Token: e.token, Floor: e.floor, Server: uint64(e.server)}
-		w.obey(c, c.take.Asked(int(c.index[e.node]), v, w.instant(c)))
+		c.obey(c.take.Asked(int(c.index[e.node]), v, c.instant()))
 	} else if granted && w.Without != quorum.CleanUpLine {
-		w.takeBack(c, e.node, e.owner, 0, quiet)
+		c.takeBack(e.node, e.owner, 0, quiet)
 	}
 }
 
 // takeBack sends a release, which bars a request that may still arrive.
-func (w *World) takeBack(c *client, node uint8, owner Owner, by int64, f flags) {
-	w.past[owner].sent |= 1 << node
-	w.tell(c, node, event{kind: evRelease, owner: owner, by: by, flags: f})
-}
-
-// undo is how an attempt that failed is taken back.
-func (c *client) undo() flags {
-	if c.request.atLeast > 0 {
-		return quiet | failed
-	}
-	return quiet
+func (c *client) takeBack(node uint8, owner Owner, by int64, f flags) {
+	c.world.judge.past[owner].sent |= 1 << node
+	c.tell(node, event{kind: evRelease, owner: owner, by: by, flags: f})
 }
 
 // obey sends what a take orders, and notices how it ends.
-func (w *World) obey(c *client, o quorum.Orders) {
+func (c *client) obey(o quorum.Orders) {
 	if len(o.Raise)+len(o.Free) > 0 {
-		w.lag(c)
+		c.lag()
 	}
 	for _, i := range o.Raise {
-		w.tell(c, c.nodes[i], event{kind: evRaise, owner: c.owner, token: c.take.Token(), floor: c.request.atLeast})
+		c.tell(c.nodes[i], event{kind: evRaise, owner: c.owner, token: c.take.Token(), floor: c.request.atLeast})
 	}
 	if len(o.Raise) > 0 && !c.raising {
 		c.raising = true
-		w.alarm(c, int64(limit), evRaiseLimit, 0)
+		c.alarm(int64(limit), evRaiseLimit, 0)
+	}
+	undo := quiet
+	if c.request.atLeast > 0 { // with its minimum hold
+		undo |= failed
 	}
 	for _, i := range o.Free {
-		w.takeBack(c, c.nodes[i], c.owner, c.asked[c.nodes[i]], c.undo())
+		c.takeBack(c.nodes[i], c.owner, c.asked[c.nodes[i]], undo)
 	}
 	if c.state != taking {
 		return
 	}
 	switch c.take.State() {
 	case quorum.Won:
-		w.won(c)
+		c.begin()
 	case quorum.Lost:
-		w.missed(c)
+		c.missed()
 	}
 }
 
 // missed ends an attempt that failed. A request that waits goes on, or gives up.
-func (w *World) missed(c *client) {
+func (c *client) missed() {
+	w := c.world
 	w.Tally.Missed++
-	w.past[c.owner].lost = true
-	if w.Journal != nil {
-		w.refused(c)
-	}
+	w.judge.past[c.owner].lost = true
+	w.Journal.answered(c, false)
 	if r := &c.request; !r.waits || w.rng.chance(100) {
 		if r.open = false; r.joins {
-			w.depart(c)
+			c.depart()
 		}
 	}
-	w.again(c)
+	c.again()
 }
 
 // depart takes a request out of the nodes' queues.
-func (w *World) depart(c *client) {
-	for i := range w.size {
-		w.tell(c, c.nodes[i], event{kind: evLeave, owner: Owner(c.request.caller)})
+func (c *client) depart() {
+	for i := range c.world.size {
+		c.tell(c.nodes[i], event{kind: evLeave, owner: Owner(c.request.caller)})
 	}
 }
 
-// won makes a holder of a client.
-func (w *World) won(c *client) {
+// begin makes a holder of a client.
+func (c *client) begin() {
+	w := c.world
 	c.state, c.won = holding, w.now
 	c.token, c.floor, c.lease = c.take.Token(), c.take.Floor(), c.take.Sent()
-	if now := w.instant(c); c.token <= epoch+int64(now.Wall)/1000+int64(ahead)/1000 || w.Lacks&CapLine != 0 {
+	if now := c.instant(); c.token <= epoch+int64(now.Wall)/1000+int64(ahead)/1000 || w.Lacks&CapLine != 0 {
 		c.last = max(c.last, c.token)
 	}
 	c.hold = hold.New(hold.Terms{TTL: c.ttl, Margin: w.margin, Leased: true}, c.lease, c.lent)
-	w.judge(c)
-	if w.Journal != nil {
-		w.returned(c)
-	}
+	w.judge.acquired(c)
+	w.Journal.answered(c, true)
 	if c.request.open = false; c.request.joins {
-		w.depart(c)
+		c.depart()
 	}
-	w.alarm(c, w.rng.below(20*ms), evCheck, 0)
+	c.alarm(w.rng.below(20*ms), evCheck, 0)
 	switch k := w.rng.below(8); {
 	case k < 3 || c.request.forced:
-		w.alarm(c, w.rng.below(50*ms), evDone, 0)
+		c.alarm(w.rng.below(50*ms), evDone, 0)
 	case k < 5:
-		w.alarm(c, w.rng.below(term/8), evDone, 0)
+		c.alarm(w.rng.below(term/8), evDone, 0)
 	case k < 7 || w.class.Calm: // the others hold it for as long as they can
-		w.alarm(c, w.rng.below(3*term), evDone, 0)
+		c.alarm(w.rng.below(3*term), evDone, 0)
 	}
-	w.act(c, c.hold.Step(hold.Event{Kind: hold.Tick}, w.instant(c)))
+	c.act(c.hold.Step(hold.Event{Kind: hold.Tick}, c.instant()))
 }

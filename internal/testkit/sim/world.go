@@ -3,9 +3,9 @@ package sim
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
@@ -23,10 +23,10 @@ type World struct {
 	rng     random
 	now     int64
 	queue   queue
+	net     network
 	servers []server
 	clients []client
-	links   [8][maxNodes]link
-	guard   guard
+	judge   judge
 	size    int  // how many nodes a client has
 	stepped bool // tokens begin an hour ahead of all clocks
 	mixed   bool // some acquisitions are shared
@@ -34,22 +34,7 @@ type World struct {
 	margin  time.Duration
 	owners  Owner
 	callers Caller
-	past    []past  // by owner
-	since   []int64 // by caller: since when it has wanted the lock
-	order   order
-	detour  int64 // how much longer the message takes that is being sent
-	lapsed  int   // leases that ran out
 	failed  error
-}
-
-// order is what the tokens so far must be like.
-type order struct {
-	acquired         int64    // how many acquisitions
-	whole, exclusive int64    // which was the last one, and the last exclusive one, that nobody had broken
-	taken            int64    // when the last one was
-	closed, closedAt int64    // until when a minimum hold lasts, and when it was acquired
-	greatest         int64    // the greatest token returned
-	recent           [8]int64 // the last tokens returned
 }
 
 // Run plays the schedule of a class and a seed, and returns an error for the
@@ -70,14 +55,15 @@ func (w *World) Run(class *Class, seed uint64) error {
 	return w.failed
 }
 
+// handle passes an event to whom it concerns.
 func (w *World) handle(e *event) {
 	switch {
 	case e.kind <= evLeave:
-		w.serve(e)
+		w.servers[w.clients[e.client].leads[e.node]].serve(e)
 	case e.kind <= evDone:
-		w.step(e)
+		w.clients[e.client].step(e)
 	case e.kind == evWrite:
-		w.write(e)
+		w.judge.write(e)
 	case e.kind == evFault:
 		w.fault()
 	case e.kind == evSync:
@@ -101,7 +87,7 @@ func (w *World) violate(v Violation, format string, args ...any) {
 	if w.Trace != nil {
 		w.say("VIOLATION %v: "+format, append([]any{v}, args...)...)
 	}
-	if w.failed == nil && !w.class.breaks(v) {
+	if w.failed == nil && !slices.Contains(w.class.Breaks, v) {
 		w.failed = fmt.Errorf("%v in class %q, seed %d: at %v "+format,
 			append([]any{v, w.class.Name, w.seed, time.Duration(w.now)}, args...)...)
 	}
@@ -115,8 +101,9 @@ func (w *World) setUp(class *Class, seed uint64) {
 		w.rng = w.rng*31 + random(b)
 	}
 	w.queue.reset()
-	w.links, w.guard, w.order, w.owners, w.callers = [8][maxNodes]link{}, guard{}, order{}, 0, 0
-	w.past, w.since, w.lapsed = append(w.past[:0], past{}), append(w.since[:0], 0), 0
+	w.owners, w.callers = 0, 0
+	w.net = network{world: w}
+	w.judge = judge{world: w, past: append(w.judge.past[:0], past{}), since: append(w.judge.since[:0], 0)}
 	w.size = int(3 + 2*w.rng.below(2))
 	w.mixed = w.rng.chance(300)
 	if class.Single {
@@ -127,9 +114,7 @@ func (w *World) setUp(class *Class, seed uint64) {
 		w.margin = 0
 	}
 	w.terms = quorum.Terms{Nodes: w.size, TTL: ttl, Drift: margin, TwoRound: w.rng.chance(250), Without: w.Without}
-	if w.Journal != nil {
-		w.Journal.begin()
-	}
+	w.Journal.reset()
 	w.setUpServers()
 	w.setUpClients(int(2 + w.rng.below(4)))
 	if len(class.Faults) > 0 {
@@ -137,6 +122,7 @@ func (w *World) setUp(class *Class, seed uint64) {
 	}
 }
 
+// setUpServers starts the nodes: those that clients have vote at once, the others are new.
 func (w *World) setUpServers() {
 	if w.servers == nil {
 		w.servers = make([]server, maxNodes)
@@ -145,7 +131,7 @@ func (w *World) setUpServers() {
 	for i := range w.servers {
 		s := &w.servers[i]
 		seats, copies, line, bars := s.Seats[:0], s.replica.seats[:0], s.line[:0], s.Bars[:0]
-		*s = server{index: uint8(i), Node: Node{Without: w.class.Without | w.Lacks, Ahead: int64(ahead) / 1000, Seats: seats, Bars: bars}}
+		*s = server{world: w, index: uint8(i), Node: Node{Without: w.class.Without | w.Lacks, Ahead: int64(ahead) / 1000, Seats: seats, Bars: bars}}
 		s.replica.seats, s.line, s.life.run = copies, line, uint32(i+1)<<8
 		s.drift, s.offset = w.rng.within(w.class.Rate), w.rng.within(w.class.Skew)
 		s.booted = s.clock(-int64(time.Hour)) // long ago
@@ -160,6 +146,7 @@ func (w *World) setUpServers() {
 	}
 }
 
+// setUpClients starts the clients, each at a moment of its own.
 func (w *World) setUpClients(n int) {
 	if w.clients == nil {
 		w.clients = make([]client, 8)
@@ -171,28 +158,14 @@ func (w *World) setUpClients(n int) {
 	}
 }
 
-// close ends a schedule.
+// close ends a schedule. Whoever holds the lock now believes in it to the end.
 func (w *World) close() {
-	if w.class.Calm {
-		if w.lapsed > 0 {
-			w.violate(Leftover, "%d leases ran out although nothing went wrong", w.lapsed)
+	if n := w.judge.lapsed; w.class.Calm && n > 0 {
+		w.violate(Leftover, "%d leases ran out although nothing went wrong", n)
+	}
+	for i := range w.clients {
+		if c := &w.clients[i]; c.state == holding {
+			w.Journal.ends(c)
 		}
 	}
-	if w.Journal != nil {
-		for i := range w.clients {
-			if c := &w.clients[i]; c.state == holding {
-				w.ends(c)
-			}
-		}
-	}
-}
-
-// instant reads a client's clocks.
-func (w *World) instant(c *client) hold.Instant {
-	boot := w.now + w.now/1000*c.rate/1000
-	mono := boot - c.suspended
-	if w.Lacks&SuspendLine != 0 {
-		return hold.Instant{Mono: time.Duration(mono), Boot: time.Duration(mono), Wall: time.Duration(mono)}
-	}
-	return hold.Instant{Mono: time.Duration(mono), Boot: time.Duration(boot), Wall: time.Duration(boot + c.wall)}
 }

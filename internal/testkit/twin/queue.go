@@ -39,7 +39,7 @@ func (n *Name) handOff(owner, text string, d desc) bool {
 		n.removeHolder(fmt.Sprint(token), who)
 	}
 	n.fence.grantee = "-"
-	n.bar(d.client, n.Now)
+	n.barClient(d.client)
 	return false
 }
 
@@ -93,7 +93,13 @@ func (n *Name) advance(orderly bool) {
 		f.grantee, n.dirty = "-", true
 	}
 	if left := max(n.quarantined(), ceilDiv(f.notBefore-n.Now, 1000)); left > 0 {
-		n.notifyNextClients(left, "")
+		first := ""
+		if orderly {
+			_, rest, _ := strings.Cut(head.Text, " ")
+			first, _, _ = strings.Cut(rest, " ")
+			n.publish(first, fmt.Sprintf("advance %d lock:n", left))
+		}
+		n.notifyNextClients(left, first)
 		return
 	}
 	room, turns, life, to := batch, 16*batch, int64(0), ""

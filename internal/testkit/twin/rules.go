@@ -132,12 +132,16 @@ func (n *Name) note(member string, score, till int64) {
 
 func (n *Name) noteAlive(client string) { n.note(client, max(n.Now, n.fence.last), 0) }
 
-func (n *Name) bar(member string, till int64) {
+func (n *Name) bar(member string, till, after int64) {
 	till = floorDiv(till, 1000)
-	n.fence.barred = max(n.fence.barred, till+patienceFor(touchMax))
+	n.fence.barred = max(n.fence.barred, till+after)
 	n.note(member, -1000*till, n.fence.barred)
 	n.dirty = true
 }
+
+func (n *Name) barClient(client string) { n.bar(client, n.Now, patienceFor(touchMax)) }
+
+func (n *Name) barOwner(owner string, till int64) { n.bar(owner, till, grantMax) }
 
 func (n *Name) suspend(client string, token int64) {
 	if client == "-" {
@@ -154,7 +158,7 @@ func (n *Name) suspend(client string, token int64) {
 			return
 		}
 	}
-	n.bar(client, n.Now)
+	n.barClient(client)
 }
 
 func (n *Name) lives(client string, ttl, ticket int64) bool {

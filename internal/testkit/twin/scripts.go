@@ -177,7 +177,7 @@ func (n *Name) Release(owner, token, mode string, late int64) string {
 		n.advance(true)
 	}
 	if late > n.Now {
-		n.bar(owner, late)
+		n.barOwner(owner, late)
 	}
 	n.commit()
 	if standing {
@@ -199,7 +199,7 @@ func (n *Name) Leave(r Request, heard, late int64) string {
 		n.Alive.remove(d.client)
 	}
 	if late > n.Now {
-		n.bar(r.Owner, late)
+		n.barOwner(r.Owner, late)
 	}
 	n.advance(done == "released")
 	n.commit()

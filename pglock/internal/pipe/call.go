@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/deadline"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -163,26 +164,44 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	if c.Answered() {
 		return c.rows, c.err
 	}
-	select {
-	case <-c.done:
-		return c.rows, c.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	select { // asking for Done may cost ctx a timer
 	case <-w.turn:
+	default:
+		select {
+		case <-c.done:
+			return c.rows, c.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-w.turn:
+		}
 	}
 	w.used.Store(true)
 	defer w.giveTurn()
-	if ctx.Done() != nil {
+	end, timed := onlyTimed(ctx)
+	if !timed && ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, w.interrupt)
 		defer stop()
 	}
 	for !c.Answered() && ctx.Err() == nil {
+		if timed {
+			w.lookUp(end)
+		}
 		w.receive()
 	}
 	if c.Answered() {
 		return c.rows, c.err
 	}
 	return nil, ctx.Err()
+}
+
+// onlyTimed returns the deadline of a context that ends by nothing else, and knows that without
+// a timer.
+func onlyTimed(ctx context.Context) (end time.Time, ok bool) {
+	beneath := deadline.Beneath(ctx)
+	if beneath == ctx || beneath.Done() != nil {
+		return time.Time{}, false
+	}
+	return ctx.Deadline()
 }
 
 // Result waits for the result of a function.

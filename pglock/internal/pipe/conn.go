@@ -31,8 +31,9 @@ type Conn struct {
 	hear   func(payload string)
 	dead   chan struct{} // closed when the connection has ended
 
-	turn chan struct{} // who takes it out reads, and puts it back
-	used atomic.Bool   // somebody has read since the connection's own reader looked
+	turn    chan struct{} // who takes it out reads, and puts it back
+	looksUp time.Time     // when who reads looks up, zero if never; guarded by turn
+	used    atomic.Bool   // somebody has read since the connection's own reader looked
 
 	mu      sync.Mutex // guards all below; never held while something is read or written
 	calls   []*Call    // sent and not answered, oldest first

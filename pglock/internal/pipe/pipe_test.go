@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -397,4 +398,90 @@ func TestOldest(t *testing.T) {
 	if w.Oldest() != second {
 		t.Error("the second call is not the oldest")
 	}
+}
+
+// timed is a context that has a timer only when somebody asks it for Done.
+type timed struct {
+	context.Context
+	end   time.Time
+	asked chan struct{} // closed when somebody has asked
+	once  func() <-chan struct{}
+}
+
+func endingIn(t *testing.T, d time.Duration) *timed {
+	c := &timed{Context: context.Background(), end: time.Now().Add(d), asked: make(chan struct{})}
+	c.once = sync.OnceValue(func() <-chan struct{} {
+		close(c.asked)
+		ctx, cancel := context.WithDeadline(context.Background(), c.end)
+		t.Cleanup(cancel)
+		return ctx.Done()
+	})
+	return c
+}
+
+func (c *timed) Beneath() context.Context    { return c.Context }
+func (c *timed) Deadline() (time.Time, bool) { return c.end, true }
+func (c *timed) Done() <-chan struct{}       { return c.once() }
+func (c *timed) Err() error {
+	if time.Now().Before(c.end) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+func (c *timed) unasked() bool {
+	select {
+	case <-c.asked:
+		return false
+	default:
+		return true
+	}
+}
+
+// TestDeadlineWithoutATimer: a context that has only a deadline ends a wait at its time, by the timer
+// of the connection, also after one with a later deadline. The answer still comes then.
+func TestDeadlineWithoutATimer(t *testing.T) {
+	var conn atomic.Pointer[pipe.Conn]
+	heard := make(chan struct{}, 1)
+	w, p := dial(t, func(string) {
+		conn.Load().LeaveReading()
+		heard <- struct{}{}
+	})
+	conn.Store(w)
+	until := time.Now().Add(patience / 2)
+	// wait waits for a call while the connection's own goroutine does not read.
+	wait := func(c *pipe.Call, d time.Duration, answer func()) error {
+		for time.Now().Before(until) {
+			p.say(t, &pgproto3.NotificationResponse{})
+			await(t, heard, "a notification")
+			ctx := endingIn(t, d)
+			answer()
+			if _, err := c.Result(ctx); ctx.unasked() || err == nil {
+				return err
+			}
+		}
+		return errors.New("each wait asked for Done, or one lasted for ever")
+	}
+	for range 20 { // some of these waits begin before the answer comes
+		c := w.Call(1, "a")
+		p.call(t)
+		answered := make(chan struct{})
+		err := wait(c, patience, func() {
+			go func() { // ends when the answer is written
+				defer close(answered)
+				p.answer(t, "answer")
+			}()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, answered, "the answer is written")
+	}
+	c := w.Call(1, "b")
+	p.call(t)
+	if err := wait(c, 5*time.Millisecond, func() {}); !errors.Is(err, context.DeadlineExceeded) || time.Now().After(until) {
+		t.Fatal("a wait that nobody answers ended late or not by its deadline:", err)
+	}
+	p.answer(t, "late")
+	want(t, c, "late")
 }

@@ -30,10 +30,21 @@ func (w *Conn) giveTurn() { w.turn <- struct{}{} }
 // interrupt makes whoever reads look up.
 func (w *Conn) interrupt() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) } // one that has ended interrupts by itself
 
+// lookUp makes the caller, who has the turn, look up at a time, or earlier: the time that was set
+// stays for calls to come, since setting one for each would cost a third of a call. A context's
+// own timer costs more, as it wakes a thread.
+func (w *Conn) lookUp(at time.Time) {
+	if w.looksUp.IsZero() || at.Before(w.looksUp) {
+		w.looksUp = at
+		_ = w.conn.SetReadDeadline(at) // one that has ended is noticed by who reads
+	}
+}
+
 // receive takes one message. The caller has the turn.
 func (w *Conn) receive() {
 	msg, err := w.front.Receive()
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
+		w.looksUp = time.Time{}
 		err = w.conn.SetReadDeadline(time.Time{}) // what was read of a message stays read
 		if err == nil {
 			return

@@ -1,0 +1,82 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// app is what every verb works with. It is not changed once the command line was read.
+type app struct {
+	ctx            context.Context // ends with the process, or with a test
+	stdin          io.Reader
+	stdout, stderr io.Writer // data, and talk to people
+	url            string    // of the engine; "" is the user's own directory
+	json, verbose  bool
+	verbs          []*verb // every verb there is
+}
+
+// say tells people something, in the command's voice.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "fencelock: %s\n", termtext.Line(fmt.Sprintf(format, args...)))
+}
+
+// detail tells it with -v only.
+func (a *app) detail(format string, args ...any) {
+	if a.verbose {
+		a.say(format, args...)
+	}
+}
+
+// interruptible returns a context that INT and TERM end. HUP and QUIT keep their meaning:
+// verbs that use it hold nothing that would have to be given back.
+func (a *app) interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(a.ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// open returns the engine of the app's URL and what closes it. Its errors are
+// one line, never show a password, and end the command with exit code 78, or 69
+// if the engine is out of reach.
+func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
+	engine, closeEngine, err := engineurl.Open(ctx, a.url)
+	switch {
+	case errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled):
+		return nil, nil, err
+	case err != nil:
+		return nil, nil, &exitError{code: exitConfig, err: err}
+	}
+	return engine, closeEngine, nil
+}
+
+// with opens the engine for as long as fn runs. Whoever interrupts gets the exit code of
+// a death by INT.
+func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
+	engine, closeEngine, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	err = fn(engine)
+	if closing := closeEngine(); err == nil {
+		err = closing
+	}
+	if errors.Is(err, context.Canceled) {
+		return &exitError{code: exitSignal + int(syscall.SIGINT), err: errors.New("interrupted"), interrupted: true}
+	}
+	return err
+}
+
+// withLocks is with for verbs that need nothing of an engine but what every Locker can do.
+func (a *app) withLocks(ctx context.Context, fn func(*fencelock.Locker) error) error {
+	return a.with(ctx, func(engine driver.Engine) error { return fn(fencelock.New(engine, nil)) })
+}

@@ -1,0 +1,62 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+)
+
+// await takes a lock. A signal that asks to end ends the wait; from the grant on,
+// signals go to the channel that it returns. One that comes between the two counts for
+// both: we end, and no command is started.
+func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fencelock.Lock, chan os.Signal, error) {
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	lock, err := take(ctx)
+	signals := supervise.Forwarded()
+	stop()
+	if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+		if err == nil {
+			lock.Release() // nothing was started; if this fails, the lease ends
+		}
+		return nil, nil, stopped
+	}
+	return lock, signals, err
+}
+
+// endedBySignals returns a context that INT, TERM, HUP and QUIT end, with the
+// exit code as its cause. Signals that were ignored from the start stay ignored.
+func endedBySignals(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	go func() { // ends when the wait ends
+		select {
+		case s := <-signals:
+			cancel(gaveUp(s))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// gaveUp is the end of a wait by a signal.
+func gaveUp(s os.Signal) error {
+	return &exitError{code: exitSignal + int(s.(unix.Signal)), err: fmt.Errorf("gave up waiting: %v", s), interrupted: s == unix.SIGINT}
+}

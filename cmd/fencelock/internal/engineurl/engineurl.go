@@ -1,0 +1,227 @@
+//go:build unix
+
+// Package engineurl makes engines of URLs, as --url and FENCELOCK_URL give them:
+//
+//	file:///path            a directory of this host; ?network=allow, ?group=NAME
+//	mem:                    this process alone, for tries
+//	redis://host:port/db    one Redis; rediss:// with TLS, redis+unix:///socket?db=N
+//	redis+sentinel://h1,h2,h3/master/db
+//	redis+cluster://h1,h2
+//	redlock://h1,h2,h3/db   an odd number of independent masters
+//	postgres://host/db      as libpq takes it, postgresql:// too
+//
+// The parameters of Redis are fields of redislock.Config and of its client, with times
+// as Go writes them:
+//
+//	timeout=3s              how long the server may stay silent, 100ms to 1m
+//	prefix=TEXT             begins every key
+//	eviction=allow          accepts a server that evicts keys, and locks with them
+//	quarantine=on           a server that may have forgotten locks grants nothing for a while
+//	max-ttl=30s             with quarantine: the longest TTL
+//	replica-lag=10s         with quarantine: the servers' min-replicas-max-lag
+//	marker-life=2160h       with quarantine: for how long an idle server is remembered
+//	retention=168h          for how long the last token of a name is remembered
+//	min-replicas=N          a lock counts when N replicas have it as well
+//	tls=on ca= cert= key=   TLS, and files in PEM; rediss:// is tls=on
+//	sentinel-user= sentinel-password=
+//
+// Redlock takes timeout, prefix, eviction=allow, quarantine=off, max-ttl and those of
+// TLS, for all its nodes alike. Those of PostgreSQL are fields of pglock.Config; every
+// other one is the client's or the server's:
+//
+//	pooler=allow            accepts a pooler, which must be in session mode
+//	max-ttl=30s             the longest TTL
+//	max-waiters=16          connections for requests that wait
+//	break-wait=2s           how long a break waits for holders to let go
+//
+// A parameter that is unknown, given twice or has no sense is refused: a misspelt one
+// would be a promise that nobody keeps.
+//
+// URLs hold passwords, and parsers and clients repeat what they were given. So each
+// error of this package is made of known pieces, or its secrets are taken out.
+package engineurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// opener makes the engine a URL names, and returns what closes it. Its error is
+// ErrUnavailable if the URL is good but the engine is out of reach.
+type opener func(context.Context, *url.URL) (driver.Engine, func() error, error)
+
+// openers is every scheme there is. This table is the only place that knows the
+// engines.
+func openers() map[string]opener {
+	return map[string]opener{
+		"file":           openFile,
+		"mem":            openMemory,
+		"redis":          openRedis,
+		"rediss":         openRedis,
+		"redis+unix":     openRedis,
+		"redis+sentinel": openRedis,
+		"redis+cluster":  openRedis,
+		"redlock":        openRedlock,
+		"postgres":       openPostgres,
+		"postgresql":     openPostgres,
+	}
+}
+
+// Beginnings returns what URLs may begin with, for whoever completes one.
+func Beginnings() []string {
+	return []string{
+		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
+		"redlock://", "postgres://", "mem:",
+	}
+}
+
+// Open makes the engine that a URL names, and returns what closes it, which takes half a
+// second at most. An empty URL is the directory of the user, [DefaultDir]. It connects
+// to one Redis or PostgreSQL to learn at once what is wrong, for some seconds at most; the
+// nodes of Redlock are asked later, since some may be down.
+//
+// An error is one line and never shows a password. It is ErrUnavailable, with a [HintError],
+// if the engine is out of reach, ErrConfig if it refuses us, and the error of ctx if that
+// has ended. Any other error means that the URL is wrong.
+func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine func() error, err error) {
+	if raw == "" {
+		dir, err := DefaultDir(os.Geteuid(), os.Getenv)
+		if err != nil {
+			return nil, nil, err
+		}
+		return filelock.New(dir, &filelock.Config{Poll: true, BreakWait: breakWait}), nothingToClose, nil
+	}
+	u, err := parseURL(raw)
+	if err != nil {
+		// The parser's own words may show a piece of a password.
+		return nil, nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
+	}
+	if u.Scheme == "" {
+		if strings.ContainsAny(raw, "@?#") { // a password may be in it anywhere
+			return nil, nil, errors.New("the URL has no scheme; write redis://host:port, say, or file:///path for a directory")
+		}
+		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", termtext.Word(raw))
+	}
+	open, ok := openers()[u.Scheme]
+	if !ok {
+		return nil, nil, unknownScheme(u.Scheme)
+	}
+	return open(ctx, u)
+}
+
+// parseURL is url.Parse that also takes a list of hosts, which it leaves in Host
+// as it is. The standard parser takes what follows the last colon for a port and refuses it.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if err == nil || !ok {
+		return u, err
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	start := strings.LastIndex(rest[:end], "@") + 1
+	hosts := rest[start:end]
+	if !strings.Contains(hosts, ",") {
+		return nil, err
+	}
+	if u, err = url.Parse(scheme + "://" + rest[:start] + "hosts" + rest[end:]); err == nil {
+		u.Host = hosts
+	}
+	return u, err
+}
+
+// unknownScheme says which schemes there are and which was perhaps meant.
+func unknownScheme(scheme string) error {
+	known := slices.Sorted(maps.Keys(openers()))
+	return fmt.Errorf("%s: unknown scheme%s (known: %s)",
+		termtext.Word(scheme), termtext.Suggest(scheme, known, "; did you mean %s?"), strings.Join(known, ", "))
+}
+
+// Parameter returns a parameter of a URL, "" if it has none or is no URL.
+func Parameter(raw, name string) string {
+	u, err := parseURL(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get(name)
+}
+
+// DefaultDir is where locks live when no URL is given: a directory of the user's own, so
+// other users use another one and are not excluded. env is os.Getenv, or like it.
+func DefaultDir(uid int, env func(string) string) (string, error) {
+	state, home := env("XDG_STATE_HOME"), env("HOME")
+	switch {
+	case uid == 0:
+		return "/var/lib/fencelock", nil
+	case filepath.IsAbs(state):
+		return filepath.Join(state, "fencelock"), nil
+	case filepath.IsAbs(home):
+		return filepath.Join(home, ".local", "state", "fencelock"), nil
+	}
+	return "", errors.New("no home directory to keep locks in; set FENCELOCK_URL=file:///path")
+}
+
+// breakWait is how long break waits for a holder before it kills it: long enough
+// for a run that gives its command the default time to end.
+const breakWait = 10 * time.Second
+
+// openFile makes the engine of a directory, which is made by the first lock.
+func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
+	switch {
+	case u.Opaque != "" || (u.Host == "" && !strings.HasPrefix(u.Path, "/")):
+		return nil, nil, errors.New("the path of a file URL must be absolute; write file:///path")
+	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
+		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
+	case filepath.Clean(u.Path) == "/":
+		return nil, nil, errors.New("the file URL names no directory; write file:///path")
+	case u.Fragment != "":
+		return nil, nil, errors.New("the file URL has a fragment; write # in a path as %23")
+	case strings.ContainsRune(u.Path, 0):
+		return nil, nil, errors.New("the path of the file URL contains a NUL byte")
+	}
+	query, err := parameters(u, "network", "group")
+	if err != nil {
+		return nil, nil, err
+	}
+	if v := query.Get("network"); query.Has("network") && v != "allow" {
+		return nil, nil, fmt.Errorf("network=%s: the only value is network=allow", termtext.Word(v))
+	}
+	if query.Has("group") && query.Get("group") == "" {
+		return nil, nil, errors.New("group= names no group")
+	}
+	return filelock.New(filepath.Clean(u.Path), &filelock.Config{
+		AllowNetwork: query.Has("network"),
+		Group:        query.Get("group"),
+		Poll:         true,
+		BreakWait:    breakWait,
+	}), nothingToClose, nil
+}
+
+// openMemory makes an engine that excludes nobody outside of this process.
+func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
+	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
+		return nil, nil, errors.New("mem: takes nothing after the colon")
+	}
+	if _, err := parameters(u); err != nil {
+		return nil, nil, err
+	}
+	return memlock.New(nil), nothingToClose, nil
+}
+
+// nothingToClose closes an engine without connections.
+func nothingToClose() error { return nil }

@@ -1,0 +1,236 @@
+//go:build unix
+
+package engineurl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// postgresPatience bounds the first connection, unless the URL has a
+// connect_timeout of its own.
+const postgresPatience = 4 * time.Second
+
+// postgresParameters are ours; every other one is the client's or the server's.
+var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait"}
+
+// postgresTarget is what a URL of PostgreSQL asks for. The client reads the URL by
+// itself, with the PG variables of the environment, password files and services; we take
+// out what is ours before.
+type postgresTarget struct {
+	pool   *pgxpool.Config
+	engine pglock.Config
+	limit  time.Duration // of the first connection
+	secrets
+}
+
+// openPostgres makes the engine of a URL, once the server has let us in: an
+// engine that waits would go on trying.
+func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error, error) {
+	target, err := parsePostgres(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := target.pingServer(ctx); err != nil {
+		return nil, nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, target.pool)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %s", u.Scheme, target.hide(err.Error()))
+	}
+	// The pool connects by itself, and belongs to this engine alone.
+	engine := &postgresEngine{pglock.New(pool, &target.engine), pool, target.engine}
+	return engine, func() error {
+		return closeBoth(engine.Close, pool.Close)
+	}, nil
+}
+
+// Forcer is an engine whose Break asks holders first, and that can be told not to stop
+// there. The engine of a postgres:// URL is one.
+type Forcer interface {
+	// NamesOnSameSession returns the other names that force would take away as well.
+	NamesOnSameSession(ctx context.Context, name string) ([]string, error)
+	// BreakByForce is Break that ends the connections of holders that do not let go.
+	BreakByForce(ctx context.Context, name, reason string) (int64, error)
+}
+
+// postgresEngine can be told to use force after it was made.
+type postgresEngine struct {
+	*pglock.Engine
+	pool *pgxpool.Pool
+	cfg  pglock.Config
+}
+
+var _ Forcer = (*postgresEngine)(nil)
+
+// BreakByForce ends the connections of holders that do not let go.
+func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) (int64, error) {
+	cfg := e.cfg
+	cfg.ForceBreak = true
+	forced := pglock.New(e.pool, &cfg)
+	token, err := forced.Break(ctx, name, reason)
+	return token, errors.Join(err, forced.Close())
+}
+
+// parsePostgres reads a URL. It connects to nothing. Passwords are kept before anything is
+// refused, so that no error shows them; the client knows a + in a password as itself, and
+// url.ParseQuery as a space.
+func parsePostgres(u *url.URL) (*postgresTarget, error) {
+	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
+		return nil, fmt.Errorf("%s: the URL cannot be understood; write %s://user:password@host:port/database, and special characters as %%XX", u.Scheme, u.Scheme)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%s: the parameters of the URL cannot be parsed; write special characters as %%XX", u.Scheme)
+	}
+	p := &postgresTarget{limit: postgresPatience}
+	if password, ok := u.User.Password(); ok {
+		p.keep(password)
+	}
+	p.keep(query.Get("password"))
+	p.keep(strings.ReplaceAll(query.Get("password"), " ", "+"))
+	if err := p.setEngine(query); err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Scheme, err)
+	}
+	if p.pool, err = pgxpool.ParseConfig(withoutOurs(u)); err != nil {
+		return nil, fmt.Errorf("%s: %s", u.Scheme, p.reason(err))
+	}
+	p.keep(p.pool.ConnConfig.Password) // of a file or the environment
+	p.setTimes(query)
+	return p, nil
+}
+
+// setEngine reads what concerns the locks.
+func (p *postgresTarget) setEngine(query url.Values) (err error) {
+	for name, values := range query {
+		if len(values) > 1 {
+			return fmt.Errorf("parameter %s is given %d times", termtext.Word(name), len(values))
+		}
+	}
+	var wrong [3]error
+	p.engine.AllowPooler, err = word(query, "pooler", "allow")
+	p.engine.MaxTTL, wrong[0] = span(query, "max-ttl", shortestTTL, ttlExpected)
+	p.engine.BreakWait, wrong[1] = span(query, "break-wait", 100*time.Millisecond, "a time of at least 100ms, such as 30s")
+	p.engine.MaxWaiters, wrong[2] = count(query, "max-waiters", 1, "a number of at least 1")
+	return cmp.Or(err, wrong[0], wrong[1], wrong[2])
+}
+
+// setTimes bounds the attempts to connect, each host having its share. A connect_timeout
+// is for one host, as libpq has it.
+func (p *postgresTarget) setTimes(query url.Values) {
+	conn := &p.pool.ConnConfig.Config
+	hosts, last := time.Duration(1), conn.Host
+	for _, f := range conn.Fallbacks { // a host may have several ways in
+		if f.Host != last {
+			hosts, last = hosts+1, f.Host
+		}
+	}
+	if query.Has("connect_timeout") && conn.ConnectTimeout > 0 {
+		p.limit = hosts*conn.ConnectTimeout + time.Second
+		return
+	}
+	conn.ConnectTimeout = p.limit / hosts
+}
+
+// withoutOurs is the URL as the client may see it. What is left of the parameters
+// stays as it was written: to PostgreSQL a + is no space.
+func withoutOurs(u *url.URL) string {
+	theirs := *u
+	var rest []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if !slices.Contains(postgresParameters, name) {
+			rest = append(rest, pair)
+		}
+	}
+	theirs.RawQuery = strings.Join(rest, "&")
+	return theirs.String()
+}
+
+// pingServer connects once and hangs up, to learn at once what is wrong: the pool would
+// connect when it is first used, and try again until then.
+func (p *postgresTarget) pingServer(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(limited, p.pool.ConnConfig.Config.Copy())
+	switch {
+	case err == nil:
+		return conn.Close(limited)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return p.refused(err)
+}
+
+// refused says in the server's words why there is no connection, and what to do. Class
+// 28 is a login that is refused, 3D000 a database that does not exist.
+func (p *postgresTarget) refused(err error) error {
+	kind, hint := driver.ErrUnavailable, hintUnreachable
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+	case strings.HasPrefix(pg.Code, "28"):
+		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
+	case pg.Code == "3D000":
+		kind, hint = driver.ErrConfig, "check the name of the database in FENCELOCK_URL"
+	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
+		return fmt.Errorf("postgres: %s%s", p.hide(pg.Error()), p.meant())
+	}
+	return &HintError{Err: fmt.Errorf("%w: postgres: %s", kind, p.reason(err)), Hint: hint}
+}
+
+// meant suggests the parameter of ours that was perhaps meant: what we do not know goes
+// to the server, which refuses it at the login.
+func (p *postgresTarget) meant() string {
+	for name := range p.pool.ConnConfig.RuntimeParams {
+		if s := termtext.Suggest(name, postgresParameters, "; did you mean %s?"); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// reason is what the client says, in one line, without the URL it repeats, which stands
+// between backquotes.
+func (p *postgresTarget) reason(err error) string {
+	text := err.Error()
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		if i := strings.Index(text, "`: "); i >= 0 {
+			text = "the URL cannot be used: " + text[i+len("`: "):]
+		}
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		if i := strings.Index(text, "`:"); i >= 0 {
+			text = once(text[i+len("`:"):])
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		text += fmt.Sprintf(" (no answer within %v)", p.limit)
+	}
+	return p.hide(strings.Join(strings.Fields(text), " "))
+}
+
+// once leaves out lines that were there before: the same host is tried with TLS and
+// without.
+func once(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,234 @@
+//go:build unix
+
+package engineurl
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+)
+
+// The ports that need not be written.
+const (
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+const (
+	connectReserve = 1500 * time.Millisecond // what all attempts may take beside one timeout
+	pingEvery      = 10 * time.Second        // the client's default is a second: a lot for idle waiters
+	pipeBuffer     = 32 << 10                // the client's default is half a megabyte, twice a connection
+)
+
+// redisClient is how to reach servers of Redis, one or each of several. Methods named
+// set read one part of a URL each.
+type redisClient struct {
+	option rueidis.ClientOption
+	secrets
+}
+
+// newRedisClient reads what every URL of Redis says: who we are.
+func newRedisClient(u *url.URL) (r redisClient, err error) {
+	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
+		return r, fmt.Errorf("%s: the URL cannot be understood; write %s://host:port, and special characters as %%XX", u.Scheme, u.Scheme)
+	}
+	r.option = rueidis.ClientOption{
+		ClientName:          "fencelock",
+		DisableCache:        true, // no command here could be cached
+		RingScaleEachConn:   8,    // 256 calls under way; a command makes few
+		ReadBufferEachConn:  pipeBuffer,
+		WriteBufferEachConn: pipeBuffer,
+		ForceSingleClient:   true,
+	}
+	if u.User == nil {
+		return r, nil
+	}
+	r.option.Username = u.User.Username()
+	r.option.Password, _ = u.User.Password()
+	r.keep(r.option.Password)
+	if r.option.Password == "" && r.option.Username != "" {
+		return r, fmt.Errorf("%s: the URL names a user and no password; write user:password@, or :password@ for the default user", u.Scheme)
+	}
+	return r, nil
+}
+
+// setTimes bounds how long the server may stay silent. Less than 100 ms would take a busy
+// server for a dead one; more than a minute outlasts most leases.
+func (r *redisClient) setTimes(_ *url.URL, query url.Values) error {
+	timeout := 3 * time.Second
+	if query.Has("timeout") {
+		var err error
+		timeout, err = time.ParseDuration(query.Get("timeout"))
+		if err != nil || timeout < 100*time.Millisecond || timeout > time.Minute {
+			return fmt.Errorf("timeout=%s: write a time between 100ms and 1m, such as 3s", termtext.Word(query.Get("timeout")))
+		}
+	}
+	// KeepAlive is also how often the client pings an idle connection.
+	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: pingEvery}
+	r.option.Sentinel.Dialer = r.option.Dialer
+	r.option.ConnWriteTimeout = timeout
+	return nil
+}
+
+// setTLS reads certificates. The name a server must prove is that of its address; without
+// ca its certificate must be signed by an authority of the system.
+func (r *redisClient) setTLS(u *url.URL, query url.Values) error {
+	if query.Has("insecure") {
+		return errors.New("there is no insecure: a connection that checks nobody protects from nobody; write ca=FILE with the certificate that signed the server's")
+	}
+	wanted, err := word(query, "tls", "on")
+	if err != nil {
+		return err
+	}
+	ca, cert, key := query.Get("ca"), query.Get("cert"), query.Get("key")
+	if u.Scheme != "rediss" && !wanted {
+		if ca != "" || cert != "" || key != "" { // who names certificates believes to use TLS
+			return errors.New("ca, cert and key need tls=on")
+		}
+		return nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		if config.RootCAs, err = authorities(ca); err != nil {
+			return err
+		}
+	}
+	if (cert == "") != (key == "") {
+		return errors.New("cert and key go together; give both")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("cert and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	r.option.TLSConfig, r.option.Sentinel.TLSConfig = config, config
+	return nil
+}
+
+// authorities reads who may sign the certificates of servers, in the place of those that
+// the system trusts.
+func authorities(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("ca: %s holds no certificate in PEM", termtext.Word(file))
+	}
+	return pool, nil
+}
+
+// connect dials, for a limited time: the client's own dialling takes no context.
+func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
+	limit := r.option.Dialer.Timeout + connectReserve
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	type dialled struct {
+		client rueidis.Client
+		err    error
+	}
+	done := make(chan dialled, 1)
+	go func() { // ends when the client gives up, soon after its timeout
+		client, err := rueidis.NewClient(r.option)
+		if err == nil && ctx.Err() != nil { // nobody waits for it any more
+			client.Close()
+			err = ctx.Err()
+		}
+		done <- dialled{client, err}
+	}()
+	var d dialled
+	select {
+	case d = <-done:
+	case <-ctx.Done():
+		d.err = context.Cause(ctx)
+	}
+	switch {
+	case d.err == nil:
+		return d.client, nil
+	case errors.Is(ctx.Err(), context.Canceled): // whoever gave up has no fault to look for
+		return nil, ctx.Err()
+	}
+	return nil, r.unreachable(r.inTime(d.err))
+}
+
+// inTime says of an attempt that took too long how long it took.
+func (r *redisClient) inTime(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", r.option.Dialer.Timeout)
+	}
+	return err
+}
+
+// unreachable says in the client's words why there is no connection, and what to
+// do.
+func (r *redisClient) unreachable(err error) error {
+	// A server that is there and refuses us will do so at each try: ErrConfig is not retried.
+	kind, hint := driver.ErrUnavailable, hintUnreachable
+	if refused, ok := rueidis.IsRedisErr(err); ok && (redisconn.ServerError{Text: refused.Error()}).Denied() {
+		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL"
+	}
+	return &HintError{
+		Err:  fmt.Errorf("%w: redis at %s: %s", kind, strings.Join(r.option.InitAddress, ","), r.hide(err.Error())),
+		Hint: hint,
+	}
+}
+
+// addresses reads h1:p,h2:p, and completes what has no port.
+func addresses(hosts, port string) ([]string, error) {
+	var addrs []string
+	for host := range strings.SplitSeq(hosts, ",") {
+		addr, err := address(host, port)
+		if err != nil {
+			return nil, err
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
+}
+
+// address completes host or host:port. Its error does not repeat what may be a
+// piece of a password.
+func address(host, port string) (string, error) {
+	u := url.URL{Host: host}
+	name := u.Hostname()
+	port = cmp.Or(u.Port(), port)
+	n, err := strconv.Atoi(port)
+	switch {
+	// A bare IPv6 address would lose its last part to the port.
+	case name == "" || strings.HasSuffix(host, ":") || strings.Contains(name, ":") && !strings.HasPrefix(host, "["):
+		return "", errors.New("the URL names no host, or an empty one; write host:port, and special characters of a password as %XX")
+	case err != nil || n < 1 || n > 65535:
+		return "", errors.New("a port of the URL is not between 1 and 65535")
+	}
+	return net.JoinHostPort(name, port), nil
+}
+
+// database reads the number of a database; an empty one is 0.
+func database(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(text, "/"))
+	if err != nil || n < 0 {
+		return 0, errors.New("the database is not a number; write redis://host:port/0")
+	}
+	return n, nil
+}

@@ -1,0 +1,97 @@
+//go:build unix
+
+package engineurl_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// reading is what matters of a target.
+type reading struct {
+	Addrs          []string
+	User, Password string
+	DB             int
+	Master         string
+	SentinelUser   string
+	TLS, Single    bool
+	Timeout        time.Duration
+	Engine         redislock.Config
+}
+
+func readRedis(t *testing.T, raw string) reading {
+	t.Helper()
+	c, engine, err := engineurl.ParseRedis(parse(t, raw))
+	if err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return reading{
+		Addrs: c.InitAddress, User: c.Username, Password: c.Password, DB: c.SelectDB, Master: c.Sentinel.MasterSet,
+		SentinelUser: c.Sentinel.Username, TLS: c.TLSConfig != nil, Single: c.ForceSingleClient,
+		Timeout: c.Dialer.Timeout, Engine: engine,
+	}
+}
+
+func TestParseRedis(t *testing.T) {
+	const usual = 3 * time.Second
+	for raw, want := range map[string]reading{
+		"redis://h":                 {Addrs: []string{"h:6379"}, Single: true, Timeout: usual},
+		"redis://h:1/":              {Addrs: []string{"h:1"}, Single: true, Timeout: usual},
+		"redis://[::1]/7":           {Addrs: []string{"[::1]:6379"}, DB: 7, Single: true, Timeout: usual},
+		"redis://[::1]:1":           {Addrs: []string{"[::1]:1"}, Single: true, Timeout: usual},
+		"redis://:a%2Fb%40@h":       {Addrs: []string{"h:6379"}, Password: "a/b@", Single: true, Timeout: usual},
+		"rediss://u:p@h?timeout=1s": {Addrs: []string{"h:6379"}, User: "u", Password: "p", TLS: true, Single: true, Timeout: time.Second},
+		"redis+unix:///run/r.sock?db=2": {
+			Addrs: []string{"/run/r.sock"}, DB: 2, Single: true, Timeout: usual},
+		"redis+sentinel://u:p@h1:1,h2,[::1]/m/4?sentinel-user=s&tls=on": {
+			Addrs: []string{"h1:1", "h2:26379", "[::1]:26379"}, User: "u", Password: "p", Master: "m", DB: 4,
+			SentinelUser: "s", TLS: true, Timeout: usual},
+		"redis+cluster://h1:1,h2": {Addrs: []string{"h1:1", "h2:6379"}, Timeout: usual},
+		"redis://h?quarantine=on&max-ttl=1m&replica-lag=10s&marker-life=720h&retention=1h&eviction=allow&min-replicas=2&prefix=a:": {
+			Addrs: []string{"h:6379"}, Single: true, Timeout: usual,
+			Engine: redislock.Config{Quarantine: true, MaxTTL: time.Minute, ReplicaLag: 10 * time.Second, MarkerLife: 720 * time.Hour, Retention: time.Hour, AllowEviction: true, MinReplicas: 2, Prefix: "a:"}},
+	} {
+		if d := cmp.Diff(want, readRedis(t, raw)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", raw, d)
+		}
+	}
+}
+
+// What has no sense, or would look like a protection that is not there, is refused
+// with what to write.
+func TestRefusedRedis(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://h?max-ttl=1m":                   "redis: max-ttl means something with quarantine=on only; leave it out",
+		"redis://h?replica-lag=1m":               "redis: replica-lag means something with quarantine=on only; leave it out",
+		"redis://h?marker-life=1h":               "redis: marker-life means something with quarantine=on only; leave it out",
+		"redis://h?quarantine=on&max-ttl=1ms":    "redis: max-ttl=1ms: write a time of at least 1s, such as 30s",
+		"redis://h?quarantine=on&replica-lag=x":  "redis: replica-lag=x: write the servers' min-replicas-max-lag, such as 10s",
+		"redis://h?quarantine=on&marker-life=1s": "redis: marker-life=1s: write a time of at least 1m, such as 2160h",
+		"redis://h?retention=1s":                 "redis: retention=1s: write a time of at least 1m, such as 1h",
+		"redis://h?min-replicas=-1":              "redis: min-replicas=-1: write a number of replicas, such as 1",
+		"redis://h?eviction=yes":                 "redis: eviction=yes: the only value is eviction=allow",
+		"redis://h?timeout=1h":                   "redis: timeout=1h: write a time between 100ms and 1m, such as 3s",
+		"redis://h1,h2":                          "redis: one server has one address; several belong to redis+sentinel:// or redis+cluster://",
+		"redis+cluster://h/1":                    "redis+cluster: a cluster has no database numbers; leave out what follows the hosts",
+		"redis+cluster://h?quarantine=on":        "redis+cluster: quarantine=on is not available on a cluster; use redis+sentinel://, or guard the data with fencing tokens",
+		"redis+sentinel://h":                     "redis+sentinel: the URL names no master; write redis+sentinel://h1,h2,h3/mymaster",
+		"redis+unix://h/x":                       "redis+unix: write the absolute path of the socket: redis+unix:///run/redis.sock",
+		"redis+cluster://h?ca=x":                 "redis+cluster: ca, cert and key need tls=on",
+		"rediss://h?cert=x":                      "rediss: cert and key go together; give both",
+		"redis://h?insecure=yes":                 "redis: there is no insecure: a connection that checks nobody protects from nobody; write ca=FILE with the certificate that signed the server's",
+		"redis://h?timout=1s":                    "redis: unknown parameter timout; did you mean timeout?",
+		"redis://h?timeout=1s&timeout=2s":        "redis: parameter timeout is given 2 times",
+		"redis://h:0":                            "redis: a port of the URL is not between 1 and 65535",
+		"redis://h/x":                            "redis: the database is not a number; write redis://host:port/0",
+		"redis://u@h":                            "redis: the URL names a user and no password; write user:password@, or :password@ for the default user",
+	} {
+		if _, _, err := engineurl.ParseRedis(parse(t, raw)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", raw, err, want)
+		}
+	}
+}

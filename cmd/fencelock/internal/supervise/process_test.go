@@ -1,0 +1,207 @@
+//go:build unix
+
+package supervise_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+func TestMain(m *testing.M) {
+	supervise.WatchdogMain()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
+	testscript.Main(m, map[string]func(){"wrap": wrap, "freezing": supervise.Freeze})
+}
+
+const (
+	wrapTTL       = 10 * time.Minute // no lease ends here by itself
+	wrapKillAfter = 2 * time.Minute
+	loseVariable  = "WRAP_LOSE"
+)
+
+// wrap is a program that runs its arguments under a lock and prints how they have ended.
+// If WRAP_LOSE names a FIFO the lock is broken when somebody has written to it. A process
+// of its own, because whoever supervises collects all children there are.
+func wrap() {
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: wrapTTL}).
+		With(fencelock.Options{Grace: wrapKillAfter + supervise.KillReserve})
+	lock, err := locks.Acquire(context.Background(), "x")
+	check(err)
+	path, err := supervise.Lookup(os.Args[1])
+	check(err)
+	mark := "WRAP_OWNER=" + lock.Owner()
+	p, err := supervise.Start(supervise.Command{
+		Path: path, Args: os.Args[1:], Env: append(os.Environ(), mark), Mark: mark,
+		Lock: lock, Signals: supervise.Forwarded(), Signal: unix.SIGTERM, KillAfter: wrapKillAfter, Tick: time.Second / 2,
+		Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+	})
+	check(err)
+	if fifo := os.Getenv(loseVariable); fifo != "" {
+		go func() { // ends when the command has written
+			_, err := os.ReadFile(fifo)
+			check(err)
+			_, err = locks.Break(context.Background(), "x", "a test")
+			check(err)
+		}()
+	}
+	p.Wait()
+	lock.Release()
+	end := p.Close()
+	fmt.Printf("status %#x lost %v late %v asked %v\n", uint32(end.Status), end.Lost, end.Late, end.Asked)
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wrapped runs a line of shell under a lock, and returns what came of it and what was said.
+func wrapped(t *testing.T, line string, during func(wrapper *os.Process), env ...string) (end, said string) {
+	t.Helper()
+	cmd := exec.Command("wrap", "sh", "-c", line)
+	cmd.Env = append(os.Environ(), env...)
+	var out, talk bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	must(t, cmd.Start())
+	if during != nil {
+		during(cmd.Process)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, talk.String())
+	}
+	return strings.TrimSpace(out.String()), talk.String()
+}
+
+func TestHowACommandEnds(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"exit 0":         "status 0x0 lost false late false asked false",
+		"exit 3":         "status 0x300 lost false late false asked false",
+		"kill -KILL $$":  "status 0x9 lost false late false asked false",
+		"sleep 0.1 & :":  "status 0x0 lost false late false asked false", // it is waited for
+		"kill -TERM $$ ": "status 0xf lost false late false asked false",
+	} {
+		if got, said := wrapped(t, line, nil); got != want {
+			t.Errorf("%s: %s, want %s; it said %q", line, got, want, said)
+		}
+	}
+}
+
+// A command hears of the loss of its lock and may end in peace.
+func TestLossEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	fifo := newFIFO(t)
+	end, said := wrapped(t, `trap "exit 9" TERM; echo up >"$WRAP_LOSE"; while :; do sleep 0.05; done`, nil, loseVariable+"="+fifo)
+	if want := "status 0x900 lost true late false asked false"; end != want {
+		t.Errorf("%s, want %s", end, want)
+	}
+	if !strings.Contains(said, "sending SIGTERM to the command") {
+		t.Errorf("it said %q", said)
+	}
+}
+
+// Signals reach the command, and who was asked to end is not said to have lost.
+func TestSignalsArePassedOn(t *testing.T) {
+	t.Parallel()
+	fifo := newFIFO(t)
+	end, _ := wrapped(t, `trap "exit 9" TERM; echo up >"$UP"; while :; do sleep 0.05; done`, func(wrapper *os.Process) {
+		_, err := os.ReadFile(fifo)
+		must(t, err)
+		must(t, wrapper.Signal(unix.SIGTERM))
+	}, "UP="+fifo)
+	if want := "status 0x900 lost false late false asked true"; end != want {
+		t.Errorf("%s, want %s", end, want)
+	}
+}
+
+func newFIFO(t *testing.T) string {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	return fifo
+}
+
+// What the command must not inherit is not in its environment.
+func TestCommandIsNoWatchdog(t *testing.T) {
+	t.Parallel()
+	end, said := wrapped(t, `test -z "${`+supervise.WatchdogVariable+`+x}"`, nil, supervise.WatchdogVariable+"=")
+	if !strings.HasPrefix(end, "status 0x0 ") {
+		t.Errorf("%s; it said %q", end, said)
+	}
+}
+
+// Descriptors that a command inherits do not replace those of its caller.
+func TestInheritableNumbers(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	must(t, err)
+	defer f.Close()
+	dups, err := supervise.Inheritable([]*os.File{f, f})
+	must(t, err)
+	if len(dups) != 2 {
+		t.Errorf("got %d descriptors", len(dups))
+	}
+	for _, d := range dups {
+		if d.Fd() < 100 {
+			t.Errorf("number %d is below 100", d.Fd())
+		}
+		d.Close()
+	}
+}
+
+func TestLookup(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	must(t, os.WriteFile(plain, nil, 0o600))
+	for name, want := range map[string]supervise.Reason{
+		"no-such-command": supervise.NotFound, "/no/such": supervise.NotFound, plain: supervise.NotExecutable, "/": supervise.NotExecutable,
+	} {
+		_, err := supervise.Lookup(name)
+		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Reason != want {
+			t.Errorf("%s: %v, want reason %d", name, err, want)
+		}
+	}
+	t.Setenv("PATH", filepath.Dir(plain))
+	if _, err := supervise.Lookup("plain"); err == nil || !strings.HasSuffix(err.Error(), "plain cannot be executed: permission denied") {
+		t.Errorf("in PATH: %v", err)
+	}
+	os.Unsetenv("PATH")
+	if path, err := supervise.Lookup("sh"); err != nil || !strings.HasSuffix(path, "bin/sh") {
+		t.Errorf("without PATH: %s, %v", path, err)
+	}
+}
+
+// What of ours does not start is told apart from what is wrong with the command.
+func TestOwnFailuresToStart(t *testing.T) {
+	for inner, want := range map[error]supervise.Reason{
+		unix.EAGAIN: supervise.Failed, unix.ENOMEM: supervise.Failed, unix.EMFILE: supervise.Failed,
+		unix.ENOEXEC: supervise.NotExecutable, unix.ENOENT: supervise.NotFound,
+	} {
+		err := supervise.StartErrorOf("job", &os.PathError{Op: "fork/exec", Path: "job", Err: inner})
+		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Reason != want {
+			t.Errorf("%v: %v, want reason %d", inner, err, want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+//go:build unix
+
+package supervise
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Terminal is the one that controls us; nil means that none does, and its
+// methods then do nothing. It belongs to the goroutine of the Process that it is lent
+// to. The kernel stops whoever reads from it and is not in the foreground.
+type Terminal struct {
+	fd      int
+	own     int  // our process group
+	wants   bool // the command has used the terminal, so it gets it back after a stop
+	ignores bool // ignoreStops is in force
+}
+
+// OpenTerminal returns our controlling terminal, or nil. It is open as long as we live.
+func OpenTerminal() *Terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	return &Terminal{fd: fd, own: unix.Getpgrp()}
+}
+
+// start starts a command, in the foreground if it will want that.
+func (t *Terminal) start(path string, args []string, attr *syscall.ProcAttr) (int, error) {
+	foreground := t.wanted()
+	if foreground {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, t.fd
+	}
+	t.heedStops()
+	pid, err := startProcess(path, args, attr)
+	t.ignoreStops()
+	if err != nil && foreground { // what could not be executed has taken it already
+		t.take()
+	}
+	return pid, err
+}
+
+// wanted reports whether the command gets the terminal from the start: we have
+// it, and both its input and its output are there. With an output elsewhere, a
+// pager behind the pipe may need the terminal.
+func (t *Terminal) wanted() bool {
+	if t == nil || !t.belongsTo(t.own) {
+		return false
+	}
+	t.wants = controls(os.Stdin) && controls(os.Stdout)
+	return t.wants
+}
+
+// controls reports whether f is our controlling terminal.
+func controls(f *os.File) bool {
+	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil
+}
+
+// ignoreStops lets us handle the terminal from the background. The command must
+// have been started by then, or it would ignore that signal as well.
+func (t *Terminal) ignoreStops() {
+	if t != nil {
+		signal.Ignore(unix.SIGTTOU)
+		t.ignores = true
+	}
+}
+
+// heedStops undoes ignoreStops for a command that is about to start: it does not
+// inherit a signal that is handled.
+func (t *Terminal) heedStops() {
+	if t != nil && t.ignores {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGTTOU)
+		t.ignores = false
+	}
+}
+
+// belongsTo reports whether group is in the foreground.
+func (t *Terminal) belongsTo(group int) bool {
+	if t == nil {
+		return false
+	}
+	foreground, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	return err == nil && foreground == group
+}
+
+// give hands the terminal to group, if it is ours to give, and reports whether
+// group has it now.
+func (t *Terminal) give(group int) bool {
+	if t.belongsTo(t.group()) {
+		unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
+	}
+	return t.belongsTo(group)
+}
+
+// lend is give to a command that turned out to need the terminal: from now on it
+// gets it back after a stop.
+func (t *Terminal) lend(group int) bool {
+	if t != nil {
+		t.wants = true
+	}
+	return t.give(group)
+}
+
+// giveAgain gives the terminal back to a command that had it before a stop.
+func (t *Terminal) giveAgain(group int) {
+	if t != nil && t.wants {
+		t.give(group)
+	}
+}
+
+// takeBack takes the terminal from the command, unless a shell has it by now.
+func (t *Terminal) takeBack(group int) {
+	if t.belongsTo(group) {
+		t.take()
+	}
+}
+
+// take brings us to the foreground.
+func (t *Terminal) take() { unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) }
+
+func (t *Terminal) group() int {
+	if t == nil {
+		return 0
+	}
+	return t.own
+}

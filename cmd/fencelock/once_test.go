@@ -1,0 +1,217 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// aJob is the job of one caller of a key.
+func aJob(r driver.Register) *onceJob {
+	return &onceJob{register: r, name: "once/a", payload: "p", retention: time.Hour, patience: time.Minute}
+}
+
+// beginJob takes the lock and claims the job.
+func beginJob(t *testing.T, locks *memlock.Engine, r driver.Register) *onceJob {
+	t.Helper()
+	lock, err := fencelock.New(locks, nil).TryAcquire(t.Context(), "once/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := aJob(r)
+	if err := j.claim(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// outcomeOf is what whoever asks for the job gets.
+func outcomeOf(t *testing.T, r driver.Register) string {
+	t.Helper()
+	over, ok := errors.AsType[*overError](aJob(r).over(t.Context()))
+	if !ok {
+		return "none"
+	}
+	return string(over.record.stdout)
+}
+
+func said(text string) onceRecord { return onceRecord{stdout: []byte(text)} }
+
+// TestLateOutcomeIsRefused: on the records of every engine, a run whose lock went to
+// another run completes nothing, whether that one goes on or is over.
+func TestLateOutcomeIsRefused(t *testing.T) {
+	t.Parallel()
+	all := engines.All(30 * time.Second)
+	delete(all, "redlock") // which keeps none
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connect := all[name](t)
+			register := func() driver.Register { return connect().(driver.Registrar).Register() }
+			locks := memlock.New(nil)
+			first := beginJob(t, locks, register())
+			locks.Lose("once/a")
+			second := beginJob(t, locks, register())
+			if err := first.complete(said("first")); !errors.Is(err, fencelock.ErrLost) {
+				t.Errorf("while the second runs: %v", err)
+			}
+			if got := outcomeOf(t, register()); got != "none" {
+				t.Errorf("stored is %q", got)
+			}
+			if err := second.complete(said("second")); err != nil {
+				t.Errorf("the second: %v", err)
+			}
+			if err := first.complete(said("first")); !errors.Is(err, fencelock.ErrLost) {
+				t.Errorf("after the second: %v", err)
+			}
+			if got := outcomeOf(t, register()); got != "second" {
+				t.Errorf("stored is %q", got)
+			}
+		})
+	}
+}
+
+// TestLateClaimIsRefused: who was stopped between the lock and the claim does not take
+// over a run with a greater token.
+func TestLateClaimIsRefused(t *testing.T) {
+	locks := memlock.New(nil)
+	old, err := fencelock.New(locks, nil).TryAcquire(t.Context(), "once/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks.Lose("once/a")
+	r := locks.Register()
+	second := beginJob(t, locks, r)
+	if err := aJob(r).claim(t.Context(), old); !errors.Is(err, fencelock.ErrLost) {
+		t.Errorf("a late claim: %v", err)
+	}
+	if err := second.complete(said("second")); err != nil {
+		t.Errorf("the run that it came late for: %v", err)
+	}
+}
+
+// unsure is a register that loses answers of swaps, or does not answer.
+type unsure struct {
+	driver.Register
+	lose   bool
+	silent atomic.Bool
+}
+
+func (u *unsure) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	if u.silent.Load() {
+		return "", driver.ErrUnavailable
+	}
+	next, err := u.Register.Swap(ctx, key, value, version, ttl)
+	if err == nil && u.lose {
+		err = driver.ErrUnavailable
+	}
+	return next, err
+}
+
+// TestLostAnswersOfOnce: what was stored counts, though nobody was told.
+func TestLostAnswersOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := memlock.New(nil)
+		r := &unsure{Register: locks.Register(), lose: true}
+		if err := beginJob(t, locks, r).complete(said("once")); err != nil {
+			t.Error(err)
+		}
+		if got := outcomeOf(t, r); got != "once" {
+			t.Errorf("stored is %q", got)
+		}
+	})
+}
+
+// TestOutcomeThatIsNotStored: it is tried for so long, and is ErrUnavailable then.
+func TestOutcomeThatIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, back := range []time.Duration{30 * time.Second, time.Hour} {
+			locks := memlock.New(nil)
+			r := &unsure{Register: locks.Register()}
+			j := beginJob(t, locks, r)
+			r.silent.Store(true)
+			begun := time.Now()
+			timer := time.AfterFunc(back, func() { r.silent.Store(false) })
+			err := j.complete(said("once"))
+			timer.Stop()
+			took := time.Since(begun)
+			if back < time.Minute && (err != nil || took < back) || back > time.Minute && (!errors.Is(err, driver.ErrUnavailable) || took != time.Minute) {
+				t.Errorf("back after %v: %v after %v", back, err, took)
+			}
+			j.lock.Release()
+		}
+	})
+}
+
+// TestRunOutlivesItsRecord: a run may take longer than its record is kept; its outcome
+// counts as long as it has the lock, and not after.
+func TestRunOutlivesItsRecord(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			locks := memlock.New(nil)
+			j := beginJob(t, locks, locks.Register())
+			time.Sleep(leastRunning + time.Hour)
+			if lost {
+				locks.Lose("once/a")
+			}
+			if err := j.complete(said("once")); lost != errors.Is(err, fencelock.ErrLost) || !lost && err != nil {
+				t.Errorf("lost %v: %v", lost, err)
+			}
+			j.lock.Release()
+		})
+	}
+}
+
+// TestRecordOfOthers: what is no record of ours is not run over.
+func TestRecordOfOthers(t *testing.T) {
+	r := memlock.New(nil).Register()
+	for _, value := range []string{"", "x", `{"stdout":5}` + "\nabc", `{"stdout":-1}` + "\nabc"} {
+		rec, err := r.Get(t.Context(), "once/a")
+		if err == nil {
+			_, err = r.Swap(t.Context(), "once/a", []byte(value), rec.Version, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := aJob(r).over(t.Context()); !errors.Is(err, driver.ErrConfig) {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+// losing is a register that loses a lock in the middle of a read.
+type losing struct {
+	driver.Register
+	gets int
+	lose func()
+}
+
+func (l *losing) Get(ctx context.Context, key string) (driver.Record, error) {
+	if l.gets++; l.gets == 2 { // the first is before the lock, the second under it
+		l.lose()
+		<-ctx.Done()
+		return driver.Record{}, ctx.Err()
+	}
+	return l.Register.Get(ctx, key)
+}
+
+// TestLockLostBeforeTheClaim: the code is that of a lost lock.
+func TestLockLostBeforeTheClaim(t *testing.T) {
+	locks := memlock.New(nil)
+	r := &losing{Register: locks.Register(), lose: func() { locks.Lose("once/a") }}
+	if _, err := (&onceCmd{}).take(t.Context(), fencelock.New(locks, nil), aJob(r)); exitCode(err) != exitLost {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+}

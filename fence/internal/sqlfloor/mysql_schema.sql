@@ -1,0 +1,4 @@
+CREATE TABLE IF NOT EXISTS fence_floor (
+    resource VARBINARY(767) PRIMARY KEY,
+    floor    BIGINT NOT NULL
+) ENGINE = InnoDB

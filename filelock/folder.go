@@ -1,0 +1,201 @@
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// A folder is a directory with files of ours: that of a name, of some records, or the
+// one above them all. Files are opened below the directory that was opened, so nobody
+// who replaces it by a link can lead us elsewhere. One goroutine uses it.
+type folder struct {
+	path string
+	perm *perm
+	root *os.Root // the directory itself; nil while it is not open
+	f    *os.File // the same
+}
+
+// open opens the directory; a missing one is fs.ErrNotExist.
+func (d *folder) open() (err error) {
+	if d.root, err = os.OpenRoot(d.path); err != nil {
+		return err
+	}
+	d.f, err = d.root.Open(".")
+	return err
+}
+
+// close ends what open began, and does nothing else.
+func (d *folder) close() {
+	d.f.Close()
+	if d.root != nil {
+		d.root.Close()
+	}
+	d.f, d.root = nil, nil
+}
+
+// pathOf returns the path of a file, for people and for what cannot be opened below
+// the directory.
+func (d *folder) pathOf(base string) string { return filepath.Join(d.path, base) }
+
+// openFile opens a file that anybody could have put there: only a regular one, of an
+// owner we trust, with one name, is used. With os.O_CREATE it makes the file if there
+// is none.
+func (d *folder) openFile(base string, flag int) (*os.File, error) {
+	f, err := d.root.OpenFile(base, flag|nonblock, d.perm.file&0o600)
+	if err != nil {
+		if isLink(d.pathOf(base)) {
+			err = fmt.Errorf("%w: %q is a symbolic link; remove it", driver.ErrConfig, d.pathOf(base))
+		}
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || links(info) > 1) {
+		err = fmt.Errorf("%w: %q is not a file of ours alone; remove it", driver.ErrConfig, d.pathOf(base))
+	}
+	if err == nil {
+		err = d.perm.owned(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if flag&os.O_CREATE != 0 && info.Mode().Perm() != d.perm.file {
+		d.perm.apply(f)
+	}
+	return f, nil
+}
+
+// createFile makes a file that was not there. The umask can only take rights away, so
+// the group gets its own by apply.
+func (d *folder) createFile(base string) (*os.File, error) {
+	f, err := d.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, d.perm.file&0o600)
+	if err == nil {
+		d.perm.apply(f)
+	}
+	return f, err
+}
+
+// writeNew creates or replaces a whole file at once: it is there with its
+// content, or as it was before, whatever happens. What a crash leaves half made
+// is removed with half made tickets.
+func (d *folder) writeNew(base string, content []byte) (err error) {
+	temp := "new." + base
+	_ = d.root.Remove(temp)
+	defer func() {
+		if err != nil {
+			_ = d.root.Remove(temp)
+		}
+	}()
+	f, err := d.createFile(temp)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = d.root.Rename(temp, base); err != nil {
+		return err
+	}
+	return d.f.Sync()
+}
+
+// numberWidth is the fixed width of a stored number, so that it can be
+// overwritten in place without ever truncating the file.
+const numberWidth = 20
+
+func formatNumber(n int64) []byte { return fmt.Appendf(nil, "%0*d", numberWidth, n) }
+
+// parseNumber is the inverse of formatNumber; ok is false for anything else.
+func parseNumber(b []byte) (n int64, ok bool) {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	return n, err == nil && len(b) == numberWidth && n >= 0
+}
+
+// errDamaged says that a file does not hold what it must.
+var errDamaged = errors.New("is damaged")
+
+// readNumber returns the number kept in a file; ok is false if there is no such
+// file.
+func (d *folder) readNumber(base string) (n int64, ok bool, err error) {
+	f, err := d.openFile(base, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 2*numberWidth))
+	if err != nil {
+		return 0, false, err
+	}
+	if n, ok = parseNumber(b); !ok {
+		return 0, false, fmt.Errorf("%w: %q %w: write %d digits into it, a number greater than any it held (date +%%s%%6N, padded with zeros, will do)", driver.ErrUnavailable, d.pathOf(base), errDamaged, numberWidth)
+	}
+	return n, true, nil
+}
+
+// writeNumber stores a number; it is in the file, but durable only once the
+// returned file, which is nil for one already durable, has been synced.
+func (d *folder) writeNumber(base string, n int64) (*os.File, error) {
+	content := formatNumber(n)
+	f, err := d.openFile(base, os.O_WRONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, d.writeNew(base, content)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(content, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// settle makes numbers durable and closes their files. It closes all, whatever fails.
+func settle(files ...*os.File) error {
+	var errs []error
+	for _, f := range files {
+		if f != nil {
+			errs = append(errs, f.Sync(), f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// vanished reports whether path certainly does not lead to the open file f any
+// more. That it cannot be looked at, because of a directory that was closed to
+// us for a moment, says nothing.
+func vanished(f *os.File, path string) (bool, error) {
+	mine, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	now, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return err == nil && !os.SameFile(mine, now), err
+}
+
+// isGone is vanished for those who look again later.
+func isGone(f *os.File, path string) bool {
+	gone, err := vanished(f, path)
+	return gone && err == nil
+}
+
+// isLink reports whether path is a symbolic link.
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
+}

@@ -1,0 +1,149 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// pingEvery is how often a silent subscription is probed, so that a dead
+	// one is noticed whatever the client's own settings are.
+	pingEvery = 10 * time.Second
+
+	// pingLimit is how long the server may take to answer a probe or a SUBSCRIBE.
+	pingLimit = 5 * time.Second
+)
+
+var errNotMaster = errors.New("the server has become a replica")
+
+// Subscribe subscribes as [Conn] says. The callbacks run on the goroutine that
+// reads the connection, so they must not block.
+func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var g Gate
+	defer g.Close()
+	s := subscription{
+		channel:  channel,
+		sentinel: c.client.Mode() == rueidis.ClientModeSentinel,
+		ready:    func() { g.Pass(ready) },
+		message:  func(text string) { g.Pass(func() { message(text) }) },
+		ended:    make(chan error, 1),
+	}
+	err := Promptly(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err })
+	if ctx.Err() == nil {
+		c.markUnhealthy()
+	}
+	return c.Unreached(err)
+}
+
+// subscription is one connection that listens to one channel.
+type subscription struct {
+	channel  string
+	sentinel bool
+	ready    func()
+	message  func(text string)
+	ended    chan error // the server ended it
+}
+
+// run listens until ctx ends or the connection breaks.
+func (s *subscription) run(ctx context.Context, client rueidis.Client) error {
+	conn, _ := client.Dedicate()
+	defer conn.Close()
+	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage:      func(m rueidis.PubSubMessage) { s.message(m.Message) },
+		OnSubscription: s.changed,
+	})
+	if err := s.begin(ctx, conn); err != nil {
+		return err
+	}
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-s.ended:
+			return err
+		case err := <-broken:
+			if err == nil {
+				err = rueidis.ErrClosing
+			}
+			return errorOf(ctx, err)
+		case <-tick.C:
+			if err := s.probe(ctx, conn); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *subscription) begin(ctx context.Context, conn rueidis.DedicatedClient) error {
+	if s.sentinel {
+		if err := s.probe(ctx, conn); err != nil {
+			return err
+		}
+	}
+	return s.ask(ctx, conn, conn.B().Subscribe().Channel(s.channel).Build()).Error()
+}
+
+// changed hears of the server's acknowledgement, and of an end it declares.
+func (s *subscription) changed(e rueidis.PubSubSubscription) {
+	if e.Kind == "subscribe" {
+		s.ready()
+		return
+	}
+	select {
+	case s.ended <- errors.New("the server ended the subscription"):
+	default:
+	}
+}
+
+// probe asks whether the server is there and, behind Sentinel, still the master:
+// one that was demoted hears nothing of its successor once it is cut off. A
+// server that refuses the question is there.
+func (s *subscription) probe(ctx context.Context, conn rueidis.DedicatedClient) error {
+	if !s.sentinel {
+		return s.ask(ctx, conn, conn.B().Arbitrary("PING").Build()).alive()
+	}
+	a := s.ask(ctx, conn, conn.B().Arbitrary("ROLE").Build())
+	if role, err := a.result.ToArray(); err == nil && len(role) > 0 {
+		if name, _ := role[0].ToString(); name != "master" {
+			return errNotMaster
+		}
+	}
+	return a.alive()
+}
+
+// askResult is an answer on the subscription's connection.
+type askResult struct {
+	result rueidis.RedisResult
+	err    error
+}
+
+func (a askResult) Error() error { return a.err }
+
+// alive forgives the refusals of a server that answered.
+func (a askResult) alive() error {
+	if _, refused := Refused(a.err); refused {
+		return nil
+	}
+	return a.err
+}
+
+// ask sends one command and waits for pingLimit at most.
+func (s *subscription) ask(ctx context.Context, conn rueidis.DedicatedClient, cmd rueidis.Completed) askResult {
+	limited, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	result := conn.Do(limited, cmd)
+	err := result.Error()
+	if IsContextError(err) && ctx.Err() == nil {
+		return askResult{result, fmt.Errorf("no answer within %v", pingLimit)}
+	}
+	return askResult{result, errorOf(ctx, err)}
+}

@@ -1,0 +1,80 @@
+package redisfmt
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Millis formats a time for a script, rounded up: a lease must not end on a server before
+// it ends for its holder.
+func Millis(d time.Duration) string { return Decimal(CeilMillis(d)) }
+
+// CeilMillis returns a time in milliseconds, rounded up.
+func CeilMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// Decimal formats a token, or a time of a server's clock.
+func Decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Number reads a number; text that is none is 0, which no clock shows and no token is.
+func Number(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+// Letter is how scripts and messages call a mode.
+func Letter(m driver.Mode) string {
+	if m == driver.Shared {
+		return "s"
+	}
+	return "x"
+}
+
+// ModeOf is the mode that a letter stands for.
+func ModeOf(letter string) driver.Mode {
+	if letter == "s" {
+		return driver.Shared
+	}
+	return driver.Exclusive
+}
+
+// HostWord makes a host name one word: a space would end it.
+func HostWord(host string) string {
+	if host == "" {
+		return "-"
+	}
+	return strings.ReplaceAll(host, " ", "_")
+}
+
+// Host reads what HostWord wrote.
+func Host(word string) string {
+	if word == "-" {
+		return ""
+	}
+	return word
+}
+
+// ParseInfo reads an answer to INFO, lines of "name:value". Under RESP3 the text may say
+// first that it is text.
+func ParseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// ParseTime reads an answer to TIME, seconds and microseconds on two lines.
+func ParseTime(text string) (at time.Time, ok bool) {
+	seconds, micros, _ := strings.Cut(text, "\n")
+	s, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)
+	if err != nil {
+		return at, false
+	}
+	us, err := strconv.ParseInt(strings.TrimSpace(micros), 10, 64)
+	return time.UnixMicro(s*1_000_000 + us), err == nil
+}

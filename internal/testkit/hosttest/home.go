@@ -1,0 +1,145 @@
+//go:build unix
+
+package hosttest
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A Home is the directory of a server that does not run as root, and the user it runs as. A
+// watcher process ends what runs there and removes it when this test binary is gone, however
+// it went.
+type Home struct {
+	Dir string
+
+	cred    *syscall.Credential // nil means as we are
+	watcher *exec.Cmd
+	watch   io.Closer // the watcher acts when this is closed
+}
+
+// A Tenant is a kind of server that lives in a Home.
+type Tenant struct {
+	Users []string // whom it may run as if we are root: the first one there is
+	Stop  string   // a shell script that ends what runs in the directory $1
+}
+
+// NewHome makes a directory for a tenant's user if we are root, else for us.
+func NewHome(t testing.TB, tenant Tenant, what string) Home {
+	t.Helper()
+	h := Home{cred: tenant.unprivileged(t)}
+	var err error
+	if h.Dir, err = os.MkdirTemp(DataRoot(), "fencelock-"+what+"-"); err != nil {
+		t.Fatal(err)
+	}
+	if h.cred != nil {
+		if err = os.Chown(h.Dir, int(h.cred.Uid), int(h.cred.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.watcher = h.Command("sh", "-c", "read -r _\n"+tenant.Stop+"\nrm -rf \"$1\"\n", "sh", h.Dir) // it reads until its input ends
+	if h.watch, err = h.watcher.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err = h.watcher.Start(); err != nil {
+		t.Fatalf("cannot work in %s as another user (is it open to all?): %v", h.Dir, err)
+	}
+	return h
+}
+
+// unprivileged returns the user to run servers as, nil if we are not root.
+func (tenant Tenant) unprivileged(t testing.TB) *syscall.Credential {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, name := range tenant.Users {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
+		gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
+		if errUID != nil || errGID != nil {
+			t.Fatalf("user %s has the ids %q and %q", name, u.Uid, u.Gid)
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	t.Fatalf("the server does not run as root, and there is no user %s to run it as: install its package", strings.Join(tenant.Users, " or "))
+	return nil
+}
+
+// Command prepares a program in the home, as its user, in a session of its own: an
+// interrupt typed at the terminal is for the tests, which then clean up.
+func (h Home) Command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = h.Dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin", "LC_ALL=C", "TZ=UTC", "HOME=" + h.Dir, "TMPDIR=" + h.Dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: h.cred}
+	return cmd
+}
+
+// Must runs a command to its end.
+func (h Home) Must(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+}
+
+// Run starts a server that writes to the home's log. The channel is closed when it has
+// ended.
+func (h Home) Run(t testing.TB, cmd *exec.Cmd) chan struct{} {
+	t.Helper()
+	log, err := os.OpenFile(h.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	go func() { // ends with the server
+		defer close(gone)
+		_ = cmd.Wait() // tests end it in all kinds of ways
+	}()
+	return gone
+}
+
+func (h Home) logFile() string { return filepath.Join(h.Dir, "log") }
+
+// Log returns the end of the server's log, or why it cannot be read.
+func (h Home) Log() string {
+	b, err := os.ReadFile(h.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+}
+
+// Remove ends what still runs in the home and deletes it. A test that failed gets the end of
+// the server's log.
+func (h Home) Remove(t testing.TB) {
+	t.Helper()
+	if t.Failed() {
+		t.Logf("the end of the log of %s:\n%s", h.Dir, h.Log())
+	}
+	if err := h.watch.Close(); err != nil {
+		t.Errorf("cannot remove %s: %v", h.Dir, err)
+	}
+	_ = h.watcher.Wait() // how it ended does not matter, what is left does
+	if err := os.RemoveAll(h.Dir); err != nil {
+		t.Error(err)
+	}
+}

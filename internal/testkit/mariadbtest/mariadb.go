@@ -1,0 +1,193 @@
+//go:build unix
+
+// Package mariadbtest starts servers of MariaDB for tests.
+package mariadbtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+)
+
+// patience bounds every step of a server; a loaded machine takes seconds.
+const patience = time.Minute
+
+// MariaDB is a server that belongs to one test: data of its own, on a free port of the
+// loopback interface, with an account root that has no password and a database test. It
+// does not outlive the test, nor the test binary. Its methods are not for concurrent use,
+// except DSN and Addr.
+type MariaDB struct {
+	home hosttest.Home
+	port int
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when the server has ended
+}
+
+// tenant is MariaDB, which runs as mysql, whom not every package of it makes, or as nobody.
+// The arguments of a server name its directory, so a number that has found a new owner is
+// left alone.
+var tenant = hosttest.Tenant{Users: []string{"mysql", "nobody"}, Stop: `
+pid=$(cat "$1/pid" 2>/dev/null) && test "$pid" -gt 1 &&
+	case $(ps -ww -o args= -p "$pid") in *"$1"*) kill -KILL "$pid" ;; esac`}
+
+// Start starts a server. Its data survive a crash of the server but not one of the host.
+func Start(t testing.TB) *MariaDB {
+	t.Helper()
+	m := &MariaDB{home: hosttest.NewHome(t, tenant, "mariadb")}
+	t.Cleanup(func() { m.discard(t) })
+	m.copyTemplate(t)
+	var err error
+	for range 5 { // somebody else may take the port first
+		m.port = hosttest.FreePort(t)
+		if err = m.start(t); err == nil {
+			return m
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// start runs the server and waits until it lets clients in.
+func (m *MariaDB) start(t testing.TB) error {
+	t.Helper()
+	m.cmd = m.home.Command(program(t, "mariadbd", "mysqld"), append(settings(m.data()),
+		"--port="+strconv.Itoa(m.port), "--bind-address=127.0.0.1", "--socket="+filepath.Join(m.home.Dir, "socket"),
+		"--pid-file="+filepath.Join(m.home.Dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF")...)
+	m.gone = m.home.Run(t, m.cmd)
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if m.greets() {
+			return nil
+		}
+		select {
+		case <-m.gone:
+			return fmt.Errorf("mariadbd ended at once: %s", m.home.Log())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("mariadbd lets nobody in: %s", m.home.Log())
+}
+
+// settings are those of making the data and of serving them. What a commit has written
+// is in the hands of the system, which keeps it when the server dies.
+func settings(data string) []string {
+	return []string{
+		"--no-defaults", "--datadir=" + data, "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync",
+		"--innodb-buffer-pool-size=8M", "--innodb-log-file-size=4M", "--skip-log-bin", "--innodb-use-native-aio=OFF",
+	}
+}
+
+// greets reports whether the server speaks first, as it does when it lets clients in.
+func (m *MariaDB) greets() bool {
+	conn, err := net.Dial("tcp", m.Addr())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_, err = conn.Read(make([]byte, 1))
+	return err == nil
+}
+
+// Addr returns the address of the server, "127.0.0.1:port", which stays the same when it
+// is restarted.
+func (m *MariaDB) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.port)) }
+
+// DSN returns a database by the data source name of the driver go-sql-driver/mysql, to
+// which settings may be added: "?a=b&c=d".
+func (m *MariaDB) DSN(database string) string { return DSN(m.Addr(), database) }
+
+// DSN is that of a server behind another address.
+func DSN(addr, database string) string { return fmt.Sprintf("root@tcp(%s)/%s", addr, database) }
+
+// Restart kills the server and starts it again on its data.
+func (m *MariaDB) Restart(t testing.TB) {
+	t.Helper()
+	m.kill(t)
+	if err := m.start(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill ends the server as a crash does, and returns when it is gone.
+func (m *MariaDB) kill(t testing.TB) {
+	t.Helper()
+	if err := m.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	<-m.gone
+}
+
+// Freeze stops the server without a word, until Thaw, and returns when it stands still.
+func (m *MariaDB) Freeze(t testing.TB) {
+	t.Helper()
+	proc.Freeze(t, m.cmd.Process)
+}
+
+// Thaw ends a Freeze.
+func (m *MariaDB) Thaw(t testing.TB) {
+	t.Helper()
+	proc.Thaw(t, m.cmd.Process)
+}
+
+// discard ends the server and removes what it has left.
+func (m *MariaDB) discard(t testing.TB) {
+	t.Helper()
+	if m.cmd != nil && m.cmd.Process != nil {
+		m.kill(t)
+	}
+	m.home.Remove(t)
+}
+
+// data is where the server keeps its data.
+func (m *MariaDB) data() string { return filepath.Join(m.home.Dir, "data") }
+
+// program finds a program by one of its names, in PATH or where systems keep servers.
+func program(t testing.TB, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+		for _, dir := range []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path
+			}
+		}
+	}
+	t.Fatalf("%s is missing: make test installs it as root on Debian; or: apt-get install mariadb-server, "+
+		"dnf install mariadb-server, brew install mariadb", names[0])
+	return ""
+}
+
+// template is new data, made once: making them takes many times as long as a copy. They
+// last as long as the test binary; their watcher removes them then.
+var template struct {
+	sync.Mutex // guards home, done
+	home       hosttest.Home
+	done       bool
+}
+
+// copyTemplate makes new data.
+func (m *MariaDB) copyTemplate(t testing.TB) {
+	t.Helper()
+	template.Lock()
+	defer template.Unlock()
+	if !template.done {
+		template.home = hosttest.NewHome(t, tenant, "mariadb-template")
+		made := filepath.Join(template.home.Dir, "new")
+		template.home.Must(t, template.home.Command(program(t, "mariadb-install-db", "mysql_install_db"), append(settings(made),
+			"--auth-root-authentication-method=normal", "--skip-name-resolve")...))
+		template.done = true
+	}
+	m.home.Must(t, m.home.Command("cp", "-Rp", filepath.Join(template.home.Dir, "new"), m.data()))
+}

@@ -1,0 +1,26 @@
+// Package words packs who asks into the words that servers keep.
+package words
+
+import (
+	"strings"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Host is the host and the trace of an identity as one text, "host#trace". What servers
+// store has no field for traces: an earlier version reads this as the name of a host, and all
+// other fields as before.
+func Host(id driver.Identity) string {
+	if !driver.ValidTrace(id.Trace) {
+		return id.Host
+	}
+	return id.Host + "#" + id.Trace
+}
+
+// SetHost sets the host and the trace of an identity to what Host wrote.
+func SetHost(id *driver.Identity, text string) {
+	id.Host, id.Trace = text, ""
+	if i := strings.LastIndexByte(text, '#'); i >= 0 && driver.ValidTrace(text[i+1:]) {
+		id.Host, id.Trace = text[:i], text[i+1:]
+	}
+}

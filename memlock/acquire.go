@@ -1,0 +1,124 @@
+package memlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Acquire makes one acquisition; see [driver.Engine]. A request whose limit
+// differs from that of the shared holders or waiters is driver.ErrInvalid.
+func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c, err := newClaim(e.client, req, e.Traits())
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	err = e.ask(ctx, req.Name, func(l *lock, now time.Time) error { return l.admit(c, now) })
+	switch {
+	case err == nil && !c.granted():
+		return e.wait(ctx, c)
+	case err != nil && req.Wait:
+		err = c.heard.Ended(ctx, err)
+	}
+	return c.grant, err
+}
+
+// wait blocks until the claim is granted and confirmed, or ctx ends.
+func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
+	answered := false
+	defer func() {
+		if !answered { // OnWait panicked, and nobody will take the grant
+			_ = e.do(func(now time.Time) error {
+				return e.store.with(c.req.Name, now, func(l *lock) error { l.withdraw(c, now); return nil })
+			})
+		}
+	}()
+	var last driver.WaitInfo
+	for first := true; ; first = false {
+		info := last
+		err := e.do(func(now time.Time) error {
+			return e.store.with(c.req.Name, now, func(l *lock) error {
+				err := l.proceed(ctx, c, now)
+				if first || c.req.Follow {
+					info = driver.WaitInfo{Position: l.queue.position(c), Held: l.inWay(c, now)}
+				}
+				return err
+			})
+		})
+		if err != nil || c.granted() {
+			answered = true
+			return c.grant, err
+		}
+		if c.req.OnWait != nil && (first || info.Position != last.Position) {
+			c.req.OnWait(info)
+		}
+		last = info
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// proceed lets a waiting claim that woke up take its grant, give up, or learn
+// who is in its way. It joins again if the store lost its queue.
+func (l *lock) proceed(ctx context.Context, c *claim, now time.Time) error {
+	hung := l.store.hung != nil
+	if hung {
+		c.heard.Unavailable(context.Background(), errHung)
+	} else {
+		c.heard.Held(l.inWay(c, now))
+	}
+	if err := c.client.refusal; err != nil || ctx.Err() != nil {
+		l.withdraw(c, now)
+		return c.heard.Ended(ctx, err)
+	}
+	switch {
+	case hung: // a store that does not answer confirms nothing either
+	case c.pending:
+		l.confirm(c, now)
+	case !slices.Contains(l.queue, c):
+		return l.admit(c, now)
+	}
+	return nil
+}
+
+// AcquireAll makes one acquisition of each name or none, at once; see
+// [driver.AllAcquirer].
+func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	claims := make([]*claim, len(reqs))
+	for i, req := range reqs {
+		c, err := newClaim(e.client, req, e.Traits())
+		if err != nil {
+			return nil, err
+		}
+		claims[i] = c
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	grants := make([]driver.Grant, len(reqs))
+	err := e.call(ctx, func(now time.Time) error {
+		for _, c := range claims { // all before any is granted: nobody sees half of them held
+			if err := e.store.with(c.req.Name, now, func(l *lock) error { return l.refuse(c, now) }); err != nil {
+				return err
+			}
+		}
+		for i, c := range claims {
+			if err := e.store.with(c.req.Name, now, func(l *lock) error { return l.admit(c, now) }); err != nil {
+				return err
+			}
+			grants[i] = c.grant
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return grants, nil
+}

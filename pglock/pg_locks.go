@@ -1,0 +1,79 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
+)
+
+// The key of a row of pg_locks.
+const lockKey = `((l.classid::bigint << 32) | l.objid::bigint)`
+
+// The rows of pg_locks that are advisory locks of this database, and those of them
+// that are locks of one bigint.
+const (
+	ownLocks = `l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	lockRows = ownLocks + ` AND l.objsubid = 1`
+)
+
+// serverLock is what the server says about one lock, or one request for it.
+type serverLock struct {
+	key     int64
+	shared  bool
+	granted bool
+	ours    bool // some engine's
+	backend int32
+	app     string
+	user    string
+	addr    string
+	since   time.Time // when the wait, or the session's last statement, began
+}
+
+// sessionLocks are the sessions of engines and their server processes.
+const sessionLocks = `(SELECT l.objid::bigint::integer AS id, l.pid FROM pg_locks l WHERE ` + ownLocks + ` AND l.objsubid = 2 AND l.classid = {session})`
+
+// ticketLocks are the tickets of requests that wait.
+const ticketLocks = `(SELECT l.objid::bigint AS id, l.pid FROM pg_locks l WHERE ` + ownLocks + ` AND l.objsubid = 2 AND l.classid = {ticket} AND l.mode = 'ExclusiveLock' AND l.granted)`
+
+// locksSQL lists the advisory locks of one bigint, and who asks for them: of one key, or if it is
+// NULL of all keys, those of engines aside.
+var locksSQL = numbers.Replace(`SELECT ` + lockKey + `, l.mode = 'ShareLock', l.granted, s.id IS NOT NULL,
+	l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), 'a local socket'),
+	(extract(epoch FROM coalesce(l.waitstart, a.query_start)) * 1000000)::bigint
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN ` + sessionLocks + ` s ON s.pid = l.pid
+WHERE ` + lockRows + ` AND ($1::bigint IS NULL AND s.id IS NULL OR ` + lockKey + ` = $1::bigint) ORDER BY l.waitstart NULLS FIRST, l.pid`)
+
+// serverLocks asks the server who has locked a key, a bigint or nil for all, and who waits.
+func (o *ownSession) serverLocks(ctx context.Context, key any) ([]serverLock, error) {
+	rows, err := o.ask(ctx, locksSQL, key)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]serverLock, len(rows))
+	for i, r := range rows {
+		all[i] = serverLock{key: r.Int(0), shared: r.Text(1) == "t", granted: r.Text(2) == "t", ours: r.Text(3) == "t",
+			backend: int32(r.Int(4)), app: r.Text(5), user: r.Text(6), addr: r.Text(7), since: r.Micros(8)}
+	}
+	return all, nil
+}
+
+// identity says who has a lock that is not an engine's: a process of the server.
+func (l *serverLock) identity() driver.Identity {
+	app := l.app
+	if app == "" {
+		app = "a session"
+	}
+	return driver.Identity{Host: "the PostgreSQL server", PID: int(l.backend),
+		Note: fmt.Sprintf("%s, user %s, from %s", app, l.user, l.addr)}
+}
+
+// identity reads three columns of our tables: host, process and note.
+func identity(r pipe.Row, first int) (id driver.Identity) {
+	words.SetHost(&id, r.Text(first))
+	id.PID, id.Note = int(r.Int(first+1)), r.Text(first+2)
+	return id
+}

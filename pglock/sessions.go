@@ -1,0 +1,199 @@
+package pglock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
+)
+
+// lazySession is a session that is opened when it is needed, for whoever asks
+// meanwhile. Opening it takes the time it takes: a caller with less waits no longer than it
+// likes, and the next one finds it open.
+type lazySession struct {
+	dial func(context.Context) (*session, error)
+
+	mu      sync.Mutex // guards all below
+	current *session
+	opening *opening
+}
+
+// opening is a dial under way.
+type opening struct {
+	done chan struct{} // closed when session and err are valid
+	s    *session
+	err  error
+}
+
+// isOpen reports whether the session is open.
+func (l *lazySession) isOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current != nil && l.current.Err() == nil
+}
+
+// get returns the session, opening one if there is none that lives.
+func (l *lazySession) get(ctx context.Context) (*session, error) {
+	l.mu.Lock()
+	if l.current != nil && l.current.Err() == nil {
+		defer l.mu.Unlock()
+		return l.current, nil
+	}
+	o := l.opening
+	if o == nil {
+		o = &opening{done: make(chan struct{})}
+		l.opening = o
+		go l.open(o) // ends within dialLimit
+	}
+	l.mu.Unlock()
+	select {
+	case <-o.done:
+		return o.s, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// open dials.
+func (l *lazySession) open(o *opening) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	defer cancel()
+	o.s, o.err = l.dial(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o.err == nil {
+		l.current = o.s
+	}
+	l.opening = nil
+	close(o.done)
+}
+
+// ownSession is the engine's own session, which holds no locks. It is for questions, for what may
+// take long or waits for the disk, and it is where a break is heard.
+type ownSession struct {
+	lazySession
+
+	sweeping sync.Mutex // guards swept
+	swept    time.Time  // when the rows of the dead were last removed
+}
+
+// ask runs a query.
+func (o *ownSession) ask(ctx context.Context, sql string, args ...any) ([]pipe.Row, error) {
+	s, err := o.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Query(sql, args...).Wait(ctx)
+}
+
+// askLimit bounds questions that nobody waits for.
+const askLimit = 5 * time.Second
+
+// listen opens the session for a process that holds locks and has no other need of it: it is
+// where a break is heard.
+func (o *ownSession) listen() {
+	if !o.isOpen() {
+		go func() { // ends when the session is open or cannot be opened
+			ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+			defer cancel()
+			_, _ = o.get(ctx) // the next renewal tries again
+		}()
+	}
+}
+
+// forgetSQL frees what an owner has written down about a key.
+const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)
+UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND owner = $2::text`
+
+// forget frees the row of an owner whose lock was given back without it, or the row would
+// close the name for a TTL, or take a seat for as long as its session lives.
+func (o *ownSession) forget(key int64, owner string) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	_, _ = o.ask(ctx, forgetSQL, key, owner) // a failure costs others the TTL
+}
+
+// sweepTime is how often an engine removes what the dead left behind.
+const sweepTime = 10 * time.Second
+
+// sweepSoon removes what the dead left behind, now and then.
+func (o *ownSession) sweepSoon() {
+	o.sweeping.Lock()
+	defer o.sweeping.Unlock()
+	if now := time.Now(); now.Sub(o.swept) > sweepTime {
+		o.swept = now
+		go o.sweep() // ends within askLimit
+	}
+}
+
+// sweep removes what the dead left behind.
+func (o *ownSession) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	if s, err := o.get(ctx); err == nil {
+		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMilli()).Wait(ctx) // the next one will
+	}
+}
+
+// lockSessions are the sessions of uncontended locks.
+type lockSessions struct {
+	dialer *dialer
+	own    *ownSession
+
+	mu    sync.Mutex // guards byTTL
+	byTTL map[time.Duration]*lazySession
+}
+
+// maxTTLs is how many lock sessions there are at most: TTLs beyond the first few share the
+// one of the longest TTL.
+const maxTTLs = 4
+
+// pick returns the server's TTL for one that was asked for, and the session of it.
+func (l *lockSessions) pick(ttl time.Duration) (time.Duration, *lazySession) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for have := range l.byTTL {
+		if ttl <= have && have <= ttl+ttl/4 {
+			ttl = have
+		}
+	}
+	if l.byTTL[ttl] == nil && len(l.byTTL) >= maxTTLs-1 {
+		ttl = l.dialer.cfg.MaxTTL
+	}
+	if l.byTTL[ttl] == nil {
+		l.byTTL[ttl] = &lazySession{dial: func(ctx context.Context) (*session, error) { return l.open(ctx, ttl) }}
+	}
+	return ttl, l.byTTL[ttl]
+}
+
+// open opens a lock session. Behind a pooler that was allowed, one that does not keep
+// connections apart shows when there are two, so the engine's own comes first.
+func (l *lockSessions) open(ctx context.Context, ttl time.Duration) (*session, error) {
+	if l.dialer.cfg.AllowPooler {
+		if _, err := l.own.get(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s, err := l.dialer.dial(ctx, ttl, false)
+	if err == nil {
+		l.own.sweepSoon()
+	}
+	return s, err
+}
+
+// forget drops a session that has ended.
+func (l *lockSessions) forget(s *session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if z := l.byTTL[s.ttl]; z != nil && !s.waiter && !z.busy(s) {
+		delete(l.byTTL, s.ttl)
+	}
+}
+
+// busy reports whether another session than s is, or is being opened, in its place.
+func (l *lazySession) busy(s *session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current != s || l.opening != nil
+}

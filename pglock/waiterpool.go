@@ -1,0 +1,92 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errCrowded is why a request has no connection to wait on.
+var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
+
+// waiterPool are the connections of requests that wait.
+type waiterPool struct {
+	dialer *dialer
+	slots  chan struct{} // counts connections in use
+
+	mu   sync.Mutex // guards idle
+	idle []*session // ready for the next one
+}
+
+// get returns a connection to wait on: an idle one of the right TTL or a new one.
+func (p *waiterPool) get(ctx context.Context, ttl time.Duration) (*session, error) {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		return nil, errCrowded
+	}
+	if s := p.take(ttl); s != nil {
+		return s, nil
+	}
+	type dialled struct {
+		s   *session
+		err error
+	}
+	done := make(chan dialled, 1)
+	go func() { // ends within dialLimit
+		ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+		defer cancel()
+		s, err := p.dialer.dial(ctx, ttl, true)
+		done <- dialled{s, err}
+	}()
+	select {
+	case d := <-done:
+		if d.err != nil {
+			<-p.slots
+		}
+		return d.s, d.err
+	case <-ctx.Done():
+		go func() { // ends within dialLimit
+			if d := <-done; d.err == nil {
+				p.put(d.s)
+			} else {
+				<-p.slots
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// take takes an idle connection. One of another TTL is closed, so that there
+// are never more than the slots allow.
+func (p *waiterPool) take(ttl time.Duration) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(s *session) bool { return s.Err() != nil })
+	for i, s := range slices.Backward(p.idle) {
+		if s.ttl == ttl {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return s
+		}
+	}
+	if n := len(p.idle); n > 0 && n+len(p.slots) > cap(p.slots) {
+		go p.idle[0].Close(errSpare) // ends when the goodbye is sent
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	return nil
+}
+
+var errSpare = errors.New("closed, since another one was needed more")
+
+// put keeps a connection that holds nothing for the next one. The
+// server ends it when it has been idle for its TTL.
+func (p *waiterPool) put(s *session) {
+	if s.Err() == nil {
+		p.mu.Lock()
+		p.idle = append(p.idle, s)
+		p.mu.Unlock()
+	}
+	<-p.slots
+}

@@ -1,0 +1,53 @@
+package redlock
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
+	"github.com/fencelock/fencelock/internal/words"
+)
+
+// describe is what nodes keep about a holder, for people. The note comes last, since it
+// may have spaces.
+func describe(req driver.Request) string {
+	return fmt.Sprintf("%d %s %s", req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
+}
+
+// parseHolder reads "owner token since pid host note".
+func parseHolder(text string) (h driver.Holder, ok bool) {
+	w := redisfmt.Words{Rest: text}
+	h.Owner, h.Token = w.Next(), w.Int()
+	h.Since = time.UnixMicro(w.Int())
+	h.PID = int(w.Int())
+	words.SetHost(&h.Identity, redisfmt.Host(w.Next()))
+	h.Note = w.Rest
+	return h, !w.Bad
+}
+
+// affirmed reads an answer that says "ok" and which server it is.
+func affirmed(r redisconn.Reply) (ok bool, server uint64) {
+	word, name, _ := strings.Cut(r.Text, " ")
+	return r.Err == nil && word == "ok", serverOf(name)
+}
+
+// serverOf reads the name that a node gives itself, the first half of its replication id
+// or what a client has given it without a quarantine; 0 means unknown.
+func serverOf(text string) uint64 {
+	server, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return server
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}

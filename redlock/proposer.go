@@ -1,0 +1,122 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/quorum"
+	"github.com/google/uuid"
+)
+
+// proposer makes attempts at locks, with tokens that nodes are likely to accept.
+type proposer struct {
+	*client
+	set   *nodeSet
+	holds *holdings
+	names *nameIndex
+	clock func() time.Time // for proposals only
+
+	mu   sync.Mutex // guards last
+	last int64      // the greatest token seen
+}
+
+// try makes one attempt. It returns as soon as it is decided; what answers after
+// that is taken care of in the background. If ctx ends first, what the attempt
+// got is given back.
+func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptions) outcome {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return outcome{err: unavailable(fmt.Errorf("no owner: %w", err)), final: true}
+	}
+	n := len(p.set.nodes)
+	if how.asks == nil {
+		how.asks = make(asks, n)
+	}
+	a := &attempt{
+		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: id.String(), desc: describe(req),
+		asked: make(chan reply, n), raised: make(chan reply, n),
+		granted: make([]bool, n), heard: make([]bool, n), answered: make([]bool, n), idle: make([]bool, n),
+		tally: tally{set: p.set, name: req.Name, past: how.past, open: n},
+	}
+	a.sent = time.Now() // before anything is sent: the lease counts from here
+	a.ask(p.propose())
+	for a.take.State() == quorum.Asking || a.take.State() == quorum.Raising {
+		a.step(ctx)
+	}
+	if a.take.State() == quorum.Lost {
+		a.awaitStraggler(ctx)
+	}
+	o := a.outcome(ctx)
+	if o.won { // before the rest is heard, which is judged by what is held
+		p.observeToken(o.grant.Token)
+		p.keep(req, o.grant, how.asks)
+	}
+	if a.open > 0 || len(a.stillQueued()) > 0 {
+		p.run(func() { // ends when every node has answered, or with the limit
+			a.finish()
+			p.depart(req.Name, req.TTL, how, a.stillQueued())
+		})
+	}
+	return o
+}
+
+// ahead is how far ahead of a node's clock a proposal may be. The nodes have it,
+// too.
+const ahead = 500 * time.Millisecond
+
+// lead is how far ahead of the clock a proposal is: more than a request takes to
+// reach a node, and than clocks usually differ.
+const lead = 100 * time.Millisecond
+
+// propose returns a token that all nodes are likely to accept: a little ahead of
+// the clock, and above what was seen.
+func (p *proposer) propose() int64 {
+	now := p.clock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = max(now.Add(lead).UnixMicro(), p.last+1)
+	return p.last
+}
+
+// observeToken notes a token. A node whose clock is far ahead does not carry proposals
+// with it.
+func (p *proposer) observeToken(token int64) {
+	limit := p.clock().Add(ahead).UnixMicro()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if token <= limit {
+		p.last = max(p.last, token)
+	}
+}
+
+// keep remembers a grant until it is released or known to be gone.
+func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
+	h := &held{
+		lease: driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
+		desc:  describe(req),
+		sent:  g.Sent,
+		asks:  under,
+		lost:  func(error) {},
+	}
+	if req.OnLost != nil {
+		var once sync.Once // several nodes may tell of one break
+		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
+	}
+	p.holds.add(h)
+	p.names.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
+}
+
+// depart tells nodes that a request waits no more, in the background. Each is told
+// after it has had its time to answer what the request asked last, which could put the
+// request into the queue that it has just left.
+func (p *proposer) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
+	answers := make(chan reply, len(nodes))
+	if len(nodes) > 0 {
+		p.set.broadcast(nodes, p.cfg.endLimit(ttl), answers, how.asks.after(asking(p.call(p.lua.leave, name, how.caller))))
+	}
+	return answers
+}

@@ -1,0 +1,55 @@
+package sqlregister
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// code returns the server's code of an error, "" if it is none of the server's: an
+// SQLSTATE, as the errors of pgx and lib/pq tell by a method, or a number of MySQL, with
+// which the text of its driver's errors begins.
+func code(err error) string {
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	number := 0
+	if fmt.Sscanf(err.Error(), "Error %d", &number); number > 0 {
+		return strconv.Itoa(number)
+	}
+	return ""
+}
+
+// passing reports whether the server has done nothing, and may do it if it is asked again:
+// a deadlock, a wait for a row that took too long, a row that has changed since the
+// snapshot, or a table that somebody else makes at the same time.
+func passing(err error) bool {
+	return slices.Contains([]string{
+		"1213", "1205", "1020", // MySQL, MariaDB
+		"40001", "40P01", "55P03", "23505", "42P07", "42710", // PostgreSQL
+	}, code(err))
+}
+
+// failure makes an error of the driver, and that of the try before it, one of a register.
+// What the server cannot be asked with this login, or without the table, is ErrConfig.
+func failure(before, err error) error {
+	kind, hint := driver.ErrUnavailable, ""
+	switch c := code(err); {
+	case c == "1146" || c == "42P01":
+		kind, hint = driver.ErrConfig, " (Init makes it)"
+	case slices.Contains([]string{"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1698"}, c):
+		kind = driver.ErrConfig
+	case len(c) == 5 && (c[:2] == "42" || c[:2] == "28" || c[:2] == "3D") && !passing(err):
+		kind = driver.ErrConfig
+	}
+	if before != nil {
+		return fmt.Errorf("%w: records in SQL: %w: %w%s", kind, before, err, hint)
+	}
+	return fmt.Errorf("%w: records in SQL: %w%s", kind, err, hint)
+}

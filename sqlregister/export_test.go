@@ -1,0 +1,14 @@
+package sqlregister
+
+import "regexp"
+
+// Break changes a part of a statement of a register, and reports whether it was there.
+func (r *Register) Break(statement, pattern, instead string) bool {
+	sql := map[string]*string{"get": &r.sql.get, "list": &r.sql.list, "update": &r.sql.update, "revive": &r.sql.revive}[statement]
+	before := *sql
+	*sql = regexp.MustCompile(pattern).ReplaceAllString(before, instead)
+	return *sql != before
+}
+
+// Sweep lets the next swap remove what expired a while ago.
+func (r *Register) Sweep() { r.swept.Store(0) }
