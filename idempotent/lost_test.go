@@ -107,10 +107,9 @@ func TestKilledRun(t *testing.T) {
 	})
 }
 
-// TestLostAnswers: the answers of swaps are lost, all or some, and the job runs once all
-// the same.
+// TestLostAnswers: the answers of some swaps are lost, and the job runs once all the same.
 func TestLostAnswers(t *testing.T) {
-	for every := 1; every <= 4; every++ {
+	for every := 2; every <= 4; every++ {
 		bubble(t, func(t *testing.T, engine *memlock.Engine) {
 			var swaps, runs atomic.Int64
 			f := &faulty{Register: engine.Register(), lose: func() bool { return swaps.Add(1)%int64(every) == 0 }}
@@ -124,6 +123,28 @@ func TestLostAnswers(t *testing.T) {
 					t.Errorf("every answer of %d lost: %d, %v", every, got, err)
 				}
 			}
+		})
+	}
+}
+
+// TestTooFewReplicas: swaps fail after they were carried out, since too few replicas have
+// them. No run is begun with such a record, and no outcome counts as stored.
+func TestTooFewReplicas(t *testing.T) {
+	for from, want := range map[string]int64{"the beginning": 0, "the end": 1} {
+		t.Run(from, func(t *testing.T) {
+			bubble(t, func(t *testing.T, engine *memlock.Engine) {
+				var few atomic.Bool
+				few.Store(want == 0)
+				var runs atomic.Int64
+				f := &faulty{Register: engine.Register(), lose: few.Load}
+				_, err := idempotent.Do(t.Context(), idempotent.New(f, &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+					few.Store(true)
+					return counted(&runs)(ctx)
+				})
+				if !errors.Is(err, driver.ErrUnavailable) || runs.Load() != want {
+					t.Errorf("too few from %s: %d runs, %v", from, runs.Load(), err)
+				}
+			})
 		})
 	}
 }

@@ -113,7 +113,7 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	}}
 	err = r.swap(ctx, r.state)
 	if errors.Is(err, driver.ErrUnavailable) && r.find(ctx) == nil {
-		err = nil // the answer was lost, the record is ours
+		err = r.swap(ctx, r.state) // ours; stored once more it is as safe as the engine makes it
 	}
 	if err != nil {
 		return nil, nil, err
@@ -256,7 +256,8 @@ func (r *run) abandon() {
 }
 
 // end stores the outcome of the run. It tries for the length of a lease, also when that
-// has ended: the record is ours until somebody takes it.
+// has ended: the record is ours until somebody takes it. An outcome whose answer was lost is
+// stored once more: too few replicas may have it.
 func (r *run) end(st state) error {
 	r.ended = true
 	r.stop()
@@ -280,8 +281,6 @@ func (r *run) end(st state) error {
 		switch {
 		case errors.Is(found, fencelock.ErrLost):
 			return found
-		case found == nil && r.state.State == st.State: // carried out, the answer was lost
-			return nil
 		case errors.Is(err, driver.ErrConflict), errors.Is(err, driver.ErrUnavailable):
 		default:
 			return err
