@@ -41,7 +41,8 @@ type Config struct {
 
 // Guard writes keys under the fencing token of a context. It is safe for concurrent use.
 // Its methods return fence.ErrNoToken without a token and a *fence.StaleError for a stale
-// one; the server's own errors are returned as they are.
+// one; the server's own errors are returned as they are. While a slot of a Cluster moves, a
+// write waits up to two seconds for the key and its floor to be in one place.
 type Guard struct {
 	client redis.UniversalClient
 	keep   time.Duration
@@ -97,12 +98,18 @@ func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) *redi
 		cmd.SetErr(err)
 		return cmd
 	}
-	cmd := g.eval(ctx, "evalsha", redis.NewScript(call.Script).Hash(), call)
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = g.eval(ctx, "eval", call.Script, call)
-	}
+	cmd := redisfloor.Insist(ctx, func() *redis.Cmd { return g.run(ctx, call) }, (*redis.Cmd).Err)
 	if refused, ok := errors.AsType[redis.Error](cmd.Err()); ok {
 		cmd.SetErr(call.Refused(ctx, refused.Error(), cmd.Err()))
+	}
+	return cmd
+}
+
+// run runs the script of a call, once.
+func (g *Guard) run(ctx context.Context, call redisfloor.Call) *redis.Cmd {
+	cmd := g.eval(ctx, "evalsha", redis.NewScript(call.Script).Hash(), call)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		return g.eval(ctx, "eval", call.Script, call)
 	}
 	return cmd
 }

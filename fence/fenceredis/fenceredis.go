@@ -36,7 +36,8 @@ type Config struct {
 
 // Guard writes keys under the fencing token of a context. It is safe for concurrent use.
 // Its methods return fence.ErrNoToken without a token and a *fence.StaleError for a stale
-// one; the server's own errors are returned as they are.
+// one; the server's own errors are returned as they are. While a slot of a Cluster moves, a
+// write waits up to two seconds for the key and its floor to be in one place.
 type Guard struct {
 	client rueidis.Client
 	keep   time.Duration
@@ -83,7 +84,10 @@ func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) rueid
 	if err != nil {
 		return rueidis.NewErrorResult(err)
 	}
-	result := rueidis.NewLuaScript(call.Script).Exec(ctx, g.client, call.Keys, call.Args)
+	script := rueidis.NewLuaScript(call.Script)
+	result := redisfloor.Insist(ctx, func() rueidis.RedisResult {
+		return script.Exec(ctx, g.client, call.Keys, call.Args)
+	}, rueidis.RedisResult.Error)
 	if refused, ok := rueidis.IsRedisErr(result.Error()); ok {
 		if err := call.Refused(ctx, refused.Error(), refused); !errors.Is(err, refused) {
 			return rueidis.NewErrorResult(err)

@@ -279,3 +279,36 @@ func TestCluster(t *testing.T) {
 		}
 	}
 }
+
+// A key that has moved to another node before its floor: a write waits until both are in
+// one place.
+func TestMovingSlot(t *testing.T) {
+	cluster := redistest.StartRedisCluster(t, 2)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	g := fenceredis.New(client, nil)
+	if err := g.Set(under(t, 2), "a", "v", 0); err != nil {
+		t.Fatal(err)
+	}
+	slot := cluster.Slot("a")
+	from := cluster.Owner(t, slot)
+	to := cluster.Nodes()[0]
+	if to == from {
+		to = cluster.Nodes()[1]
+	}
+	cluster.BeginMigration(t, slot, from, to)
+	cluster.MoveKeys(t, slot, from, to, "a")
+	time.AfterFunc(100*time.Millisecond, func() {
+		cluster.MoveKeys(t, slot, from, to)
+		cluster.EndMigration(t, slot, from, to)
+	})
+	if err := g.Set(under(t, 3), "a", "w", 0); err != nil {
+		t.Errorf("while the slot moves: %v", err)
+	}
+	if err := g.Set(under(t, 2), "a", "late", 0); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("a late write: %v", err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/fence"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // ErrKey means that no key in the slot of a key can be made, or that keys lie in several.
@@ -127,4 +128,24 @@ func (c Call) Refused(ctx context.Context, text string, err error) error {
 		return fmt.Errorf("fence: floor of %q: %w", c.resource, err)
 	}
 	return c.fence.Refuse(ctx, c.resource, floor)
+}
+
+// Pauses between the tries of a call in a slot that moves, ten of them over two seconds.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = 300 * time.Millisecond
+	mostPauses = 10
+)
+
+// Insist makes a call again while the server refuses to run it since some of its keys have
+// moved to another node and others have not. errOf is the error of a result.
+func Insist[R any](ctx context.Context, call func() R, errOf func(R) error) R {
+	pause := retry.NewBackoff(firstPause, lastPause)
+	for n := 0; ; n++ {
+		result := call()
+		err := errOf(result)
+		if err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN") || n == mostPauses || !pause.Wait(ctx) {
+			return result
+		}
+	}
 }
