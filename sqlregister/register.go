@@ -265,6 +265,9 @@ func (r *Register) call(ctx context.Context, ask func(ctx context.Context) error
 			return err
 		}
 		if !passing(err) {
+			if ended := ctx.Err(); ended != nil && code(err) == "" && !errors.Is(err, ended) {
+				err = fmt.Errorf("%w: %w", ended, err) // of a connection that was cut off drivers may say only that it is bad
+			}
 			return failure(why, err)
 		}
 		if why = err; !pause.Wait(ctx) {
