@@ -57,7 +57,8 @@ func (b logbook) write(what string, token int64, fine func(last entry) bool) err
 	if !fine(last) {
 		return fmt.Errorf("%w: %s %d after %q", errOvertaken, what, token, last)
 	}
-	_, err = fmt.Fprintln(f, entry{what, token, os.Getpid(), time.Now().UnixNano()})
+	// No line crosses a page: a kill in the middle of a write leaves all of it or nothing.
+	_, err = fmt.Fprintf(f, "%-63s\n", entry{what, token, os.Getpid(), time.Now().UnixNano()})
 	return err
 }
 
