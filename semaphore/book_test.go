@@ -62,10 +62,17 @@ func (b *book) gone(w *worker) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	_, err = fmt.Fprintln(file, "gone", w.pid())
+	err = note(file, "gone", w.pid())
 	if err = errors.Join(err, file.Close()); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// note writes a line, which crosses no page: a kill in the middle of the write leaves all of
+// it or nothing.
+func note(w io.Writer, words ...any) error {
+	_, err := fmt.Fprintf(w, "%-63s\n", strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
+	return err
 }
 
 // read takes in what was written since the last time.

@@ -121,7 +121,7 @@ func (o orders) obey() error {
 		return err
 	}
 	locks := fencelock.New(engine, &fencelock.Config{TTL: o.TTL})
-	joins := sync.OnceFunc(func() { fmt.Fprintln(books, "waits", os.Getpid()) })
+	joins := sync.OnceFunc(func() { _ = note(books, "waits", os.Getpid()) })
 	s := semaphore.New(locks.With(fencelock.Options{OnWait: func(driver.WaitInfo) { joins() }}), name, size)
 	for round := 0; told.Err() == nil && (o.Rounds == 0 || round < o.Rounds); round++ {
 		permit, err := s.Acquire(told, o.Weight)
@@ -146,7 +146,9 @@ func (o orders) use(books io.Writer, permit *semaphore.Permit) error {
 	if permit.Err() != nil {
 		return nil
 	}
-	fmt.Fprintln(books, "+", os.Getpid(), permit.Weight(), permit.Token())
+	if err := note(books, "+", os.Getpid(), permit.Weight(), permit.Token()); err != nil {
+		return err
+	}
 	select {
 	case <-time.After(o.Work):
 	case <-permit.Context().Done():
@@ -155,7 +157,9 @@ func (o orders) use(books io.Writer, permit *semaphore.Permit) error {
 	if permit.Err() != nil {
 		end = "lost"
 	}
-	fmt.Fprintln(books, end, os.Getpid(), permit.Weight(), permit.Token())
+	if err := note(books, end, os.Getpid(), permit.Weight(), permit.Token()); err != nil {
+		return err
+	}
 	return ignore(permit.Release(), fencelock.ErrNotHeld)
 }
 

@@ -24,7 +24,8 @@ func fencedLog() {
 	file, err := os.OpenFile(os.Args[1], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	check(err)
 	write := func(what string) {
-		_, err := fmt.Fprintf(file, "%s %s %d %d %d\n", what, os.Getenv("FENCELOCK_TOKEN"), os.Getpid(), os.Getppid(), time.Now().UnixNano())
+		line := fmt.Sprintf("%s %s %d %d %d", what, os.Getenv("FENCELOCK_TOKEN"), os.Getpid(), os.Getppid(), time.Now().UnixNano())
+		_, err := fmt.Fprintf(file, "%-127s\n", line) // crosses no page: a kill leaves all of it or nothing
 		check(err)
 	}
 	write("begin")
@@ -58,7 +59,8 @@ func readLog(t *testing.T, file string) []entry {
 	for line := range strings.Lines(string(text)) {
 		var e entry
 		var nanos int64
-		if n, err := fmt.Sscanf(line, "%s %d %d %d %d\n", &e.what, &e.token, &e.child, &e.parent, &nanos); n < 5 || err != nil {
+		_, err := fmt.Sscanf(line, "%s %d %d %d %d", &e.what, &e.token, &e.child, &e.parent, &nanos)
+		if err != nil || !strings.HasSuffix(line, "\n") {
 			break
 		}
 		e.at = time.Unix(0, nanos)

@@ -28,22 +28,26 @@ type diary struct{ file *os.File }
 
 // grant notes what was acquired. It counts only once it has been believed.
 func (d diary) grant(id string, g check.Grant) error {
-	return d.write("grant %s %s %t %d %d %d %d\n", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned)
+	return d.write("grant %s %s %t %d %d %d %d", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned)
 }
 
 // believed notes a moment at which Err was nil, or later.
 func (d diary) believed(id string, at time.Duration) error {
-	return d.write("believed %s %d\n", id, at)
+	return d.write("believed %s %d", id, at)
 }
 
 // wrong notes an error that must not be.
-func (d diary) wrong(err error) error { return d.write("wrong %q\n", err) }
+func (d diary) wrong(err error) error { return d.write("wrong %q", err) }
 
 // counts notes that something has happened that may happen.
-func (d diary) counts(what string) error { return d.write("counts %s\n", what) }
+func (d diary) counts(what string) error { return d.write("counts %s", what) }
 
+// write adds a line, which crosses no page unless it is very long: a kill in the middle of
+// the write leaves all of it or nothing.
 func (d diary) write(format string, args ...any) error {
-	_, err := fmt.Fprintf(d.file, format, args...)
+	const step = 256
+	line := fmt.Sprintf(format, args...)
+	_, err := fmt.Fprintf(d.file, "%-*s\n", (len(line)/step+1)*step-1, line)
 	return err
 }
 
@@ -71,7 +75,7 @@ func (h *history) read(file string) error {
 }
 
 func (h *history) line(line string) error {
-	what, rest, _ := strings.Cut(line, " ")
+	what, rest, _ := strings.Cut(strings.TrimRight(line, " "), " ")
 	switch what {
 	case "grant":
 		id, g := "", &check.Grant{}
