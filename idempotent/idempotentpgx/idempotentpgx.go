@@ -92,8 +92,7 @@ const settling = 10 * time.Second
 
 // inSavepoint runs f in a savepoint of tx, which is released if f succeeds. Otherwise, and
 // if f panics, it is rolled back, though ctx may have ended: the caller may commit tx
-// under another context, and what f has left half done would be committed with it. If the
-// server cannot be told, the connection is closed, and nobody can commit any more.
+// under another context, and what f has left half done would be committed with it.
 func inSavepoint(ctx context.Context, tx pgx.Tx, f func(pgx.Tx) error) (err error) {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
@@ -101,15 +100,24 @@ func inSavepoint(ctx context.Context, tx pgx.Tx, f func(pgx.Tx) error) (err erro
 	}
 	end := inner.Rollback
 	defer func() {
-		settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
-		defer cancel()
-		if failed := end(settled); failed != nil && !errors.Is(failed, pgx.ErrTxClosed) {
-			_ = tx.Conn().Close(settled) // it may be closed
+		if failed := settle(ctx, inner, end); !errors.Is(failed, pgx.ErrTxClosed) {
 			err = cmp.Or(err, failed)
 		}
 	}()
 	if err = f(savepoint{inner}); err == nil {
 		end = inner.Commit
+	}
+	return err
+}
+
+// settle ends a savepoint, whether ctx has ended or not. If the server cannot be told, the
+// connection is closed, and nobody can commit any more.
+func settle(ctx context.Context, inner pgx.Tx, end func(context.Context) error) error {
+	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	err := end(settled)
+	if err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+		_ = inner.Conn().Close(settled) // it may be closed
 	}
 	return err
 }
@@ -122,6 +130,10 @@ type savepoint struct{ pgx.Tx }
 func (savepoint) Commit(context.Context) error {
 	return errors.New("idempotent: the job must not commit: its caller does that, when DoTx has returned")
 }
+
+// Rollback rolls back, whether ctx has ended or not: after one that was not sent, pgx takes the
+// savepoint for closed, and sends no other.
+func (s savepoint) Rollback(ctx context.Context) error { return settle(ctx, s.Tx, s.Tx.Rollback) }
 
 // recall reads what is stored with a key.
 func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value any) error {

@@ -112,10 +112,11 @@ func TestDoTxWhoseContextEnds(t *testing.T) {
 	t.Parallel()
 	pg := start(t)
 	conn := pg.Connect(t)
-	for key, end := range map[string]func(ctx context.Context) error{
-		"fails":    func(ctx context.Context) error { return ctx.Err() },
-		"succeeds": func(context.Context) error { return nil },
-		"panics":   func(context.Context) error { panic("oh") },
+	for key, end := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"fails":      func(ctx context.Context, _ pgx.Tx) error { return ctx.Err() },
+		"succeeds":   func(context.Context, pgx.Tx) error { return nil },
+		"panics":     func(context.Context, pgx.Tx) error { panic("oh") },
+		"rolls back": func(ctx context.Context, tx pgx.Tx) error { return errors.Join(ctx.Err(), tx.Rollback(ctx)) },
 	} {
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +125,7 @@ func TestDoTxWhoseContextEnds(t *testing.T) {
 			_, err := idempotentpgx.DoTx(ctx, tx, key, nil, func(ctx context.Context, tx pgx.Tx) (string, error) {
 				got, err := book(1)(ctx, tx)
 				cancel()
-				return got, errors.Join(err, end(ctx))
+				return got, errors.Join(err, end(ctx, tx))
 			})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", key, err)
@@ -145,24 +146,29 @@ func TestDoTxWhoseContextEnds(t *testing.T) {
 func TestDoTxThatCannotRollBack(t *testing.T) {
 	t.Parallel()
 	pg := start(t)
-	var rows pgx.Rows
 	own := errors.New("own")
-	err := pgx.BeginFunc(t.Context(), pg.Connect(t), func(tx pgx.Tx) error {
-		_, err := idempotentpgx.DoTx(t.Context(), tx, "a", nil, func(ctx context.Context, tx pgx.Tx) (string, error) {
-			_, err := book(1)(ctx, tx)
-			if err == nil {
-				rows, err = tx.Query(ctx, "SELECT generate_series(1, 10)") // and is busy until they are read
+	for _, itself := range []bool{false, true} {
+		var rows pgx.Rows
+		err := pgx.BeginFunc(t.Context(), pg.Connect(t), func(tx pgx.Tx) error {
+			_, err := idempotentpgx.DoTx(t.Context(), tx, "a", nil, func(ctx context.Context, tx pgx.Tx) (string, error) {
+				_, err := book(1)(ctx, tx)
+				if err == nil {
+					rows, err = tx.Query(ctx, "SELECT generate_series(1, 10)") // and is busy until they are read
+				}
+				if itself {
+					err = errors.Join(err, tx.Rollback(ctx))
+				}
+				return "", errors.Join(err, own)
+			})
+			if !errors.Is(err, own) {
+				t.Errorf("the job: %v", err)
 			}
-			return "", errors.Join(err, own)
+			rows.Close()
+			return nil
 		})
-		if !errors.Is(err, own) {
-			t.Errorf("the job: %v", err)
+		if n := pg.Query(t, "SELECT count(*) FROM effect"); err == nil || n != "0" {
+			t.Errorf("the job rolls back itself: %v; %s effects, %v", itself, n, err)
 		}
-		rows.Close()
-		return nil
-	})
-	if n := pg.Query(t, "SELECT count(*) FROM effect"); err == nil || n != "0" {
-		t.Errorf("%s effects, %v", n, err)
 	}
 }
 
