@@ -65,6 +65,7 @@ const (
 // draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 while the first request
 // is served, 422 if the key came with another method, URL or body. The answers are
 // problem documents. It is 503 if the records cannot be asked, and nothing was done then.
+// Of a body that a handler before has made a form of, its values are compared, and no files.
 //
 // next gets the context of the run ([TokenFrom]). Its answer is held in memory until it
 // is complete, so it cannot flush or hijack, and has no trailers. One that is longer than
@@ -126,8 +127,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // once serves a request with a key.
 func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body []byte) {
-	payload := []byte(digest(r.Method, target(r), r.Header.Get("Content-Type"), string(body)))
-	store := h.store.With(Options{Payload: payload, Wait: max(h.cfg.Wait, 0), NoWait: h.cfg.Wait <= 0})
+	contents := []string{r.Method, target(r), r.Header.Get("Content-Type"), string(body)}
+	if len(r.PostForm) > 0 { // somebody has read the body before, to make a form of it
+		contents = append(contents, r.PostForm.Encode())
+	}
+	store := h.store.With(Options{Payload: []byte(digest(contents...)), Wait: max(h.cfg.Wait, 0), NoWait: h.cfg.Wait <= 0})
 	var served *reply
 	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
 		served = h.serve(r.WithContext(ctx), body)
@@ -173,8 +177,15 @@ func target(r *http.Request) string {
 // errAgain ends a run whose answer is not kept.
 var errAgain = errors.New("idempotent: the answer is not kept")
 
-// serve lets next make the answer.
+// serve lets next make the answer. What next parses of r the server does not see, which
+// removes the files of its own request alone.
 func (h *handler) serve(r *http.Request, body []byte) *reply {
+	before := r.MultipartForm
+	defer func() {
+		if form := r.MultipartForm; form != nil && form != before {
+			_ = form.RemoveAll() // what stays is an operator's to remove, and no reason to serve it again
+		}
+	}()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := &recorder{header: http.Header{}}
 	h.next.ServeHTTP(w, r)

@@ -1,9 +1,12 @@
 package idempotent_test
 
 import (
+	"bytes"
 	"errors"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -106,6 +109,37 @@ func TestHTTPUnderPrefixes(t *testing.T) {
 	}
 }
 
+// TestHTTPFormOfBefore: a handler in between may have read the body to make a form of it. Another
+// form is another request all the same.
+func TestHTTPFormOfBefore(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	h := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if r.PostForm.Get("cents") != "100" {
+			t.Errorf("the form %v", r.PostForm)
+		}
+	}), nil)
+	for _, c := range []struct {
+		form string
+		want int
+	}{{"cents=100", http.StatusOK}, {"cents=100", http.StatusOK}, {"cents=900", http.StatusUnprocessableEntity}} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.form))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Idempotency-Key", "a")
+		if err := r.ParseForm(); err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != c.want {
+			t.Errorf("%s: %d %s, want %d", c.form, w.Code, w.Body, c.want)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls", calls.Load())
+	}
+}
+
 // TestHTTPFailed: who runs the service hears what its clients are not told, and of nothing
 // else.
 func TestHTTPFailed(t *testing.T) {
@@ -140,4 +174,55 @@ func TestHTTPFailed(t *testing.T) {
 		ask("/", "c", http.StatusOK, 1)
 		ask("/", "d", http.StatusServiceUnavailable, 1)
 	})
+}
+
+// TestHTTPFilesOfAForm: what a handler stores in files for a while is gone when it was served, even
+// if it panics.
+func TestHTTPFilesOfAForm(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	files := func() int {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	server := httptest.NewServer(idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(1); err != nil || files() != 1 {
+			t.Errorf("%d files, %v", files(), err)
+		}
+		if r.URL.Path == "/panic" {
+			panic(http.ErrAbortHandler)
+		}
+	}), nil))
+	defer server.Close()
+	for _, path := range []string{"/", "/panic"} {
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		part, err := form.CreateFormFile("photo", "photo.jpg")
+		if err == nil {
+			_, err = part.Write(make([]byte, 10_000))
+		}
+		if err := errors.Join(err, form.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, &body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		r.Header.Set("Idempotency-Key", path)
+		res, err := http.DefaultClient.Do(r)
+		if err == nil {
+			res.Body.Close()
+		}
+		if (err == nil) != (path == "/") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	server.Close() // the server has done with all
+	if n := files(); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
 }
