@@ -131,10 +131,12 @@ func (j *onceJob) claim(ctx context.Context, lock *fencelock.Lock) error {
 		j.own = onceRecord{
 			Owner: lock.Owner(), Token: lock.Token(), Payload: j.payload, Host: host, PID: os.Getpid(), version: old.version,
 		}
-		err = j.swap(ctx, j.own, max(j.retention, leastRunning))
+		keep := max(j.retention, leastRunning)
+		err = j.swap(ctx, j.own, keep)
 		if errors.Is(err, driver.ErrUnavailable) {
-			if now, _ := j.look(ctx); now.Owner == lock.Owner() { // the answer was lost
-				j.own, err = now, nil
+			if now, _ := j.look(ctx); now.Owner == lock.Owner() { // ours; stored once more it is as safe as the engine makes it
+				j.own.version = now.version
+				err = j.swap(ctx, j.own, keep)
 			}
 		}
 		if !errors.Is(err, driver.ErrConflict) { // then somebody has just completed
@@ -153,7 +155,9 @@ func (j *onceJob) swap(ctx context.Context, r onceRecord, ttl time.Duration) err
 }
 
 // complete stores the outcome of our run. If another run has begun since, or could have,
-// it is refused: the error is an ErrLost.
+// it is refused: the error is an ErrLost. An outcome whose answer was lost is stored once more,
+// since too few replicas may have it, and so is one that the server refuses, which may not be
+// promoted yet.
 func (j *onceJob) complete(r onceRecord) error {
 	r.Done, r.Ended = true, time.Now().UTC()
 	r.Owner, r.Token, r.Payload, r.Host, r.PID = j.own.Owner, j.own.Token, j.own.Payload, j.own.Host, j.own.PID
@@ -161,20 +165,17 @@ func (j *onceJob) complete(r onceRecord) error {
 	defer cancel()
 	for pause := retry.NewBackoff(firstStoring, lastStoring); ; {
 		err := j.swap(ctx, r, j.retention)
-		if err == nil || ctx.Err() == nil && !errors.Is(err, driver.ErrConflict) && !errors.Is(err, driver.ErrUnavailable) {
+		if err == nil || errors.Is(err, driver.ErrInvalid) {
 			return err
 		}
 		if now, unread := j.look(ctx); unread == nil {
-			switch {
-			case now.Owner == r.Owner && now.Done: // the answer was lost
-				return nil
-			case now.Owner != r.Owner && (now.version != "" || j.lock.Err() != nil):
+			if now.Owner != r.Owner && (now.version != "" || j.lock.Err() != nil) {
 				return j.lost()
 			}
 			j.own.version = now.version // "" if it has expired under our lock
 		}
 		if !pause.Wait(ctx) {
-			return fmt.Errorf("%w: its outcome could not be stored: %w", driver.ErrUnavailable, err)
+			return &exitError{code: exitUnavailable, err: fmt.Errorf("%w: its outcome could not be stored: %w", driver.ErrUnavailable, err)}
 		}
 	}
 }

@@ -102,19 +102,20 @@ func TestLateClaimIsRefused(t *testing.T) {
 	}
 }
 
-// unsure is a register that loses answers of swaps, or does not answer.
+// unsure is a register that loses answers of swaps, or does not make them.
 type unsure struct {
 	driver.Register
-	lose   bool
+	lose   func() bool // decides about the answer of each swap that was carried out
 	silent atomic.Bool
+	why    error // what it says then
 }
 
 func (u *unsure) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if u.silent.Load() {
-		return "", driver.ErrUnavailable
+		return "", u.why
 	}
 	next, err := u.Register.Swap(ctx, key, value, version, ttl)
-	if err == nil && u.lose {
+	if err == nil && u.lose != nil && u.lose() {
 		err = driver.ErrUnavailable
 	}
 	return next, err
@@ -123,8 +124,8 @@ func (u *unsure) Swap(ctx context.Context, key string, value []byte, version str
 // TestLostAnswersOfOnce: what was stored counts, though nobody was told.
 func TestLostAnswersOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks := memlock.New(nil)
-		r := &unsure{Register: locks.Register(), lose: true}
+		locks, swaps := memlock.New(nil), 0
+		r := &unsure{Register: locks.Register(), lose: func() bool { swaps++; return swaps%2 == 1 }}
 		if err := beginJob(t, locks, r).complete(said("once")); err != nil {
 			t.Error(err)
 		}
@@ -134,25 +135,52 @@ func TestLostAnswersOfOnce(t *testing.T) {
 	})
 }
 
+// TestOnceOnTooFewReplicas: swaps fail after they were carried out, since too few replicas have
+// them. No run begins so, and no outcome counts as stored.
+func TestOnceOnTooFewReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, few := memlock.New(nil), false
+		r := &unsure{Register: locks.Register(), lose: func() bool { return few }}
+		j := beginJob(t, locks, r)
+		few = true
+		if err := j.complete(said("once")); !errors.Is(err, driver.ErrUnavailable) || exitCode(err) != exitUnavailable {
+			t.Errorf("the outcome: %v", err)
+		}
+		j.lock.Release()
+		lock, err := fencelock.New(locks, nil).TryAcquire(t.Context(), "once/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := aJob(r)
+		other.name = "once/b"
+		if err := other.claim(t.Context(), lock); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("the claim: %v", err)
+		}
+		lock.Release()
+	})
+}
+
 // TestOutcomeThatIsNotStored: it is tried for so long, and is ErrUnavailable then.
 func TestOutcomeThatIsNotStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, back := range []time.Duration{30 * time.Second, time.Hour} {
-			locks := memlock.New(nil)
-			r := &unsure{Register: locks.Register()}
-			j := beginJob(t, locks, r)
-			r.silent.Store(true)
-			begun := time.Now()
-			timer := time.AfterFunc(back, func() { r.silent.Store(false) })
-			err := j.complete(said("once"))
-			timer.Stop()
-			took := time.Since(begun)
-			if back < time.Minute && (err != nil || took < back) || back > time.Minute && (!errors.Is(err, driver.ErrUnavailable) || took != time.Minute) {
-				t.Errorf("back after %v: %v after %v", back, err, took)
+	for _, why := range []error{driver.ErrUnavailable, driver.ErrConfig} {
+		synctest.Test(t, func(t *testing.T) {
+			for _, back := range []time.Duration{30 * time.Second, time.Hour} {
+				locks := memlock.New(nil)
+				r := &unsure{Register: locks.Register(), why: why}
+				j := beginJob(t, locks, r)
+				r.silent.Store(true)
+				begun := time.Now()
+				timer := time.AfterFunc(back, func() { r.silent.Store(false) })
+				err := j.complete(said("once"))
+				timer.Stop()
+				took := time.Since(begun)
+				if back < time.Minute && (err != nil || took < back) || back > time.Minute && (exitCode(err) != exitUnavailable || took != time.Minute) {
+					t.Errorf("%v, back after %v: %v after %v", why, back, err, took)
+				}
+				j.lock.Release()
 			}
-			j.lock.Release()
-		}
-	})
+		})
+	}
 }
 
 // TestRunOutlivesItsRecord: a run may take longer than its record is kept; its outcome
