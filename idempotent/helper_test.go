@@ -1,6 +1,7 @@
 package idempotent_test
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -52,11 +53,14 @@ type faulty struct {
 	driver.Register
 	lose func() bool // decides about the answer of each swap that was carried out
 	cut  atomic.Bool
+	why  error // what it says then; nil is ErrUnavailable
 }
+
+func (f *faulty) refusal() error { return cmp.Or(f.why, driver.ErrUnavailable) }
 
 func (f *faulty) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if f.cut.Load() {
-		return "", driver.ErrUnavailable
+		return "", f.refusal()
 	}
 	next, err := f.Register.Swap(ctx, key, value, version, ttl)
 	if err == nil && f.lose != nil && f.lose() {
@@ -67,14 +71,14 @@ func (f *faulty) Swap(ctx context.Context, key string, value []byte, version str
 
 func (f *faulty) Get(ctx context.Context, key string) (driver.Record, error) {
 	if f.cut.Load() {
-		return driver.Record{}, driver.ErrUnavailable
+		return driver.Record{}, f.refusal()
 	}
 	return f.Register.Get(ctx, key)
 }
 
 func (f *faulty) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	if f.cut.Load() {
-		return earliest, latest, driver.ErrUnavailable
+		return earliest, latest, f.refusal()
 	}
 	return f.Register.Clock(ctx)
 }

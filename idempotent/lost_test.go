@@ -150,31 +150,37 @@ func TestTooFewReplicas(t *testing.T) {
 }
 
 // TestCutOff: a run that is cut off from its records for less than a lease goes on; its
-// outcome is stored when they are back, or is said not to be.
+// outcome is stored when they are back, or is said not to be. So is one that the server refuses,
+// as it does before it is promoted.
 func TestCutOff(t *testing.T) {
-	for _, back := range []bool{true, false} {
-		bubble(t, func(t *testing.T, engine *memlock.Engine) {
-			f := &faulty{Register: engine.Register()}
-			s := idempotent.New(f, &idempotent.Config{Lease: lease})
-			got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
-				time.Sleep(lease)
-				f.cut.Store(true)
-				time.Sleep(lease / 3)
-				f.cut.Store(false)
-				time.Sleep(lease)
-				if ctx.Err() != nil {
-					t.Errorf("cut off for a third of a lease: %v", context.Cause(ctx))
-				}
-				f.cut.Store(true)
-				if back {
-					time.AfterFunc(lease/2, func() { f.cut.Store(false) })
-				}
-				return 1, nil
+	for _, why := range []error{driver.ErrUnavailable, driver.ErrConfig} {
+		for _, back := range []bool{true, false} {
+			bubble(t, func(t *testing.T, engine *memlock.Engine) {
+				cutOff(t, &faulty{Register: engine.Register(), why: why}, back)
 			})
-			if back && err != nil || !back && !errors.Is(err, driver.ErrUnavailable) || got != 1 {
-				t.Errorf("back %v: %d, %v", back, got, err)
-			}
-		})
+		}
+	}
+}
+
+func cutOff(t *testing.T, f *faulty, back bool) {
+	s := idempotent.New(f, &idempotent.Config{Lease: lease})
+	got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+		time.Sleep(lease)
+		f.cut.Store(true)
+		time.Sleep(lease / 3)
+		f.cut.Store(false)
+		time.Sleep(lease)
+		if ctx.Err() != nil {
+			t.Errorf("cut off for a third of a lease: %v", context.Cause(ctx))
+		}
+		f.cut.Store(true)
+		if back {
+			time.AfterFunc(lease/2, func() { f.cut.Store(false) })
+		}
+		return 1, nil
+	})
+	if back && err != nil || !back && !errors.Is(err, driver.ErrUnavailable) || got != 1 {
+		t.Errorf("%v, back %v: %d, %v", f.why, back, got, err)
 	}
 }
 

@@ -257,7 +257,8 @@ func (r *run) abandon() {
 
 // end stores the outcome of the run. It tries for the length of a lease, also when that
 // has ended: the record is ours until somebody takes it. An outcome whose answer was lost is
-// stored once more: too few replicas may have it.
+// stored once more: too few replicas may have it. One that is refused is tried again as well:
+// a server that is not promoted yet refuses every write.
 func (r *run) end(st state) error {
 	r.ended = true
 	r.stop()
@@ -271,19 +272,11 @@ func (r *run) end(st state) error {
 	defer cancel()
 	for pause := retry.NewBackoff(firstStore, lastStore); ; {
 		err := r.swap(ctx, st)
-		if err == nil {
-			return nil
-		}
-		found := error(nil)
-		if errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrUnavailable) {
-			found = r.find(ctx)
-		}
-		switch {
-		case errors.Is(found, fencelock.ErrLost):
-			return found
-		case errors.Is(err, driver.ErrConflict), errors.Is(err, driver.ErrUnavailable):
-		default:
+		if err == nil || errors.Is(err, driver.ErrInvalid) {
 			return err
+		}
+		if found := r.find(ctx); errors.Is(found, fencelock.ErrLost) {
+			return found
 		}
 		if !pause.Wait(ctx) {
 			return fmt.Errorf("%w: the outcome of %q could not be stored: %w", driver.ErrUnavailable, r.key, err)
