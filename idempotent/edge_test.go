@@ -188,3 +188,52 @@ func TestVagueClock(t *testing.T) {
 		<-a
 	})
 }
+
+// stepped is a register whose clock somebody has set back.
+type stepped struct {
+	driver.Register
+	back *atomic.Int64
+}
+
+func (s stepped) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	earliest, latest, err = s.Register.Clock(ctx)
+	by := time.Duration(s.back.Load())
+	return earliest.Add(-by), latest.Add(-by), err
+}
+
+// TestClockSetBack: a run that died before the clock was set back a month keeps nobody out for
+// longer than its lease, though none of those who ask waits. One that lives is not taken over.
+func TestClockSetBack(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		bubble(t, func(t *testing.T, engine *memlock.Engine) {
+			var back, runs atomic.Int64
+			first := engine.Client()
+			cfg := &idempotent.Config{Lease: lease}
+			a := start(t.Context(), idempotent.New(stepped{first.Register(), &back}, cfg), "a", func(ctx context.Context) (int64, error) {
+				time.Sleep(5*lease + lease/2)
+				if !killed && ctx.Err() != nil {
+					t.Errorf("the context of a run that lives: %v", context.Cause(ctx))
+				}
+				return counted(&runs)(ctx)
+			})
+			synctest.Wait()
+			back.Store(int64(30 * 24 * time.Hour))
+			if killed {
+				first.Kill()
+			}
+			begun := time.Now()
+			s := idempotent.New(stepped{engine.Client().Register(), &back}, cfg).With(idempotent.Options{NoWait: true})
+			got, err := idempotent.Do(t.Context(), s, "a", counted(&runs))
+			for ; errors.Is(err, idempotent.ErrInProgress) && time.Since(begun) < 10*lease; time.Sleep(lease / 10) {
+				got, err = idempotent.Do(t.Context(), s, "a", counted(&runs))
+			}
+			took := time.Since(begun)
+			if got != 1 || err != nil || killed && (took < lease || took > lease+lease/4) || !killed && took < 5*lease {
+				t.Errorf("killed %v: %d, %v after %v", killed, got, err, took)
+			}
+			if got := <-a; killed == (got.err == nil) {
+				t.Errorf("killed %v: the first run: %+v", killed, got)
+			}
+		})
+	}
+}

@@ -97,7 +97,9 @@ func (s *Store) try(ctx context.Context, key string) (*run, state, *InProgressEr
 }
 
 // claim begins a run, unless another one goes on (busy) or the record has changed, which
-// is ErrConflict.
+// is ErrConflict. A run that was to end later than a lease from now was written before the clock
+// was set back: its end is brought forward, or a run that died would keep others out until the
+// clock is there again. One that lives renews from there.
 func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy *InProgressError, err error) {
 	sent := time.Now()
 	earliest, latest, err := s.register.Clock(ctx)
@@ -105,10 +107,15 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 		return nil, nil, err
 	}
 	if old.State == running && earliest.UnixMicro() < old.Until {
+		if end := latest.UnixMicro() + old.Lease; old.Lease > 0 && end < old.Until { // the clock was set back meanwhile
+			old.Until = end
+			_ = (&run{store: s, key: key, state: old}).swap(ctx, old) // or whoever looks next does it
+		}
 		return nil, &InProgressError{Key: key, Host: old.Host, PID: old.PID, Until: time.UnixMicro(old.Until)}, nil
 	}
 	r = &run{store: s, key: key, left: open, state: state{
-		State: running, Owner: rand.Text(), Token: max(old.Token+1, latest.UnixMicro()), Until: latest.Add(s.cfg.Lease).UnixMicro(),
+		State: running, Owner: rand.Text(), Token: max(old.Token+1, latest.UnixMicro()),
+		Until: latest.Add(s.cfg.Lease).UnixMicro(), Lease: s.cfg.Lease.Microseconds(),
 		Fingerprint: s.fingerprint, Host: hostname(), PID: os.Getpid(), version: old.version,
 	}}
 	err = r.swap(ctx, r.state)
@@ -141,7 +148,7 @@ func hostname() string {
 func (r *run) swap(ctx context.Context, st state) error {
 	keep := r.store.cfg.Retention
 	if st.State == running {
-		keep += r.store.cfg.Lease
+		keep += max(r.store.cfg.Lease, time.Duration(st.Lease)*time.Microsecond)
 	}
 	version, err := r.store.register.Swap(ctx, keyPrefix+r.key, st.encode(), r.state.version, keep)
 	if err == nil {

@@ -187,6 +187,7 @@ type state struct {
 	Owner       string `json:"owner"` // of the last run, unique
 	Token       int64  `json:"token"` // of the last run
 	Until       int64  `json:"until,omitempty"`
+	Lease       int64  `json:"lease,omitempty"` // as Until, in microseconds; 0 in records of before
 	Fingerprint string `json:"payload,omitempty"`
 	Host        string `json:"host,omitempty"`
 	PID         int    `json:"pid,omitempty"`
