@@ -45,7 +45,7 @@ func failure(before, err error) error {
 		kind, hint = driver.ErrConfig, " (Init makes it)"
 	case slices.Contains([]string{"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1698"}, c):
 		kind = driver.ErrConfig
-	case len(c) == 5 && (c[:2] == "42" || c[:2] == "28" || c[:2] == "3D") && !passing(err):
+	case len(c) == 5 && slices.Contains([]string{"42", "28", "3D", "3F"}, c[:2]) && !passing(err):
 		kind = driver.ErrConfig
 	}
 	if before != nil {

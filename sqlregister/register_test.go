@@ -205,6 +205,9 @@ func setUp(t *testing.T, s *server) {
 		t.Errorf("a long name of a table: got %v, want ErrConfig", err)
 	}
 	within(t, of(s.db, strings.Repeat("n", 55)).Init)
+	if err := of(s.db, "nowhere.records").Init(t.Context()); !errors.Is(err, driver.ErrConfig) {
+		t.Errorf("a table in a schema that is not there: got %v, want ErrConfig", err)
+	}
 	if s.dialect == sqlregister.MySQL {
 		all["autocommit"] = s.records(t, table, settings{"autocommit": "0"})
 	}
