@@ -88,7 +88,7 @@ func (r register) Swap(ctx context.Context, key string, value []byte, version st
 // since that of an earlier one may have expired, and the server knows those of all. If an
 // earlier try may have been carried out, another version says nothing: it may have come
 // after ours. So a server that is slow is not asked a second time, only one whose connection
-// was lost.
+// was lost. A server that refuses to wait for replicas has carried the swap out before.
 func (r register) attempt(ctx context.Context, next string, c redisconn.Call) (string, error) {
 	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
 	args := slices.Clip(c.Args)
@@ -110,12 +110,15 @@ func (r register) attempt(ctx context.Context, next string, c redisconn.Call) (s
 		case reply.Err == nil:
 			return "", malformed(reply.Text)
 		}
-		if _, refused := errors.AsType[redisconn.ServerError](reply.Err); !refused {
+		if _, refused := errors.AsType[redisconn.ServerError](reply.Err); !refused || strings.HasPrefix(reply.Text, next) {
 			maybe = true
 		}
 		why = cause(why, reply.Err)
 		if !passing(reply.Err) || limited.Err() != nil || r.closed.Err() != nil {
-			return "", unavailable(why)
+			if err := unavailable(why); !maybe || errors.Is(err, driver.ErrUnavailable) {
+				return "", err
+			}
+			return "", fmt.Errorf("%w: the record may have changed: %w", driver.ErrUnavailable, why)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package redislock_test
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +43,65 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 	_, err = mine.Swap(t.Context(), "a", []byte("two"), version, 0)
 	if !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("from a version that has gone: got %v, want ErrConflict", err)
+	}
+}
+
+// TestSwapWhoseWaitForReplicasIsRefused: the server has carried it out before, so if the record
+// has changed since that is no conflict, and a right to wait that is missing is no error of a
+// swap that has changed nothing.
+func TestSwapWhoseWaitForReplicasIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e, tap := s.tapped(&redislock.Config{MinReplicas: 1})
+	others := s.observer().Register()
+	for _, refusal := range []string{
+		"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+		"NOPERM this user has no permissions to run the 'wait' command",
+	} {
+		rec, err := others.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
+			if c.Script != redislock.RecordScript {
+				return do()
+			}
+			c.Replicas = 0 // there is none
+			r := tap.Conn.Eval(t.Context(), []redisconn.Call{c})[0]
+			if tries++; tries > 1 {
+				return r
+			}
+			if _, err := others.Swap(t.Context(), "a", []byte("theirs"), r.Text, 0); err != nil {
+				t.Error(err)
+			}
+			return redisconn.Reply{Text: r.Text, Err: redisconn.ServerError{Text: refusal}}
+		})
+		_, err = e.Register().Swap(t.Context(), "a", []byte("mine"), rec.Version, 0)
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig) {
+			t.Errorf("%.9s: got %v, want ErrUnavailable", refusal, err)
+		}
+	}
+}
+
+// TestSwapThatIsFoundIsWrittenAgain: a try whose answer was lost may be on no replica yet. WAIT
+// says so only of what its own connection has written, since Redis 7.2.
+func TestSwapThatIsFoundIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	first := ""
+	tap.loseReply(redislock.RecordScript, func(r redisconn.Reply) {
+		first = r.Text
+		s.server.Do(t, "PEXPIRE", "record:a", "1000000")
+	})
+	version, err := e.Register().Swap(t.Context(), "a", []byte("one"), "", time.Hour)
+	if err != nil || version != first {
+		t.Errorf("%q, %v; the try whose answer was lost made %q", version, err, first)
+	}
+	left, err := strconv.Atoi(strings.TrimSpace(s.server.Do(t, "PTTL", "record:a")))
+	if err != nil || left <= 1000000 {
+		t.Errorf("the record was not written again: it lasts %d ms, %v", left, err)
 	}
 }
 
