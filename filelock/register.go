@@ -197,8 +197,12 @@ func (r *register) enter(ctx context.Context, g *nameLock) error {
 	return r.dir.unavailable(err)
 }
 
-// makeDir makes a directory of records, and lets it survive a power cut.
+// makeDir makes a directory of records, and lets it survive a power cut. All may be gone,
+// with the directory of the engine.
 func (r *register) makeDir(g *nameLock) error {
+	if err := r.dir.perm.makeDirs(); err != nil {
+		return err
+	}
 	for _, dir := range []string{filepath.Dir(g.path), g.path} {
 		if err := r.dir.perm.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

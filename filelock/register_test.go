@@ -124,6 +124,28 @@ func TestRecordHalfMade(t *testing.T) {
 	}
 }
 
+// TestRecordsAfterTheirDirectoryIsGone: somebody has removed the directory of the engine, as
+// what cleans /tmp does. It is made again, as it is for locks.
+func TestRecordsAfterTheirDirectoryIsGone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "above", "locks")
+	r := filelock.New(dir, nil).Register()
+	for _, gone := range []string{dir, filepath.Dir(dir), filepath.Join(dir, ".records")} {
+		if _, err := r.Swap(t.Context(), "a", nil, "", 0); err != nil {
+			t.Errorf("before %s is gone: %v", gone, err)
+		}
+		if err := os.RemoveAll(gone); err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := r.Get(t.Context(), "a"); err != nil || rec.Version != "" {
+			t.Errorf("when %s is gone: %+v, %v", gone, rec, err)
+		}
+	}
+	if _, err := r.Swap(t.Context(), "a", nil, "", 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestExpiredRecordsAreRemoved: when a record is made, those near it that have expired
 // go, and no others.
 func TestExpiredRecordsAreRemoved(t *testing.T) {
