@@ -60,16 +60,17 @@ func (l Limit) pace() (pace, error) {
 	if l.Events < 1 || l.Per < 0 || l.Burst < 0 {
 		return pace{}, fmt.Errorf("%w: a rate of %d events in %v with a burst of %d", driver.ErrInvalid, l.Events, l.Per, l.Burst)
 	}
+	const longest = driver.MaxRateAhead / 2
 	// It is rounded up to a microsecond, without an overflow.
 	interval := l.Per / time.Duration(l.Events)
-	if interval*time.Duration(l.Events) < l.Per || interval%time.Microsecond != 0 {
+	if interval <= longest && (interval*time.Duration(l.Events) < l.Per || interval%time.Microsecond != 0) {
 		interval = interval.Truncate(time.Microsecond) + time.Microsecond
 	}
 	if lost := float64(interval)*float64(l.Events)/float64(l.Per) - 1; lost > 0.01 {
 		return pace{}, fmt.Errorf("%w: %d events in %v are not a whole number of microseconds apart, and %.0f %% of them would be lost; count them in larger units",
 			driver.ErrInvalid, l.Events, l.Per, 100*lost)
 	}
-	if longest := driver.MaxRateAhead / 2; interval > longest/time.Duration(l.Burst) {
+	if interval > longest/time.Duration(l.Burst) {
 		return pace{}, fmt.Errorf("%w: %v take more than half a year to come back", driver.ErrInvalid, l)
 	}
 	return pace{interval, time.Duration(l.Burst) * interval}, nil

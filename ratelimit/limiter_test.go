@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,16 +134,18 @@ func TestErrors(t *testing.T) {
 				}
 			}
 		}
-		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.Limit{}})
-		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("a local limit of nothing: %v", err)
+		for name, local := range map[string]ratelimit.Limit{"of nothing": {}, "of one for ever": {Events: 1, Per: math.MaxInt64}} {
+			l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Local, Local: local})
+			if got, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("a local limit %s: %+v, %v", name, got, err)
+			}
 		}
 		for _, cfg := range []ratelimit.Config{{Down: -1}, {Down: ratelimit.Local + 1}, {Timeout: -1}, {Pause: -1}} {
 			if _, err := ratelimit.New(engine, "test", tenth, &cfg).Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("%+v: %v", cfg, err)
 			}
 		}
-		l = ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open})
+		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open})
 		for _, c := range []struct {
 			key string
 			n   int
@@ -309,6 +312,29 @@ func TestWaitNoLongerThanMay(t *testing.T) {
 		if err := l.WaitN(t.Context(), "k", 3); err != nil || time.Since(start) != 300*ms {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
+	})
+}
+
+// TestWaitForASlowEngine: a turn that comes too late because the answer took its time is given
+// back at once, before others take.
+func TestWaitForASlowEngine(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		l := ratelimit.New(engine, "test", tenth, nil)
+		if err := l.WaitN(t.Context(), "k", 3); err != nil {
+			t.Fatal(err)
+		}
+		slow := engine.Client()
+		slow.Delay(50 * ms)
+		time.AfterFunc(10*ms, func() { slow.Delay(0) }) // for the return
+		short, cancel := context.WithTimeout(t.Context(), 70*ms)
+		defer cancel()
+		start := time.Now()
+		err := ratelimit.New(slow, "test", tenth, nil).Wait(short, "k")
+		if facts, ok := errors.AsType[*ratelimit.LimitedError](err); !ok || facts.RetryAfter != 50*ms || time.Since(start) != 50*ms {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		time.Sleep(50 * ms)
+		allow(t, l, 1, ratelimit.Result{OK: true, Next: 100 * ms, Reset: 300 * ms})
 	})
 }
 

@@ -45,8 +45,12 @@ func (r records) TakeRate(ctx context.Context, take driver.RateTake) (taken driv
 			}
 		}
 		return r.change(ctx, rec, func(s *gcra.State, earliest, latest time.Time) {
+			before := *s
 			ahead, ok := s.Take(earliest.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds())
-			if s.Last == earliest.UnixMicro() {
+			switch {
+			case !ok && before.Last <= latest.UnixMicro():
+				*s = before // the clock need not have been set back
+			case s.Last == earliest.UnixMicro():
 				s.Last = latest.UnixMicro() // as little time as can have passed will count
 			}
 			taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(latest.UnixMicro())}

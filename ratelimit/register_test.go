@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,26 @@ func TestVagueClock(t *testing.T) {
 			if got, err := l.Allow(t.Context(), "k"); err != nil || got.OK != c.want {
 				t.Errorf("after %v: %+v, %v", c.after, got, err)
 			}
+		}
+	})
+}
+
+// TestVagueClockThatIsAskedOften: the time between two refusals counts, however short it is
+// beside what is not known of the clock.
+func TestVagueClockThatIsAskedOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.New(ratelimit.OnRegister(vague{memlock.New(nil).Register()}), "test", ratelimit.Limit{Events: 1, Per: 10 * time.Second}, nil)
+		var granted []time.Duration
+		for begun := time.Now(); time.Since(begun) <= 25*time.Second; time.Sleep(100 * ms) {
+			if got, err := l.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			} else if got.OK {
+				granted = append(granted, time.Since(begun))
+			}
+		}
+		if want := []time.Duration{0, 10 * time.Second, 20 * time.Second}; !slices.Equal(granted, want) {
+			t.Errorf("granted after %v, want %v", granted, want)
 		}
 	})
 }

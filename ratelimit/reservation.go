@@ -74,9 +74,9 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 }
 
 // Wait waits until one event of a key may happen. If its turn would come after ctx's
-// deadline it returns a *LimitedError at once, and takes nothing. If ctx ends earlier it
-// gives the turn back, as Cancel does, and returns ctx's error. Its other errors are those
-// of Allow.
+// deadline it returns a *LimitedError at once, and takes nothing; if that shows only when
+// the engine has answered, it gives the turn back. So it does if ctx ends earlier, as Cancel
+// does, and returns ctx's error. Its other errors are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN is Wait for n events, all at one time. More than the burst is ErrInvalid.
@@ -88,6 +88,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	r, err := l.ReserveWithin(ctx, key, n, within)
 	if err != nil {
 		return err
+	}
+	if end, ok := ctx.Deadline(); ok && r.at.After(end) { // the answer took its time
+		late := &LimitedError{Key: key, Limit: r.d.Limit, RetryAfter: r.Delay()}
+		_ = r.Cancel(ctx) // the turn is lost if that fails
+		return late
 	}
 	timer := time.NewTimer(r.Delay())
 	defer timer.Stop()
