@@ -27,7 +27,8 @@ import (
 )
 
 // ErrKey means that a floor cannot lie in the slot of a key, such as "a}b", or that the
-// keys of a script do not share one. A hash tag helps: "{42}:invoice".
+// keys of a script do not share one. A hash tag helps: "{42}:invoice". A key that is a floor
+// itself, such as "floor:{42}", is one too.
 var ErrKey = redisfloor.ErrKey
 
 // Config tunes a Guard. The zero value is useful.

@@ -119,6 +119,25 @@ func TestGuard(t *testing.T) {
 			t.Errorf("the key %q: %v", key, err)
 		}
 	}
+	// A floor is no resource: whoever chooses keys could lower those of others.
+	for _, key := range []string{"victim", "{b}victim"} {
+		if err := g.Set(under(t, 9), key, "", 0); err != nil {
+			t.Errorf("the key %q: %v", key, err)
+		}
+	}
+	for _, key := range []string{"floor:{victim}", "floor:{b}:{b}victim"} {
+		if err := g.Set(under(t, 1), key, "1", 0); !errors.Is(err, fencegoredis.ErrKey) {
+			t.Errorf("the floor %q: %v", key, err)
+		}
+		if err := g.Del(under(t, 1), key); !errors.Is(err, fencegoredis.ErrKey) {
+			t.Errorf("the floor %q: %v", key, err)
+		}
+	}
+	for _, key := range []string{"floor:{3}:door", "floor:3", "floor:{b}victim"} {
+		if err := g.Set(under(t, 1), key, "", 0); err != nil {
+			t.Errorf("the key %q, which looks like a floor: %v", key, err)
+		}
+	}
 	if err := g.Eval(under(t, 1), "{a}1", "return 1", []string{"{a}2", "{b}1"}, nil).Err(); !errors.Is(err, fencegoredis.ErrKey) {
 		t.Errorf("keys of two slots: %v", err)
 	}

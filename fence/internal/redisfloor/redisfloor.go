@@ -14,7 +14,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// ErrKey means that no key in the slot of a key can be made, or that keys lie in several.
+// ErrKey means that no key in the slot of a key can be made, that keys lie in several, or that
+// a key is a floor.
 var ErrKey = errors.New("fence: key")
 
 // Guard is the script around the script of the caller.
@@ -89,12 +90,29 @@ func Script(ctx context.Context, keep time.Duration, resource, script string, ke
 func Key(resource string) (string, error) {
 	tag := hashed(resource)
 	switch {
+	case isFloor(resource): // a write there would lower it
+		return "", fmt.Errorf("%w: %q is the floor of another key", ErrKey, resource)
 	case tag != resource:
 		return "floor:{" + tag + "}:" + resource, nil
 	case tag == "" || strings.Contains(tag, "}"):
 		return "", fmt.Errorf("%w: no key can be made in the slot of %q: give it a {hash tag}", ErrKey, resource)
 	}
 	return "floor:{" + tag + "}", nil
+}
+
+// isFloor reports whether a key is that of a resource's floor.
+func isFloor(key string) bool {
+	rest, ok := strings.CutPrefix(key, "floor:{")
+	if !ok {
+		return false
+	}
+	tag, tail, _ := strings.Cut(rest, "}")
+	for _, resource := range []string{tag, strings.TrimPrefix(tail, ":")} {
+		if floor, err := Key(resource); err == nil && floor == key {
+			return true
+		}
+	}
+	return false
 }
 
 // hashed is the part of a key that makes its slot.
