@@ -74,7 +74,7 @@ func writeBeside(path string, data []byte, perm os.FileMode) (name string, err e
 	_, err = file.Write(data)
 	err = errors.Join(err, file.Chmod(perm))
 	if err == nil {
-		err = file.Sync()
+		err = syncFile(file)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		_ = os.Remove(file.Name())
@@ -101,10 +101,8 @@ func (f Fence) replace(ctx context.Context, path, next string, perm os.FileMode)
 	if stale(f, floor) {
 		return floor, ErrStale
 	}
-	if raised := raise(f, floor); raised != floor {
-		if err := writeFloor(file, raised); err != nil {
-			return 0, fmt.Errorf("fence: floor of %s: %w", path, err)
-		}
+	if err := writeFloor(file, raise(f, floor)); err != nil {
+		return 0, fmt.Errorf("fence: floor of %s: %w", path, err)
 	}
 	if err := os.Rename(next, path); err != nil {
 		return 0, fmt.Errorf("fence: replace %s: %w", path, err)
@@ -149,16 +147,20 @@ func readFloor(file *os.File) (int64, error) {
 }
 
 // writeFloor overwrites the floor, of always the same width, so that a crash cannot
-// leave a shorter file, and syncs it.
+// leave a shorter file, and syncs it. One that stands is written too: whoever wrote it may
+// have ended before it was synced, or failed to, and what failed once is synced no more.
 func writeFloor(file *os.File, floor int64) error {
 	if _, err := file.WriteAt(fmt.Appendf(nil, "%019d\n", floor), 0); err != nil {
 		return err
 	}
-	if err := file.Sync(); err != nil {
+	if err := syncFile(file); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(file.Name())) // the file may be new
 }
+
+// syncFile makes what a file has last; a test lets it fail.
+var syncFile = (*os.File).Sync
 
 // syncDir makes the names in a directory last.
 func syncDir(name string) error {

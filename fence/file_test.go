@@ -221,6 +221,37 @@ func TestReplaceFileCrash(t *testing.T) {
 	}
 }
 
+// A floor that its writer could not sync, or did not live to, is synced before the next file
+// goes to its place, also if it is high enough: a power cut would lower it otherwise, and
+// leave the file.
+func TestReplaceFileSyncsTheFloorOfOthers(t *testing.T) {
+	r, _ := fileIn(t)
+	failing, synced := true, false
+	defer fence.OnSync(func(file *os.File, sync func() error) error {
+		if file.Name() != r.Name+".fence" {
+			return sync()
+		}
+		if failing {
+			return syscall.EIO
+		}
+		if data, err := r.Read(); data != "" || err != nil {
+			t.Errorf("the file was replaced before its floor was synced: %q, %v", data, err)
+		}
+		synced = true
+		return sync()
+	})()
+	if err := r.Write(under(t, 5), "lost"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a floor that cannot be synced: %v", err)
+	}
+	failing = false
+	if err := r.Write(under(t, 5), "written"); err != nil {
+		t.Fatal(err)
+	}
+	if !synced {
+		t.Error("the file was replaced, and its floor was not synced")
+	}
+}
+
 // Guards written in Go without one of their parts do not pass.
 func TestMutants(t *testing.T) {
 	for name, m := range map[string]struct {

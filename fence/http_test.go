@@ -208,6 +208,40 @@ func TestTransport(t *testing.T) {
 	}
 }
 
+// A tracer that panics leaves no connection behind.
+func TestTransportTracerThatPanics(t *testing.T) {
+	var body *closing
+	transport := &fence.Transport{Base: respond(func(*http.Request) *http.Response {
+		w := httptest.NewRecorder()
+		memory := new(fence.Memory)
+		_ = memory.Check(t.Context(), "/x", fence.Fence{Token: 1 << 62, Floor: 1 << 62})
+		late := httptest.NewRequest(http.MethodPut, "/x", nil)
+		for _, header := range []string{fence.HeaderName, fence.HeaderToken, fence.HeaderFloor} {
+			late.Header.Set(header, "1")
+		}
+		fence.Handler(memory, nil, http.NotFoundHandler()).ServeHTTP(w, late)
+		r := w.Result()
+		body = &closing{Reader: r.Body}
+		r.Body = body
+		return r
+	})}
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: &fencelock.Tracer{
+		Stale: func(context.Context, fencelock.TraceStale) { panic("tracer") },
+	}})
+	lock := acquire(t, locks, "a")
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the tracer was not told")
+			}
+		}()
+		_, _ = transport.RoundTrip(httptest.NewRequest(http.MethodPut, "/x", nil).WithContext(lock.Context()))
+	}()
+	if body == nil || !body.closed {
+		t.Error("the body of the response is open")
+	}
+}
+
 // A refusal is known by its type, however a server writes the header that says so.
 func TestRefused(t *testing.T) {
 	const body = `{"type":"tag:github.com,2026:fencelock/stale-token","status":412,"resource":"r","token":"1","floor":"2"}`
