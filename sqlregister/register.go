@@ -43,7 +43,7 @@ type Register struct {
 	dialect Dialect
 	sql     statements
 	invalid error        // of what New was given
-	fit     atomic.Bool  // the connections are such that a statement commits by itself
+	fit     atomic.Bool  // the connections are such that a statement commits by itself, and bytes stay as they are
 	swept   atomic.Int64 // when what has expired was last removed, in seconds since 1970
 }
 
@@ -57,7 +57,7 @@ var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A
 // table. A dialect or a name of a table that makes no sense is an ErrConfig of each call.
 //
 // The connections of db must be READ COMMITTED or stricter, which every server is by
-// itself.
+// itself. On MySQL their character_set_connection must be their character_set_client.
 func New(db *sql.DB, dialect Dialect, cfg *Config) *Register {
 	r := &Register{db: db, dialect: dialect}
 	table := "fencelock_record"
@@ -276,17 +276,22 @@ func (r *Register) call(ctx context.Context, ask func(ctx context.Context) error
 	}
 }
 
-// check asks once whether statements commit by themselves.
+// check asks once whether statements commit by themselves, and whether bytes reach them as they
+// are: the server writes the arguments of a prepared statement anew if the two character sets
+// differ.
 func (r *Register) check(ctx context.Context) error {
 	if r.dialect != MySQL || r.fit.Load() {
 		return nil
 	}
-	var commits bool
-	if err := r.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&commits); err != nil {
+	var commits, same bool
+	if err := r.db.QueryRowContext(ctx, "SELECT @@autocommit, @@character_set_client = @@character_set_connection").Scan(&commits, &same); err != nil {
 		return err
 	}
-	if !commits {
+	switch {
+	case !commits:
 		return fmt.Errorf("%w: the connections have autocommit off: add autocommit=1 to the data source name", driver.ErrConfig)
+	case !same:
+		return fmt.Errorf("%w: the connections have another character_set_connection than character_set_client, which changes bytes: leave collation_connection out of the data source name and of init_connect", driver.ErrConfig)
 	}
 	r.fit.Store(true)
 	return nil
