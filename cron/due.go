@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// Schedule says when a job is due. The schedules of robfig/cron are Schedules.
+// Schedule says when a job is due. The schedules of robfig/cron are Schedules. Ticks are instants:
+// such a schedule in local time has the times of one hour twice on the day on which clocks are set
+// back, and on the day on which they are set forward those of one hour not at all.
 type Schedule interface {
 	// Next returns the first tick after t, in the zone of t, and the zero time if
 	// there is none.
@@ -45,8 +47,10 @@ type Due struct {
 	job      Job
 	schedule Schedule
 
-	mu   sync.Mutex // guards last and calls of schedule
-	last time.Time  // no tick up to this one is due again
+	mu    sync.Mutex // guards last, turn, first and calls of schedule
+	last  time.Time  // no tick up to this one is due again
+	turn  *turn      // of the ticks that Take returned last; nil before
+	first time.Time  // the oldest of them
 }
 
 // Due returns a Due of the job that begins now, or with Config.CatchUp as far back as
@@ -68,6 +72,7 @@ func (j Job) Due(s Schedule) (*Due, error) {
 // the zone in which Take returned them.
 func (d *Due) Job() Job {
 	j := d.job
+	j.turnOf = d.turnOf
 	j.after = func(tick time.Time) time.Time {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -81,7 +86,10 @@ func (d *Due) Job() Job {
 // allows. Ticks that came due longer than Config.Late ago are past: the first of
 // them is reported to Config.OnTick.
 func (d *Due) Take(now time.Time) []time.Time {
-	due, past := d.take(now)
+	due, passed, past := d.take(now)
+	if passed > 0 {
+		d.job.Logger.Info("ticks passed over", "job", d.job.name, "ticks", passed, "until", due[0])
+	}
 	if !past.IsZero() {
 		past = past.UTC()
 		d.job.report(Outcome{Job: d.job.name, Scheduled: past, Err: d.job.skipped(past, TooLate, nil)})
@@ -89,8 +97,9 @@ func (d *Due) Take(now time.Time) []time.Time {
 	return due
 }
 
-// take is Take, and also returns the first tick that is past, or the zero time.
-func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
+// take is Take, and also returns how many ticks were passed over, and the first tick that is
+// past, or the zero time.
+func (d *Due) take(now time.Time) (due []time.Time, passed int, past time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.last.After(now.Add(early + d.job.Skew)) {
@@ -102,8 +111,8 @@ func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 		}
 		d.last = oldest
 	}
-	passed := 0
-	for t := d.next(d.last, now); !t.IsZero() && !t.After(now.Add(early)); t = d.next(t, now) {
+	// A tick that has yet to come takes the place of none that has come.
+	for t := d.next(d.last, now); !t.IsZero() && (!t.After(now) || len(due) == 0 && !t.After(now.Add(early))); t = d.next(t, now) {
 		if len(due) == max(1, d.job.CatchUp) {
 			due = due[1:]
 			passed++
@@ -111,10 +120,21 @@ func (d *Due) take(now time.Time) (due []time.Time, past time.Time) {
 		due = append(due, t)
 		d.last = t
 	}
-	if passed > 0 {
-		d.job.Logger.Info("ticks passed over", "job", d.job.name, "ticks", passed, "until", due[0])
+	if len(due) > 0 {
+		d.turn, d.first = d.turn.next(), due[0]
 	}
-	return due, past
+	return due, passed, past
+}
+
+// turnOf returns the turn of a tick, which is over if Take has returned later ones since; nil
+// before Take has returned any.
+func (d *Due) turnOf(tick time.Time) *turn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.turn != nil && tick.Before(d.first) {
+		return overTurn
+	}
+	return d.turn
 }
 
 // Near reports whether a tick of the schedule is due now or came due within Config.Late,

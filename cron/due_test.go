@@ -1,6 +1,8 @@
 package cron_test
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,4 +175,35 @@ func TestClockThatWasAhead(t *testing.T) {
 			t.Errorf("took %v", ticks)
 		}
 	})
+}
+
+// A logger may ask what comes next.
+func TestLoggerThatAsksForTheNextTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		asks := &curious{}
+		in, _ := alone(cron.Config{Logger: slog.New(asks)})
+		d, err := in.job.Due(cron.Every(10 * time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks.due = d
+		d.Take(zero.Add(45 * time.Second))
+		if len(asks.heard) != 1 || asks.heard[0].Sub(zero) != 50*time.Second {
+			t.Errorf("heard %v", asks.heard)
+		}
+	})
+}
+
+// curious is a log of the ticks that come next.
+type curious struct {
+	slog.Handler
+	due   *cron.Due
+	heard []time.Time
+}
+
+func (*curious) Enabled(context.Context, slog.Level) bool { return true }
+func (c *curious) Handle(_ context.Context, r slog.Record) error {
+	c.heard = append(c.heard, c.due.Next(r.Time))
+	return nil
 }

@@ -66,9 +66,10 @@ type Job struct {
 
 	locks *fencelock.Locker
 	name  string
-	turn  *turn // of Run; nil otherwise
 
-	after func(tick time.Time) time.Time // the tick after a tick; nil if that is not known
+	// Of Due.Job; nil otherwise.
+	after  func(tick time.Time) time.Time // the tick after a tick
+	turnOf func(tick time.Time) *turn
 }
 
 // New returns a job of that name, which is also the name of the lock that its runs

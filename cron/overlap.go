@@ -1,8 +1,10 @@
 package cron
 
+import "time"
+
 // Overlap says what happens to a tick that comes due during an earlier run. With
 // OverlapLast, the tick that came due last on an instance waits there, no longer than
-// Config.Late, and those before it are skipped; callers of Tick see to that themselves. Several
+// Config.Late, and those before it are skipped; who calls Tick without a [Due] sees to that. Several
 // ticks that are made up for wait for one another in any case; see [Job.TickAll].
 type Overlap int
 
@@ -16,12 +18,36 @@ const (
 // turn ends the wait of a tick once a later one waits. A nil turn ends none.
 type turn struct{ over chan struct{} }
 
+// overTurn is the turn of ticks before those that came due last.
+var overTurn = func() *turn { t := &turn{make(chan struct{})}; close(t.over); return t }()
+
 // next ends t and returns the turn of the ticks that come now.
 func (t *turn) next() *turn {
 	if t != nil {
 		close(t.over)
 	}
 	return &turn{make(chan struct{})}
+}
+
+// isOver reports whether a later tick waits.
+func (t *turn) isOver() bool {
+	if t == nil {
+		return false
+	}
+	select {
+	case <-t.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// turn returns the turn in which the tick may wait; nil if nothing but Config.Late ends that.
+func (j Job) turn(tick time.Time) *turn {
+	if j.turnOf == nil {
+		return nil
+	}
+	return j.turnOf(tick)
 }
 
 // end calls cancel when the turn is over, until the function it returns is called.

@@ -23,14 +23,12 @@ func (j Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) e
 	if err != nil {
 		return err
 	}
-	j.after = due.Job().after
+	j = due.Job()
 	var runs sync.WaitGroup
 	defer runs.Wait()
 	for {
 		if ticks := due.Take(time.Now()); len(ticks) > 0 {
-			j.turn = j.turn.next()
-			job := j
-			runs.Go(func() { _ = job.TickAll(ctx, ticks, fn) }) // reported; ends when the runs are over
+			runs.Go(func() { _ = j.TickAll(ctx, ticks, fn) }) // reported; ends when the runs are over
 		}
 		now := time.Now()
 		next := due.Next(now)

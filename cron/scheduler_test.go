@@ -166,3 +166,24 @@ func TestOneTickWaitsForALongRun(t *testing.T) {
 		}
 	})
 }
+
+// Ticks that are closer to one another than a timer may be early are all run.
+func TestTicksCloseTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Config{})
+		deploy(t.Context(), 2*time.Second+5*time.Millisecond, cron.Every(20*time.Millisecond), 0, in)
+		books.wantEach(t, 100)
+	})
+}
+
+// An engine that is slower than ticks come makes some of them wait in vain, and not all of them.
+func TestEngineSlowerThanTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, books := alone(cron.Config{Overlap: cron.OverlapLast, Claims: -1})
+		in.engine.Delay(700 * time.Millisecond)
+		deploy(t.Context(), time.Minute, cron.Every(time.Second), 0, in)
+		if ran := books.ran(); ran < 5 {
+			t.Errorf("%d ticks were run; skipped %v, failed %v", ran, books.skipped, books.failed)
+		}
+	})
+}

@@ -95,7 +95,7 @@ func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (S
 }
 
 // holds reports whether the acquisition with that token holds name; true if the engine
-// cannot list its locks.
+// cannot list its locks, or cannot see all of them.
 func holds(ctx context.Context, locks *fencelock.Locker, name string, token int64) (bool, error) {
 	s, err := locks.Status(ctx, name)
 	if errors.Is(err, fencelock.ErrUnsupported) {
@@ -106,7 +106,7 @@ func holds(ctx context.Context, locks *fencelock.Locker, name string, token int6
 			return true, nil
 		}
 	}
-	return false, err
+	return err == nil && s.Trouble != nil, err
 }
 
 // Pause keeps the ticks of the job from being run, on all hosts, until Resume, and Now

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/google/go-cmp/cmp"
 )
@@ -377,5 +378,31 @@ func TestWithoutRecords(t *testing.T) {
 		want(t, "Status", err, fencelock.ErrUnsupported)
 		_, err = cron.List(t.Context(), in.locks, "")
 		want(t, "List", err, fencelock.ErrUnsupported)
+	})
+}
+
+// blind cannot see who holds a name.
+type blind struct{ faultyEngine }
+
+func (blind) List(_ context.Context, q driver.Query) ([]driver.Status, error) {
+	return []driver.Status{{Name: q.Prefix, Trouble: errors.New("too many open files")}}, nil
+}
+
+// A run whose lock cannot be seen is not called lost.
+func TestStatusWhenTheLockCannotBeSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, books := memlock.New(nil), newLedger()
+		in := books.instance(store.Client(), nil, cron.Config{})
+		eyes := books.instance(store.Client(), func(e driver.Engine) driver.Engine {
+			return blind{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+		}, cron.Config{})
+		if err := in.job.Tick(t.Context(), epoch, func(context.Context) error {
+			if s := eyes.status(t); s.Last == nil || s.Last.State != cron.Running {
+				t.Errorf("%+v", s.Last)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
 	})
 }

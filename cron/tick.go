@@ -38,7 +38,7 @@ func (j Job) Tick(ctx context.Context, scheduled time.Time, fn func(ctx context.
 // skipped, and the cause of ctx's end if some were not tried.
 func (j Job) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx context.Context) error) (failed error) {
 	if len(ticks) > 1 && j.Overlap != OverlapAllow {
-		j.Overlap, j.turn = OverlapLast, nil
+		j.Overlap, j.turnOf = OverlapLast, nil
 	}
 	for _, tick := range ticks {
 		if ctx.Err() != nil {
@@ -90,6 +90,10 @@ func (j Job) start(ctx context.Context, scheduled time.Time) (*Run, error) {
 	lock, err := j.enter(ctx, tick)
 	if err != nil {
 		return nil, err
+	}
+	if time.Since(tick) > j.Late { // the engine took long to answer, or this process stood still
+		_ = lock.Release()
+		return nil, j.skipped(tick, TooLate, nil)
 	}
 	return newRun(ctx, j, tick, tick, lock)
 }
@@ -194,11 +198,12 @@ func (j Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, err
 	o.Shared, o.MinHold, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.MinHold, o.MinHold), stamp(tick)
 	locks := j.locks.With(o)
 	acquire, waiting := locks.TryAcquire, ctx
-	if j.Overlap == OverlapLast {
+	turn := j.turn(tick)
+	if j.Overlap == OverlapLast && !turn.isOver() {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.Late))
 		defer cancel()
-		defer j.turn.end(cancel)()
+		defer turn.end(cancel)()
 		acquire = locks.Acquire
 	}
 	lock, err := acquire(waiting, j.name)
@@ -206,7 +211,11 @@ func (j Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, err
 	case err == nil:
 		return lock, nil
 	case ctx.Err() != nil:
-	case errors.Is(err, fencelock.ErrHeld), waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
+	case errors.Is(err, fencelock.ErrHeld):
+		return nil, j.skipped(tick, Overlapped, err)
+	case waiting.Err() != nil && turn.isOver():
+		return j.tryEnter(ctx, tick) // without a wait: nobody may hold it, and the engine be slower than ticks come
+	case waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
 		return nil, j.skipped(tick, Overlapped, err)
 	}
 	return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(tick), err)

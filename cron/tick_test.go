@@ -153,6 +153,27 @@ func (silentLocks) Acquire(ctx context.Context, _ driver.Request) (driver.Grant,
 	return driver.Grant{}, fmt.Errorf("%w: silence: %w", driver.ErrUnavailable, ctx.Err())
 }
 
+// tardyLocks takes its time to grant a lock.
+type tardyLocks struct{ faultyEngine }
+
+func (s tardyLocks) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	time.Sleep(6 * time.Second)
+	return s.faultyEngine.Acquire(ctx, req)
+}
+
+// A tick that has become too late before it can begin is not run.
+func TestTooLateWithTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newLedger().instance(memlock.New(nil), func(e driver.Engine) driver.Engine {
+			return tardyLocks{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+		}, cron.Config{Late: 5 * time.Second, Claims: -1})
+		wantSkipped(t, in.job.Tick(t.Context(), epoch, in.ledger.work(epoch, 0)), cron.TooLate)
+		if s, err := in.locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || in.ledger.ran() > 0 {
+			t.Errorf("%+v, %v, %d runs", s, err, in.ledger.ran())
+		}
+	})
+}
+
 func TestAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{AtMost: 3 * time.Second})

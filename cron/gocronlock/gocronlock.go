@@ -17,6 +17,9 @@
 // and it does not run: use [Multiple]; cron.Once for a OneTimeJob. Times are local,
 // like gocron's; a scheduler in another zone needs a schedule in that zone.
 // Job.RunNow does not run a tick that has been run, and fails off the schedule.
+//
+// When clocks are set back, gocron calls a CronJob at the first of two equal local times alone. Its
+// schedule has both: the second is made up for if CatchUp finds it.
 package gocronlock
 
 import (
