@@ -32,6 +32,9 @@ func (l Leader) same(o Leader) bool {
 // list its locks.
 func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
 	status, err := locks.Status(ctx, name)
+	if err == nil && len(status.Holders) == 0 && status.Trouble != nil { // perhaps somebody leads unseen
+		return Leader{}, fmt.Errorf("%w: the leader of %q cannot be seen: %w", fencelock.ErrUnavailable, name, status.Trouble)
+	}
 	if err != nil || len(status.Holders) == 0 || status.Holders[0].Owner == "" {
 		return Leader{}, err
 	}

@@ -138,3 +138,19 @@ func TestObserveNeedsAList(t *testing.T) {
 		want(t, "Observe", err, fencelock.ErrUnsupported)
 	}
 }
+
+// blind cannot see who holds a name.
+type blind struct{ *memlock.Engine }
+
+func (blind) List(context.Context, driver.Query) ([]driver.Status, error) {
+	return []driver.Status{{Name: name, Trouble: errors.New("too many open files")}}, nil
+}
+
+// A leader that cannot be seen is not the same as none.
+func TestALeaderThatCannotBeSeen(t *testing.T) {
+	locks := fencelock.New(blind{memlock.New(nil)}, nil)
+	_, err := election.Current(t.Context(), locks, name)
+	want(t, "Current", err, fencelock.ErrUnavailable)
+	_, _, err = election.Resign(t.Context(), locks, name, "maintenance")
+	want(t, "Resign", err, fencelock.ErrUnavailable)
+}

@@ -475,6 +475,27 @@ func TestOnChangeHoldsNothingUp(t *testing.T) {
 	})
 }
 
+// A hook that ends its goroutine, as testing.T.FailNow does, hears of what follows.
+func TestOnChangeThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &log{}
+		locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: ttl})
+		c := election.New(locks, name, &election.Config{OnChange: func(change election.Change) {
+			seen.add("%v", change.State)
+			runtime.Goexit()
+		}})
+		for range 2 {
+			if err := c.Run(t.Context(), func(context.Context) error { synctest.Wait(); return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if got := seen.String(); got != "campaigning leading idle campaigning leading idle" {
+			t.Errorf("heard %q", got)
+		}
+	})
+}
+
 // A Locker that shares would let several lead.
 func TestSharedLockersAreRefused(t *testing.T) {
 	locks := fencelock.New(memlock.New(nil), nil)

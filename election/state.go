@@ -59,10 +59,16 @@ func (c *Candidate) set(s State, term *Term) {
 
 // tell calls OnChange without the mutex: it may block, call the candidate or panic.
 func (c *Candidate) tell() {
+	told := false
+	defer func() {
+		if !told {
+			go c.tell() // the hook ended the goroutine; ends as this one would
+		}
+	}()
 	for {
 		c.mu.Lock()
 		if len(c.changes) == 0 {
-			c.telling = false
+			c.telling, told = false, true
 			c.mu.Unlock()
 			return
 		}

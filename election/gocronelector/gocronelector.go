@@ -73,16 +73,21 @@ var ErrShutdown = errors.New("the scheduler was shut down")
 // Jobs that go on for longer than gocron's stop timeout (10 s unless
 // gocron.WithStopTimeout says otherwise) are stuck: nobody can tell when they are
 // done, so the name is not given back. Run then fails with election.ErrStuck,
-// once election.Config.Shutdown has passed as well, and the process should end.
+// once election.Config.Shutdown has passed as well, and the process should end. Of a scheduler
+// that was shut down gocron says so to the caller of Shutdown alone, and the name is given back.
 func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 	return e.candidate.Run(ctx, func(ctx context.Context) error {
 		removeOver(s)
 		s.Start()
-		if watch(ctx, s) {
-			return ErrShutdown
+		shut := watch(ctx, s)
+		if !shut {
+			if err := s.StopJobs(); err != nil {
+				select {} // never ends: the term must not end while its jobs run
+			}
 		}
-		if err := s.StopJobs(); err != nil {
-			select {} // never ends: the term must not end while its jobs run
+		awaitShutdown(s) // of a scheduler that is being shut down, StopJobs waits for nothing
+		if shut {
+			return ErrShutdown
 		}
 		if cause := context.Cause(ctx); !errors.Is(cause, fencelock.ErrLost) {
 			return cause
@@ -112,8 +117,7 @@ func removeOver(s gocron.Scheduler) {
 	}
 }
 
-// watch waits until ctx ends, and reports whether s was shut down before. Then it waits
-// for the jobs, no longer than s does.
+// watch waits until ctx ends, and reports whether s was shut down before.
 func watch(ctx context.Context, s gocron.Scheduler) (shut bool) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
@@ -124,10 +128,17 @@ func watch(ctx context.Context, s gocron.Scheduler) (shut bool) {
 		case <-look.C:
 		}
 	}
+	return true
+}
+
+// awaitShutdown waits for the jobs of a scheduler that was shut down, no longer than that does.
+func awaitShutdown(s gocron.Scheduler) {
+	if s.Jobs() != nil {
+		return
+	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	for errors.Is(s.ShutdownWithContext(over), context.Canceled) { // as long as jobs are stopped
 		time.Sleep(10 * time.Millisecond)
 	}
-	return true
 }

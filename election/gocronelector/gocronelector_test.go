@@ -264,6 +264,41 @@ func TestShutdownEndsTheTerm(t *testing.T) {
 	})
 }
 
+// A program that ends shuts its scheduler down and ends the context of Run, one right after the
+// other: the term waits for the jobs all the same.
+func TestShutdownWithTheContext(t *testing.T) {
+	locks, leave, started := fencelock.New(memlock.New(nil), nil), make(chan struct{}), make(chan struct{})
+	free := sync.OnceFunc(func() { close(leave) })
+	defer free()
+	elector := gocronelector.New(election.New(locks, "jobs", nil))
+	s, err := gocron.NewScheduler(gocron.WithDistributedElector(elector), gocron.WithStopTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := sync.OnceFunc(func() { close(started) })
+	if _, err := s.NewJob(gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() { once(); <-leave })); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { gone <- elector.Run(ctx, s) }() // ends with cancel
+	<-started
+	go func() { _ = s.Shutdown() }() // ends with the jobs
+	for s.Jobs() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	select {
+	case err := <-gone:
+		t.Fatalf("the term has ended while a job runs: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	free()
+	if err := <-gone; !errors.Is(err, context.Canceled) && !errors.Is(err, gocronelector.ErrShutdown) {
+		t.Error(err)
+	}
+}
+
 // Jobs that ignore their context are reported; the name stays theirs.
 func TestStuckJobs(t *testing.T) {
 	store, leave, started := memlock.New(nil), make(chan struct{}), make(chan struct{})
