@@ -32,8 +32,9 @@ func (s *Semaphore) Name() string { return s.name }
 // ctx bounds the wait and never the permit. Weight 0 is 1.
 //
 // A weight above the size given to New is fencelock.ErrInvalid at once, even if the
-// semaphore was made larger since. A wait that ends without a permit is both
-// fencelock.ErrHeld and the context's error.
+// semaphore was made larger since. A wait that ends without a permit is the context's error,
+// and besides fencelock.ErrHeld, or fencelock.ErrUnavailable if the engine was out of reach; see
+// [fencelock.Locker.Acquire].
 func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Permit, error) {
 	return s.permit(weight, func(l *fencelock.Locker) (*fencelock.Lock, error) { return l.Acquire(ctx, s.name) })
 }

@@ -82,8 +82,8 @@ func (c *runCmd) flags(f flagSet) {
 	f.add("weight", "", number(&c.Weight), "With --limit: take N of it instead of 1.")
 	f.add("min-hold", "", duration(&c.MinHold, "1m"),
 		"Nobody gets the lock again before this is over, even if this process dies; break undoes it.")
-	f.add("tick", "", duration(&c.Tick, "1m", "5m", "1h", "24h"),
-		"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick.")
+	f.add("tick", "", duration(&c.Tick, "1m", "5m", "1h", "12h"),
+		"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick. No longer than the shortest time between two runs: 12h for one each day, since a day may have 23 hours.")
 	f.add("on-lost", "", choice(&c.OnLost, "WHAT", "terminate", "ignore"),
 		"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too).")
 	f.add("close", "o", boolean(&c.Close),
@@ -208,8 +208,9 @@ func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(cont
 	}
 }
 
-// claim claims the tick that is nearest by this host's clock: others mean the same one
-// if their clocks and their crontabs are less than half a tick apart. A tick that another
+// claim claims the tick that is nearest by this host's clock, in UTC. Others mean the same one
+// if it is the nearest to their run too; two runs of one crontab that are at least a tick apart
+// mean two. A tick that another
 // host has claimed looks like a lock that is busy, with -q and -E for both. One that is too late
 // by the answer does not: nobody runs it.
 func claim(ctx context.Context, job *cron.Job, tick time.Time) error {
