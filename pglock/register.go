@@ -106,6 +106,8 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 	micros := int64((ttl + time.Microsecond - 1) / time.Microsecond)
 	rows, err := r.ask(ctx, func() { maybe = true }, sql, key, next, hex.EncodeToString(value), micros, version)
 	switch {
+	case err != nil && maybe && !errors.Is(err, driver.ErrUnavailable): // what refuses the last try was not asked the first
+		return "", fmt.Errorf("%w: the record of %q may have changed: %s", driver.ErrUnavailable, key, err.Error())
 	case err != nil:
 		return "", err
 	case len(rows) == 0 && maybe:

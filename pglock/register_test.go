@@ -4,6 +4,7 @@ package pglock_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,36 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 		if rec, err := others.Get(t.Context(), c.key); err != nil || rec.Version != version || string(rec.Value) != "two" {
 			t.Errorf("the record is %+v, %v, want version %q", rec, err, version)
 		}
+	}
+}
+
+// TestSwapThatIsRefusedAfterItsAnswerWasLost: the first try was carried out, so what refuses
+// the second one is no error of a swap that has changed nothing.
+func TestSwapThatIsRefusedAfterItsAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "CREATE ROLE app LOGIN", "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
+	proxy, _ := throughProxy(t, pg)
+	dsn := strings.Replace(pg.As("app"), fmt.Sprint("127.0.0.1:", pg.Port()), proxy.Addr(), 1)
+	r := engine(t, dsn, nil).Register()
+	cut := proxy.SwallowReply("fencelock.durable")
+	remove := proxy.OnRequest("fencelock.durable", func() {
+		select {
+		case <-cut:
+			pg.Exec(t, "REVOKE ALL ON fencelock.record FROM app")
+		default: // the first try
+		}
+	})
+	defer remove()
+	_, err := r.Swap(t.Context(), "a", nil, "", 0)
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "GRANT") {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	if got := pg.Query(t, "SELECT count(*) FROM fencelock.record"); got != "1" {
+		t.Errorf("there are %s records: the first try was not carried out", got)
 	}
 }
 
