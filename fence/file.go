@@ -17,7 +17,7 @@ import (
 // is path. The directory must exist. A symbolic link is replaced itself.
 //
 // The floor stands beside the file, in path.fence, which must not be deleted; so a path
-// that ends in .fence is an error. Its kernel lock (flock) keeps writers apart for as long as
+// that ends in .fence is an error. Its owner gives it perm as well. Its kernel lock (flock) keeps writers apart for as long as
 // the check and the rename take; a wait for it ends with ctx, and under a context that has
 // ended nothing is written. All writers must be on one host. It is ErrUnsupported of
 // package errors where there is no flock.
@@ -101,6 +101,8 @@ func (f Fence) replace(ctx context.Context, path, next string, perm os.FileMode)
 	if stale(f, floor) {
 		return floor, ErrStale
 	}
+	// Whoever may write the file needs its floor, whatever the umask says. Only the owner can.
+	_ = file.Chmod(perm.Perm() | 0o600)
 	if err := writeFloor(file, raise(f, floor)); err != nil {
 		return 0, fmt.Errorf("fence: floor of %s: %w", path, err)
 	}

@@ -98,6 +98,20 @@ func TestReplaceFile(t *testing.T) {
 	}
 }
 
+// Users who share the file share its floor, whatever the umask of the first one is.
+func TestReplaceFileUmask(t *testing.T) {
+	r, _ := fileIn(t)
+	defer syscall.Umask(syscall.Umask(0o077))
+	if err := r.Write(under(t, 1), "v"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{r.Name, r.Name + ".fence"} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("%s has permissions %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
 // Of many writers at once, whoever has the greatest token has the last word.
 func TestReplaceFileRace(t *testing.T) {
 	r, _ := fileIn(t)
