@@ -25,7 +25,8 @@
 // ([TokenFrom], fence.NewContext), which grows from run to run of a key.
 //
 // All this rests on the records of an engine, and lasts as they do: see its page. On
-// Redis a failover may forget the last completions.
+// Redis a failover may forget the last completions. A run whose own record was forgotten stores
+// it anew while its lease lasts, unless another one has begun.
 //
 // # Failures
 //

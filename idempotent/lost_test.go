@@ -211,6 +211,57 @@ func TestRunThatHearsOfItsEnd(t *testing.T) {
 	})
 }
 
+// TestForgottenRun: a run whose record the engine has forgotten is the run still while its lease
+// lasts, and what it has done is stored; unless another one has begun meanwhile.
+func TestForgottenRun(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		take   time.Duration // from then on
+		rival  bool
+		frozen bool // the renewals
+		lost   bool
+	}{
+		{what: "at its end"},
+		{what: "long before", take: 3 * lease},
+		{what: "with a rival", take: lease, rival: true, lost: true},
+		{what: "and frozen", take: 3 * lease, frozen: true, lost: true},
+	} {
+		bubble(t, func(t *testing.T, engine *memlock.Engine) {
+			first, records := engine.Client(), engine.Register()
+			var runs atomic.Int64
+			a := start(t.Context(), idempotent.New(first.Register(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+				rec, err := records.Get(t.Context(), "idempotent/a")
+				if err == nil {
+					_, err = records.Swap(t.Context(), rec.Key, nil, rec.Version, time.Nanosecond)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Nanosecond) // it has expired
+				if c.frozen {
+					first.Freeze()
+				}
+				time.Sleep(c.take)
+				first.Thaw()
+				if c.lost == (ctx.Err() == nil) {
+					t.Errorf("%s: the context: %v", c.what, context.Cause(ctx))
+				}
+				return counted(&runs)(ctx)
+			})
+			synctest.Wait()
+			if c.rival {
+				time.Sleep(lease / 10)
+			} else {
+				time.Sleep(c.take + lease)
+			}
+			b, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs))
+			if got := <-a; c.lost != errors.Is(got.err, fencelock.ErrLost) || !c.lost && (got.err != nil || b != got.value || runs.Load() != 1) || err != nil {
+				t.Errorf("%s: %+v; asked again: %d, %v; %d runs", c.what, got, b, err, runs.Load())
+			}
+		})
+	}
+}
+
 // TestLeaseBeyondTheRetention: a run is remembered for as long as its lease, however short its
 // outcome is kept.
 func TestLeaseBeyondTheRetention(t *testing.T) {

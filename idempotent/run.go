@@ -22,12 +22,12 @@ const (
 	leastEnd   = 10 * time.Second // how long it is tried, however short the lease
 )
 
-// run is one run of a job. Its goroutine renews the lease; no other uses state then.
+// run is one run of a job. Its goroutine renews the lease; no other uses state or sent then.
 type run struct {
 	store *Store
 	key   string
 	state state     // as it stands in the record, as far as we know
-	sent  time.Time // before the lease was asked for
+	sent  time.Time // before the lease that stands was asked for; zero before the job begins
 	left  string    // the state it is left in if it gets no outcome, by a panic
 	ended bool      // its outcome was stored, or it was lost
 
@@ -158,13 +158,17 @@ func (r *run) swap(ctx context.Context, st state) error {
 }
 
 // find reads the record after a swap whose outcome is not known, and what there is of
-// ours becomes what we know. It is an ErrLost if the record is not ours.
+// ours becomes what we know. It is an ErrLost if the record is not ours. One that was
+// forgotten is ours while the lease lasts, if nobody has begun another run: it is stored anew.
 func (r *run) find(ctx context.Context) error {
 	st, err := r.store.look(ctx, r.key)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if st.version == "" || st.Owner != r.state.Owner {
+	case st.version == "" && time.Since(r.sent) < r.store.hold():
+		r.state.version = ""
+		return nil
+	case st.version == "" || st.Owner != r.state.Owner:
 		return &fencelock.LostError{Name: r.key, Token: r.state.Token, Deadline: time.UnixMicro(r.state.Until), Reason: errTakenOver}
 	}
 	r.state = st
@@ -180,16 +184,19 @@ func (r *run) start(ctx context.Context) {
 	r.stop, r.stopped = stop, make(chan struct{})
 	go func() { // ends with stop, or when the run is lost
 		defer close(r.stopped)
-		r.renew(renewing, r.sent)
+		r.renew(renewing)
 	}()
 }
 
-// renew keeps the lease until ctx ends or the run is lost. The job's context ends a
-// margin before others may take over: their clocks may be fast, and our timers late.
-func (r *run) renew(ctx context.Context, sent time.Time) {
-	lease := r.store.cfg.Lease
-	hold := lease - lease/50 - 10*time.Millisecond
-	deadline := time.AfterFunc(time.Until(sent.Add(hold)), func() { r.cancel(fencelock.ErrLost) })
+// hold is how long a lease counts for its holder: a margin less than for others, whose clocks
+// may be fast, and our timers are late.
+func (s *Store) hold() time.Duration { return s.cfg.Lease - s.cfg.Lease/50 - 10*time.Millisecond }
+
+// renew keeps the lease until ctx ends or the run is lost. The job's context ends before
+// others may take over.
+func (r *run) renew(ctx context.Context) {
+	lease, hold := r.store.cfg.Lease, r.store.hold()
+	deadline := time.AfterFunc(time.Until(r.sent.Add(hold)), func() { r.cancel(fencelock.ErrLost) })
 	defer deadline.Stop()
 	pause := retry.NewBackoff(lease/60, lease/12)
 	for next := lease / 3; retry.Sleep(ctx, next); {
@@ -199,6 +206,7 @@ func (r *run) renew(ctx context.Context, sent time.Time) {
 		cancel()
 		switch {
 		case err == nil:
+			r.sent = sent
 			pause.Reset()
 			next = lease / 3
 			if left := time.Until(sent.Add(hold)); r.ctx.Err() == nil && left > 0 {
