@@ -146,10 +146,10 @@ func (g *nameLock) check(create bool) error {
 // label keeps the exact name in the directory, for List: a long name is encoded as a
 // hash, which nobody can read.
 func (g *nameLock) label() error {
-	if _, err := g.root.Lstat("name"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := g.root.Lstat(nameFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return g.writeNew("name", []byte(g.name))
+	return g.writeNew(nameFile, []byte(g.name))
 }
 
 // leave lets the next one in. Outside of the gate it only closes the directory.

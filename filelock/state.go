@@ -22,6 +22,9 @@ const (
 	// machine that dies meanwhile leaves the old limit or the new one.
 	limitFile = "limit"
 
+	// nameFile has the exact name.
+	nameFile = "name"
+
 	// floorFile is in the directory above: no token of a name that was removed is greater.
 	floorFile = ".floor"
 )

@@ -59,6 +59,29 @@ func TestIdleNamesAreRemoved(t *testing.T) {
 	}
 }
 
+// Directories that somebody else keeps beside those of the names are left alone.
+func TestStrangersDirectoriesStay(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	e := filelock.New(dir, nil)
+	release(t, e, hold(t, e, "a"))
+	for dirname, file := range map[string]string{"empty": "", "other": "lock", "third": "name"} {
+		if err := os.Mkdir(filepath.Join(dir, dirname), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if file == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, dirname, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.Sweep()
+	if got := present(t, dir); got != "empty other third" {
+		t.Errorf("left are %s", got)
+	}
+}
+
 func TestNamesAreRemovedByTheWay(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)

@@ -73,7 +73,7 @@ func (d *directory) names(q driver.Query) ([]string, error) {
 	var names []string
 	var unread error
 	for _, entry := range entries {
-		b, err := os.ReadFile(filepath.Join(d.path, entry.Name(), "name"))
+		b, err := os.ReadFile(filepath.Join(d.path, entry.Name(), nameFile))
 		switch {
 		case err == nil && q.Matches(string(b)):
 			names = append(names, string(b))
