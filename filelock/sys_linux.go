@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,14 +62,14 @@ func stopped(pid int) bool {
 // holds a flock on the file f, as the kernel tells; known is false where it
 // does not. Other descriptors of the same file do not count.
 func flockOwners(f *os.File) (pids []int, known bool) {
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
+	file, err := f.Stat()
+	if err != nil {
 		return nil, false
 	}
-	id := fmt.Sprintf("%02x:%02x:%d ", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino)
+	inode := fmt.Sprintf(":%d ", file.Sys().(*syscall.Stat_t).Ino)
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range procs {
-		if ownsFlock(proc, id) {
+		if ownsFlock(proc, file, inode) {
 			if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil {
 				pids = append(pids, pid)
 			}
@@ -77,8 +78,10 @@ func flockOwners(f *os.File) (pids []int, known bool) {
 	return pids, true
 }
 
-// ownsFlock looks for a line such as "lock:	1: FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF".
-func ownsFlock(proc, id string) bool {
+// ownsFlock looks for a line such as "lock:	1: FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF". The number
+// of its file system, fe:00, need not be that which stat tells, as on btrfs, so the descriptor is
+// looked at; and no other one, since that may take long.
+func ownsFlock(proc string, file os.FileInfo, inode string) bool {
 	infos, _ := os.ReadDir(proc + "/fdinfo")
 	for _, fd := range infos {
 		b, err := os.ReadFile(proc + "/fdinfo/" + fd.Name())
@@ -86,8 +89,10 @@ func ownsFlock(proc, id string) bool {
 			continue
 		}
 		for line := range strings.Lines(string(b)) {
-			if strings.HasPrefix(line, "lock:") && strings.Contains(line, "FLOCK") && strings.Contains(line, " "+id) {
-				return true
+			if strings.HasPrefix(line, "lock:") && strings.Contains(line, "FLOCK") && strings.Contains(line, inode) {
+				if info, err := os.Stat(proc + "/fd/" + fd.Name()); err == nil && os.SameFile(info, file) {
+					return true
+				}
 			}
 		}
 	}
