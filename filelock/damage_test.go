@@ -74,6 +74,21 @@ func TestTicketRemoved(t *testing.T) {
 	stillExcluded(t, dir, e, l)
 }
 
+// A process that goes elsewhere, as daemons do, keeps its locks where they were.
+func TestWorkingDirectoryThatChanges(t *testing.T) {
+	t.Chdir(tempDir(t))
+	e := filelock.New("locks", nil)
+	l := hold(t, e, "a")
+	t.Chdir(tempDir(t))
+	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("a second holder: %v", err)
+	}
+	if errs := e.Renew(t.Context(), []driver.Lease{l}); errs[0] != nil {
+		t.Errorf("renew: %v", errs[0])
+	}
+	release(t, e, l)
+}
+
 func TestBreakIsNoticedWithoutFileEvents(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)

@@ -68,18 +68,22 @@ var _ interface {
 } = (*Engine)(nil)
 
 // New returns an engine whose locks live below dir, which is created when it is
-// first needed. It does no I/O. A nil cfg means the defaults.
+// first needed. It does no I/O. A relative dir stands for the same directory as long as the
+// engine is used, wherever the process goes. A nil cfg means the defaults.
 func New(dir string, cfg *Config) *Engine {
 	if cfg == nil {
 		cfg = &Config{}
 	}
 	dir = filepath.Clean(dir)
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
 	e := &Engine{
 		dir:       directory{path: dir, perm: newPerm(dir, cfg.Group), network: cfg.AllowNetwork},
 		bells:     bells{own: map[string]chan struct{}{}},
 		breakWait: cmp.Or(cfg.BreakWait, 2*time.Second),
 	}
-	e.holds = holds{bells: &e.bells, watcher: watcher{poll: cfg.Poll}, byOwner: map[string]*hold{}}
+	e.holds = holds{bells: &e.bells, watcher: watcher{poll: cfg.Poll, top: dir}, byOwner: map[string]*hold{}}
 	e.sweeper.dir, e.records.dir = &e.dir, &e.dir
 	return e
 }

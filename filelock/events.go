@@ -21,7 +21,7 @@ const watchEvery = 200 * time.Millisecond
 // to a name already seen and 200 ms otherwise, is not told.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
 	w := &watch{
-		dir: &e.dir, query: q, fn: fn, watcher: watcher{poll: e.bells.deaf},
+		dir: &e.dir, query: q, fn: fn, watcher: watcher{poll: e.bells.deaf, top: e.dir.path},
 		seen: map[string]*seenTicket{}, subs: map[string]*subscription{}, woken: make(chan struct{}, 1),
 	}
 	defer w.close()

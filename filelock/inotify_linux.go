@@ -52,7 +52,7 @@ func (n *notifier) read() ([]event, error) {
 		events = append(events, event{
 			wd:       int(int32(binary.NativeEndian.Uint32(b))),
 			base:     string(bytes.TrimRight(b[unix.SizeofInotifyEvent:end], "\x00")),
-			gone:     mask&unix.IN_IGNORED != 0,
+			gone:     mask&(unix.IN_IGNORED|unix.IN_MOVE_SELF) != 0,
 			overflow: mask&unix.IN_Q_OVERFLOW != 0,
 		})
 		b = b[end:]

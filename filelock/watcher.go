@@ -1,7 +1,10 @@
 package filelock
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -20,9 +23,11 @@ const (
 // directories. It has one inotify instance at most. Where the system gives none,
 // or no more, it looks by itself.
 type watcher struct {
-	poll bool // without file events; set before the first use
+	poll bool   // without file events; set before the first use
+	top  string // the directory above all that it watches
 
-	mu      sync.Mutex // guards all below; no event is called under it, and nothing there blocks
+	mu      sync.Mutex  // guards all below; no event is called under it, and nothing there blocks
+	place   os.FileInfo // of top, when it was last looked at
 	subs    map[string]map[*subscription]struct{}
 	watched map[string]int // watch descriptors, by path
 	paths   map[int]string // the other way round
@@ -60,6 +65,7 @@ func (h *watcher) subscribe(path string, event func(base string)) *subscription 
 
 // start starts to listen and to look. The caller has mu.
 func (h *watcher) start() {
+	h.place, _ = os.Stat(h.top)
 	if !h.poll {
 		h.source, _ = newNotifier() // nil if the user has no more of them
 	}
@@ -76,6 +82,15 @@ func (h *watcher) watch(path string) {
 	}
 	if wd, err := h.source.add(path); err == nil {
 		h.watched[path], h.paths[wd] = wd, path
+	}
+}
+
+// unwatch undoes watch. The caller has mu.
+func (h *watcher) unwatch(path string) {
+	if wd, ok := h.watched[path]; ok {
+		h.source.remove(wd)
+		delete(h.watched, path)
+		delete(h.paths, wd)
 	}
 }
 
@@ -107,9 +122,8 @@ func (h *watcher) pass(ev event) {
 	}
 	h.mu.Lock()
 	path, ok := h.paths[ev.wd]
-	if ev.gone {
-		delete(h.paths, ev.wd)
-		delete(h.watched, path)
+	if ok && ev.gone {
+		h.unwatch(path)
 	}
 	h.mu.Unlock()
 	if ok {
@@ -133,11 +147,37 @@ func (h *watcher) tell(path, base string) {
 func (h *watcher) run() {
 	for n := 0; ; n++ {
 		time.Sleep(h.pause())
-		if !h.tidy() {
+		if !h.look(n%checkAll == 0) {
 			return
 		}
-		h.all(n%checkAll == 0)
 	}
+}
+
+// look looks at what the system does not tell of, or at everything. It returns false when there is
+// no subscription.
+func (h *watcher) look(everybody bool) bool {
+	moved := h.moved()
+	if !h.tidy() {
+		return false
+	}
+	h.all(everybody || moved)
+	return true
+}
+
+// moved reports whether the directory above has gone, or is another one than at the last look.
+// The system tells of a directory that is moved, and not of those below it.
+func (h *watcher) moved() bool {
+	now, err := os.Stat(h.top)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && h.place != nil && os.SameFile(h.place, now) {
+		return false
+	}
+	h.place = now
+	for path := range h.watched {
+		h.unwatch(path) // it is the old one
+	}
+	return true
 }
 
 // pause returns how long to wait for the next look.
@@ -176,11 +216,7 @@ func (h *watcher) tidy() bool {
 			h.watch(path)
 			continue
 		}
-		if wd, ok := h.watched[path]; ok {
-			h.source.remove(wd)
-			delete(h.watched, path)
-			delete(h.paths, wd)
-		}
+		h.unwatch(path)
 		delete(h.subs, path)
 	}
 	h.running = len(h.subs) > 0
@@ -195,6 +231,6 @@ func (h *watcher) tidy() bool {
 type event struct {
 	wd       int
 	base     string // what came or went there; empty for the directory itself
-	gone     bool   // the watch has ended with its directory
+	gone     bool   // the directory was removed or moved: the watch is of no use any more
 	overflow bool   // some events were dropped
 }
