@@ -29,11 +29,11 @@ const (
 func Poll(ctx context.Context, lister driver.Lister, q driver.Query, every time.Duration, fn func(driver.Event) error) error {
 	p := poller{lister: lister, query: q, fn: fn}
 	for {
-		begun := time.Now()
-		if err := p.look(ctx); err != nil {
+		listing, err := p.look(ctx)
+		if err != nil {
 			return err
 		}
-		pause := time.NewTimer(max(every, share*time.Since(begun)))
+		pause := time.NewTimer(max(every, share*listing))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -51,26 +51,36 @@ type poller struct {
 
 	last   []driver.Status
 	looked time.Time // when last was taken; zero before the first look
+	failed time.Time // when the engine was first found unavailable since; zero if it was not
 }
 
-// look lists once and tells the changes.
-func (p *poller) look(ctx context.Context) error {
+// look lists once and tells the changes. It returns how long the listing took: how long fn
+// takes is its own affair, and no reason to look less often.
+func (p *poller) look(ctx context.Context) (listing time.Duration, err error) {
 	asked := time.Now()
 	list, err := p.lister.List(ctx, p.query)
+	now := time.Now()
+	listing = now.Sub(asked)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, driver.ErrUnavailable) && !p.looked.IsZero() && asked.Sub(p.looked) < patience:
-		return nil
+		return listing, ctx.Err()
+	case errors.Is(err, driver.ErrUnavailable) && !p.looked.IsZero():
+		if p.failed.IsZero() {
+			p.failed = asked
+		}
+		if asked.Sub(p.failed) < patience {
+			return listing, nil
+		}
+		return listing, err
 	case err != nil:
-		return err
+		return listing, err
 	}
-	now := time.Now()
+	p.failed = time.Time{}
 	for _, ev := range changes(p.last, list, now.Sub(p.looked), now) {
 		if err := p.fn(ev); err != nil {
-			return err
+			return listing, err
 		}
 	}
 	p.last, p.looked = list, asked
-	return nil
+	return listing, nil
 }

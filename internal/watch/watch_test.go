@@ -235,3 +235,31 @@ func TestPollDoesNotWearOutASlowEngine(t *testing.T) {
 		}
 	})
 }
+
+// Whoever takes its time with an event hears of the next ones as soon as others do, and an
+// engine that fails just then is given as much time as always.
+func TestPollWaitsForNoListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := memlock.New(nil)
+		var at []time.Duration
+		begun := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		lease := take(t, a, "x")
+		err := watch.Poll(ctx, a, driver.Query{}, every, func(driver.Event) error {
+			at = append(at, time.Since(begun))
+			if len(at) == 2 {
+				cancel()
+				return nil
+			}
+			time.Sleep(50 * time.Second)
+			release(t, a, lease)
+			a.Refuse(errors.New("a restart"))
+			time.AfterFunc(5*time.Second, func() { a.Refuse(nil) })
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || len(at) != 2 || at[1] > time.Minute {
+			t.Errorf("Poll told of events at %v, and returned %v", at, err)
+		}
+	})
+}
