@@ -83,7 +83,9 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	defer unless(&done, func() { _ = a.set.Release() })
 	err := a.insist(limited)
 	if err != nil {
-		_ = a.set.Release() // what cannot be released is logged, and ends by itself
+		if left := a.set.Release(); left != nil && !errors.Is(left, ErrNotHeld) {
+			l.cfg.Logger.WarnContext(ctx, "release failed", "names", names, "error", left) // it ends by itself
+		}
 	}
 	for _, name := range names {
 		a.told[name].end(nil, err) // those that have ended say no more

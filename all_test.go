@@ -3,9 +3,11 @@ package fencelock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,6 +195,21 @@ func TestDoAllEndsWithTheFirstLoss(t *testing.T) {
 	})
 }
 
+// Who asks for the context of a set that is lost already is not given one that goes on.
+func TestContextOfALostSet(t *testing.T) {
+	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		set, err := locks.AcquireAll(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine.Lose("b")
+		synctest.Wait()
+		if ctx := set.Context(); ctx.Err() == nil || !errors.Is(context.Cause(ctx), fencelock.ErrLost) {
+			t.Errorf("the context of a lost set: %v, %v", ctx.Err(), context.Cause(ctx))
+		}
+	})
+}
+
 func TestDoAllIsBoundToItsContext(t *testing.T) {
 	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -376,6 +393,32 @@ func TestAcquireAllGoesOnAfterAFailedConfirmation(t *testing.T) {
 			t.Error(err)
 		}
 		free(t, engine.Engine, "a", "b")
+	})
+}
+
+// mute is an engine that answers no release.
+type mute struct{ *memlock.Engine }
+
+func (mute) Release(ctx context.Context, _ driver.Lease) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What a set that was not acquired cannot give back is logged: nobody else hears of it.
+func TestWhatASetCannotGiveBackIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		if _, err := fencelock.New(engine.Client(), nil).Acquire(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		locks := fencelock.New(oneByOne{mute{engine}}, &fencelock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if _, err := locks.TryAcquireAll(t.Context(), "a", "b"); !errors.Is(err, fencelock.ErrHeld) {
+			t.Errorf("got %v, want that b is held", err)
+		}
+		if !strings.Contains(log.String(), "release failed") {
+			t.Errorf("the log says %q", log.String())
+		}
 	})
 }
 

@@ -67,8 +67,14 @@ func (s *LockSet) Context() context.Context {
 		parent = context.WithoutCancel(parent)
 	}
 	s.ctx, s.cancel = context.WithCancelCause(setContext{parent, s})
+	if lost := s.lost(); lost != nil {
+		s.cancel(lost) // at once: who asks for the context of a lost set must not get one that goes on
+	}
 	for _, l := range s.locks {
 		one := l.Context()
+		if one.Err() != nil {
+			s.cancel(context.Cause(one)) // the same of one that was released
+		}
 		context.AfterFunc(one, func() { s.cancel(context.Cause(one)) })
 	}
 	return s.ctx
