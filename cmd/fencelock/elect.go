@@ -86,10 +86,13 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	end := a.hold(engine, lock, c.under(a, lock, path, signals))
 	c.last = signals
 	switch {
-	case end.asked || !end.begun: // a command that cannot be started will not be next time
+	case end.asked || !end.begun && !end.lost: // a command that cannot be started will not be next time
 		return false, end.err
 	case end.lost: // not the command's fault, so there is no pause
 		c.pause, c.fails = 0, 0
+		if !end.begun {
+			a.say("%v", end.err)
+		}
 		a.say("campaigning for %q again", c.Name)
 		return true, nil
 	case !c.Restart:

@@ -30,8 +30,8 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 	began := time.Now()
 	process, err := begin(engine, lock, c)
 	if err != nil {
-		lock.Release() // nothing runs; if this fails, the lease ends
-		return outcome{err: err}
+		_ = giveBack(lock) // nothing runs; if this fails, the lease ends
+		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
 	}
 	process.Wait()
 	freed := giveBack(lock)
@@ -56,7 +56,9 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
 	if inheritor, ok := engine.(driver.Inheritor); ok && !c.IgnoreOrphans {
 		var err error
-		if c.Inherit, err = inheritor.Inherit(lock.Lease()); err != nil {
+		if c.Inherit, err = inheritor.Inherit(lock.Lease()); errors.Is(err, driver.ErrNotHeld) {
+			return nil, fmt.Errorf("%w before the command was started: %w", driver.ErrLost, err)
+		} else if err != nil {
 			return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
 		}
 		defer closeAll(c.Inherit)

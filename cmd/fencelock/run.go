@@ -54,7 +54,7 @@ func (c *runCmd) verb() *verb {
 			{"128+n", "the command died of signal n, or signal n came while waiting"},
 			{"71", "something of fencelock's own did not start"},
 			{"75", "the lock is busy, or the wait was over; -E and -q change it"},
-			{"76", "the lock was lost while the command ran"},
+			{"76", "the lock was lost while the command ran, or before it was started"},
 			{"126", "the command cannot be executed"},
 			{"127", "the command was not found"},
 		},

@@ -55,6 +55,15 @@ func Told(group int, deadline time.Time) (string, error) {
 	return string(text[:n]), err
 }
 
+// MetAgain reports whether a command whose group had gone still reaches it when another one has
+// its number.
+func MetAgain(gone, other int) bool {
+	f := &family{command: gone, ended: true}
+	f.left()
+	f.command = other
+	return f.signal(0) == nil
+}
+
 // BootTime is bootTime.
 var BootTime = bootTime
 

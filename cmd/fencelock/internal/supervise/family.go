@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,11 +17,9 @@ import (
 // leaves us its background jobs, and the first process of a container is given every
 // orphan in it.
 type family struct {
-	collect *sync.Mutex // held while a process is collected or the children are listed: the list would lack another one
-
-	// What follows belongs to the goroutine of the Process.
-
 	command   int          // also the process group
+	ended     bool         // the command was collected
+	empty     bool         // and nobody is left in its group, whose number may be that of another one by now
 	strangers map[int]bool // children we had before; they are not collected unseen
 	watchdogs map[int]bool
 	crowded   bool   // orphans may be those of strangers, so each must show its mark
@@ -33,7 +30,7 @@ type family struct {
 // have mark in its environment.
 func newFamily(mark string) *family {
 	f := &family{
-		collect: new(sync.Mutex), strangers: make(map[int]bool), watchdogs: make(map[int]bool),
+		strangers: make(map[int]bool), watchdogs: make(map[int]bool),
 		mark: append([]byte(mark), 0),
 	}
 	for _, pid := range childrenOf(os.Getpid()) {
@@ -46,16 +43,27 @@ func newFamily(mark string) *family {
 // left counts the members that are our children, and 1 if there are others.
 func (f *family) left() int {
 	n := len(f.roots())
-	if err := unix.Kill(-f.command, 0); n == 0 && (err == nil || err == unix.EPERM) {
+	if err := f.signal(0); n == 0 && (err == nil || err == unix.EPERM) {
 		n = 1 // those who are not ours to wait for, or not ours to signal
 	}
 	return n
 }
 
+// signal sends a signal to the group, or 0 to see whether there is one. A group without members
+// never gets one again, once its first one was collected.
+func (f *family) signal(sig unix.Signal) error {
+	if f.empty {
+		return unix.ESRCH
+	}
+	err := unix.Kill(-f.command, sig)
+	f.empty = f.ended && err == unix.ESRCH
+	return err
+}
+
 // roots returns the members that are our children: the command and the orphans.
 func (f *family) roots() []int {
-	f.collect.Lock()
-	defer f.collect.Unlock()
+	children.mu.Lock()
+	defer children.mu.Unlock()
 	var roots []int
 	for _, pid := range childrenOf(os.Getpid()) {
 		if pid == f.command || !f.watchdogs[pid] && !f.strangers[pid] && f.marked(pid) {
@@ -83,7 +91,7 @@ func (f *family) marked(pid int) bool {
 // send sends a signal to the group, and with all also to those who left it. Those are
 // known only where orphans are adopted.
 func (f *family) send(sig unix.Signal, all bool) {
-	unix.Kill(-f.command, sig) // fails once the group is empty
+	_ = f.signal(sig) // fails once the group is empty
 	if !all {
 		return
 	}

@@ -100,11 +100,13 @@ type Process struct {
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
 }
 
-// Start starts the command. Its error is a *StartError. It ties its goroutine to its
-// thread, for good: the kernel kills the command when the thread that started it ends.
+// Start starts the command. Its error is a *StartError, or that of a lock which was lost
+// before. It ties its goroutine to its thread, for good: the kernel kills the command when the
+// thread that started it ends.
 func Start(c Command) (*Process, error) {
 	runtime.LockOSThread()
 	adoptOrphans()
+	children.forget()
 	p := &Process{Command: c, family: newFamily(c.Mark)}
 	if err := p.startWatchdog(); err != nil {
 		return nil, failed(fmt.Errorf("the watchdog of the command does not start: %w", err))
@@ -116,6 +118,10 @@ func Start(c Command) (*Process, error) {
 	}
 	defer closeAll(inherited)
 	p.tellWatchdog() // we may freeze before the next time
+	if err := c.Lock.Err(); err != nil {
+		p.watchdog.abandon()
+		return nil, err
+	}
 	pid, err := c.Terminal.start(c.Path, c.Args, c.attributes())
 	if err != nil {
 		p.watchdog.dismiss()

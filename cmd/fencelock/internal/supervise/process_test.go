@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	supervise.WatchdogMain()
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
-	testscript.Main(m, map[string]func(){"wrap": wrap, "freezing": supervise.Freeze})
+	testscript.Main(m, map[string]func(){"wrap": wrap, "terms": terms, "freezing": supervise.Freeze})
 }
 
 const (
@@ -35,23 +36,20 @@ const (
 )
 
 // wrap is a program that runs its arguments under a lock and prints how they have ended.
-// If WRAP_LOSE names a FIFO the lock is broken when somebody has written to it. A process
-// of its own, because whoever supervises collects all children there are.
+// If WRAP_LOSE names a FIFO the lock is broken when somebody has written to it; if it is
+// "first", before the command starts. A process of its own, because whoever supervises collects
+// all children there are.
 func wrap() {
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: wrapTTL}).
-		With(fencelock.Options{Grace: wrapKillAfter + supervise.KillReserve})
-	lock, err := locks.Acquire(context.Background(), "x")
-	check(err)
-	path, err := supervise.Lookup(os.Args[1])
-	check(err)
-	mark := "WRAP_OWNER=" + lock.Owner()
-	p, err := supervise.Start(supervise.Command{
-		Path: path, Args: os.Args[1:], Env: append(os.Environ(), mark), Mark: mark,
-		Lock: lock, Signals: supervise.Forwarded(), Signal: unix.SIGTERM, KillAfter: wrapKillAfter, Tick: time.Second / 2,
-		Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
-	})
-	check(err)
-	if fifo := os.Getenv(loseVariable); fifo != "" {
+	locks, lock := wrapLock()
+	fifo := os.Getenv(loseVariable)
+	if fifo == "first" {
+		_, err := locks.Break(context.Background(), "x", "a test")
+		check(err)
+		fifo = ""
+	}
+	p, err := supervise.Start(wrapCommand(lock, os.Args[1:]...))
+	check(err) // also that of a lock that was broken first
+	if fifo != "" {
 		go func() { // ends when the command has written
 			_, err := os.ReadFile(fifo)
 			check(err)
@@ -63,6 +61,42 @@ func wrap() {
 	lock.Release()
 	end := p.Close()
 	fmt.Printf("status %#x lost %v late %v asked %v\n", uint32(end.Status), end.Lost, end.Late, end.Asked)
+}
+
+// terms is a program that has a child of its own and runs its arguments a few times.
+func terms() {
+	stranger, err := os.StartProcess("/bin/sleep", []string{"sleep", "600"}, &os.ProcAttr{})
+	check(err)
+	defer stranger.Kill()
+	for n := range 10 {
+		_, lock := wrapLock()
+		p, err := supervise.Start(wrapCommand(lock, os.Args[1:]...))
+		check(err)
+		p.Wait()
+		lock.Release()
+		fmt.Printf("%d: %#x\n", n, uint32(p.Close().Status))
+	}
+}
+
+// wrapLock takes a lock that ends when it is broken.
+func wrapLock() (*fencelock.Locker, *fencelock.Lock) {
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: wrapTTL}).
+		With(fencelock.Options{Grace: wrapKillAfter + supervise.KillReserve})
+	lock, err := locks.Acquire(context.Background(), "x")
+	check(err)
+	return locks, lock
+}
+
+// wrapCommand is a command under a lock.
+func wrapCommand(lock *fencelock.Lock, args ...string) supervise.Command {
+	path, err := supervise.Lookup(args[0])
+	check(err)
+	mark := "WRAP_OWNER=" + lock.Owner()
+	return supervise.Command{
+		Path: path, Args: args, Env: append(os.Environ(), mark), Mark: mark,
+		Lock: lock, Signals: supervise.Forwarded(), Signal: unix.SIGTERM, KillAfter: wrapKillAfter, Tick: time.Second / 2,
+		Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+	}
 }
 
 func check(err error) {
@@ -124,6 +158,31 @@ func TestLossEndsTheCommand(t *testing.T) {
 	}
 }
 
+// A command does not start under a lock that is lost by then.
+func TestLossBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	cmd := exec.Command("wrap", "touch", ran)
+	cmd.Env = append(os.Environ(), loseVariable+"=first")
+	if said, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), "was lost") {
+		t.Errorf("%v; it said %q", err, said)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the command was started")
+	}
+}
+
+// A process with a child of its own hears of the end of each command, one after the other.
+func TestCommandsBesideAStranger(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "terms", "sh", "-c", "exit 3").Output()
+	if err != nil || strings.Count(string(out), ": 0x300") != 10 {
+		t.Errorf("%v; of ten commands these have ended:\n%s", err, out)
+	}
+}
+
 // Signals reach the command, and who was asked to end is not said to have lost.
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
@@ -169,6 +228,16 @@ func TestInheritableNumbers(t *testing.T) {
 			t.Errorf("number %d is below 100", d.Fd())
 		}
 		d.Close()
+	}
+}
+
+// A group that nobody is left in is never signalled again: its number may be another's.
+func TestNumberOfAGroupThatComesAgain(t *testing.T) {
+	gone := exec.Command("true")
+	gone.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	must(t, gone.Run())
+	if supervise.MetAgain(gone.Process.Pid, unix.Getpgrp()) {
+		t.Error("a group of strangers is taken for that of the command")
 	}
 }
 
