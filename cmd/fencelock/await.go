@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +35,8 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fence
 }
 
 // endedBySignals returns a context that INT, TERM, HUP and QUIT end, with the
-// exit code as its cause. Signals that were ignored from the start stay ignored.
+// exit code as its cause. Signals that were ignored from the start stay ignored. Once the
+// function that it returns has returned, one that has come counts, and no other is taken.
 func endedBySignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -43,17 +45,19 @@ func endedBySignals(parent context.Context) (context.Context, func()) {
 			signal.Notify(signals, s)
 		}
 	}
-	go func() { // ends when the wait ends
-		select {
-		case s := <-signals:
+	heard := make(chan struct{})
+	go func() { // ends at the first signal, or when the wait ends
+		defer close(heard)
+		if s, ok := <-signals; ok {
 			cancel(gaveUp(s))
-		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() {
+	return ctx, sync.OnceFunc(func() {
 		signal.Stop(signals)
+		close(signals) // what is in it is heard
+		<-heard
 		cancel(nil)
-	}
+	})
 }
 
 // gaveUp is the end of a wait by a signal.
