@@ -63,12 +63,11 @@ func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
 // a death by INT.
 func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
 	engine, closeEngine, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	err = fn(engine)
-	if closing := closeEngine(); err == nil {
-		err = closing
+	if err == nil {
+		err = fn(engine)
+		if closing := closeEngine(); err == nil {
+			err = closing
+		}
 	}
 	if errors.Is(err, context.Canceled) {
 		return &exitError{code: exitSignal + int(syscall.SIGINT), err: errors.New("interrupted"), interrupted: true}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"strings"
 
 	"github.com/fencelock/fencelock"
@@ -96,8 +97,10 @@ func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64
 	return f.BreakByForce(ctx, c.Name, c.Reason)
 }
 
-// print prints the token, which cannot be had again: one that cannot be printed is told.
+// print prints the token, which cannot be had again: one that cannot be printed, perhaps since
+// nobody reads, is told.
 func (c *breakCmd) print(a *app, token int64) (err error) {
+	defer signal.Stop(quietPipe())
 	if a.json {
 		err = printJSON(a.stdout, broken{c.Name, token})
 	} else {

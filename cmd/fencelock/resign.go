@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os/signal"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -52,8 +53,10 @@ func (c *resignCmd) Run(a *app) error {
 	return err
 }
 
-// print prints the token, which cannot be had again: one that cannot be printed is told.
+// print prints the token, which cannot be had again: one that cannot be printed, perhaps since
+// nobody reads, is told.
 func (c *resignCmd) print(a *app, leader election.Leader, token int64) (err error) {
+	defer signal.Stop(quietPipe())
 	if a.json {
 		err = printJSON(a.stdout, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term})
 	} else {

@@ -41,7 +41,7 @@ func (c *watchCmd) Run(a *app) error {
 	defer signal.Stop(quietPipe())
 	go cancelOnHangup(a.stdout, cancel)
 
-	return a.withLocks(ctx, func(locks *fencelock.Locker) error {
+	err := a.withLocks(ctx, func(locks *fencelock.Locker) error {
 		for event, err := range locks.Watch(ctx, c.Prefix) {
 			if err == nil {
 				err = c.print(a, event)
@@ -55,6 +55,10 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return nil
 	})
+	if ctx.Err() != nil { // perhaps before the engine has answered
+		return nil
+	}
+	return err
 }
 
 // quietPipe makes a write to a closed pipe an error instead of our death, until
