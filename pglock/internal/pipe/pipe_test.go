@@ -200,6 +200,35 @@ func TestFewInFlight(t *testing.T) {
 	want(t, last, "199")
 }
 
+// TestLongAnswersBesideLongCalls: a server that is sending a long answer reads nothing meanwhile, so
+// whoever reads it must not be sending a long call.
+func TestLongAnswersBesideLongCalls(t *testing.T) {
+	w, p := dial(t, none)
+	w.AllowWrites(patience / 2)
+	const size = 32 << 20 // more than the sockets take
+	var calls []*pipe.Call
+	for i := range pipe.MaxInFlight {
+		calls = append(calls, w.Call(1, fmt.Sprint(i)))
+	}
+	long := w.Call(1, strings.Repeat("x", size))
+	for range calls {
+		p.call(t)
+	}
+	p.answer(t, "0") // there is room for the long call
+	want(t, calls[0], "0")
+	_ = p.conn.SetWriteDeadline(time.Now().Add(patience / 2))
+	p.answer(t, strings.Repeat("y", size))
+	want(t, calls[1], strings.Repeat("y", size))
+	for i := range calls[2:] {
+		p.answer(t, fmt.Sprint(i+2))
+	}
+	if got := p.call(t); len(got) != size {
+		t.Errorf("the long call has %d bytes", len(got))
+	}
+	p.answer(t, "long")
+	want(t, long, "long")
+}
+
 // TestStalledWrite: whoever sends to a peer that reads nothing stops, and nobody else. Its end
 // ends the write.
 func TestStalledWrite(t *testing.T) {

@@ -111,5 +111,15 @@ func (w *Conn) answered() {
 	w.calls[0].finish(w.doubt)
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
+	if len(w.waiting) > 0 && !w.writing {
+		go w.resume() // ends when what waits is sent, or the connection ends
+	}
+}
+
+// resume sends what waits. Who reads must not: a server that is sending long answers takes
+// nothing more until they are read.
+func (w *Conn) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.flush()
 }
