@@ -42,13 +42,14 @@ type attempt struct {
 	req      driver.Request
 	key      int64
 	owner    string
-	place    *place // in the turn of this process
-	ticket   int64  // in the server's queue, on the session of uncontended locks; 0 means none
-	unqueue  func() // gives the ticket back; nil if there is none
-	roomy    bool   // its room in the lock table is taken
-	detached bool   // a goroutine goes on for it, and gives up its turn
-	listed   bool   // it has a row among the waiters
-	told     bool   // whoever wants to know has heard that it waits
+	spent    []string // owners of tries that a connection ended under, the last few
+	place    *place   // in the turn of this process
+	ticket   int64    // in the server's queue, on the session of uncontended locks; 0 means none
+	unqueue  func()   // gives the ticket back; nil if there is none
+	roomy    bool     // its room in the lock table is taken
+	detached bool     // a goroutine goes on for it, and gives up its turn
+	listed   bool     // it has a row among the waiters
+	told     bool     // whoever wants to know has heard that it waits
 	heard    driver.Waited
 }
 
@@ -144,10 +145,36 @@ func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 			return g, err
 		}
 		a.remember(ctx, err)
+		a.anew(err)
 		if !retry.Sleep(ctx, d) {
 			return g, ctx.Err()
 		}
 	}
+}
+
+// maxSpent is how many owners of its own a request remembers.
+const maxSpent = 8
+
+// anew gives the next try an owner of its own if a connection ended under the last one. That
+// may have been granted, or may be yet: what it left is nobody's, and the next one need not
+// wait for it.
+func (a *attempt) anew(err error) {
+	owner, failed := uuid.NewV7()
+	if failed != nil || !errors.Is(err, pipe.ErrEnded) && !errors.Is(err, errSilent) {
+		return
+	}
+	if a.listed {
+		a.unlist(true)
+		a.listed = false
+	}
+	a.spent = append(a.spent, a.owner)
+	a.spent = a.spent[max(0, len(a.spent)-maxSpent):]
+	a.owner = owner.String()
+}
+
+// gone are the owners whose rows the request need not wait for, separated by spaces.
+func (a *attempt) gone() string {
+	return strings.Join(append(a.seen.over(a.key), a.spent...), " ")
 }
 
 // giveUp leaves the turn of this process, wherever the request stands.
@@ -180,8 +207,8 @@ func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, 
 	return pause.Next(), a.req.Wait || n < enough
 }
 
-// errBusy is why a request asks again at once: another one counts the holders.
-var errBusy = errors.New("another request counts the holders")
+// errBusy is why a request asks again at once: another one joins the holders.
+var errBusy = errors.New("another request joins the holders")
 
 // remember keeps what went wrong, for the case that ctx ends before the next attempt,
 // and tells who wants to know that the server grants nothing yet. No try of this process
@@ -219,8 +246,9 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	g, err := a.try(ctx, s)
 	if errors.Is(err, errHeld) && a.req.Wait {
 		a.heard.Held(&driver.HeldError{Name: a.req.Name})
-		return a.queueUp(ctx, s)
+		g, err = a.queueUp(ctx, s)
 	}
+	s.outdated(err)
 	return g, err
 }
 
@@ -268,7 +296,7 @@ func (a *attempt) send(ctx context.Context, s *session) (c *pipe.Call, have bool
 // lockArgs are the arguments that all requests have; see sql/lock.sql.
 func (a *attempt) lockArgs(s *session, ticket int64, ttl time.Duration) []any {
 	return []any{a.key, a.owner, a.req.Name, ttl, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
-		ticket, time.Now().UnixMilli(), a.seen.over(a.key)}
+		ticket, time.Now().UnixMilli(), a.gone()}
 }
 
 // undo frees what the server may have granted to a request that has come to nothing.
@@ -289,13 +317,13 @@ func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
 		if alone {
 			_ = s.unlock(a.key, a.req.Mode)
 		}
-		go a.own.forget(a.key, a.owner) // ends within askLimit
+		go a.own.forget(s, a.key, a.owner) // ends when it is done, or with the session
 	case alone && (err != nil || have): // what was written is rolled back, and a lock may have stayed
 		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
 	case err == nil && r.Text(0) == "ok":
 		if r, err := s.Call(s.fn["free"], a.key, a.owner).Result(context.Background()); err != nil || r.Text(0) != "t" {
 			_ = s.unlock(a.key, a.req.Mode)
-			go a.own.forget(a.key, a.owner) // ends within askLimit
+			go a.own.forget(s, a.key, a.owner) // ends when it is done, or with the session
 		}
 	}
 }

@@ -90,6 +90,9 @@ func (b *multiAcquire) acquire(ctx context.Context) (grants []driver.Grant, err 
 		if !again || b.detached || ctx.Err() != nil {
 			return nil, a.failed(ctx, err)
 		}
+		for _, a := range b.parts {
+			a.anew(err)
+		}
 		if !retry.Sleep(ctx, d) {
 			return nil, ctx.Err()
 		}
@@ -119,6 +122,8 @@ func (b *multiAcquire) once(ctx context.Context) ([]driver.Grant, *attempt, erro
 	}
 	for _, a := range b.parts {
 		a.roomy = true
+	}
+	for _, a := range b.parts {
 		if a.req.Mode != driver.Shared {
 			continue
 		}
@@ -153,6 +158,7 @@ func (b *multiAcquire) once(ctx context.Context) ([]driver.Grant, *attempt, erro
 func (b *multiAcquire) judged(s *session, r pipe.Row, err error, sent time.Time) ([]driver.Grant, *attempt, error) {
 	first := b.parts[0]
 	if err != nil {
+		s.outdated(err)
 		b.undo(s)
 		return nil, first, err
 	}
@@ -184,6 +190,9 @@ func (b *multiAcquire) undo(s *session) {
 		}
 		if r, err := s.Call(s.fn[fn], args...).Result(context.Background()); err != nil || r.Text(0) != "t" {
 			_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
+			if err != nil && s.Err() == nil {
+				go b.own.forget(s, a.key, a.owner) // ends when it is done, or with the session
+			}
 		}
 	}
 }

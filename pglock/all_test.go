@@ -151,6 +151,28 @@ func TestAllShared(t *testing.T) {
 	}
 }
 
+// TestAllRefusedTakesNoRoom: a set with a name that the process shares already counts no locks,
+// however often it is asked for.
+func TestAllRefusedTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	like := shared(request(""), 0)
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, name := range names {
+		req := like
+		req.Name = name
+		l := try(t, e, req)
+		if _, err := e.AcquireAll(t.Context(), requests(like, names...)); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("beside %q: %v", name, err)
+		}
+		if got := e.Room(); got != 1 {
+			t.Errorf("beside %q the engine counts %d locks, and holds one", name, got)
+		}
+		release(t, e, l)
+	}
+}
+
 // TestAllAfterAnError: what the server locked before a statement failed is unlocked.
 func TestAllAfterAnError(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/retry"
+	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
 // breaker ends holds of others, and hears of those who end holds of this process.
@@ -126,6 +127,13 @@ func (b *breaker) finish(ctx context.Context, own *session, key, token int64, be
 	return err
 }
 
+// laterSQL shows the server processes that have let go of all holds of a key from before a token,
+// and hold it anew: requests of one process may have its lock one after the other on one session.
+var laterSQL = numbers.Replace(`SELECT s.pid FROM (
+	SELECT session, token FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
+	UNION ALL SELECT session, token FROM fencelock.sharer WHERE key = $1::bigint
+) h JOIN ` + sessionLocks + ` s ON s.id = h.session GROUP BY s.pid HAVING min(h.token) > $2::bigint`)
+
 // letGoBy waits up to BreakWait until none of some server processes holds key, and
 // returns those that still do. It then forgets holders that were broken.
 func (b *breaker) letGoBy(ctx context.Context, own *session, key, token int64, from []int64) ([]int64, error) {
@@ -137,9 +145,18 @@ func (b *breaker) letGoBy(ctx context.Context, own *session, key, token int64, f
 		}
 		var left []int64
 		for _, l := range locks {
-			if l.granted && slices.Contains(from, int64(l.backend)) && !b.holds.heldSince(key, token, l.backend) {
+			if l.granted && slices.Contains(from, int64(l.backend)) {
 				left = append(left, int64(l.backend))
 			}
+		}
+		if len(left) > 0 {
+			later, err := own.Query(laterSQL, key, token-own.epoch<<40).Wait(ctx)
+			if err != nil {
+				return nil, failure(err)
+			}
+			left = slices.DeleteFunc(left, func(backend int64) bool {
+				return slices.ContainsFunc(later, func(r pipe.Row) bool { return r.Int(0) == backend })
+			})
 		}
 		if len(left) == 0 {
 			if _, err := own.Query(vanishedSQL, key, token-own.epoch<<40, own.id).Wait(ctx); err != nil {
@@ -156,19 +173,6 @@ func (b *breaker) letGoBy(ctx context.Context, own *session, key, token int64, f
 	}
 }
 
-// heldSince reports whether this process took a key, on a session of this server process,
-// after a token.
-func (m *holdings) heldSince(key, token int64, backend int32) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, h := range m.byOwner {
-		if h.key == key && h.token > token && h.session.backend == backend {
-			return true
-		}
-	}
-	return false
-}
-
 // array writes an array as the server reads it.
 func array(keys []int64) string {
 	b := []byte{'{'}
@@ -183,6 +187,7 @@ func array(keys []int64) string {
 
 // broken is the notification that every hold of key before token is broken.
 func broken(key, token int64, reason string) string {
+	reason = plain(reason)
 	reason = reason[:min(len(reason), maxReason)]
 	return fmt.Sprintf("break %d %d %s", key, token, strings.ToValidUTF8(reason, ""))
 }
@@ -204,20 +209,20 @@ func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (i
 		return 0, err
 	}
 	key := keyOf(name)
+	own, token, err := b.mint(ctx) // before the holder is seen, so that who comes after it has a greater one
+	if err != nil {
+		return 0, failure(err)
+	}
+	closed, err := b.own.ask(ctx, minimumSQL, key) // likewise: not that of who comes after it
+	if err != nil {
+		return 0, failure(err)
+	}
 	backend, others, err := b.owned(ctx, key, owner)
 	if err != nil {
 		return 0, failure(err)
 	}
 	if backend < 0 {
 		return 0, notHeld(name)
-	}
-	closed, err := b.own.ask(ctx, minimumSQL, key)
-	if err != nil {
-		return 0, failure(err)
-	}
-	own, token, err := b.mint(ctx)
-	if err != nil {
-		return 0, failure(err)
 	}
 	if len(closed) > 0 && !others {
 		if _, err := own.Query(reopenSQL, key, closed[0].Int(0)).Wait(ctx); err != nil {
@@ -293,6 +298,7 @@ func (b *breaker) endOwner(ctx context.Context, own *session, key int64, owner, 
 
 // brokenOwner is the notification that the hold of owner is broken.
 func brokenOwner(key int64, owner, reason string) string {
+	reason = plain(reason)
 	reason = reason[:min(len(reason), maxReason)]
 	return fmt.Sprintf("break-owner %d %s %s", key, owner, strings.ToValidUTF8(reason, ""))
 }

@@ -85,7 +85,7 @@ func (d *dialer) connect(ctx context.Context) (*pgconn.PgConn, error) {
 const probe = "fencelock: größe, 長さ, 🔒"
 
 const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(),
-	hashtextextended($1::text, 0), version(),
+	pg_catalog.hashtextextended($1::text, 0::bigint), version(),
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)`
 
@@ -95,6 +95,9 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the server is CockroachDB, whose advisory locks lock nothing; use PostgreSQL")
 	}
 	r, err := one(c.ExecParams(ctx, checkSQL, [][]byte{[]byte(probe)}, nil, nil, nil).Read())
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == untranslatable {
+		return refuse("the database cannot store all names; use a database in UTF8: %w", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -141,6 +144,7 @@ func (s *session) settings() map[string]string {
 		"client_encoding":                     "UTF8",
 		"default_transaction_isolation":       "read committed",
 		"default_transaction_read_only":       "off",
+		"search_path":                         "pg_catalog, pg_temp", // whoever writes to another schema might put functions in the way
 	}
 }
 

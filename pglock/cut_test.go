@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -139,4 +140,79 @@ func TestPanicsWhereverAWaitIsTold(t *testing.T) {
 	eventually(t, "no ticket and no lock is left", func() bool {
 		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND locktype = 'advisory')") == "0"
 	})
+}
+
+// lossy are requests of which the server's answer is lost.
+func lossy() map[string]driver.Request {
+	return map[string]driver.Request{"exclusive": long(""), "shared": shared(long(""), 0), "limited": shared(long(""), 1)}
+}
+
+// hasOnce fails the test unless a wait was granted, and has taken one seat.
+func hasOnce(t *testing.T, pg *pgtest.Postgres, w wait) {
+	t.Helper()
+	if w.err != nil {
+		t.Errorf("%q: %v", w.lease.Name, w.err)
+		return
+	}
+	if err := renew(w.engine, w.lease); err != nil {
+		t.Errorf("%q: %v", w.lease.Name, err)
+	}
+	if got := pg.Query(t, "SELECT count(*) FROM fencelock.sharer WHERE name = $1", w.lease.Name); w.lease.Name == "limited" && got != "1" {
+		t.Errorf("%q: one holder has %s seats", w.lease.Name, got)
+	}
+	refused(t, engine(t, pg.DSN(), patient), long(w.lease.Name))
+	release(t, w.engine, w.lease)
+}
+
+// TestLostAnswerOfAnAcquire: the server grants, and the connection ends before it can say so. The
+// request asks once more, and what the first try left is not in its way.
+func TestLostAnswerOfAnAcquire(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	proxy, dsn := throughProxy(t, pg)
+	try(t, engine(t, pg.DSN(), patient), long("the schema is there"))
+	for name, req := range lossy() {
+		e := engine(t, dsn, patient)
+		req.Name, req.Wait = name, true
+		cut := proxy.SwallowReply(name)
+		g, err := e.Acquire(soon(t, patience/2), req)
+		await(t, cut, "the cut")
+		hasOnce(t, pg, wait{e, leaseOf(req, g), err})
+	}
+	e, like := engine(t, dsn, patient), shared(long(""), 1)
+	cut := proxy.SwallowReply("together")
+	grants, err := e.AcquireAll(soon(t, patience/2), requests(like, "together1", "together2"))
+	await(t, cut, "the cut")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, req := range requests(like, "together1", "together2") {
+		hasOnce(t, pg, wait{e, leaseOf(req, grants[i]), nil})
+	}
+}
+
+// TestLostAnswerOfAWait: the same for a grant that ends a wait.
+func TestLostAnswerOfAWait(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	proxy, dsn := throughProxy(t, pg)
+	other := engine(t, pg.DSN(), patient)
+	for name, req := range lossy() {
+		e := engine(t, dsn, patient)
+		req.Name = name
+		first := try(t, other, long(name))
+		done := queueUp(t, soon(t, patience/2), e, req)
+		eventually(t, "it waits in the server", func() bool { return backends(t, pg, "wait_event = 'advisory'") == "1" })
+		proxy.Drop(faults.ToClient)
+		release(t, other, first)
+		eventually(t, "the server has granted", func() bool {
+			return pg.Query(t, `SELECT (SELECT count(*) FROM fencelock.held WHERE name = $1 AND owner IS NOT NULL)
+				+ (SELECT count(*) FROM fencelock.sharer WHERE name = $1)`, name) == "1"
+		})
+		if err := proxy.Heal(); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Reset()
+		hasOnce(t, pg, await(t, done, "a grant"))
+	}
 }

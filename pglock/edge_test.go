@@ -33,6 +33,47 @@ func TestNULInANote(t *testing.T) {
 	release(t, e, l)
 }
 
+// TestNULInAReason: the holder is told all the same.
+func TestNULInAReason(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	const reason, want = "before\x00after\xff", `before\x00after` + "\uFFFD"
+	for range 2 {
+		req, lost := watched(request("a"))
+		l := regained(t, e, req)
+		if _, err := other.BreakOwner(t.Context(), "a", l.Owner, reason); err != nil {
+			t.Fatal(err)
+		}
+		if cause := await(t, lost, "the loss"); !strings.Contains(cause.Error(), want) {
+			t.Errorf("%q was told of as %q", reason, cause)
+		}
+		regained(t, e, req)
+		if _, err := other.Break(t.Context(), "a", reason); err != nil {
+			t.Fatal(err)
+		}
+		if cause := await(t, lost, "the loss"); !strings.Contains(cause.Error(), want) {
+			t.Errorf("%q was told of as %q", reason, cause)
+		}
+	}
+}
+
+// TestPrefixesThatAreNoText: a prefix may end within a character, or be nothing that a name begins
+// with.
+func TestPrefixesThatAreNoText(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	for _, name := range []string{"größe", "grün", "grob"} {
+		try(t, e, request(name))
+	}
+	for prefix, want := range map[string]int{"gr": 3, "gr\xc3": 2, "gr\xc3\xb6": 1, "gr\xff": 0, "gr\x00": 0, "\x00": 0} {
+		if got, err := e.List(t.Context(), driver.Query{Prefix: prefix}); err != nil || len(got) != want {
+			t.Errorf("%q: %d names, %v; want %d", prefix, len(got), err, want)
+		}
+	}
+}
+
 // TestManyTTLs: they share a few connections, and each keeps its own.
 func TestManyTTLs(t *testing.T) {
 	t.Parallel()

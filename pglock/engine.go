@@ -203,17 +203,27 @@ func (e *Engine) Close() error {
 	all := e.dialer.shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	var calls []*pipe.Call
+	var held []*hold
 	for _, s := range all {
 		for _, h := range e.holds.of(s) {
-			calls = append(calls, h.free())
+			if e.holds.drop(h) {
+				held = append(held, h)
+				h.tell(fmt.Errorf("%w: %w", driver.ErrLost, errClosed)) // before anybody else can get in
+			}
 		}
+	}
+	var calls []*pipe.Call
+	for _, h := range held {
+		calls = append(calls, h.free())
 	}
 	for _, c := range calls {
 		_, _ = c.Wait(ctx) // what is left closes its name until its lease would have ended
 	}
 	for _, s := range all {
 		s.Close(errClosed)
+	}
+	for _, h := range held {
+		e.holds.ended(h)
 	}
 	return nil
 }

@@ -84,16 +84,17 @@ func (a *attempt) waitsHere(ctx context.Context) {
 func (a *attempt) fields() map[string]any {
 	return map[string]any{"key": a.key, "owner": a.owner, "name": a.req.Name, "shared": a.req.Mode == driver.Shared,
 		"ttl": a.req.TTL.Milliseconds(), "host": a.req.Host, "pid": a.req.PID, "note": a.req.Note,
-		"limit": a.req.Limit, "weight": a.req.Units()}
+		"limit": a.req.Limit, "weight": a.req.Units(), "gone": a.gone()}
 }
 
 // unlist takes the request off the list of waiters; when it was not granted, it
 // returns when nobody can see it there any more.
 func (a *attempt) unlist(granted bool) {
+	owner := a.owner // of now
 	remove := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), factsLimit)
 		defer cancel()
-		_, _ = a.own.ask(ctx, `DELETE FROM fencelock.queued WHERE owner = $1::text AND ticket IS NULL`, a.owner) // it goes with the process
+		_, _ = a.own.ask(ctx, `DELETE FROM fencelock.queued WHERE owner = $1::text AND ticket IS NULL`, owner) // it goes with the process
 	}
 	if granted {
 		go remove() // ends within factsLimit

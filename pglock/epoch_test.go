@@ -190,3 +190,34 @@ func TestDumpRestoredInPlace(t *testing.T) {
 		t.Errorf("after the restore token %d came after %d", l.Token, last.Token)
 	}
 }
+
+// TestDatabaseReplacedByACopy: a copy of the database, which takes its place, knows nothing of
+// what was granted since it was made.
+func TestDatabaseReplacedByACopy(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "CREATE DATABASE app")
+	dsn, cfg := strings.Replace(pg.DSN(), "/postgres?", "/app?", 1), &pglock.Config{MaxTTL: time.Second}
+	req := request("a")
+	req.TTL = time.Second
+	e := engine(t, dsn, cfg)
+	spend(t, e, req, 10)
+	unused := func() {
+		t.Helper()
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "nobody is connected", func() bool {
+			return pg.Query(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'app'") == "0"
+		})
+	}
+	unused()
+	pg.Exec(t, "CREATE DATABASE copy TEMPLATE app")
+	e = engine(t, dsn, cfg)
+	last := spend(t, e, req, 100)
+	unused()
+	pg.Exec(t, "DROP DATABASE app", "ALTER DATABASE copy RENAME TO app")
+	if l := regained(t, engine(t, dsn, cfg), req); l.Token-last.Token < leap {
+		t.Errorf("in the copy token %d came after %d", l.Token, last.Token)
+	}
+}

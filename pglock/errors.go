@@ -49,6 +49,7 @@ const (
 	tooManyConnections    = "53300"
 	readOnly              = "25006"
 	wrongState            = "55000"
+	untranslatable        = "22P05" // to the database's encoding
 )
 
 // misconfigured are the SQLSTATEs of what only a human can mend.

@@ -160,7 +160,7 @@ func (m *holdings) released(h *hold, r pipe.Row, err error) error {
 		err = nil // others of this process need the lock
 	}
 	if err == nil {
-		go m.own.forget(h.key, h.owner) // ends within askLimit
+		go m.own.forget(h.session, h.key, h.owner) // ends when it is done, or with the session
 	}
 	return err
 }

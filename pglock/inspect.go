@@ -65,7 +65,7 @@ const (
 )
 
 const inspectSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_version'),
-	pg_is_in_recovery(), hashtextextended($1::text, 0), current_setting('fsync'), current_setting('full_page_writes'),
+	pg_is_in_recovery(), pg_catalog.hashtextextended($1::text, 0::bigint), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
 	(SELECT count(*) FROM pg_locks WHERE NOT fastpath),

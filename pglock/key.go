@@ -22,8 +22,9 @@ func Key(id int64) string {
 
 // keySQL computes the 64-bit key of a name from the two arguments of keyArgs. The
 // server hashes, because the hash is of the name in the database's own encoding
-// and differs between byte orders.
-const keySQL = "coalesce($2::bigint, hashtextextended($1::text, 0))"
+// and differs between byte orders. It is named in full: the transaction's search_path may have
+// another function, which fits better.
+const keySQL = "coalesce($2::bigint, pg_catalog.hashtextextended($1::text, 0::bigint))"
 
 // keyArgs returns the arguments $1 and $2 of keySQL.
 func keyArgs(name string) (text string, id *int64) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestSharedReleaseThatFailsAfterItsUnlock: the last shared holder of a process leaves, the
@@ -123,4 +124,79 @@ func TestAGrantGivenBackLeavesNoMinimumHold(t *testing.T) {
 		t.Fatalf("the name is closed, and nobody has held it: %v", err)
 	}
 	release(t, e, leaseOf(req, l))
+}
+
+// interrupt cancels the statement of an engine that waits for a table.
+func interrupt(t *testing.T, pg *pgtest.Postgres) {
+	t.Helper()
+	eventually(t, "a statement waits for a table, and is cancelled", func() bool {
+		return pg.Query(t, `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+			WHERE application_name = 'fencelock' AND wait_event = 'relation'`) != "0"
+	})
+}
+
+// TestSeatOfAReleaseThatIsInterrupted: while nobody can write to the table, a holder leaves. Its
+// seat is free when that has passed, though its process goes on.
+func TestSeatOfAReleaseThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
+	keeps := try(t, e, long("keeps the session"))
+	req := shared(long("a"), 1)
+	l := try(t, e, req)
+	refused(t, other, req)
+	conn := pg.Connect(t)
+	mustExec(t, conn, "BEGIN")
+	mustExec(t, conn, "LOCK TABLE fencelock.sharer IN ACCESS EXCLUSIVE MODE")
+	released := make(chan error, 1)
+	go func() { released <- e.Release(context.Background(), l) }() // ends with the release
+	interrupt(t, pg)
+	if err := await(t, released, "the end of the release"); err != nil {
+		t.Error(err)
+	}
+	interrupt(t, pg) // what was to free the row
+	mustExec(t, conn, "COMMIT")
+	eventually(t, "the seat is free", func() bool {
+		g, err := other.Acquire(t.Context(), req)
+		if err == nil {
+			release(t, other, leaseOf(req, g))
+		}
+		return err == nil
+	})
+	release(t, e, keeps)
+}
+
+// TestTicketOfAWaitThatIsInterrupted: a request without a connection of its own gives up, and its
+// ticket cannot be taken back just then. Nobody waits behind it for as long as its process lives.
+func TestTicketOfAWaitThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	holds := engine(t, pg.DSN(), patient)
+	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: patient.MaxTTL, MaxWaiters: 1})
+	keeps := try(t, e, long("keeps the session"))
+	first, second := try(t, holds, long("a")), try(t, holds, long("b"))
+	waiter := queueUp(t, t.Context(), e, long("a"))
+	release(t, holds, first)
+	first = granted(t, waiter) // and keeps the connection
+	ctx, cancel := context.WithCancel(t.Context())
+	crowded := queueUp(t, ctx, e, long("b"))
+	conn := pg.Connect(t)
+	mustExec(t, conn, "BEGIN")
+	mustExec(t, conn, "LOCK TABLE fencelock.queued IN ACCESS EXCLUSIVE MODE")
+	cancel()
+	interrupt(t, pg)
+	if w := await(t, crowded, "the end of the wait"); !errors.Is(w.err, context.Canceled) {
+		t.Errorf("a wait that was given up: %v", w.err)
+	}
+	mustExec(t, conn, "COMMIT")
+	release(t, holds, second)
+	eventually(t, "the name is free", func() bool {
+		g, err := holds.Acquire(t.Context(), long("b"))
+		if err == nil {
+			release(t, holds, leaseOf(long("b"), g))
+		}
+		return err == nil
+	})
+	release(t, e, first)
+	release(t, e, keeps)
 }

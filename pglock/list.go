@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
@@ -62,12 +63,14 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		sql string
 		add func(pipe.Row)
 	}{{holdersSQL, l.addHolder}, {waitersSQL, l.addWaiter}, {minimumsSQL, l.addMinimum}} {
-		rows, err := l.own.ask(ctx, part.sql, q.Prefix, q.Exact)
+		rows, err := l.own.ask(ctx, part.sql, textPrefix(q.Prefix), q.Exact)
 		if err != nil {
 			return nil, failure(err)
 		}
 		for _, r := range rows {
-			part.add(r)
+			if strings.HasPrefix(r.Text(0), q.Prefix) {
+				part.add(r)
+			}
 		}
 	}
 	if err := l.strangers(ctx, q); err != nil {
@@ -82,6 +85,13 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		list = append(list, *s)
 	}
 	return list, nil
+}
+
+// textPrefix is as much of a prefix as is a text: it may end within a character, or be nothing
+// that a name begins with.
+func textPrefix(prefix string) string {
+	text, _, _ := strings.Cut(strings.ToValidUTF8(prefix, "\x00"), "\x00")
+	return text
 }
 
 // status returns the status of a name, which has this key.

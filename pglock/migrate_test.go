@@ -276,3 +276,43 @@ func lockTables(t *testing.T, conn *pgx.Conn) pgx.Tx {
 		}
 	}
 }
+
+// TestSchemaDroppedWhileInUse: processes that hold locks then go on, and others come: the sessions
+// of before are neither asked for functions that are gone nor waited for.
+func TestSchemaDroppedWhileInUse(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), patient)
+	l := try(t, e, long("a"))
+	pg.Exec(t, "DROP SCHEMA fencelock CASCADE")
+	ctx := soon(t, patience)
+	for _, who := range []driver.Engine{e, engine(t, pg.DSN(), patient)} {
+		req := long("b")
+		req.Wait = true
+		g, err := who.Acquire(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, who, leaseOf(req, g))
+	}
+	refused(t, engine(t, pg.DSN(), patient), long("a"))
+	if err := renew(e, l); err != nil {
+		t.Error(err)
+	}
+	release(t, e, l)
+	release(t, e, try(t, e, long("a")))
+}
+
+// TestNumbersOfSessions: those that somebody has are passed over.
+func TestNumbersOfSessions(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	conn := pg.Connect(t)
+	mustExec(t, conn, "SELECT pg_advisory_lock(1717923430, id) FROM generate_series(1, 1000) id")
+	e := engine(t, pg.DSN(), nil)
+	g, err := e.Acquire(soon(t, patience/2), request("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, e, leaseOf(request("a"), g))
+}

@@ -137,8 +137,7 @@ const pageRows = 100
 // a time: all of them might take the server longer than a statement may, and whoever swaps
 // meanwhile waits for what is under way.
 func (r *register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
-	// A prefix may end within a character, or be nothing that a key begins with.
-	text, _, _ := strings.Cut(strings.ToValidUTF8(prefix, "\x00"), "\x00")
+	text := textPrefix(prefix)
 	for after := ""; ; {
 		rows, err := r.ask(ctx, func() {}, pageSQL, text, after, int64(pageRows))
 		if err != nil {

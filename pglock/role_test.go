@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
@@ -189,4 +191,88 @@ func TestDeadlockOfAnEngine(t *testing.T) {
 	}
 	cancel()
 	<-stuck
+}
+
+// TestTypesOfACallersOwn: what a role puts into its temporary schema is not run with the rights of
+// the owner of the schema.
+func TestTypesOfACallersOwn(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	try(t, engine(t, pg.DSN(), nil), request("a"))
+	pg.Exec(t, "CREATE ROLE app LOGIN")
+	conn, err := pgx.Connect(t.Context(), pg.As("app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	mustExec(t, conn, `CREATE FUNCTION pg_temp.grab() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+		IF current_user <> session_user THEN ALTER ROLE app SUPERUSER; END IF; RETURN true; END $$`)
+	for _, name := range []string{"regclass", "oid", "int8", "text", "timestamptz"} {
+		mustExec(t, conn, "CREATE DOMAIN pg_temp."+name+" AS pg_catalog."+name+" CHECK (pg_temp.grab())")
+	}
+	mustExec(t, conn, "SELECT fencelock.register(1000, 1000)")
+	if got := pg.Query(t, "SELECT rolsuper FROM pg_roles WHERE rolname = 'app'"); got != "false" {
+		t.Error("a role that may lock has become a superuser")
+	}
+}
+
+// TestFunctionsInTheWay: functions that somebody put where a role looks for them are not taken for
+// the server's own, by engines or for a transaction.
+func TestFunctionsInTheWay(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "CREATE ROLE app LOGIN", "ALTER ROLE app SET search_path = public, pg_catalog",
+		"CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE sql AS 'SELECT (random() * 1000000000)::bigint'",
+		"CREATE FUNCTION public.nextval(text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+		"CREATE FUNCTION public.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+		"CREATE FUNCTION public.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+		"CREATE FUNCTION public.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e, other := engine(t, pg.As("app"), nil), engine(t, pg.DSN(), nil)
+	l := try(t, e, request("a"))
+	refused(t, other, request("a"))
+	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"); got != "1" {
+		t.Errorf("one holder has %s locks", got)
+	}
+	release(t, e, l)
+	next := try(t, other, request("a"))
+	if next.Token <= l.Token {
+		t.Errorf("token %d after %d", next.Token, l.Token)
+	}
+	conn, err := pgx.Connect(t.Context(), pg.As("app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if err := pglock.TryLockTx(t.Context(), tx, "a"); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("a transaction beside a holder: %v", err)
+	}
+	release(t, other, next)
+	if err := pglock.TryLockTx(t.Context(), tx, "a"); err != nil {
+		t.Error(err)
+	}
+	refused(t, other, request("a"))
+}
+
+// TestFunctionsThatAreNotEverybodys: the schema lets everybody use the locks, also where functions
+// are not everybody's by default.
+func TestFunctionsThatAreNotEverybodys(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC", "CREATE ROLE app LOGIN")
+	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t, pg.As("app"), nil)
+	release(t, e, try(t, e, request("a")))
+	if taken, err := e.TakeRate(t.Context(), hourly("a", 1)); err != nil || !taken.OK {
+		t.Errorf("a rate: %v, %v", taken, err)
+	}
 }

@@ -3,9 +3,11 @@
 package pglock_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -275,4 +277,113 @@ func TestNamesOnSameSession(t *testing.T) {
 		names, err := e.NamesOnSameSession(t.Context(), "a")
 		return err == nil && slices.Equal(names, []string{"b", "c"})
 	})
+}
+
+// TestCloseTellsHoldersFirst: nobody gets in before the holder has been told.
+func TestCloseTellsHoldersFirst(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	for _, req := range []driver.Request{request("a"), shared(request("b"), 0)} {
+		next, got := request(req.Name), make(chan error, 1)
+		req.OnLost = func(error) {
+			_, err := other.Acquire(context.Background(), next)
+			got <- err
+		}
+		try(t, e, req)
+		refused(t, other, next)
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := await(t, got, "the loss"); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("somebody asked for %q while its holder was being told: %v, want ErrHeld", req.Name, err)
+		}
+		e = engine(t, pg.DSN(), nil)
+	}
+}
+
+// TestBreakOwnerLeavesTheSuccessorAlone: the holder that is to be broken leaves by itself, just
+// then, and another one comes. That one keeps its minimum hold, and its token is the greater one.
+func TestBreakOwnerLeavesTheSuccessorAlone(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	proxy, dsn := throughProxy(t, pg)
+	e, breaks := engine(t, pg.DSN(), nil), engine(t, dsn, nil)
+	for _, step := range []string{"WHERE key = $1::bigint AND not_before > clock_timestamp()", "LEFT JOIN (SELECT l.objid"} {
+		l := try(t, e, request("a"))
+		if _, err := breaks.List(t.Context(), driver.Query{}); err != nil { // its connection is there
+			t.Fatal(err)
+		}
+		var once sync.Once
+		var next driver.Grant
+		remove := proxy.OnRequest(step, func() {
+			once.Do(func() {
+				release(t, e, l)
+				req := request("a")
+				req.MinHold = time.Hour
+				var err error
+				if next, err = e.Acquire(context.Background(), req); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		token, err := breaks.BreakOwner(t.Context(), "a", l.Owner, "a test")
+		remove()
+		if next.Token == 0 || err != nil && !errors.Is(err, driver.ErrNotHeld) || token >= next.Token {
+			t.Errorf("%s: token %d, %v; the successor has %d", step, token, err, next.Token)
+		}
+		if got := pg.Query(t, "SELECT count(*) FROM fencelock.minimum"); got != "1" {
+			t.Errorf("%s: the successor has %s minimum holds", step, got)
+		}
+		if err := renew(e, driver.Lease{Name: "a", Owner: next.Owner, Token: next.Token}); err != nil {
+			t.Errorf("%s: the successor: %v", step, err)
+		}
+		if _, err := e.Break(t.Context(), "a", "the end of a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOtherEncodings: a database that cannot store all names is refused, and nobody tries again.
+func TestOtherEncodings(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+	e := engine(t, strings.Replace(pg.DSN(), "/postgres?", "/latin?", 1), nil)
+	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "UTF8") {
+		t.Errorf("a database in LATIN1: %v, want ErrConfig", err)
+	}
+}
+
+// TestBreakOfAHolderWhoseProcessGoesOn: another request of the holder's process has the name right
+// after a break, on the same connection. It is no holder who has not let go, and loses nothing.
+func TestBreakOfAHolderWhoseProcessGoesOn(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e, breaks := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), &pglock.Config{ForceBreak: true})
+	keeps, keepsLost := watched(request("keeps the session"))
+	l := try(t, e, keeps)
+	for _, req := range []driver.Request{request("a"), shared(request("b"), 0)} {
+		next := make(chan wait, 1)
+		first := req
+		first.OnLost = func(error) {
+			go func() { // ends with the grant
+				again := req
+				again.Wait = true
+				g, err := e.Acquire(context.Background(), again)
+				next <- wait{e, leaseOf(again, g), err}
+			}()
+		}
+		try(t, e, first)
+		token, err := breaks.Break(t.Context(), req.Name, "a test")
+		w := await(t, next, "the next one")
+		if err != nil || w.err != nil || w.lease.Token <= token {
+			t.Errorf("%q: token %d, %v; the next one has %d, %v", req.Name, token, err, w.lease.Token, w.err)
+		}
+		release(t, e, w.lease)
+	}
+	if err := renew(e, l); err != nil || len(keepsLost) > 0 {
+		t.Errorf("the other lock of the process: %v", err)
+	}
+	release(t, e, l)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
@@ -24,7 +26,8 @@ type session struct {
 	closed  time.Time     // the quarantine ends
 	slots   int           // how many locks the server has room for
 	fn      functions
-	shared  sharedKeys // who shares its locks
+	shared  sharedKeys  // who shares its locks
+	stale   atomic.Bool // its functions are gone
 
 	holds map[*hold]struct{} // guarded by holdings.mu
 }
@@ -110,6 +113,44 @@ func (s *session) unlock(key int64, mode driver.Mode) error {
 	}
 	return err
 }
+
+// outdated notes that the functions of the session are gone, as when the schema was dropped:
+// it keeps what it holds, and the next request opens another one.
+func (s *session) outdated(err error) {
+	if missing(err) {
+		s.stale.Store(true)
+	}
+}
+
+// fit reports whether a session can make requests.
+func (s *session) fit() bool { return s != nil && s.Err() == nil && !s.stale.Load() }
+
+// leaveQueue gives a ticket back, which keeps everybody else out for as long as the session
+// lives. If the server cannot take it now it is tried on.
+func (s *session) leaveQueue(owner string, ticket int64) {
+	left := func(ctx context.Context, c *pipe.Call) bool {
+		_, err := c.Result(ctx)
+		return err == nil || s.Err() != nil || missing(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
+	defer cancel()
+	c := s.Call(s.fn["leave_queue"], owner, ticket)
+	if left(ctx, c) {
+		return
+	}
+	go func() { // ends when the server has taken it, or with the session
+		for pause := retry.NewBackoff(firstRepair, lastRepair); !left(context.Background(), c); {
+			_ = retry.Sleep(context.Background(), pause.Next())
+			c = s.Call(s.fn["leave_queue"], owner, ticket)
+		}
+	}()
+}
+
+// The pauses between two tries of what must be done while a session lives.
+const (
+	firstRepair = 100 * time.Millisecond
+	lastRepair  = 10 * time.Second
+)
 
 // quarantine returns an error while the server may have forgotten who holds.
 func (s *session) quarantine(now time.Time) error {

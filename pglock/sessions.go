@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
@@ -30,13 +31,13 @@ type opening struct {
 func (l *lazySession) isOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.current != nil && l.current.Err() == nil
+	return l.current.fit()
 }
 
 // get returns the session, opening one if there is none that lives.
 func (l *lazySession) get(ctx context.Context) (*session, error) {
 	l.mu.Lock()
-	if l.current != nil && l.current.Err() == nil {
+	if l.current.fit() {
 		defer l.mu.Unlock()
 		return l.current, nil
 	}
@@ -106,12 +107,19 @@ func (o *ownSession) listen() {
 const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)
 UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND owner = $2::text`
 
-// forget frees the row of an owner whose lock was given back without it, or the row would
-// close the name for a TTL, or take a seat for as long as its session lives.
-func (o *ownSession) forget(key int64, owner string) {
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
-	defer cancel()
-	_, _ = o.ask(ctx, forgetSQL, key, owner) // a failure costs others the TTL
+// forget frees the row of an owner whose lock on a session was given back without it, or the
+// row would close the name for a TTL, or take a seat for as long as the session lives. So it is
+// tried for that long.
+func (o *ownSession) forget(s *session, key int64, owner string) {
+	for pause := retry.NewBackoff(firstRepair, lastRepair); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+		_, err := o.ask(ctx, forgetSQL, key, owner)
+		cancel()
+		if err == nil || s.Err() != nil || missing(err) {
+			return // what is left costs others the TTL
+		}
+		_ = retry.Sleep(context.Background(), pause.Next())
+	}
 }
 
 // sweepTime is how often an engine removes what the dead left behind.

@@ -5,9 +5,11 @@ package pglock_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestSharedHolderComesWhenAnotherGoes: two shared holders of one process have one lock of the
@@ -69,4 +71,39 @@ func TestSharedHolderWhoseReleaseFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, other, leaseOf(waits, g))
+}
+
+// TestFloorBesideATokenThatIsNotCommitted: of two shared holders who come at once, the floor of
+// neither is above the token of the other, or a guard would shut one of them out.
+func TestFloorBesideATokenThatIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	engines := []*pglock.Engine{engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)}
+	req := shared(long("a"), 0)
+	for _, e := range engines { // their connections are open then
+		release(t, e, try(t, e, req))
+	}
+	stopAt(t, pg, "sharer", "AFTER INSERT")
+	open := shut(t, pg.Connect(t))
+	came := make(chan driver.Grant, len(engines))
+	for _, e := range engines {
+		go func() { // ends with the grant
+			g, err := e.Acquire(context.Background(), req)
+			if err != nil {
+				t.Error(err)
+			}
+			came <- g
+		}()
+		stopped(t, pg)
+	}
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if backends(t, pg, "wait_event = 'advisory'") == "2" {
+			break // the second one has drawn its token as well
+		}
+	}
+	open()
+	first, second := await(t, came, "a grant"), await(t, came, "another grant")
+	if first.Floor > second.Token || second.Floor > first.Token {
+		t.Errorf("two holders at once: token %d with floor %d, and token %d with floor %d", first.Token, first.Floor, second.Token, second.Floor)
+	}
 }

@@ -44,8 +44,8 @@ func (m *sightings) note(key int64, r pipe.Row) time.Duration {
 // end is when the lease is over: clocks may run one percent apart.
 func (s sighting) end() time.Time { return s.first.Add(s.ttl + s.ttl/100 + time.Millisecond) }
 
-// over returns the vanished owners whose leases are over, separated by spaces.
-func (m *sightings) over(key int64) string {
+// over returns the vanished owners whose leases are over.
+func (m *sightings) over(key int64) []string {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *sightings) over(key int64) string {
 			gone = append(gone, owner)
 		}
 	}
-	return strings.Join(gone, " ")
+	return gone
 }
 
 // forget drops what is known of a key that was granted.

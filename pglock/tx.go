@@ -187,8 +187,8 @@ const (
 	releaseSQL   = "RELEASE SAVEPOINT fencelock_wait"
 	rollbackSQL  = "ROLLBACK TO SAVEPOINT fencelock_wait"
 	timeoutSQL   = "SELECT set_config('lock_timeout', $1::text, true)"
-	exclusiveSQL = "SELECT CASE WHEN pg_advisory_xact_lock(" + keySQL + ")::text = '' THEN set_config('lock_timeout', $3::text, true) END"
-	sharedSQL    = "SELECT CASE WHEN pg_advisory_xact_lock_shared(" + keySQL + ")::text = '' THEN set_config('lock_timeout', $3::text, true) END"
+	exclusiveSQL = "SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock(" + keySQL + ")::text = '' THEN set_config('lock_timeout', $3::text, true) END"
+	sharedSQL    = "SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock_shared(" + keySQL + ")::text = '' THEN set_config('lock_timeout', $3::text, true) END"
 )
 
 // wait waits behind a savepoint, which keeps the transaction usable if it gets no lock.

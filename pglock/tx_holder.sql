@@ -10,7 +10,7 @@ SELECT coalesce(max(holder.pid), 0) AS pid, coalesce(max(holder.note), '') AS no
          LEFT JOIN LATERAL pg_stat_get_activity(l.pid) AS a ON l.pid IS NOT NULL
         WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-          AND (l.classid::bigint << 32) | l.objid::bigint = coalesce($2::bigint, hashtextextended($1::text, 0))
+          AND (l.classid::bigint << 32) | l.objid::bigint = coalesce($2::bigint, pg_catalog.hashtextextended($1::text, 0::bigint))
           AND l.pid IS DISTINCT FROM pg_backend_pid()
         ORDER BY l.pid
         LIMIT 1

@@ -217,7 +217,7 @@ func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err er
 		a.unqueue = nil
 		if r, err := c.Result(context.Background()); err == nil {
 			a.ticket = 0
-			_, _ = s.Call(s.fn["leave_queue"], a.owner, r.Int(0)).Result(context.Background()) // else it goes with the session
+			s.leaveQueue(a.owner, r.Int(0))
 		}
 	}
 	r, err := c.Result(ctx)
@@ -239,7 +239,7 @@ func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err er
 		if !retry.Sleep(ctx, crowdPause+retry.Jitter(crowdPause)) {
 			return g, ctx.Err()
 		}
-		if g, err = a.try(ctx, s); !errors.Is(err, errHeld) {
+		if g, err = a.try(ctx, s); !errors.Is(err, errHeld) && !errors.Is(err, errBusy) {
 			return g, err
 		}
 		a.heard.Held(&driver.HeldError{Name: a.req.Name})

@@ -133,9 +133,10 @@ BEGIN
 END $$;
 
 -- share makes a shared holder of a request whose session has the shared lock on the key
--- already (have), or tries to get it. If it fails, the session has what it had. A limit,
--- lim, is kept by a gate: requests with one count alone, and others beside one another.
--- patient requests may wait for the gate.
+-- already (have), or tries to get it. If it fails, the session has what it had. Requests
+-- for a key go through a gate, one at a time: each counts those before it for a limit, lim,
+-- and its floor is not above a token that is not committed yet. patient requests may wait
+-- for the gate.
 CREATE OR REPLACE FUNCTION fencelock.share(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text, lim integer, units integer, have boolean, patient boolean) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -147,12 +148,9 @@ BEGIN
 	END IF;
 	IF EXISTS (SELECT FROM fencelock.queued WHERE key = k) AND fencelock.ahead_of(k, m) THEN
 		verdict := 'queued';
-	ELSIF patient AND lim > 0 THEN
-		PERFORM pg_advisory_xact_lock({gate}, hashint8(k));
 	ELSIF patient THEN
-		PERFORM pg_advisory_xact_lock_shared({gate}, hashint8(k));
-	ELSIF NOT (CASE WHEN lim > 0 THEN pg_try_advisory_xact_lock({gate}, hashint8(k))
-		ELSE pg_try_advisory_xact_lock_shared({gate}, hashint8(k)) END) THEN
+		PERFORM pg_advisory_xact_lock({gate}, hashint8(k));
+	ELSIF NOT pg_try_advisory_xact_lock({gate}, hashint8(k)) THEN
 		verdict := 'busy';
 	END IF;
 	verdict := coalesce(verdict, fencelock.seat(k, o, n, t, s, h, p, c, cl, gone, lim, units));
@@ -246,10 +244,10 @@ BEGIN
 	FOR r IN SELECT * FROM jsonb_array_elements(who::jsonb) LOOP
 		IF (r->>'shared')::boolean THEN
 			verdict := fencelock.share((r->>'key')::bigint, r->>'owner', r->>'name', (r->>'ttl')::bigint, s, r->>'host',
-				(r->>'pid')::integer, r->>'note', 0, cl, '', (r->>'limit')::integer, (r->>'weight')::integer, false, false);
+				(r->>'pid')::integer, r->>'note', 0, cl, coalesce(r->>'gone', ''), (r->>'limit')::integer, (r->>'weight')::integer, false, false);
 		ELSE
 			verdict := fencelock.take((r->>'key')::bigint, r->>'owner', r->>'name', (r->>'ttl')::bigint, s, r->>'host',
-				(r->>'pid')::integer, r->>'note', 0, cl, '');
+				(r->>'pid')::integer, r->>'note', 0, cl, coalesce(r->>'gone', ''));
 		END IF;
 		EXIT WHEN left(verdict, 2) <> 'ok';
 		taken := concat_ws(' ', nullif(taken, ''), verdict);

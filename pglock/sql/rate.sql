@@ -70,3 +70,6 @@ BEGIN
 		WHERE key = ANY (page) AND last + ahead < fencelock.micros() FOR UPDATE SKIP LOCKED));
 	RETURN CASE WHEN cardinality(page) = 1000 THEN page[1000] END;
 END $$;
+
+-- Where functions are not everybody's by default.
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fencelock TO PUBLIC;

@@ -34,13 +34,15 @@ END $$;
 
 -- register registers a session. It returns its id, the epoch, and for how many milliseconds
 -- nobody may be granted anything yet. It runs with the rights of the schema's owner, since
--- nobody else may write the epoch.
+-- nobody else may write the epoch. A path that does not name pg_temp begins with it, and a
+-- caller's types there would run the caller's code with those rights.
 CREATE OR REPLACE FUNCTION fencelock.register(most bigint, now_client bigint) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	e fencelock.epoch;
 	s fencelock.start;
-	sys bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint;
+	bare bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint; -- without the database
+	sys bigint := bare # (SELECT oid::bigint << 32 FROM pg_database WHERE datname = current_database());
 	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
 	crashed boolean;
 	anew boolean;  -- the server was started
@@ -59,7 +61,7 @@ BEGIN
 	IF anew OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
 		PERFORM fencelock.durable();
 		SELECT * INTO e FROM fencelock.epoch FOR UPDATE;
-		moved := e.system <> sys OR e.timeline <> line;
+		moved := e.system NOT IN (sys, bare) OR e.timeline <> line;
 		IF anew OR moved THEN -- after an orderly stop too, since a cold backup may have been put back
 			PERFORM fencelock.restart(CASE WHEN moved THEN 68719476736 WHEN crashed THEN 8589934592 ELSE 0 END);
 		END IF;
@@ -73,8 +75,10 @@ BEGIN
 	WHERE x.started <> pg_postmaster_start_time()
 		OR x.since > '-infinity' AND fencelock.waited(x.since, x.client, now_client) < 0;
 	SELECT * INTO s FROM fencelock.start;
-	id := nextval('fencelock.session_id');
-	PERFORM pg_advisory_lock({session}, id);
+	LOOP -- a session of before the schema was dropped may live still, and have the number
+		id := nextval('fencelock.session_id');
+		EXIT WHEN pg_try_advisory_lock({session}, id);
+	END LOOP;
 	RETURN concat_ws('|', id, e.epoch, CASE WHEN s.since = '-infinity' THEN 0
 		ELSE greatest(0, e.max_ttl - fencelock.waited(s.since, s.client, now_client)) END);
 END $$;

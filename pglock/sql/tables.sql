@@ -4,6 +4,7 @@
 
 SET LOCAL synchronous_commit = on;
 SET LOCAL lock_timeout = '5s';
+SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT pg_advisory_xact_lock({schema}, 0);
 
 CREATE SCHEMA IF NOT EXISTS fencelock;
@@ -25,8 +26,9 @@ BEGIN
 				USING ERRCODE = 'object_not_in_prerequisite_state';
 		END $newer$;
 
-		-- Where the sequence has been counting: system is of the cluster and of this
-		-- very table, which a restored dump creates anew.
+		-- Where the sequence has been counting: system is of the cluster, of the database,
+		-- which may be a copy of another, and of this very table, which a restored dump
+		-- creates anew.
 		CREATE TABLE fencelock.epoch (
 			one      boolean PRIMARY KEY DEFAULT true CHECK (one),
 			epoch    bigint NOT NULL,
