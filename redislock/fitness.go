@@ -132,23 +132,39 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 }
 
 // ask sends a command to every master until each has answered, for no longer than
-// RetryTimeout.
+// RetryTimeout. Of a Cluster one that answers is enough: a master that is silent grants
+// nothing, and the names of the others do not wait for it.
 func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RetryTimeout)
 	defer cancel()
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
-		answers, err := f.conn.Each(ctx, args...)
-		for _, a := range answers {
-			if err == nil && a.Err != nil && passing(a.Err) {
-				err = a.Err
-			}
+		each := ctx
+		if f.cluster() {
+			each = redisconn.WithDeadline(ctx, f.cfg.RetryTimeout/4)
+		}
+		answers, err := f.conn.Each(each, args...)
+		if err == nil {
+			err = f.silence(answers)
 		}
 		why = cause(why, err)
 		if err == nil || !passing(err) || ctx.Err() != nil {
 			return answers, why
 		}
 	}
+}
+
+// silence returns why another try may tell more, if too few have answered.
+func (f *fitness) silence(answers []redisconn.Answer) (err error) {
+	for _, a := range answers {
+		switch {
+		case a.Err != nil && passing(a.Err):
+			err = orElse(err, a.Err)
+		case f.cluster():
+			return nil
+		}
+	}
+	return err
 }
 
 // settingOf returns a setting of the masters: of the first.

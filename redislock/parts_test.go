@@ -50,6 +50,32 @@ func partsOf(e *redislock.Engine) map[string]int {
 	return parts
 }
 
+// TestFrozenMasterClosesItsOwnNames: one of three masters is silent. Whoever looks at the
+// servers anew, as after each error of the connection, gets the names of the others.
+func TestFrozenMasterClosesItsOwnNames(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartRedisCluster(t, 3, "--cluster-node-timeout", "60000") // nobody calls it dead
+	const frozen = 1
+	e := clusterEngineOf(t, c, &redislock.Config{RetryTimeout: 10 * time.Second})
+	s := scene{TB: t, server: c.Nodes()[0]}
+	s.warm(e)
+	c.Nodes()[frozen].Freeze(t)
+	for i := range 10 {
+		name := fmt.Sprint("n", i)
+		if c.Slot("lock:"+name)*3/redistest.Slots == frozen {
+			continue
+		}
+		if i < 5 {
+			e.Doubt()
+		}
+		h, err := s.ask(e, try(request(name))).ended()
+		if err != nil {
+			t.Fatalf("%s, whose master answers: %v", name, err)
+		}
+		h.free()
+	}
+}
+
 // TestFrozenMasterCostsItsOwnLocks: one of three masters is silent for several
 // TTLs. Of 300 locks that a Locker keeps, none of the other masters' is lost.
 func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
