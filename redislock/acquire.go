@@ -123,6 +123,9 @@ func (acq *acquirer) hold(w *waiter, token int64) {
 	for _, other := range others {
 		acq.giveBack(acq.releaseCall(w.keys, w.req.Mode, w.owner, other))
 	}
+	if w.broken == token {
+		acq.queue.reportBroken(w.owner, token, w.reason)
+	}
 }
 
 // replicated gives a grant back that too few replicas have heard of: a failover to one of

@@ -42,6 +42,48 @@ func TestGrantBeforeEnqueueReply(t *testing.T) {
 	s.clean("n")
 }
 
+// TestBreakBeforeAGrantIsTaken: the lock is broken after the server has confirmed a grant,
+// and before the waiter has read that. It hears of the break all the same.
+func TestBreakBeforeAGrantIsTaken(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	a := s.engine(nil)
+	b, tap := s.tapped(nil)
+	lost := make(chan error, 2)
+	req := request("n")
+	req.MinHold, req.OnLost = time.Millisecond, func(cause error) { lost <- cause } // it is confirmed
+	told := make(chan struct{}, 9)
+	tap.texts(func(text string, pass func(string)) {
+		pass(text)
+		if strings.HasPrefix(text, "lost ") {
+			told <- struct{}{}
+		}
+	})
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
+		r := do()
+		if c.Script == redislock.ConfirmScript {
+			if _, err := a.Break(t.Context(), "n", "a test"); err != nil {
+				t.Error(err)
+			}
+			<-told
+		}
+		return r
+	})
+	h := s.hold(a, request("n"))
+	w := s.queue(b, req)
+	h.free()
+	g := w.granted()
+	select {
+	case err := <-lost:
+		if !errors.Is(err, driver.ErrLost) || !strings.Contains(err.Error(), "a test") {
+			t.Errorf("the holder hears %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the holder does not hear of the break")
+	}
+	s.gone(g.renew())
+}
+
 // ready waits until an engine knows that its subscription stands: its requests then
 // join the queue with their first try.
 func (s scene) ready(e *redislock.Engine) {

@@ -211,13 +211,16 @@ func (g *group) postpone(after time.Duration) {
 }
 
 // reportBroken tells a holder that its lock was broken. The message may be of an earlier
-// hold, which the token tells. The callback runs without the mutex, since it may ask the
-// engine something, and with the hold forgotten, so that it runs once.
+// hold, which the token tells, or of a grant that has not been taken yet. The callback runs
+// without the mutex, since it may ask the engine something, and with the hold forgotten, so
+// that it runs once.
 func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	q.mu.Lock()
 	h, ok := q.holds[owner]
 	if ok = ok && (h.token == token || h.token == 0); ok {
 		delete(q.holds, owner)
+	} else if w := q.waiters[owner]; w != nil {
+		w.broken, w.reason = token, reason
 	}
 	q.mu.Unlock()
 	if ok && h.lost != nil {

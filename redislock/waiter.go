@@ -28,6 +28,8 @@ type waiter struct {
 	trouble bool        // it was told that the server cannot be asked
 	pollAt  time.Time   // when it was asked to poll before it had joined; zero if it was not
 	sample  clockSample // of the answer by which it joined
+	broken  int64       // the token of a grant that was broken before it was taken
+	reason  string      // why
 }
 
 // entry is how the queue names the request.
