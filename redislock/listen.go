@@ -39,14 +39,19 @@ func (l *listener) start() bool {
 func (l *listener) subscribe() {
 	pause := newBackoff()
 	for again := false; l.closed.Err() == nil; again = true {
-		err := l.conn.Subscribe(l.closed, l.channel()+l.id, func() {
+		ctx, end := context.WithCancelCause(l.closed)
+		err := l.conn.Subscribe(ctx, l.channel()+l.id, func() {
 			pause.Reset()
 			l.set(nil)
 			if again {
 				l.fitness.forget()
 			}
-			l.queue.rejoin()
+			l.queue.rejoin(end)
 		}, l.queue.onMessage)
+		if context.Cause(ctx) == errUnheard {
+			err = errUnheard
+		}
+		end(nil)
 		l.set(orElse(err, errEnded))
 		l.queue.unreachable(orElse(err, errEnded))
 		pause.Wait(l.closed)
@@ -54,10 +59,12 @@ func (l *listener) subscribe() {
 }
 
 // rejoin puts all requests back: the server may have passed over them, since a client that
-// did not hear its grant is passed over, or it may have forgotten them.
-func (q *waitQueue) rejoin() {
+// did not hear its grant is passed over, or it may have forgotten them. The subscription
+// that stands from now on ends with end.
+func (q *waitQueue) rejoin(end context.CancelCauseFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.subscribed, q.resubscribe = time.Now(), end
 	for _, g := range q.groups {
 		g.lost = true
 		g.sample = clockSample{} // another server's clock may answer next
@@ -67,6 +74,19 @@ func (q *waitQueue) rejoin() {
 		g.advance(0)
 	}
 }
+
+// unheard is for a server that does not know of a request that it has queued. It may have
+// passed over it because nobody listens there: a connection stays with a server that is
+// the master no more, when calls go to another one by now. So the client subscribes anew,
+// if the subscription is not a new one. The caller holds mu.
+func (q *waitQueue) unheard() {
+	if q.resubscribe != nil && time.Since(q.subscribed) > resubscribeAfter {
+		q.resubscribe(errUnheard)
+	}
+}
+
+// resubscribeAfter is how old a subscription is at least that is given up for a new one.
+const resubscribeAfter = time.Second
 
 // unreachable tells all waiters that nothing is heard of the server.
 func (q *waitQueue) unreachable(err error) {
@@ -139,7 +159,10 @@ func (l *listener) subscribed(ctx context.Context) error {
 	}
 }
 
-var errEnded = errors.New("the subscription ended")
+var (
+	errEnded   = errors.New("the subscription ended")
+	errUnheard = errors.New("the server has forgotten a request, or knows of no subscription")
+)
 
 func orElse(err, other error) error {
 	if err != nil {

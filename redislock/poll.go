@@ -271,5 +271,6 @@ func (q *waitQueue) report(g *group, asked []*waiter, all []queueState, known bo
 	if !known && asked[0].queued { // unless it has been granted since it was asked for
 		g.lost = true
 		g.advance(0)
+		q.unheard()
 	}
 }

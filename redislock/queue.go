@@ -1,8 +1,10 @@
 package redislock
 
 import (
+	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/internal/nameindex"
 )
@@ -18,6 +20,9 @@ type waitQueue struct {
 	groups  map[string]*group  // waiters by name
 	holds   map[string]hold    // by owner
 	hot     map[string]bool    // names that were waited for when we got them last
+
+	subscribed  time.Time // when the subscription began to stand
+	resubscribe context.CancelCauseFunc
 }
 
 // matters reports whether a name is still held, or waited for.

@@ -1,12 +1,15 @@
 package redislock_test
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -95,6 +98,38 @@ func TestGrantWhileSubscriptionIsDown(t *testing.T) {
 	reconnect()
 	g.free()
 	s.inOwnOrder([]*call{first, third})
+}
+
+// astray is a connection whose first subscription is at another server than its calls, as
+// that of a client whose server was demoted, when a name leads to the new master.
+type astray struct {
+	redisconn.Conn
+	other redisconn.Conn
+	once  sync.Once
+}
+
+func (a *astray) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	conn := a.Conn
+	a.once.Do(func() { conn = a.other })
+	return conn.Subscribe(ctx, channel, ready, message)
+}
+
+// TestSubscriptionElsewhere: a waiter that the server passes over, since nobody listens
+// there, subscribes anew.
+func TestSubscriptionElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, req := range []driver.Request{brief("n"), shared(brief("n"), 2)} {
+		s, old := newScene(t), newScene(t)
+		b := redislock.NewConn(&astray{
+			Conn:  redisconn.Rueidis(rueidisClient(t, rueidisOption(s.server.Addr()))),
+			other: redisconn.Rueidis(rueidisClient(t, rueidisOption(old.server.Addr()))),
+		}, patient(nil))
+		t.Cleanup(func() { _ = b.Close() })
+		h := s.hold(s.engine(nil), request("n"))
+		w := s.queue(b, req)
+		h.free()
+		w.granted().free()
+	}
 }
 
 // TestPartitionEnds: all traffic of the waiters is lost in silence for a while, as
