@@ -77,6 +77,38 @@ func TestClusterSlowMigration(t *testing.T) {
 	w.granted().free()
 }
 
+// TestClusterQueueThatComesLate: a lock and its fence have moved to another node, where it
+// is released before the queue comes. Who waits there gets in all the same.
+func TestClusterQueueThatComesLate(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartRedisCluster(t, 3)
+	slot := c.Slot("lock:n")
+	from := c.Owner(t, slot)
+	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
+	s := scene{TB: t, server: from}
+	a := clusterEngine(t, c)
+	tap := &tap{Conn: redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...))), longGrants: true}
+	b := redislock.NewConn(tap, patient(nil))
+	t.Cleanup(func() { _ = b.Close() })
+	moved := make(chan struct{})
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
+		if c.Script == redislock.TouchScript {
+			<-moved
+		}
+		return do()
+	})
+	h := s.hold(a, request("n"))
+	w := s.queue(b, brief("n"))
+	c.BeginMigration(t, slot, from, to)
+	c.MoveKeys(t, slot, from, to, "lock:n", "fence:{lock:n}")
+	s.until("released", func() bool { err := h.release(); return err == nil || errors.Is(err, driver.ErrNotHeld) })
+	c.MoveKeys(t, slot, from, to)
+	c.EndMigration(t, slot, from, to)
+	to.Do(t, "PERSIST", "queue:{lock:n}") // its end would help after six TTLs
+	close(moved)
+	w.granted().free()
+}
+
 // TestClusterAcquireInAMovingSlot: while a slot moves, a name that is new cannot be had in
 // it, and the error says what the server says. An acquire is patient for RetryTimeout, and gets
 // in when the move is over, whose time the log has.

@@ -26,6 +26,7 @@ var mutants = []struct {
 	{"return S.state == 'free' or limit == '0' or S.taken() + weight <= tonumber(S.resized or limit)", "return true", 3},
 	{"if done == 'released' and closed and S.notbefore > now then S.notbefore, S.dirty = 0, true end", "", 236},
 	{"call('ZREMRANGEBYSCORE', alive, '-' .. cut, cut)", "", 2},
+	{"if back or known or S.lined then S.lasting(ttl, back) end", "if back or S.lined then S.lasting(ttl, back) end", 0},
 	{"if new then call('PEXPIREAT', queue, S.int(S.lasts)) end", "", 0},
 	{"  call('PEXPIREAT', alive, S.int(math.max(till, ms + 2 * S.patience(TOUCH))))", "", 0},
 	{"if longest then call('PEXPIREAT', lock, longest) else S.state = 'free' end", "S.state = 'free'", 40},

@@ -18,9 +18,10 @@ for i = 6 + asked, #ARGV, 2 do
     back = true
   end
 end
-if back or S.lined then S.lasting(ttl, back) end
-
+-- The queue may have come to a node of a Cluster after a release there, which found nobody.
 local known = call('ZRANK', queue, ARGV[6])
+if back or known or S.lined then S.lasting(ttl, back) end
+
 local places = {}
 if known and (S.state == 'x' or S.state == 'foreign') then
   places[1] = known + 1

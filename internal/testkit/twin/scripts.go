@@ -258,11 +258,11 @@ func (n *Name) Touch(client string, ttl, until int64, asked, back []Entry) strin
 			n.Queue.add(text, e.Ticket)
 		}
 	}
-	if again || n.fence.lined {
-		n.lasting(ttl, again)
-	}
 	place := func(e Entry) int { return n.Queue.place(e.Owner + " " + e.Desc) }
 	known := place(asked[0])
+	if again || known > 0 || n.fence.lined {
+		n.lasting(ttl, again)
+	}
 	var places []string
 	if known > 0 && (n.state == "x" || n.state == "foreign") {
 		places = []string{fmt.Sprint(known)}
