@@ -68,6 +68,34 @@ func TestTryThatARetryHasOvertaken(t *testing.T) {
 	}
 }
 
+// TestTryBesideItsRetry: the first try of an acquire arrives while the lock is held that
+// the second was granted. The release ends both.
+func TestTryBesideItsRetry(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	s.warm(e)
+	s.ready(e)
+	for _, req := range kinds()[:5] {
+		var first redisconn.Call
+		tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
+			if c.Script == redislock.AcquireScript && first.Script == nil {
+				first = c
+				return redisconn.Reply{Err: errLost}
+			}
+			return do()
+		})
+		h := s.hold(e, req)
+		tap.calls(nil)
+		first.Args[3] = number(s.clock() + time.Minute.Microseconds()) // the test may be slow
+		if r := tap.Conn.Eval(t.Context(), []redisconn.Call{first})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		h.free()
+		s.clean(req.Name)
+	}
+}
+
 // TestTryOfTheDead: a process sends a try and ends, or gives up and its withdrawal is
 // lost. The try arrives when its time is over.
 func TestTryOfTheDead(t *testing.T) {

@@ -21,7 +21,9 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	// The hold is forgotten after the answer: until then a message about it is understood.
 	r := e.free(ctx, ks, l, late)
 	e.queue.forget(l.Owner)
-	if r.Err != nil && late > 0 { // another release would not know of the late try
+	// Another release would not know of the late try; and a shared one that came before this
+	// release has got a place of its own, beside that of the acquisition.
+	if late > 0 && (r.Err != nil || l.Mode == driver.Shared) {
 		e.acquirer.withdraw(&waiter{keys: ks, owner: l.Owner, desc: e.id + " x 0 0 0 ", late: late}, 0)
 	}
 	return e.standing(l, r)
