@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,9 +32,10 @@ func (acq *acquirer) AcquireAll(ctx context.Context, reqs []driver.Request) ([]d
 	acq.askTime(ctx)
 	acq.listener.start() // a break is told by message
 	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
+	tried := map[string]bool{}
 	var why error
 	for pause := newBackoff(); ; {
-		grants, again, err := acq.takeAll(limited, claims)
+		grants, again, err := acq.takeAll(limited, claims, tried)
 		why = cause(why, err)
 		if !again || limited.Err() != nil || acq.closed.Err() != nil {
 			return grants, why
@@ -67,8 +69,9 @@ func (acq *acquirer) checkAll(claims []*waiter) error {
 
 // takeAll makes one try, under owners of its own: the script does not look for what an
 // earlier try has got. Again says that another one may succeed; what may have come of
-// this one is withdrawn.
-func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []driver.Grant, again bool, err error) {
+// this one is withdrawn. Tried are the owners so far: until they are withdrawn they are in
+// nobody's way.
+func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter, tried map[string]bool) (grants []driver.Grant, again bool, err error) {
 	ttl := claims[0].req.TTL
 	limit := attemptLimit(ttl)
 	until, late := acq.until(ctx, limit)
@@ -77,7 +80,7 @@ func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []dr
 		if w.owner, err = newOwner(); err != nil {
 			return nil, false, err
 		}
-		w.late = 0
+		w.late, tried[w.owner] = 0, true
 		c.Keys = append(c.Keys, w.keys.lock, w.keys.fence)
 		c.Args = append(c.Args, "fencelock "+w.owner+" ", w.desc)
 	}
@@ -95,8 +98,14 @@ func (acq *acquirer) takeAll(ctx context.Context, claims []*waiter) (grants []dr
 		return nil, true, errLate
 	}
 	grants, err = acq.parseAll(claims, r, sent)
+	if held, ok := errors.AsType[*driver.HeldError](err); ok && tried[held.Owner] {
+		return nil, true, errOwed
+	}
 	return grants, false, err
 }
+
+// errOwed is for a name that an earlier try of the same call has got.
+var errOwed = fmt.Errorf("%w: what an earlier try has got is yet to be given back", driver.ErrUnavailable)
 
 // parseAll reads what the script said. "slow" says that one of the names needs more than
 // the script for free locks knows, such as a queue: then the set takes name after name.

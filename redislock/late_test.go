@@ -138,6 +138,39 @@ func TestTryOfTheDead(t *testing.T) {
 	}
 }
 
+// TestSetInItsOwnWay: the first try of a set has worked, and its answer is lost. The second
+// finds the names held before they are withdrawn, and takes that for no other's lock.
+func TestSetInItsOwnWay(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e, tap := s.tapped(nil)
+	s.warm(e)
+	tries, met := 0, make(chan struct{})
+	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
+		if c.Script == redislock.LeaveScript {
+			<-met
+		}
+		r := do()
+		if c.Script == redislock.AcquireAllScript {
+			if tries++; tries == 1 {
+				return redisconn.Reply{Err: errLost}
+			}
+			if tries == 2 {
+				close(met)
+			}
+		}
+		return r
+	})
+	reqs := []driver.Request{try(request("one")), try(request("another"))}
+	grants, err := e.AcquireAll(t.Context(), reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range grants {
+		hold{s, e, reqs[i], g}.free()
+	}
+}
+
 // TestSetThatARetryHasOvertaken: the first try of a set arrives when the second was
 // granted and its locks released.
 func TestSetThatARetryHasOvertaken(t *testing.T) {
