@@ -58,19 +58,24 @@ func (w *wait) takeTurn(ctx context.Context) error {
 	if mine == nil {
 		return nil
 	}
+	turn := false
+	defer func() { // also if OnWait panics
+		if !turn {
+			w.queue.withdraw(mine)
+		}
+	}()
 	w.note(ctx)
 	w.inform(position)
 	select {
 	case <-mine:
+		turn = true
 		return nil
 	case <-ctx.Done():
-		w.queue.withdraw(mine)
 		// Those in front may have heard more by now. ctx would keep that out: it has
 		// ended, but not theirs.
 		w.note(context.Background())
 		return w.heard.Ended(ctx, nil)
 	case <-w.closed.Done():
-		w.queue.withdraw(mine)
 		return unavailable(errClosed)
 	}
 }

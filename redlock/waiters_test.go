@@ -106,6 +106,46 @@ func handOver(t *testing.T, w world, n int) {
 	t.Logf("%2d clients: hand-over p50 %v, p99 %v, most %v", n, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }
 
+// TestPanicPassesTheTurnOn: of three requests of one process the second panics in its
+// callback, and who recovers finds that the third gets its turn.
+func TestPanicPassesTheTurnOn(t *testing.T) {
+	t.Parallel()
+	w := startNodes(t, 3)
+	holder, e := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
+	_, l := take(t, holder, "x", long)
+	done := make(chan error, 2)
+	queue := func() {
+		waits := make(chan struct{})
+		told := sync.OnceFunc(func() { close(waits) })
+		go func() { // ends with the test at the latest
+			g, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: long, Wait: true, OnWait: func(driver.WaitInfo) { told() }})
+			if err == nil {
+				err = e.Release(context.Background(), leaseOf("x", g, long))
+			}
+			done <- err
+		}()
+		<-waits
+	}
+	queue()
+	func() {
+		defer func() { _ = recover() }()
+		_, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: long, Wait: true, OnWait: func(driver.WaitInfo) { panic("a callback that panics") }})
+		t.Errorf("no panic: %v", err)
+	}()
+	queue()
+	release(t, holder, l)
+	for range 2 {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a turn was passed to nobody")
+		}
+	}
+}
+
 // TestDeafWaiter: a waiter whose subscriptions are refused gets in all the same.
 func TestDeafWaiter(t *testing.T) {
 	t.Parallel()
