@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,18 @@ func (a *address) lead(to string) {
 	a.open = nil
 }
 
+// conn is a connection to where the address leads.
+func (a *address) conn(t *testing.T) redisconn.Conn {
+	lazy := redisconn.NewLazy(func() (rueidis.Client, error) {
+		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.to}, DisableCache: true, ForceSingleClient: true,
+			DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return a.dial(ctx, addr, d)
+			}})
+	})
+	t.Cleanup(lazy.Close)
+	return lazy
+}
+
 // astray opens an engine whose last node is behind an address.
 func astray(t *testing.T, w world, cfg redlock.Config) (*redlock.Engine, *address) {
 	t.Helper()
@@ -52,16 +65,56 @@ func astray(t *testing.T, w world, cfg redlock.Config) (*redlock.Engine, *addres
 		if i < len(w)-1 {
 			return node
 		}
-		lazy := redisconn.NewLazy(func() (rueidis.Client, error) {
-			return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.to}, DisableCache: true, ForceSingleClient: true,
-				DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					return a.dial(ctx, addr, d)
-				}})
-		})
-		t.Cleanup(lazy.Close)
-		return lazy
+		return a.conn(t)
 	})
 	return e, a
+}
+
+// unreachable is a connection that reaches nobody until it is open.
+type unreachable struct {
+	redisconn.Conn
+	open atomic.Bool
+}
+
+var errUnreachable = errors.New("connection refused")
+
+func (u *unreachable) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	if !u.open.Load() {
+		return redisconn.Failures(len(calls), errUnreachable)
+	}
+	return u.Conn.Eval(ctx, calls)
+}
+
+func (u *unreachable) Each(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
+	if !u.open.Load() {
+		return nil, errUnreachable
+	}
+	return u.Conn.Each(ctx, args...)
+}
+
+// TestAddressThatWasWrongAtFirst: the address of a node led to another node's server, which
+// its own address did not reach. When both lead to servers of their own, both vote.
+func TestAddressThatWasWrongAtFirst(t *testing.T) {
+	t.Parallel()
+	w := startNodes(t, 3)
+	var second *unreachable
+	third := &address{to: w[1].Addr()}
+	e := openThrough(t, w.addrs(), redlock.Config{RetryTimeout: 2 * time.Second}, func(i int, node redisconn.Conn) redisconn.Conn {
+		switch i {
+		case 1:
+			second = &unreachable{Conn: node}
+			return second
+		case 2:
+			return third.conn(t)
+		}
+		return node
+	})
+	warmUp(t, e)
+	third.lead(w[2].Addr())
+	warmUp(t, e)
+	second.open.Store(true)
+	w[0].Kill(t)
+	eventually(t, "a lock of the second and the third", func() bool { _, err := try(e, "x", long); return err == nil })
 }
 
 // TestOneServerHasOneVote: an address comes to lead to another node's server. That

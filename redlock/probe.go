@@ -141,6 +141,7 @@ func (s *nodeSet) register(n *node, runID string) error {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.runIDs, func(_ string, i int) bool { return i == n.index })
 	if i, ok := s.runIDs[runID]; ok {
+		s.nodes[i].fit.Store(false) // its address may lead to a server of its own by now: who asks it next looks
 		return sameServer(s.nodes[i], n)
 	}
 	s.runIDs[runID] = n.index
