@@ -25,7 +25,7 @@ func (c *causes) add(n *node, err error) {
 	switch {
 	case wrong && !n.knew.Load():
 		c.wrong = u.error
-	case wrong || redisconn.Denied(err):
+	case wrong || redisconn.Denied(err) || errors.Is(err, driver.ErrConfig):
 		c.forever++
 	}
 	c.need = n.set.need

@@ -1,6 +1,8 @@
 package goredis_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,26 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/go-redis/v9"
 )
+
+// TestNodesThatDoNotServe: clients of a kind that cannot keep locks are an ErrConfig, and
+// nobody waits for a change.
+func TestNodesThatDoNotServe(t *testing.T) {
+	t.Parallel()
+	var nodes []redlock.Node
+	for range 3 {
+		ring := redis.NewRing(&redis.RingOptions{})
+		t.Cleanup(func() { _ = ring.Close() })
+		nodes = append(nodes, goredis.Node(ring))
+	}
+	e := redlock.New(nodes, &redlock.Config{RetryTimeout: time.Second})
+	t.Cleanup(func() { _ = e.Close() })
+	for _, wait := range []bool{false, true} {
+		_, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: time.Second, Wait: wait})
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "redis.Ring") {
+			t.Errorf("got %v, want ErrConfig", err)
+		}
+	}
+}
 
 // TestNode: a majority of masters behind clients of go-redis keeps a lock.
 func TestNode(t *testing.T) {
