@@ -17,10 +17,10 @@ import (
 // is path. The directory must exist. A symbolic link is replaced itself.
 //
 // The floor stands beside the file, in path.fence, which must not be deleted; so a path
-// that ends in .fence is an error. Its owner gives it perm as well. Its kernel lock (flock) keeps writers apart for as long as
-// the check and the rename take; a wait for it ends with ctx, and under a context that has
-// ended nothing is written. All writers must be on one host. It is ErrUnsupported of
-// package errors where there is no flock.
+// that ends in .fence is an error. Its owner gives it perm as well. Its kernel lock (flock)
+// keeps writers apart for as long as the check and the rename take; a wait for it ends with
+// ctx, and under a context that has ended nothing is written. All writers must be on one
+// host. It is ErrUnsupported of package errors where there is no flock.
 //
 // A crash at any point leaves the old file or the new one, whole, and never the new one
 // with the old floor: first the data is written and synced beside the file, then the

@@ -9,6 +9,10 @@
 // The resource is a key. Its floor stands beside it, in a key of the same slot:
 // floor:{KEY}, or floor:{TAG}:KEY if the key has a hash tag. All that write the key must
 // go through a guard; package fencegoredis has the same one for go-redis.
+//
+// The client must have no ConnLifetime: when the time of a connection is over, rueidis sends
+// again what had no answer a second later. So a guarded write that is slow would be done twice,
+// or be done late and undo what the same holder has written since.
 package fenceredis
 
 import (
