@@ -64,7 +64,7 @@ func DoTx[T any](ctx context.Context, tx pgx.Tx, key string, payload []byte, fn 
 	if err := driver.CheckName(key); err != nil {
 		return value, err
 	}
-	err := inSavepoint(ctx, tx, func(tx pgx.Tx) error {
+	do := func(tx pgx.Tx) error {
 		claimed, err := tx.Exec(ctx, claimSQL, key, fingerprint(payload))
 		if err != nil {
 			return fmt.Errorf("idempotent: %q: %w", key, err)
@@ -83,9 +83,16 @@ func DoTx[T any](ctx context.Context, tx pgx.Tx, key string, payload []byte, fn 
 			return fmt.Errorf("idempotent: %q: %w", key, err)
 		}
 		return nil
-	})
+	}
+	err := inSavepoint(ctx, tx, do)
+	if errors.Is(err, errRemoved) {
+		err = inSavepoint(ctx, tx, do) // the key is new
+	}
 	return value, err
 }
+
+// errRemoved says that a note was there, and is not there any more: it was old enough.
+var errRemoved = errors.New("idempotent: what was kept of the job was removed just now")
 
 // settling is how long the server has to end a savepoint.
 const settling = 10 * time.Second
@@ -139,7 +146,11 @@ func (s savepoint) Rollback(ctx context.Context) error { return settle(ctx, s.Tx
 func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value any) error {
 	var stored string
 	var result []byte
-	if err := tx.QueryRow(ctx, keptSQL, key).Scan(&stored, &result); err != nil {
+	err := tx.QueryRow(ctx, keptSQL, key).Scan(&stored, &result)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("%w: %q", errRemoved, key)
+	case err != nil:
 		return fmt.Errorf("idempotent: %q: %w", key, err)
 	}
 	switch {

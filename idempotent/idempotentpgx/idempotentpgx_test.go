@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -204,6 +205,52 @@ func TestDoTxEndedByItsJob(t *testing.T) {
 		if n := pg.Query(t, "SELECT count(*) FROM effect"); n != "0" {
 			t.Errorf("%s: %s effects", name, n)
 		}
+	}
+}
+
+// remover removes all notes before each query for one.
+type remover struct {
+	t  *testing.T
+	pg *pgtest.Postgres
+}
+
+func (r remover) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(q.SQL, "SELECT payload") {
+		r.pg.Exec(r.t, "DELETE FROM fencelock_once")
+	}
+	return ctx
+}
+
+func (remover) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestDoTxWhoseNoteIsRemoved: a note that is removed as somebody asks for it leaves a new key.
+func TestDoTxWhoseNoteIsRemoved(t *testing.T) {
+	t.Parallel()
+	pg := start(t)
+	cfg, err := pgx.ParseConfig(pg.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Tracer = remover{t, pg}
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for job := 1; job <= 2; job++ {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			got, err := idempotentpgx.DoTx(t.Context(), tx, "a", nil, book(job))
+			if want := fmt.Sprint("job ", job); err == nil && got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := pg.Query(t, "SELECT (SELECT count(*) FROM effect) || ' ' || (SELECT count(*) FROM fencelock_once)"); n != "2 1" {
+		t.Errorf("effects, and notes: %s", n)
 	}
 }
 
