@@ -26,12 +26,13 @@ type Run struct {
 }
 
 // newRun begins a run, whose context ends with ctx, the lock, or Config.AtMost. It is a
-// *SkippedError if the job was paused while the run waited for the lock, which is given back then.
+// *SkippedError if the job was paused while the run waited for the lock, and fencelock.ErrLost if the
+// lock is lost by now; the lock is given back then.
 func newRun(ctx context.Context, j Job, tick, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
 	r := &Run{job: j, tick: tick, scheduled: scheduled, lock: lock, began: time.Now()}
 	begun := false
 	defer func() {
-		if !begun { // paused, or the logger panics
+		if !begun { // paused or lost, or the logger panics
 			r.end()
 			_ = lock.Release()
 		}
@@ -40,6 +41,9 @@ func newRun(ctx context.Context, j Job, tick, scheduled time.Time, lock *fencelo
 	r.stops = append(r.stops, context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) }))
 	if err := r.write(r.ctx, beginLimit, Running, nil); errors.Is(err, ErrSkipped) {
 		return nil, err
+	}
+	if err := lock.Err(); err != nil { // lost meanwhile: perhaps somebody else runs the job by now
+		return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(tick), err)
 	}
 	if j.AtMost > 0 {
 		r.stops = append(r.stops, time.AfterFunc(j.AtMost, func() { r.cancel(ErrAtMost) }).Stop)

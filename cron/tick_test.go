@@ -206,6 +206,31 @@ func (f forgetful) Release(ctx context.Context, l driver.Lease) error {
 	return driver.ErrNotHeld
 }
 
+// losing loses the lock of the job while a record is written.
+type losing struct {
+	driver.Register
+	store *memlock.Engine
+}
+
+func (l losing) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	l.store.Lose("job")
+	return l.Register.Swap(ctx, key, value, version, ttl)
+}
+
+// A run whose lock is lost before its work begins does not begin: another one may go on.
+func TestLossBeforeTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		in := newLedger().instance(store, func(e driver.Engine) driver.Engine {
+			return faultyEngine{e, e.(driver.Lister), losing{e.(driver.Registrar).Register(), store}}
+		}, cron.Config{})
+		want(t, "Now", in.job.Now(t.Context(), in.ledger.work(epoch, 0)), fencelock.ErrLost)
+		if in.ledger.ran() > 0 || len(in.ledger.failed) != 1 {
+			t.Errorf("%d runs, failed %v", in.ledger.ran(), in.ledger.failed)
+		}
+	})
+}
+
 // A lock that the engine had lost without a word is told as lost, since nobody knows when.
 func TestLossThatTheReleaseFinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
