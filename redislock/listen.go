@@ -48,7 +48,7 @@ func (l *listener) subscribe() {
 			}
 			l.queue.rejoin(end)
 		}, l.queue.onMessage)
-		if context.Cause(ctx) == errUnheard {
+		if errors.Is(context.Cause(ctx), errUnheard) {
 			err = errUnheard
 		}
 		end(nil)

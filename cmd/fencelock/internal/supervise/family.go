@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 
@@ -43,7 +44,7 @@ func newFamily(mark string) *family {
 // left counts the members that are our children, and 1 if there are others.
 func (f *family) left() int {
 	n := len(f.roots())
-	if err := f.signal(0); n == 0 && (err == nil || err == unix.EPERM) {
+	if err := f.signal(0); n == 0 && (err == nil || errors.Is(err, unix.EPERM)) {
 		n = 1 // those who are not ours to wait for, or not ours to signal
 	}
 	return n
@@ -56,7 +57,7 @@ func (f *family) signal(sig unix.Signal) error {
 		return unix.ESRCH
 	}
 	err := unix.Kill(-f.command, sig)
-	f.empty = f.ended && err == unix.ESRCH
+	f.empty = f.ended && errors.Is(err, unix.ESRCH)
 	return err
 }
 
