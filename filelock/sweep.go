@@ -157,19 +157,12 @@ func (w *sweep) unusedLong(g *nameLock) bool {
 // kept is what an idle name consists of.
 var kept = []string{lockFile, tokenFile, nameFile, notBeforeFile}
 
-// ours reports whether the folder is that of a name. Others may keep directories beside
-// ours, such as an empty one, or one with a file "lock".
-func (g *nameLock) ours() bool {
-	b, err := g.root.ReadFile(nameFile)
-	return err == nil && encode(string(b)) == filepath.Base(g.path)
-}
-
 // isIdle reports whether nobody uses the name, and returns its lock file, locked if
 // there is one. A name with a limit or a pending minimum hold is not idle, and one
 // with a file that is not ours is left alone.
 func (w *sweep) isIdle(g *nameLock) (lock *os.File, idle bool) {
-	if !g.ours() {
-		return nil, false
+	if b, err := g.root.ReadFile(nameFile); err != nil || encode(string(b)) != filepath.Base(g.path) {
+		return nil, false // others may keep directories beside ours, such as an empty one, or one with a file "lock"
 	}
 	all, err := g.tickets()
 	if err != nil {

@@ -21,9 +21,11 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -119,7 +121,7 @@ func Start(c Command) (*Process, error) {
 	defer closeAll(inherited)
 	p.tellWatchdog() // we may freeze before the next time
 	if err := c.Lock.Err(); err != nil {
-		p.watchdog.abandon()
+		p.abandonWatchdog()
 		return nil, err
 	}
 	pid, err := c.Terminal.start(c.Path, c.Args, c.attributes())
@@ -127,7 +129,7 @@ func Start(c Command) (*Process, error) {
 		p.watchdog.dismiss()
 		return nil, startError(c.Args[0], err)
 	}
-	p.pid, p.family.command = pid, pid
+	p.pid, p.family.command, p.events = pid, pid, children.listen()
 	p.tellWatchdog()
 	return p, nil
 }
@@ -178,6 +180,21 @@ func (p *Process) tellWatchdog() {
 	p.watchdog.inform(p.pid, deadline)
 }
 
+// abandonWatchdog ends the watchdog of a command that was not started, and waits for that: to the
+// next command it would be a stranger.
+func (p *Process) abandonWatchdog() {
+	if p.watchdog == nil {
+		return
+	}
+	p.watchdog.dismiss()
+	p.watchdog.kill()
+	for { // somebody else may collect it
+		if _, err := unix.Wait4(p.watchdog.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
 // send sends a signal to the command: to its group, and to those who left the group
 // if it kills or if the command itself has ended.
 func (p *Process) send(sig unix.Signal) {
@@ -207,4 +224,81 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
+}
+
+// waited is what the kernel told about one of our processes.
+type waited struct {
+	pid    int
+	status unix.WaitStatus
+}
+
+// gone reports whether the process has ended, and was not only stopped.
+func (ev waited) gone() bool { return ev.status.Exited() || ev.status.Signaled() }
+
+// children collects every process that is ours: the command, its watchdog, and the orphans
+// we adopt. There is one for all Processes, one after the other. Beside strangers it goes on when a
+// command has ended, and a second one could take the end of the next command from it.
+var children reaper
+
+type reaper struct {
+	mu     sync.Mutex  // guards events; held while a process is collected or the children are listed: the list would lack another one
+	events chan waited // nil while nobody collects
+}
+
+// listen returns what becomes of our children, a channel that is closed when none is left.
+func (r *reaper) listen() <-chan waited {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events == nil {
+		r.events = make(chan waited, 16)
+		go r.run(r.events) // ends when no child is left
+	}
+	return r.events
+}
+
+// forget drops what has come since the last command, for the next one.
+func (r *reaper) forget() {
+	r.mu.Lock()
+	events := r.events
+	r.mu.Unlock()
+	for {
+		select {
+		case _, ok := <-events:
+			if ok {
+				continue
+			}
+		default:
+		}
+		return
+	}
+}
+
+// run collects until no child is left.
+func (r *reaper) run(events chan<- waited) {
+	defer close(events)
+	for {
+		var status unix.WaitStatus
+		pid, err := wait4(&r.mu, &status)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			pid, err = r.last(&status)
+		}
+		switch {
+		case err == nil && pid > 0:
+			events <- waited{pid, status}
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return
+		}
+	}
+}
+
+// last looks again whether a child is left, since one may have been started meanwhile.
+// Whoever listens from an error on makes another reaper run.
+func (r *reaper) last(status *unix.WaitStatus) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pid, err := unix.Wait4(-1, status, unix.WUNTRACED|unix.WCONTINUED|unix.WNOHANG, nil)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		r.events = nil
+	}
+	return pid, err
 }

@@ -4,9 +4,7 @@ package supervise
 
 import (
 	"context"
-	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +29,6 @@ type End struct {
 // lost. It has no limit. The lock may be released when it returns, and [Process.Close]
 // must be called then.
 func (p *Process) Wait() {
-	p.events = children.listen()
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
@@ -63,83 +60,6 @@ func (p *Process) Wait() {
 	}
 	p.Terminal.takeBack(p.pid)
 	p.endWatchdog()
-}
-
-// waited is what the kernel told about one of our processes.
-type waited struct {
-	pid    int
-	status unix.WaitStatus
-}
-
-// gone reports whether the process has ended, and was not only stopped.
-func (ev waited) gone() bool { return ev.status.Exited() || ev.status.Signaled() }
-
-// children collects every process that is ours: the command, its watchdog, and the orphans
-// we adopt. There is one for all Processes, one after the other. Beside strangers it goes on when a
-// command has ended, and a second one could take the end of the next command from it.
-var children reaper
-
-type reaper struct {
-	mu     sync.Mutex  // guards events; held while a process is collected or the children are listed: the list would lack another one
-	events chan waited // nil while nobody collects
-}
-
-// listen returns what becomes of our children, a channel that is closed when none is left.
-func (r *reaper) listen() <-chan waited {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.events == nil {
-		r.events = make(chan waited, 16)
-		go r.run(r.events) // ends when no child is left
-	}
-	return r.events
-}
-
-// forget drops what has come since the last command, for the next one.
-func (r *reaper) forget() {
-	r.mu.Lock()
-	events := r.events
-	r.mu.Unlock()
-	for {
-		select {
-		case _, ok := <-events:
-			if ok {
-				continue
-			}
-		default:
-		}
-		return
-	}
-}
-
-// run collects until no child is left.
-func (r *reaper) run(events chan<- waited) {
-	defer close(events)
-	for {
-		var status unix.WaitStatus
-		pid, err := wait4(&r.mu, &status)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			pid, err = r.last(&status)
-		}
-		switch {
-		case err == nil && pid > 0:
-			events <- waited{pid, status}
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return
-		}
-	}
-}
-
-// last looks again whether a child is left, since one may have been started meanwhile.
-// Whoever listens from an error on makes another reaper run.
-func (r *reaper) last(status *unix.WaitStatus) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	pid, err := unix.Wait4(-1, status, unix.WUNTRACED|unix.WCONTINUED|unix.WNOHANG, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		r.events = nil
-	}
-	return pid, err
 }
 
 // over reports whether there is nothing to wait for any more.

@@ -155,18 +155,3 @@ func (w *watchdog) kill() bool {
 	w.killed = true
 	return unix.Kill(w.pid, unix.SIGKILL) == nil
 }
-
-// abandon ends the watchdog of a command that was not started, and waits for that: to the
-// next command it would be a stranger.
-func (w *watchdog) abandon() {
-	if w == nil {
-		return
-	}
-	w.dismiss()
-	w.kill()
-	for { // somebody else may collect it
-		if _, err := unix.Wait4(w.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
