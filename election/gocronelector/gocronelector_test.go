@@ -151,13 +151,21 @@ func startWith(t *testing.T, store *memlock.Engine, def gocron.JobDefinition, ta
 }
 
 // An hour in which the leader goes shortly before, at or after each tick: jobs that
-// claim their ticks run every one of them, once.
+// claim their ticks run every one of them, once. One that is cut off between the claim and
+// the work is told as such.
 func TestEachTickOnceAroundHandOvers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		store, begun := memlock.New(nil), time.Now()
-		var mu sync.Mutex // guards ran
-		ran := map[time.Time]int{}
+		var mu sync.Mutex // guards ran, cutOff
+		ran, cutOff := map[time.Time]int{}, 0
+		told := func(o cron.Outcome) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, skipped := o.Skipped(); !skipped && errors.Is(o.Err, context.Canceled) {
+				cutOff++
+			}
+		}
 		work := func(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -167,7 +175,7 @@ func TestEachTickOnceAroundHandOvers(t *testing.T) {
 		}
 		var all []*instance
 		for range 3 {
-			job := cron.New(fencelock.New(store.Client(), nil), "invoices", &cron.Config{CatchUp: 1, Late: 30 * time.Second})
+			job := cron.New(fencelock.New(store.Client(), nil), "invoices", &cron.Config{CatchUp: 1, Late: 30 * time.Second, OnTick: told})
 			task, err := gocronlock.Task(job, cron.Every(time.Minute), work)
 			if err != nil {
 				t.Fatal(err)
@@ -196,8 +204,8 @@ func TestEachTickOnceAroundHandOvers(t *testing.T) {
 				t.Errorf("the tick at %v ran %d times", tick, n)
 			}
 		}
-		if len(ran) != 60 {
-			t.Errorf("%d of 60 ticks ran", len(ran))
+		if len(ran) > 60 || len(ran)+cutOff < 60 || cutOff > 60/7 { // somebody else may run what was cut off
+			t.Errorf("%d of 60 ticks ran, %d were cut off", len(ran), cutOff)
 		}
 	})
 }
