@@ -140,7 +140,7 @@ func (s *session) leaveQueue(owner string, ticket int64) {
 	}
 	go func() { // ends when the server has taken it, or with the session
 		for pause := retry.NewBackoff(firstRepair, lastRepair); !left(context.Background(), c); {
-			_ = retry.Sleep(context.Background(), pause.Next())
+			_ = pause.Wait(context.Background())
 			c = s.Call(s.fn["leave_queue"], owner, ticket)
 		}
 	}()

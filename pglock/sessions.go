@@ -118,7 +118,7 @@ func (o *ownSession) forget(s *session, key int64, owner string) {
 		if err == nil || s.Err() != nil || missing(err) {
 			return // what is left costs others the TTL
 		}
-		_ = retry.Sleep(context.Background(), pause.Next())
+		_ = pause.Wait(context.Background())
 	}
 }
 

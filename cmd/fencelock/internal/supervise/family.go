@@ -19,7 +19,7 @@ import (
 // orphan in it.
 type family struct {
 	command   int          // also the process group
-	ended     bool         // the command was collected
+	ended     bool         // the command itself has ended, and was collected; what it left behind may not
 	empty     bool         // and nobody is left in its group, whose number may be that of another one by now
 	strangers map[int]bool // children we had before; they are not collected unseen
 	watchdogs map[int]bool

@@ -91,7 +91,6 @@ type Process struct {
 	watchdog *watchdog
 	events   <-chan waited
 	status   unix.WaitStatus
-	ended    bool             // the command itself has ended; what it left behind may not
 	tell     <-chan time.Time // when to speak of what it left behind
 
 	lost   bool
@@ -198,7 +197,7 @@ func (p *Process) abandonWatchdog() {
 // send sends a signal to the command: to its group, and to those who left the group
 // if it kills or if the command itself has ended.
 func (p *Process) send(sig unix.Signal) {
-	p.family.send(sig, p.ended || sig == unix.SIGKILL)
+	p.family.send(sig, p.family.ended || sig == unix.SIGKILL)
 }
 
 // inheritable returns descriptors of the same open files that a command will get

@@ -64,7 +64,7 @@ func (p *Process) Wait() {
 
 // over reports whether there is nothing to wait for any more.
 func (p *Process) over() bool {
-	return p.ended && (p.IgnoreOrphans || p.family.left() == 0)
+	return p.family.ended && (p.IgnoreOrphans || p.family.left() == 0)
 }
 
 // onLoss asks the command to end and sets the time of its kill: before the lease
@@ -104,7 +104,7 @@ func (p *Process) onEvent(ev waited) {
 	case ev.pid == p.pid && ev.status.Stopped():
 		p.onStop(ev.status.StopSignal())
 	case ev.pid == p.pid && !ev.status.Continued():
-		p.ended, p.family.ended, p.status = true, true, ev.status
+		p.family.ended, p.status = true, ev.status
 		p.Terminal.takeBack(p.pid)
 		p.tell = time.After(patience)
 	case ev.pid == p.watchdog.id() && ev.gone():
@@ -140,7 +140,7 @@ func (p *Process) onStop(sig unix.Signal) {
 			return // somebody stopped just the command; the lock stays
 		}
 	}
-	if p.Terminal == nil || p.ended {
+	if p.Terminal == nil || p.family.ended {
 		return
 	}
 	p.Terminal.takeBack(p.pid)
