@@ -7,11 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
@@ -39,12 +35,6 @@ func (a *app) detail(format string, args ...any) {
 	}
 }
 
-// interruptible returns a context that INT and TERM end. HUP and QUIT keep their meaning:
-// verbs that use it hold nothing that would have to be given back.
-func (a *app) interruptible() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(a.ctx, os.Interrupt, syscall.SIGTERM)
-}
-
 // open returns the engine of the app's URL and what closes it. Its errors are
 // one line, never show a password, and end the command with exit code 78, or 69
 // if the engine is out of reach.
@@ -59,9 +49,17 @@ func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
 	return engine, closeEngine, nil
 }
 
-// with opens the engine for as long as fn runs. Whoever interrupts gets the exit code of
-// a death by INT.
-func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
+// with opens the engine for as long as fn runs. A signal that asks to end ends the context of fn:
+// if fn fails by that, the error carries the exit code of the signal. When with has returned,
+// signals do what they always do, so that nothing keeps a verb that prints from its end.
+func (a *app) with(fn func(context.Context, driver.Engine) error) error {
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	return a.within(ctx, func(engine driver.Engine) error { return fn(ctx, engine) })
+}
+
+// within is with for callers that have a context of endedBySignals.
+func (a *app) within(ctx context.Context, fn func(driver.Engine) error) error {
 	engine, closeEngine, err := a.open(ctx)
 	if err == nil {
 		err = fn(engine)
@@ -69,13 +67,8 @@ func (a *app) with(ctx context.Context, fn func(driver.Engine) error) error {
 			err = closing
 		}
 	}
-	if errors.Is(err, context.Canceled) {
-		return &exitError{code: exitSignal + int(syscall.SIGINT), err: errors.New("interrupted"), interrupted: true}
+	if ended := endedBy(ctx); ended != nil && errors.Is(err, context.Canceled) {
+		return ended
 	}
 	return err
-}
-
-// withLocks is with for verbs that need nothing of an engine but what every Locker can do.
-func (a *app) withLocks(ctx context.Context, fn func(*fencelock.Locker) error) error {
-	return a.with(ctx, func(engine driver.Engine) error { return fn(fencelock.New(engine, nil)) })
 }

@@ -25,22 +25,26 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fence
 	lock, err := take(ctx)
 	signals := supervise.Forwarded()
 	stop()
-	if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+	if ended := endedBy(ctx); ended != nil {
 		if err == nil {
 			lock.Release() // nothing was started; if this fails, the lease ends
 		}
-		return nil, nil, stopped
+		return nil, nil, ended
 	}
 	return lock, signals, err
 }
 
-// endedBySignals returns a context that INT, TERM, HUP and QUIT end, with the
-// exit code as its cause. Signals that were ignored from the start stay ignored. Once the
+// endSignals ask a process to end. ABRT does too: a program that it ends by itself leaves its place
+// in a queue to a timeout.
+var endSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT}
+
+// endedBySignals returns a context that endSignals end, with the exit code as its cause, which
+// endedBy returns. Signals that were ignored from the start stay ignored. Once the
 // function that it returns has returned, one that has come counts, and no other is taken.
 func endedBySignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+	for _, s := range endSignals {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
@@ -58,6 +62,14 @@ func endedBySignals(parent context.Context) (context.Context, func()) {
 		<-heard
 		cancel(nil)
 	})
+}
+
+// endedBy is the error of the signal that has ended a context of endedBySignals, nil if none has.
+func endedBy(ctx context.Context) error {
+	if ended, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+		return ended
+	}
+	return nil
 }
 
 // gaveUp is the end of a wait by a signal.

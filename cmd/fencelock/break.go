@@ -31,7 +31,10 @@ func (c *breakCmd) verb() *verb {
 
 On postgres:// a holder that cannot be reached keeps the lock at first: exit code 69, after the token. --force then ends its connection, and with it all other locks there; it names them on stderr before it does anything.`,
 		examples: []string{"fencelock status nightly", `fencelock break nightly --reason "host db3 is gone"`},
-		codes:    []explained{{"1", "nobody holds the name, and no minimum hold closes it"}},
+		codes: []explained{
+			{"1", "nobody holds the name, and no minimum hold closes it"},
+			{"74", "the token could not be printed: the lock is broken, and the token stands on stderr"},
+		},
 	}
 }
 
@@ -51,10 +54,8 @@ func (c *breakCmd) Run(a *app) error {
 	if strings.TrimSpace(c.Reason) == "" {
 		return &exitError{code: exitUsage, err: errors.New("the reason is empty\ntry: fencelock break NAME --reason \"host db3 is gone\"")}
 	}
-	ctx, stop := a.interruptible()
-	defer stop()
 	var token int64
-	err := a.with(ctx, func(engine driver.Engine) (err error) {
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		token, err = c.take(ctx, a, engine)
 		return err
 	})

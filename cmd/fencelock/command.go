@@ -155,7 +155,15 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	if err := supervise.Ready(); err != nil {
 		return err // before a wait, and not after it
 	}
-	engine, closeEngine, err := a.open(a.ctx)
+	ctx, stop := endedBySignals(a.ctx)
+	engine, closeEngine, err := a.open(ctx)
+	stop()
+	if ended := endedBy(ctx); ended != nil {
+		err = ended
+		if closeEngine != nil {
+			_ = closeEngine()
+		}
+	}
 	if err != nil {
 		return err
 	}

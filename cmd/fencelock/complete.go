@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
 )
 
 // completeVerb is what the scripts of "fencelock completion" call, with the words that
@@ -212,8 +213,8 @@ func (c *partial) lockNames(prefix string) (all []explained) {
 	defer stop()
 	a := &app{ctx: ctx, url: strings.Trim(c.givenURL(), `'"`)}
 	var list []fencelock.Status
-	_ = a.withLocks(ctx, func(locks *fencelock.Locker) (err error) { // whoever completes wants no errors
-		list, err = locks.List(ctx, prefix)
+	_ = a.within(ctx, func(engine driver.Engine) (err error) { // whoever completes wants no errors
+		list, err = fencelock.New(engine, nil).List(ctx, prefix)
 		return err
 	})
 	for _, s := range list {

@@ -49,7 +49,7 @@
 //	69   the engine cannot be reached
 //	70   doctor found something broken
 //	71   something of fencelock's own did not start
-//	74   the output of a command of once could not be written
+//	74   what belongs on stdout could not be written there
 //	75   the lock is busy, or the rate is used up
 //	76   the lock was lost while the command ran
 //	78   a bad configuration, a missing right, a refused login

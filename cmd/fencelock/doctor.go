@@ -45,12 +45,10 @@ func (c *doctorCmd) check() error {
 // Run examines the engine and prints what it finds. The limit is that of the examination;
 // opening an engine has a limit of its own.
 func (c *doctorCmd) Run(a *app) error {
-	ctx, stop := a.interruptible()
-	defer stop()
-	limited, cancel := context.WithTimeout(ctx, doctorPatience)
-	defer cancel()
 	var findings []driver.Finding
-	err := a.with(ctx, func(engine driver.Engine) (err error) {
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+		limited, cancel := context.WithTimeout(ctx, doctorPatience)
+		defer cancel()
 		findings, err = examine(limited, engine, c.TTL)
 		return err
 	})
@@ -177,7 +175,9 @@ func probe(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driv
 	asked := time.Now()
 	renewed := engine.Renew(ctx, []driver.Lease{lease})[0]
 	took := time.Since(asked)
-	if err := errors.Join(renewed, engine.Release(ctx, lease)); err != nil {
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), short) // a signal leaves no probe behind
+	defer cancel()
+	if err := errors.Join(renewed, engine.Release(releasing, lease)); err != nil {
 		return nil, err
 	}
 	f := driver.Finding{Check: "probe lock", Observed: fmt.Sprintf("acquired, renewed and released in %v, token %d",

@@ -186,7 +186,7 @@ func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 		select {
 		case s := <-signals:
 			switch s {
-			case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP:
+			case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGABRT:
 				return s, false
 			case unix.SIGTSTP:
 				stop = true

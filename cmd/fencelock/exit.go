@@ -23,7 +23,7 @@ const (
 	exitUnavailable   = 69
 	exitBroken        = 70 // a verification failed
 	exitStart         = 71 // something of ours did not start
-	exitOutput        = 74 // what a command has written could not be passed on
+	exitOutput        = 74 // what belongs on stdout could not be written there
 	exitBusy          = 75
 	exitLost          = 76
 	exitConfig        = 78

@@ -44,7 +44,7 @@ var verbCodes = []explained{
 	{"", "the command's own"},
 	{"70", "doctor found something broken"},
 	{"71", "something of fencelock's own did not start"},
-	{"74", "the output of once could not be written"},
+	{"74", "what belongs on stdout could not be written"},
 	{"75", "the lock is busy"},
 	{"76", "the lock was lost"},
 	{"126", "the command cannot be executed"},

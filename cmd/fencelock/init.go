@@ -62,9 +62,7 @@ func (c *initCmd) Run(a *app) error {
 		_, err := io.WriteString(a.stdout, pglock.Schema())
 		return err
 	}
-	ctx, stop := a.interruptible()
-	defer stop()
-	return a.with(ctx, func(engine driver.Engine) error {
+	return a.with(func(ctx context.Context, engine driver.Engine) error {
 		i, ok := engine.(initer)
 		switch {
 		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.url, "quarantine") != "on":
@@ -114,7 +112,7 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 // hold one lock.
 func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	if !c.Yes {
-		if err := confirm(a, "If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
+		if err := confirm(ctx, a, "If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
 			return err
 		}
 	}
@@ -127,15 +125,24 @@ func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 
 // confirm asks on a terminal, and refuses to guess where there is none. Only "yes" in full
 // is one.
-func confirm(a *app, question string) error {
+func confirm(ctx context.Context, a *app, question string) error {
 	f, ok := a.stdin.(*os.File)
 	if !ok || !isTTY(f) {
 		return &exitError{code: exitUsage, err: errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
 	}
 	fmt.Fprint(a.stderr, question)
-	answer, err := bufio.NewReader(f).ReadString('\n')
-	if err != nil || strings.TrimSpace(answer) != "yes" {
+	said := make(chan bool, 1)
+	go func() { // ends when somebody answers, or with the process
+		answer, err := bufio.NewReader(f).ReadString('\n')
+		said <- err == nil && strings.TrimSpace(answer) == "yes"
+	}()
+	select {
+	case yes := <-said:
+		if yes {
+			return nil
+		}
 		return &exitError{code: exitUsage, err: errors.New("nothing was changed")}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }

@@ -68,10 +68,8 @@ func (c *jobsCmd) check() error {
 
 // Run prints the jobs, or changes one.
 func (c *jobsCmd) Run(a *app) error {
-	ctx, stop := a.interruptible()
-	defer stop()
 	var list []cron.Status
-	err := a.with(ctx, func(engine driver.Engine) (err error) {
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		locks := fencelock.New(engine, nil)
 		if c.Name != "" {
 			list, err = c.change(ctx, cron.New(locks, c.Name, nil))

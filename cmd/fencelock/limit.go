@@ -115,15 +115,15 @@ func (c *limitCmd) Run(a *app) error {
 	}
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
-	err = a.with(ctx, func(engine driver.Engine) error {
+	err = a.within(ctx, func(engine driver.Engine) error {
 		rates, err := ratesOf(engine)
 		if err != nil {
 			return err
 		}
 		return c.take(ctx, a, ratelimit.New(rates, c.Name, c.Rate, &ratelimit.Config{Timeout: limitPatience}))
 	})
-	if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
-		return stopped
+	if ended := endedBy(ctx); ended != nil {
+		return ended // even if the turn has come meanwhile
 	}
 	stop()
 	if err != nil || path == "" {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -57,9 +58,7 @@ func (c *lsCmd) Run(a *app) error {
 // list asks the engine who holds and who waits. A scan is a thing of one engine, so
 // Locker.List cannot ask for it; the others list everything anyway.
 func (c *lsCmd) list(a *app) (list []fencelock.Status, err error) {
-	ctx, stop := a.interruptible()
-	defer stop()
-	err = a.with(ctx, func(engine driver.Engine) (err error) {
+	err = a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		if lister, ok := engine.(driver.Lister); ok && c.Scan {
 			list, err = lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
 		} else {

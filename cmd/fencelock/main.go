@@ -33,6 +33,7 @@ func main() {
 // went wrong, and returns an error that stands for the exit code.
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	all := allVerbs()
+	stdout = dataWriter{stdout}
 	if len(args) == 0 {
 		shortHelp(stderr, all)
 		return &exitError{code: exitUsage}

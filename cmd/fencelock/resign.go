@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os/signal"
@@ -27,7 +28,10 @@ func (c *resignCmd) verb() *verb {
 		},
 		long:     `Ends the term of the leader that is there, and of no other: if it gives way in the same instant, its successor keeps the name. The next one in the queue leads at once, while the old one, if it can be reached, stops its work, and campaigns again behind the others; otherwise its term ends with its lease. To stop a leader without any overlap, end its process: elect gives the name back when its command has ended.`,
 		examples: []string{"fencelock resign billing --reason maintenance", "fencelock status billing"},
-		codes:    []explained{{"1", "nobody leads, or the leader has just gone"}},
+		codes: []explained{
+			{"1", "nobody leads, or the leader has just gone"},
+			{"74", "the token could not be printed: the term has ended, and the token stands on stderr"},
+		},
 	}
 }
 
@@ -36,11 +40,9 @@ func (c *resignCmd) Run(a *app) error {
 	if err := driver.CheckName(c.Name); err != nil {
 		return err
 	}
-	ctx, stop := a.interruptible()
-	defer stop()
 	var leader election.Leader
 	var token int64
-	err := a.with(ctx, func(engine driver.Engine) (err error) {
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		leader, token, err = election.Resign(ctx, fencelock.New(engine, nil), c.Name, cmp.Or(c.Reason, "asked to resign"))
 		return err
 	})

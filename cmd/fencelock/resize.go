@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -29,9 +30,7 @@ func (c *resizeCmd) verb() *verb {
 
 // Run sets the limit. It prints nothing without --json, as chmod does.
 func (c *resizeCmd) Run(a *app) error {
-	ctx, stop := a.interruptible()
-	defer stop()
-	err := a.with(ctx, func(engine driver.Engine) error {
+	err := a.with(func(ctx context.Context, engine driver.Engine) error {
 		return notThere(engine, fencelock.New(engine, nil).Resize(ctx, c.Name, c.Limit))
 	})
 	switch {

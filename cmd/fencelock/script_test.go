@@ -221,8 +221,8 @@ func scriptWaitQueued(ts *testscript.TestScript, neg bool, args []string) {
 // machine.
 func statusOf(ts *testscript.TestScript, name string) (s driver.Status, ok bool) {
 	a := &app{ctx: context.Background(), url: ts.Getenv("FENCELOCK_URL")}
-	err := a.withLocks(a.ctx, func(locks *fencelock.Locker) (err error) {
-		s, err = locks.Status(a.ctx, name)
+	err := a.within(a.ctx, func(engine driver.Engine) (err error) {
+		s, err = fencelock.New(engine, nil).Status(a.ctx, name)
 		return err
 	})
 	if errors.Is(err, driver.ErrUnavailable) {

@@ -14,6 +14,19 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// dataWriter is stdout. A write that fails ends the command with a code of its own: 1 says something
+// else, such as that nobody holds a name.
+type dataWriter struct{ to io.Writer }
+
+// Write writes p.
+func (w dataWriter) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	if err != nil {
+		err = &exitError{code: exitOutput, err: err}
+	}
+	return n, err
+}
+
 // place says where an acquisition or a waiter lives, as PID@HOST.
 func place(id driver.Identity) string {
 	if id.PID == 0 && id.Host == "" {

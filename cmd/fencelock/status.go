@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -31,11 +32,9 @@ func (c *statusCmd) Run(a *app) error {
 	if err := driver.CheckName(c.Name); err != nil {
 		return err
 	}
-	ctx, stop := a.interruptible()
-	defer stop()
 	var status fencelock.Status
-	err := a.withLocks(ctx, func(locks *fencelock.Locker) (err error) {
-		status, err = locks.Status(ctx, c.Name)
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+		status, err = fencelock.New(engine, nil).Status(ctx, c.Name)
 		return err
 	})
 	if err != nil {

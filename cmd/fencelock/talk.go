@@ -80,6 +80,8 @@ func fileOf(w io.Writer) *os.File {
 	switch w := w.(type) {
 	case *os.File:
 		return w
+	case dataWriter:
+		return fileOf(w.to)
 	case *talk:
 		return w.out
 	}

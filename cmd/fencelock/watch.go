@@ -31,18 +31,18 @@ func (c *watchCmd) verb() *verb {
 	}
 }
 
-// Run prints events until it is told to stop, which is success: by a signal, or by a reader
+// Run prints events until it is told to stop, which is success: by INT or TERM, or by a reader
 // that has seen enough and is gone.
 func (c *watchCmd) Run(a *app) error {
-	ctx, stop := a.interruptible()
+	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer signal.Stop(quietPipe())
 	go cancelOnHangup(a.stdout, cancel)
 
-	err := a.withLocks(ctx, func(locks *fencelock.Locker) error {
-		for event, err := range locks.Watch(ctx, c.Prefix) {
+	err := a.within(ctx, func(engine driver.Engine) error {
+		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
 			if err == nil {
 				err = c.print(a, event)
 			}
@@ -55,10 +55,15 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return nil
 	})
-	if ctx.Err() != nil { // perhaps before the engine has answered
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	switch ended := endedBy(ctx); exitCode(ended) { // perhaps before the engine has answered
+	case 0, exitSignal + int(unix.SIGINT), exitSignal + int(unix.SIGTERM):
+		return nil
+	default:
+		return ended
+	}
 }
 
 // quietPipe makes a write to a closed pipe an error instead of our death, until
@@ -73,8 +78,8 @@ func quietPipe() chan os.Signal {
 // "watch | head -1" ends without waiting for one more event. It ends then, or
 // with the process.
 func cancelOnHangup(w io.Writer, cancel func()) {
-	f, ok := w.(*os.File)
-	if !ok {
+	f := fileOf(w)
+	if f == nil {
 		return
 	}
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}

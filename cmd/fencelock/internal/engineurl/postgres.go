@@ -47,7 +47,7 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	if err := target.pingServer(ctx); err != nil {
 		return nil, nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, target.pool)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // which ctx does not outlive
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %s", u.Scheme, target.hide(err.Error()))
 	}

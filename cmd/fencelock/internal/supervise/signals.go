@@ -16,7 +16,7 @@ import (
 func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
 	for _, s := range []os.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM,
 		unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP,
 	} {
 		if !signal.Ignored(s) {

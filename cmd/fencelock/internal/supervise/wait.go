@@ -154,7 +154,7 @@ func (p *Process) onSignal(sig os.Signal) {
 		p.resume()
 		return
 	}
-	p.asked = p.asked || sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGQUIT
+	p.asked = p.asked || sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGABRT
 	p.hungUp = p.hungUp || sig == unix.SIGHUP
 	p.send(sig.(unix.Signal))
 }
