@@ -12,7 +12,7 @@ import (
 // request contains the empty text. It goes on until remove is called, which
 // leaves those under way late.
 func (p *Proxy) Late(text string, by time.Duration) (remove func()) {
-	return p.add(&rule{text: []byte(text), act: func(l *Link, next piece) bool {
+	return p.add(&rule{text: []byte(text), act: func(l *Link, next piece, _ []byte) bool {
 		l.detain(nil, by)
 		return l.wait(next.arrived.Add(by))
 	}})
@@ -46,7 +46,7 @@ func (p *Proxy) hold(text string, next bool) *Held {
 }
 
 // keep stands in the way of a request until Deliver.
-func (h *Held) keep(l *Link, _ piece) bool {
+func (h *Held) keep(l *Link, _ piece, _ []byte) bool {
 	l.detain(h, 0)
 	h.mu.Lock()
 	h.links = append(h.links, l)

@@ -227,7 +227,7 @@ func (l *Link) toServer(next piece) bool {
 			}
 			ready = nil
 			for _, act := range acts {
-				if !act(l, next) {
+				if !act(l, next, request) {
 					return false
 				}
 			}

@@ -12,7 +12,7 @@ type rule struct {
 
 	// act does it, before the request goes on; nil for a rule that swallows the
 	// reply. It reports whether the link is still there then.
-	act  func(l *Link, next piece) bool
+	act  func(l *Link, next piece, request []byte) bool
 	done chan struct{} // of a rule that swallows: closed when it has cut
 }
 
@@ -22,7 +22,7 @@ type rule struct {
 // encrypted is not found. The hook may be called from several goroutines at
 // once. It goes on until remove is called.
 func (p *Proxy) OnRequest(text string, hook func()) (remove func()) {
-	return p.add(&rule{text: []byte(text), act: func(*Link, piece) bool {
+	return p.add(&rule{text: []byte(text), act: func(*Link, piece, []byte) bool {
 		hook()
 		return true
 	}})
@@ -51,7 +51,7 @@ func (p *Proxy) add(r *rule) (remove func()) {
 
 // actions returns what the rules want to do about a request, unless it is to be
 // lost. Rules for one request are forgotten with it.
-func (l *Link) actions(request []byte) (acts []func(*Link, piece) bool) {
+func (l *Link) actions(request []byte) (acts []func(*Link, piece, []byte) bool) {
 	p := l.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,9 +26,9 @@ func now() time.Duration {
 // may be killed at any time.
 type diary struct{ file *os.File }
 
-// grant notes what was acquired. It counts only once it has been believed.
-func (d diary) grant(id string, g check.Grant) error {
-	return d.write("grant %s %s %t %d %d %d %d", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned)
+// grant notes what was acquired, and its minimum hold. It counts only once it has been believed.
+func (d diary) grant(id string, g check.Grant, minimum time.Duration) error {
+	return d.write("grant %s %s %t %d %d %d %d %d", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned, minimum)
 }
 
 // believed notes a moment at which Err was nil, or later.
@@ -51,9 +51,15 @@ func (d diary) write(format string, args ...any) error {
 	return err
 }
 
+// An entry is an acquisition and its minimum hold.
+type entry struct {
+	check.Grant
+	minimum time.Duration
+}
+
 // A history is what all workers have written.
 type history struct {
-	grants map[string]*check.Grant
+	grants map[string]*entry
 	wrong  []string
 	counts map[string]int
 }
@@ -78,8 +84,8 @@ func (h *history) line(line string) error {
 	what, rest, _ := strings.Cut(strings.TrimRight(line, " "), " ")
 	switch what {
 	case "grant":
-		id, g := "", &check.Grant{}
-		_, err := fmt.Sscan(rest, &id, &g.Name, &g.Shared, &g.Limit, &g.Token, &g.Called, &g.Returned)
+		id, g := "", &entry{}
+		_, err := fmt.Sscan(rest, &id, &g.Name, &g.Shared, &g.Limit, &g.Token, &g.Called, &g.Returned, &g.minimum)
 		g.Holder, h.grants[id] = id, g
 		return err
 	case "believed":
@@ -100,14 +106,21 @@ func (h *history) line(line string) error {
 }
 
 // believed returns the acquisitions that somebody believed in, counted from a
-// moment. One that was over before its holder heard of it excludes nobody.
-func (h *history) believed(since time.Duration) (all []check.Grant) {
-	for _, g := range h.grants {
-		if g.Until > 0 {
-			g := *g
-			g.Called, g.Returned, g.Until = g.Called-since, g.Returned-since, g.Until-since
-			all = append(all, g)
+// moment. One that was over before its holder heard of it excludes nobody. If minimums
+// count, an acquisition excludes others until its minimum hold is over, whether or not it
+// was released before.
+func (h *history) believed(since time.Duration, minimums bool) (all []check.Grant) {
+	for _, e := range h.grants {
+		g := e.Grant
+		if g.Until == 0 {
+			continue
 		}
+		if minimums && e.minimum > 0 {
+			const unit = time.Millisecond // engines count in milliseconds, and may cut off a part of one
+			g.Until = max(g.Until, g.Called+e.minimum-unit)
+		}
+		g.Called, g.Returned, g.Until = g.Called-since, g.Returned-since, g.Until-since
+		all = append(all, g)
 	}
 	return all
 }

@@ -42,7 +42,9 @@ func init() { // the workers' functions refer to it
 }
 
 // redisFaults are safe for Redis.
-func redisFaults() []string { return append([]string{storm, pause, crash, back}, network...) }
+func redisFaults() []string {
+	return append([]string{storm, pause, crash, back, busy, twice}, network...)
+}
 
 func filesKind() kind {
 	return kind{
@@ -86,7 +88,7 @@ func sentinelKind() kind {
 	return kind{
 		start:    func(t testing.TB) servers { return startSentinel(t) },
 		open:     func(k known) (driver.Engine, error) { return openSentinel(k, redislock.Config{}) },
-		safe:     append([]string{promote, promote, split, split, storm, pause, crash}, network...),
+		safe:     append([]string{promote, promote, split, split, storm, pause, crash, twice}, network...),
 		rest:     3 * time.Second,
 		overlaps: true,
 	}
@@ -111,7 +113,7 @@ func clusterKind() kind {
 	return kind{
 		start: startCluster,
 		open:  openCluster,
-		safe:  append([]string{move, move, move, storm, pause, crash}, network...),
+		safe:  append([]string{move, move, move, storm, pause, crash, busy, twice}, network...),
 		extra: workers * ttl, // a dead process that waited costs a grant: nobody can tell there
 	}
 }

@@ -99,18 +99,28 @@ func TestPlanted(t *testing.T) {
 		{"redlock", "double", []string{freeze, drop, kill}},
 		{"redlock", "deaf", []string{drop}},
 		{"redlock", "swap", []string{kill, cut}},
+		{"redis", "early", []string{freeze}},
+		{"redis", "lazy", []string{twice}},
 		{"postgres", "deaf", []string{storm}},
 		{"postgres", "swap", []string{kill, cut}},
 		{"postgres", "name", []string{freeze, cut}},
 		{"sentinel", "", []string{split}},
 	} {
 		t.Run(c.kind+"/"+c.planted, func(t *testing.T) {
+			if c.planted == "lazy" && os.Getenv("FENCELOCK_SLOW") == "" {
+				t.Skip("a lock that stays for one TTL is told from a slow machine on a quiet one only; set FENCELOCK_SLOW")
+			}
 			t.Parallel()
 			a := newArena(t, c.kind)
-			a.planted, a.hunting = c.planted, true
+			a.planted, a.hunting, a.orderly = c.planted, true, c.planted == "lazy"
 			for seed := uint64(1); seed <= 60; seed++ {
-				if r := a.round(seed, c.faults, plantedLength); len(r.violations) > 0 {
+				r := a.round(seed, c.faults, plantedLength)
+				if len(r.violations) > 0 {
 					t.Logf("found in round %d: %v", seed, r.violations[0])
+					return
+				}
+				if r.free > r.bound {
+					t.Logf("found in round %d: a name was closed for %v by nobody", seed, r.free)
 					return
 				}
 			}
@@ -131,6 +141,7 @@ type outcome struct {
 	counts     map[string]int
 	free       time.Duration // after all were dead, until every name could be had
 	bound      time.Duration // what that may be
+	calm       bool          // all ended in order, after a while without a fault
 }
 
 // report says what is wrong, or how much was done.
@@ -151,7 +162,11 @@ func (o *outcome) report(t *testing.T) {
 		bound += allowance
 	}
 	if o.free > bound {
-		t.Errorf("%v after the death of all a name was still not to be had; %v would do", o.free, bound)
+		how := "the death of all"
+		if o.calm {
+			how = "all had ended in order"
+		}
+		t.Errorf("%v after %s a name was still not to be had; %v would do", o.free, how, bound)
 	}
 	if o.holds == 0 {
 		t.Error("nobody got a lock")

@@ -25,7 +25,7 @@ func (f fault) String() string {
 	s := fmt.Sprintf("%v to %v: %s", f.from.Round(time.Millisecond), (f.from + f.length).Round(time.Millisecond), f.what)
 	switch f.what {
 	case promote, split, move:
-	case pause, crash, clock, back, storm, still, full:
+	case pause, crash, clock, back, storm, still, full, busy:
 		s += fmt.Sprintf(" of server %d", f.server)
 	default:
 		s += fmt.Sprintf(" of worker %d", f.worker)
@@ -33,7 +33,7 @@ func (f fault) String() string {
 			s += fmt.Sprintf(" at server %d", f.server)
 		}
 	}
-	if f.by != 0 { // late, delay, clock, back
+	if f.by != 0 { // late, delay, twice, clock, back
 		s += fmt.Sprintf(" by %v", f.by)
 	}
 	return s
@@ -55,6 +55,8 @@ const (
 	back   = "back"   // the wall clock of a server is set back a little, for good
 	still  = "still"  // the process that serves one connection stands still
 	full   = "full"   // the server's table of locks is full
+	busy   = "busy"   // somebody's script keeps the server busy, and it refuses all else
+	twice  = "twice"  // what a worker sends arrives a second time, soon or late
 
 	promote = "promote" // the Sentinels are asked for another master
 	split   = "split"   // the master is cut off, with a part of the workers
@@ -64,7 +66,7 @@ const (
 var network = []string{kill, freeze, cut, late, delay, stall, drop}
 
 // everybodys are the faults of servers, which all workers feel.
-var everybodys = []string{storm, pause, crash, clock, back, still, full, promote, split, move}
+var everybodys = []string{storm, pause, crash, clock, back, still, full, busy, promote, split, move}
 
 // A tempo is how fast faults follow one another.
 type tempo struct {
@@ -79,7 +81,7 @@ func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration
 		f := fault{what: mix[r.IntN(len(mix))], worker: r.IntN(workers), server: r.IntN(servers+1) - 1, from: at, seed: r.Uint64()}
 		switch f.what {
 		case kill, cut, crash, promote:
-		case late, delay:
+		case late, delay, twice:
 			f.length, f.by = below(r, time.Second), below(r, 2*ttl)
 		case storm:
 			f.length = below(r, 2*time.Second)

@@ -17,6 +17,8 @@ var planted = map[string]func(driver.Engine) driver.Engine{
 	"double": func(e driver.Engine) driver.Engine { return double{e} },
 	"deaf":   func(e driver.Engine) driver.Engine { return deaf{e} },
 	"swap":   func(e driver.Engine) driver.Engine { return &swap{Engine: e, last: map[string]int64{}} },
+	"early":  func(e driver.Engine) driver.Engine { return early{e} },
+	"lazy":   func(e driver.Engine) driver.Engine { return lazy{e} },
 	"name":   func(e driver.Engine) driver.Engine { return &byName{Engine: e, last: map[string]driver.Lease{}} },
 }
 
@@ -56,6 +58,19 @@ func (d deaf) Renew(ctx context.Context, leases []driver.Lease) []error {
 	_ = d.Engine.Renew(ctx, leases)
 	return make([]error, len(leases))
 }
+
+// early lets others in before a minimum hold is over.
+type early struct{ driver.Engine }
+
+func (e early) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	req.MinHold = 0
+	return e.Engine.Acquire(ctx, req)
+}
+
+// lazy leaves the end of a released lock to its lease.
+type lazy struct{ driver.Engine }
+
+func (l lazy) Release(context.Context, driver.Lease) error { return nil }
 
 // swap gives out the token of the acquisition before, now and then.
 type swap struct {

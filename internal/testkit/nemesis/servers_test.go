@@ -32,9 +32,10 @@ type servers struct {
 	known  []string // by which clients know them, in the same order; nil means addrs
 	pause  func(i int)
 	resume func(i int)
-	crash  func(i int, r *rand.Rand) // and starts it again
-	cut    func(i int, r *rand.Rand) // ends about half of the connections
-	clock  *hosttest.Clock           // of the last server
+	crash  func(i int, r *rand.Rand)                   // and starts it again
+	cut    func(i int, r *rand.Rand)                   // ends about half of the connections
+	busy   func(i int, d time.Duration) (await func()) // Redis: runs a script for so long
+	clock  *hosttest.Clock                             // of the last server
 
 	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
 	fill  func() (empty func()) // PostgreSQL: fills the lock table
@@ -90,6 +91,15 @@ func redisServers(t testing.TB, all []*redistest.Redis) (s servers) {
 		all[i].Kill(t)
 		all[i].Restart(t)
 	}
+	s.busy = func(i int, d time.Duration) (await func()) {
+		_, _ = all[i].TryDo("CONFIG", "SET", "busy-reply-threshold", "20") // again after each crash
+		done := make(chan struct{})
+		go func() { // ends after d, or with the server
+			defer close(done)
+			_, _ = all[i].TryDo("EVAL", busyScript, "0", strconv.FormatInt(d.Microseconds(), 10))
+		}()
+		return func() { <-done }
+	}
 	s.cut = func(i int, r *rand.Rand) {
 		list, err := all[i].TryDo("CLIENT", "LIST")
 		if err != nil {
@@ -103,6 +113,12 @@ func redisServers(t testing.TB, all []*redistest.Redis) (s servers) {
 	}
 	return s
 }
+
+// busyScript runs for ARGV[1] microseconds. It writes nothing, so the server could kill it.
+const busyScript = `
+local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
+local stop = now() + ARGV[1]
+while now() < stop do end`
 
 // option is what a client of the known servers needs.
 func (k known) option(addrs ...string) rueidis.ClientOption {

@@ -46,6 +46,8 @@ func (r *round) steps(f fault) []step {
 				undo = do()
 			}
 		}), end(func() { undo() })}
+	case busy:
+		return r.busy(f, begin, end)
 	case promote:
 		return []step{begin(r.servers.promote)}
 	case split:
@@ -78,6 +80,25 @@ func (r *round) pause(server, more int) {
 	case r.paused[server] == 0:
 		r.servers.resume(server)
 	}
+}
+
+// busy keeps a server busy that does not stand still. While it is, it counts as one that does.
+func (r *round) busy(f fault, begin, end func(func()) step) []step {
+	after := func() {}
+	return []step{begin(func() {
+		if r.paused[f.server] > 0 {
+			return
+		}
+		if r.moving != nil {
+			r.moving() // or the move could not go on
+		}
+		r.paused[f.server]++
+		await := r.servers.busy(f.server, f.length)
+		after = func() {
+			await()
+			r.paused[f.server]--
+		}
+	}), end(func() { after() })}
 }
 
 // move moves the slot of a name, in two steps. One slot moves at a time, and none while
@@ -158,6 +179,8 @@ func (r *round) onTheWay(f fault, random *rand.Rand, begin, end func(func()) ste
 		}
 	case late:
 		return r.late(ways, f, random, begin, end)
+	case twice:
+		return r.twice(ways, f, random, begin, end)
 	}
 	var link *faults.Link // stall
 	return []step{begin(func() {
@@ -190,6 +213,26 @@ func (r *round) late(ways []*faults.Proxy, f fault, random *rand.Rand, begin, en
 					l.ResetClient()
 				}
 			}
+		}
+	})}
+}
+
+// twice makes the scripts that a worker sends arrive a second time, half of the times
+// at once.
+func (r *round) twice(ways []*faults.Proxy, f fault, random *rand.Rand, begin, end func(func()) step) []step {
+	by := f.by
+	if random.IntN(2) == 0 {
+		by = 0
+	}
+	var removes []func()
+	return []step{begin(func() {
+		for _, p := range ways {
+			removes = append(removes, p.Twice("EVALSHA", by))
+		}
+	}), end(func() {
+		r.lateUntil = max(r.lateUntil, now()+by)
+		for _, remove := range removes {
+			remove()
 		}
 	})}
 }

@@ -1,0 +1,42 @@
+package faults
+
+import (
+	"bytes"
+	"net"
+	"time"
+)
+
+// Twice delivers every request that contains text to the server a second time, by
+// later than the first, as a client's hook or a proxy in between does that sends again
+// what it had no answer to. The second delivery has a connection of its own, and its
+// reply is discarded, so this is for protocols whose requests need no session: Redis,
+// and not PostgreSQL. It goes on until remove is called; second deliveries that are
+// due later still happen.
+func (p *Proxy) Twice(text string, by time.Duration) (remove func()) {
+	return p.add(&rule{text: []byte(text), act: func(_ *Link, _ piece, request []byte) bool {
+		again := bytes.Clone(request)
+		p.work.Go(func() { p.deliver(again, by) }) // ends with the reply, or with the proxy
+		return true
+	}})
+}
+
+// deliver sends a request to the server after a pause, and waits for the reply.
+func (p *Proxy) deliver(request []byte, by time.Duration) {
+	timer := time.NewTimer(by)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+		return
+	}
+	d := net.Dialer{Timeout: 10 * time.Second}
+	server, err := d.DialContext(p.ctx, "tcp", p.target)
+	if err != nil {
+		return // the server is down, and the request is lost
+	}
+	defer server.Close()
+	_ = server.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := server.Write(request); err == nil {
+		_, _ = server.Read(make([]byte, 1))
+	}
+}
