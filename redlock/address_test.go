@@ -178,3 +178,41 @@ func TestAMinorityAstray(t *testing.T) {
 		t.Errorf("a set that never was one: got %v, want ErrConfig", err)
 	}
 }
+
+// TestSwappedAddresses: the addresses of two live servers come to lead to one another's,
+// as after pods have moved. Both go on to vote, and locks that are held stay held.
+func TestSwappedAddresses(t *testing.T) {
+	t.Parallel()
+	for what, cfg := range map[string]redlock.Config{"quarantine": {}, "no quarantine": {NoQuarantine: true}} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := startNodes(t, 3)
+			moved := []*address{{to: w[1].Addr()}, {to: w[2].Addr()}}
+			e := openThrough(t, w.addrs(), cfg, func(i int, node redisconn.Conn) redisconn.Conn {
+				if i == 0 {
+					return node
+				}
+				return moved[i-1].conn(t)
+			})
+			warmUp(t, e)
+			_, l := insist(t, e, "held", long)
+			for _, r := range w {
+				eventually(t, "the lock on every node", func() bool { return r.Do(t, "EXISTS", "lock:held") == "1" })
+			}
+			moved[0].lead(w[2].Addr())
+			moved[1].lead(w[1].Addr())
+			renewed := func() bool {
+				err := e.Renew(t.Context(), []driver.Lease{l})[0]
+				if errors.Is(err, driver.ErrNotHeld) {
+					t.Fatal(err)
+				}
+				return err == nil
+			}
+			eventually(t, "a renewal", renewed)
+			w[0].Kill(t)
+			eventually(t, "a renewal by the two that have moved", renewed)
+			_, l = insist(t, e, "another", long)
+			release(t, e, l)
+		})
+	}
+}

@@ -51,7 +51,7 @@ type attemptOptions struct {
 // ask sends the first round. Those who were woken by the same news would take a
 // few nodes each, and nobody a majority; so they ask one node first, and only who
 // gets that one goes on.
-func (a *attempt) ask(proposed int64) {
+func (a *attempt) ask(ctx context.Context, proposed int64) {
 	terms := a.set.terms(a.req.Mode, a.req.TTL)
 	terms.TwoRound = a.req.MinHold > 0 // which the second round stores
 	a.take = quorum.NewTake(terms, proposed, instant(a.sent))
@@ -59,8 +59,12 @@ func (a *attempt) ask(proposed int64) {
 	send := func(nodes []*node, call string) {
 		args := a.askArgs(proposed, call)
 		a.set.broadcast(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redisconn.Reply {
+			by, err := n.notAfter(ctx, limit)
+			if err != nil {
+				return redisconn.Reply{Err: err}
+			}
 			mine := slices.Clone(args)
-			mine[askBy] = redisfmt.Decimal(n.clock.by(limit))
+			mine[askBy] = redisfmt.Decimal(by)
 			return n.ask(ctx, a.call(a.lua.ask, a.req.Name, mine...))[0]
 		}))
 	}
@@ -72,21 +76,37 @@ func (a *attempt) ask(proposed int64) {
 		rest, call = without(a.set.nodes, first), "next"
 		a.open++
 	case a.how.woken:
-		send([]*node{first}, "first")
-		r := <-a.asked // it has its limit
-		a.onReply(r)
-		if r.Err == nil && !a.granted[r.node] { // another goes on with the rest
-			a.tally.first = true
-			for i := range a.idle {
-				a.idle[i], a.heard[i] = true, true
-			}
-			a.apply(a.take.Expire())
+		if send([]*node{first}, "first"); !a.passes(ctx, first) {
 			return
 		}
 		rest, call = without(a.set.nodes, first), "next"
 	}
 	a.open += len(rest)
 	send(rest, call)
+}
+
+// passes waits for the vote of the node that was asked first, and reports whether the rest
+// is to be asked. The attempt is lost if another goes on with the rest, or ctx ends.
+func (a *attempt) passes(ctx context.Context, first *node) bool {
+	for i := range a.idle {
+		a.idle[i], a.heard[i] = i != first.index, i != first.index
+	}
+	a.open++
+	a.step(ctx)
+	if a.answered[first.index] && !a.granted[first.index] {
+		a.tally.first = true
+		a.idle[first.index] = true
+		a.apply(a.take.Expire())
+	}
+	if a.take.State() != quorum.Asking {
+		return false
+	}
+	for i := range a.idle {
+		if i != first.index {
+			a.idle[i], a.heard[i] = false, false
+		}
+	}
+	return true
 }
 
 // askBy is which argument tells a node after what time it need not answer. What

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
@@ -45,3 +46,18 @@ func Kind(s *redisconn.Script) string {
 
 // Agree makes one holder of what nodes show.
 var Agree = agree
+
+// Idle makes it so much longer ago that the nodes' clocks were last seen.
+func (e *Engine) Idle(d time.Duration) {
+	for _, n := range e.set.nodes {
+		if s := n.clock.last.Load(); s != nil {
+			n.clock.last.Store(&sample{s.clock - d.Microseconds(), s.sent.Add(-d)})
+		}
+	}
+}
+
+// Restore asks a node to repair a lock of whose lease so much is left.
+func (e *Engine) Restore(node int, l driver.Lease, left time.Duration) {
+	r := &renewals{renewer: e.renewer, sent: time.Now().Add(left - (l.TTL - drift(l.TTL)))}
+	r.restore(e.set.nodes[node], l)
+}

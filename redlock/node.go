@@ -73,6 +73,19 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	return replies
 }
 
+// notAfter returns until when, by the node's clock, a request is of use that is of use for
+// d. If the clock was not seen lately it asks for it. What it returns as an error is that
+// of a request that was not sent.
+func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
+	if n.out.Load() == nil && n.fit.Load() && !n.clock.fresh() {
+		if err := n.readClock(ctx); err != nil {
+			n.leaveOut(fmt.Errorf("left out until it answers: %w", err))
+			return 0, notAsked{err}
+		}
+	}
+	return n.clock.by(d), nil
+}
+
 // leaveOut makes requests of the node fail at once, until it has come back.
 func (n *node) leaveOut(cause error) {
 	_, unfit := errors.AsType[badNodeError](cause)

@@ -23,6 +23,16 @@ func (c *nodeClock) showed(clock int64, sent time.Time) {
 	}
 }
 
+// sampleAge is for how long a sample is good. What is added for clock rates grows with
+// the age, and a node that runs a request long after its time gives a lock to nobody.
+const sampleAge = time.Minute
+
+// fresh reports whether the clock was seen lately.
+func (c *nodeClock) fresh() bool {
+	s := c.last.Load()
+	return s != nil && time.Since(s.sent) < sampleAge
+}
+
 // by returns the moment, by the node's clock in microseconds, after which the node
 // need not run a request that is of use for d. It is no earlier than that: what has
 // passed since a sample is counted from before its question, and a thousandth is

@@ -133,6 +133,7 @@ func (s *nodeSet) recognise(n *node, server uint64) error {
 		if o != n && o.who.Load() == server {
 			err := sameServer(o, n)
 			n.fit.Store(false)
+			n.who.Store(0) // another address may lead to the server that it was
 			n.leaveOut(err)
 			return err
 		}

@@ -112,6 +112,9 @@ func (n *node) readClock(ctx context.Context) error {
 	sent := time.Now()
 	answers, err := n.conn.Each(ctx, "TIME")
 	if err == nil && len(answers) > 0 {
+		if unknown(answers[0].Err) {
+			return answers[0].Err
+		}
 		if at, ok := redisfmt.ParseTime(answers[0].Text); ok {
 			n.clock.showed(at.UnixMicro(), sent)
 		}

@@ -43,7 +43,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		tally: tally{set: p.set, name: req.Name, past: how.past, open: n},
 	}
 	a.sent = time.Now() // before anything is sent: the lease counts from here
-	a.ask(p.propose())
+	a.ask(ctx, p.propose())
 	for a.take.State() == quorum.Asking || a.take.State() == quorum.Raising {
 		a.step(ctx)
 	}

@@ -161,11 +161,19 @@ func (r *renewals) restore(n *node, l driver.Lease) {
 	if h == nil {
 		return // released meanwhile, or not ours
 	}
-	limit := min(r.cfg.limit(l.TTL), l.TTL-drift(l.TTL)-time.Since(r.sent))
-	call := r.call(r.lua.repair, l.Name, l.Owner, redisfmt.Decimal(l.Token), redisfmt.Letter(l.Mode), redisfmt.Millis(l.TTL), redisfmt.Decimal(n.clock.by(limit)), h.desc)
+	limit, left := r.cfg.limit(l.TTL), l.TTL-drift(l.TTL)-time.Since(r.sent)
+	if left < min(limit, l.TTL/4) {
+		return // too little time for an answer; the next renewal is soon
+	}
+	limit = min(limit, left)
 	r.spawn(func() { // ends when the node has answered, or with the limit
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
+		by, err := n.notAfter(ctx, limit)
+		if err != nil {
+			return
+		}
+		call := r.call(r.lua.repair, l.Name, l.Owner, redisfmt.Decimal(l.Token), redisfmt.Letter(l.Mode), redisfmt.Millis(l.TTL), redisfmt.Decimal(by), h.desc)
 		switch reply := n.ask(ctx, call)[0]; {
 		case unknown(reply.Err):
 			h.asks.gaveUp(n, limit)

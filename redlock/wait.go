@@ -44,10 +44,14 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	}
 	w.how = attemptOptions{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.set.nodes))}
 	w.slow = retry.NewBackoff(30*time.Millisecond, time.Second)
+	granted := false
+	defer func() { // also if OnWait panics
+		if !granted {
+			w.leaveQueues()
+		}
+	}()
 	g, err := w.acquireLoop(ctx)
-	if err != nil {
-		w.leaveQueues()
-	}
+	granted = err == nil
 	return g, err
 }
 
