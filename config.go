@@ -71,8 +71,8 @@ type Options struct {
 	Wait time.Duration
 
 	// MinHold keeps everybody from the name until it is over, counted from the
-	// acquisition, whether the lock is released or the holder dies. 0, the
-	// default, is no such time.
+	// acquisition, whether the lock is released or the holder dies. With Shared it
+	// is ErrInvalid. 0, the default, is no such time.
 	MinHold time.Duration
 
 	// Note replaces Config.Note.

@@ -35,8 +35,9 @@ type Config struct {
 	Overlap Overlap
 
 	// MinHold is how much time passes between the beginnings of two runs at
-	// least, whatever their ticks; a tick that comes too early overlaps. 0, the
-	// default, is no such time.
+	// least, whatever their ticks; a tick that comes too early overlaps. With
+	// OverlapAllow it is fencelock.ErrInvalid, and so is Options.MinHold of the
+	// Locker. 0, the default, is no such time.
 	MinHold time.Duration
 
 	// AtMost is how long a run may take: its context then ends with the cause
@@ -121,6 +122,9 @@ func (j Job) withDefaults() (Job, error) {
 	case j.Skew < 0 || j.Late < 0 || j.MinHold < 0 || j.AtMost < 0 || j.CatchUp < 0:
 		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
 			fencelock.ErrInvalid, j.Skew, j.Late, j.MinHold, j.AtMost, j.CatchUp)
+	case j.Overlap == OverlapAllow && cmp.Or(j.MinHold, j.locks.Options().MinHold) > 0:
+		return j, fmt.Errorf("%w: OverlapAllow lets runs of %q share a lock, and a minimum hold needs an exclusive one; leave out MinHold, or use OverlapSkip",
+			fencelock.ErrInvalid, j.name)
 	case max(j.Skew, j.Late) > longRing/2 || j.Skew+j.Late > longRing/2-early: // the sum may overflow
 		return j, fmt.Errorf("%w: skew %v and late %v are more than %v together", fencelock.ErrInvalid, j.Skew, j.Late, longRing/2)
 	}

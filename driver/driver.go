@@ -108,7 +108,7 @@ type Request struct {
 	Limit   int           // with Shared: at most so many holders, or so much weight; 0 means no limit
 	Weight  int           // with Limit: how much of it this acquisition takes; 0 means 1
 	TTL     time.Duration // the lease
-	MinHold time.Duration // nobody else gets the name before this is over, even if the holder dies
+	MinHold time.Duration // with Exclusive: nobody else gets the name before this is over, even if the holder dies
 	Wait    bool          // wait for a turn
 	Identity
 

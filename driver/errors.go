@@ -119,6 +119,8 @@ func (r Request) Check(t Traits) error {
 		return fmt.Errorf("%w: the TTL %v or the minimum hold %v is longer than ten years", ErrInvalid, r.TTL, r.MinHold)
 	case r.MinHold < 0:
 		return fmt.Errorf("%w: the minimum hold %v is negative", ErrInvalid, r.MinHold)
+	case r.MinHold > 0 && r.Mode == Shared:
+		return fmt.Errorf("%w: a minimum hold needs an exclusive lock, and this request is for a shared one", ErrInvalid)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: the limit %d is negative", ErrInvalid, r.Limit)
 	case r.Limit > 0 && r.Mode != Shared:

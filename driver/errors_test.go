@@ -67,6 +67,8 @@ func TestRequestCheck(t *testing.T) {
 		{"the longest", strict, func(r *driver.Request) { r.TTL = time.Minute }, nil},
 		{"more than the longest", strict, func(r *driver.Request) { r.TTL = time.Minute + 1 }, driver.ErrInvalid},
 		{"a minimum hold", plain, func(r *driver.Request) { r.MinHold = time.Hour }, nil},
+		{"a minimum hold of a shared lock", plain, func(r *driver.Request) { r.Mode, r.MinHold = driver.Shared, 1 }, driver.ErrInvalid},
+		{"a minimum hold of a seat", strict, func(r *driver.Request) { r.Mode, r.Limit, r.MinHold = driver.Shared, 3, 1 }, driver.ErrInvalid},
 		{"a negative minimum hold", plain, func(r *driver.Request) { r.MinHold = -1 }, driver.ErrInvalid},
 		{"shared", plain, func(r *driver.Request) { r.Mode = driver.Shared }, nil},
 		{"a limit", strict, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, 3 }, nil},

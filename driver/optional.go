@@ -45,9 +45,8 @@ type OwnerBreaker interface {
 	// successor that came meanwhile, and those who share the name, keep what they
 	// have. It returns a token that is greater than the one it ended, and shuts it
 	// out of guarded resources; and every other holder that is there by then, if the
-	// name is shared. A minimum hold ends too, unless others hold the name. The holder
-	// learns at once if it can be reached. ErrNotHeld when the owner does not hold the
-	// name (any more).
+	// name is shared. A minimum hold ends too. The holder learns at once if it can be
+	// reached. ErrNotHeld when the owner does not hold the name (any more).
 	BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error)
 }
 

@@ -146,8 +146,8 @@ func (r *request) confirm(ctx context.Context, h *hold) error {
 	return err
 }
 
-// reopen takes back the minimum hold of a grant that nobody gets, unless another one has
-// begun since.
+// reopen takes back the minimum hold of a grant that nobody gets, unless the grant was
+// broken and another minimum hold has begun since.
 func (r *request) reopen(g *nameLock) {
 	if n, _, err := g.readNumber(notBeforeFile); err == nil && n == r.closed {
 		if f, err := g.writeNumber(notBeforeFile, 0); err == nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/fencelock/fencelock/filelock"
 )
 
-// minHold makes requests of a mode with a minimum hold.
-func minHold(mode driver.Mode, d time.Duration) driver.Request {
+// minHold makes requests with a minimum hold.
+func minHold(d time.Duration) driver.Request {
 	req := request("a")
-	req.Mode, req.MinHold = mode, d
+	req.MinHold = d
 	return req
 }
 
@@ -29,24 +29,27 @@ func TestAGrantGivenBackLeavesNoMinimumHold(t *testing.T) {
 		granted = queueUp(t, t.Context(), other, "a")
 		cancel()
 	})
-	if _, err := e.Acquire(ctx, minHold(driver.Exclusive, time.Hour)); !errors.Is(err, context.Canceled) {
+	if _, err := e.Acquire(ctx, minHold(time.Hour)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want that the context has ended", err)
 	}
 	release(t, other, leaseOf("a", await(t, granted, "the grant of who waited behind")))
 }
 
-// Another's minimum hold, which has begun since, stays.
+// A grant that was broken before its request ended leaves the minimum hold of the next
+// holder alone.
 func TestAGrantGivenBackLeavesAnothersMinimumHold(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	e, other := filelock.New(dir, nil), filelock.New(dir, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	e.SetHook(func(int64) {
-		req := minHold(driver.Shared, time.Hour)
-		release(t, other, leaseOf("a", acquire(t, other, req))) // when the first one's is over
+		if _, err := other.Break(t.Context(), "a", "test"); err != nil {
+			t.Error(err)
+		}
+		release(t, other, leaseOf("a", acquire(t, other, minHold(time.Hour))))
 		cancel()
 	})
-	if _, err := e.Acquire(ctx, minHold(driver.Shared, time.Millisecond)); !errors.Is(err, context.Canceled) {
+	if _, err := e.Acquire(ctx, minHold(time.Minute)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want that the context has ended", err)
 	}
 	if _, err := other.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrHeld) {

@@ -152,9 +152,7 @@ func (e *Engine) end(ctx context.Context, name, reason string, choose func(*lock
 		if !ok {
 			return notHeld(name)
 		}
-		if len(holders) == len(l.holders) {
-			l.notBefore = time.Time{}
-		}
+		l.notBefore = time.Time{}
 		token = l.store.mint(now) // before the next waiter gets one: it shuts out the old holders alone
 		l.revoke(holders, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
 		return nil

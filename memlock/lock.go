@@ -79,9 +79,6 @@ func (l *lock) fits(req driver.Request, now time.Time) bool {
 		if h.req.Mode != driver.Shared || req.Mode != driver.Shared {
 			return false
 		}
-		if h.pending && h.req.MinHold > 0 { // its minimum hold begins when it confirms
-			return false
-		}
 		taken += h.req.Units()
 	}
 	return req.Limit == 0 || taken == 0 || taken+req.Units() <= cmp.Or(l.limit, req.Limit)

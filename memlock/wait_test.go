@@ -229,19 +229,19 @@ func TestMinHold(t *testing.T) {
 	})
 }
 
-// A minimum hold shuts out even those who could share the name.
+// The minimum hold of an exclusive holder shuts out those who share the name as well.
 func TestMinHoldShutsOutSharedWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
-		req := request("x")
-		req.Mode, req.MinHold = driver.Shared, 2*ttl
-		held := take(t, a, request("x"))
-		first, second := wait(b, req), wait(b, req)
-		if err := a.Release(t.Context(), held); err != nil || !first.answered() || second.answered() {
-			t.Fatal("a minimum hold let another one in")
+		req, shared := request("x"), request("x")
+		req.MinHold, shared.Mode = 2*ttl, driver.Shared
+		end := time.Now().Add(2 * ttl)
+		held := take(t, a, req)
+		w := wait(b, shared)
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
 		}
-		<-second.done
-		if got := second.at.Sub(first.at); got != 2*ttl {
-			t.Errorf("the second got in after %v, want %v", got, 2*ttl)
+		if <-w.done; !w.at.Equal(end) {
+			t.Errorf("the waiter got in at %v, want %v", w.at, end)
 		}
 	})
 }

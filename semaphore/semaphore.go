@@ -19,7 +19,7 @@ type Semaphore struct {
 // New returns a semaphore of the given size, at least 1, for whoever uses the same
 // name on the same engine. It does no I/O. Everything else is the Locker's: its
 // TTL, wait limit, note and OnWait are those of the permits; see [fencelock.Locker.With].
-// A Locker with Options.MinHold would close the semaphore with every permit.
+// A Locker with Options.MinHold is fencelock.ErrInvalid.
 func New(locks *fencelock.Locker, name string, size int) *Semaphore {
 	return &Semaphore{locks: locks, name: name, size: size}
 }

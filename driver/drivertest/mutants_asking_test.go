@@ -21,6 +21,13 @@ var asking = []mutant{
 	{"repairs the request", "bad-input", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.TTL = max(req.TTL, time.Second) })
 	}},
+	{"drops the minimum hold of a shared lock", "bad-input", func(b *broken) {
+		b.ask(func(req *driver.Request) {
+			if req.Mode == driver.Shared {
+				req.MinHold = 0
+			}
+		})
+	}},
 	{"renews the first hundred", "thousand", func(b *broken) {
 		b.renew = func(ctx context.Context, ls []driver.Lease) []error {
 			return b.process.Renew(ctx, ls[:min(len(ls), 100)])

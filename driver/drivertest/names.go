@@ -114,7 +114,9 @@ func senseless(t *run) map[string]driver.Request {
 	with("a weight without the shared mode", func(r *driver.Request) { r.Weight = 1 })
 	with("a negative weight", func(r *driver.Request) { r.Weight = -1 })
 	with("a negative minimum hold", func(r *driver.Request) { r.MinHold = -1 })
+	with("a minimum hold of a shared lock", func(r *driver.Request) { r.Mode, r.MinHold = driver.Shared, t.ttl })
 	if t.traits.Limits {
+		with("a minimum hold with a limit", func(r *driver.Request) { r.Mode, r.Limit, r.MinHold = driver.Shared, 3, t.ttl })
 		with("a weight above the limit", func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 })
 	}
 	if most := t.traits.MaxTTL; most > 0 {
