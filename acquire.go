@@ -169,7 +169,7 @@ func (r *report) within(ctx context.Context) context.Context {
 	switch {
 	case r == nil:
 		return ctx
-	case ctx == r.asked:
+	case same(ctx, r.asked):
 		return r.ctx
 	}
 	return tracedContext{ctx, r.ctx}

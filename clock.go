@@ -14,8 +14,11 @@ var origin = time.Now()
 var sleep = sleepClock{read: suspended}
 
 // instant reads the three clocks of a hold.
-func instant() hold.Instant {
-	now := instantAt(time.Now(), 0)
+func instant() hold.Instant { return instantOf(time.Now()) }
+
+// instantOf is instant with two of the clocks read already, by time.Now.
+func instantOf(t time.Time) hold.Instant {
+	now := instantAt(t, 0)
 	now.Boot += sleep.at(now)
 	return now
 }

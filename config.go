@@ -53,7 +53,7 @@ type Options struct {
 
 	// Limit, with Shared, is how many holders there may be at once: a
 	// semaphore. All users of the name must ask for the same limit, or get
-	// ErrInvalid. 0, the default, is no limit. Package semaphore is made of it.
+	// ErrInvalid; so is one above 1,000,000,000. 0, the default, is no limit. Package semaphore is made of it.
 	Limit int
 
 	// Weight, with Limit, is how much of the limit one holder takes. 0, the

@@ -2,6 +2,7 @@ package fencelock
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -11,6 +12,10 @@ type lockKey struct{}
 
 // nameKey is the context key of the lock of one name.
 type nameKey string
+
+// same reports whether a and b are one context. It says no of those whose type cannot be
+// compared, which == would panic for.
+func same(a, b context.Context) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // noteKey is the context key of a note.
 type noteKey struct{}

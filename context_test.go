@@ -11,6 +11,40 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
+// headers is a context of a type that cannot be compared.
+type headers struct {
+	context.Context
+	of map[string]string
+}
+
+func TestContextsThatCannotBeCompared(t *testing.T) {
+	ctx := headers{t.Context(), map[string]string{"a": "b"}}
+	for what, tracer := range map[string]*fencelock.Tracer{
+		"no tracer": nil,
+		"a tracer": {
+			AcquireStart: func(ctx context.Context, _ fencelock.TraceAcquireStart) context.Context { return ctx },
+			HoldStart:    func(ctx context.Context, _ fencelock.TraceHoldStart) context.Context { return ctx },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: tracer})
+			for name, do := range map[string]func(fn func(context.Context) error) error{
+				"Do":    func(fn func(context.Context) error) error { return locks.Do(ctx, "a", fn) },
+				"DoAll": func(fn func(context.Context) error) error { return locks.DoAll(ctx, []string{"a", "b"}, fn) },
+			} {
+				ran := false
+				err := do(func(ctx context.Context) error { ran = ctx.Err() == nil; return nil })
+				if err != nil || !ran {
+					t.Errorf("%s: %v, and the work has run: %v", name, err, ran)
+				}
+			}
+			if st, err := locks.List(t.Context(), ""); err != nil || len(st) != 0 {
+				t.Errorf("left: %v, %v", st, err)
+			}
+		})
+	}
+}
+
 // The context is made when it is asked for, which may be after the end.
 func TestAContextThatIsAskedForLateHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

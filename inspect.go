@@ -141,7 +141,7 @@ func (l *Locker) BreakOwner(ctx context.Context, name, owner, reason string) (to
 // too many now, and waiters who fit are let in. The engine remembers it at least
 // as long as the name's last token; see its page. A request that weighs more than
 // the new limit gets in when nobody else holds the name. ErrInvalid for a limit
-// below 1, ErrUnsupported if the engine has no limits.
+// below 1 or above 1,000,000,000, ErrUnsupported if the engine has no limits.
 func (l *Locker) Resize(ctx context.Context, name string, limit int) error {
 	resizer, ok := l.engine.(driver.Resizer)
 	if !ok {

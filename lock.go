@@ -172,15 +172,18 @@ func (l *Lock) Err() error {
 func (l *Lock) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.endsAt(instant())
+	at := time.Now()
+	return l.endsAt(at, instantOf(at))
 }
 
-// endsAt is when the lease ends, reckoned from now. The caller holds mu.
-func (l *Lock) endsAt(now hold.Instant) time.Time {
+// endsAt is when the lease ends, reckoned from at. The other clocks were read at the same
+// time or later: a pause before that makes the result early, and never late. The caller
+// holds mu.
+func (l *Lock) endsAt(at time.Time, now hold.Instant) time.Time {
 	if !l.terms.Leased {
 		return time.Time{}
 	}
-	return time.Now().Add(l.hold.Left(now))
+	return at.Add(l.hold.Left(now))
 }
 
 // left returns how long the lease lasts, and false if there is none or none any more.
@@ -202,7 +205,7 @@ func (l *Lock) lost() error {
 
 // lostError describes a loss. The caller holds mu.
 func (l *Lock) lostError(reason error, now hold.Instant) *LostError {
-	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.endsAt(now), Reason: reason}
+	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.endsAt(time.Unix(0, int64(now.Wall)), now), Reason: reason}
 }
 
 // onEngineLoss is called by the engine when it learns by itself that the lock is lost.

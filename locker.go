@@ -120,7 +120,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 
 // under returns ctx with the values of the context that HoldStart made of it.
 func under(ctx context.Context, l *Lock) context.Context {
-	if l.parent == ctx {
+	if same(l.parent, ctx) {
 		return ctx
 	}
 	return tracedContext{ctx, l.parent}

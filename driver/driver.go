@@ -105,7 +105,7 @@ func (m Mode) String() string {
 type Request struct {
 	Name    string        // UTF-8, 1 to 512 bytes, no NUL; see CheckName
 	Mode    Mode          // exclusive or shared
-	Limit   int           // with Shared: at most so many holders, or so much weight; 0 means no limit
+	Limit   int           // with Shared: at most so many holders, or so much weight, up to MaxLimit; 0 means no limit
 	Weight  int           // with Limit: how much of it this acquisition takes; 0 means 1
 	TTL     time.Duration // the lease
 	MinHold time.Duration // with Exclusive: nobody else gets the name before this is over, even if the holder dies

@@ -99,9 +99,13 @@ const minTTL = 100 * time.Millisecond
 // of a few such times and a date overflows, here or in an engine's own arithmetic.
 const MaxDuration = 10 * 365 * 24 * time.Hour
 
+// MaxLimit is the greatest limit and weight of any engine: a sum of the weights of all
+// holders neither overflows nor loses its last digit, here or in an engine's own arithmetic.
+const MaxLimit = 1_000_000_000
+
 // Check returns an ErrInvalid or ErrUnsupported that says what is wrong with the
 // request for an engine of traits t, or nil. Engines call it before any I/O. TTL
-// and MinHold are MaxDuration at most.
+// and MinHold are MaxDuration at most, Limit and Weight MaxLimit.
 func (r Request) Check(t Traits) error {
 	if err := CheckName(r.Name); err != nil {
 		return err
@@ -123,6 +127,8 @@ func (r Request) Check(t Traits) error {
 		return fmt.Errorf("%w: a minimum hold needs an exclusive lock, and this request is for a shared one", ErrInvalid)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: the limit %d is negative", ErrInvalid, r.Limit)
+	case r.Limit > MaxLimit:
+		return fmt.Errorf("%w: the limit %d is more than %d", ErrInvalid, r.Limit, MaxLimit)
 	case r.Limit > 0 && r.Mode != Shared:
 		return fmt.Errorf("%w: a limit needs the shared mode", ErrInvalid)
 	case r.Limit > 0 && !t.Limits:
@@ -162,6 +168,9 @@ func CheckResize(name string, limit int) error {
 	}
 	if limit < 1 {
 		return fmt.Errorf("%w: the new limit %d is below 1", ErrInvalid, limit)
+	}
+	if limit > MaxLimit {
+		return fmt.Errorf("%w: the new limit %d is more than %d", ErrInvalid, limit, MaxLimit)
 	}
 	return nil
 }

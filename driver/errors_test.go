@@ -75,6 +75,10 @@ func TestRequestCheck(t *testing.T) {
 		{"a limit on an engine without", plain, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, 3 }, driver.ErrUnsupported},
 		{"a limit without shared", strict, func(r *driver.Request) { r.Limit = 3 }, driver.ErrInvalid},
 		{"a limit without shared or limits", plain, func(r *driver.Request) { r.Limit = 3 }, driver.ErrInvalid},
+		{"the greatest limit", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, driver.MaxLimit, driver.MaxLimit }, nil},
+		{"more than the greatest limit", strict, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, driver.MaxLimit+1 }, driver.ErrInvalid},
+		{"the greatest number as a limit", strict, func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, math.MaxInt }, driver.ErrInvalid},
+		{"the greatest number as a weight", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, math.MaxInt, math.MaxInt }, driver.ErrInvalid},
 		{"a weight", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 3 }, nil},
 		{"a weight above the limit", strict, func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 }, driver.ErrInvalid},
 		{"a weight without a limit", strict, func(r *driver.Request) { r.Mode, r.Weight = driver.Shared, 1 }, driver.ErrInvalid},
@@ -112,7 +116,8 @@ func TestCheckResize(t *testing.T) {
 		name  string
 		limit int
 		want  error
-	}{{"n", 1, nil}, {"n", 0, driver.ErrInvalid}, {"n", -1, driver.ErrInvalid}, {"", 1, driver.ErrInvalid}} {
+	}{{"n", 1, nil}, {"n", 0, driver.ErrInvalid}, {"n", -1, driver.ErrInvalid}, {"", 1, driver.ErrInvalid},
+		{"n", driver.MaxLimit, nil}, {"n", driver.MaxLimit + 1, driver.ErrInvalid}, {"n", math.MaxInt, driver.ErrInvalid}} {
 		if err := driver.CheckResize(c.name, c.limit); !errors.Is(err, c.want) {
 			t.Errorf("Resize(%q, %d): got %v, want %v", c.name, c.limit, err, c.want)
 		}

@@ -3,7 +3,6 @@ package filelock
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"time"
 
@@ -100,7 +99,7 @@ func (g *nameLock) notBefore() (time.Time, error) {
 // override returns the limit that Resize has set, 0 if it never has.
 func (g *nameLock) override() (int, error) {
 	n, ok, err := g.readNumber(limitFile)
-	if err == nil && (!ok || 1 <= n && n <= math.MaxInt) {
+	if err == nil && (!ok || 1 <= n && n <= driver.MaxLimit) {
 		return int(n), nil
 	}
 	if err == nil || errors.Is(err, errDamaged) {

@@ -16,7 +16,7 @@ type Semaphore struct {
 	size  int
 }
 
-// New returns a semaphore of the given size, at least 1, for whoever uses the same
+// New returns a semaphore of the given size, 1 to 1,000,000,000, for whoever uses the same
 // name on the same engine. It does no I/O. Everything else is the Locker's: its
 // TTL, wait limit, note and OnWait are those of the permits; see [fencelock.Locker.With].
 // A Locker with Options.MinHold is fencelock.ErrInvalid.
@@ -62,7 +62,8 @@ func (s *Semaphore) Do(ctx context.Context, weight int, fn func(ctx context.Cont
 // they gave to New, which still bounds the weights they may ask for. Permits stay,
 // even if they are too many now: nobody new gets in until enough are back. Waiters
 // who fit into a larger size get in at once. How long the engine remembers it, see
-// the package comment. It is fencelock.ErrInvalid for a size below 1.
+// the package comment. It is fencelock.ErrInvalid for a size below 1 or above
+// 1,000,000,000.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	return s.locks.Resize(ctx, s.name, size)
 }

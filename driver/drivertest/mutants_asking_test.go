@@ -28,6 +28,9 @@ var asking = []mutant{
 			}
 		})
 	}},
+	{"lowers a limit that is too great", "bad-input", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.Limit = min(req.Limit, driver.MaxLimit) })
+	}},
 	{"renews the first hundred", "thousand", func(b *broken) {
 		b.renew = func(ctx context.Context, ls []driver.Lease) []error {
 			return b.process.Renew(ctx, ls[:min(len(ls), 100)])

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -116,6 +117,10 @@ func senseless(t *run) map[string]driver.Request {
 	with("a negative minimum hold", func(r *driver.Request) { r.MinHold = -1 })
 	with("a minimum hold of a shared lock", func(r *driver.Request) { r.Mode, r.MinHold = driver.Shared, t.ttl })
 	if t.traits.Limits {
+		with("a limit too great", func(r *driver.Request) { r.Mode, r.Limit = driver.Shared, math.MaxInt })
+		with("a limit and a weight too great", func(r *driver.Request) {
+			r.Mode, r.Limit, r.Weight = driver.Shared, driver.MaxLimit+1, driver.MaxLimit+1
+		})
 		with("a minimum hold with a limit", func(r *driver.Request) { r.Mode, r.Limit, r.MinHold = driver.Shared, 3, t.ttl })
 		with("a weight above the limit", func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 })
 	}

@@ -181,7 +181,7 @@ func (t resizes) senseless() {
 		name  string
 		limit int
 	}{
-		{"sensible", 0}, {"sensible", -1}, {"", 1}, {"a\x00b", 1}, {"a\xff", 1}, {strings.Repeat("n", 513), 1},
+		{"sensible", 0}, {"sensible", -1}, {"sensible", driver.MaxLimit + 1}, {"", 1}, {"a\x00b", 1}, {"a\xff", 1}, {strings.Repeat("n", 513), 1},
 	} {
 		if err := t.try(c, bad.name, bad.limit); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("setting the limit of %.10q to %d: got %v, want ErrInvalid", bad.name, bad.limit, err)
