@@ -105,8 +105,8 @@ func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
 
 // confirm renews a grant that is too old, or of unknown age, before anybody
 // relies on it: the message may have lain unread while its lease ran.
-func (l *Lock) confirm(ctx context.Context) (h hold.Hold, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.lease.TTL/6)
+func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
+	ctx, cancel := context.WithTimeout(caller, l.lease.TTL/6)
 	defer cancel()
 	sent := instant()
 	switch err = renewOne(ctx, l.renewer.engine, l.lease); {
@@ -115,8 +115,9 @@ func (l *Lock) confirm(ctx context.Context) (h hold.Hold, err error) {
 	case errors.Is(err, ErrNotHeld): // nothing is left to give back
 		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, l.lease.Name)
 	}
-	// Unknown: whatever stands is given back rather than held unseen.
-	_ = l.releaseEngine()
+	// Unknown: whatever stands is given back rather than held unseen. An engine that has
+	// not answered is not waited for once the caller's time is over.
+	l.renewer.giveBack(caller, 0, l.releaseEngine)
 	if final(err) {
 		return h, err
 	}

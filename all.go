@@ -37,8 +37,9 @@ func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.
 
 // AcquireAll waits until it holds all the names, no longer than Options.Wait and
 // ctx allow, and returns them as one set, which the caller must Release; or it
-// holds none of them and returns an error, as [Locker.Acquire] does. A name given
-// twice counts once.
+// returns an error, as [Locker.Acquire] does, and gives back what it has. If the
+// engine does not answer that once the time is over, it is asked in the background
+// for Config.ReleaseTimeout more. A name given twice counts once.
 //
 // Where the engine can (Redis, if the names share a slot; PostgreSQL; memory), free
 // names are taken in one round trip. Otherwise, and when it must wait, it takes one
@@ -83,9 +84,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	defer unless(&done, func() { _ = a.set.Release() })
 	err := a.insist(limited)
 	if err != nil {
-		if left := a.set.Release(); left != nil && !errors.Is(left, ErrNotHeld) {
-			l.cfg.Logger.WarnContext(ctx, "release failed", "names", names, "error", left) // it ends by itself
-		}
+		l.renewer.giveBack(limited, goodbye, a.set.Release)
 	}
 	for _, name := range names {
 		a.told[name].end(nil, err) // those that have ended say no more
@@ -121,8 +120,8 @@ func (a *acquisition) insist(ctx context.Context) error {
 		if !a.wait || !again || final(err) || ctx.Err() != nil {
 			return a.failure(ctx, err)
 		}
-		_ = a.set.Release() // as far as there is something to release; all begins again
-		a.set.locks = nil
+		a.renewer.giveBack(ctx, goodbye, a.set.Release) // as far as there is something to release; all begins again
+		a.set = &LockSet{parent: a.set.parent}
 	}
 }
 

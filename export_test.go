@@ -35,3 +35,6 @@ func Joined(l *Lock) int {
 	defer l.mu.Unlock()
 	return len(l.joined)
 }
+
+// Goodbye is how long a caller whose time is over still waits for a release.
+const Goodbye = goodbye

@@ -95,9 +95,7 @@ func (s *LockSet) Release() error {
 	all.Wait()
 	s.end()
 	for _, p := range panics {
-		if p != nil {
-			panic(p)
-		}
+		rethrow(p)
 	}
 	return errors.Join(errs...)
 }

@@ -38,6 +38,54 @@ func (l *Lock) Release() error {
 	return err
 }
 
+// goodbye is how long a caller whose time is over still waits for a release. An engine that
+// answers needs less, and a program that ends right after a failed acquire leaves nothing
+// locked.
+const goodbye = 250 * time.Millisecond
+
+// giveBack releases what a caller asked for and does not get. Once ctx has ended it waits
+// that much longer, and leaves the rest to the background.
+func (r *renewer) giveBack(ctx context.Context, longer time.Duration, release func() error) {
+	ended, left := make(chan any), make(chan struct{})
+	go func() { // ends with the release timeout at the latest
+		var panicked any // of a hook; it belongs to the caller
+		defer func() {
+			select {
+			case ended <- panicked:
+			case <-left:
+				if panicked != nil {
+					panic(panicked)
+				}
+			}
+		}()
+		defer func() { panicked = recover() }()
+		if err := release(); err != nil && !errors.Is(err, ErrNotHeld) {
+			r.cfg.Logger.WarnContext(context.WithoutCancel(ctx), "release failed", "error", err) // the lock ends by itself
+		}
+	}()
+	defer close(left)
+	select {
+	case p := <-ended:
+		rethrow(p)
+		return
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(longer)
+	defer timer.Stop()
+	select {
+	case p := <-ended:
+		rethrow(p)
+	case <-timer.C:
+	}
+}
+
+// rethrow goes on with a panic of another goroutine, if there was one.
+func rethrow(p any) {
+	if p != nil {
+		panic(p)
+	}
+}
+
 // releaseEngine asks the engine until it answers or the release timeout is over.
 func (l *Lock) releaseEngine() error {
 	cfg := &l.renewer.cfg
