@@ -30,6 +30,19 @@ type Config struct {
 	// default, makes Break return driver.ErrUnavailable then.
 	ForceBreak bool
 
+	// Timeout is how long a connection may be silent while the server owes it an
+	// answer. Then it is closed, and requests go on by another one; a connection
+	// that has locks is kept until their leases are over, since it may recover, and
+	// only requests leave it. Zero means the default, 5 s.
+	Timeout time.Duration
+
+	// FailoverTime is how long a failover may take. Once a server has served the
+	// engine, refusals of every host of the DSN (a standby, a login that is refused,
+	// a server that is read-only) are driver.ErrUnavailable for so long, and
+	// driver.ErrConfig afterwards; before a server has served they are
+	// driver.ErrConfig at once. Zero means the default, 5 min.
+	FailoverTime time.Duration
+
 	// AllowPooler accepts a connection pooler between engine and server, which
 	// must be in session mode: a pooler that moves a client from one server
 	// connection to another takes its locks away or gives them to others. False,
@@ -46,5 +59,7 @@ func (cfg *Config) withDefaults() Config {
 	c.MaxTTL = cmp.Or(c.MaxTTL, 30*time.Second)
 	c.MaxWaiters = cmp.Or(max(c.MaxWaiters, 0), 16)
 	c.BreakWait = cmp.Or(c.BreakWait, 2*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.FailoverTime = cmp.Or(c.FailoverTime, 5*time.Minute)
 	return c
 }

@@ -5,80 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// dialLimit bounds one attempt to connect and to check the server.
-const dialLimit = 10 * time.Second
-
-// dialer opens connections, and knows the sessions that live. Its functions are set before
-// it is used.
-type dialer struct {
-	pool *pgxpool.Pool
-	cfg  Config
-
-	onNotice func(payload string)      // called for each notification; must not block
-	onTick   func(*session, time.Time) // called now and then, to end the locks that nobody renewed
-	onEnd    func(*session)            // called once when a session has ended, to end its locks
-
-	mu       sync.Mutex // guards all below
-	done     bool       // shut was called
-	sessions map[*session]struct{}
-}
-
-// dial opens a session whose leases run for ttl, and checks all that the leases
-// rest on before anything is locked. A ttl of 0 makes the engine's own session,
-// which holds no locks.
-func (d *dialer) dial(ctx context.Context, ttl time.Duration, waiter bool) (*session, error) {
-	c, err := d.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &session{dialer: d, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, fn: functions{}}
-	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter} {
-		if err = step(ctx, c); err != nil {
-			_ = c.Close(ctx) // it is not needed any more
-			return nil, err
-		}
-	}
-	if s.Conn, err = pipe.New(c, d.onNotice); err != nil {
-		_ = c.Close(ctx) // it is not needed any more
-		return nil, err
-	}
-	s.shared = sharedKeys{conn: s.Conn, count: map[int64]int{}, leaving: map[int64]chan struct{}{}}
-	if err := d.enlist(s); err != nil {
-		s.Close(err)
-		return nil, err
-	}
-	go s.watch() // ends with the connection
-	return s, nil
-}
-
-// connect opens a connection as the application's pool would.
-func (d *dialer) connect(ctx context.Context) (*pgconn.PgConn, error) {
-	pool := d.pool.Config()
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	cfg := pool.ConnConfig.Config.Copy()
-	cfg.OnNotice, cfg.OnNotification, cfg.AfterConnect = nil, nil, nil
-	cfg.RuntimeParams["client_encoding"] = "UTF8"
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = "fencelock"
-	}
-	return pgconn.ConnectConfig(ctx, cfg)
-}
 
 // The probe is hashed on both sides; it has more than one block and every size of
 // rune.
@@ -87,7 +20,8 @@ const probe = "fencelock: größe, 長さ, 🔒"
 const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(),
 	pg_catalog.hashtextextended($1::text, 0::bigint), version(),
 	current_setting('max_locks_per_transaction')::bigint *
-		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)`
+		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
+	current_setting('transaction_read_only')`
 
 // check refuses servers on which the locks could not keep their promises.
 func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
@@ -109,6 +43,8 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the server is PostgreSQL %d, which cannot end the locks of a frozen client (idle_session_timeout); use 14 or later", version/10000)
 	case r.Text(2) == "t":
 		return refuse("the server is a hot standby, whose locks exclude nobody on the primary; connect to the primary (target_session_attrs=read-write)")
+	case r.Text(6) == "on":
+		return refuse("the server is read-only for this role (default_transaction_read_only); connect to a primary that takes writes, or let the role write")
 	case r.Int(3) != hashText(probe):
 		return refuse("the server hashes names differently; use a database in UTF8")
 	case uint32(r.Int(0)) != c.PID() && !s.dialer.cfg.AllowPooler:
@@ -132,8 +68,11 @@ func one(r *pgconn.Result) (pipe.Row, error) {
 // The server ends it, and frees its locks, after idle_session_timeout without a
 // statement.
 func (s *session) settings() map[string]string {
-	wait := s.ttl / 6
-	if s.waiter {
+	wait := max(s.ttl/32, 20*time.Millisecond) // with what else is under way, less than a renewal may take
+	switch {
+	case s.ttl == 0:
+		wait = rowWait
+	case s.waiter:
 		wait = waitBound(s.ttl)
 	}
 	return map[string]string{
@@ -143,14 +82,13 @@ func (s *session) settings() map[string]string {
 		"lock_timeout":                        strconv.FormatInt(wait.Milliseconds(), 10),
 		"client_encoding":                     "UTF8",
 		"default_transaction_isolation":       "read committed",
-		"default_transaction_read_only":       "off",
 		"search_path":                         "pg_catalog, pg_temp", // whoever writes to another schema might put functions in the way
 	}
 }
 
 // wishes are settings that help and may be missing on some systems and servers.
 func (s *session) wishes() map[string]string {
-	limit := max(s.ttl, ownLimit/3)
+	limit := max(s.ttl, s.dialer.cfg.Timeout)
 	nested := "on"
 	if s.ttl == 0 {
 		nested = "off" // the server takes pg_locks for short, and would look through all of it for each lock
@@ -269,41 +207,4 @@ func (s *session) agreed(got [][][]byte) error {
 		return refuse("the server has no setting %s", name)
 	}
 	return nil
-}
-
-// errShared is what a pooler that shares server connections looks like.
-var errShared = errors.New("two connections ended up in one server process")
-
-// enlist makes a session known to the engine, and refuses one that has the server
-// process of another: a pooler in transaction mode gave it away.
-func (d *dialer) enlist(s *session) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.done {
-		return deny("the engine is closed")
-	}
-	for o := range d.sessions {
-		if o.backend == s.backend && o.Err() == nil {
-			go o.Kill(errShared) // who knows what the other one did to its settings
-			return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
-		}
-	}
-	d.sessions[s] = struct{}{}
-	return nil
-}
-
-// forget takes a session that has ended off the list, and has its locks ended.
-func (d *dialer) forget(s *session) {
-	d.mu.Lock()
-	delete(d.sessions, s)
-	d.mu.Unlock()
-	d.onEnd(s)
-}
-
-// shut refuses further sessions, and returns those that there are.
-func (d *dialer) shut() []*session {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.done = true
-	return slices.Collect(maps.Keys(d.sessions))
 }

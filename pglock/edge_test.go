@@ -127,13 +127,16 @@ func TestContextsShorterThanADial(t *testing.T) {
 	})
 }
 
-// TestReadOnlyRole: a role whose transactions are read-only takes locks all the same.
+// TestReadOnlyRole: a role whose transactions are read-only is refused, as psql is: it is how an
+// administrator puts a primary out of service.
 func TestReadOnlyRole(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	pg.Exec(t, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app", "ALTER ROLE app SET default_transaction_read_only = on")
 	e := engine(t, pg.As("app"), nil)
-	release(t, e, try(t, e, request("a")))
+	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "default_transaction_read_only") {
+		t.Errorf("got %v, want ErrConfig", err)
+	}
 }
 
 // TestExitRightAfterRelease: what was released is free, whenever its process ends.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -58,14 +59,15 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}
 	b := &breaker{own: own, turns: a.turns, holds: a.holds, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
 	d.onNotice, d.onTick = b.hear, a.holds.expire
+	d.isFree = func(s *session) bool { return len(a.holds.of(s)) == 0 }
 	d.onEnd = func(s *session) {
 		a.locks.forget(s)
 		a.holds.lose(s)
 	}
+	tables := newLanes(own.dial)
 	return &Engine{
 		dialer: d, own: own, holds: a.holds, acquirer: a, breaker: b,
-		records: &register{ownTable: newOwnTable(d, "fencelock.record")},
-		rates:   &rates{ownTable: newOwnTable(d, "fencelock.rate")},
+		records: &register{lanes: tables}, rates: &rates{lanes: tables},
 	}
 }
 
@@ -181,12 +183,22 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 
 // Init creates the schema, or completes it, with the rights of the pool's role.
 func (e *Engine) Init(ctx context.Context) error {
-	c, err := e.dialer.connect(ctx)
+	err := e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
+		defer c.Close(ctx)
+		return create(ctx, c)
+	})
 	if err != nil {
 		return failure(err)
 	}
-	defer c.Close(ctx)
-	if err := create(ctx, c); err != nil {
+	return nil
+}
+
+// Ping connects to a host of the pool's DSN and hangs up, to learn whether it lets the role in.
+// The error is driver.ErrUnavailable if a host does not answer, and driver.ErrConfig if every
+// one refuses us.
+func (e *Engine) Ping(ctx context.Context) error {
+	err := e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error { return c.Close(ctx) })
+	if err != nil {
 		return failure(err)
 	}
 	return nil

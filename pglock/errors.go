@@ -52,13 +52,23 @@ const (
 	untranslatable        = "22P05" // to the database's encoding
 )
 
-// misconfigured are the SQLSTATEs of what only a human can mend.
+// misconfigured are the SQLSTATEs of what only a person can mend.
 var misconfigured = []string{
 	insufficientPrivilege, wrongState, readOnly,
 	"28000", "28P01", // a refused login
 	"3D000", // no such database
 	"42883", // no such function
 	"42P01", // no such table
+}
+
+// serverError returns what the server answered, if it did.
+func serverError(err error) (*pgconn.PgError, bool) { return errors.AsType[*pgconn.PgError](err) }
+
+// missing reports whether the server knows no such function, table or schema: somebody
+// dropped it. The next session that is opened makes the schema anew.
+func missing(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains([]string{"42883", "42P01", "3F000"}, pg.Code)
 }
 
 // failure puts what went wrong below driver.ErrConfig or driver.ErrUnavailable, once.
@@ -69,9 +79,13 @@ func failure(err error) error {
 		}
 	}
 	class := driver.ErrUnavailable
-	if r, ok := errors.AsType[*refusal](err); ok && r.config {
-		class = driver.ErrConfig
-	} else if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains(misconfigured, pg.Code) {
+	if d, ok := errors.AsType[*dialError](err); ok {
+		if d.final {
+			class = driver.ErrConfig
+		}
+		return fmt.Errorf("%w: postgres: %w", class, err)
+	}
+	if refusing(err) && !passing(err) {
 		class = driver.ErrConfig
 	}
 	return fmt.Errorf("%w: postgres: %w", class, explain(err))
@@ -100,8 +114,11 @@ func explain(err error) error {
 }
 
 // passing reports whether an error may be gone at the next attempt: a connection
-// that ended or could not be made, as while the server restarts.
+// that ended or could not be made, as while the server restarts or a standby takes over.
 func passing(err error) bool {
+	if d, ok := errors.AsType[*dialError](err); ok {
+		return !d.final
+	}
 	if _, ok := errors.AsType[*refusal](err); ok || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrConfig) {
 		return false
 	}
@@ -117,10 +134,12 @@ func passing(err error) bool {
 		return true
 	}
 	switch pg.Code {
-	case tooManyConnections, lockNotAvailable, "42883": // and a schema that was dropped is made anew
+	case tooManyConnections, lockNotAvailable:
+		return true
+	case readOnly: // of a session, which was a primary's: it is put out of service
 		return true
 	case deadlockDetected: // between rows of our tables
 		return true
 	}
-	return false
+	return missing(err)
 }

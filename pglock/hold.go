@@ -195,7 +195,7 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 	calls := make(map[*session]*pipe.Call, len(groups))
 	for s := range groups {
 		if h := short[s]; h != nil {
-			calls[s] = s.Call(s.fn["confirm"], h.key, h.owner, h.ttl)
+			calls[s] = s.CallFirst(s.fn["confirm"], h.key, h.owner, h.ttl)
 		} else {
 			calls[s] = s.beat()
 		}
@@ -212,7 +212,7 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 }
 
 // beat renews every lease of the session, if it lives.
-func (s *session) beat() *pipe.Call { return s.Call(s.fn["pg_backend_pid"]) }
+func (s *session) beat() *pipe.Call { return s.CallFirst(s.fn["pg_backend_pid"]) }
 
 // checkHeartbeat reads the answer of beat.
 func (s *session) checkHeartbeat(r pipe.Row, err error) error {

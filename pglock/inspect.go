@@ -30,14 +30,12 @@ type inspection struct {
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	c, err := e.dialer.connect(ctx)
-	if err != nil {
-		return nil, failure(err)
-	}
-	defer c.Close(ctx)
-	in := &inspection{cfg: e.dialer.cfg, conn: c, ttl: ttl, backend: c.PID()}
-	if err := in.ask(ctx); err != nil {
-		return nil, failure(err)
+	in := &inspection{cfg: e.dialer.cfg, ttl: ttl}
+	defer in.hangUp(ctx)
+	if err := e.dialer.eachHost(ctx, in.askPrimary); err != nil {
+		if err := e.dialer.eachHost(ctx, in.ask); err != nil { // there is no primary, or it has no answers
+			return nil, failure(err)
+		}
 	}
 	return []driver.Finding{
 		in.version(), in.role(), in.pooler(), in.names(), in.schema(),
@@ -79,8 +77,26 @@ const clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigi
 // pings is how many round trips are measured.
 const pings = 20
 
+// hangUp ends the connection.
+func (in *inspection) hangUp(ctx context.Context) {
+	if in.conn != nil {
+		_ = in.conn.Close(ctx) // it is not needed any more
+	}
+}
+
+// askPrimary is ask for a server that is no standby.
+func (in *inspection) askPrimary(ctx context.Context, c *pgconn.PgConn, _ string) error {
+	err := in.ask(ctx, c, "")
+	if err == nil && in.standby() {
+		return refuse("the server is a hot standby")
+	}
+	return err
+}
+
 // ask puts the questions that need no right, and measures how long answers take.
-func (in *inspection) ask(ctx context.Context) error {
+func (in *inspection) ask(ctx context.Context, c *pgconn.PgConn, _ string) error {
+	in.hangUp(ctx)
+	in.conn, in.backend, in.took, in.doubt = c, c.PID(), nil, 0
 	r, err := one(in.conn.ExecParams(ctx, inspectSQL, [][]byte{[]byte(probe)}, nil, nil, nil).Read())
 	if err != nil {
 		return err

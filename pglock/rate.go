@@ -11,10 +11,9 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// rates is what an engine needs for rates. It has a connection of its own, which is made
-// by the first take.
+// rates is what an engine needs for rates.
 type rates struct {
-	*ownTable
+	lanes *lanes
 
 	mu    sync.Mutex // guards all below
 	takes int        // since the last sweep
@@ -51,11 +50,11 @@ func (r *rates) ask(ctx context.Context, fn string, take driver.RateTake, others
 		return nil, err
 	}
 	args := append([]any{take.Key, take.Cost.Microseconds()}, others...)
-	err = r.insist(ctx, func(ctx context.Context, s *session) error {
-		row, err = s.Call(s.fn[fn], args...).Result(ctx)
-		return err
-	})
-	return row, err
+	c, err := r.lanes.insist(ctx, "rate:"+take.Key, func(s *session) *pipe.Call { return s.Call(s.fn[fn], args...) }, nil)
+	if err != nil {
+		return nil, failure(err)
+	}
+	return c.Result(ctx)
 }
 
 // sweepSoon removes some keys that are idle, now and then.
@@ -71,14 +70,11 @@ func (r *rates) sweepSoon() {
 func (r *rates) sweep(after string) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	var row pipe.Row
-	err := r.once(ctx, func(ctx context.Context, s *session) (err error) {
-		row, err = s.Call(s.fn["sweep_rates"], after).Result(ctx)
-		return err
-	})
+	c, err := r.lanes.call(ctx, "sweep rates", func(s *session) *pipe.Call { return s.Call(s.fn["sweep_rates"], after) })
 	if err != nil {
 		return // the next one will
 	}
+	row, _ := c.Result(ctx) // it is answered
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.after = string(bytes.Join(row, []byte("|"))) // a key may have the sign between columns

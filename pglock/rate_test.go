@@ -110,31 +110,6 @@ func TestRateSweep(t *testing.T) {
 	}
 }
 
-// TestRatesInAnOlderSchema: a schema without the table goes on granting locks to a role that
-// may not change it; rates are there once somebody who may has completed it.
-func TestRatesInAnOlderSchema(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	admin := engine(t, pg.DSN(), nil)
-	if err := admin.Init(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pg.Exec(t, "CREATE ROLE app LOGIN", "DROP TABLE fencelock.rate CASCADE", "DROP FUNCTION fencelock.take_rate(text, bigint, bigint)")
-	e := engine(t, pg.As("app"), nil)
-	l := try(t, e, request("a"))
-	if _, err := e.TakeRate(t.Context(), hourly("a", 1)); !errors.Is(err, driver.ErrConfig) {
-		t.Errorf("rates of a schema that has none, and a role that may not make them: got %v, want ErrConfig", err)
-	}
-	if err := renew(e, l); err != nil {
-		t.Errorf("the lock of before: %v", err)
-	}
-	first := taking(t, admin, hourly("a", 3))
-	if taken := taking(t, e, hourly("a", 1)); !taken.OK || !taken.Now.Add(taken.Ahead).Equal(first.Now.Add(4*time.Hour)) {
-		t.Errorf("the role, once the table is there: %+v", taken)
-	}
-	release(t, e, l)
-}
-
 // TestRatesAfterACrash: each key has its burst anew, and the engine goes on by itself.
 func TestRatesAfterACrash(t *testing.T) {
 	t.Parallel()

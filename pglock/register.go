@@ -13,13 +13,12 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// register is the records of an engine. It has a connection of its own, so that long
+// register is the records of an engine. It has connections of its own, so that long
 // values and slow disks hold up nothing of the locks.
 type register struct {
-	*ownTable
+	lanes *lanes
 	swept atomic.Int64 // when what has expired was last removed, in seconds since 1970
 }
 
@@ -54,21 +53,19 @@ WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY 
 (SELECT key FROM fencelock.record WHERE expires < clock_timestamp() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED)`
 )
 
-// ask makes one query, again if its connection could not be had or was lost; maybe is
-// called before it is made again though the server may have carried it out.
-func (r *register) ask(ctx context.Context, maybe func(), sql string, args ...any) (rows []pipe.Row, err error) {
-	err = r.insist(ctx, func(ctx context.Context, s *session) error {
-		rows, err = s.Query(sql, args...).Wait(ctx)
-		pg, refused := errors.AsType[*pgconn.PgError](err)
-		switch {
-		case err != nil && !refused:
-			maybe()
-		case refused && pg.Code == insufficientPrivilege:
-			return refuse("the role may not use the records; let their owner GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO it: %w", err)
+// ask makes one query in a lane, again if its connection could not be had or was lost; unsure,
+// if not nil, is called before it is made again though the server may have carried it out.
+func (r *register) ask(ctx context.Context, lane string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
+	c, err := r.lanes.insist(ctx, lane, func(s *session) *pipe.Call { return s.Query(sql, args...) }, unsure)
+	if err == nil {
+		return c.Wait(ctx)
+	}
+	if pg, ok := serverError(err); ok && pg.Code == insufficientPrivilege {
+		if _, dialled := errors.AsType[*dialError](err); !dialled {
+			err = refuse("the role may not use the records; let their owner GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO it: %w", err)
 		}
-		return err
-	})
-	return rows, err
+	}
+	return nil, failure(err)
 }
 
 // Get returns a record; see [driver.Register].
@@ -76,7 +73,7 @@ func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
-	rows, err := r.ask(ctx, func() {}, getSQL, key)
+	rows, err := r.ask(ctx, readLane, nil, getSQL, key)
 	if err != nil || len(rows) == 0 {
 		return driver.Record{Key: key}, err
 	}
@@ -104,7 +101,7 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 	}
 	next, maybe := rand.Text(), false // an earlier try may have been carried out
 	micros := int64((ttl + time.Microsecond - 1) / time.Microsecond)
-	rows, err := r.ask(ctx, func() { maybe = true }, sql, key, next, hex.EncodeToString(value), micros, version)
+	rows, err := r.ask(ctx, "swap:"+key, func() { maybe = true }, sql, key, next, hex.EncodeToString(value), micros, version)
 	switch {
 	case err != nil && maybe && !errors.Is(err, driver.ErrUnavailable): // what refuses the last try was not asked the first
 		return "", fmt.Errorf("%w: the record of %q may have changed: %s", driver.ErrUnavailable, key, err.Error())
@@ -125,9 +122,11 @@ func (r *register) sweep(ctx context.Context) {
 	if now-last < 60 || !r.swept.CompareAndSwap(last, now) {
 		return
 	}
-	if s, err := r.session.get(ctx); err == nil {
-		s.Query(sweepSQL)
-	}
+	go func() { // ends within askLimit
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+		defer cancel()
+		_, _ = r.lanes.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) }) // the next one will
+	}()
 }
 
 // pageRows is how many records List asks for at a time.
@@ -139,7 +138,7 @@ const pageRows = 100
 func (r *register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	text := textPrefix(prefix)
 	for after := ""; ; {
-		rows, err := r.ask(ctx, func() {}, pageSQL, text, after, int64(pageRows))
+		rows, err := r.ask(ctx, listLane, nil, pageSQL, text, after, int64(pageRows))
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +160,7 @@ func (r *register) List(ctx context.Context, prefix string) (list []driver.Recor
 
 // Clock returns the server's time; see [driver.Register].
 func (r *register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	rows, err := r.ask(ctx, func() {}, timeSQL)
+	rows, err := r.ask(ctx, readLane, nil, timeSQL)
 	if err != nil {
 		return earliest, latest, err
 	}

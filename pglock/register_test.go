@@ -7,44 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
-
-// TestRecordsInAnOlderSchema: a schema without the table goes on granting locks to a role
-// that may not change it; records are there once somebody who may has completed it.
-func TestRecordsInAnOlderSchema(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	admin := engine(t, pg.DSN(), nil)
-	if err := admin.Init(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pg.Exec(t, "CREATE ROLE app LOGIN", "DROP TABLE fencelock.record")
-	e := engine(t, pg.As("app"), nil)
-	l := try(t, e, request("a"))
-	if _, err := e.Register().Get(t.Context(), "a"); !errors.Is(err, driver.ErrConfig) {
-		t.Errorf("records of a schema that has none, and a role that may not make them: got %v, want ErrConfig", err)
-	}
-	if err := renew(e, l); err != nil {
-		t.Errorf("the lock of before: %v", err)
-	}
-	if _, err := admin.Register().Swap(t.Context(), "a", []byte("value"), "", 0); err != nil {
-		t.Fatal(err)
-	}
-	pg.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
-	rec, err := e.Register().Get(t.Context(), "a")
-	if err == nil {
-		_, err = e.Register().Swap(t.Context(), "a", []byte("next"), rec.Version, 0)
-	}
-	if err != nil {
-		t.Errorf("the role, once the table is there and granted: %v", err)
-	}
-	release(t, e, l)
-}
 
 // TestRecordsAreTheirOwners: a role that can connect uses the locks, and neither reads nor
 // writes the records before their owner grants it that. The error says how.
@@ -217,22 +187,87 @@ func TestExpiredRecordsAreSwept(t *testing.T) {
 	eventually(t, "what has expired is gone", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.record") == "4" })
 }
 
-// TestOwnTablesAreMadeAnew: records and rates whose table is gone, or whose schema was dropped or
-// put back as it was before they came, have it again with the next request.
-func TestOwnTablesAreMadeAnew(t *testing.T) {
+// TestTablesAreMadeAnew: records and rates whose schema was dropped have it again with the next
+// request. Where a table alone is gone a person must mend it.
+func TestTablesAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	r := e.Register()
-	for _, gone := range []string{"SELECT 1", "DROP TABLE fencelock.rate", "DROP TABLE fencelock.record, fencelock.rate",
-		"DROP SCHEMA fencelock CASCADE",
-		"DROP TABLE fencelock.record, fencelock.rate; DROP FUNCTION fencelock.take_rate(text, bigint, bigint)"} {
-		pg.Exec(t, gone)
-		if _, err := r.Swap(t.Context(), gone, []byte("value"), "", time.Hour); err != nil {
-			t.Errorf("a record after %s: %v", gone, err)
+	for range 2 {
+		if _, err := r.Swap(t.Context(), "a", []byte("value"), "", time.Hour); err != nil {
+			t.Errorf("a record of a new schema: %v", err)
 		}
-		if taken, err := e.TakeRate(t.Context(), hourly(gone, 4)); err != nil || !taken.OK {
-			t.Errorf("a rate after %s: %v, %v", gone, taken, err)
+		if taken, err := e.TakeRate(t.Context(), hourly("a", 4)); err != nil || !taken.OK {
+			t.Errorf("a rate of a new schema: %v, %v", taken, err)
 		}
+		pg.Exec(t, "DROP SCHEMA fencelock CASCADE")
+	}
+	if err := e.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "DROP TABLE fencelock.record")
+	if _, err := r.Get(t.Context(), "a"); !errors.Is(err, driver.ErrConfig) {
+		t.Errorf("a schema without its table: %v, want ErrConfig", err)
+	}
+}
+
+// TestRowLocks: somebody's locks on the rows of some records and rates hold up those alone.
+func TestRowLocks(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	r := e.Register()
+	version, err := r.Swap(t.Context(), "a", []byte("value"), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taking(t, e, hourly("a", 1))
+	tx, err := pg.Connect(t).Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "SELECT FROM fencelock.record, fencelock.rate FOR UPDATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stuck sync.WaitGroup
+	var swapped atomic.Int64
+	for range 20 {
+		stuck.Go(func() { // ends when the rows are free
+			if _, err := r.Swap(t.Context(), "a", []byte("next"), version, 0); err == nil {
+				swapped.Add(1)
+			} else if !errors.Is(err, driver.ErrConflict) {
+				t.Error(err)
+			}
+		})
+		stuck.Go(func() { // ends when the rows are free
+			if _, err := e.TakeRate(t.Context(), hourly("a", 1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var took []time.Duration
+	for i := range 40 {
+		begun := time.Now()
+		key := fmt.Sprint("b", i)
+		_, errA := r.Get(t.Context(), "a")
+		_, errB := r.Swap(t.Context(), key, []byte("value"), "", 0)
+		_, errC := e.TakeRate(t.Context(), hourly(key, 1))
+		if err := errors.Join(errA, errB, errC); err != nil {
+			t.Error(err)
+		}
+		took = append(took, time.Since(begun)/3)
+		time.Sleep(40 * time.Millisecond)
+	}
+	if m := median(took); m > 50*time.Millisecond {
+		t.Errorf("other keys wait for %v", m)
+	}
+	t.Logf("other keys: median %v, longest %v", median(took), slices.Max(took))
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stuck.Wait()
+	if n := swapped.Load(); n != 1 {
+		t.Errorf("%d swaps of one version", n)
 	}
 }

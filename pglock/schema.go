@@ -55,7 +55,10 @@ func sqlText(name string) string {
 
 // create runs the schema's SQL. It waits for others who do so at the same time.
 func create(ctx context.Context, c *pgconn.PgConn) error {
-	err := c.Exec(ctx, "BEGIN READ WRITE").Close()
+	err := c.Exec(ctx, "BEGIN").Close()
+	if err == nil { // others who create it may take a while, and this connection has no leases yet
+		err = c.Exec(ctx, "SET LOCAL lock_timeout = 0").Close()
+	}
 	if err == nil {
 		err = c.Exec(ctx, "SELECT pg_advisory_xact_lock("+strconv.Itoa(classSchema)+", 0)").Close()
 	}

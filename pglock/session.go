@@ -21,13 +21,14 @@ type session struct {
 	ttl     time.Duration // the server's idle timeout; 0 for the engine's own session
 	waiter  bool          // it is for one request that waits, and for what becomes of it
 	id      int32         // of its advisory lock
+	host    string        // of the DSN, with its port
 	backend int32         // the server's process
 	epoch   int64         // the upper part of its tokens
 	closed  time.Time     // the quarantine ends
 	slots   int           // how many locks the server has room for
 	fn      functions
 	shared  sharedKeys  // who shares its locks
-	stale   atomic.Bool // its functions are gone
+	stale   atomic.Bool // its functions are gone, or it is silent: no more requests are made on it
 
 	holds map[*hold]struct{} // guarded by holdings.mu
 }
@@ -40,7 +41,7 @@ type functions map[string]pipe.Func
 func (s *session) watch() {
 	limit := s.ttl
 	if limit == 0 {
-		limit = ownLimit
+		limit = s.dialer.cfg.Timeout
 	}
 	tick := time.NewTicker(max(limit/8, 20*time.Millisecond))
 	defer tick.Stop()
@@ -52,28 +53,28 @@ func (s *session) watch() {
 			s.dialer.forget(s)
 			return
 		case now := <-tick.C:
-			oldest := s.Oldest()
+			oldest, since := s.Oldest()
 			if oldest == nil {
 				s.dialer.onTick(s, now)
 				continue
 			}
-			silent := now.Sub(oldest.Sent()) - oldest.Patience
-			if silent > limit {
+			silent := now.Sub(since) - oldest.Patience
+			if silent > limit || silent > s.dialer.cfg.Timeout && s.dialer.isFree(s) {
 				s.Kill(errSilent)
 			} else if silent > limit/4 && oldest != cancelled && !s.waiter {
 				cancelled = oldest  // its own limit, lock_timeout, is by a clock that may be set
 				go s.cancelOldest() // ends with cancelLimit
+			}
+			if silent > s.dialer.cfg.Timeout { // what it holds may be renewed yet, and others need not wait for that
+				s.stale.Store(true)
 			}
 			s.dialer.onTick(s, now)
 		}
 	}
 }
 
-// ownLimit is how long the engine's own session waits for an answer.
-const ownLimit = 10 * time.Second
-
 // errSilent is why a connection is closed whose server does not answer.
-var errSilent = errors.New("the server does not answer")
+var errSilent = pipe.ErrSilent
 
 // waitBound is how long a request waits in the server before it asks again. A statement
 // that waits holds a snapshot, and keeps VACUUM from its work in the whole database.

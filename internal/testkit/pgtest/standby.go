@@ -78,3 +78,27 @@ func (p *Postgres) Restored(t testing.TB) *Postgres {
 	}
 	return r
 }
+
+// Follow makes a server that was a primary a standby of the one that took over: it is stopped
+// in order, unless it is down, and started again.
+func (p *Postgres) Follow(t testing.TB, primary *Postgres) {
+	t.Helper()
+	if p.runs() {
+		p.Stop(t)
+	}
+	conninfo := "host=127.0.0.1 port=" + strconv.Itoa(primary.port) + " user=postgres"
+	p.home.Must(t, p.home.Command("sh", "-c", `echo "primary_conninfo = '$2'" >>"$1"/postgresql.auto.conf && touch "$1"/standby.signal`,
+		"sh", p.data(), conninfo))
+	p.Restart(t)
+}
+
+// Reject ends the sessions of a role, and lets it in no more (pg_hba.conf), as an administrator
+// does who puts a server out of service.
+func (p *Postgres) Reject(t testing.TB, role string) {
+	t.Helper()
+	p.home.Must(t, p.home.Command("sh", "-c", `cd "$1" && { echo "host all $2 all reject"; cat pg_hba.conf; } >new.conf && mv new.conf pg_hba.conf`,
+		"sh", p.data(), role))
+	p.Exec(t, "SELECT pg_reload_conf()")
+	p.eventually(t, "read its pg_hba.conf", "SELECT EXISTS (SELECT FROM pg_hba_file_rules WHERE auth_method = 'reject') AND pg_conf_load_time() > now() - interval '1 minute'")
+	p.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+role+"'")
+}

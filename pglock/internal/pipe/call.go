@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/deadline"
@@ -22,14 +23,16 @@ type Call struct {
 	// since the call waits for something there.
 	Patience time.Duration
 
-	conn *Conn
-	fn   Func
-	sql  string // if fn is 0
-	args []any
-	sent time.Time     // guarded by Conn.mu until done
-	done chan struct{} // closed when it is answered; then rows and err are valid
-	rows []Row
-	err  error
+	conn   *Conn
+	urgent bool        // it goes before what waits to be sent
+	late   atomic.Bool // it is waited for on a silent connection
+	fn     Func
+	sql    string // if fn is 0
+	args   []any
+	sent   time.Time     // guarded by Conn.mu until done
+	done   chan struct{} // closed when it is answered; then rows and err are valid
+	rows   []Row
+	err    error
 }
 
 // Row is what a query returned: texts, nil for NULL. A function returns one row with the
@@ -70,6 +73,36 @@ func (w *Conn) Call(fn Func, args ...any) *Call {
 // CallPatiently is Call for a function that waits in the server for so long.
 func (w *Conn) CallPatiently(patience time.Duration, fn Func, args ...any) *Call {
 	return w.submit(&Call{conn: w, Patience: patience, fn: fn, args: args, done: make(chan struct{})})
+}
+
+// CallFirst is Call for what must not wait behind others: it is sent before all that wait to
+// be sent, of which few are under way at a time.
+func (w *Conn) CallFirst(fn Func, args ...any) *Call {
+	return w.submit((&Call{conn: w, urgent: true, fn: fn, args: args, done: make(chan struct{})}).Late())
+}
+
+// Late makes the call one that is waited for on a silent connection too, and returns it.
+func (c *Call) Late() *Call {
+	c.late.Store(true)
+	return c
+}
+
+// silent is closed when whoever waits for the call should leave; nil means never.
+func (c *Call) silent() <-chan struct{} {
+	if c.late.Load() {
+		return nil
+	}
+	return c.conn.hushed
+}
+
+// left returns why whoever waits for the call should leave, nil if not.
+func (c *Call) left(ctx context.Context) error {
+	select {
+	case <-c.silent():
+		return ErrSilent
+	default:
+		return ctx.Err()
+	}
 }
 
 // Query sends a query with its arguments, nil for NULL.
@@ -139,8 +172,7 @@ func (c *Call) finish(err error) {
 	close(c.done)
 }
 
-// Sent returns when the call was sent. It is for calls that are answered or that
-// Oldest returned.
+// Sent returns when the call was sent. It is for calls that are answered.
 func (c *Call) Sent() time.Time {
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()
@@ -157,7 +189,7 @@ func (c *Call) Answered() bool {
 	}
 }
 
-// Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come;
+// Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come, or ErrSilent;
 // they then still come to the call.
 func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	w := c.conn
@@ -172,6 +204,8 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 			return c.rows, c.err
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-c.silent():
+			return nil, ErrSilent
 		case <-w.turn:
 		}
 	}
@@ -182,7 +216,7 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 		stop := context.AfterFunc(ctx, w.interrupt)
 		defer stop()
 	}
-	for !c.Answered() && ctx.Err() == nil {
+	for !c.Answered() && c.left(ctx) == nil {
 		if timed {
 			w.lookUp(end)
 		}
@@ -191,7 +225,7 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	if c.Answered() {
 		return c.rows, c.err
 	}
-	return nil, ctx.Err()
+	return nil, c.left(ctx)
 }
 
 // onlyTimed returns the deadline of a context that ends by nothing else, and knows that without

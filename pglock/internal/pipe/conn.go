@@ -30,6 +30,8 @@ type Conn struct {
 	server *pgconn.PgConn // where to send a cancel request
 	hear   func(payload string)
 	dead   chan struct{} // closed when the connection has ended
+	hushed chan struct{} // closed when Hush was called
+	hush   sync.Once
 
 	turn    chan struct{} // who takes it out reads, and puts it back
 	looksUp time.Time     // when who reads looks up, zero if never; guarded by turn
@@ -37,6 +39,8 @@ type Conn struct {
 
 	mu      sync.Mutex // guards all below; never held while something is read or written
 	calls   []*Call    // sent and not answered, oldest first
+	common  int        // how many of them are not urgent
+	heard   time.Time  // when the last answer came
 	waiting []*Call    // to be sent, oldest first
 	writing bool       // somebody sends
 	cancels int        // requests to cancel that are under way
@@ -46,11 +50,18 @@ type Conn struct {
 
 // maxInFlight is how many calls are sent before the first of them is answered. What they
 // take fits into the socket's buffer, so that nobody is stopped by a server that reads
-// nothing.
-const maxInFlight = 64
+// nothing. Of those that are not urgent there are few: each may wait in the server for
+// somebody's lock on a table, and an urgent one that is sent then waits for all of them.
+const (
+	maxInFlight = 64
+	maxCommon   = 4
+)
 
 // ErrEnded is in the error of every call on a connection that has ended.
 var ErrEnded = errors.New("the connection has ended")
+
+// ErrSilent is what callers get who wait for an answer on a connection that is silent.
+var ErrSilent = errors.New("the server does not answer")
 
 // New takes over a connection that is idle. hear is called with the payload of each
 // notification and must not block.
@@ -60,7 +71,7 @@ func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
 		return nil, err
 	}
 	w := &Conn{conn: h.Conn, front: h.Frontend, server: c, hear: hear,
-		dead: make(chan struct{}), turn: make(chan struct{}, 1)}
+		dead: make(chan struct{}), hushed: make(chan struct{}), turn: make(chan struct{}, 1)}
 	w.turn <- struct{}{}
 	go w.read() // ends with the connection
 	return w, nil
@@ -80,16 +91,37 @@ func (w *Conn) submit(c *Call) *Call {
 		c.finish(w.cause)
 		return c
 	}
-	w.waiting = append(w.waiting, c)
+	at := len(w.waiting)
+	for c.urgent && at > 0 && !w.waiting[at-1].urgent {
+		at--
+	}
+	w.waiting = slices.Insert(w.waiting, at, c)
 	w.flush()
 	return c
+}
+
+// room returns how many of the calls that wait may be sent now. w.mu is held.
+func (w *Conn) room() int {
+	common := w.common
+	for n, c := range w.waiting {
+		if !c.urgent {
+			common++
+		}
+		if len(w.calls)+n >= maxInFlight || common > maxCommon {
+			return n
+		}
+	}
+	return len(w.waiting)
 }
 
 // flush sends what waits, unless somebody else does; w.mu is held, but not while it
 // writes.
 func (w *Conn) flush() {
-	for !w.writing && w.cause == nil && len(w.waiting) > 0 && len(w.calls) < maxInFlight {
-		n := min(len(w.waiting), maxInFlight-len(w.calls))
+	for !w.writing && w.cause == nil {
+		n := w.room()
+		if n == 0 {
+			return
+		}
 		var out []byte
 		var err error
 		now := time.Now()
@@ -98,6 +130,9 @@ func (w *Conn) flush() {
 				out, err = c.encode(out)
 			}
 			c.sent = now
+			if !c.urgent {
+				w.common++
+			}
 		}
 		w.calls = append(w.calls, w.waiting[:n]...)
 		w.waiting = slices.Delete(w.waiting, 0, n)
@@ -126,6 +161,15 @@ func (w *Conn) end(cause error) {
 	}
 	w.calls, w.waiting = nil, nil
 	close(w.dead)
+}
+
+// Hush says that the connection is silent, for good: whoever waits for an answer leaves with
+// ErrSilent, unless the call is urgent or Late. The answer may still come to the call.
+func (w *Conn) Hush() {
+	w.hush.Do(func() {
+		close(w.hushed)
+		w.interrupt()
+	})
 }
 
 // Kill ends the connection without a word.
@@ -163,12 +207,17 @@ func (w *Conn) Err() error {
 	return w.cause
 }
 
-// Oldest returns the call that has waited longest for its answer, nil if there is none.
-func (w *Conn) Oldest() *Call {
+// Oldest returns the call that the server is at, nil if there is none, and since when: it was
+// sent, or the one before it was answered.
+func (w *Conn) Oldest() (*Call, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls) == 0 {
-		return nil
+		return nil, time.Time{}
 	}
-	return w.calls[0]
+	since := w.calls[0].sent
+	if w.heard.After(since) {
+		since = w.heard
+	}
+	return w.calls[0], since
 }

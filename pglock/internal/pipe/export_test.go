@@ -1,7 +1,7 @@
 package pipe
 
-// MaxInFlight is maxInFlight, for tests outside the package.
-const MaxInFlight = maxInFlight
+// MaxCommon is maxCommon, for tests outside the package.
+const MaxCommon = maxCommon
 
 // LeaveReading makes the connection's own reader leave the reading to others for a moment.
 func (w *Conn) LeaveReading() { w.used.Store(true) }

@@ -184,20 +184,49 @@ func TestFewInFlight(t *testing.T) {
 	for i := range 200 {
 		last = w.Call(1, fmt.Sprint(i))
 	}
-	for range pipe.MaxInFlight {
+	for range pipe.MaxCommon {
 		p.call(t)
 	}
 	_ = p.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if m, err := p.Receive(); err == nil {
-		t.Errorf("more than %d calls are in flight: %v", pipe.MaxInFlight, m)
+		t.Errorf("more than %d calls are in flight: %v", pipe.MaxCommon, m)
 	}
 	for i := range 200 {
-		if i >= pipe.MaxInFlight {
+		if i >= pipe.MaxCommon {
 			p.call(t)
 		}
 		p.answer(t, fmt.Sprint(i))
 	}
 	want(t, last, "199")
+}
+
+// TestUrgentCallsComeFirst: they are sent before calls that wait to be sent, though few may be
+// under way.
+func TestUrgentCallsComeFirst(t *testing.T) {
+	w, p := dial(t, none)
+	for i := range 20 {
+		w.Call(1, fmt.Sprint(i))
+	}
+	urgent := []*pipe.Call{w.CallFirst(1, "first"), w.CallFirst(1, "second")}
+	for range pipe.MaxCommon {
+		p.call(t)
+	}
+	if a, b := string(p.call(t)), string(p.call(t)); a != "first" || b != "second" {
+		t.Errorf("%q and %q are sent, want the urgent calls", a, b)
+	}
+	for i := range pipe.MaxCommon {
+		p.answer(t, fmt.Sprint(i))
+	}
+	p.answer(t, "first")
+	p.answer(t, "second")
+	want(t, urgent[0], "first")
+	want(t, urgent[1], "second")
+}
+
+// oldest returns the call that the peer is at.
+func oldest(w *pipe.Conn) *pipe.Call {
+	c, _ := w.Oldest()
+	return c
 }
 
 // TestLongAnswersBesideLongCalls: a server that is sending a long answer reads nothing meanwhile, so
@@ -207,7 +236,7 @@ func TestLongAnswersBesideLongCalls(t *testing.T) {
 	w.AllowWrites(patience / 2)
 	const size = 32 << 20 // more than the sockets take
 	var calls []*pipe.Call
-	for i := range pipe.MaxInFlight {
+	for i := range pipe.MaxCommon {
 		calls = append(calls, w.Call(1, fmt.Sprint(i)))
 	}
 	long := w.Call(1, strings.Repeat("x", size))
@@ -235,7 +264,7 @@ func TestStalledWrite(t *testing.T) {
 	w, _ := dial(t, none)
 	big := make(chan *pipe.Call, 1)
 	go func() { big <- w.Call(1, strings.Repeat("x", 64<<20)) }() // ends with the connection
-	for w.Oldest() == nil {
+	for oldest(w) == nil {
 		time.Sleep(time.Millisecond)
 	}
 	others := make(chan *pipe.Call, 1)
@@ -384,7 +413,7 @@ func TestCloseDuringAWrite(t *testing.T) {
 		w.Call(1, strings.Repeat("x", 64<<20))
 		close(sent)
 	}()
-	for w.Oldest() == nil {
+	for oldest(w) == nil {
 		time.Sleep(time.Millisecond)
 	}
 	w.Close(errors.New("closed by a test"))
@@ -413,18 +442,18 @@ func TestNotifications(t *testing.T) {
 // TestOldest: the call that has waited longest, with its time.
 func TestOldest(t *testing.T) {
 	w, p := dial(t, none)
-	if w.Oldest() != nil {
+	if oldest(w) != nil {
 		t.Error("nothing was sent, and something is the oldest")
 	}
 	before := time.Now()
 	first, second := w.Call(1, "a"), w.Call(1, "b")
-	if w.Oldest() != first || first.Sent().Before(before) {
+	if oldest(w) != first || first.Sent().Before(before) {
 		t.Error("the first call is not the oldest")
 	}
 	p.call(t)
 	p.answer(t, "")
 	want(t, first, "")
-	if w.Oldest() != second {
+	if oldest(w) != second {
 		t.Error("the second call is not the oldest")
 	}
 }

@@ -88,11 +88,16 @@ func (w *Conn) row(r Row) {
 	}
 }
 
-// fail notes an error of the server: of a call, or of the connection.
+// readOnly is the SQLSTATE of a write that a server refuses, since it, or the role, may only read.
+const readOnly = "25006"
+
+// fail notes an error of the server: of a call, or of the connection. A server that takes no
+// more writes has been put out of service, and what it goes on holding excludes nobody on the
+// one that took over: the connection ends.
 func (w *Conn) fail(err *pgconn.PgError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err.Severity == "FATAL" || err.Severity == "PANIC" || err.SeverityUnlocalized == "FATAL" {
+	if err.Severity == "FATAL" || err.Severity == "PANIC" || err.SeverityUnlocalized == "FATAL" || err.Code == readOnly {
 		w.end(err)
 		return
 	}
@@ -109,6 +114,10 @@ func (w *Conn) answered() {
 		return
 	}
 	w.calls[0].finish(w.doubt)
+	if !w.calls[0].urgent {
+		w.common--
+	}
+	w.heard = time.Now()
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
 	if len(w.waiting) > 0 && !w.writing {

@@ -25,7 +25,7 @@ import (
 const postgresPatience = 4 * time.Second
 
 // postgresParameters are ours; every other one is the client's or the server's.
-var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait"}
+var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait", "timeout", "failover-time"}
 
 // postgresTarget is what a URL of PostgreSQL asks for. The client reads the URL by
 // itself, with the PG variables of the environment, password files and services; we take
@@ -44,18 +44,16 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := target.pingServer(ctx); err != nil {
-		return nil, nil, err
-	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // which ctx does not outlive
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %s", u.Scheme, target.hide(err.Error()))
 	}
-	// The pool connects by itself, and belongs to this engine alone.
 	engine := &postgresEngine{pglock.New(pool, &target.engine), pool, target.engine}
-	return engine, func() error {
-		return closeBoth(engine.Close, pool.Close)
-	}, nil
+	end := func() error { return closeBoth(engine.Close, pool.Close) }
+	if err := target.pingServer(ctx, engine.Engine); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return engine, end, nil
 }
 
 // Forcer is an engine whose Break asks holders first, and that can be told not to stop
@@ -120,12 +118,14 @@ func (p *postgresTarget) setEngine(query url.Values) (err error) {
 			return fmt.Errorf("parameter %s is given %d times", termtext.Word(name), len(values))
 		}
 	}
-	var wrong [3]error
+	var wrong [5]error
 	p.engine.AllowPooler, err = word(query, "pooler", "allow")
 	p.engine.MaxTTL, wrong[0] = span(query, "max-ttl", shortestTTL, ttlExpected)
 	p.engine.BreakWait, wrong[1] = span(query, "break-wait", 100*time.Millisecond, "a time of at least 100ms, such as 30s")
 	p.engine.MaxWaiters, wrong[2] = count(query, "max-waiters", 1, "a number of at least 1")
-	return cmp.Or(err, wrong[0], wrong[1], wrong[2])
+	p.engine.Timeout, wrong[3] = span(query, "timeout", 100*time.Millisecond, "a time of at least 100ms, such as 5s")
+	p.engine.FailoverTime, wrong[4] = span(query, "failover-time", time.Second, "a time of at least 1s, such as 5m")
+	return cmp.Or(err, wrong[0], wrong[1], wrong[2], wrong[3], wrong[4])
 }
 
 // setTimes bounds the attempts to connect, each host having its share. A connect_timeout
@@ -160,15 +160,15 @@ func withoutOurs(u *url.URL) string {
 	return theirs.String()
 }
 
-// pingServer connects once and hangs up, to learn at once what is wrong: the pool would
-// connect when it is first used, and try again until then.
-func (p *postgresTarget) pingServer(ctx context.Context) error {
+// pingServer connects once and hangs up, to learn at once what is wrong: a request that waits
+// would try again until it can.
+func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) error {
 	limited, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	conn, err := pgconn.ConnectConfig(limited, p.pool.ConnConfig.Config.Copy())
+	err := engine.Ping(limited)
 	switch {
 	case err == nil:
-		return conn.Close(limited)
+		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
@@ -179,13 +179,13 @@ func (p *postgresTarget) pingServer(ctx context.Context) error {
 // 28 is a login that is refused, 3D000 a database that does not exist.
 func (p *postgresTarget) refused(err error) error {
 	kind, hint := driver.ErrUnavailable, hintUnreachable
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case !ok:
-	case strings.HasPrefix(pg.Code, "28"):
+	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
-	case pg.Code == "3D000":
-		kind, hint = driver.ErrConfig, "check the name of the database in FENCELOCK_URL"
+	}
+	switch pg, _ := errors.AsType[*pgconn.PgError](err); {
+	case pg == nil:
+	case kind == driver.ErrConfig && pg.Code == "3D000":
+		hint = "check the name of the database in FENCELOCK_URL"
 	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
 		return fmt.Errorf("postgres: %s%s", p.hide(pg.Error()), p.meant())
 	}
@@ -207,6 +207,9 @@ func (p *postgresTarget) meant() string {
 // between backquotes.
 func (p *postgresTarget) reason(err error) string {
 	text := err.Error()
+	for _, kind := range []error{driver.ErrConfig, driver.ErrUnavailable} {
+		text = strings.TrimPrefix(text, kind.Error()+": postgres: ")
+	}
 	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		if i := strings.Index(text, "`: "); i >= 0 {
 			text = "the URL cannot be used: " + text[i+len("`: "):]
