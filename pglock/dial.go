@@ -187,7 +187,7 @@ func (d *dialer) unserved(errs []error) error {
 	for _, next := range errs[1:] {
 		err = fmt.Errorf("%w; %w", err, next)
 	}
-	final := !d.refusing.IsZero() && (d.primary == "" || time.Since(d.refusing) > d.cfg.FailoverTime)
+	final := !d.refusing.IsZero() && (d.primary == "" || time.Since(d.refusing) > d.cfg.FailoverTime) || errors.Is(err, errShared)
 	return &dialError{err, final}
 }
 

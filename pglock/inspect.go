@@ -40,7 +40,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	return []driver.Finding{
 		in.version(), in.role(), in.pooler(), in.names(), in.schema(),
 		in.lease(ctx), in.commits(ctx), in.durability(),
-		in.connections(), in.lockTable(), in.clock(), in.latency(),
+		in.connections(), in.lockTable(), in.snapshot(ctx), in.clock(), in.latency(),
 	}, nil
 }
 
@@ -57,6 +57,7 @@ const (
 	colSlotsUsed
 	colConns
 	colConnsFree
+	colConnsWhose
 	colSchema
 	colMayCreate
 	colUser
@@ -67,10 +68,16 @@ const inspectSQL = `SELECT pg_backend_pid(), current_setting('server_version_num
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
 	(SELECT count(*) FROM pg_locks WHERE NOT fastpath),
-	current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
-	current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint -
-		(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-	to_regproc('fencelock.ready') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'), current_user`
+	conns.most, conns.most - conns.used, conns.whose,
+	to_regproc('fencelock.ready') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'), current_user
+FROM (SELECT * FROM (
+	SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint, count(*), 'the server'
+	FROM pg_stat_activity WHERE usesysid IS NOT NULL AND datid IS NOT NULL
+	UNION ALL SELECT rolconnlimit, (SELECT count(*) FROM pg_stat_activity WHERE usesysid = r.oid), 'the role ' || rolname
+	FROM pg_roles r WHERE rolname = current_user AND rolconnlimit >= 0 AND NOT rolsuper
+	UNION ALL SELECT datconnlimit, (SELECT count(*) FROM pg_stat_activity WHERE datid = d.oid), 'the database ' || datname
+	FROM pg_database d WHERE datname = current_database() AND datconnlimit >= 0
+	) AS limits(most, used, whose) ORDER BY most - used LIMIT 1) AS conns`
 
 const clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -250,16 +257,48 @@ func (in *inspection) durability() driver.Finding {
 }
 
 // connections is about what is left for this engine: one connection for notes, one
-// for locks, and some for requests that wait.
+// for locks, one for records and rates, and some for requests that wait. The server, the
+// database and the role have a limit each, and the narrowest counts.
 func (in *inspection) connections() driver.Finding {
-	free, want := in.facts.Int(colConnsFree), int64(in.cfg.MaxWaiters)+2
-	saw := fmt.Sprintf("%d of %d free", free, in.facts.Int(colConns))
+	free, want := in.facts.Int(colConnsFree), int64(in.cfg.MaxWaiters)+3
+	saw := fmt.Sprintf("%d of %d free for %s", free, in.facts.Int(colConns), in.facts.Text(colConnsWhose))
 	if free >= want {
 		return passed("connections", saw)
 	}
 	return bad("connections", driver.Warning, saw,
-		fmt.Sprintf("one process may want %d, for locks, notes and waiters; without them locks cannot be had", want),
-		"raise max_connections, or lower MaxWaiters (max-waiters)")
+		fmt.Sprintf("one process may want %d, for locks, notes, records and waiters; without them locks cannot be had", want),
+		"raise max_connections, or the CONNECTION LIMIT of the role or the database, or lower MaxWaiters (max-waiters)")
+}
+
+// oldSnapshot is how many transactions ago a snapshot may have been taken before people are told.
+const oldSnapshot = 10000
+
+// What the role may not see has no age. A snapshot of another database holds nothing up here.
+const snapshotSQL = `SELECT what, age FROM (
+	SELECT 'server process ' || pid || concat(' (' || nullif(application_name, '') || ')'), age(backend_xmin)
+	FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+	UNION ALL SELECT 'prepared transaction ' || gid, age(transaction) FROM pg_prepared_xacts WHERE database = current_database()
+	UNION ALL SELECT 'replication slot ' || slot_name, age(xmin) FROM pg_replication_slots
+) AS x(what, age) WHERE age IS NOT NULL ORDER BY age DESC LIMIT 1`
+
+// snapshot is about the oldest snapshot of the database: VACUUM removes nothing that it may see,
+// and each operation on a busy name reads over what is left.
+func (in *inspection) snapshot(ctx context.Context) driver.Finding {
+	const check = "snapshots"
+	got := in.conn.ExecParams(ctx, snapshotSQL, nil, nil, nil, nil).Read()
+	if got.Err != nil {
+		return bad(check, driver.Warning, "unknown: "+got.Err.Error(), "an old one makes locks slower", "let the role read pg_stat_activity")
+	}
+	if len(got.Rows) == 0 {
+		return passed(check, "none")
+	}
+	who, age := pipe.Row(got.Rows[0]).Text(0), pipe.Row(got.Rows[0]).Int(1)
+	saw := fmt.Sprintf("the oldest is of %s, %d transactions ago", who, age)
+	if age <= oldSnapshot {
+		return passed(check, saw)
+	}
+	return bad(check, driver.Warning, saw, "VACUUM removes nothing that it may see, so operations on busy names become slower",
+		"end that transaction, or drop the slot; set idle_in_transaction_session_timeout")
 }
 
 // fewLocks is how many locks a server should have room for.
