@@ -38,6 +38,9 @@ type HeldError struct {
 	Until time.Time // when the lease, or the minimum hold, ends unless renewed
 }
 
+// nobody is the Owner that an engine gives to the minimum hold of a name that nobody holds.
+const nobody = "nobody"
+
 // Error tells who holds the name, since when and until when.
 func (e *HeldError) Error() string {
 	var b strings.Builder
@@ -55,6 +58,9 @@ func (e *HeldError) Error() string {
 	}
 	if !e.Until.IsZero() {
 		fmt.Fprintf(&b, " until %s", e.Until.Format(time.RFC3339))
+		if e.PID != 0 || e.Owner != "" && e.Owner != nobody { // a minimum hold has no holder who renews
+			b.WriteString(" unless renewed")
+		}
 	}
 	return b.String()
 }

@@ -188,14 +188,18 @@ func (c *command) unquoted(err error) error {
 	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; it contains a space\ntry: -c %s for a shell line, or -- %s without the quotes", err, termtext.ShellQuote(words), words)}
 }
 
-// sayDirectory tells where the locks are if nobody has chosen that: another user
-// would use another directory, and would not be excluded.
+// sayDirectory tells where the locks are if nobody has chosen that: another host has locks of its
+// own, and so has another user. Neither is excluded.
 func sayDirectory(a *app, uid int, env func(string) string) {
 	if a.url != "" {
 		return
 	}
 	if dir, err := engineurl.DefaultDir(uid, env); err == nil {
-		a.say("locks are in %s, for this user alone; with FENCELOCK_URL=file:///path?group=NAME other users are excluded too", termtext.Word(dir))
+		who := "this user"
+		if uid == 0 {
+			who = "root"
+		}
+		a.say("locks of this host, for %s alone, in %s; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME", who, termtext.Word(dir))
 	}
 }
 

@@ -29,7 +29,8 @@
 // The flag --url, or FENCELOCK_URL, names the engine: a directory of this host
 // (file:///path), Redis (redis://, rediss://, redis+sentinel://, redis+cluster://),
 // several independent Redis (redlock://), or PostgreSQL (postgres://). Without a URL
-// locks are in a directory of the user's own, and other users are not excluded.
+// locks are in a directory of this host and of the user alone: neither other hosts nor other users
+// are excluded.
 //
 // # What a command can rely on
 //

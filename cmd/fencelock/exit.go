@@ -116,6 +116,8 @@ func hintFor(err error) string {
 		return h.Hint
 	}
 	switch {
+	case mayBeNew(err.Error()):
+		return "wait, or, if the servers are new and nobody can hold a lock on them, fencelock init"
 	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):
 		return "fencelock doctor"
 	case errors.Is(err, driver.ErrUnsupported):
@@ -123,3 +125,7 @@ func hintFor(err error) string {
 	}
 	return ""
 }
+
+// mayBeNew reports whether a text says of a Redis that it grants nothing since it may have forgotten
+// its locks. That of a server that has never had any says the same, and is ended by init.
+func mayBeNew(text string) bool { return strings.Contains(text, "may have forgotten its locks") }

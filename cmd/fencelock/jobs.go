@@ -20,12 +20,13 @@ import (
 // jobsCmd shows the jobs of package cron and of run --tick, and pauses them.
 type jobsCmd struct {
 	First  string // a prefix, or what to do with the job Name
-	Name   string
+	Name   string // with list, a prefix
 	Reason string
 }
 
 // What may stand in the place of a prefix.
 const (
+	listJobs  = "list" // so that jobs whose names begin with one of these words can be listed
 	pauseJob  = "pause"
 	resumeJob = "resume"
 )
@@ -35,9 +36,9 @@ func (c *jobsCmd) verb() *verb {
 	return &verb{
 		name: "jobs", group: seeLocks, short: "List the jobs that run at ticks, pause and resume them.",
 		args: []arg{
-			{name: "PREFIX", help: "Only jobs whose names begin with this; or pause or resume, and the NAME of a job.", optional: true,
-				values: []string{pauseJob, resumeJob}, set: setText(&c.First)},
-			{name: "NAME", help: "The job to pause or to resume.", optional: true, set: setText(&c.Name)},
+			{name: "PREFIX", help: "Only jobs whose names begin with this; or pause or resume, and the NAME of a job; or list, and any prefix.", optional: true,
+				values: []string{listJobs, pauseJob, resumeJob}, set: setText(&c.First)},
+			{name: "NAME", help: "The job to pause or to resume; the prefix after list.", optional: true, set: setText(&c.Name)},
 		},
 		flags: func(f flagSet) {
 			f.add("reason", "", text(&c.Reason, "TEXT"), "With pause: why. The hosts that skip a tick say so.")
@@ -46,16 +47,23 @@ func (c *jobsCmd) verb() *verb {
 		long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has a tick and no more.
 
 pause keeps a job from being run on all hosts, until resume; a run under way goes on, and no tick is made up for. The jobs of an engine without records, such as Redlock, cannot be listed.`,
-		examples: []string{"fencelock jobs", "fencelock jobs --json | jq -r 'select(.last.state == \"failed\").job'", `fencelock jobs pause nightly --reason "disk full"`, "fencelock jobs resume nightly"},
+		examples: []string{"fencelock jobs", "fencelock jobs --json | jq -r 'select(.last.state == \"failed\").job'", `fencelock jobs pause nightly --reason "disk full"`, "fencelock jobs resume nightly", "fencelock jobs list pause-"},
 		codes:    []explained{{"1", "no job of that NAME is known, so there is nothing to pause or to resume"}},
 	}
 }
 
 // check finds what the parser cannot.
 func (c *jobsCmd) check() error {
+	if c.First == listJobs {
+		c.First, c.Name = c.Name, ""
+		if c.Reason != "" {
+			return errors.New("--reason belongs to pause")
+		}
+		return nil
+	}
 	switch acts := c.First == pauseJob || c.First == resumeJob; {
 	case acts && c.Name == "":
-		return fmt.Errorf("%s needs the name of a job", c.First)
+		return fmt.Errorf("%s needs the name of a job; jobs list %[1]s lists those whose names begin with it", c.First)
 	case !acts && c.Name != "":
 		return fmt.Errorf("unexpected argument %s", c.Name)
 	case c.Reason != "" && c.First != pauseJob:

@@ -64,12 +64,15 @@ func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 // usageError turns what is wrong with the command line into a refusal that names the
 // help page. A URL may be in it.
 func usageError(l *line, err error) error {
-	page := "fencelock"
+	try := "fencelock --help"
 	if l.verb != nil {
-		page += " " + l.verb.name
+		try = "fencelock " + l.verb.name + " --help"
+	}
+	if wrong, ok := errors.AsType[*wrongLine](err); ok {
+		try = wrong.try
 	}
 	text := engineurl.Redact(strings.ReplaceAll(err.Error(), "\n", " "))
-	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s --help", text, page)}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s", text, try)}
 }
 
 // dieOfInterrupt ends us as the command or the wait ended, so that a shell knows that

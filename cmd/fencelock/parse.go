@@ -41,7 +41,7 @@ func (l *line) read(args []string) error {
 		return errors.New("expected a command such as run or ls")
 	}
 	if l.setVerb(rest[0]); l.verb == nil {
-		return fmt.Errorf("unexpected argument %s%s", rest[0], termtext.Suggest(rest[0], verbNames(l.verbs), ", did you mean %q?"))
+		return l.noVerb(rest)
 	}
 	if err := l.arguments(rest[1:]); err != nil || l.help || l.version {
 		return err
@@ -139,6 +139,9 @@ func (l *line) complete() error {
 	if len(missing) > 0 {
 		return fmt.Errorf("missing flags: %s", strings.Join(missing, ", "))
 	}
+	if l.urlGiven && l.url == "" { // such as "$LOCKS", which is not set
+		return errors.New("--url is empty; name an engine, or leave the flag out for FENCELOCK_URL or locks of this host")
+	}
 	l.url = l.givenURL()
 	if l.verb.check != nil {
 		if err := l.verb.check(); err != nil {
@@ -160,11 +163,18 @@ func (l *line) givenURL() string {
 // options that take no secret.
 func (l *line) flagError(err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if name := unknown.GetSpecifiedName(); unknown.GetSpecifiedShortnames() == "" {
-			return fmt.Errorf("unknown flag --%s%s", name, termtext.Suggest(name, l.flagNames(), ", did you mean \"--%s\"?"))
-		} else {
+		name, dashes := unknown.GetSpecifiedName(), "--"
+		if unknown.GetSpecifiedShortnames() != "" {
+			dashes = "-"
+		}
+		if owner := l.ownerOf(name, dashes); owner != nil {
+			return &wrongLine{fmt.Sprintf("unknown flag %s%s before the command; it is a flag of %s", dashes, name, owner.name),
+				strings.Replace(usage(owner), "[flags]", dashes+name, 1)}
+		}
+		if dashes == "-" {
 			return fmt.Errorf("unknown flag -%s", name)
 		}
+		return fmt.Errorf("unknown flag --%s%s", name, termtext.Suggest(name, l.flagNames(), ", did you mean \"--%s\"?"))
 	}
 	if empty, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("--%s: a value is missing; write %s", empty.GetFlag().Name, longForm(empty.GetFlag()))
@@ -173,6 +183,47 @@ func (l *line) flagError(err error) error {
 		return fmt.Errorf("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())
 	}
 	return err
+}
+
+// wrongLine is a command line that is wrong, where more can be said of it than which page helps.
+type wrongLine struct{ what, try string }
+
+// Error says what is wrong.
+func (e *wrongLine) Error() string { return e.what }
+
+// meantVerbs are words of other tools for what a verb of ours does.
+var meantVerbs = map[string]string{
+	"list": "ls", "show": "status", "info": "status", "unlock": "break", "release": "break",
+	"exec": "run", "lock": "run", "leader": "elect", "follow": "watch", "tail": "watch", "check": "doctor",
+}
+
+// noVerb says what is wrong with a line whose first word is no verb, which may be what flock takes:
+// a name, and a command.
+func (l *line) noVerb(words []string) error {
+	what := "unexpected argument " + words[0]
+	if meant := meantVerbs[words[0]]; meant != "" {
+		return fmt.Errorf("%s, did you mean %q?", what, meant)
+	}
+	near := termtext.Suggest(words[0], verbNames(l.verbs), ", did you mean %q?")
+	if near == "" && len(words) > 1 && !strings.Contains(words[0], "://") {
+		return &wrongLine{what + "; it is no command of fencelock", "fencelock run NAME -- CMD [ARG]..., or fencelock --help"}
+	}
+	return errors.New(what + near)
+}
+
+// ownerOf returns the first verb that has the flag, if the flag stands before any verb.
+func (l *line) ownerOf(name, dashes string) *verb {
+	for _, v := range l.verbs {
+		if l.verb != nil || v.flags == nil {
+			continue
+		}
+		f := newFlagSet()
+		v.flags(f)
+		if dashes == "--" && f.Lookup(name) != nil || dashes == "-" && len(name) == 1 && f.ShorthandLookup(name) != nil {
+			return v
+		}
+	}
+	return nil
 }
 
 // flagNames returns the long names of the flags that may stand on the line.

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 )
 
 // readRun reads a command line of run.
@@ -124,5 +128,24 @@ func TestHelpFitsIntoATerminal(t *testing.T) {
 				t.Errorf("%s: a line of %d bytes: %s", args, len(row), row)
 			}
 		}
+	}
+}
+
+// A flag that stands in the URL is refused as one.
+func TestFlagsInTheURL(t *testing.T) {
+	for _, v := range allVerbs() {
+		f := newFlagSet()
+		if v.flags != nil {
+			v.flags(f)
+		}
+		f.VisitAll(func(f *pflag.Flag) {
+			if f.Name == "retention" { // of once; redis:// has one of its own
+				return
+			}
+			_, _, err := engineurl.Open(t.Context(), "redis://h?"+f.Name+"=1")
+			if err == nil || !strings.Contains(err.Error(), f.Name+" is a flag and no parameter of a URL") {
+				t.Errorf("--%s of %s: %v", f.Name, v.name, err)
+			}
+		})
 	}
 }

@@ -167,6 +167,9 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	switch {
 	case trouble(info) != "":
 		fmt.Fprintf(&b, ": %s", termtext.Line(trouble(info)))
+		if mayBeNew(trouble(info)) {
+			b.WriteString("; for new servers: fencelock init")
+		}
 	case h != nil && h.PID == 0 && h.Owner != "":
 		fmt.Fprintf(&b, ", held by %s", termtext.Word(h.Owner)) // not one of ours
 	case h != nil && h.PID != 0:

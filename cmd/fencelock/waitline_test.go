@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,5 +45,15 @@ func TestWaitLineIsFitForATerminal(t *testing.T) {
 		if text := l.text(driver.WaitInfo{Held: held}); strings.ContainsAny(text, "\x1b\a") {
 			t.Errorf("%q", text)
 		}
+	}
+}
+
+// A wait for a Redis that may have forgotten its locks tells what ends it if the server is new.
+func TestWaitForNewServers(t *testing.T) {
+	l := &waitLine{name: "x"}
+	trouble := errors.New("h1: it may have forgotten its locks and does not vote until noon")
+	const want = `waiting for "x": h1: it may have forgotten its locks and does not vote until noon; for new servers: fencelock init`
+	if got := l.text(driver.WaitInfo{Trouble: trouble}); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -44,6 +44,7 @@ func (e ServerError) Denied() bool {
 		"The user executing the script can't",
 		"AUTH <password> called without any password configured",
 		"unknown command", // renamed away
+		"DB index is out of range",
 	} {
 		if strings.Contains(e.Text, words) {
 			return true

@@ -20,6 +20,22 @@ const (
 	ttlExpected = "a time of at least 1s, such as 30s"
 )
 
+// flags are those of the command, which people write into a URL, where nothing reads them.
+var flags = []string{
+	"burst", "close", "command", "conflict-exit-code", "count", "force", "json", "kill-after", "limit", "max-output",
+	"min-hold", "nonblock", "note", "on-lost", "pass-url", "payload", "print", "quiet-if-busy", "rate", "reason",
+	"restart", "retention", "retry-failed", "scan", "shared", "signal", "tick", "ttl", "url", "verbose", "wait",
+	"weight", "yes",
+}
+
+// misplaced is the error of a parameter that is a flag, nil if it is none.
+func misplaced(name string) error {
+	if !slices.Contains(flags, name) {
+		return nil
+	}
+	return fmt.Errorf("%s is a flag and no parameter of a URL; leave it out, and write --%s on the command line", name, name)
+}
+
 // parameters returns the query of u and refuses any parameter that is not known
 // or given twice.
 func parameters(u *url.URL, known ...string) (url.Values, error) {
@@ -29,6 +45,9 @@ func parameters(u *url.URL, known ...string) (url.Values, error) {
 	}
 	for name, values := range query {
 		if !slices.Contains(known, name) {
+			if err := misplaced(name); err != nil {
+				return nil, fmt.Errorf("%s: %w", u.Scheme, err)
+			}
 			return nil, fmt.Errorf("%s: unknown parameter %s%s", u.Scheme, termtext.Word(name), termtext.Suggest(name, known, "; did you mean %s?"))
 		}
 		if len(values) > 1 {

@@ -117,6 +117,9 @@ func (p *postgresTarget) setEngine(query url.Values) (err error) {
 		if len(values) > 1 {
 			return fmt.Errorf("parameter %s is given %d times", termtext.Word(name), len(values))
 		}
+		if err := misplaced(name); err != nil {
+			return err // the server would know it as little as the client
+		}
 	}
 	var wrong [5]error
 	p.engine.AllowPooler, err = word(query, "pooler", "allow")

@@ -184,6 +184,9 @@ func (r *redisClient) unreachable(err error) error {
 	kind, hint := driver.ErrUnavailable, hintUnreachable
 	if refused, ok := rueidis.IsRedisErr(err); ok && (redisconn.ServerError{Text: refused.Error()}).Denied() {
 		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL"
+		if strings.Contains(refused.Error(), "DB index") {
+			hint = "check the number of the database in FENCELOCK_URL; the server has as many as its setting databases says"
+		}
 	}
 	return &HintError{
 		Err:  fmt.Errorf("%w: redis at %s: %s", kind, strings.Join(r.option.InitAddress, ","), r.hide(err.Error())),

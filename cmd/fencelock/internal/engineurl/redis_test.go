@@ -84,6 +84,7 @@ func TestRefusedRedis(t *testing.T) {
 		"redis+cluster://h?ca=x":                 "redis+cluster: ca, cert and key need tls=on",
 		"rediss://h?cert=x":                      "rediss: cert and key go together; give both",
 		"redis://h?insecure=yes":                 "redis: there is no insecure: a connection that checks nobody protects from nobody; write ca=FILE with the certificate that signed the server's",
+		"redis://h?ttl=2s":                       "redis: ttl is a flag and no parameter of a URL; leave it out, and write --ttl on the command line",
 		"redis://h?timout=1s":                    "redis: unknown parameter timout; did you mean timeout?",
 		"redis://h?timeout=1s&timeout=2s":        "redis: parameter timeout is given 2 times",
 		"redis://h:0":                            "redis: a port of the URL is not between 1 and 65535",
