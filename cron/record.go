@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,15 +106,6 @@ type Pause struct {
 	Since  time.Time `json:"since"`
 }
 
-// hostname is this host, for people.
-func hostname() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return host
-}
-
 // remembered is how many ticks a record remembers one by one. Instances may take ticks in
 // any order within the newest so many.
 const remembered = 100
@@ -189,13 +179,13 @@ func (r *record) encode() []byte {
 // decode reads what was stored under a key.
 func decode(rec fencelock.Record) (*record, error) {
 	r := &record{}
-	if err := json.Unmarshal(rec.Value, r); err != nil || r.Job == "" {
+	if err := json.Unmarshal(rec.Value, r); err != nil || recordPrefix+r.Job != rec.Key {
 		return nil, fmt.Errorf("%w: the record %q is not that of a job: %w", fencelock.ErrConfig, rec.Key, cmp.Or(err, errNoJob))
 	}
 	return r, nil
 }
 
-var errNoJob = errors.New("it names none")
+var errNoJob = errors.New("it does not name that job")
 
 // book is the place of one job's record.
 type book struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -18,6 +19,7 @@ type Run struct {
 	tick      time.Time
 	scheduled time.Time // zero if no schedule asked for the run
 	lock      *fencelock.Lock
+	borrowed  bool // the lock is the caller's to release
 	began     time.Time
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -25,31 +27,45 @@ type Run struct {
 	once      sync.Once     // for Finish
 }
 
-// newRun begins a run, whose context ends with ctx, the lock, or Config.AtMost. It is a
+// newRun begins a run under a lock that it releases itself.
+func newRun(ctx context.Context, j Job, tick, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
+	r := &Run{job: j, tick: tick, scheduled: scheduled, lock: lock}
+	return r.begin(ctx)
+}
+
+// begin begins the run, whose context ends with ctx, the lock, or Config.AtMost. It is a
 // *SkippedError if the job was paused while the run waited for the lock, and fencelock.ErrLost if the
 // lock is lost by now; the lock is given back then.
-func newRun(ctx context.Context, j Job, tick, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
-	r := &Run{job: j, tick: tick, scheduled: scheduled, lock: lock, began: time.Now()}
-	begun := false
+func (r *Run) begin(ctx context.Context) (*Run, error) {
+	j, lock, begun := r.job, r.lock, false
+	r.began = time.Now()
 	defer func() {
 		if !begun { // paused or lost, or the logger panics
 			r.end()
-			_ = lock.Release()
+			_ = r.release()
 		}
 	}()
-	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, tick))
+	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, r.tick))
 	r.stops = append(r.stops, context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) }))
 	if err := r.write(r.ctx, beginLimit, Running, nil); errors.Is(err, ErrSkipped) {
 		return nil, err
 	}
 	if err := lock.Err(); err != nil { // lost meanwhile: perhaps somebody else runs the job by now
-		return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(tick), err)
+		return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(r.tick), err)
 	}
 	if j.AtMost > 0 {
 		r.stops = append(r.stops, time.AfterFunc(j.AtMost, func() { r.cancel(ErrAtMost) }).Stop)
 	}
 	begun = true
 	return r, nil
+}
+
+// release releases the lock, unless the caller does.
+func (r *Run) release() error {
+	if r.borrowed {
+		return nil
+	}
+	return r.lock.Release()
 }
 
 // end ends the context: whatever the work left behind ends before the next run begins.
@@ -98,7 +114,7 @@ func (r *Run) write(ctx context.Context, limit time.Duration, state State, failu
 // stood still overwrites nothing. A run whose beginning is not there yet does not begin if the job
 // was paused meanwhile.
 func (r *Run) note(rec *record, now time.Time, state State, failure error) error {
-	last := &LastRun{Tick: r.scheduled, State: state, Host: hostname(), PID: os.Getpid(), Token: r.Token(), Started: now.Add(-time.Since(r.began))}
+	last := &LastRun{Tick: r.scheduled, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.Token(), Started: now.Add(-time.Since(r.began))}
 	switch there := rec.Last != nil && rec.Last.Token == last.Token; {
 	case state == Running && rec.Paused != nil && !there:
 		return &SkippedError{Job: r.job.name, Scheduled: r.tick, Reason: Paused, Pause: rec.Paused}
@@ -109,8 +125,7 @@ func (r *Run) note(rec *record, now time.Time, state State, failure error) error
 		last.Ended = now
 	}
 	if failure != nil {
-		text := fmt.Sprint(failure) // which outlives an Error that panics
-		last.Error = text[:min(len(text), maxError)]
+		last.Error = recordtext.Cut(fmt.Sprint(failure), maxError) // Sprint outlives an Error that panics
 	}
 	rec.Last = last
 	return nil
@@ -148,9 +163,10 @@ func (r *Run) do(fn func(ctx context.Context) error) error {
 var errExited = errors.New("the run ended its goroutine")
 
 // Finish ends the run with the error of its work, nil for none, writes the outcome into
-// the job's record, gives the lock back, and reports the outcome. It returns err, joined
-// with the *LostError of a lock that was lost. If the engine is away it takes some seconds.
-// Another call does nothing and returns err.
+// the job's record, releases the lock unless the run came from Job.StartUnder, and reports
+// the outcome. It returns err, joined with the *LostError of a lock that was lost. If the
+// engine is unreachable it returns after 10 s at the latest. Another call does nothing and
+// returns err.
 func (r *Run) Finish(err error) error {
 	r.once.Do(func() { err = r.finish(err) })
 	return err
@@ -158,7 +174,7 @@ func (r *Run) Finish(err error) error {
 
 func (r *Run) finish(err error) error {
 	took := time.Since(r.began)
-	defer func() { _ = r.lock.Release() }() // for a panic of the logger; otherwise the second, and harmless
+	defer func() { _ = r.release() }() // for a panic of the logger; otherwise the second, and harmless
 	r.end()
 	lost := r.lock.Err()
 	state, failure := OK, errors.Join(lost, err)
@@ -166,7 +182,7 @@ func (r *Run) finish(err error) error {
 		state = Failed
 	}
 	_ = r.write(context.WithoutCancel(r.ctx), endLimit, state, failure) // logged
-	released := r.lock.Release()
+	released := r.release()
 	// A lock that was lost while the outcome was written stood when the work ended. One that the engine
 	// does not know may have been gone before.
 	if lost == nil && errors.Is(released, fencelock.ErrNotHeld) && !errors.Is(released, fencelock.ErrLost) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/recordtext"
 )
 
 // Status is what the engine's record of a job says. Times are by the engine's clock, but
@@ -38,8 +39,10 @@ func (j Job) Status(ctx context.Context) (Status, error) {
 	return b.status(ctx, full.locks, r)
 }
 
-// List returns the Status of every job whose name begins with prefix, by name. It is for
-// people: the engine may look through all that it stores.
+// List returns the Status of every job whose name begins with prefix, by name. If some
+// records are not those of jobs, it returns the others together with a
+// fencelock.ErrConfig that names each such record. It is for people: the engine may look
+// through all that it stores.
 func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status, error) {
 	register, err := locks.Register()
 	if err != nil {
@@ -50,10 +53,12 @@ func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status
 		return nil, err
 	}
 	var list []Status
+	var unreadable error
 	for _, rec := range records {
 		r, err := decode(rec)
 		if err != nil {
-			return nil, err
+			unreadable = errors.Join(unreadable, err)
+			continue
 		}
 		s, err := (book{register: register, job: r.Job}).status(ctx, locks, r)
 		if err != nil {
@@ -61,7 +66,7 @@ func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status
 		}
 		list = append(list, s)
 	}
-	return list, nil
+	return list, unreadable
 }
 
 // status makes a Status of a record. A run that the record calls running is Lost if the
@@ -115,7 +120,7 @@ func holds(ctx context.Context, locks *fencelock.Locker, name string, token int6
 // records; instances of versions that know none go on.
 func (j Job) Pause(ctx context.Context, reason string) error {
 	return j.edit(ctx, "pause", func(r *record, now time.Time) error {
-		r.Paused = &Pause{Reason: reason, Host: hostname(), Since: now}
+		r.Paused = &Pause{Reason: reason, Host: recordtext.Host(), Since: now}
 		return nil
 	})
 }

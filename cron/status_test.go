@@ -133,6 +133,33 @@ func TestList(t *testing.T) {
 	})
 }
 
+// A record that is not a job's hides no other one, and is reported.
+func TestListSkipsWhatIsNoJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := alone(cron.Config{})
+		for _, name := range []string{"a", "z"} {
+			if err := cron.New(in.locks, name, nil).Tick(t.Context(), epoch, nothing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for key, value := range map[string]string{"cron/m": "\xff", "cron/n": "{}", "cron/o": `{"job":7}`, "cron/p": `{"job":"a"}`} {
+			if _, err := in.engine.Register().Swap(t.Context(), key, []byte(value), "", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := cron.List(t.Context(), in.locks, "")
+		want(t, "a list of jobs", err, fencelock.ErrConfig)
+		for _, key := range []string{`"cron/m"`, `"cron/n"`, `"cron/o"`, `"cron/p"`} {
+			if err == nil || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s is not named: %v", key, err)
+			}
+		}
+		if len(list) != 2 || list[0].Job != "a" || list[1].Job != "z" {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
 // A paused job runs on no host, and says so; when it goes on nothing is made up for.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

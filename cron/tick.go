@@ -69,6 +69,25 @@ func (j Job) Start(ctx context.Context, scheduled time.Time) (*Run, error) {
 	return j.begin(ctx, scheduled.Round(0), Job.start) // wall time, in any zone
 }
 
+// StartUnder begins the run of a tick that this instance has claimed by Claim, under a lock
+// that the caller holds on the name of the job and releases after Finish. The job's record
+// then shows the run: its host, when it began and ended, and the error given to Finish. A
+// run that is not finished while its lock is held is shown as Lost afterwards.
+//
+// StartUnder returns a *SkippedError if the job was paused since the claim, a *LostError if the lock is
+// lost, and fencelock.ErrInvalid if the lock has another name. An engine that has no
+// records or does not answer within a second keeps no run from beginning.
+func (j Job) StartUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
+	return j.begin(ctx, scheduled.Round(0), func(j Job, ctx context.Context, scheduled time.Time) (*Run, error) {
+		if lock.Name() != j.name {
+			return nil, fmt.Errorf("%w: the run of %q is to begin under a lock on %q", fencelock.ErrInvalid, j.name, lock.Name())
+		}
+		tick := scheduled.UTC()
+		r := &Run{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
+		return r.begin(ctx)
+	})
+}
+
 // begin begins a run with start, and reports why if there is none.
 func (j Job) begin(ctx context.Context, tick time.Time, start func(Job, context.Context, time.Time) (*Run, error)) (*Run, error) {
 	full, err := j.withDefaults()
@@ -129,7 +148,7 @@ func (j Job) unpaused(ctx context.Context, now time.Time) error {
 
 // Claim makes this instance the one that runs the tick, and is nil if it is. Otherwise it returns
 // what Tick would. It is for programs that hold a lock of their own while they run it; see
-// [Job.Start].
+// [Job.StartUnder].
 func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
 	full, err := j.withDefaults()
 	if err != nil {

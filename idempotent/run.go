@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -116,7 +117,7 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	r = &run{store: s, key: key, left: open, state: state{
 		State: running, Owner: rand.Text(), Token: max(old.Token+1, latest.UnixMicro()),
 		Until: latest.Add(s.cfg.Lease).UnixMicro(), Lease: s.cfg.Lease.Microseconds(),
-		Fingerprint: s.fingerprint, Host: hostname(), PID: os.Getpid(), version: old.version,
+		Fingerprint: s.fingerprint, Host: recordtext.Host(), PID: os.Getpid(), version: old.version,
 	}}
 	err = r.swap(ctx, r.state)
 	if errors.Is(err, driver.ErrUnavailable) && r.find(ctx) == nil {
@@ -133,15 +134,6 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	}
 	r.sent = sent
 	return r, nil, nil
-}
-
-// hostname is this host, for people.
-func hostname() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return host
 }
 
 // swap stores a state in place of the one we know.
@@ -253,8 +245,7 @@ func (r *run) complete(result []byte, keep bool) error {
 // fail stores a failure, or that the job may be run again.
 func (r *run) fail(err error) error {
 	if remember := r.store.cfg.Remember; remember != nil && remember(err) {
-		text := err.Error()
-		return r.end(state{State: failed, Error: text[:min(len(text), maxError)]})
+		return r.end(state{State: failed, Error: recordtext.Cut(err.Error(), maxError)})
 	}
 	return r.end(state{State: open})
 }

@@ -1,0 +1,31 @@
+// Package recordtext makes the texts that recipes store for people: where a run was, and
+// what its error said.
+package recordtext
+
+import (
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// Host returns the name of this host, or "unknown".
+func Host() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
+}
+
+// Cut returns the first bytes of text, most at most and without a part of a character at
+// the end. What is not UTF-8 is replaced by U+FFFD first.
+func Cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
