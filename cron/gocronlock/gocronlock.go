@@ -18,6 +18,12 @@
 // like gocron's; a scheduler in another zone needs a schedule in that zone.
 // Job.RunNow does not run a tick that has been run, and fails off the schedule.
 //
+// gocron counts its calls and not the runs: a call for which no tick is due uses up one
+// of gocron.WithLimitedRuns, and after the last one the job is gone. So do not combine
+// WithLimitedRuns with gocron.WithStartImmediately; begin such a job on a tick, with
+// [Multiple] or a gocron.OneTimeJob. Config.OnTick and Config.Logger are told of each
+// such call.
+//
 // When clocks are set back, gocron calls a CronJob at the first of two equal local times alone. Its
 // schedule has both: the second is made up for if CatchUp finds it.
 package gocronlock
@@ -26,6 +32,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -49,22 +56,41 @@ func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) er
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		now := time.Now()
-		failed := off(job, due, now) // a tick that fails keeps no other one from running
-		return errors.Join(failed, due.Job().TickAll(ctx, due.Take(now), fn))
+		ticks, err := take(job, due, time.Now())
+		if errors.Is(err, cron.ErrSkipped) {
+			return nil
+		}
+		return errors.Join(err, due.Job().TickAll(ctx, ticks, fn))
 	}, nil
 }
 
-// off returns an error if no tick of the schedule could be run now. That is so at every
-// call if gocron wakes up at other times. A job that makes up for missed ticks may be
-// called at any time.
-func off(job *cron.Job, due *cron.Due, now time.Time) error {
-	if job.CatchUp > 0 || due.Near(now) {
-		return nil
+// take returns the ticks for which gocron has called at now. If there are none, it reports and
+// returns why: a *cron.SkippedError if the tick has been taken, or a job that makes up for missed
+// ticks has missed none, and a fencelock.ErrInvalid if no tick of the schedule could be run at
+// that time. That is so at every call if gocron wakes up at other times.
+func take(job *cron.Job, due *cron.Due, now time.Time) ([]time.Time, error) {
+	ticks := due.Take(now)
+	if len(ticks) > 0 {
+		return ticks, nil
 	}
-	return fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
-		fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))
+	var err error = &cron.SkippedError{Job: job.Name(), Scheduled: now.UTC(), Reason: NoTick}
+	log := slog.LevelInfo
+	if job.CatchUp == 0 && !due.Near(now) {
+		log, err = slog.LevelWarn, fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
+			fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))
+	}
+	if job.OnTick != nil {
+		job.OnTick(cron.Outcome{Job: job.Name(), Scheduled: now.UTC(), Err: err})
+	}
+	if job.Logger != nil {
+		job.Logger.Log(context.Background(), log, "no tick run", "job", job.Name(), "error", err)
+	}
+	return nil, err
 }
+
+// NoTick is why a call of gocron's ran no tick: the tick was taken before, or no tick came due
+// since the job was made or last called.
+const NoTick cron.Reason = "no tick is due"
 
 // Multiple starts a DurationJob of d at the next multiple of d since the zero time,
 // which is a tick of cron.Every(d) on all instances.
@@ -113,13 +139,9 @@ type locker struct {
 
 // Lock claims the tick that has come due.
 func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
-	now := time.Now()
-	if err := off(l.job, l.due, now); err != nil {
+	ticks, err := take(l.job, l.due, time.Now())
+	if err != nil {
 		return nil, err
-	}
-	ticks := l.due.Take(now)
-	if len(ticks) == 0 {
-		return nil, fmt.Errorf("%w: %q: the tick has been run", cron.ErrSkipped, l.job.Name())
 	}
 	run, err := l.due.Job().Start(ctx, ticks[0])
 	if err != nil {

@@ -161,14 +161,16 @@ func TestDurationOffItsMultiples(t *testing.T) {
 				refused.Add(1)
 			}
 		}
-		task, err := gocronlock.Task(job(memlock.New(nil), &books{}), every, func(context.Context) error { ran.Add(1); return nil })
+		b := &books{}
+		task, err := gocronlock.Task(job(memlock.New(nil), b), every, func(context.Context) error { ran.Add(1); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		start(t, gocron.DurationJob(10*time.Minute), gocron.NewTask(task), gocron.WithEventListeners(gocron.AfterJobRunsWithError(check)))
-		opts := append(options(t, job(memlock.New(nil), &books{}), every), gocron.WithEventListeners(gocron.AfterLockError(check)))
+		opts := append(options(t, job(memlock.New(nil), b), every), gocron.WithEventListeners(gocron.AfterLockError(check)))
 		start(t, gocron.DurationJob(10*time.Minute), gocron.NewTask(func() { ran.Add(1) }), opts...)
 		time.Sleep(time.Hour + time.Minute)
+		b.want(t, map[string]int{"failed": 12, string(cron.TooLate): 12})
 		if refused.Load() != 12 || ran.Load() != 0 {
 			t.Errorf("refused %d times, ran %d times", refused.Load(), ran.Load())
 		}
@@ -178,6 +180,38 @@ func TestDurationOffItsMultiples(t *testing.T) {
 			t.Errorf("ran %d times in an hour", ran.Load())
 		}
 	})
+}
+
+// A call for which no tick is due uses up a limited run of gocron's. Config.OnTick is told.
+func TestLimitedRunBegunOffItsTick(t *testing.T) {
+	for name, c := range map[string]struct {
+		late    time.Duration
+		catchUp int
+		skipped bool // no error: a call at that time is no mistake
+	}{
+		"too late for every tick":       {},
+		"within Late of an earlier one": {late: 4 * time.Minute, skipped: true},
+		"nothing to make up for":        {catchUp: 1, skipped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(3 * time.Minute)
+				var told []error // by one call after the other
+				j := job(memlock.New(nil), &books{})
+				j.Late, j.CatchUp, j.OnTick = c.late, c.catchUp, func(o cron.Outcome) { told = append(told, o.Err) }
+				task, err := gocronlock.Task(j, fiveMinutely(t), func(context.Context) error { t.Error("it ran"); return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				limited := []gocron.JobOption{gocron.WithLimitedRuns(1), gocron.WithStartAt(gocron.WithStartImmediately())}
+				start(t, gocron.CronJob("*/5 * * * *", false), gocron.NewTask(task), limited...)
+				time.Sleep(11 * time.Minute)
+				if len(told) != 1 || told[0] == nil || errors.Is(told[0], cron.ErrSkipped) != c.skipped {
+					t.Errorf("OnTick was told %v", told)
+				}
+			})
+		})
+	}
 }
 
 // Ticks that came due while no instance ran are made up for when the scheduler starts.
