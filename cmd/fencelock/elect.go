@@ -83,7 +83,7 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	}
 	a.say("leading %q, token %d", c.Name, lock.Token())
 	began := time.Now()
-	end := a.hold(engine, lock, c.under(a, lock, path, signals))
+	end := a.hold(engine, lock, c.under(a, lock, path, signals), func(error) {})
 	c.last = signals
 	switch {
 	case end.asked || !end.begun && !end.lost: // a command that cannot be started will not be next time

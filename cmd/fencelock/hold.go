@@ -24,18 +24,20 @@ type outcome struct {
 }
 
 // hold runs the command under its lock, and gives the lock back as soon as the
-// command is gone. It belongs on the main goroutine, whose thread is tied to the command.
-func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) outcome {
+// command is gone. Before that it calls over with how the command has ended, nil being well. It belongs on the main goroutine, whose thread is tied to the command.
+func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, over func(error)) outcome {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
 	process, err := begin(engine, lock, c)
 	if err != nil {
+		over(err)
 		_ = giveBack(lock) // nothing runs; if this fails, the lease ends
 		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
 	}
-	process.Wait()
+	end := process.Wait()
+	over(failureOf(end))
 	freed := giveBack(lock)
-	end := process.Close() // nobody who waits for the lock waits for the watchdog
+	end = process.Close() // nobody who waits for the lock waits for the watchdog
 	if end.Late && !end.Lost {
 		end.Lost = true
 		a.say("lock %q was not renewed in time; the command was killed before others could get in", lock.Name())
@@ -105,6 +107,19 @@ func (a *app) verdict(end supervise.End, freed error) error {
 		return &exitError{code: code, interrupted: true}
 	}
 	return exitWith(code)
+}
+
+// failureOf is how a command has ended as an error, nil if it has ended well.
+func failureOf(end supervise.End) error {
+	switch code := codeOf(end); {
+	case end.Lost:
+		return driver.ErrLost
+	case end.Status.Signaled():
+		return fmt.Errorf("the command died of %s", unix.SignalName(end.Status.Signal()))
+	case code != 0:
+		return fmt.Errorf("the command ended with code %d", code)
+	}
+	return nil
 }
 
 // codeOf is the exit code of a command, as shells have it.

@@ -44,7 +44,7 @@ func (c *jobsCmd) verb() *verb {
 			f.add("reason", "", text(&c.Reason, "TEXT"), "With pause: why. The hosts that skip a tick say so.")
 		},
 		check: c.check, run: c.Run,
-		long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has a tick and no more.
+		long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has no NEXT.
 
 pause keeps a job from being run on all hosts, until resume; a run under way goes on, and no tick is made up for. The jobs of an engine without records, such as Redlock, cannot be listed.`,
 		examples: []string{"fencelock jobs", "fencelock jobs --json | jq -r 'select(.last.state == \"failed\").job'", `fencelock jobs pause nightly --reason "disk full"`, "fencelock jobs resume nightly", "fencelock jobs list pause-"},
@@ -87,22 +87,25 @@ func (c *jobsCmd) Run(a *app) error {
 		return err
 	})
 	switch {
-	case err != nil:
+	case c.Name != "" && (err != nil || !a.json):
 		return err
-	case a.json:
-		for _, s := range list {
-			if err := printJSON(a.stdout, jobViewOf(s)); err != nil {
-				return err
-			}
-		}
-		return nil
-	case c.Name != "":
-		return nil
-	}
-	if len(list) == 0 && a.verbose {
+	case len(list) == 0 && err == nil && a.verbose:
 		fmt.Fprintln(a.stderr, "fencelock: no job has had a tick")
 	}
-	return printJobs(a.stdout, list)
+	return cmp.Or(c.print(a, list), err) // some records may have been read, and others not
+}
+
+// print prints what is known of jobs.
+func (c *jobsCmd) print(a *app, list []cron.Status) error {
+	if !a.json {
+		return printJobs(a.stdout, list)
+	}
+	for _, s := range list {
+		if err := printJSON(a.stdout, jobViewOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // change pauses or resumes the job, if it is known, and returns what it is then.

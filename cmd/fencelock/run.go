@@ -30,6 +30,7 @@ type runCmd struct {
 	Close   bool          // what the command leaves behind is nobody's business
 
 	command
+	tick tickRun
 }
 
 // verb describes run.
@@ -170,12 +171,13 @@ func (c *runCmd) Run(a *app) error {
 		lock, signals, err := a.await(c.taker(engine, locker))
 		line.stop()
 		if err != nil {
+			c.tick.finish(err) // a signal may have come after the run began
 			return c.refusal(err)
 		}
 		what := c.under(a, lock, path, signals)
 		what.IgnoreOrphans, what.IgnoreLoss = c.Close, c.OnLost == "ignore"
 		what.Hint = ", which -o would not"
-		return a.hold(engine, lock, what).err
+		return a.hold(engine, lock, what, c.tick.finish).err
 	})
 }
 
@@ -190,48 +192,7 @@ func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(cont
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
-	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2})
-	return func(ctx context.Context) (*fencelock.Lock, error) {
-		tick := time.Now().Round(c.Tick)
-		if err := claim(ctx, job, tick); err != nil {
-			return nil, err
-		}
-		lock, err := take(ctx, c.Name)
-		if err != nil || c.atOnce() {
-			return lock, err
-		}
-		if err := unpaused(ctx, job, tick); err != nil {
-			lock.Release() // nothing was started; if this fails, the lease ends
-			return nil, err
-		}
-		return lock, nil
-	}
-}
-
-// claim claims the tick that is nearest by this host's clock, in UTC. Others mean the same one
-// if it is the nearest to their run too; two runs of one crontab that are at least a tick apart
-// mean two. A tick that another
-// host has claimed looks like a lock that is busy, with -q and -E for both. One that is too late
-// by the answer does not: nobody runs it.
-func claim(ctx context.Context, job *cron.Job, tick time.Time) error {
-	err := job.Claim(ctx, tick)
-	skipped, ok := errors.AsType[*cron.SkippedError](err)
-	switch {
-	case !ok:
-		return err
-	case skipped.Reason == cron.TooLate:
-		return fmt.Errorf("%w: no answer in half a tick: %w", driver.ErrUnavailable, err)
-	}
-	return fmt.Errorf("%w: %w", driver.ErrHeld, err)
-}
-
-// unpaused is an error if the job was paused while the tick waited for its turn.
-func unpaused(ctx context.Context, job *cron.Job, tick time.Time) error {
-	s, err := job.Status(ctx)
-	if err != nil || s.Paused == nil {
-		return nil // an engine without records knows no pause, and one that is away keeps nobody who has the lock
-	}
-	return fmt.Errorf("%w: %w", driver.ErrHeld, &cron.SkippedError{Job: job.Name(), Scheduled: tick, Reason: cron.Paused, Pause: s.Paused})
+	return c.tick.taker(cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2}), c.Tick, take)
 }
 
 // refusal says why there is no lock, and what to do about it. Only a lock that is held is

@@ -26,9 +26,10 @@ type End struct {
 
 // Wait waits until the command has ended, with all it left behind. Meanwhile it passes
 // signals on, keeps the terminal where it belongs, and ends the command when the lock is
-// lost. It has no limit. The lock may be released when it returns, and [Process.Close]
+// lost. It has no limit. It returns how the command has ended, as far as that is known before the
+// watchdog has ended. The lock may be released when it returns, and [Process.Close]
 // must be called then.
-func (p *Process) Wait() {
+func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
@@ -60,6 +61,7 @@ func (p *Process) Wait() {
 	}
 	p.Terminal.takeBack(p.pid)
 	p.endWatchdog()
+	return p.end()
 }
 
 // over reports whether there is nothing to wait for any more.
