@@ -14,45 +14,22 @@ import (
 const (
 	// callLimit bounds a call whose context has no deadline.
 	callLimit = 10 * time.Second
-
-	// fresh is for how long an answer of the server is taken as a sign that a
-	// call made on the caller's own goroutine will not hang in a dial, which no
-	// context can interrupt. It is less than the client needs to give up a
-	// connection by itself.
-	fresh = time.Second
 )
 
 // rueidisConn is a Conn on a rueidis client, which stays the caller's: it is not
 // closed here.
 //
-// A call that is alone takes a connection of its own and reads the answer on the
-// caller's goroutine, which takes half as long as a pipeline's two extra
-// switches of goroutine. Calls that overlap are pipelined.
+// A call that is alone uses a connection that is kept for it, and reads the answer on the
+// caller's goroutine, which takes half as long as a pipeline's two extra switches of
+// goroutine. Calls that overlap are pipelined.
+//
+// No connection of a DedicatedClient goes back to the client's pool: the client would send
+// UNSUBSCRIBE on some of them, and panics in a goroutine of its own if the server answers
+// that with an error such as BUSY. They are closed instead.
 type rueidisConn struct {
-	client      rueidis.Client
-	solo        soloConn
-	sharing     atomic.Int32 // calls under way in the pipelines
-	soloHealthy healthStamp  // a sound connection lies in the client's pool
-}
-
-// A healthStamp is when something was last known to be well.
-type healthStamp struct{ at atomic.Int64 } // in ns since epoch; 0: not known
-
-var epoch = time.Now()
-
-// fresh reports whether it is well enough known now.
-func (s *healthStamp) fresh(now time.Time) bool {
-	at := s.at.Load()
-	return at > 0 && int64(now.Sub(epoch))-at < int64(fresh)
-}
-
-// note notes that it was well at a time.
-func (s *healthStamp) note(at time.Time) { s.at.Store(int64(at.Sub(epoch))) }
-
-// markUnhealthy forgets when it was well: a connection of any kind has failed, and others may be
-// known to be bad, so that the next call dials.
-func (c *rueidisConn) markUnhealthy() {
-	c.soloHealthy.at.Store(0)
+	client  rueidis.Client
+	solo    soloConn
+	sharing atomic.Int32 // calls under way in the pipelines
 }
 
 // Rueidis returns the Conn on a rueidis client, which stays the caller's to close.

@@ -48,7 +48,6 @@ func (c *rueidisConn) piped(ctx context.Context, call *Call) Reply {
 	for {
 		result := c.sendOne(ctx, evalCommand(c.client.B(), call, again.source, false))
 		if !again.after(ctx, result.Error()) {
-			c.hear(result)
 			return replyOf(ctx, result)
 		}
 		retry.Sleep(ctx, again.delay)
@@ -75,19 +74,11 @@ func (c *rueidisConn) batch(ctx context.Context, calls []Call, todo []int, repli
 				delay = max(delay, attempts[i].delay)
 				continue
 			}
-			c.hear(result)
 			replies[i] = replyOf(ctx, result)
 		}
 		if todo = rest; len(todo) > 0 {
 			retry.Sleep(ctx, delay)
 		}
-	}
-}
-
-// hear doubts all connections when a pipeline fails.
-func (c *rueidisConn) hear(result rueidis.RedisResult) {
-	if result.NonRedisError() != nil {
-		c.markUnhealthy()
 	}
 }
 

@@ -2,7 +2,6 @@ package redisconn
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
@@ -10,239 +9,164 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A soloConn lets one call at a time use a connection of its own. There is one for
-// each Conn: who finds it taken, or others in the pipelines, is not alone and
-// shares a pipeline.
-type soloConn struct {
-	mu     sync.Mutex // held during a call; guards slow, closed
-	slow   int        // how many calls in a row had a slow release
-	closed time.Time  // until when the solo connection is not used
-
-	watchdog watchdog
-}
-
 const (
-	// slowReleases of which each takes a network round trip show that the client
-	// pipelines these connections too, as with AlwaysPipelining: the solo connection only
-	// costs then, and stays closed for a while.
-	slowReleases = 8
-	soloClosed   = time.Minute
+	// soloAfter calls that were alone, none a second after the one before, show that a
+	// connection for them is worth it.
+	soloAfter = 4
+	// soloIdle is for how long the connection is kept without a call.
+	soloIdle = 5 * time.Second
+	// soloPause is how long after a failed dial the next one is.
+	soloPause = time.Minute
+	// soloCheck is how often the connection is looked at while there is one.
+	soloCheck = time.Second
 )
 
-// tryLock takes the solo connection if it is free and worth it.
-func (l *soloConn) tryLock() bool {
-	if !l.mu.TryLock() {
-		return false
-	}
-	if time.Now().Before(l.closed) {
-		l.mu.Unlock()
-		return false
-	}
-	return true
+// A soloConn keeps a connection that one call at a time may use. Who finds it taken, or
+// others in the pipelines, is not alone and shares a pipeline, and so does every call
+// while there is no connection.
+//
+// A call's deadline is the socket's, so that no timer is needed. Connections that the
+// client has begun to pipeline do without it: hence check, which closes the connection of
+// a call that is overdue, up to a second late.
+type soloConn struct {
+	call sync.Mutex // held during a call
+
+	mu       sync.Mutex              // guards all below
+	conn     rueidis.DedicatedClient // nil if there is none
+	deadline time.Time               // of the call under way; zero without
+	last     time.Time               // when a call last began
+	missed   int                     // how many calls found no connection
+	opening  bool
+	checking bool      // check will run
+	until    time.Time // no dial before then
 }
 
-// unlock gives the solo connection back after a call.
-func (l *soloConn) unlock(e timedReply, freed time.Time) {
-	defer l.mu.Unlock()
-	if !e.healthy() || freed.Sub(e.answered) < e.answered.Sub(e.began)/4 {
-		l.slow = 0
-	} else if l.slow++; l.slow >= slowReleases {
-		l.slow, l.closed = 0, freed.Add(soloClosed)
+// begin returns the connection for a call with a deadline, or nil if there is none; wanted
+// says that the caller opens one now.
+func (s *soloConn) begin(at time.Time) (conn rueidis.DedicatedClient, wanted bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.last, s.deadline = now, at
+		return s.conn, false
 	}
+	if now.Sub(s.last) > time.Second {
+		s.missed = 0
+	}
+	s.last = now
+	s.missed++
+	if s.opening || s.missed < soloAfter || now.Before(s.until) {
+		return nil, false
+	}
+	s.missed, s.opening = 0, true
+	return nil, true
 }
 
-// timedReply is one call on a connection of its own.
-type timedReply struct {
-	Reply
-	began, answered time.Time
+// end ends a call.
+func (s *soloConn) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = time.Time{}
 }
 
-// healthy reports whether the connection still serves.
-func (e timedReply) healthy() bool {
-	_, refused := Refused(e.Err)
-	return e.Err == nil || refused
+// drop closes the connection, and nobody gets it any more.
+func (s *soloConn) drop(conn rueidis.DedicatedClient) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == conn {
+		s.conn = nil
+	}
+	go conn.Close() // ends within a second
 }
 
-// single makes one call: on the solo connection if it is free, and apart if the call needs
-// its connection for a WAIT as well.
-func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
-	if call.Replicas > 0 {
-		return c.callAsync(ctx, call).Reply
-	}
-	if c.sharing.Load() > 0 {
-		return c.piped(ctx, call)
-	}
-	if !c.solo.tryLock() {
-		return c.piped(ctx, call)
-	}
-	var e timedReply
-	if c.soloHealthy.fresh(time.Now()) {
-		e = c.callInline(ctx, call)
-	} else {
-		e = c.callAsync(ctx, call)
-	}
-	if e.healthy() {
-		c.soloHealthy.note(e.answered)
-	} else {
-		c.markUnhealthy()
-	}
-	c.solo.unlock(e, time.Now())
-	return e.Reply
-}
-
-// callAsync makes one call on a connection of its own and on a goroutine of its own: a
-// dial cannot be interrupted.
-func (c *rueidisConn) callAsync(ctx context.Context, call *Call) timedReply {
-	ctx, cancel := Timed(WithDeadline(ctx, callLimit))
+// open dials a connection. It ends with the dial, whose limit is the client's, or with
+// callLimit. A server that refuses a PING is there.
+func (s *soloConn) open(client rueidis.Client) {
+	conn, _ := client.Dedicate()
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	return Promptly(ctx,
-		func() timedReply {
-			conn, release := c.client.Dedicate()
-			return c.exec(ctx, conn, release, context.AfterFunc(ctx, conn.Close), call)
-		},
-		func(err error) timedReply { return timedReply{Reply: Reply{Err: err}} })
-}
-
-// callInline makes one call on a connection that lies ready, on the caller's goroutine.
-// The deadline is the socket's, so that no timer is needed.
-func (c *rueidisConn) callInline(ctx context.Context, call *Call) timedReply {
-	ctx = WithDeadline(ctx, callLimit)
-	at, _ := ctx.Deadline()
-	conn, release := c.client.Dedicate()
-	c.solo.watchdog.begin(conn, at)
-	caller := deadline.Beneath(ctx)
-	if caller.Done() == nil {
-		return c.exec(ctx, conn, release, c.solo.watchdog.end, call)
+	err := conn.Do(ctx, conn.B().Arbitrary("PING").Blocking()).NonRedisError()
+	s.mu.Lock()
+	s.opening = false
+	if err == nil {
+		s.conn, s.last = conn, time.Now()
+		if !s.checking {
+			s.checking = true
+			time.AfterFunc(soloCheck, s.check)
+		}
+	} else {
+		s.until = time.Now().Add(soloPause)
 	}
-	stop := context.AfterFunc(caller, conn.Close)
-	return c.exec(ctx, conn, release, func() bool {
-		sound := c.solo.watchdog.end()
-		return stop() && sound
-	}, call)
-}
-
-// exec makes one call on conn, which is closed under it when ctx ends: that alone
-// ends a read. Then stop reports false, and the connection is not to be released.
-func (c *rueidisConn) exec(ctx context.Context, conn rueidis.DedicatedClient, release func(), stop func() bool, call *Call) timedReply {
-	e := timedReply{began: time.Now()}
-	var err error
-	e.Reply, err = run(ctx, conn, call)
-	e.answered = time.Now()
-	switch {
-	case !stop(): // Close runs, and gives the connection back as well
-	case e.healthy():
-		release()
-	default:
+	s.mu.Unlock()
+	if err != nil {
 		conn.Close()
 	}
-	if err != nil && c.Cluster() {
-		e.Reply = c.redirected(ctx, call, err, e.Reply)
-	}
-	return e
 }
 
-// run makes one call on one connection. The error is the client's own.
-func run(ctx context.Context, conn rueidis.DedicatedClient, call *Call) (Reply, error) {
+// check goes on once a second while there is a connection, and closes one that is overdue
+// or idle: nobody else does when the client is closed.
+func (s *soloConn) check() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, busy := time.Now(), !s.deadline.IsZero()
+	if s.conn != nil && (busy && now.After(s.deadline) || !busy && now.Sub(s.last) > soloIdle) {
+		go s.conn.Close() // ends within a second
+		s.conn = nil
+	}
+	if s.checking = s.conn != nil; s.checking {
+		time.AfterFunc(soloCheck, s.check)
+	}
+}
+
+// single makes one call: on the solo connection if there is one and nobody else has a call
+// under way. Behind Sentinel, or on a Cluster, the client alone knows which server to ask.
+func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
+	if call.Replicas > 0 {
+		return c.replicated(ctx, call)
+	}
+	if c.sharing.Load() > 0 || c.client.Mode() != rueidis.ClientModeStandalone || !c.solo.call.TryLock() {
+		return c.piped(ctx, call)
+	}
+	ctx = WithDeadline(ctx, callLimit)
+	at, _ := ctx.Deadline()
+	conn, wanted := c.solo.begin(at)
+	if conn == nil {
+		c.solo.call.Unlock()
+		if wanted {
+			go c.solo.open(c.client) // ends with the dial, or with callLimit
+		}
+		return c.piped(ctx, call)
+	}
+	defer c.solo.call.Unlock()
+	return c.alone(ctx, conn, call)
+}
+
+// alone makes one call on the solo connection, which is closed under it when ctx ends: that
+// alone ends a read. A connection that has failed is not used again, nor is one whose
+// server refuses: it may have become a replica.
+func (c *rueidisConn) alone(ctx context.Context, conn rueidis.DedicatedClient, call *Call) Reply {
+	stop := func() bool { return true }
+	if caller := deadline.Beneath(ctx); caller.Done() != nil {
+		stop = context.AfterFunc(caller, func() { c.solo.drop(conn) })
+	}
+	r := run(ctx, conn, call)
+	if c.solo.end(); !stop() || r.Err != nil {
+		c.solo.drop(conn)
+	}
+	return r
+}
+
+// run makes one call on one connection.
+func run(ctx context.Context, conn rueidis.DedicatedClient, call *Call) Reply {
 	result := conn.Do(ctx, evalCommand(conn.B(), call, false, true))
 	if isNoScript(result.Error()) {
 		result = conn.Do(ctx, evalCommand(conn.B(), call, true, true))
 	}
-	return waited(ctx, conn, call, replyOf(ctx, result)), result.Error()
+	return replyOf(ctx, result)
 }
 
 func isNoScript(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && e.IsNoScript()
-}
-
-// waited waits for replicas to acknowledge what the connection has written, if the
-// call asks for it: for a little less than ctx allows, so that the answer comes in
-// time.
-func waited(ctx context.Context, conn rueidis.DedicatedClient, call *Call, r Reply) Reply {
-	if r.Err != nil || call.Replicas == 0 {
-		return r
-	}
-	deadline, _ := ctx.Deadline()
-	limit := max(1, time.Until(deadline).Milliseconds()*9/10)
-	cmd := conn.B().Arbitrary("WAIT", strconv.Itoa(call.Replicas), strconv.FormatInt(limit, 10)).Blocking()
-	acknowledged, err := conn.Do(ctx, cmd).AsInt64()
-	r.Replicas, r.Err = int(acknowledged), errorOf(ctx, err)
-	return r
-}
-
-// redirected follows MOVED and ASK, which connections of their own do not. Other
-// refusals stand.
-func (c *rueidisConn) redirected(ctx context.Context, call *Call, err error, r Reply) Reply {
-	e, ok := rueidis.IsRedisErr(err)
-	if !ok {
-		return r
-	}
-	addr, moved := e.IsMoved()
-	asked, ask := e.IsAsk()
-	switch {
-	case !moved && !ask && !e.IsTryAgain():
-		return r
-	case call.Replicas == 0:
-		return c.piped(ctx, call)
-	case ask:
-		addr = asked
-	}
-	node := c.client.Nodes()[addr]
-	if node == nil {
-		return r
-	}
-	conn, _ := node.Dedicate()
-	defer conn.Close()
-	if ask {
-		// One ASKING covers one command: the source goes along at once.
-		conn.Do(ctx, conn.B().Arbitrary("ASKING").Build())
-		result := conn.Do(ctx, evalCommand(conn.B(), call, true, true))
-		return waited(ctx, conn, call, replyOf(ctx, result))
-	}
-	r, _ = run(ctx, conn, call)
-	return r
-}
-
-// A watchdog closes a connection whose call is overdue, up to a second late. It
-// backs the socket's deadline, which connections that the client has begun to
-// pipeline do without, and costs a timer each second of use, not each call.
-type watchdog struct {
-	mu       sync.Mutex // guards all below
-	armed    bool
-	conn     rueidis.DedicatedClient // of the call under way
-	deadline time.Time
-}
-
-func (w *watchdog) begin(conn rueidis.DedicatedClient, deadline time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.conn, w.deadline = conn, deadline
-	if !w.armed {
-		w.armed = true
-		time.AfterFunc(time.Second, w.check)
-	}
-}
-
-// check goes on once a second while there are calls.
-func (w *watchdog) check() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.armed = w.conn != nil; !w.armed {
-		return
-	}
-	if time.Now().After(w.deadline) {
-		go w.conn.Close() // ends within a second
-		w.conn, w.armed = nil, false
-		return
-	}
-	time.AfterFunc(time.Second, w.check)
-}
-
-// end reports whether the connection was left open.
-func (w *watchdog) end() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	open := w.conn != nil
-	w.conn = nil
-	return open
 }

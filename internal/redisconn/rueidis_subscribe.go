@@ -35,11 +35,7 @@ func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(
 		message:  func(text string) { g.Pass(func() { message(text) }) },
 		ended:    make(chan error, 1),
 	}
-	err := Promptly(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err })
-	if ctx.Err() == nil {
-		c.markUnhealthy()
-	}
-	return c.Unreached(err)
+	return c.Unreached(Promptly(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err }))
 }
 
 // subscription is one connection that listens to one channel.
