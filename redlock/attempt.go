@@ -55,34 +55,35 @@ func (a *attempt) ask(ctx context.Context, proposed int64) {
 	terms := a.set.terms(a.req.Mode, a.req.TTL)
 	terms.TwoRound = a.req.MinHold > 0 // which the second round stores
 	a.take = quorum.NewTake(terms, proposed, instant(a.sent))
-	limit := a.cfg.limit(a.req.TTL)
-	send := func(nodes []*node, call string) {
-		args := a.askArgs(proposed, call)
-		a.set.broadcast(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redisconn.Reply {
-			by, err := n.notAfter(ctx, limit)
-			if err != nil {
-				return redisconn.Reply{Err: err}
-			}
-			mine := slices.Clone(args)
-			mine[askBy] = redisfmt.Decimal(by)
-			return n.ask(ctx, a.call(a.lua.ask, a.req.Name, mine...))[0]
-		}))
-	}
+	send := func(nodes []*node, call string) { a.send(nodes, proposed, call) }
 	rest, call := a.set.nodes, "-"
 	switch first := a.set.leader(); {
 	case first == nil:
 	case a.how.mine: // the leader has said so: nobody else asks now
 		send([]*node{first}, "first")
 		rest, call = without(a.set.nodes, first), "next"
-		a.open++
 	case a.how.woken:
 		if send([]*node{first}, "first"); !a.passes(ctx, first) {
 			return
 		}
 		rest, call = without(a.set.nodes, first), "next"
 	}
-	a.open += len(rest)
 	send(rest, call)
+}
+
+// send asks nodes for the lock.
+func (a *attempt) send(nodes []*node, proposed int64, call string) {
+	args, limit := a.askArgs(proposed, call), a.cfg.limit(a.req.TTL)
+	a.open += len(nodes)
+	a.set.broadcast(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redisconn.Reply {
+		by, err := n.notAfter(ctx, limit)
+		if err != nil {
+			return redisconn.Reply{Err: err}
+		}
+		mine := slices.Clone(args)
+		mine[askBy] = redisfmt.Decimal(by)
+		return n.ask(ctx, a.call(a.lua.ask, a.req.Name, mine...))[0]
+	}))
 }
 
 // passes waits for the vote of the node that was asked first, and reports whether the rest
@@ -91,7 +92,6 @@ func (a *attempt) passes(ctx context.Context, first *node) bool {
 	for i := range a.idle {
 		a.idle[i], a.heard[i] = i != first.index, i != first.index
 	}
-	a.open++
 	a.step(ctx)
 	if a.answered[first.index] && !a.granted[first.index] {
 		a.tally.first = true
@@ -231,6 +231,43 @@ func (a *attempt) finish() {
 			a.stored(r)
 		}
 	}
+}
+
+// secondLook is after what time the nodes that refused an attempt which was won are asked
+// again: those who lost against it have given back by then what they got there.
+const secondLook = 50 * time.Millisecond
+
+// refused returns the nodes that refused an attempt which was won.
+func (a *attempt) refused() (nodes []*node) {
+	if a.take.State() != quorum.Won || a.how.reason != "" {
+		return nil
+	}
+	for i, n := range a.set.nodes {
+		if a.answered[i] && !a.granted[i] {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// spread asks the nodes that refused a lock which is held once more. Until then it may
+// stand on a bare majority, which the failure of one node ends.
+func (a *attempt) spread() {
+	nodes := a.refused()
+	if len(nodes) == 0 {
+		return
+	}
+	select {
+	case <-time.After(min(secondLook, a.cfg.limit(a.req.TTL))):
+	case <-a.closed.Done():
+		return
+	}
+	for _, n := range nodes {
+		a.answered[n.index] = false // this time
+	}
+	a.how.joins = false // it waits no more
+	a.holds.whileHeld(a.owner, func() { a.send(nodes, a.take.Token(), "next") })
+	a.finish()
 }
 
 // stillQueued returns the nodes that have a request which has its lock in their queues,

@@ -59,8 +59,8 @@ func (b *breaker) request(name, reason string) (driver.Request, string) {
 // for breakTTL, or for the minimum hold that it had before.
 func (b *breaker) reopen(ctx context.Context, req driver.Request, g driver.Grant, before driver.Status) error {
 	l := driver.Lease{Name: req.Name, Owner: g.Owner, Mode: req.Mode, TTL: req.TTL}
-	err := b.releaser.released(ctx, l, b.releaser.sendRelease(l, req.Mode == driver.Exclusive))
-	if err == nil || before.NotBefore.IsZero() || req.Mode == driver.Shared {
+	err := b.releaser.released(ctx, l, true, b.releaser.sendRelease(l, req.Mode == driver.Exclusive))
+	if err == nil || before.NotBefore.IsZero() {
 		return nil
 	}
 	return fmt.Errorf("%q is broken, but not its minimum hold: %w", req.Name, err)

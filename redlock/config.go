@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -17,9 +18,9 @@ type Config struct {
 	// another set. Empty, the default, compares only how many there are.
 	Nodes []string
 
-	// MaxTTL is the longest TTL a request may ask for, one number for the whole
-	// deployment: a node that may have forgotten its locks does not vote for so
-	// long. 0 means 30 s.
+	// MaxTTL is the longest TTL, and unless NoQuarantine is set the longest minimum
+	// hold, that a request may ask for, one number for the whole deployment: a node
+	// that may have forgotten its locks does not vote for so long. 0 means 30 s.
 	MaxTTL time.Duration
 
 	// NoQuarantine lets nodes vote at once after a restart, a failover or a
@@ -27,7 +28,7 @@ type Config struct {
 	NoQuarantine bool
 
 	// AllowEviction accepts nodes that evict keys when their memory is full, and
-	// locks with them. The default refuses them.
+	// locks with them. Minimum holds are refused then. The default refuses such nodes.
 	AllowEviction bool
 
 	// NodeLimit bounds a request to one node; 0 means a tenth of the TTL, at most
@@ -73,6 +74,17 @@ func (cfg *Config) withDefaults() Config {
 // traits are what a majority of masters promises.
 func (cfg *Config) traits() driver.Traits {
 	return driver.Traits{Engine: "redlock", Leased: true, MaxTTL: cfg.MaxTTL}
+}
+
+// checkMinHold refuses a minimum hold that nodes may forget before it is over.
+func (cfg *Config) checkMinHold(d time.Duration) error {
+	switch {
+	case d > 0 && cfg.AllowEviction:
+		return fmt.Errorf("%w: nodes that may evict keys (AllowEviction, eviction=allow) keep no minimum hold", driver.ErrInvalid)
+	case d > cfg.MaxTTL && !cfg.NoQuarantine:
+		return fmt.Errorf("%w: the minimum hold %v is longer than MaxTTL, %v; a node that restarts without its data votes again after MaxTTL", driver.ErrInvalid, d, cfg.MaxTTL)
+	}
+	return nil
 }
 
 // limit bounds one request to one node for a lock of this TTL.

@@ -53,6 +53,16 @@ func (s *holdings) get(owner string) *held {
 
 func (s *holdings) has(owner string) bool { return s.get(owner) != nil }
 
+// whileHeld calls do if an acquisition of ours stands, which is not released before do
+// returns. do must not block.
+func (s *holdings) whileHeld(owner string, do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byOwner[owner] != nil {
+		do()
+	}
+}
+
 // remove forgets an acquisition, and returns what was known of it, nil if nothing.
 func (s *holdings) remove(owner string) *held {
 	s.mu.Lock()

@@ -55,10 +55,11 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		p.observeToken(o.grant.Token)
 		p.keep(req, o.grant, how.asks)
 	}
-	if a.open > 0 || len(a.stillQueued()) > 0 {
-		p.run(func() { // ends when every node has answered, or with the limit
+	if a.open > 0 || len(a.stillQueued()) > 0 || len(a.refused()) > 0 {
+		p.run(func() { // ends when every node has answered, or with the limits of two rounds
 			a.finish()
 			p.depart(req.Name, req.TTL, how, a.stillQueued())
+			a.spread()
 		})
 	}
 	return o

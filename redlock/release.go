@@ -24,12 +24,15 @@ func (q *releaser) Release(ctx context.Context, l driver.Lease) error {
 	case h != nil: // the owner is enough: some nodes store a token a little off
 		l.Token = 0
 	}
-	return q.released(ctx, l, q.sendRelease(l, false))
+	// sendRelease forgets the acquisition, so that it is known to one release only.
+	known := q.holds.has(l.Owner)
+	return q.released(ctx, l, known, q.sendRelease(l, false))
 }
 
 // released waits for a majority of the answers to a release. A minority that does not
-// answer is told when it is back, and nobody waits for that.
-func (q *releaser) released(ctx context.Context, l driver.Lease, answers <-chan reply) error {
+// answer is told when it is back, and nobody waits for that. A node that has run a release
+// before has run this one, which came twice, if the acquisition was known until now.
+func (q *releaser) released(ctx context.Context, l driver.Lease, known bool, answers <-chan reply) error {
 	freed, gone := 0, 0
 	var why causes
 	for heard := 0; heard < len(q.set.nodes) && freed < q.set.need && gone < q.set.need; heard++ {
@@ -38,7 +41,7 @@ func (q *releaser) released(ctx context.Context, l driver.Lease, answers <-chan 
 			switch {
 			case r.Err != nil:
 				why.add(q.set.nodes[r.node], r.Err)
-			case r.Text == "ok":
+			case r.Text == "ok", r.Text == "freed" && known:
 				freed++
 			default:
 				gone++

@@ -302,8 +302,8 @@ func (p *twins) release() error {
 		r.By, r.Failed = p.by(), p.IntN(2) == 0
 		args = append(args, id(r.By), map[bool]string{true: "1", false: "0"}[r.Failed])
 	}
-	ok, told := p.model.Release(r, p.now)
-	if err := p.same("release", map[bool]string{true: "ok", false: "gone"}[ok], args...); err != nil {
+	end, told := p.model.Release(r, p.now)
+	if err := p.same("release", [...]string{"gone", "ok", "freed"}[end], args...); err != nil {
 		return err
 	}
 	return p.news(told)

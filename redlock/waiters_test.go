@@ -21,7 +21,7 @@ func useEverything(t *testing.T, e *redlock.Engine) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	for i, req := range []driver.Request{
-		{}, {Mode: driver.Shared}, {MinHold: time.Minute}, {Mode: driver.Shared, MinHold: time.Minute},
+		{}, {Mode: driver.Shared}, {MinHold: time.Minute},
 	} {
 		for _, kept := range []string{"kept", "released"} {
 			req.Name, req.TTL = kept+strconv.Itoa(i), long

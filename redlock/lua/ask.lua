@@ -22,6 +22,17 @@ local state, text = look()
 local function waits()
   if waited >= 0 then join(caller, now - waited, mode, desc) end
 end
+local function granted(token, mode)
+  local floor = token
+  if mode == 's' then floor = redis.call('ZRANGE', tokens, 0, 0, 'WITHSCORES')[2] end
+  return says('granted', int(token) .. ' ' .. int(floor))
+end
+
+local own = ownLease(owner)
+if own then -- it asks again, or somebody on the way sent the request twice
+  rearm(owner, ttl, state)
+  return granted(own, state)
+end
 
 local only = ARGV[11]
 if only then
@@ -48,13 +59,8 @@ elseif state == 'free' and not forced then
     return says('told', int(wait))
   end
 end
-local function granted(token, mode)
-  local floor = token
-  if mode == 's' then floor = redis.call('ZRANGE', tokens, 0, 0, 'WITHSCORES')[2] end
-  return says('granted', int(token) .. ' ' .. int(floor))
-end
 
-if state == 'free' or state == 's' and mode == 's' and not redis.call('ZSCORE', shared, owner) then
+if state == 'free' or state == 's' and mode == 's' then
   local token = math.max(last + 1, now, math.min(proposed, now + AHEAD))
   if addHolder(owner, token, mode, desc, ttl, state) then
     storeFence(token)
@@ -62,11 +68,6 @@ if state == 'free' or state == 's' and mode == 's' and not redis.call('ZSCORE', 
     return granted(token, mode)
   end
   state, text = 'foreign', ''
-end
-local own = ownLease(owner)
-if own then -- it asks again
-  rearm(owner, ttl, state)
-  return granted(own, state)
 end
 waits()
 return says('held', int(redis.call('PTTL', lock)) .. (state == 'foreign' and ' 1 ' or ' 0 ') .. text)

@@ -8,7 +8,7 @@
 --           was, who goes first now that the name is free, and the end of a
 --           minimum hold; times in microseconds
 --   fence/OWNER  exists while a request of that owner may still arrive that
---           nobody wants any more
+--           nobody wants any more; "freed" if its lock was released
 --   shared  owners that share it, scored by when they end (milliseconds)
 --   tokens  the same owners, scored by their tokens
 --   about   the same owners, and who they are

@@ -3,21 +3,24 @@
 -- "1" to keep the name for those who wait, "2" to tell them as well; and, where
 -- the owner may still have a request on its way, 4 until when, 5 "1" if its take
 -- failed, and its minimum hold with it.
-local by = tonumber(ARGV[4] or 0)
-if by > now then
-  redis.call('SET', fence .. '/' .. ARGV[1], '', 'NX', 'PX', 1)
-  extend(fence .. '/' .. ARGV[1], (by - now) / 1000 + 1)
-end
+-- The answer is "ok", "freed" if an earlier release has ended the lock, or "gone".
+local bar, by = fence .. '/' .. ARGV[1], tonumber(ARGV[4] or 0)
 local own, state = ownLease(ARGV[1])
 if own and ARGV[2] ~= '0' and own ~= tonumber(ARGV[2]) then return 'gone' end
+local again = not own and redis.call('GET', bar) == 'freed'
 if own then
   free(ARGV[1], state)
-  if ARGV[5] == '1' and state == 'x' then
+  redis.pcall('SET', bar, 'freed', 'PX', FREED)
+  if ARGV[5] == '1' then
     loadFence()
     notbefore = 0
     store(now)
   end
 end
+if by > now then
+  redis.call('SET', bar, '', 'NX', 'PX', 1)
+  extend(bar, (by - now) / 1000 + 1)
+end
 -- The node may have missed this lock, and waiters listen here nevertheless.
-if ARGV[3] ~= '0' then reserveForWaiter(ARGV[3] == '2') end
-return own and 'ok' or 'gone'
+if ARGV[3] ~= '0' and not again then reserveForWaiter(ARGV[3] == '2') end
+return own and 'ok' or again and 'freed' or 'gone'

@@ -1,3 +1,7 @@
+-- For how many milliseconds a node knows what it released: the same release may come
+-- twice, and so may the request for the lock, later.
+local FREED = 5000
+
 -- The way of most releases: an exclusive lock that nobody waits for.
 if not ARGV[4] then
   local text, own = redis.pcall('GET', KEYS[1]), 'fencelock ' .. ARGV[1] .. ' '
@@ -5,6 +9,7 @@ if not ARGV[4] then
   if type(text) == 'string' and string.sub(text, 1, #own) == own and
     (ARGV[3] == '0' or redis.call('EXISTS', 'queue:{' .. KEYS[1] .. '}') == 0) then
     redis.call('DEL', KEYS[1])
+    redis.pcall('SET', 'fence:{' .. KEYS[1] .. '}/' .. ARGV[1], 'freed', 'PX', FREED)
     return 'ok'
   end
 end

@@ -82,6 +82,7 @@ const (
 	SinceLine                     // a node tells by its own clock since when a request waits
 	TillLine                      // a name is kept for who was told for a moment only
 	EndedLine                     // a renewal says nothing about a hold that has ended
+	FreedLine                     // what was released bars its owner for a while
 )
 
 // incarnation tells apart the lives of a server's memory.
@@ -111,7 +112,11 @@ type Node struct {
 type Bar struct {
 	Owner Owner
 	Until int64
+	Freed bool // its lock was released
 }
+
+// freed is for how long a node knows what it released.
+const freed = int64(5_000_000)
 
 func (n *Node) lacks(l Line) bool { return n.Without&l != 0 }
 
@@ -125,6 +130,11 @@ func (n *Node) Ask(r Request, now int64) Answer {
 		return Answer{Status: s, Left: left}
 	}
 	a := Answer{Server: n.Server()}
+	if s := n.find(r.Owner); s != nil { // asked twice; the lease may be a longer one by now
+		s.Until = max(s.Until, now+r.TTL)
+		a.Token, a.Floor = s.Token, n.lowest()
+		return a
+	}
 	if r.Forced && r.Only != 0 {
 		if r.Forced = n.find(r.Only) != nil; r.Forced {
 			a.Broken = []Owner{r.Only}
@@ -149,18 +159,12 @@ func (n *Node) Ask(r Request, now int64) Answer {
 			return a
 		}
 	}
-	s := n.find(r.Owner)
-	switch {
-	case s != nil: // asked twice; the lease may be a longer one by now
-		s.Until = max(s.Until, now+r.TTL)
-		a.Token = s.Token
-	case len(n.Seats) == 0 || n.Shared && r.Shared:
-		a.Token = n.grant(r, now)
-	default:
+	if len(n.Seats) > 0 && !(n.Shared && r.Shared) {
 		n.join(r, now)
 		a.Status = Held
 		return a
 	}
+	a.Token = n.grant(r, now)
 	a.Floor = n.lowest()
 	return a
 }
@@ -170,14 +174,17 @@ func (n *Node) late(owner Owner, by, now int64) bool {
 	if !n.lacks(ByLine) && now > by {
 		return true
 	}
-	live, barred := n.Bars[:0], false
-	for _, b := range n.Bars {
-		if b.Until > now {
-			live, barred = append(live, b), barred || b.Owner == owner
-		}
+	return n.bar(owner, now) != nil
+}
+
+// bar returns what bars an owner, nil if nothing does.
+func (n *Node) bar(owner Owner, now int64) *Bar {
+	n.Bars = slices.DeleteFunc(n.Bars, func(b Bar) bool { return b.Until <= now })
+	i := slices.IndexFunc(n.Bars, func(b Bar) bool { return b.Owner == owner })
+	if i < 0 {
+		return nil
 	}
-	n.Bars = live
-	return barred
+	return &n.Bars[i]
 }
 
 func (n *Node) grant(r Request, now int64) (token int64) {
@@ -274,27 +281,49 @@ type Ending struct {
 	Aloud  bool  // and tell the one that has waited longest
 }
 
+// End is what a release finds.
+type End uint8
+
+// The ends.
+const (
+	Gone  End = iota // the owner has no lock
+	Ended            // it had one until now
+	Freed            // it had one until an earlier release
+)
+
 // Release ends an owner's lock, and returns who is told that it is free.
-func (n *Node) Release(r Ending, now int64) (ok bool, told Call) {
+func (n *Node) Release(r Ending, now int64) (end End, told Call) {
 	n.lapse(now)
-	if r.By > now && !n.lacks(BarLine) {
-		n.Bars = append(n.Bars, Bar{r.Owner, r.By})
-	}
 	for i := range n.Seats {
 		if n.Seats[i].Owner != r.Owner && !n.lacks(CompareLine) {
 			continue
 		}
-		if r.Failed && !n.Shared && !n.lacks(UndoLine) {
+		if r.Failed && !n.lacks(UndoLine) {
 			n.NotBefore = 0
 		}
 		n.Seats = append(n.Seats[:i], n.Seats[i+1:]...)
-		ok = true
+		end = Ended
 		break
 	}
-	if r.Keep {
+	b := n.bar(r.Owner, now)
+	switch {
+	case end == Gone && b != nil && b.Freed:
+		end = Freed
+	case end == Ended && !n.lacks(FreedLine):
+		n.Bars = append(n.Bars, Bar{r.Owner, now + freed, true})
+		b = &n.Bars[len(n.Bars)-1]
+	}
+	if r.By > now && !n.lacks(BarLine) {
+		if b == nil {
+			n.Bars = append(n.Bars, Bar{Owner: r.Owner, Until: r.By})
+		} else {
+			b.Until = max(b.Until, r.By)
+		}
+	}
+	if r.Keep && end != Freed {
 		told = n.invite(r.Aloud, now)
 	}
-	return ok, told
+	return end, told
 }
 
 func (n *Node) seat(owner Owner, token int64, shared bool, until int64) {

@@ -37,11 +37,11 @@ func TestNodeExcludes(t *testing.T) {
 	if ask(3, false, 150); n.Renew(3, n.Fence, 100, 209) != quorum.Renewed {
 		t.Error("who asks twice has the lock for a TTL from then on")
 	}
-	release := func(owner sim.Owner) bool {
-		ok, _ := n.Release(sim.Ending{Owner: owner}, 210)
-		return ok
+	release := func(owner sim.Owner) sim.End {
+		end, _ := n.Release(sim.Ending{Owner: owner}, 210)
+		return end
 	}
-	if release(1) || !release(3) || release(3) {
+	if release(1) != sim.Gone || release(3) != sim.Ended || release(3) != sim.Freed {
 		t.Error("only the owner releases, and once")
 	}
 	if n.Renew(3, 1, 100, 211) != quorum.Free || len(n.Seats) > 0 {

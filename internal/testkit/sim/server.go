@@ -112,8 +112,8 @@ func (s *server) respond(e *event) {
 		return
 	case evRelease:
 		w.judge.past[e.owner].ended |= 1 << s.index
-		ok, who := s.Release(Ending{Owner: e.owner, By: e.by, Failed: e.flags&failed != 0, Keep: e.flags&quiet == 0, Aloud: s.index < 2}, now)
-		if ok && e.flags&failed != 0 {
+		end, who := s.Release(Ending{Owner: e.owner, By: e.by, Failed: e.flags&failed != 0, Keep: e.flags&quiet == 0, Aloud: s.index < 2}, now)
+		if end == Ended && e.flags&failed != 0 {
 			w.judge.leftClosed(s, e.owner, now)
 		}
 		s.spreadNews(e.node, who)
@@ -202,7 +202,7 @@ func (j *judge) told(s *server, who Call) {
 
 // leftClosed looks whether an exclusive take that failed has left the name closed.
 func (j *judge) leftClosed(s *server, owner Owner, now int64) {
-	if !s.Shared && s.NotBefore > now {
+	if s.NotBefore > now {
 		j.world.violate(Closed, "node %d stays closed for %d ms after a take of owner %d failed", s.index, (s.NotBefore-now)/1000, owner)
 	}
 }

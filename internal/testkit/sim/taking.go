@@ -90,7 +90,9 @@ func (c *client) want() {
 	if !w.class.Single && w.rng.chance(w.class.Break) {
 		c.request.forced, c.request.shared, c.request.waits = true, false, false
 	} else if w.rng.chance(50) {
-		c.request.atLeast = w.rng.below(int64(maxTTL) / 1000 * 8 / 10)
+		if atLeast := w.rng.below(int64(maxTTL) / 1000 * 8 / 10); !c.request.shared {
+			c.request.atLeast = atLeast
+		}
 	}
 	w.judge.since = append(w.judge.since, w.now)
 }
