@@ -10,10 +10,14 @@ import (
 // yet, or else what is stored. It waits while another caller runs the job, no longer than
 // Options.Wait and ctx allow; the error is then that of a context and ErrInProgress.
 //
-// The context given to fn is ctx with the token of the run ([TokenFrom]). If the run is
-// lost it ends with a cause that is fencelock.ErrLost. The lease is renewed until fn has
+// The context given to fn is ctx with the token of the run ([TokenFrom]), which is also its
+// fence for the guards of package fence, in the place of those of locks that ctx was made
+// for. If the run is lost it ends with a cause that is fencelock.ErrLost. The lease is renewed until fn has
 // returned, even after ctx has ended. A job must not ask for its own key: it would wait
 // for itself.
+//
+// If ctx ends before fn begins, Do returns its error, and the key is free as soon as the
+// records have been told, which Do does not wait for.
 //
 // Do returns what fn returned. If the run was taken over, the error is a
 // *fencelock.LostError, joined with fn's: fn has run, and nothing is stored of it. If the

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -254,4 +257,47 @@ func TestInvalid(t *testing.T) {
 	if _, err := idempotent.Do(t.Context(), idempotent.New(register, nil), "a", counted(&runs)); !errors.Is(err, driver.ErrInvalid) || runs.Load() > 0 {
 		t.Errorf("a record of somebody else: %v", err)
 	}
+}
+
+// TestFenceOfARun: guards of a run get its own fence, and not that of a lock around it. A
+// lock that the run takes has its own again.
+func TestFenceOfARun(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		locks, s := fencelock.New(engine, nil), jobs(engine, idempotent.Config{})
+		err := locks.Do(t.Context(), "outer", func(ctx context.Context) error {
+			_, err := idempotent.Do(ctx, s, "a", func(ctx context.Context) (int64, error) {
+				token, ok := idempotent.TokenFrom(ctx)
+				if f, err := fence.From(ctx); !ok || err != nil || f != (fence.Fence{Name: "idempotent/a", Token: token, Floor: token}) {
+					t.Errorf("in the run: %+v, %v; its token is %d", f, err, token)
+				}
+				return 0, locks.Do(ctx, "inner", func(ctx context.Context) error {
+					if f, err := fence.From(ctx); err != nil || f.Name != "inner" {
+						t.Errorf("in a lock of the run: %+v, %v", f, err)
+					}
+					return nil
+				})
+			})
+			if f, bad := fence.From(ctx); bad != nil || f.Name != "outer" {
+				t.Errorf("after the run: %+v, %v", f, bad)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRememberedTextIsCutBetweenCharacters: that of a long error is valid UTF-8.
+func TestRememberedTextIsCutBetweenCharacters(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		s := jobs(engine, idempotent.Config{Remember: func(error) bool { return true }})
+		long := errors.New("xy" + strings.Repeat("€", 5000))
+		_, _ = idempotent.Do(t.Context(), s, "a", func(context.Context) (int64, error) { return 0, long })
+		_, err := idempotent.Do(t.Context(), s, "a", func(context.Context) (int64, error) { return 0, nil })
+		failed, ok := errors.AsType[*idempotent.FailedError](err)
+		if !ok || strings.ContainsRune(failed.Text, utf8.RuneError) || len(failed.Text) != 4094 {
+			t.Errorf("%.40v, %d bytes", err, len(failed.Text))
+		}
+	})
 }

@@ -21,8 +21,9 @@
 //
 // What a run has done to the outside world before it was lost, nobody can undo. A run
 // that is taken over begins anew, so its effects should be such that they can be made
-// again, or be refused: pass the key on, or guard the resource with the token of the run
-// ([TokenFrom], fence.NewContext), which grows from run to run of a key.
+// again, or be refused: pass the key on, or guard the resource with the token of the run,
+// which grows from run to run of a key. The guards of package fence find it in the context
+// of the run: the name of its fence is idempotent/KEY.
 //
 // All this rests on the records of an engine, and lasts as they do: see its page. On
 // Redis a failover may forget the last completions. A run whose own record was forgotten stores

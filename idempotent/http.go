@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -45,9 +46,16 @@ type HTTP struct {
 	// answered with 413. 0 means the default, 1 MiB.
 	MaxBody int64
 
-	// Again reports whether an answer of this status is not kept: who asks again is
-	// served anew. nil, the default, means 500 and above.
-	Again func(status int) bool
+	// Host names the host that a request is for. The same key with another host is
+	// answered with 422. nil, the default, goes by the Host header: set it behind a proxy that replaces that
+	// header, or if clients try again under another name of the same service. To let each
+	// host have keys of its own, make the host a part of what Client returns.
+	Host func(*http.Request) string
+
+	// Keep reports whether an answer is the outcome of its key: the answer is kept, and
+	// later requests of the key get it. If not, the next request of the key is served. nil, the default,
+	// is [IsOutcome]. It must be safe for concurrent use and must not change the header.
+	Keep func(status int, header http.Header) bool
 
 	// Failed hears why a request was answered with 503, was lost, or why its answer
 	// was not kept: the client is not told. It must be safe for concurrent use, and
@@ -60,11 +68,26 @@ const (
 	maxHeaderKey   = 255
 )
 
+// IsOutcome reports whether an answer says what became of a request, and not only that
+// the server refuses it for now: it is false for 500 and above, for 401, 403, 407, 408, 409, 412, 421,
+// 423, 425, 428 and 429, and for every answer with a Retry-After header.
+func IsOutcome(status int, header http.Header) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed,
+		http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly,
+		http.StatusPreconditionRequired, http.StatusTooManyRequests:
+		return false
+	}
+	return status < 500 && header.Get("Retry-After") == ""
+}
+
 // Handler serves each request that has an Idempotency-Key once, by next, and answers
 // every other one of that key with the status, header and body that were kept. It follows
 // draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 while the first request
-// is served, 422 if the key came with another method, URL or body. The answers are
+// is served, 422 if the key came with another method, host, URL or body. The answers are
 // problem documents. It is 503 if the records cannot be asked, and nothing was done then.
+// A refusal by next, such as 429 or 503, is sent and not kept: see HTTP.Keep.
 // Of a body that a handler before has made a form of, its values are compared, and no files.
 //
 // next gets the context of the run ([TokenFrom]). Its answer is held in memory until it
@@ -87,8 +110,11 @@ func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
 	if h.cfg.Failed == nil {
 		h.cfg.Failed = func(*http.Request, error) {}
 	}
-	if h.cfg.Again == nil {
-		h.cfg.Again = func(status int) bool { return status >= 500 }
+	if h.cfg.Keep == nil {
+		h.cfg.Keep = IsOutcome
+	}
+	if h.cfg.Host == nil {
+		h.cfg.Host = func(r *http.Request) string { return r.Host }
 	}
 	return h
 }
@@ -127,7 +153,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // once serves a request with a key.
 func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body []byte) {
-	contents := []string{r.Method, target(r), r.Header.Get("Content-Type"), string(body)}
+	contents := []string{r.Method, strings.ToLower(h.cfg.Host(r)), target(r), r.Header.Get("Content-Type"), string(body)}
 	if len(r.PostForm) > 0 { // somebody has read the body before, to make a form of it
 		contents = append(contents, r.PostForm.Encode())
 	}
@@ -135,7 +161,7 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	var served *reply
 	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
 		served = h.serve(r.WithContext(ctx), body)
-		if h.cfg.Again(served.Status) {
+		if !h.cfg.Keep(served.Status, served.Header) {
 			return served, errAgain
 		}
 		return served, nil
@@ -263,18 +289,24 @@ func problem(w http.ResponseWriter, status int, detail string) {
 	}{http.StatusText(status), status, detail})
 }
 
+// keyItem is a string in quotes with parameters, which mean nothing here (RFC 9651).
+var keyItem = regexp.MustCompile(`^"((?:[^"\\]|\\.)*)"(?:; *[a-z*][a-z0-9_.*-]*(?:=(?:` +
+	`-?\d{1,15}(?:\.\d{1,3})?|@-?\d{1,15}|\?[01]|%?"(?:[^"\\]|\\.)*"|:[A-Za-z0-9+/=]*:|[A-Za-z*][!#$%&'*+.^_` + "`" + `|~0-9A-Za-z:/-]*))?)*$`)
+
 // headerKey reads the key, a string in quotes (RFC 9651) or, as many clients send it,
 // without.
 func headerKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
 	}
-	text := strings.Trim(values[0], " \t")
-	inner, quoted := strings.CutPrefix(text, `"`)
+	inner := strings.Trim(values[0], " \t")
+	quoted := strings.HasPrefix(inner, `"`)
 	if quoted {
-		if inner, ok = strings.CutSuffix(inner, `"`); !ok {
+		item := keyItem.FindStringSubmatch(inner)
+		if item == nil {
 			return "", false
 		}
+		inner = item[1]
 	}
 	var b strings.Builder
 	for i := 0; i < len(inner); i++ {

@@ -85,7 +85,8 @@ func TestHTTPNegativeWait(t *testing.T) {
 }
 
 // TestHTTPUnderPrefixes: requests with two prefixes are two requests, though a handler in
-// between has cut the prefixes off. A client may come by another host when it asks again.
+// between has cut the prefixes off. So are requests to two hosts, unless HTTP.Host says that they are
+// the same.
 func TestHTTPUnderPrefixes(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -98,14 +99,57 @@ func TestHTTPUnderPrefixes(t *testing.T) {
 		want int
 	}{
 		{"/one/orders", http.StatusOK}, {"/one/orders", http.StatusOK}, {"/two/orders", http.StatusUnprocessableEntity},
-		{"http://elsewhere.example/one/orders", http.StatusOK},
+		{"http://EXAMPLE.com/one/orders", http.StatusOK}, {"http://elsewhere.example/one/orders", http.StatusUnprocessableEntity},
 	} {
 		if w := post(mux, c.path, "a"); w.Code != c.want {
 			t.Errorf("%s: %d, want %d", c.path, w.Code, c.want)
 		}
 	}
-	if calls.Load() != 1 {
+	same := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }),
+		&idempotent.HTTP{Host: func(*http.Request) string { return "shop" }})
+	for _, path := range []string{"http://a.example/orders", "http://b.example/orders"} {
+		if w := post(same, path, "a"); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if calls.Load() != 2 {
 		t.Errorf("%d calls", calls.Load())
+	}
+}
+
+// TestHTTPRefusals: an answer by which a request is refused for now is sent and not kept, unless
+// HTTP.Keep says so.
+func TestHTTPRefusals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status     int
+		retryAfter string
+		keep       func(int, http.Header) bool
+		kept       bool
+	}{
+		{status: 200, kept: true}, {status: 204, kept: true}, {status: 303, kept: true}, {status: 400, kept: true}, {status: 404, kept: true}, {status: 422, kept: true},
+		{status: 401}, {status: 403}, {status: 407}, {status: 408}, {status: 409}, {status: 412}, {status: 421}, {status: 423}, {status: 425}, {status: 428}, {status: 429},
+		{status: 500}, {status: 503}, {status: 599},
+		{status: 202, retryAfter: "5"}, {status: 404, retryAfter: "5"}, {status: 429, retryAfter: "5"},
+		{status: 409, keep: func(status int, h http.Header) bool { return status == 409 || idempotent.IsOutcome(status, h) }, kept: true},
+		{status: 200, keep: func(int, http.Header) bool { return false }},
+	} {
+		var calls atomic.Int64
+		h := idempotent.New(memlock.New(nil).Register(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			if c.retryAfter != "" {
+				w.Header().Set("Retry-After", c.retryAfter)
+			}
+			w.WriteHeader(c.status)
+		}), &idempotent.HTTP{Keep: c.keep})
+		for range 2 {
+			if w := post(h, "/", "a"); w.Code != c.status {
+				t.Errorf("status %d: %d", c.status, w.Code)
+			}
+		}
+		if kept := calls.Load() == 1; kept != c.kept {
+			t.Errorf("status %d, Retry-After %q, with a hook: %v: kept: %v", c.status, c.retryAfter, c.keep != nil, kept)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprint("broken ", n), http.StatusInternalServerError)
 		return
 	case string(body) == "refused":
-		http.Error(w, fmt.Sprint("refused ", n), http.StatusForbidden)
+		http.Error(w, fmt.Sprint("refused ", n), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Location", fmt.Sprint("/order/", n))
@@ -115,10 +115,13 @@ func TestHTTP(t *testing.T) {
 	for _, q := range []request{
 		{status: 400, want: "needs one Idempotency-Key"},
 		{key: `"`, status: 400}, {key: `""`, status: 400}, {key: `"a`, status: 400}, {key: `a b`, status: 400}, {key: `"a", "b"`, status: 400},
-		{key: `"a\x"`, status: 400}, {key: "ä", status: 400}, {key: strings.Repeat("k", 256), status: 400},
+		{key: `"a\x"`, status: 400}, {key: `"a" ` + "x", status: 400}, {key: `"a";`, status: 400}, {key: `"a";V=1`, status: 400}, {key: `"a" ;v=1`, status: 400}, {key: `"a";v="`, status: 400}, {key: `a;v=1`, status: 400},
+		{key: "ä", status: 400}, {key: strings.Repeat("k", 256), status: 400},
 		{key: `"one"`, body: "tea", status: 201, want: "order 1: tea"},
 		{key: `"one"`, body: "tea", status: 201, want: "order 1: tea"},
 		{key: `one`, body: "tea", status: 201, want: "order 1: tea"}, // without quotes it is the same
+		{key: `"one";v=1`, body: "tea", status: 201, want: "order 1: tea"},
+		{key: `"one"; v;x="a \";b";y=-1.5;z=?0;q=:aGk=:;t=tok/en;d=@17`, body: "tea", status: 201, want: "order 1: tea"},
 		{key: `"one"`, body: "milk", status: 422, want: "used for another request"},
 		{key: `"one"`, body: "tea", path: "/other", status: 422},
 		{key: `"one"`, body: "tea", method: "PATCH", status: 422},
@@ -127,8 +130,8 @@ func TestHTTP(t *testing.T) {
 		{key: strings.Repeat("k", 255), body: "tea", status: 201, want: "order 4"},
 		{key: `"one"`, method: "GET", status: 201, want: "order 5"}, // which is idempotent by itself
 		{key: `"one"`, method: "GET", status: 201, want: "order 6"},
-		{key: `"two"`, body: "refused", status: 403, want: "refused 7"},
-		{key: `"two"`, body: "refused", status: 403, want: "refused 7"},
+		{key: `"two"`, body: "refused", status: 404, want: "refused 7"},
+		{key: `"two"`, body: "refused", status: 404, want: "refused 7"},
 		{key: `"three"`, body: "broken", status: 500, want: "broken 8"},
 		{key: `"three"`, body: "broken", status: 500, want: "broken 9"}, // it is not kept
 		{key: `"four"`, body: long, status: 201, want: long},
@@ -175,7 +178,7 @@ func TestHTTPAtOnce(t *testing.T) {
 	engine, next := memlock.New(nil), &service{}
 	var urls []string
 	for range 3 { // servers that share the records
-		urls = append(urls, serve(t, idempotent.New(engine.Client().Register(), nil), next, &idempotent.HTTP{Wait: time.Minute}))
+		urls = append(urls, serve(t, idempotent.New(engine.Client().Register(), nil), next, &idempotent.HTTP{Wait: time.Minute, Host: func(*http.Request) string { return "shop" }}))
 	}
 	var all sync.WaitGroup
 	for i := range 50 {

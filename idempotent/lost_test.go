@@ -144,6 +144,7 @@ func TestTooFewReplicas(t *testing.T) {
 				if !errors.Is(err, driver.ErrUnavailable) || runs.Load() != want {
 					t.Errorf("too few from %s: %d runs, %v", from, runs.Load(), err)
 				}
+				time.Sleep(2 * lease) // until the claim is undone
 			})
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -123,17 +124,46 @@ func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy 
 	if errors.Is(err, driver.ErrUnavailable) && r.find(ctx) == nil {
 		err = r.swap(ctx, r.state) // ours; stored once more it is as safe as the engine makes it
 	}
-	if err != nil {
-		return nil, nil, err
+	if errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrInvalid) {
+		return nil, nil, err // nothing of ours is stored, or can be
 	}
-	if time.Since(sent) > s.cfg.Lease/2 { // it took long; the job begins with a lease to spend
+	if err == nil && time.Since(sent) > s.cfg.Lease/2 { // it took long; the job begins with a lease to spend
 		sent = time.Now()
-		if err := r.prolong(ctx); err != nil {
-			return nil, nil, err
-		}
+		err = r.prolong(ctx)
+	}
+	if err != nil {
+		go r.withdraw(context.WithoutCancel(ctx)) // ends when the claim is undone, or after a lease
+		return nil, nil, err
 	}
 	r.sent = sent
 	return r, nil, nil
+}
+
+// withdraw undoes the claim of a run that does not begin, since its caller's context has ended
+// or the records did not answer: the claim would keep others out for a lease, with no
+// run. It replaces the version that the claim was to replace, so that a claim that
+// reaches the records later is refused.
+func (r *run) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, max(r.store.cfg.Lease, leastEnd))
+	defer cancel()
+	st := state{State: open, Owner: r.state.Owner, Token: r.state.Token, Fingerprint: r.state.Fingerprint}
+	for pause := retry.NewBackoff(firstStore, lastStore); ; {
+		if r.swap(ctx, st) == nil {
+			return
+		}
+		switch found, err := r.store.look(ctx, r.key); {
+		case err != nil:
+		case found.Owner == st.Owner && found.State == open:
+			return // it was stored, and the answer was lost
+		case found.Owner == st.Owner:
+			r.state.version = found.version
+		case found.version != r.state.version:
+			return // the record is another run's, or has expired
+		}
+		if !pause.Wait(ctx) {
+			return
+		}
+	}
 }
 
 // swap stores a state in place of the one we know.
@@ -171,7 +201,9 @@ var errTakenOver = errors.New("the run was taken over when its lease had ended")
 
 // start begins to renew a run.
 func (r *run) start(ctx context.Context) {
-	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, tokenKey{}, r.state.Token))
+	token := r.state.Token
+	fenced := fence.NewContext(ctx, fence.Fence{Name: keyPrefix + r.key, Token: token, Floor: token})
+	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(fenced, tokenKey{}, token))
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop, r.stopped = stop, make(chan struct{})
 	go func() { // ends with stop, or when the run is lost
