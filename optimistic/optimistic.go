@@ -73,10 +73,12 @@ const (
 	maxHot         = 1000        // how many keys are remembered so
 )
 
-// lockPrefix begins the names of the locks, so that they are not the caller's own.
-const lockPrefix = "optimistic/"
+// prefix begins the keys of the records and the names of the locks, so that they are neither
+// the caller's own nor those of other recipes.
+const prefix = "optimistic/"
 
-// Store updates the records of one register. It is safe for concurrent use and needs
+// Store updates the records of one register. The record of a key is kept under
+// "optimistic/" and the key, so a key may have 501 bytes. It is safe for concurrent use and needs
 // no closing.
 type Store struct {
 	register driver.Register
@@ -111,10 +113,8 @@ type Result struct {
 // what is stored then, and must not keep or change old. An error of fn ends the
 // update, changes nothing and is returned as it is. ctx bounds the whole update.
 func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Context, old []byte) ([]byte, error)) (Result, error) {
-	if s.cfg.Locks != nil {
-		if err := driver.CheckName(lockPrefix + key); err != nil {
-			return Result{}, err
-		}
+	if err := driver.CheckName(prefix + key); err != nil {
+		return Result{}, err
 	}
 	u := &update{Store: s, key: key, fn: fn}
 	err := u.run(ctx)
@@ -127,7 +127,7 @@ func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Cont
 
 // Get returns the value of key; ok is false if there is none.
 func (s *Store) Get(ctx context.Context, key string) (value []byte, ok bool, err error) {
-	rec, err := s.register.Get(ctx, key)
+	rec, err := s.register.Get(ctx, prefix+key)
 	return rec.Value, rec.Version != "", err
 }
 
@@ -176,10 +176,10 @@ func (u *update) promote(ctx context.Context) error {
 		_, done = u.insist(ctx, 0)
 		return nil
 	}
-	err := u.cfg.Locks.TryDo(ctx, lockPrefix+u.key, locked)
+	err := u.cfg.Locks.TryDo(ctx, prefix+u.key, locked)
 	if !u.result.Promoted && errors.Is(err, driver.ErrHeld) {
 		u.heat() // others want it too
-		err = u.cfg.Locks.Do(ctx, lockPrefix+u.key, locked)
+		err = u.cfg.Locks.Do(ctx, prefix+u.key, locked)
 	}
 	switch {
 	case u.result.Promoted:
@@ -210,7 +210,7 @@ func (u *update) insist(ctx context.Context, most int) (more bool, err error) {
 
 // try is one try.
 func (u *update) try(ctx context.Context) (conflict bool, err error) {
-	rec, err := u.register.Get(ctx, u.key)
+	rec, err := u.register.Get(ctx, prefix+u.key)
 	if err != nil {
 		return false, err
 	}
@@ -226,7 +226,7 @@ func (u *update) try(ctx context.Context) (conflict bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = u.register.Swap(ctx, u.key, value, rec.Version, u.cfg.TTL)
+	_, err = u.register.Swap(ctx, prefix+u.key, value, rec.Version, u.cfg.TTL)
 	if conflict = errors.Is(err, driver.ErrConflict); conflict {
 		u.conflicts.Add(1)
 	}

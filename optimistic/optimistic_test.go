@@ -107,7 +107,7 @@ func TestUpdateOfUnknownOutcome(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || got.Tries != 1 {
 		t.Errorf("got %+v, %v; want one try and ErrUnavailable", got, err)
 	}
-	if rec, err := r.Get(t.Context(), "a"); err != nil || string(rec.Value) != "1" {
+	if rec, err := r.Get(t.Context(), "optimistic/a"); err != nil || string(rec.Value) != "1" {
 		t.Errorf("stored is %q, %v", rec.Value, err)
 	}
 }
@@ -302,7 +302,7 @@ func count(t *testing.T, connect func() driver.Engine, clients, each int, promot
 		})
 	}
 	all.Wait()
-	rec, err := register.Get(t.Context(), "sum")
+	rec, err := register.Get(t.Context(), "optimistic/sum")
 	sum, errSum := strconv.Atoi(string(rec.Value))
 	if all := clients * each; err != nil || errSum != nil || sum > all || sum < all-unknown {
 		t.Errorf("the sum is %q, %v; want %d, with %d of unknown outcome", rec.Value, err, all, unknown)
