@@ -214,14 +214,13 @@ func (l *Limiter) paused() error {
 	return l.down
 }
 
-// ask asks the engine, and notes whether it answers.
+// ask asks the engine, and notes whether it answers. An engine that was asked by many at
+// once has answered, so a conflict is no outage, however long it takes.
 func (l *Limiter) ask(ctx context.Context, d *decision) (err error) {
-	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-	defer cancel()
-	d.taken, err = l.engine.TakeRate(limited, d.take)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) {
-		// The time was up between two steps, such as those of OnRegister.
-		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)
+	for {
+		if err = l.askOnce(ctx, d); !errors.Is(err, driver.ErrConflict) || ctx.Err() != nil {
+			break
+		}
 	}
 	if err != nil && (ctx.Err() != nil || !isDown(err)) {
 		return err
@@ -230,6 +229,18 @@ func (l *Limiter) ask(ctx context.Context, d *decision) (err error) {
 	defer l.mu.Unlock()
 	if l.down = err; err != nil {
 		l.until = time.Now().Add(l.cfg.Pause)
+	}
+	return err
+}
+
+// askOnce asks the engine for as long as it may take for an answer.
+func (l *Limiter) askOnce(ctx context.Context, d *decision) (err error) {
+	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	d.taken, err = l.engine.TakeRate(limited, d.take)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) && !errors.Is(err, driver.ErrConflict) {
+		// The time was up between two steps, such as those of OnRegister.
+		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)
 	}
 	return err
 }

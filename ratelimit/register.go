@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -17,12 +18,24 @@ import (
 //	limiter := ratelimit.New(ratelimit.OnRegister(files.Register()), "mails", ratelimit.PerHour(3), nil)
 //
 // The clock is that of the register. A take reads the record and replaces it, again if
-// somebody else has replaced it meanwhile, so it costs what a record costs: on files,
-// a write to the disk, and two for a key that was idle. The record expires when all that
-// was taken has come back.
-func OnRegister(r driver.Register) driver.RateLimiter { return records{r} }
+// another process has replaced it meanwhile, so it costs what a record costs: on files,
+// a write to the disk, and two for a key that was idle. Takes of one key that come
+// together in a process share one such write: use one OnRegister for all its goroutines.
+// The record expires when all that was taken has come back.
+//
+// A take whose context ends while other processes change the record is a
+// driver.ErrConflict, and never a driver.ErrUnavailable: the register answers. A [Limiter]
+// asks again then, as long as the context of its caller lasts.
+func OnRegister(r driver.Register) driver.RateLimiter {
+	return &records{register: r, queues: map[string]*queue{}}
+}
 
-type records struct{ register driver.Register }
+type records struct {
+	register driver.Register
+
+	mu     sync.Mutex        // guards queues and all that is in them
+	queues map[string]*queue // by the key that takes of this process are under way for
+}
 
 // recordKey is the record of a key, which may be as long as a record's may.
 func recordKey(key string) string {
@@ -34,36 +47,36 @@ func recordKey(key string) string {
 }
 
 // TakeRate grants events of a key or refuses them; see [driver.RateLimiter].
-func (r records) TakeRate(ctx context.Context, take driver.RateTake) (taken driver.RateTaken, err error) {
-	if err := take.Check(); err != nil {
-		return taken, err
+func (r *records) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
+	err := take.Check()
+	if err == nil {
+		err = ctx.Err()
 	}
-	err = r.insist(ctx, take.Key, func(rec driver.Record) error {
-		if rec.Version == "" {
-			if rec, err = r.begin(ctx, rec.Key); err != nil {
-				return err
-			}
-		}
-		return r.change(ctx, rec, func(s *gcra.State, earliest, latest time.Time) {
-			before := *s
-			ahead, ok := s.Take(earliest.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds())
-			switch {
-			case !ok && before.Last <= latest.UnixMicro():
-				*s = before // the clock need not have been set back
-			case s.Last == earliest.UnixMicro():
-				s.Last = latest.UnixMicro() // as little time as can have passed will count
-			}
-			taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(latest.UnixMicro())}
-		})
-	})
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
-	return taken, nil
+	p := &pending{take: take, turn: make(chan bool, 1)}
+	if err := r.submit(ctx, p); err != nil {
+		return driver.RateTaken{}, err
+	}
+	return p.taken, nil
+}
+
+// apply makes a take of the state of its key.
+func (p *pending) apply(s *gcra.State, earliest, latest time.Time) {
+	before := *s
+	ahead, ok := s.Take(earliest.UnixMicro(), p.take.Cost.Microseconds(), p.take.Most.Microseconds())
+	switch {
+	case !ok && before.Last <= latest.UnixMicro():
+		*s = before // the clock need not have been set back
+	case s.Last == earliest.UnixMicro():
+		s.Last = latest.UnixMicro() // as little time as can have passed will count
+	}
+	p.taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(latest.UnixMicro())}
 }
 
 // ReturnRate undoes a take; see [driver.RateLimiter].
-func (r records) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+func (r *records) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
 	if err := take.Check(); err != nil {
 		return err
 	}
@@ -80,18 +93,29 @@ func left(taken driver.RateTaken) gcra.State {
 	return gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()}
 }
 
-// insist calls f with the record of a key until that is no conflict. Each time that it has
-// to begin anew, somebody else has got on.
-func (r records) insist(ctx context.Context, key string, f func(rec driver.Record) error) error {
+// insist calls f with the record of a key until that is no conflict. Each conflict means that
+// another process has changed the record. If ctx ends after a conflict the error is that
+// conflict, whatever became of the request that was under way.
+func (r *records) insist(ctx context.Context, key string, f func(rec driver.Record) error) error {
+	var conflict error
 	for {
 		rec, err := r.register.Get(ctx, recordKey(key))
 		if err == nil {
 			err = f(rec)
 		}
-		if !errors.Is(err, driver.ErrConflict) {
+		switch {
+		case err != nil && conflict != nil && ctx.Err() != nil:
+			return contended(ctx, key)
+		case !errors.Is(err, driver.ErrConflict):
 			return err
 		}
+		conflict = err
 	}
+}
+
+// contended is the error of a take that others kept from its turn until ctx ended.
+func contended(ctx context.Context, key string) error {
+	return fmt.Errorf("%w: others use %q too: %w", driver.ErrConflict, key, ctx.Err())
 }
 
 // begun is how long a record lasts that nothing was taken with. A take that needs longer
@@ -102,14 +126,14 @@ const begun = time.Minute
 // that one, and no missing one: between its look at the clock and its write others may have
 // used the key, and their record may have expired. It would not notice, and what it is
 // granted would count from before theirs.
-func (r records) begin(ctx context.Context, key string) (rec driver.Record, err error) {
+func (r *records) begin(ctx context.Context, key string) (rec driver.Record, err error) {
 	rec = driver.Record{Key: key, Value: format(gcra.State{})}
 	rec.Version, err = r.register.Swap(ctx, key, rec.Value, "", begun)
 	return rec, err
 }
 
 // change changes the state in a record, unless that has changed meanwhile.
-func (r records) change(ctx context.Context, rec driver.Record, f func(s *gcra.State, earliest, latest time.Time)) error {
+func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.State, earliest, latest time.Time)) error {
 	earliest, latest, err := r.register.Clock(ctx)
 	if err != nil {
 		return err

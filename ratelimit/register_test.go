@@ -3,8 +3,11 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,4 +176,131 @@ func TestForeignRecord(t *testing.T) {
 	if rec, err := engine.Register().Get(t.Context(), "fencelock:rate:test:k"); err != nil || rec.Version != version {
 		t.Errorf("%+v, %v", rec, err)
 	}
+}
+
+// busy is a register that is changed by others before each of some swaps.
+type busy struct {
+	driver.Register
+	left  atomic.Int64
+	swaps atomic.Int64
+	takes time.Duration // how long each request takes
+}
+
+func (b *busy) Get(ctx context.Context, key string) (driver.Record, error) {
+	if err := b.pass(ctx); err != nil {
+		return driver.Record{}, err
+	}
+	return b.Register.Get(ctx, key)
+}
+
+func (b *busy) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	b.swaps.Add(1)
+	if err := b.pass(ctx); err != nil {
+		return "", err
+	}
+	if b.left.Add(-1) >= 0 {
+		rec, err := b.Register.Get(ctx, key)
+		if err == nil && rec.Version != "" {
+			_, err = b.Register.Swap(ctx, key, rec.Value, rec.Version, time.Hour)
+		}
+		if err != nil {
+			return "", err
+		}
+		if rec.Version == "" {
+			return "", driver.ErrConflict
+		}
+	}
+	return b.Register.Swap(ctx, key, value, version, ttl)
+}
+
+func (b *busy) pass(ctx context.Context) error {
+	select {
+	case <-time.After(b.takes):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, ctx.Err())
+	}
+}
+
+// TestConflictsAreNoOutage: a key that others change all the time is asked for until the caller's
+// context ends, whatever the policy: nothing is granted that the record does not say.
+func TestConflictsAreNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &busy{Register: memlock.New(nil).Register(), takes: 50 * ms}
+			l := ratelimit.New(ratelimit.OnRegister(b), "test", tenth, &ratelimit.Config{Down: policy, Local: tenth, Timeout: time.Second})
+			b.left.Store(100) // ten seconds of conflicts
+			got, err := l.Allow(t.Context(), "k")
+			if err != nil || !got.OK || got.By != ratelimit.ByEngine || b.left.Load() >= 0 {
+				t.Errorf("policy %d: %+v, %v; %d conflicts to come", policy, got, err, b.left.Load())
+			}
+			b.left.Store(1000)
+			for range 5 {
+				ctx, cancel := context.WithTimeout(t.Context(), 2500*ms)
+				got, err := l.Allow(ctx, "k")
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) || got.OK {
+					t.Errorf("policy %d, a caller whose context ends: %+v, %v", policy, got, err)
+				}
+			}
+		})
+	}
+}
+
+// TestTakesOfAProcessShareAWrite: many callers of a key make few changes, get no more than there
+// is, and one that goes takes nothing along.
+func TestTakesOfAProcessShareAWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &busy{Register: memlock.New(nil).Register(), takes: 50 * ms}
+		l := ratelimit.New(ratelimit.OnRegister(b), "test", ratelimit.Limit{Events: 1, Per: time.Hour, Burst: 30}, nil)
+		var granted, refused, gone atomic.Int64
+		var callers sync.WaitGroup
+		for i := range 100 {
+			callers.Go(func() { // ends with its answer
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if i%5 == 0 { // the first one leads, and goes
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(10+i)*ms)
+					defer cancel()
+				}
+				switch got, err := l.Allow(ctx, "k"); {
+				case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrUnavailable):
+					gone.Add(1)
+				case err != nil:
+					t.Errorf("caller %d: %v", i, err)
+				case got.OK:
+					granted.Add(1)
+				default:
+					refused.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		if granted.Load() > 30 || granted.Load() < 10 || gone.Load() == 0 || granted.Load()+refused.Load() < 80 || b.swaps.Load() > 30 {
+			t.Errorf("%d granted, %d refused, %d gone, in %d swaps", granted.Load(), refused.Load(), gone.Load(), b.swaps.Load())
+		}
+	})
+}
+
+// TestEngineThatHangs: an outage is one for all who wait, when each has waited for as long as an
+// answer may take.
+func TestEngineThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &busy{Register: memlock.New(nil).Register(), takes: time.Hour}
+		l := ratelimit.New(ratelimit.OnRegister(b), "test", tenth, nil)
+		var callers sync.WaitGroup
+		for i := range 10 {
+			callers.Go(func() { // ends with its answer
+				time.Sleep(time.Duration(i) * 300 * ms)
+				begun := time.Now()
+				if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) || time.Since(begun) > 1100*ms {
+					t.Errorf("caller %d, after %v: %v", i, time.Since(begun), err)
+				}
+			})
+		}
+		callers.Wait()
+	})
 }
