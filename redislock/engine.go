@@ -44,7 +44,7 @@ func init() { open.Engine = newEngine }
 
 // newEngine returns an engine on a connection of any kind.
 func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
-	c := newClient(conn, cfg)
+	c := newClient(&loginConn{Conn: conn}, cfg)
 	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, hot: map[string]bool{}}
 	queue.index = &nameIndex{client: c, matters: queue.matters}
 	batcher := &batcher{client: c, delay: batchDelay}

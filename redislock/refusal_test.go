@@ -139,30 +139,6 @@ func TestWithoutChannels(t *testing.T) {
 	s.says(err, driver.ErrConfig, "channel")
 }
 
-// TestLoginRefused: the password was changed, and the connections were cut. That is
-// told at once, as a matter of the setup.
-func TestLoginRefused(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	e := redislock.New(rueidisClient(t, s.user("~*")), &redislock.Config{RetryTimeout: time.Hour})
-	t.Cleanup(func() { _ = e.Close() })
-	h := s.hold(e, request("n"))
-	s.server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">another")
-	s.server.Do(t, "CLIENT", "KILL", "USER", "app")
-	var err error
-	s.until("refused", func() bool { // a connection that was cut is no refusal
-		_, err = s.ask(e, try(request("n"))).ended()
-		return !errors.Is(err, driver.ErrUnavailable)
-	})
-	s.says(err, driver.ErrConfig, "WRONGPASS")
-	for _, f := range []func() error{
-		func() error { _, err := s.ask(e, request("n")).ended(); return err }, h.renew, h.release,
-	} {
-		s.until("refused", func() bool { err = f(); return !errors.Is(err, driver.ErrUnavailable) })
-		s.says(err, driver.ErrConfig, "WRONGPASS")
-	}
-}
-
 // TestWrappedErrors: servers before 7.0 wrap what a script was refused. A failover
 // is ridden out all the same, and what is forbidden is told at once.
 func TestWrappedErrors(t *testing.T) {
