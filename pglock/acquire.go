@@ -22,7 +22,6 @@ type acquirer struct {
 	waiters *waiterPool   // where one is waited for
 	turns   *turns        // one request for a key asks the server at a time
 	holds   *holdings     // where a grant goes
-	seen    *sightings    // vanished holders, which close a key
 	room    *room         // among the server's locks
 	maxTTL  time.Duration // Config.MaxTTL
 }
@@ -174,7 +173,7 @@ func (a *attempt) anew(err error) {
 
 // gone are the owners whose rows the request need not wait for, separated by spaces.
 func (a *attempt) gone() string {
-	return strings.Join(append(a.seen.over(a.key), a.spent...), " ")
+	return strings.Join(a.spent, " ")
 }
 
 // giveUp leaves the turn of this process, wherever the request stands.
@@ -296,7 +295,7 @@ func (a *attempt) send(ctx context.Context, s *session) (c *pipe.Call, have bool
 // lockArgs are the arguments that all requests have; see sql/lock.sql.
 func (a *attempt) lockArgs(s *session, ticket int64, ttl time.Duration) []any {
 	return []any{a.key, a.owner, a.req.Name, ttl, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
-		ticket, time.Now().UnixMilli(), a.gone()}
+		ticket, time.Now().UnixMicro(), a.gone()}
 }
 
 // undo frees what the server may have granted to a request that has come to nothing.
@@ -335,10 +334,7 @@ func (a *attempt) judged(ctx context.Context, s *session, r pipe.Row, err error,
 	}
 	switch r.Text(0) {
 	case "ok":
-		a.seen.forget(a.key)
 		return a.grant(ctx, s, r, sent)
-	case "left":
-		a.seen.note(a.key, r)
 	case "limit":
 		return driver.Grant{}, fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
 			driver.ErrInvalid, a.req.Name, r.Int(1), a.req.Limit)

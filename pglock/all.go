@@ -137,7 +137,7 @@ func (b *multiAcquire) once(ctx context.Context) ([]driver.Grant, *attempt, erro
 	for i, a := range b.parts {
 		who[i] = a.fields()
 	}
-	c := s.Call(s.fn["together"], string(object(who)), s.id, time.Now().UnixMilli())
+	c := s.Call(s.fn["together"], string(object(who)), s.id, time.Now().UnixMicro())
 	r, err := c.Result(ctx)
 	if err != nil && c.Answered() {
 		r, err = c.Result(context.Background()) // it may have come in the same instant

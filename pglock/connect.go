@@ -170,7 +170,7 @@ func (s *session) learn(ctx context.Context, c *pgconn.PgConn) error {
 // enter makes the connection a session of the engine. What may take long is done
 // before it carries leases.
 func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
-	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMilli(), 10)}
+	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMicro(), 10)}
 	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2], r[3] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
 		args, nil, nil, nil).Read())
 	if err != nil {

@@ -26,12 +26,13 @@
 //
 //  1. All uncontended locks of one TTL live on one connection, which asks the
 //     server to end it after that time without a statement (idle_session_timeout).
-//     One statement renews them all; a holder that is frozen or cut off sends
-//     none, and the server frees its locks. There are four such connections at most.
+//     One statement renews them all, and writes down when; a holder that is frozen or
+//     cut off sends none, and the server frees its locks. There are four such
+//     connections at most.
 //  2. One function call takes a lock and writes down who holds it, and one gives it
 //     back and frees the row; see sql/lock.sql. Each is one message and one
 //     transaction. So whoever gets a lock and finds an owner in the row knows that
-//     this one vanished, and waits for its TTL by its own monotonic clock.
+//     this one vanished, and the name stays closed until a TTL after its last renewal.
 //  3. Requests of this process for one key stand in line here, since the server
 //     grants a session's own lock to it again. The first of them draws a ticket and waits
 //     in the server on a connection of its own, which the lock then stays on. One

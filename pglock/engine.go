@@ -52,7 +52,6 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 		locks:   &lockSessions{dialer: d, own: own, byTTL: map[time.Duration]*lazySession{}},
 		waiters: &waiterPool{dialer: d, slots: make(chan struct{}, d.cfg.MaxWaiters)},
 		turns:   &turns{byKey: map[int64]*turn{}},
-		seen:    &sightings{byKey: map[int64]map[string]sighting{}},
 		room:    &room{own: own},
 		maxTTL:  d.cfg.MaxTTL,
 	}

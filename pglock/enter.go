@@ -129,11 +129,11 @@ func (a *attempt) joined(ctx context.Context, position int) {
 const factsLimit = time.Second
 
 const whoSQL = `SELECT owner, host, pid, note, (extract(epoch FROM since) * 1000000)::bigint,
-	(extract(epoch FROM greatest(since + ttl * interval '1 ms', (SELECT not_before FROM fencelock.minimum WHERE key = $1::bigint))) * 1000000)::bigint
+	(extract(epoch FROM greatest(` + renewedSQL + ` + ttl * interval '1 ms', (SELECT not_before FROM fencelock.minimum WHERE key = $1::bigint))) * 1000000)::bigint
 FROM (
-	SELECT owner, host, pid, note, since, ttl, token FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
-	UNION ALL SELECT owner, host, pid, note, since, ttl, token FROM fencelock.sharer WHERE key = $1::bigint
-) h
+	SELECT owner, host, pid, note, since, ttl, token, session, seen FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
+	UNION ALL SELECT owner, host, pid, note, since, ttl, token, session, seen FROM fencelock.sharer WHERE key = $1::bigint
+) h LEFT JOIN fencelock.beat b ON b.session = h.session
 ORDER BY token LIMIT 1`
 
 const minimumSQL = `SELECT (extract(epoch FROM not_before) * 1000000)::bigint

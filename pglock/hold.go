@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -194,11 +195,8 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 	m.mu.Unlock()
 	calls := make(map[*session]*pipe.Call, len(groups))
 	for s := range groups {
-		if h := short[s]; h != nil {
-			calls[s] = s.CallFirst(s.fn["confirm"], h.key, h.owner, h.ttl)
-		} else {
-			calls[s] = s.beat()
-		}
+		fn, args := s.beat(short[s])
+		calls[s] = s.CallFirst(s.fn[fn], args...)
 	}
 	if len(groups) > 0 {
 		m.own.listen()
@@ -206,13 +204,38 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 	}
 	for s, c := range calls {
 		r, err := c.Result(ctx)
+		if s.outdated(err); missing(err) {
+			r, err = s.beatAnew(ctx, short[s])
+		}
 		m.renewed(s.checkHeartbeat(r, err), s, leases, groups[s], errs)
 	}
 	return errs
 }
 
-// beat renews every lease of the session, if it lives.
-func (s *session) beat() *pipe.Call { return s.CallFirst(s.fn["pg_backend_pid"]) }
+// beat is the call that renews every lease of the session and writes down when; with h it also
+// makes that one's lease as long as its holder asked for.
+func (s *session) beat(h *hold) (fn string, args []any) {
+	now := time.Now().UnixMicro()
+	if h == nil {
+		return "beat", []any{s.id, now}
+	}
+	return "extend", []any{h.key, h.owner, h.ttl, s.id, now}
+}
+
+// beatAnew is beat for a session whose functions are gone, where the schema was dropped and
+// made anew.
+func (s *session) beatAnew(ctx context.Context, h *hold) (pipe.Row, error) {
+	fn, args := s.beat(h)
+	sql := "SELECT fencelock." + fn + "($1"
+	for i := range args[1:] {
+		sql += ", $" + strconv.Itoa(i+2)
+	}
+	rows, err := s.Query(sql+")", args...).Wait(ctx)
+	if err != nil || len(rows) != 1 {
+		return nil, err
+	}
+	return rows[0], nil
+}
 
 // checkHeartbeat reads the answer of beat.
 func (s *session) checkHeartbeat(r pipe.Row, err error) error {

@@ -15,13 +15,14 @@ import (
 // The names that a query chooses: $1 is the prefix, or the whole name if $2.
 const chosen = `CASE WHEN $2::boolean THEN name = $1::text ELSE starts_with(name, $1::text) END`
 
-// A holder that vanished is shown until its TTL has passed since somebody saw that. What is
-// left of a lease is reckoned from the last statement of its connection, if the role may
-// see that.
+// renewedSQL is when a holder h was last heard of; b is the row of its session.
+const renewedSQL = `coalesce(h.seen, greatest(h.since, b.at))`
+
+// A holder that vanished is shown until its lease is over.
 var (
 	holdersSQL = numbers.Replace(`SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
 	(extract(epoch FROM h.since) * 1000000)::bigint,
-	greatest(1, least(h.ttl, h.ttl - extract(epoch FROM clock_timestamp() - greatest(h.since, a.query_start)) * 1000))::bigint,
+	greatest(1, least(h.ttl, h.ttl - extract(epoch FROM clock_timestamp() - ` + renewedSQL + `) * 1000))::bigint,
 	h.host, h.pid, h.note, s.pid, h.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = h.key), h.ttl
 FROM (
 	SELECT name, key, owner, token, false AS shared, 0 AS seats, since, ttl, host, pid, note, session, 0 AS weight, seen
@@ -30,8 +31,8 @@ FROM (
 	FROM fencelock.sharer WHERE ` + chosen + `
 ) h
 LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session
-LEFT JOIN pg_stat_get_activity(NULL) a ON a.pid = s.pid
-WHERE s.id IS NOT NULL OR h.seen IS NULL OR h.seen + h.ttl * interval '1 ms' > clock_timestamp() ORDER BY h.token`)
+LEFT JOIN fencelock.beat b ON b.session = h.session
+WHERE s.id IS NOT NULL OR coalesce(h.seen, b.at) IS NULL OR ` + renewedSQL + ` + h.ttl * interval '1 ms' > clock_timestamp() ORDER BY h.token`)
 	waitersSQL = numbers.Replace(`SELECT w.name, w.key, w.owner, (extract(epoch FROM w.since) * 1000000)::bigint, w.host, w.pid, w.note, s.pid, w.shared,
 	w.seats, w.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = w.key)
 FROM fencelock.queued w JOIN ` + sessionLocks + ` s ON s.id = w.session

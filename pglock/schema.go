@@ -21,7 +21,7 @@ const (
 )
 
 // schemaVersion is the version of the schema that this engine needs.
-const schemaVersion = 2
+const schemaVersion = 3
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS

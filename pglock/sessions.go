@@ -75,8 +75,8 @@ func (l *lazySession) open(o *opening) {
 type ownSession struct {
 	lazySession
 
-	sweeping sync.Mutex // guards swept
-	swept    time.Time  // when the rows of the dead were last removed
+	sweeping sync.Mutex // guards due
+	due      time.Time  // when the rows of the dead are removed next
 }
 
 // ask runs a query.
@@ -122,15 +122,15 @@ func (o *ownSession) forget(s *session, key int64, owner string) {
 	}
 }
 
-// sweepTime is how often an engine removes what the dead left behind.
-const sweepTime = 10 * time.Second
+// sweepTime is how often an engine removes what the dead left behind, and a little more.
+const sweepTime = time.Minute
 
 // sweepSoon removes what the dead left behind, now and then.
 func (o *ownSession) sweepSoon() {
 	o.sweeping.Lock()
 	defer o.sweeping.Unlock()
-	if now := time.Now(); now.Sub(o.swept) > sweepTime {
-		o.swept = now
+	if now := time.Now(); now.After(o.due) {
+		o.due = now.Add(sweepTime + retry.Jitter(sweepTime/4))
 		go o.sweep() // ends within askLimit
 	}
 }
@@ -140,7 +140,7 @@ func (o *ownSession) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	if s, err := o.get(ctx); err == nil {
-		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMilli()).Wait(ctx) // the next one will
+		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMicro()).Wait(ctx) // the next one will
 	}
 }
 

@@ -167,18 +167,22 @@ func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
 	return pipe.Row{[]byte("again")}, nil
 }
 
+// seatLook is for how long a request looks for a seat before it asks; see await_seat.
+const seatLook = 100 * time.Millisecond
+
 // later says that the request has been told to ask again, and waits until it makes sense to.
 func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	most := w.session.ttl / 3
 	var d time.Duration
-	w.full = r.Text(0) == "full"
+	w.full = false
 	switch r.Text(0) {
-	case "closed":
+	case "closed", "left":
 		d = min(r.Millis(1), most)
-	case "left":
-		d = min(w.seen.note(w.key, r), most)
-	case "full": // the next request looks before it asks
+	case "full":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
+		if d = r.Millis(1); d == 0 || d > seatLook {
+			d, w.full = 0, true // the next request looks before it asks
+		}
 	case "again":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 		w.follow(ctx)

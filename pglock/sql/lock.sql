@@ -5,13 +5,13 @@
 --
 -- Their arguments: k is the key, o the owner of the request, n the name, t the TTL in
 -- milliseconds, s the session, h, p and c the holder's host, process and note (comment).
--- m is the request's ticket, 0 if it has none. cl is the client's clock, in milliseconds
--- since 1970, and gone the vanished owners, separated by spaces, for whose leases the
--- client has waited by its monotonic clock.
+-- m is the request's ticket, 0 if it has none. cl is the client's clock, in microseconds
+-- since 1970; it is negative if it is of before a wait, and cannot say how long a lease still
+-- runs. gone are the owners, separated by spaces, whose rows the request need not wait for.
 --
 -- They return words separated by "|": the verdict and what belongs to it. Verdicts are
 -- ok (token, floor), held, queued (somebody is before the request), closed (milliseconds,
--- by a minimum hold), left (milliseconds, owners: by vanished holders), full (no seat), limit (the
+-- by a minimum hold), left (milliseconds, by the lease of a vanished holder), full (no seat: milliseconds), limit (the
 -- other one), busy (ask again at once) and again (the time of a wait is over).
 
 -- ahead says whether a request that waits is before one with ticket m.
@@ -43,9 +43,6 @@ CREATE OR REPLACE FUNCTION fencelock.bar(k bigint, m bigint, cl bigint, gone tex
 LANGUAGE plpgsql AS $$
 DECLARE
 	ms bigint := fencelock.closed_by(k);
-	y fencelock.sharer;
-	wait bigint := 0;
-	who text := '';
 BEGIN
 	IF ms > 0 THEN
 		RETURN 'closed|' || ms;
@@ -53,40 +50,56 @@ BEGIN
 	IF fencelock.ahead_of(k, m) THEN
 		RETURN 'queued';
 	END IF;
-	-- Nobody shares a key that we have, so a row that stays is of one who vanished.
-	FOR y IN SELECT * FROM fencelock.sharer WHERE key = k FOR UPDATE LOOP
-		IF y.owner = ANY (string_to_array(gone, ' ')) OR fencelock.waited(y.seen, y.client, cl) >= y.ttl THEN
+	RETURN fencelock.left_by(k, NULL, cl, gone);
+END $$;
+
+-- left_by looks at the rows of shared holders that vanished: it deletes those whose leases are
+-- over, and says for how long the first of the others runs yet; NULL if there is none. mine is
+-- the session that asks, or NULL if it has the key exclusively, so that all rows are of such.
+CREATE OR REPLACE FUNCTION fencelock.left_by(k bigint, mine integer, cl bigint, gone text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	y fencelock.sharer;
+	rest bigint;
+	wait bigint;
+BEGIN
+	FOR y IN SELECT * FROM fencelock.sharer WHERE key = k
+			AND (mine IS NULL OR seen IS NOT NULL OR NOT fencelock.live(session, mine)) FOR UPDATE LOOP
+		SELECT r.* INTO y.seen, y.client, rest FROM fencelock.remains(y.session, y.since, y.ttl, cl, y.seen, y.client) r;
+		IF rest <= 0 OR y.owner = ANY (string_to_array(gone, ' ')) THEN
 			DELETE FROM fencelock.sharer WHERE key = k AND owner = y.owner;
 			CONTINUE;
+		ELSIF cl < 0 THEN
+			RETURN 'again';
 		END IF;
-		IF y.seen IS NULL OR fencelock.waited(y.seen, y.client, cl) < 0 THEN
-			UPDATE fencelock.sharer SET seen = clock_timestamp(), client = cl WHERE key = k AND owner = y.owner;
-		END IF;
-		wait := greatest(wait, y.ttl);
-		who := concat_ws(' ', nullif(who, ''), y.owner);
+		UPDATE fencelock.sharer SET seen = y.seen, client = y.client WHERE key = k AND owner = y.owner AND seen IS DISTINCT FROM y.seen;
+		wait := least(wait, rest);
 	END LOOP;
-	RETURN CASE WHEN wait > 0 THEN concat_ws('|', 'left', wait, who) END;
+	RETURN 'left|' || wait;
 END $$;
 
 -- vanished looks at the row of an exclusive holder whom the advisory lock does not show: it
--- frees the row if the TTL has passed, and returns NULL, or says who is in the way.
+-- frees the row if the lease is over, and returns NULL, or says who is in the way.
 CREATE OR REPLACE FUNCTION fencelock.vanished(k bigint, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
 	x fencelock.held;
+	rest bigint;
 BEGIN
 	SELECT * INTO x FROM fencelock.held WHERE key = k AND owner IS NOT NULL FOR UPDATE;
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;
-	IF x.owner = ANY (string_to_array(gone, ' ')) OR fencelock.waited(x.seen, x.client, cl) >= x.ttl THEN
+	SELECT r.* INTO x.seen, x.client, rest FROM fencelock.remains(x.session, x.since, x.ttl, cl, x.seen, x.client) r;
+	IF rest <= 0 OR x.owner = ANY (string_to_array(gone, ' ')) THEN
 		UPDATE fencelock.held SET owner = NULL WHERE key = k;
 		RETURN NULL;
+	ELSIF cl < 0 THEN
+		RETURN 'again';
 	END IF;
-	IF x.seen IS NULL OR fencelock.waited(x.seen, x.client, cl) < 0 THEN
-		UPDATE fencelock.held SET seen = clock_timestamp(), client = cl WHERE key = k;
-	END IF;
-	RETURN concat_ws('|', 'left', x.ttl, x.owner);
+	-- From now on the beats of its session, which may live, do not count.
+	UPDATE fencelock.held SET seen = x.seen, client = x.client WHERE key = k AND seen IS DISTINCT FROM x.seen;
+	RETURN 'left|' || rest;
 END $$;
 
 -- take takes a free key. If it does not, the session has not got the key.
@@ -107,10 +120,10 @@ BEGIN
 	WHILE verdict IS NULL LOOP
 		-- It waits for the end of a transaction that is releasing.
 		INSERT INTO fencelock.held AS x
-		VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c)
+		VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c, NULL, abs(cl))
 		ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, name = excluded.name, token = excluded.token,
 			ttl = excluded.ttl, session = excluded.session, since = excluded.since,
-			host = excluded.host, pid = excluded.pid, note = excluded.note, seen = NULL, client = NULL
+			host = excluded.host, pid = excluded.pid, note = excluded.note, seen = NULL, client = excluded.client
 		WHERE x.owner IS NULL
 		RETURNING x.token INTO tok;
 		IF tok IS NOT NULL THEN
@@ -187,36 +200,36 @@ BEGIN
 	IF verdict IS NOT NULL THEN
 		RETURN verdict;
 	END IF;
-	INSERT INTO fencelock.sharer VALUES (o, k, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c, lim, units)
+	INSERT INTO fencelock.sharer VALUES (o, k, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c, lim, units, NULL, abs(cl))
 	RETURNING token INTO tok;
 	RETURN concat_ws('|', 'ok', tok, least(tok, low));
 END $$;
 
--- room says why there is no seat for a request, where seats are counted; NULL if there is.
+-- room says why there is no seat for a request, where seats are counted; NULL if there is. full
+-- comes with the milliseconds until the lease of a vanished holder ends, if there is one.
 CREATE OR REPLACE FUNCTION fencelock.room(k bigint, s integer, cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
 	most integer := coalesce((SELECT seats FROM fencelock.resized WHERE key = k), 0);
 	taken bigint;
 	other integer;
-	wait bigint;
-	who text;
+	verdict text;
 BEGIN
-	DELETE FROM fencelock.sharer WHERE key = k
-		AND (owner = ANY (string_to_array(gone, ' ')) OR fencelock.waited(seen, client, cl) >= ttl);
-	SELECT sum(weight), max(seats) FILTER (WHERE seats <> lim AND (most = 0 OR seats = 0 OR lim = 0))
-	INTO taken, other FROM fencelock.sharer WHERE key = k;
-	IF other IS NOT NULL AND EXISTS (SELECT FROM fencelock.sharer WHERE key = k AND seats <> lim
-			AND fencelock.live(session, s)) THEN
+	FOR look IN 1 .. 2 LOOP
+		SELECT sum(weight), max(seats) FILTER (WHERE seats <> lim AND (most = 0 OR seats = 0 OR lim = 0))
+		INTO taken, other FROM fencelock.sharer WHERE key = k;
+		IF other IS NULL AND (lim = 0 OR taken IS NULL OR taken + units <= coalesce(nullif(most, 0), lim)) THEN
+			RETURN NULL;
+		END IF;
+		EXIT WHEN look = 2;
+		verdict := fencelock.left_by(k, s, cl, gone);
+	END LOOP;
+	IF other IS NULL THEN
+		RETURN coalesce(replace(verdict, 'left', 'full'), 'full');
+	ELSIF EXISTS (SELECT FROM fencelock.sharer WHERE key = k AND seats <> lim AND fencelock.live(session, s)) THEN
 		RETURN 'limit|' || other;
 	END IF;
-	IF other IS NOT NULL OR lim > 0 AND taken + units > coalesce(nullif(most, 0), lim) THEN
-		UPDATE fencelock.sharer SET seen = clock_timestamp(), client = cl
-		WHERE key = k AND (seen IS NULL OR fencelock.waited(seen, client, cl) < 0) AND NOT fencelock.live(session, s);
-		SELECT max(ttl), string_agg(owner, ' ') INTO wait, who FROM fencelock.sharer WHERE key = k AND seen IS NOT NULL;
-		RETURN CASE WHEN wait IS NULL THEN 'full' ELSE concat_ws('|', 'left', wait, who) END;
-	END IF;
-	RETURN NULL;
+	RETURN verdict;
 END $$;
 
 -- leave ends a shared hold. The last one of a session gives the lock back.

@@ -8,13 +8,36 @@ BEGIN
 	END IF;
 END $$;
 
--- waited is how many milliseconds have passed since a client noted both clocks. The
--- one that says less is believed, so that neither of them, set forward, opens anything
--- early; below zero, one was set back.
+-- waited is how many milliseconds have passed since somebody noted the server's clock and its own,
+-- in microseconds since 1970. The one that says less is believed, so that neither of them, set
+-- forward, opens anything early; below zero, one was set back. It is NULL if one was not noted.
 CREATE OR REPLACE FUNCTION fencelock.waited(seen timestamptz, client bigint, now_client bigint) RETURNS bigint
-LANGUAGE sql AS $$
-	SELECT least((extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, now_client - client)
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+	IF seen IS NULL OR client IS NULL THEN
+		RETURN NULL; -- least passes over it
+	END IF;
+	RETURN floor(least(extract(epoch FROM clock_timestamp() - seen) * 1000, (now_client - client) / 1000.0));
+END $$;
+
+-- beat renews the leases of a session: it notes when, and returns the server's process, or 0 if
+-- that is not the session's. It runs with the rights of the schema's owner, since nobody else may
+-- write, or lock, the row.
+CREATE OR REPLACE FUNCTION fencelock.beat(s integer, now_client bigint) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	UPDATE fencelock.beat SET at = clock_timestamp(), client = now_client WHERE session = s AND backend = pg_backend_pid();
+	IF FOUND THEN
+		RETURN pg_backend_pid();
+	END IF;
+	-- The schema was dropped and made anew while the session lives.
+	INSERT INTO fencelock.beat SELECT s, pg_backend_pid(), clock_timestamp(), now_client
+	FROM pg_locks WHERE locktype = 'advisory' AND classid = {session} AND objid = s::oid AND objsubid = 2
+		AND mode = 'ExclusiveLock' AND granted AND pid = pg_backend_pid()
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	ON CONFLICT DO NOTHING;
+	RETURN CASE WHEN FOUND THEN pg_backend_pid() ELSE 0 END;
+END $$;
 
 -- restart makes sure that all later tokens are greater than all earlier ones: it sets
 -- the sequence to the time, or, where that was set back, so many numbers further as may have
@@ -79,6 +102,8 @@ BEGIN
 		id := nextval('fencelock.session_id');
 		EXIT WHEN pg_try_advisory_lock({session}, id);
 	END LOOP;
+	INSERT INTO fencelock.beat VALUES (id, pg_backend_pid(), clock_timestamp(), now_client)
+	ON CONFLICT (session) DO UPDATE SET backend = excluded.backend, at = excluded.at, client = excluded.client;
 	RETURN concat_ws('|', id, e.epoch, CASE WHEN s.since = '-infinity' THEN 0
 		ELSE greatest(0, e.max_ttl - fencelock.waited(s.since, s.client, now_client)) END);
 END $$;
@@ -112,26 +137,61 @@ BEGIN
 	RETURN id = mine OR NOT pg_try_advisory_xact_lock_shared({session}, id);
 END $$;
 
--- sweep removes what vanished requests left behind, and the rows of free names. The
--- row of a vanished holder goes when its TTL has passed since somebody saw that.
+-- remains says for how many milliseconds the lease of a holder that vanished still runs (rest),
+-- which took the lock at since, by its own clock at client: a TTL, t, from the last renewal of its
+-- session, s. What it counts from becomes seen and client, for the next one who asks: if nobody
+-- knows the last renewal, or a clock was set back, it is now. The caller has the key, or has seen that
+-- the session ended, so it sees all that this committed.
+CREATE OR REPLACE FUNCTION fencelock.remains(s integer, since timestamptz, t bigint, cl bigint,
+	INOUT seen timestamptz, INOUT client bigint, OUT rest bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+	past bigint;
+BEGIN
+	IF seen IS NULL THEN -- no row leaves both NULL
+		SELECT greatest(remains.since, b.at), greatest(remains.client, b.client) INTO seen, client
+		FROM fencelock.beat b WHERE b.session = s;
+	END IF;
+	past := fencelock.waited(seen, client, cl);
+	IF past >= 0 THEN
+		rest := t - past;
+	ELSE
+		rest := t;
+		seen := clock_timestamp();
+		client := cl;
+	END IF;
+END $$;
+
+-- sweep removes what vanished requests and holders left behind, and the rows of free names.
+-- Nobody depends on it.
 CREATE OR REPLACE FUNCTION fencelock.sweep(mine integer, now_client bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-	alive integer[] := (SELECT coalesce(array_agg(objid::bigint::integer), '{}') FROM pg_locks
-		WHERE locktype = 'advisory' AND objsubid = 2 AND classid = {session} AND granted
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()));
+	dead integer[] := (SELECT array_agg(session) FROM (
+			SELECT session FROM fencelock.held WHERE owner IS NOT NULL UNION SELECT session FROM fencelock.sharer
+			UNION SELECT session FROM fencelock.queued UNION SELECT session FROM fencelock.beat) x
+		WHERE NOT fencelock.live(session, mine));
 BEGIN
-	DELETE FROM fencelock.queued WHERE session <> ALL (alive) AND NOT fencelock.live(session, mine);
-	UPDATE fencelock.held SET seen = clock_timestamp(), client = now_client
-	WHERE owner IS NOT NULL AND (seen IS NULL OR fencelock.waited(seen, client, now_client) < 0)
-		AND session <> ALL (alive) AND NOT fencelock.live(session, mine);
-	UPDATE fencelock.sharer SET seen = clock_timestamp(), client = now_client
-	WHERE (seen IS NULL OR fencelock.waited(seen, client, now_client) < 0)
-		AND session <> ALL (alive) AND NOT fencelock.live(session, mine);
-	DELETE FROM fencelock.sharer WHERE seen IS NOT NULL AND fencelock.waited(seen, client, now_client) >= ttl;
+	DELETE FROM fencelock.minimum WHERE not_before < clock_timestamp();
+	DELETE FROM fencelock.queued WHERE session = ANY (dead);
+	UPDATE fencelock.held SET (seen, client) = (SELECT r.seen, r.client FROM fencelock.remains(session, since, ttl, now_client, seen, client) r)
+	WHERE owner IS NOT NULL AND session = ANY (dead);
+	UPDATE fencelock.sharer SET (seen, client) = (SELECT r.seen, r.client FROM fencelock.remains(session, since, ttl, now_client, seen, client) r)
+	WHERE session = ANY (dead);
+	DELETE FROM fencelock.sharer WHERE session = ANY (dead) AND fencelock.waited(seen, client, now_client) >= ttl;
 	DELETE FROM fencelock.held WHERE key IN (SELECT key FROM fencelock.held
 		WHERE owner IS NULL AND since < clock_timestamp() - interval '1 minute'
-			OR owner IS NOT NULL AND seen IS NOT NULL AND fencelock.waited(seen, client, now_client) >= ttl
+			OR owner IS NOT NULL AND session = ANY (dead) AND fencelock.waited(seen, client, now_client) >= ttl
 		LIMIT 10000 FOR UPDATE SKIP LOCKED);
-	DELETE FROM fencelock.minimum WHERE not_before < clock_timestamp();
+	PERFORM fencelock.bury(dead);
+END $$;
+
+-- bury removes the beats of sessions that have ended and left nothing else behind. It runs with
+-- the rights of the schema's owner, like beat.
+CREATE OR REPLACE FUNCTION fencelock.bury(dead integer[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	DELETE FROM fencelock.beat b WHERE session = ANY (dead) AND NOT fencelock.live(session, 0)
+		AND NOT EXISTS (SELECT FROM fencelock.held h WHERE h.session = b.session AND owner IS NOT NULL)
+		AND NOT EXISTS (SELECT FROM fencelock.sharer h WHERE h.session = b.session);
 END $$;

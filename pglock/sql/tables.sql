@@ -98,8 +98,8 @@ BEGIN
 		host    text NOT NULL,
 		pid     integer NOT NULL,
 		note    text NOT NULL,
-		seen    timestamptz, -- when a successor first saw that the owner vanished
-		client  bigint       -- by the clock of that one, in milliseconds since 1970
+		seen    timestamptz, -- of an owner that vanished: its last renewal, or, if nobody knows it, when a successor found that
+		client  bigint       -- the same by the owner's clock, or the successor's, in microseconds since 1970; before, since by the owner's
 	) WITH (fillfactor = 50);
 
 	-- Who holds together with others.
@@ -144,4 +144,21 @@ BEGIN
 	GRANT SELECT ON fencelock.start, fencelock.epoch TO PUBLIC;
 	GRANT USAGE, SELECT ON SEQUENCE fencelock.token, fencelock.ticket, fencelock.session_id TO PUBLIC;
 	REVOKE INSERT, UPDATE, DELETE ON fencelock.epoch FROM PUBLIC;
+END $$;
+
+DO $$
+BEGIN
+	IF to_regclass('fencelock.beat') IS NOT NULL THEN
+		RETURN;
+	END IF;
+	-- When each session was last renewed: written by the statement that renews, so that whoever gets
+	-- a lock of a session that has ended sees the last renewal its holder has heard of. Only
+	-- fencelock.beat writes it: who could lock a row could keep a holder from renewing.
+	CREATE UNLOGGED TABLE fencelock.beat (
+		session integer PRIMARY KEY,
+		backend integer NOT NULL,     -- the server's process
+		at      timestamptz NOT NULL, -- by the server's clock
+		client  bigint NOT NULL       -- by the holder's, before it sent the renewal; microseconds since 1970
+	) WITH (fillfactor = 50, vacuum_truncate = false);
+	GRANT SELECT ON fencelock.beat TO PUBLIC;
 END $$;

@@ -53,13 +53,21 @@ EXCEPTION WHEN lock_not_available THEN
 	RETURN false;
 END $$;
 
--- confirm makes the lease of a grant that ended a wait as long as its holder asked for.
-CREATE OR REPLACE FUNCTION fencelock.confirm(k bigint, o text, t bigint) RETURNS integer
+-- extend is the first beat after a grant that ended a wait: it makes its lease as long as the
+-- holder asked for.
+CREATE OR REPLACE FUNCTION fencelock.extend(k bigint, o text, t bigint, s integer, cl bigint) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
 	UPDATE fencelock.held SET ttl = t WHERE key = k AND owner = o;
 	UPDATE fencelock.sharer SET ttl = t WHERE key = k AND owner = o;
-	RETURN pg_backend_pid();
+	RETURN fencelock.beat(s, cl);
+END $$;
+
+-- aged marks the clock of a client that asked a while ago: where it matters, the client asks again.
+CREATE OR REPLACE FUNCTION fencelock.aged(cl bigint, began timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN CASE WHEN clock_timestamp() BETWEEN began AND began + interval '20 ms' THEN cl ELSE -abs(cl) END;
 END $$;
 
 -- await waits for the key, exclusively, with ticket m. Unless the verdict is ok, the
@@ -69,11 +77,12 @@ CREATE OR REPLACE FUNCTION fencelock.await(k bigint, o text, n text, t bigint, s
 LANGUAGE plpgsql AS $$
 DECLARE
 	verdict text;
+	began timestamptz := clock_timestamp();
 BEGIN
 	IF NOT fencelock.turn(k, m, false) THEN
 		RETURN 'again';
 	END IF;
-	verdict := fencelock.take(k, o, n, t, s, h, p, c, m, cl, gone); -- the transaction has the key
+	verdict := fencelock.take(k, o, n, t, s, h, p, c, m, fencelock.aged(cl, began), gone); -- the transaction has the key
 	IF left(verdict, 2) = 'ok' THEN
 		PERFORM fencelock.leave_queue(o, m);
 	END IF;
@@ -87,11 +96,12 @@ CREATE OR REPLACE FUNCTION fencelock.await_shared(k bigint, o text, n text, t bi
 LANGUAGE plpgsql AS $$
 DECLARE
 	verdict text;
+	began timestamptz := clock_timestamp();
 BEGIN
 	IF NOT fencelock.turn(k, m, true) THEN
 		RETURN 'again';
 	END IF;
-	verdict := fencelock.share(k, o, n, t, s, h, p, c, m, cl, gone, lim, units, false, true);
+	verdict := fencelock.share(k, o, n, t, s, h, p, c, m, fencelock.aged(cl, began), gone, lim, units, false, true);
 	IF left(verdict, 2) = 'ok' THEN
 		PERFORM fencelock.leave_queue(o, m);
 	END IF;
@@ -106,13 +116,15 @@ END $$;
 CREATE OR REPLACE FUNCTION fencelock.await_seat(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
 BEGIN
 	FOR i IN 1 .. 100 LOOP
 		PERFORM pg_sleep(0.001);
 		EXIT WHEN (SELECT coalesce(sum(weight) + units <= coalesce((SELECT nullif(seats, 0) FROM fencelock.resized WHERE key = k), lim), true)
 			FROM fencelock.sharer WHERE key = k);
 	END LOOP;
-	RETURN fencelock.await_shared(k, o, n, t, s, h, p, c, m, cl, gone, lim, units);
+	RETURN fencelock.await_shared(k, o, n, t, s, h, p, c, m, fencelock.aged(cl, began), gone, lim, units);
 END $$;
 
 -- resize sets the limit of a key for everybody.
