@@ -367,7 +367,7 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 	}
 	floor := h.token
 	if low := r.Int(2); low > 0 {
-		floor = s.epoch<<40 + low
+		floor = low
 	}
 	a.own.listen()
 	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.lease}, nil
@@ -375,7 +375,7 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 
 // hold is what the request becomes.
 func (a *attempt) hold(s *session, token int64) *hold {
-	return &hold{session: s, key: a.key, name: a.req.Name, owner: a.owner, token: s.epoch<<40 + token,
+	return &hold{session: s, key: a.key, name: a.req.Name, owner: a.owner, token: token,
 		mode: a.req.Mode, ttl: a.req.TTL, lease: a.req.TTL, lost: a.req.OnLost, until: time.Now().Add(a.req.TTL)}
 }
 

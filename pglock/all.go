@@ -217,7 +217,7 @@ func (b *multiAcquire) grant(s *session, r pipe.Row, sent time.Time) ([]driver.G
 	for i, a := range b.parts {
 		row := pipe.Row{[]byte(numbers[i][0]), []byte(numbers[i][len(numbers[i])-1])}
 		holds[i] = a.hold(s, row.Int(0))
-		grants[i] = driver.Grant{Owner: a.owner, Token: holds[i].token, Floor: s.epoch<<40 + row.Int(1), Sent: sent, TTL: a.req.TTL}
+		grants[i] = driver.Grant{Owner: a.owner, Token: holds[i].token, Floor: row.Int(1), Sent: sent, TTL: a.req.TTL}
 	}
 	begin := func() bool {
 		fine := true

@@ -81,7 +81,7 @@ func (b *breaker) mint(ctx context.Context) (*session, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	return own, own.epoch<<40 + rows[0].Int(0), nil
+	return own, rows[0].Int(0), nil
 }
 
 // holders returns the server processes that hold a key, 0 for one that is gone.
@@ -150,7 +150,7 @@ func (b *breaker) letGoBy(ctx context.Context, own *session, key, token int64, f
 			}
 		}
 		if len(left) > 0 {
-			later, err := own.Query(laterSQL, key, token-own.epoch<<40).Wait(ctx)
+			later, err := own.Query(laterSQL, key, token).Wait(ctx)
 			if err != nil {
 				return nil, failure(err)
 			}
@@ -159,7 +159,7 @@ func (b *breaker) letGoBy(ctx context.Context, own *session, key, token int64, f
 			})
 		}
 		if len(left) == 0 {
-			if _, err := own.Query(vanishedSQL, key, token-own.epoch<<40, own.id).Wait(ctx); err != nil {
+			if _, err := own.Query(vanishedSQL, key, token, own.id).Wait(ctx); err != nil {
 				return nil, failure(err)
 			}
 			return nil, nil

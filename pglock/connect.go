@@ -133,25 +133,21 @@ func (s *session) set(ctx context.Context, c *pgconn.PgConn) error {
 	return s.agreed(got.Rows)
 }
 
-// complete makes sure that the database has the schema of this version, or a later one.
+// complete makes sure that the database has the schema, of this version.
 func complete(ctx context.Context, c *pgconn.PgConn) error {
-	there, err := one(c.ExecParams(ctx, "SELECT to_regclass('fencelock.epoch') IS NOT NULL", nil, nil, nil, nil).Read())
-	if err != nil {
-		return err
-	}
-	if there.Text(0) != "t" {
-		return create(ctx, c)
-	}
 	got := c.ExecParams(ctx, "SELECT version FROM fencelock.epoch", nil, nil, nil, nil).Read()
 	switch {
+	case missing(got.Err):
+		return create(ctx, c)
 	case got.Err != nil:
 		return got.Err
 	case len(got.Rows) == 0:
 		return refuse("fencelock.epoch is empty, as after a restore of the schema without its data; drop the schema fencelock, and run fencelock init")
-	case pipe.Row(got.Rows[0]).Int(0) >= schemaVersion:
-		return nil
 	}
-	return create(ctx, c)
+	if v := pipe.Row(got.Rows[0]).Int(0); v != schemaVersion {
+		return refuse("the schema fencelock is of version %d, and this program needs version %d: %s", v, schemaVersion, otherVersion)
+	}
+	return nil
 }
 
 const learnSQL = `SELECT proname, oid::bigint FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace
@@ -171,12 +167,12 @@ func (s *session) learn(ctx context.Context, c *pgconn.PgConn) error {
 // before it carries leases.
 func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMicro(), 10)}
-	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2], r[3] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
+	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
 		args, nil, nil, nil).Read())
 	if err != nil {
 		return err
 	}
-	s.id, s.epoch, s.closed = int32(r.Int(0)), r.Int(1), time.Now().Add(r.Millis(2))
+	s.id, s.closed = int32(r.Int(0)), time.Now().Add(r.Millis(1))
 	if s.ttl > 0 {
 		// It does not listen: the server could not end a frozen client's session
 		// while it waits for the client to take notifications.

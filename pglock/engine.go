@@ -180,7 +180,8 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 	return e.rates.ReturnRate(ctx, take, taken)
 }
 
-// Init creates the schema, or completes it, with the rights of the pool's role.
+// Init creates the schema with the rights of the pool's role. Where it is there already, in this
+// version, its functions are made anew; another version is driver.ErrConfig.
 func (e *Engine) Init(ctx context.Context) error {
 	err := e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
 		defer c.Close(ctx)

@@ -59,6 +59,7 @@ var misconfigured = []string{
 	"3D000", // no such database
 	"42883", // no such function
 	"42P01", // no such table
+	"42704", // no such type, which a table is too
 }
 
 // serverError returns what the server answered, if it did.
@@ -68,7 +69,7 @@ func serverError(err error) (*pgconn.PgError, bool) { return errors.AsType[*pgco
 // dropped it. The next session that is opened makes the schema anew.
 func missing(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && slices.Contains([]string{"42883", "42P01", "3F000"}, pg.Code)
+	return ok && slices.Contains([]string{"42883", "42P01", "42704", "3F000"}, pg.Code)
 }
 
 // failure puts what went wrong below driver.ErrConfig or driver.ErrUnavailable, once.

@@ -3,7 +3,6 @@
 package pglock_test
 
 import (
-	_ "embed"
 	"errors"
 	"strings"
 	"testing"
@@ -13,119 +12,27 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/pglock"
 )
 
-// version1 is the schema of the version before this one.
-//
-//go:embed testdata/version1.sql
-var version1 string
-
-// An older client of the version before, as far as locks and tokens go.
-type olderClient struct {
-	t     *testing.T
-	conn  *pgx.Conn
-	id    int64
-	epoch int64
-}
-
-func older(t *testing.T, pg *pgtest.Postgres) *olderClient {
-	t.Helper()
-	c := &olderClient{t: t, conn: pg.Connect(t)}
-	var closed int64
-	if err := c.conn.QueryRow(t.Context(), "SELECT id, epoch, closed FROM fencelock.enter(30000, 1000)").Scan(&c.id, &c.epoch, &closed); err != nil {
-		t.Fatal(err)
-	}
-	if closed > 0 {
-		t.Fatalf("closed for %d ms", closed)
-	}
-	return c
-}
-
-// token takes a lock as the version before did, 0 if it is held.
-func (c *olderClient) token(name string) int64 {
-	c.t.Helper()
-	var n int64
-	err := c.conn.QueryRow(c.t.Context(), `SELECT CASE WHEN pg_try_advisory_lock(hashtextextended($1, 0))
-		THEN ($2::bigint << 40) + nextval('fencelock.token') ELSE 0 END`, name, c.epoch).Scan(&n)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return n
-}
-
-func (c *olderClient) release(name string) {
-	c.t.Helper()
-	if _, err := c.conn.Exec(c.t.Context(), "SELECT pg_advisory_unlock(hashtextextended($1, 0))", name); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// TestVersionBeforeBesideThisOne: the schema of the version before, which is in use, is
-// completed by the first connection whose role may. The versions exclude one
-// another, and their tokens rise together.
-func TestVersionBeforeBesideThisOne(t *testing.T) {
+// TestSchemaOfAnotherVersion: engines refuse it, and it is not changed. The error says what to do.
+func TestSchemaOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	pg.Exec(t, "CREATE ROLE app LOGIN", version1)
-	old := older(t, pg)
-	first := old.token("a")
-	_, err := engine(t, pg.As("app"), nil).Acquire(t.Context(), request("b"))
-	if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "older version") {
-		t.Errorf("a role that may not complete the schema: %v", err)
-	}
+	pg.Exec(t, "CREATE ROLE app LOGIN")
 	e := engine(t, pg.DSN(), nil)
-	refused(t, e, request("a"))
-	old.release("a")
-	l := try(t, e, request("a"))
-	if old.token("a") != 0 {
-		t.Error("the version before took a lock that this one holds")
+	must(t, e.Init(t.Context()))
+	pg.Exec(t, "UPDATE fencelock.epoch SET version = 99", "DROP FUNCTION fencelock.micros()")
+	other := engine(t, pg.As("app"), nil)
+	_, errTry := e.Acquire(t.Context(), request("a"))
+	_, errApp := other.Acquire(t.Context(), request("a"))
+	_, errRecord := e.Register().Get(t.Context(), "a")
+	for _, err := range []error{e.Init(t.Context()), errTry, errApp, errRecord} {
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "version 99") || !strings.Contains(err.Error(), "drop the schema fencelock") {
+			t.Errorf("%v", err)
+		}
 	}
-	release(t, e, l)
-	second := old.token("a")
-	old.release("a")
-	later := older(t, pg).token("a")
-	if first >= l.Token || l.Token >= second || second >= later {
-		t.Errorf("tokens of both versions in turn: %d, %d, %d, %d", first, l.Token, second, later)
-	}
-}
-
-// TestVersionBeforeOnANewerSchema: a client of the version before, which completes the schema in its
-// way, is told what to do, and changes nothing.
-func TestVersionBeforeOnANewerSchema(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	e := engine(t, pg.DSN(), nil)
-	l := try(t, e, request("a"))
-	functions := pg.Query(t, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace")
-	_, err := pg.Connect(t).Exec(t.Context(), version1)
-	if err == nil || !strings.Contains(err.Error(), "of a newer version than this program: update the program") {
-		t.Errorf("the version before on the schema of this one: %v", err)
-	}
-	if got := pg.Query(t, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace"); got != functions {
-		t.Errorf("%s functions, %s before", got, functions)
-	}
-	release(t, e, l)
-}
-
-// TestTokensRiseThroughAnUpgrade: what comes after is greater than all tokens of
-// before, and a crash after it begins anew.
-func TestTokensRiseThroughAnUpgrade(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t, lazyDisk...)
-	pg.Exec(t, version1)
-	last := older(t, pg).token("a")
-	cfg, req := &pglock.Config{MaxTTL: time.Second}, request("b")
-	req.TTL = time.Second
-	e := engine(t, pg.DSN(), cfg)
-	l := spend(t, e, req, 1)
-	if l.Token <= last {
-		t.Errorf("token %d after %d", l.Token, last)
-	}
-	pg.Kill(t)
-	pg.Restart(t)
-	if next := regained(t, e, req); next.Token-l.Token < leap {
-		t.Errorf("after a crash token %d came after %d", next.Token, l.Token)
+	if got := pg.Query(t, "SELECT to_regproc('fencelock.micros') IS NULL"); got != "true" {
+		t.Error("a schema of another version was changed")
 	}
 }
 
@@ -188,7 +95,7 @@ func TestNobodyWritesTheEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	for _, sql := range []string{"UPDATE fencelock.epoch SET epoch = 0", "DELETE FROM fencelock.epoch",
+	for _, sql := range []string{"UPDATE fencelock.epoch SET system = 0", "DELETE FROM fencelock.epoch",
 		"DELETE FROM fencelock.start", "SELECT setval('fencelock.token', 1)", "SELECT fencelock.restart(1)"} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("%s: %v", sql, err)

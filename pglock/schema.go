@@ -20,24 +20,28 @@ const (
 	classTicket  = 1717923434 // with a ticket's low bits: the request waits
 )
 
-// schemaVersion is the version of the schema that this engine needs.
-const schemaVersion = 3
+// schemaVersion is the version of the schema that this engine needs, and otherVersion what to do
+// about another one.
+const (
+	schemaVersion = 1
+	otherVersion  = "run programs of one version only; or, while nobody holds a lock, drop the schema fencelock, which forgets its records and limits, and run fencelock init"
+)
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// numbers writes the classes, and the version, where SQL names them.
+// numbers writes the classes, and what is about the version, where SQL names them.
 var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}", strconv.Itoa(classGate),
-	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion))
+	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion), "{remedy}", otherVersion)
 
 // Schema returns the SQL that gives a database what the engine keeps there: the
 // schema fencelock. An engine runs it by itself when its role may create schemas;
 // otherwise an administrator runs it once, in one transaction. It may be run
-// again, and it lets every role that can connect use the locks. The records are their
+// again where the schema is of this version, and it lets every role that can connect use the locks. The records are their
 // owner's, who grants them to others.
 func Schema() string {
 	var all strings.Builder
-	for _, name := range []string{"tables", "session", "lock", "wait", "record", "rate"} {
+	for _, name := range []string{"tables", "session", "lock", "wait", "rate"} {
 		all.WriteString(numbers.Replace(sqlText(name)))
 		all.WriteByte('\n')
 	}
@@ -73,7 +77,7 @@ func create(ctx context.Context, c *pgconn.PgConn) error {
 	}
 	_ = c.Exec(ctx, "ROLLBACK").Close() // the connection is closed otherwise
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
-		return refuse("the schema fencelock is not there, or of an older version, and the role may not create it; let an administrator run the SQL that fencelock init prints: %w", err)
+		return refuse("the schema fencelock is not there, and the role may not create it; let an administrator run the SQL that fencelock init prints: %w", err)
 	}
 	return fmt.Errorf("creating the schema fencelock: %w", err)
 }

@@ -23,7 +23,6 @@ type session struct {
 	id      int32         // of its advisory lock
 	host    string        // of the DSN, with its port
 	backend int32         // the server's process
-	epoch   int64         // the upper part of its tokens
 	closed  time.Time     // the quarantine ends
 	slots   int           // how many locks the server has room for
 	fn      functions

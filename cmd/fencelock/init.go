@@ -34,7 +34,7 @@ func (c *initCmd) verb() *verb {
 			f.add("print", "", boolean(&c.Print), "Print the SQL of PostgreSQL's schema and connect to nothing.")
 			f.add("yes", "", boolean(&c.Yes), "Nobody can hold a lock on these Redis servers: do not ask.")
 		},
-		long: `PostgreSQL: creates the schema fencelock, or completes it. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
+		long: `PostgreSQL: creates the schema fencelock. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
 
 Redlock, and Redis with quarantine=on: declares the servers new, so that they grant at once and do not wait until everything they may have forgotten is over. Do that only while nobody can hold a lock on them.`,
 		examples: []string{

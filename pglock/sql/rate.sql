@@ -1,17 +1,4 @@
--- Rates: how far the events that were granted for a key are ahead of the clock, and when
--- that was true. What a crash forgets is one burst of each key, so nothing of it is
--- logged. The table has no version of its own, like that of records.
-DO $$
-BEGIN
-	IF to_regclass('fencelock.rate') IS NULL THEN
-		CREATE UNLOGGED TABLE fencelock.rate (
-			key   text PRIMARY KEY,
-			last  bigint NOT NULL, -- microseconds since 1970
-			ahead bigint NOT NULL  -- microseconds
-		) WITH (fillfactor = 50);
-		GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.rate TO PUBLIC;
-	END IF;
-END $$;
+-- The functions of rates.
 
 CREATE OR REPLACE FUNCTION fencelock.micros() RETURNS bigint
 LANGUAGE plpgsql AS $$

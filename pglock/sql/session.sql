@@ -45,18 +45,16 @@ END $$;
 CREATE OR REPLACE FUNCTION fencelock.restart(lost bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-	base numeric := (SELECT epoch::numeric * 1099511627776 FROM fencelock.epoch);
-	next numeric;
+	next numeric := greatest((SELECT last_value FROM fencelock.token) + lost, floor(extract(epoch FROM clock_timestamp()) * 1073741824));
 BEGIN
-	next := greatest((SELECT last_value FROM fencelock.token) + lost, floor(extract(epoch FROM clock_timestamp()) * 1073741824) - base);
-	IF base + next > 9223372036854775807 - 1099511627776 THEN
+	IF next > 9223372036854775807 - 1099511627776 THEN
 		RAISE EXCEPTION 'the fencing tokens are used up: the server''s clock is too far in the future';
 	END IF;
 	PERFORM setval('fencelock.token', next::bigint);
 END $$;
 
--- register registers a session. It returns its id, the epoch, and for how many milliseconds
--- nobody may be granted anything yet. It runs with the rights of the schema's owner, since
+-- register registers a session. It returns its id, and for how many milliseconds nobody may be
+-- granted anything yet. It runs with the rights of the schema's owner, since
 -- nobody else may write the epoch. A path that does not name pg_temp begins with it, and a
 -- caller's types there would run the caller's code with those rights.
 CREATE OR REPLACE FUNCTION fencelock.register(most bigint, now_client bigint) RETURNS text
@@ -64,8 +62,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	e fencelock.epoch;
 	s fencelock.start;
-	bare bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint; -- without the database
-	sys bigint := bare # (SELECT oid::bigint << 32 FROM pg_database WHERE datname = current_database());
+	sys bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint
+		# (SELECT oid::bigint << 32 FROM pg_database WHERE datname = current_database());
 	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
 	crashed boolean;
 	anew boolean;  -- the server was started
@@ -84,7 +82,7 @@ BEGIN
 	IF anew OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
 		PERFORM fencelock.durable();
 		SELECT * INTO e FROM fencelock.epoch FOR UPDATE;
-		moved := e.system NOT IN (sys, bare) OR e.timeline <> line;
+		moved := e.system <> sys OR e.timeline <> line;
 		IF anew OR moved THEN -- after an orderly stop too, since a cold backup may have been put back
 			PERFORM fencelock.restart(CASE WHEN moved THEN 68719476736 WHEN crashed THEN 8589934592 ELSE 0 END);
 		END IF;
@@ -104,33 +102,11 @@ BEGIN
 	END LOOP;
 	INSERT INTO fencelock.beat VALUES (id, pg_backend_pid(), clock_timestamp(), now_client)
 	ON CONFLICT (session) DO UPDATE SET backend = excluded.backend, at = excluded.at, client = excluded.client;
-	RETURN concat_ws('|', id, e.epoch, CASE WHEN s.since = '-infinity' THEN 0
+	RETURN concat_ws('|', id, CASE WHEN s.since = '-infinity' THEN 0
 		ELSE greatest(0, e.max_ttl - fencelock.waited(s.since, s.client, now_client)) END);
 END $$;
 
--- enter is how version 1 registers a session: its tokens come from the same sequence.
-DO $do$
-BEGIN
-	IF to_regclass('fencelock.session') IS NULL THEN
-		RETURN;
-	END IF;
-	CREATE OR REPLACE FUNCTION fencelock.enter(ttl bigint, most bigint, OUT id integer, OUT epoch bigint, OUT closed bigint)
-	LANGUAGE plpgsql AS $$
-	DECLARE
-		r text[] := string_to_array(fencelock.register(most, (extract(epoch FROM clock_timestamp()) * 1000)::bigint), '|');
-	BEGIN
-		id := r[1];
-		epoch := r[2];
-		closed := r[3];
-		INSERT INTO fencelock.session AS x
-		SELECT enter.id, pg_backend_pid(), a.backend_start, clock_timestamp() + ttl * interval '1 ms', clock_timestamp()
-		FROM pg_stat_get_activity(pg_backend_pid()) a
-		ON CONFLICT ON CONSTRAINT session_pkey DO UPDATE SET
-			backend = excluded.backend, began = excluded.began, until = excluded.until, heard = excluded.heard;
-	END $$;
-END $do$;
-
--- alive says whether a session is still connected; mine is the caller's own.
+-- live says whether a session is still connected; mine is the caller's own.
 CREATE OR REPLACE FUNCTION fencelock.live(id integer, mine integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,87 +1,70 @@
 -- What pglock keeps in a database. Locks themselves are PostgreSQL's advisory
--- locks; these tables hold what those cannot say. Run it in one transaction. Running
--- it again completes an older schema, and takes no lock on a table that is there.
+-- locks; these tables hold what those cannot say. Run it in one transaction. Where the schema
+-- is there already, it makes the functions anew, and takes no lock on a table.
 
 SET LOCAL synchronous_commit = on;
 SET LOCAL lock_timeout = '5s';
 SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT pg_advisory_xact_lock({schema}, 0);
 
-CREATE SCHEMA IF NOT EXISTS fencelock;
-
--- The tables of version 1, as far as they are still used.
 DO $$
+DECLARE
+	v integer;
 BEGIN
-	IF to_regclass('fencelock.epoch') IS NULL THEN
-		-- A fencing token is (epoch << 40) + token, where epoch never changes: it was
-		-- counted by version 1. Whatever may set the sequence back sets it forward to
-		-- the time instead, in units of 2^-30 s; see fencelock.restart.
-		CREATE SEQUENCE fencelock.token AS bigint;
-		CREATE SEQUENCE fencelock.session_id AS integer CYCLE;
-
-		-- A client of version 1 that completes the schema in its way gets here.
-		CREATE FUNCTION fencelock.newer() RETURNS integer LANGUAGE plpgsql AS $newer$
-		BEGIN
-			RAISE EXCEPTION 'the schema fencelock is of a newer version than this program: update the program'
+	IF to_regclass('fencelock.epoch') IS NOT NULL THEN
+		SELECT version INTO v FROM fencelock.epoch;
+		IF v <> {version} THEN
+			RAISE EXCEPTION 'the schema fencelock is of version %, and this program needs version {version}: {remedy}', v
 				USING ERRCODE = 'object_not_in_prerequisite_state';
-		END $newer$;
-
-		-- Where the sequence has been counting: system is of the cluster, of the database,
-		-- which may be a copy of another, and of this very table, which a restored dump
-		-- creates anew.
-		CREATE TABLE fencelock.epoch (
-			one      boolean PRIMARY KEY DEFAULT true CHECK (one),
-			epoch    bigint NOT NULL,
-			system   bigint NOT NULL,
-			timeline bigint NOT NULL,
-			max_ttl  bigint NOT NULL DEFAULT 0, -- milliseconds
-			version  integer NOT NULL DEFAULT fencelock.newer() -- of this schema
-		);
-		INSERT INTO fencelock.epoch (epoch, system, timeline, version) VALUES (0, 0, 0, 0);
-
-		-- Minimum holds, which survive everything.
-		CREATE TABLE fencelock.minimum (
-			key        bigint PRIMARY KEY,
-			name       text NOT NULL,
-			not_before timestamptz NOT NULL
-		);
-
-		-- Limits that were set while names were in use: each takes the place of the
-		-- limit of every request that has one.
-		CREATE TABLE fencelock.resized (
-			key   bigint PRIMARY KEY,
-			name  text NOT NULL,
-			seats integer NOT NULL
-		);
+		END IF;
 	END IF;
 END $$;
 
--- The tables of version 2.
+CREATE SCHEMA IF NOT EXISTS fencelock;
+
 DO $$
 BEGIN
-	IF to_regclass('fencelock.held') IS NOT NULL THEN
+	IF to_regclass('fencelock.epoch') IS NOT NULL THEN
 		RETURN;
 	END IF;
+	-- The fencing tokens. Whatever may set the sequence back sets it forward to the time
+	-- instead, in units of 2^-30 s; see fencelock.restart.
+	CREATE SEQUENCE fencelock.token AS bigint;
 	CREATE SEQUENCE fencelock.ticket AS bigint CYCLE;
+	CREATE SEQUENCE fencelock.session_id AS integer CYCLE;
+
+	-- Where the sequence has been counting: system is of the cluster, of the database,
+	-- which may be a copy of another, and of this very table, which a restored dump
+	-- creates anew.
+	CREATE TABLE fencelock.epoch (
+		one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+		system   bigint NOT NULL,
+		timeline bigint NOT NULL,
+		max_ttl  bigint NOT NULL, -- milliseconds
+		version  integer NOT NULL -- of this schema
+	);
+	INSERT INTO fencelock.epoch VALUES (true, 0, 0, 0, {version});
 
 	-- Since when nobody can hold what an earlier life of the server granted, by the
 	-- clocks of the server and of the client that saw it first. Empty after a crash or a
-	-- promotion, as all unlogged tables are.
+	-- promotion, as all unlogged tables are. A first use has nothing to wait for.
 	CREATE UNLOGGED TABLE fencelock.start (
 		one     boolean PRIMARY KEY DEFAULT true CHECK (one),
 		started timestamptz NOT NULL,
 		since   timestamptz NOT NULL,
-		client  bigint NOT NULL -- milliseconds since 1970
+		client  bigint NOT NULL -- microseconds since 1970
 	);
-	-- A first use has nothing to wait for, unless it is of a version 1 in its quarantine.
-	IF to_regclass('fencelock.incarnation') IS NULL THEN
-		INSERT INTO fencelock.start VALUES (true, pg_postmaster_start_time(), '-infinity', 0);
-	ELSE
-		INSERT INTO fencelock.start SELECT true, started, since, extract(epoch FROM since) * 1000
-		FROM fencelock.incarnation WHERE since > '-infinity';
-		INSERT INTO fencelock.start SELECT true, started, since, 0
-		FROM fencelock.incarnation WHERE since = '-infinity';
-	END IF;
+	INSERT INTO fencelock.start VALUES (true, pg_postmaster_start_time(), '-infinity', 0);
+
+	-- When each session was last renewed: written by the statement that renews, so that whoever gets
+	-- a lock of a session that has ended sees the last renewal its holder has heard of. Only
+	-- fencelock.beat writes it: who could lock a row could keep a holder from renewing.
+	CREATE UNLOGGED TABLE fencelock.beat (
+		session integer PRIMARY KEY,
+		backend integer NOT NULL,     -- the server's process
+		at      timestamptz NOT NULL, -- by the server's clock
+		client  bigint NOT NULL       -- by the holder's, before it sent the renewal; microseconds since 1970
+	) WITH (fillfactor = 50, vacuum_truncate = false);
 
 	-- Who holds exclusively: one row for each key, which is used again and again. It is
 	-- written by the statement that takes the lock, and freed (owner is null) by the one
@@ -138,27 +121,43 @@ BEGIN
 	);
 	CREATE INDEX queued_key ON fencelock.queued (key, ticket);
 
+	-- Minimum holds, which survive everything.
+	CREATE TABLE fencelock.minimum (
+		key        bigint PRIMARY KEY,
+		name       text NOT NULL,
+		not_before timestamptz NOT NULL
+	);
+
+	-- Limits that were set while names were in use: each takes the place of the
+	-- limit of every request that has one.
+	CREATE TABLE fencelock.resized (
+		key   bigint PRIMARY KEY,
+		name  text NOT NULL,
+		seats integer NOT NULL
+	);
+
+	-- Records: values that change only from the version that was read. They are their owner's
+	-- alone, like the epoch: they say what was done and paid, and hold answers that are for one client.
+	CREATE TABLE fencelock.record (
+		key     text PRIMARY KEY,
+		version text NOT NULL,
+		value   bytea NOT NULL,
+		expires timestamptz -- null if never
+	);
+	CREATE INDEX record_expires ON fencelock.record (expires) WHERE expires IS NOT NULL;
+
+	-- Rates: how far the events that were granted for a key are ahead of the clock, and when
+	-- that was true. What a crash forgets is one burst of each key, so nothing of it is logged.
+	CREATE UNLOGGED TABLE fencelock.rate (
+		key   text PRIMARY KEY,
+		last  bigint NOT NULL, -- microseconds since 1970
+		ahead bigint NOT NULL  -- microseconds
+	) WITH (fillfactor = 50);
+
 	GRANT USAGE ON SCHEMA fencelock TO PUBLIC;
 	GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.held, fencelock.sharer, fencelock.queued,
-		fencelock.minimum, fencelock.resized TO PUBLIC;
-	GRANT SELECT ON fencelock.start, fencelock.epoch TO PUBLIC;
+		fencelock.minimum, fencelock.resized, fencelock.rate TO PUBLIC;
+	REVOKE ALL ON fencelock.start, fencelock.epoch, fencelock.beat, fencelock.record FROM PUBLIC;
+	GRANT SELECT ON fencelock.start, fencelock.epoch, fencelock.beat TO PUBLIC;
 	GRANT USAGE, SELECT ON SEQUENCE fencelock.token, fencelock.ticket, fencelock.session_id TO PUBLIC;
-	REVOKE INSERT, UPDATE, DELETE ON fencelock.epoch FROM PUBLIC;
-END $$;
-
-DO $$
-BEGIN
-	IF to_regclass('fencelock.beat') IS NOT NULL THEN
-		RETURN;
-	END IF;
-	-- When each session was last renewed: written by the statement that renews, so that whoever gets
-	-- a lock of a session that has ended sees the last renewal its holder has heard of. Only
-	-- fencelock.beat writes it: who could lock a row could keep a holder from renewing.
-	CREATE UNLOGGED TABLE fencelock.beat (
-		session integer PRIMARY KEY,
-		backend integer NOT NULL,     -- the server's process
-		at      timestamptz NOT NULL, -- by the server's clock
-		client  bigint NOT NULL       -- by the holder's, before it sent the renewal; microseconds since 1970
-	) WITH (fillfactor = 50, vacuum_truncate = false);
-	GRANT SELECT ON fencelock.beat TO PUBLIC;
 END $$;

@@ -154,5 +154,3 @@ BEGIN
 	PERFORM fencelock.take(-s, '', '', 1, s, '', 0, '', 0, 0, '');
 	PERFORM fencelock.free(-s, '');
 END $$;
-
-UPDATE fencelock.epoch SET version = {version} WHERE version < {version};
