@@ -251,28 +251,26 @@ func TestRenewalsTakeLittleRoom(t *testing.T) {
 func TestRenewalThatDiesBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	e, other, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
+	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	req, lost := watched(request("a"))
-	req.TTL = 4 * time.Second
+	req.TTL = 8 * time.Second // a quarter of it is the most that a renewal takes
 	sent := time.Now()
 	l := try(t, e, req)
 	answered := time.Now()
 	release(t, other, try(t, other, request("b"))) // it is connected
 	pg.Exec(t, `CREATE FUNCTION public.gate() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN PERFORM pg_advisory_xact_lock_shared(0, 4711); RETURN NEW; END $$`,
+		BEGIN PERFORM pg_sleep(3); RETURN NEW; END $$`,
 		"CREATE TRIGGER gate AFTER UPDATE ON fencelock.beat FOR EACH ROW EXECUTE FUNCTION public.gate()")
-	open := shut(t, conn)
 	time.Sleep(req.TTL / 3)
 	renewed := make(chan error, 1)
 	go func() { renewed <- renew(e, l) }() // ends with the connection
-	backend := stopped(t, pg)
+	eventually(t, "the renewal is under way", func() bool { return backends(t, pg, "wait_event = 'PgSleep'") == "1" })
 	refused(t, other, req)
-	pg.Terminate(t, backend)
+	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
 	if err := await(t, renewed, "the end of the renewal"); err == nil {
 		t.Error("a renewal that was not committed has been acknowledged")
 	}
 	await(t, lost, "the loss")
-	open()
 	next := req
 	next.OnLost = nil
 	if held := refused(t, other, next); held.Until.After(answered.Add(req.TTL + time.Millisecond)) {
