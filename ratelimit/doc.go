@@ -34,8 +34,10 @@
 // A key may be whatever somebody chooses: none of one limiter is a key of another one. It
 // costs nothing until it is used, and nothing once it has not been used for as long as its
 // burst takes to come back: the engine forgets it then. There may be millions of them. What
-// is stored is a time and no count, so another Limit for the same keys counts at once, for
-// whoever uses it.
+// is stored is a time and no count, so another Limit for the same keys applies from the next
+// call, for whoever uses it. Events that were granted before keep the time that they
+// took at the old rate: a key that had used three an hour stays empty for up to an hour,
+// however fast the new rate is.
 //
 // # When the engine is down
 //
