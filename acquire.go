@@ -115,9 +115,8 @@ func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	case errors.Is(err, ErrNotHeld): // nothing is left to give back
 		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, l.lease.Name)
 	}
-	// Unknown: whatever stands is given back rather than held unseen. An engine that has
-	// not answered is not waited for once the caller's time is over.
-	l.renewer.giveBack(caller, 0, l.releaseEngine)
+	// Unknown: whatever stands is given back rather than held unseen.
+	l.renewer.giveBack(caller, l.releaseEngine)
 	if final(err) {
 		return h, err
 	}

@@ -84,7 +84,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	defer unless(&done, func() { _ = a.set.Release() })
 	err := a.insist(limited)
 	if err != nil {
-		l.renewer.giveBack(limited, goodbye, a.set.Release)
+		l.renewer.giveBack(limited, a.set.Release)
 	}
 	for _, name := range names {
 		a.told[name].end(nil, err) // those that have ended say no more
@@ -120,7 +120,7 @@ func (a *acquisition) insist(ctx context.Context) error {
 		if !a.wait || !again || final(err) || ctx.Err() != nil {
 			return a.failure(ctx, err)
 		}
-		a.renewer.giveBack(ctx, goodbye, a.set.Release) // as far as there is something to release; all begins again
+		a.renewer.giveBack(ctx, a.set.Release) // as far as there is something to release; all begins again
 		a.set = &LockSet{parent: a.set.parent}
 	}
 }

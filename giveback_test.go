@@ -86,8 +86,8 @@ func TestAGrantIsGivenBackInTheBackground(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		_, err := locks.Acquire(ctx, "a")
-		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took != 2*time.Second {
-			t.Errorf("got %v after %v, want the context's error after 2s", err, took)
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second+fencelock.Goodbye {
+			t.Errorf("got %v after %v, want the context's error after little more than 2s", err, took)
 		}
 		<-engine.released // with the release timeout, or the bubble would not end
 	})

@@ -43,9 +43,9 @@ func (l *Lock) Release() error {
 // locked.
 const goodbye = 250 * time.Millisecond
 
-// giveBack releases what a caller asked for and does not get. Once ctx has ended it waits
-// that much longer, and leaves the rest to the background.
-func (r *renewer) giveBack(ctx context.Context, longer time.Duration, release func() error) {
+// giveBack releases what a caller asked for and does not get. It waits for that until goodbye
+// after the end of ctx, and leaves the rest to the background.
+func (r *renewer) giveBack(ctx context.Context, release func() error) {
 	ended, left := make(chan any), make(chan struct{})
 	go func() { // ends with the release timeout at the latest
 		var panicked any // of a hook; it belongs to the caller
@@ -69,6 +69,10 @@ func (r *renewer) giveBack(ctx context.Context, longer time.Duration, release fu
 		rethrow(p)
 		return
 	case <-ctx.Done():
+	}
+	longer := goodbye
+	if end, ok := ctx.Deadline(); ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		longer += time.Until(end) // one of several releases for this caller may have waited
 	}
 	timer := time.NewTimer(longer)
 	defer timer.Stop()

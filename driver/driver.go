@@ -50,8 +50,11 @@ type Engine interface {
 	// not retry.
 	Acquire(ctx context.Context, req Request) (Grant, error)
 
-	// Renew extends acquisitions by their TTL and answers for each: nil,
-	// ErrNotHeld (gone for good), or another error (worth another try). An
+	// Renew extends acquisitions to their TTL from now and answers for each: nil,
+	// ErrNotHeld (gone for good), or another error (worth another try). The TTL of a
+	// lease is that of its request. With another one, which must not exceed
+	// Traits.MaxTTL, nil means that the lease runs for the shorter of the two at
+	// least; some engines go by the one, some by the other. An
 	// engine without leases verifies that the acquisition still stands. It never
 	// revives an acquisition that expired or was broken, and changes no token.
 	// When ctx ends it returns the answers that came, and an error for each lease
@@ -154,7 +157,7 @@ type Lease struct {
 	Owner string
 	Token int64
 	Mode  Mode
-	TTL   time.Duration
+	TTL   time.Duration // of the request
 }
 
 // Grant is a successful acquire.

@@ -1,7 +1,10 @@
 package drivertest
 
 import (
+	"context"
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // expiryCases are about the ends of leases and of processes.
@@ -9,6 +12,7 @@ var expiryCases = []Case{
 	newCase("expiry", leased, expiry),
 	newCase("crash-frees", unleased, crashFrees),
 	newCase("renew-expired", leased, renewExpired),
+	newCase("renew-other-ttl", leased, renewOtherTTL),
 }
 
 // expiry: a lease whose holder vanished ends after its TTL, not before, for a
@@ -67,4 +71,41 @@ func renewExpired(t *run) {
 	t.refused(c, t.request("lapsed"), "that the successor holds")
 	successor.free()
 	t.notHeld(h.renew(), "renewing a lapsed lease whose successor is gone")
+}
+
+// renewOtherTTL: a renewal with another TTL than that of the request makes the lease last
+// for the shorter of the two at least. In the rest engines differ.
+//
+// It fails an engine that answers such a renewal with nil and extends nothing.
+func renewOtherTTL(t *run) {
+	c, next := t.client(), t.client()
+	longer := 2 * t.ttl
+	if most := t.traits.MaxTTL; most > 0 {
+		longer = min(longer, most)
+	}
+	others := map[string]time.Duration{"longer": longer, "shorter": max(t.ttl/2, t.traits.MinTTL, 100*time.Millisecond)}
+	held := map[string]*held{}
+	for name := range others {
+		held[name] = t.hold(c, t.shortLease(name))
+	}
+	time.Sleep(t.ttl * 3 / 4)
+	for name, h := range held {
+		l, sent := h.lease(), time.Now()
+		l.TTL = others[name]
+		err := within(t, "Renew", func(ctx context.Context) error { return c.Renew(ctx, []driver.Lease{l})[0] })
+		if err != nil && !h.lapsed(err) {
+			t.Fatalf("renewing with a %s TTL: %v", name, err)
+		}
+		if err != nil {
+			delete(held, name) // too late to judge
+		}
+		h.sent, h.TTL = sent, min(l.TTL, h.req.TTL)
+	}
+	for _, name := range []string{"shorter", "longer"} {
+		if h := held[name]; h != nil {
+			end := h.sent.Add(h.TTL)
+			time.Sleep(time.Until(end) - t.ttl/8)
+			t.refusedUntil(end, next, t.shortLease(name), "after a renewal with a "+name+" TTL")
+		}
+	}
 }

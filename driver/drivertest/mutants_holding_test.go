@@ -59,6 +59,17 @@ var holding = []mutant{
 	{"no expiry", "expiry", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.TTL *= 1000 })
 	}},
+	{"a renewal with another TTL extends nothing", "renew-other-ttl", func(b *broken) {
+		b.renew = func(ctx context.Context, ls []driver.Lease) []error {
+			errs := make([]error, len(ls))
+			for i, l := range ls {
+				if h, ok := b.holder(ctx, l.Name); !ok || h.Owner != l.Owner || h.Lease == l.TTL {
+					errs[i] = b.renewOne(ctx, l)
+				}
+			}
+			return errs
+		}
+	}},
 	{"renew revives the dead", "renew-expired", func(b *broken) {
 		b.translate()
 		b.renews(func(ctx context.Context, l driver.Lease) error {
