@@ -163,10 +163,13 @@ func (b *breakOp) finish(ctx context.Context) error {
 		return fmt.Errorf("%w: %q is broken, but its holder has not let go yet: %w", driver.ErrUnavailable, b.name, err)
 	}
 	err := b.kill(ctx)
-	if err == nil && b.await(ctx, time.Second) {
+	if err == nil && b.await(ctx, time.Second) || b.letGo(ctx) {
 		return nil
 	}
-	return fmt.Errorf("%w: %q is broken, but a process keeps the lock%s: %w", driver.ErrUnavailable, b.name, b.who(), errors.Join(err, ctx.Err()))
+	if err = errors.Join(err, ctx.Err()); err == nil {
+		err = errors.New("it was killed, and has not ended yet")
+	}
+	return fmt.Errorf("%w: %q is broken, but a process keeps the lock%s: %w", driver.ErrUnavailable, b.name, b.who(), driver.OneLine(err))
 }
 
 // await polls until everybody has let go or the time is over: no system tells when a
@@ -227,6 +230,9 @@ func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
 	return nil
 }
 
+// errStranger: the kernel tells nobody which files the processes of other users have open.
+var errStranger = errors.New("no process of this user has it open; that of another one can be ended by its user or by root")
+
 // kill ends the processes that keep broken tickets or a bare lock: those that the kernel
 // names, or, where it does not, those that the tickets name.
 func (b *breakOp) kill(ctx context.Context) error {
@@ -240,6 +246,9 @@ func (b *breakOp) kill(ctx context.Context) error {
 			pids = b.pids
 		}
 		errs = append(errs, killAll(pids))
+		if len(pids) == 0 {
+			errs = append(errs, errStranger)
+		}
 	}
 	if b.single {
 		return errors.Join(errs...)
@@ -249,6 +258,9 @@ func (b *breakOp) kill(ctx context.Context) error {
 			defer f.Close()
 			if pids, _ := flockOwners(f); busy {
 				errs = append(errs, killAll(pids))
+				if len(pids) == 0 {
+					errs = append(errs, errStranger)
+				}
 			}
 		}
 	})

@@ -155,6 +155,12 @@ func startAsUser(t *testing.T, dir string) *proc.Process {
 // startAsUserOf is startAsUser for a kind of engine.
 func startAsUserOf(t *testing.T, kind, dir string) *proc.Process {
 	t.Helper()
+	return startAs(t, 65534, kind, dir)
+}
+
+// startAs is startAsUserOf with any user, whose group is 65534.
+func startAs(t *testing.T, uid uint32, kind, dir string) *proc.Process {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +185,6 @@ func startAsUserOf(t *testing.T, kind, dir string) *proc.Process {
 		}
 	}
 	cmd := exec.Command(bin)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: 65534}}
 	return proc.StartCommand(t, cmd, kind, dir)
 }

@@ -27,7 +27,7 @@ func SetFileSystem(fn func(dir string) (string, bool, error)) (restore func()) {
 }
 
 // SetPass calls fn where others could come in between.
-func (e *Engine) SetPass(fn func(what string)) { e.dir.pass = fn }
+func (e *Engine) SetPass(fn func(what string)) { e.dir.pass, e.dir.perm.pass = fn, fn }
 
 // Sweep removes the names that nobody uses now.
 func (e *Engine) Sweep() { e.sweeper.sweep(0) }

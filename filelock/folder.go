@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/google/uuid"
+
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -48,6 +50,13 @@ func (d *folder) pathOf(base string) string { return filepath.Join(d.path, base)
 // owner we trust, with one name, is used. With os.O_CREATE it makes the file if there
 // is none.
 func (d *folder) openFile(base string, flag int) (*os.File, error) {
+	create := flag&os.O_CREATE != 0
+	if create && d.perm.group != "" {
+		if err := d.makeFile(base); err != nil {
+			return nil, err
+		}
+		flag &^= os.O_CREATE
+	}
 	f, err := d.root.OpenFile(base, flag|nonblock, d.perm.file&0o600)
 	if err != nil {
 		if isLink(d.pathOf(base)) {
@@ -66,10 +75,33 @@ func (d *folder) openFile(base string, flag int) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if flag&os.O_CREATE != 0 && info.Mode().Perm() != d.perm.file {
+	if create && info.Mode().Perm() != d.perm.file {
 		d.perm.apply(f)
 	}
 	return f, nil
+}
+
+// makeFile makes an empty file, unless there is something of that name. It appears with
+// its mode, for the same reason as a directory does; see perm.mkdir.
+func (d *folder) makeFile(base string) error {
+	if _, err := d.root.Lstat(base); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	temp := halfMade + uuid.NewString()
+	f, err := d.createFile(temp)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	d.perm.step("made")
+	err = d.root.Link(temp, base) // and not a rename, which would replace one that has appeared
+	if removed := d.root.Remove(temp); err == nil {
+		err = removed
+	}
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody has made it meanwhile, or has removed what was half made
+	}
+	return err
 }
 
 // createFile makes a file that was not there. The umask can only take rights away, so

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/google/uuid"
+
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -18,6 +20,8 @@ type perm struct {
 	group string // empty for this user alone
 	dir   os.FileMode
 	file  os.FileMode
+
+	pass func(what string) // for tests; see directory.pass
 }
 
 func newPerm(top, group string) perm {
@@ -52,8 +56,13 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// mkdir makes one directory. That of a group gets its owner before its mode, so that
-// nobody else's group can use it for a moment.
+// halfMade begins the names of directories and files that are being made, and become
+// visible to the group by a rename. The next sweep removes what a crash leaves of them.
+const halfMade = ".new."
+
+// mkdir makes one directory, and is fs.ErrExist if there is one. That of a group appears
+// under its name with its owner and its mode: whoever came across it before would be
+// refused, and everybody for good if its maker died in between.
 func (p *perm) mkdir(dir string) error {
 	if p.group == "" {
 		return os.Mkdir(dir, 0o700)
@@ -62,13 +71,33 @@ func (p *perm) mkdir(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	at := p.top
+	if dir == p.top {
+		at = filepath.Dir(dir)
+	}
+	temp := filepath.Join(at, halfMade+uuid.NewString())
+	if err := os.Mkdir(temp, 0o700); err != nil {
 		return err
 	}
-	if err := os.Lchown(dir, -1, gid); err != nil {
-		return errors.Join(err, os.Remove(dir))
+	err = os.Lchown(temp, -1, gid)
+	p.step("made")
+	if err == nil {
+		err = os.Chmod(temp, p.dir) // the umask has no say in it
 	}
-	return os.Chmod(dir, p.dir) // the umask has no say in it
+	if err == nil {
+		err = renameNew(temp, dir)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+	}
+	return err
+}
+
+// step is directory.step.
+func (p *perm) step(what string) {
+	if p.pass != nil {
+		p.pass(what)
+	}
 }
 
 // apply lets the group use a file that was just made, whatever the umask says.
@@ -78,20 +107,24 @@ func (p *perm) apply(f *os.File) {
 	}
 }
 
-// check refuses a directory that the group is to share and cannot.
+// check refuses a directory that the group is to share and cannot, and one that a group
+// shares if none was given: what this user made there would be closed to the group.
 func (p *perm) check() error {
+	info, err := os.Stat(p.top)
+	if err != nil {
+		return err
+	}
+	_, owner, ok := ownerOf(info)
 	if p.group == "" {
+		if shared := os.ModeSetgid | 0o070; ok && info.Mode()&shared == shared {
+			return fmt.Errorf("%w: %q is shared with the group %d; say so (?group=%d), or choose another directory", driver.ErrConfig, p.top, owner, owner)
+		}
 		return nil
 	}
 	gid, err := lookupGroup(p.group)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(p.top)
-	if err != nil {
-		return err
-	}
-	_, owner, ok := ownerOf(info)
 	if want := p.dir; ok && (owner != gid || info.Mode()&want != want) {
 		return fmt.Errorf("%w: %q is not shared with the group %s; chgrp %s and chmod 2770 that directory", driver.ErrConfig, p.top, p.group, p.group)
 	}

@@ -46,14 +46,23 @@ func (s *sweeper) maybeSweep() {
 	path := filepath.Join(s.dir.path, sweepFile)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.dir.perm.file&0o600); err == nil {
-			s.dir.perm.apply(f)
-			f.Close()
-		}
+		s.begin()
 		return // a new directory
 	}
 	if err == nil && time.Since(info.ModTime()) > sweepAfter {
 		go s.sweep(sweepAfter)
+	}
+}
+
+// begin makes the file whose time says when a new directory was swept.
+func (s *sweeper) begin() {
+	top := s.dir.below()
+	defer top.close()
+	if top.open() != nil {
+		return
+	}
+	if f, err := top.openFile(sweepFile, os.O_RDWR|os.O_CREATE); err == nil {
+		f.Close()
 	}
 }
 
@@ -79,7 +88,9 @@ func (s *sweeper) sweep(after time.Duration) {
 	s.dir.step("floor")
 	entries, _ := os.ReadDir(s.dir.path)
 	for _, entry := range entries {
-		if base := entry.Name(); strings.HasPrefix(base, sweptNames) {
+		base := entry.Name()
+		if info, err := entry.Info(); strings.HasPrefix(base, sweptNames) ||
+			strings.HasPrefix(base, halfMade) && err == nil && time.Since(info.ModTime()) > sweepAfter {
 			_ = os.RemoveAll(w.top.pathOf(base))
 		} else if entry.IsDir() && !strings.HasPrefix(base, ".") {
 			w.remove(base)

@@ -25,3 +25,11 @@ func stopped(int) bool { return false }
 
 // flockOwners knows nothing here; the recorded process is used instead.
 func flockOwners(*os.File) (pids []int, known bool) { return nil, false }
+
+// renameNew renames a directory, and is fs.ErrExist if there is something of the new name.
+func renameNew(from, to string) error {
+	if err := unix.RenamexNp(from, to, unix.RENAME_EXCL); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}

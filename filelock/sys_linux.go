@@ -98,3 +98,13 @@ func ownsFlock(proc string, file os.FileInfo, inode string) bool {
 	}
 	return false
 }
+
+// renameNew renames a directory, and is fs.ErrExist if there is something of the new name.
+// A plain rename would replace a directory that is empty, though somebody may be in it.
+func renameNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err == nil {
+		return nil
+	}
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}

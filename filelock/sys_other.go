@@ -29,6 +29,7 @@ func flock(*os.File, int) error            { return supported() }
 func stamp(*os.File)                       {}
 func unlinked(*os.File) bool               { return false }
 func duplicate(*os.File) (*os.File, error) { return nil, supported() }
+func renameNew(string, string) error       { return supported() }
 func kill(int) error                       { return supported() }
 func isFull(error) bool                    { return false }
 func isReadOnly(error) bool                { return false }

@@ -156,7 +156,7 @@ func (g *nameLock) tickets() ([]ticket, error) {
 		return all, err
 	}
 	for _, base := range others {
-		if owner, ok := strings.CutPrefix(base, bellPrefix); strings.HasPrefix(base, "new.") || ok && !waits(all, owner) {
+		if owner, ok := strings.CutPrefix(base, bellPrefix); strings.HasPrefix(base, "new.") || strings.HasPrefix(base, halfMade) || ok && !waits(all, owner) {
 			_ = g.root.Remove(base)
 		}
 	}

@@ -3,7 +3,6 @@ package filelock_test
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,13 +72,13 @@ func TestHeavyWaiterThatLeavesLetsOthersIn(t *testing.T) {
 	await(t, granted, "the light one")
 }
 
-func TestHugeWeightsDoNotWrapAround(t *testing.T) {
+func TestTheGreatestWeights(t *testing.T) {
 	t.Parallel()
 	e := filelock.New(tempDir(t), nil)
-	acquire(t, e, seats("a", math.MaxInt, math.MaxInt))
+	acquire(t, e, seats("a", driver.MaxLimit, driver.MaxLimit))
 	for range 3 {
-		queueUpFor(t, t.Context(), e, seats("a", math.MaxInt, math.MaxInt))
-		if _, err := e.Acquire(t.Context(), seats("a", math.MaxInt, 1)); !errors.Is(err, driver.ErrHeld) {
+		queueUpFor(t, t.Context(), e, seats("a", driver.MaxLimit, driver.MaxLimit))
+		if _, err := e.Acquire(t.Context(), seats("a", driver.MaxLimit, 1)); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("beside them all: %v", err)
 		}
 	}
