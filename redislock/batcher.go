@@ -84,7 +84,7 @@ func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	case <-ctx.Done():
 		var late int64
 		if !b.remove(op) {
-			_, late = b.until(context.Background(), op.limit)
+			late = b.clock.ever(op.limit)
 		}
 		return opResult{err: b.unreached(ctx.Err()), late: late}
 	}

@@ -30,13 +30,22 @@ func (c *clock) note(s clockSample, sure bool) {
 }
 
 // after is the latest time, in the server's microseconds, that it can be there
-// after so long. It is 0 if nothing is known.
+// after so long. It is 0 if nothing is known, or only an old sample: what the clock may
+// have gained since would let a late request in.
 func (c *clock) after(d time.Duration) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last.sent.IsZero() {
+	if c.last.sent.IsZero() || time.Since(c.last.sent) > clockAge {
 		return 0
 	}
+	return c.last.latest(time.Now()) + d.Microseconds()
+}
+
+// ever is after for a request that was sent a while ago, when the sample may have been
+// young.
+func (c *clock) ever(d time.Duration) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.last.latest(time.Now()) + d.Microseconds()
 }
 

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -8,9 +9,13 @@ import (
 
 // Config tunes an engine. The zero value is useful.
 type Config struct {
-	// Prefix begins every key, so that several deployments can share a server.
-	// Clients with different prefixes do not see each other. Empty, which is the
-	// default, makes lock:<name> the key of a name.
+	// Prefix begins the key of every lock, so that several deployments can share a
+	// server: clients with different prefixes do not see each other. The keys beside
+	// a lock's own begin with a word of theirs, and then name the lock with its
+	// prefix, as in queue:{<prefix>lock:<name>}. Empty, which is the default, makes
+	// lock:<name> the key of a name. A prefix that begins with such a word, or with
+	// lock:, record: or fencelock:, is driver.ErrConfig in every call. Of two prefixes
+	// on one server none may be the other one followed by lock:, record: or fencelock:.
 	Prefix string
 
 	// MinReplicas is how many replicas must have acknowledged an acquisition
@@ -25,8 +30,9 @@ type Config struct {
 	// not available on a Cluster. The default is false.
 	Quarantine bool
 
-	// MaxTTL is the longest TTL that a request may ask for with Quarantine,
-	// where every client must agree on it; 0 means 30 s. It is ignored without.
+	// MaxTTL is the longest TTL, and the longest minimum hold, that a request may
+	// ask for with Quarantine, where every client must agree on it; 0 means 30 s.
+	// It is ignored without.
 	MaxTTL time.Duration
 
 	// ReplicaLag is the most that min-replicas-max-lag says on any of the masters,
@@ -43,7 +49,8 @@ type Config struct {
 	MarkerLife time.Duration
 
 	// AllowEviction accepts a server that evicts keys when its memory is full,
-	// and locks with them. The default refuses it.
+	// and locks with them. The default refuses it. A minimum hold is
+	// driver.ErrInvalid then: what keeps the name closed would be evicted as well.
 	AllowEviction bool
 
 	// RetryTimeout is how long an acquire that has not reached the server yet keeps
@@ -95,4 +102,17 @@ func (cfg *Config) traits() driver.Traits {
 		t.MaxTTL = cfg.MaxTTL
 	}
 	return t
+}
+
+// checkMinHold refuses a minimum hold that the server may forget while it runs.
+func (cfg *Config) checkMinHold(least time.Duration) error {
+	switch {
+	case least <= 0:
+		return nil
+	case cfg.AllowEviction:
+		return fmt.Errorf("%w: a minimum hold on a server that may evict it; use one with maxmemory-policy noeviction, and do not allow eviction", driver.ErrInvalid)
+	case cfg.Quarantine && least > cfg.MaxTTL:
+		return fmt.Errorf("%w: the minimum hold %v is longer than MaxTTL (max-ttl), %v, after which a server that has forgotten it grants the name", driver.ErrInvalid, least, cfg.MaxTTL)
+	}
+	return nil
 }

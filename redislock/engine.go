@@ -45,7 +45,10 @@ func init() { open.Engine = newEngine }
 // newEngine returns an engine on a connection of any kind.
 func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	c := newClient(&loginConn{Conn: conn}, cfg)
-	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, hot: map[string]bool{}}
+	if err := checkPrefix(c.cfg.Prefix); err != nil {
+		c.conn = redisconn.Refusing(err)
+	}
+	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, hot: map[string]bool{}, freeing: map[string]bool{}}
 	queue.index = &nameIndex{client: c, matters: queue.matters}
 	batcher := &batcher{client: c, delay: batchDelay}
 	fitness := &fitness{client: c, looking: make(chan struct{}, 1)}

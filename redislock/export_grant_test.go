@@ -20,7 +20,7 @@ func WithLongGrants(s *redisconn.Script) *redisconn.Script {
 	if long, ok := longGrants.Load(s); ok {
 		return long.(*redisconn.Script)
 	}
-	const limits = "local PATIENCE, TOUCH, GRANT, BATCH, PURGE = 3, 20000, "
+	const limits = "local PATIENCE, TOUCH, GRANT, BATCH, PURGE, SEATS = 3, 20000, "
 	source := strings.NewReplacer(limits+"2000,", limits+"20000,", "math.min(2000, ", "math.min(20000, ").Replace(s.Source)
 	if strings.Contains(source, "GRANT") && !strings.Contains(source, limits+"20000,") {
 		panic("the grant TTL of the scripts is written in another way")

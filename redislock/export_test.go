@@ -106,6 +106,17 @@ func (e *Engine) Mistake(by time.Duration) {
 // BreakScript ends every acquisition of a name.
 var BreakScript = breakScript
 
+// Until is until when a request may be served that has so long, by a clock whose sample is
+// of so long ago; 0 if there is no telling.
+func Until(age, limit time.Duration) (after time.Duration) {
+	const server = 1_700_000_000_000_000
+	c := &clock{last: clockSample{sent: time.Now().Add(-age), server: server}}
+	if at := c.after(limit); at > 0 {
+		return time.Duration(at-server) * time.Microsecond
+	}
+	return 0
+}
+
 // The scripts of the index.
 var (
 	IndexScript     = indexScript

@@ -88,6 +88,20 @@ func slotTag(key string) string {
 	return tag
 }
 
+// taken are what a prefix must not begin with: the keys of its clients would be taken for
+// those of clients without a prefix.
+var taken = append([]string{"lock:", recordPrefix, "fencelock:"}, companions[:]...)
+
+// checkPrefix refuses a prefix that begins like a key of clients without one.
+func checkPrefix(prefix string) error {
+	for _, t := range taken {
+		if strings.HasPrefix(prefix, t) {
+			return fmt.Errorf("%w: the prefix %q begins with %q, as keys of clients without a prefix do; use another one", driver.ErrConfig, prefix, t)
+		}
+	}
+	return nil
+}
+
 // markerKey is the key of the server's last known incarnation.
 func (s keyspace) markerKey() string { return s.prefix + "fencelock:incarnation" }
 

@@ -18,12 +18,12 @@ import (
 
 // kinds returns a request of each kind for names of their own.
 func kinds() []driver.Request {
-	closing, closingShared := request("closing"), shared(request("closing-shared"), 3)
-	closing.MinHold, closingShared.MinHold = time.Minute, time.Minute
+	closing := request("closing")
+	closing.MinHold = time.Minute
 	weighted := shared(request("weighted"), 9)
 	weighted.Weight = 4
 	return []driver.Request{
-		request("exclusive"), try(request("tried")), shared(request("shared"), 0), shared(request("permit"), 2), weighted, closing, closingShared,
+		request("exclusive"), try(request("tried")), shared(request("shared"), 0), shared(request("permit"), 2), weighted, closing,
 	}
 }
 
@@ -234,40 +234,38 @@ func TestClientOfAnotherTime(t *testing.T) {
 func TestFailedMinimumHold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
-		for _, script := range []*redisconn.Script{redislock.AcquireScript, redislock.ConfirmScript} {
-			cfg := &redislock.Config{}
-			if script == redislock.AcquireScript {
-				cfg.RetryTimeout = 300 * time.Millisecond
-			}
-			e, tap := s.tapped(cfg)
-			s.warm(e)
-			s.ready(e)
-			req := request("n")
-			req.Mode, req.MinHold = mode, time.Minute
-			tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-				r := do()
-				if c.Script == script && (r.Text == "ok" || strings.HasPrefix(r.Text, "granted")) {
-					return redisconn.Reply{Err: errLost}
-				}
-				return r
-			})
-			var h hold
-			if script == redislock.ConfirmScript {
-				h = s.hold(s.observer(), request("n"))
-			}
-			c := s.ask(e, req)
-			if script == redislock.ConfirmScript {
-				s.until("queued", func() bool { return s.queued("n") == 1 })
-				h.free()
-				s.until("closed", func() bool { return !s.status("n").NotBefore.IsZero() })
-				c.cancel()
-			}
-			if _, err := c.ended(); err == nil {
-				t.Fatal("granted")
-			}
-			s.until("a withdrawal", func() bool { return len(s.status("n").Holders) == 0 })
-			s.free("n")
+	for _, script := range []*redisconn.Script{redislock.AcquireScript, redislock.ConfirmScript} {
+		cfg := &redislock.Config{}
+		if script == redislock.AcquireScript {
+			cfg.RetryTimeout = 300 * time.Millisecond
 		}
+		e, tap := s.tapped(cfg)
+		s.warm(e)
+		s.ready(e)
+		req := request("n")
+		req.MinHold = time.Minute
+		tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
+			r := do()
+			if c.Script == script && (r.Text == "ok" || strings.HasPrefix(r.Text, "granted")) {
+				return redisconn.Reply{Err: errLost}
+			}
+			return r
+		})
+		var h hold
+		if script == redislock.ConfirmScript {
+			h = s.hold(s.observer(), request("n"))
+		}
+		c := s.ask(e, req)
+		if script == redislock.ConfirmScript {
+			s.until("queued", func() bool { return s.queued("n") == 1 })
+			h.free()
+			s.until("closed", func() bool { return !s.status("n").NotBefore.IsZero() })
+			c.cancel()
+		}
+		if _, err := c.ended(); err == nil {
+			t.Fatal("granted")
+		}
+		s.until("a withdrawal", func() bool { return len(s.status("n").Holders) == 0 })
+		s.free("n")
 	}
 }

@@ -202,6 +202,7 @@ func toAsk(queued []*waiter) []*waiter {
 // poll runs the touch script and acts on what it says.
 func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
 	limit := attemptLimit(asked[0].req.TTL)
+	q.askTime(q.closed)
 	args[2], _ = q.until(q.closed, limit)
 	sent := time.Now()
 	text, err := q.eval(redisconn.WithDeadline(q.closed, limit), q.call(touchScript, g.keys, args...))

@@ -20,6 +20,7 @@ type waitQueue struct {
 	groups  map[string]*group  // waiters by name
 	holds   map[string]hold    // by owner
 	hot     map[string]bool    // names that were waited for when we got them last
+	freeing map[string]bool    // owners whose release goes on in the background
 
 	subscribed  time.Time // when the subscription began to stand
 	resubscribe context.CancelCauseFunc
@@ -141,6 +142,24 @@ func (q *waitQueue) lateOf(owner string) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.holds[owner].late
+}
+
+// beginFreeing reports whether nobody releases for this owner in the background yet. The
+// caller does then, and calls endFreeing.
+func (q *waitQueue) beginFreeing(owner string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.freeing[owner] {
+		return false
+	}
+	q.freeing[owner] = true
+	return true
+}
+
+func (q *waitQueue) endFreeing(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.freeing, owner)
 }
 
 func (q *waitQueue) forget(owner string) {

@@ -10,8 +10,9 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// Release ends an acquisition and hands the name to the next waiter. It may be
-// called again if it failed.
+// Release ends an acquisition and hands the name to the next waiter. Passing errors are
+// tried again, for no longer than RetryTimeout, and after that in the background until
+// the lease is over. It may be called again if it failed.
 func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	ks, err := e.keysOf(l.Name)
 	if err != nil {
@@ -19,7 +20,7 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	}
 	late := e.queue.lateOf(l.Owner)
 	// The hold is forgotten after the answer: until then a message about it is understood.
-	r := e.free(ctx, ks, l, late)
+	r := e.insistFree(ctx, ks, l, late)
 	e.queue.forget(l.Owner)
 	// Another release would not know of the late try; and a shared one that came before this
 	// release has got a place of its own, beside that of the acquisition.
@@ -27,6 +28,49 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 		e.acquirer.withdraw(&waiter{keys: ks, owner: l.Owner, desc: e.id + " x 0 0 0 ", late: late}, 0)
 	}
 	return e.standing(l, r)
+}
+
+// insistFree makes tries of a release until the server answers. Each has a limit of its own:
+// the connection may be silent, and the next try may reach another server. After a try
+// without an answer, an acquisition that is gone is one that was released.
+func (e *Engine) insistFree(ctx context.Context, ks keys, l driver.Lease, late int64) redisconn.Reply {
+	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
+	limit, unknown := attemptLimit(l.TTL), false
+	var why error
+	for pause := newBackoff(); ; pause.Wait(limited) {
+		r := e.free(redisconn.WithDeadline(limited, limit), ks, l, late)
+		if r.Err == nil {
+			if unknown && r.Text == "gone" {
+				r.Text = "ok"
+			}
+			return r
+		}
+		_, refused := redisconn.Refused(r.Err)
+		unknown = unknown || !refused
+		why = cause(why, r.Err)
+		switch {
+		case !passing(r.Err) || e.closed.Err() != nil:
+			return redisconn.Reply{Err: why}
+		case limited.Err() != nil:
+			e.freeLater(l, e.releaseCall(ks, l.Mode, l.Owner, l.Token))
+			return redisconn.Reply{Err: why}
+		}
+	}
+}
+
+// freeLater goes on with a release in the background: the name would stay closed until its
+// lease is over.
+func (e *Engine) freeLater(l driver.Lease, release redisconn.Call) {
+	if !e.queue.beginFreeing(l.Owner) {
+		return
+	}
+	task := func() { // ends when the server has answered, after the TTL, or soon after Close
+		defer e.queue.endFreeing(l.Owner)
+		e.withdrawLoop(release, l.TTL, l.TTL)
+	}
+	if !e.spawn(task) {
+		e.queue.endFreeing(l.Owner)
+	}
 }
 
 // free makes one try of a release. Most share a script with others. Late is until
@@ -72,7 +116,7 @@ func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int6
 
 // giveBack releases a grant that its request does not use, without blocking.
 func (c *client) giveBack(release redisconn.Call) {
-	c.spawn(func() { c.withdrawLoop(release, 0) }) // ends when the server has answered, after withdrawLimit, or soon after Close
+	c.spawn(func() { c.withdrawLoop(release, 0, withdrawLimit) }) // ends when the server has answered, after withdrawLimit, or soon after Close
 }
 
 // Break ends every acquisition of name and its minimum hold, tells the holders that

@@ -181,7 +181,7 @@ func TestLateTryIsWithdrawn(t *testing.T) {
 }
 
 // TestReleaseRetried: the answer of a release was lost, and the lock went on. The
-// second release says so and takes nothing from the successor.
+// release is made again, finds that, and takes nothing from the successor.
 func TestReleaseRetried(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -190,8 +190,8 @@ func TestReleaseRetried(t *testing.T) {
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
 	tap.loseReply(redislock.ReleaseScript, func(redisconn.Reply) {})
-	if err := h.release(); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("a release without an answer: %v", err)
+	if err := h.release(); err != nil {
+		t.Errorf("a release whose answer was lost: %v", err)
 	}
 	g := w.kept()
 	s.gone(h.release())

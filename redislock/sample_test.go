@@ -42,6 +42,18 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// TestOldSampleSaysNothing: the latest time that a server's clock may show is told from a
+// sample that is young, or not at all: it grows by a hundredth of the sample's age.
+func TestOldSampleSaysNothing(t *testing.T) {
+	t.Parallel()
+	if at := redislock.Until(time.Second, time.Second); at < 2010*time.Millisecond || at > 3*time.Second {
+		t.Errorf("%v after a sample of a second ago", at)
+	}
+	if at := redislock.Until(10*time.Hour, time.Second); at != 0 {
+		t.Errorf("%v after a sample of ten hours ago", at)
+	}
+}
+
 // TestResubscriptionForgetsTheSample: after a reconnect the clock may be another
 // server's, so a grant is confirmed.
 func TestResubscriptionForgetsTheSample(t *testing.T) {
@@ -125,7 +137,7 @@ func (w seated) keepsOne() {
 // TestSecondSeat: a shared waiter confirms its grant, and is let in once more meanwhile.
 func TestSecondSeat(t *testing.T) {
 	t.Parallel()
-	w := newScene(t).seated(atLeast(request("n"), time.Millisecond))
+	w := newScene(t).seated(request("n"))
 	second := sync.OnceFunc(func() { <-w.tokens; w.arrive(); <-w.tokens })
 	w.tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ConfirmScript {
@@ -140,7 +152,7 @@ func TestSecondSeat(t *testing.T) {
 // was let in. It gives the first seat back, though a word of that does not reach the server.
 func TestSeatThatNobodyReadOf(t *testing.T) {
 	t.Parallel()
-	req, busy := atLeast(request("n"), time.Millisecond), make(chan struct{})
+	req, busy := request("n"), make(chan struct{})
 	read := sync.OnceFunc(func() { close(busy) })
 	t.Cleanup(read)
 	req.OnWait = func(driver.WaitInfo) { <-busy } // on the goroutine that reads

@@ -105,7 +105,7 @@ func (r rawStatus) holders(now int64) (list []driver.Holder) {
 }
 
 // parseWaiter reads a waiter and leaves out one whose client is dead: it was not heard of
-// for three TTLs of the request, nor has it joined since.
+// for as long as the scripts are patient, nor has it joined since.
 func parseWaiter(text string, ticket, heard, now int64) (w driver.Waiter, req driver.Request, ok bool) {
 	in := redisfmt.Words{Rest: text}
 	w.Owner = in.Next()
@@ -114,5 +114,5 @@ func parseWaiter(text string, ticket, heard, now int64) (w driver.Waiter, req dr
 	if heard >= 0 { // less says that it is suspended
 		heard = max(heard, ticket)
 	}
-	return w, req, !in.Bad && heard+3*req.TTL.Microseconds() > now
+	return w, req, !in.Bad && heard+3*min(req.TTL, maxSilence).Microseconds() > now
 }

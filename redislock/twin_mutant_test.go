@@ -24,7 +24,7 @@ var mutants = []struct {
 	{"if orderly then S.publish(first, string.format('advance %d %s', left, lock)) end", "", 11},
 	{"return S.notifyNextClients(left, first)", "return S.notifyNextClients(left, '')", 78},
 	{"return S.state == 'free' or limit == '0' or S.taken() + weight <= tonumber(S.resized or limit)", "return true", 3},
-	{"if done == 'released' and closed and S.notbefore > now then S.notbefore, S.dirty = 0, true end", "", 236},
+	{"if done == 'released' and tonumber(atleast) > 0 and S.notbefore > now then S.notbefore, S.dirty = 0, true end", "", 236},
 	{"call('ZREMRANGEBYSCORE', alive, '-' .. cut, cut)", "", 2},
 	{"if back or known or S.lined then S.lasting(ttl, back) end", "if back or S.lined then S.lasting(ttl, back) end", 0},
 	{"if new then call('PEXPIREAT', queue, S.int(S.lasts)) end", "", 0},
@@ -62,6 +62,11 @@ var mutants = []struct {
 	{"if not all then S.removeHolder(own, who) end", "", 136},
 	{"if S.starts(who, only .. ' ') then chosen[#chosen + 1] = who end", "chosen[#chosen + 1] = who", 104},
 	{"and who and string.sub(who, 1, #ARGV[2]) == ARGV[2] then", "and who then", 87},
+	{"local token, floor = S.ownLease(owner, mode, ttl, again and -1 or SEATS - 1)", "local token, floor if again then token, floor = S.ownLease(owner, mode, ttl, -1) end", 0},
+	{"local ticket = call('ZSCORE', queue, entry)", "local ticket = again and call('ZSCORE', queue, entry)", 0},
+	{"local left = held and string.sub(both[1], 1, #own) ~= own and", "local left = held and", 0},
+	{"if string.sub(who, 1, #ARGV[2] + 1) == ARGV[2] .. ' ' then room = false end", "", 0},
+	{"if i == 1 and string.sub(holder, 1, #own) == own then", "if false then", 0},
 }
 
 // TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as

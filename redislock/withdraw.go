@@ -27,7 +27,7 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	c := acq.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(acq.queue.unregister(w), 10), strconv.FormatInt(w.late, 10))
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
-		acq.withdrawLoop(c, w.req.TTL)
+		acq.withdrawLoop(c, w.req.TTL, withdrawLimit)
 		close(gone)
 	}
 	if !acq.spawn(task) {
@@ -46,9 +46,9 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 }
 
 // withdrawLoop sends a withdrawal, or the release of a grant, until the server has
-// answered. Each try has the time that one for a lock of this TTL has.
-func (c *client) withdrawLoop(call redisconn.Call, ttl time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawLimit)
+// answered, for so long at most. Each try has the time that one for a lock of this TTL has.
+func (c *client) withdrawLoop(call redisconn.Call, ttl, most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	defer context.AfterFunc(c.closed, func() { // ends after closeLimit
 		retry.Sleep(ctx, closeLimit)

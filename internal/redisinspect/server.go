@@ -250,7 +250,7 @@ func (in *Inspection) stopsWhenCutOff(n node, count int, f driver.Finding) drive
 	case writes < count:
 		f.Severity = driver.Warning
 		f.Impact = "a master that is cut off together with enough of its replicas goes on while another one is promoted"
-		f.Fix = fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are", count)
+		f.Fix = fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are, if the loss of one replica may stop all locks; leave it otherwise", count)
 	default:
 		f.Severity, f.Observed = driver.Good, f.Observed+"; quarantine waits out what a failover forgets"
 	}

@@ -1,6 +1,7 @@
 -- acquire: takes the lock, or joins the queue, or says who is in the way.
 -- It asks for w to wait, for p to hear of the place, and for a if an earlier try
--- may have worked. ARGV: 2 owner, 3 desc.
+-- may have worked: a request that shares is then looked for among all holders, and
+-- else among the newest, since the same request may arrive twice. ARGV: 2 owner, 3 desc.
 local owner, desc = ARGV[2], ARGV[3]
 local wait, place, again = string.find(flags, 'w'), string.find(flags, 'p'), string.find(flags, 'a')
 local client, mode, word, ttl, atleast = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
@@ -13,8 +14,7 @@ S.advance()
 
 -- Our own earlier try worked, or was granted just now, and we have not heard of
 -- it: the lease begins anew.
-local token, floor
-if again then token, floor = S.ownLease(owner, mode, ttl) end
+local token, floor = S.ownLease(owner, mode, ttl, again and -1 or SEATS - 1)
 if not token then
   if S.state == 's' and mode == 's' and not S.agree(S.cap, limit) then return string.format('limit %d %s', now, S.cap) end
   local room = S.state == 'free' or S.state == 's' and mode == 's' and not S.lined and S.fits(limit, weight)
@@ -31,7 +31,7 @@ end
 if not wait then return string.format('held %d %s', now, (S.blockedInfo())) end
 
 local entry = owner .. ' ' .. desc
-local ticket = again and call('ZSCORE', queue, entry)
+local ticket = call('ZSCORE', queue, entry)
 if not ticket then
   local newest = call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
   ticket = S.int(math.max(now, (tonumber(newest) or 0) + 1))

@@ -10,6 +10,8 @@ local call, had, barred = redis.call, redis.call('MGET', unpack(KEYS)), {}
 for i = 1, #KEYS, 2 do
   local holder, fence = had[i], KEYS[i + 1]
   if holder then
+    local own = ARGV[i + 3]
+    if i == 1 and string.sub(holder, 1, #own) == own then return 'taken ' .. string.match(holder, '^(%d+)', #own + 1) end -- it has arrived before
     if string.sub(holder, 1, 17) == 'fencelock shared ' then return 'slow' end
     local why = string.sub(holder, 1, 10) == 'fencelock ' and '-' or 'f'
     return string.format('held %d %d %s %s', (i + 1) / 2, call('PTTL', KEYS[i]), why, string.sub(holder, 1, 800))

@@ -9,6 +9,9 @@ if ARGV[7] then
     local ends = call('ZRANGE', shared, 0, 0, 'WITHSCORES')[2]
     room = ends and tonumber(ends) > ms and (limit == '0' or call('ZCARD', shared) < tonumber(limit))
   end
+  for _, who in ipairs(room and not first and call('ZREVRANGE', meta, 0, 7) or {}) do -- it has arrived before
+    if string.sub(who, 1, #ARGV[2] + 1) == ARGV[2] .. ' ' then room = false end
+  end
   if room and untouched(last, KEYS[2]) and (not first or call('SET', lock, text, 'PX', ttl, 'NX')) then
     if first then call('DEL', shared, meta) end -- holders of a lock that was taken away
     call('ZADD', shared, string.format('%d', ms + ttl), stamp)

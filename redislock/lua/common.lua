@@ -36,8 +36,9 @@ local ms = math.floor(now / 1000)
 -- The waiters of a client that was not heard of for PATIENCE TTLs are dead; it
 -- speaks every TOUCH ms at least. GRANT is how many ms a granted waiter may take to
 -- say that it knows. One script lets BATCH waiters in and ends PURGE leases at most,
--- so that it does not block the server.
-local PATIENCE, TOUCH, GRANT, BATCH, PURGE = 3, 20000, 2000, 64, 256
+-- so that it does not block the server. Whoever shares is looked for among the SEATS
+-- newest holders.
+local PATIENCE, TOUCH, GRANT, BATCH, PURGE, SEATS = 3, 20000, 2000, 64, 256, 8
 
 -- What the script knows and will write, and all functions, are in one table: each
 -- local that a function refers to costs every call of the script some time. A fence
@@ -389,8 +390,9 @@ function S.advance(orderly)
   if room < BATCH then S.notifyNextClients(life, to) end
 end
 
--- ownLease extends what owner holds already, and returns its token and its floor.
-function S.ownLease(owner, mode, ttl)
+-- ownLease extends what owner holds already, and returns its token and its floor. Last is
+-- the index of the oldest shared holder that it looks at, from the newest.
+function S.ownLease(owner, mode, ttl, last)
   local own = 'fencelock ' .. owner .. ' '
   if S.state == 'x' and S.starts(S.holder, own) then
     call('PEXPIRE', lock, S.int(ttl))
@@ -398,7 +400,7 @@ function S.ownLease(owner, mode, ttl)
     return token, token
   end
   if S.state ~= 's' or mode ~= 's' then return end
-  for _, who in ipairs(call('ZRANGE', meta, 0, -1)) do
+  for _, who in ipairs(call('ZREVRANGE', meta, 0, last)) do
     if S.starts(who, owner .. ' ') then
       local token = string.match(who, '^%S+ (%d+)')
       S.prolong(ttl)

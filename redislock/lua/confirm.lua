@@ -10,6 +10,7 @@ else
   if not who or not S.starts(who, own) then return 'gone' end
   S.prolong(ttl)
   call('ZADD', shared, S.int(ms + ttl), token)
+  return 'ok'
 end
 if atleast > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + atleast * 1000), true end
 return 'ok'

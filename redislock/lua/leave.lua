@@ -7,7 +7,6 @@ local client, atleast = string.match(desc, '^(%S+) %a %S+ %d+ (%d+) ')
 local done = 'left'
 if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
   done = 'gone'
-  local closed = tonumber(atleast) > 0
   if S.state == 'x' and S.starts(S.holder, 'fencelock ' .. owner .. ' ') then
     S.state, done = 'free', 'released'
   elseif S.state == 's' then
@@ -15,12 +14,10 @@ if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
       if S.starts(who, owner .. ' ') then
         S.removeHolder(string.match(who, '^%S+ (%d+)'), who)
         done = 'released'
-      elseif not string.match(who, '^%S+ %d+ %d+ %S+ %a %S+ %d+ 0 ') then
-        closed = false -- by another one, too
       end
     end
   end
-  if done == 'released' and closed and S.notbefore > now then S.notbefore, S.dirty = 0, true end
+  if done == 'released' and tonumber(atleast) > 0 and S.notbefore > now then S.notbefore, S.dirty = 0, true end
 end
 -- Another request of the client may have joined meanwhile.
 local word = tonumber(call('ZSCORE', alive, client) or -1)

@@ -11,6 +11,7 @@ const (
 	grantMax = 2000  // milliseconds
 	batch    = 64
 	purge    = 256
+	seats    = 8
 )
 
 // patienceFor is for how long the client of a request is believed to live.

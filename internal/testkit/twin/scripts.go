@@ -50,7 +50,7 @@ func (n *Name) Acquire(r Request, wait, place, again bool, fast int64) string {
 	n.advance(false)
 	answer := n.enter(r, d, wait, again)
 	if answer == "" {
-		answer = n.join(r, d, place, again)
+		answer = n.join(r, d, place)
 	}
 	n.commit()
 	return answer
@@ -72,13 +72,11 @@ func (n *Name) take(r Request, ttl int64) {
 // enter grants or refuses; it returns nothing for a request that has to wait.
 func (n *Name) enter(r Request, d desc, wait, again bool) string {
 	f := &n.fence
-	if again {
-		if token, floor, ok := n.ownLease(r.Owner, d); ok {
-			if d.atLeast > 0 {
-				f.notBefore, n.dirty = max(f.notBefore, n.Now+d.atLeast*1000), true
-			}
-			return fmt.Sprintf("granted %d %s %s", n.Now, token, floor)
+	if token, floor, ok := n.ownLease(r.Owner, d, again); ok {
+		if d.atLeast > 0 {
+			f.notBefore, n.dirty = max(f.notBefore, n.Now+d.atLeast*1000), true
 		}
+		return fmt.Sprintf("granted %d %s %s", n.Now, token, floor)
 	}
 	if n.state == "s" && d.mode == "s" && !n.agree(n.limit, d.limit) {
 		return fmt.Sprintf("limit %d %s", n.Now, n.limit)
@@ -104,8 +102,9 @@ func (n *Name) enter(r Request, d desc, wait, again bool) string {
 	return ""
 }
 
-// ownLease extends what owner holds already.
-func (n *Name) ownLease(owner string, d desc) (token, floor string, ok bool) {
+// ownLease extends what owner holds already. Unless an earlier try may have worked, it looks
+// at the newest shared holders only.
+func (n *Name) ownLease(owner string, d desc, again bool) (token, floor string, ok bool) {
 	if rest, own := strings.CutPrefix(n.holder, "fencelock "+owner+" "); n.state == "x" && own {
 		n.Lock.Until = n.ms() + d.ttl
 		token, _, _ = strings.Cut(rest, " ")
@@ -114,7 +113,12 @@ func (n *Name) ownLease(owner string, d desc) (token, floor string, ok bool) {
 	if n.state != "s" || d.mode != "s" {
 		return "", "", false
 	}
-	for _, m := range n.Meta.sorted() {
+	newest := n.Meta.sorted()
+	slices.Reverse(newest)
+	if !again {
+		newest = newest[:min(len(newest), seats)]
+	}
+	for _, m := range newest {
 		if h := readHolder(m.Text); h.owner == owner {
 			n.prolong(d.ttl)
 			n.Shared.add(h.token, n.ms()+d.ttl)
@@ -126,10 +130,10 @@ func (n *Name) ownLease(owner string, d desc) (token, floor string, ok bool) {
 }
 
 // join puts a request into the queue.
-func (n *Name) join(r Request, d desc, place, again bool) string {
+func (n *Name) join(r Request, d desc, place bool) string {
 	entry := r.Owner + " " + r.Desc
 	ticket, queued := n.Queue.Scores[entry]
-	if !again || !queued {
+	if !queued {
 		newest, any := n.Queue.last()
 		ticket = max(n.Now, newest.Score+1)
 		n.Queue.add(entry, ticket)
@@ -216,8 +220,6 @@ func (n *Name) giveBack(owner string, closed bool) (done string) {
 			if h := readHolder(m.Text); h.owner == owner {
 				n.removeHolder(h.token, m.Text)
 				done = "released"
-			} else if h.atLeast > 0 {
-				closed = false
 			}
 		}
 	}
@@ -294,6 +296,8 @@ func (n *Name) Confirm(owner, token, mode string, ttl, atLeast int64) string {
 	default:
 		n.prolong(ttl)
 		n.Shared.add(token, n.ms()+ttl)
+		n.commit()
+		return "ok"
 	}
 	if atLeast > 0 {
 		n.fence.notBefore, n.dirty = max(n.fence.notBefore, n.Now+atLeast*1000), true
@@ -390,6 +394,10 @@ func (n *Name) Take(r Request, ttl int64, gathered bool) string {
 	}
 	if r.Until < n.Now {
 		return says(fmt.Sprintf("late %d", n.Now), "l")
+	}
+	if own, ours := strings.CutPrefix(n.Lock.Value, "fencelock "+r.Owner+" "); ours && !gathered {
+		token, _, _ := strings.Cut(own, " ")
+		return "taken " + token
 	}
 	if n.Lock.Until > 0 {
 		return says(n.inTheWay(), "s")

@@ -1,0 +1,66 @@
+package redislock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/redislock"
+)
+
+// TestPrefixThatCollides: a prefix that begins as keys of other clients do is refused, in
+// whatever a client is asked for first.
+func TestPrefixThatCollides(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for _, prefix := range []string{"queue:", "meta:", "alive:", "shared:", "fence:", "fence:{", "lock:", "record:a", "fencelock:"} {
+		e := s.engine(&redislock.Config{Prefix: prefix})
+		_, acquire := e.Acquire(t.Context(), try(request("n")))
+		_, all := e.AcquireAll(t.Context(), []driver.Request{try(request("n"))})
+		_, list := e.List(t.Context(), driver.Query{})
+		_, record := e.Register().Get(t.Context(), "k")
+		_, swap := e.Register().Swap(t.Context(), "k", nil, "", 0)
+		_, broken := e.Break(t.Context(), "n", "test")
+		for _, err := range []error{acquire, all, list, record, swap, broken, e.Resize(t.Context(), "n", 1)} {
+			s.says(err, driver.ErrConfig, fmt.Sprintf("the prefix %q", prefix))
+		}
+	}
+	s.hold(s.engine(&redislock.Config{Prefix: "queue"}), request("n")).free()
+}
+
+// TestMinimumHoldThatMayBeForgotten: a minimum hold is refused where the server may forget
+// it before it is over.
+func TestMinimumHoldThatMayBeForgotten(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	req := try(brief("n"))
+	req.MinHold = 3 * time.Second
+	_, err := s.careful().Acquire(t.Context(), req)
+	s.says(err, driver.ErrInvalid, "MaxTTL (max-ttl), 2s")
+	_, err = s.engine(&redislock.Config{AllowEviction: true}).Acquire(t.Context(), req)
+	s.says(err, driver.ErrInvalid, "evict")
+	req.MinHold = 2 * time.Second
+	if _, err = s.careful().Acquire(t.Context(), req); errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("as long as MaxTTL: %v", err)
+	}
+}
+
+// TestDeadWaiterIsNotListed: a waiter counts for 60 s after its client was last heard of,
+// however long its TTL is, and is listed for no longer.
+func TestDeadWaiterIsNotListed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	h := s.hold(s.engine(nil), request("n"))
+	w := s.queue(s.engine(nil), request("n"))
+	queue := "queue:{lock:n}"
+	entry := s.server.Do(t, "ZRANGE", queue, "0", "0")
+	s.server.Do(t, "ZADD", queue, number(s.clock()-61_000_000), entry)
+	s.server.Do(t, "DEL", "alive:{lock:n}")
+	if st := s.status("n"); len(st.Waiters) > 0 {
+		t.Errorf("listed 61 s after it was heard of: %+v", st.Waiters)
+	}
+	w.cancel()
+	h.free()
+}
