@@ -42,6 +42,10 @@ var (
 	// ErrNoToken means that the context carries no fencing token, or more than one and
 	// the guard was not told which: see [With]. Nothing was written.
 	ErrNoToken = errors.New("fence: no fencing token in the context")
+
+	// ErrResource means that a store cannot keep a resource of that name: the name is too
+	// long, or not in UTF-8. Nothing was written.
+	ErrResource = errors.New("fence: the name of the resource cannot be kept")
 )
 
 // StaleError is an [ErrStale] with the facts.

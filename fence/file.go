@@ -36,6 +36,9 @@ func ReplaceFile(ctx context.Context, path string, data []byte, perm os.FileMode
 	if err := ended(ctx); err != nil {
 		return fmt.Errorf("fence: replace %s: %w", path, err)
 	}
+	if base := filepath.Base(path); path == "" || os.IsPathSeparator(path[len(path)-1]) || base == "." || base == ".." {
+		return fmt.Errorf("fence: replace %q: the path names no file", path)
+	}
 	if strings.EqualFold(filepath.Ext(path), floorExt) {
 		return fmt.Errorf("fence: replace %s: a name that ends in %s is that of a floor", path, floorExt)
 	}

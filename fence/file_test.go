@@ -288,3 +288,25 @@ func TestMutants(t *testing.T) {
 		mend()
 	}
 }
+
+// TestPathsOfNoFile: a path that names no file is an error, and leaves nothing behind.
+func TestPathsOfNoFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, path := range []string{"", ".", "..", "./", "sub/", "sub/.", dir + "/"} {
+		if err := fence.ReplaceFile(under(t, 1), path, []byte("0"), 0o600); err == nil || errors.Is(err, fence.ErrStale) {
+			t.Errorf("%q: %v, want an error", path, err)
+		}
+	}
+	for _, at := range []string{dir, filepath.Dir(dir)} {
+		left, err := os.ReadDir(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range left {
+			if strings.Contains(file.Name(), ".fence") {
+				t.Errorf("%s was left in %s", file.Name(), at)
+			}
+		}
+	}
+}

@@ -106,8 +106,8 @@ func Refused(r *http.Response) error {
 
 // Handler passes on the requests whose token is not stale, with their fence in the
 // context, so that a guard of what next writes finds it. The others get a problem
-// document: 412 for a stale token, 428 without the headers, 400 with wrong ones, and 503
-// if the store did not answer.
+// document: 412 for a stale token, 428 without the headers, 400 with wrong ones or for a resource that
+// the store cannot keep ([ErrResource]), and 503 if the store did not answer.
 //
 // resource names what a request writes; nil means the path of its URL.
 //
@@ -131,6 +131,10 @@ func Handler(store Store, resource func(*http.Request) string, next http.Handler
 				Type: staleType, Title: "stale fencing token", Status: http.StatusPreconditionFailed, Resource: name,
 				Token: strconv.FormatInt(f.Token, 10), Floor: strconv.FormatInt(refused.Floor, 10),
 			}).answer(w)
+			return
+		}
+		if errors.Is(err, ErrResource) {
+			plain(http.StatusBadRequest, "the name of the resource is too long, or not in UTF-8").answer(w)
 			return
 		}
 		if err != nil {

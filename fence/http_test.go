@@ -270,3 +270,30 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// picky is a store that keeps no resource.
+type picky struct{}
+
+func (picky) Check(context.Context, string, fence.Fence) error {
+	return fmt.Errorf("%w: too long", fence.ErrResource)
+}
+
+// TestHandlerOfAResourceThatCannotBeKept: it is the request that is wrong, and not the store: a
+// client that tries again does so for nothing.
+func TestHandlerOfAResourceThatCannotBeKept(t *testing.T) {
+	h := fence.Handler(picky{}, nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was passed on") }))
+	r := httptest.NewRequest(http.MethodPut, "/invoice", nil)
+	for name, value := range map[string]string{fence.HeaderName: "a", fence.HeaderToken: "1", fence.HeaderFloor: "1"} {
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	// The store refuses such names before it asks the database, which is not there.
+	for _, name := range []string{strings.Repeat("n", 2001), "a\xff", "a\x00"} {
+		if err := (fence.SQLStore{}).Check(t.Context(), name, fence.Fence{Token: 1, Floor: 1}); !errors.Is(err, fence.ErrResource) {
+			t.Errorf("%.10q: %v", name, err)
+		}
+	}
+}

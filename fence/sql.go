@@ -44,6 +44,9 @@ type querier interface {
 
 // check compares and raises a floor in one statement.
 func (f Fence) check(ctx context.Context, db querier, resource string) error {
+	if !sqlfloor.PostgresName(resource) {
+		return fmt.Errorf("%w: %.40q has %d bytes; it must be UTF-8 without NUL, of %d bytes at most", ErrResource, resource, len(resource), sqlfloor.PostgresMaxName)
+	}
 	result, err := db.ExecContext(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
 	if err != nil {
 		return fmt.Errorf("fence: check %q: %w", resource, err)

@@ -10,8 +10,9 @@ import (
 type Store interface {
 	// Check refuses a fence whose token is below the floor of the resource, with what
 	// Fence.Refuse returns, and otherwise raises the floor to that of the fence, in one
-	// atomic step. Any other error means that the store did not answer; one without a
-	// token is ErrNoToken.
+	// atomic step. It is ErrResource for a resource that the store cannot keep, and
+	// ErrNoToken for a fence without a token. Any other error means that the store did not
+	// answer.
 	Check(ctx context.Context, resource string, f Fence) error
 }
 

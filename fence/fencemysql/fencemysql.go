@@ -5,6 +5,7 @@ package fencemysql
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/fencelock/fencelock/fence"
@@ -40,14 +41,17 @@ func Check(ctx context.Context, tx *sql.Tx, resource string) error {
 		return err
 	}
 	if len(resource) > maxName { // a server that is not strict would cut it
-		return fmt.Errorf("fence: the name of the resource %.40q... has %d bytes, more than %d", resource, len(resource), maxName)
+		return fmt.Errorf("%w: %.40q... has %d bytes, more than %d", fence.ErrResource, resource, len(resource), maxName)
 	}
-	if _, err := tx.ExecContext(ctx, sqlfloor.MySQLRaise, []byte(resource), f.Floor, f.Floor); err != nil {
+	// A server converts texts to the character set of the connection, which may lack
+	// characters, and two names would become one. It converts no digits.
+	name := hex.EncodeToString([]byte(resource))
+	if _, err := tx.ExecContext(ctx, sqlfloor.MySQLRaise, name, f.Floor, f.Floor); err != nil {
 		return fmt.Errorf("fence: check %q: %w", resource, err)
 	}
 	var floor int64
 	var stale, stands bool
-	err = tx.QueryRowContext(ctx, sqlfloor.MySQLStale, f.Token, []byte(resource)).Scan(&floor, &stale, &stands)
+	err = tx.QueryRowContext(ctx, sqlfloor.MySQLStale, f.Token, name).Scan(&floor, &stale, &stands)
 	switch {
 	case err != nil:
 		return fmt.Errorf("fence: floor of %q: %w", resource, err)

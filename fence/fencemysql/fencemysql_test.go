@@ -144,6 +144,7 @@ func TestCheck(t *testing.T) {
 	t.Run("frozen", func(t *testing.T) { checkFrozen(t, server, db) })
 	t.Run("ended", func(t *testing.T) { checkEnded(t, db) })
 	t.Run("names", func(t *testing.T) { checkNames(t, db) })
+	t.Run("character sets", func(t *testing.T) { checkCharacterSets(t, server) })
 	t.Run("lax", func(t *testing.T) { checkLax(t, server) })
 	t.Run("together", func(t *testing.T) { checkTogether(t, db) })
 	t.Run("tracer", func(t *testing.T) { checkTracer(t, db) })
@@ -361,6 +362,19 @@ func checkNames(t *testing.T, db *sql.DB) {
 		token := int64(100 - i) // each is below those of the names before
 		if err := store.Check(t.Context(), name, fence.Fence{Token: token, Floor: token}); err != nil {
 			t.Errorf("%.10q: %v", name, err)
+		}
+	}
+}
+
+// checkCharacterSets: names are told apart whatever the connection's character set lacks.
+func checkCharacterSets(t *testing.T, server *mariadbtest.MariaDB) {
+	for _, settings := range []string{"?character_set_connection=latin1", "?character_set_connection=latin1&interpolateParams=true", "?charset=latin1"} {
+		store := fencemysql.Store{DB: open(t, server.DSN("test")+settings)}
+		for i, name := range []string{"日", "月", "ы"} {
+			token := int64(100 - i) // each is below those of the names before
+			if err := store.Check(t.Context(), settings+name, fence.Fence{Token: token, Floor: token}); err != nil {
+				t.Errorf("%s: %q: %v", settings, name, err)
+			}
 		}
 	}
 }

@@ -23,6 +23,9 @@ func Check(ctx context.Context, tx pgx.Tx, resource string) error {
 	if err != nil {
 		return err
 	}
+	if !sqlfloor.PostgresName(resource) {
+		return fmt.Errorf("%w: %.40q has %d bytes; it must be UTF-8 without NUL, of %d bytes at most", fence.ErrResource, resource, len(resource), sqlfloor.PostgresMaxName)
+	}
 	tag, err := tx.Exec(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
 	if err != nil {
 		return fmt.Errorf("fence: check %q: %w", resource, err)

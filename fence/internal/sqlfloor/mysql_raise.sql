@@ -1,4 +1,4 @@
 -- The row stays locked until the transaction ends. A stale token's floor changes nothing.
 INSERT INTO fence_floor (resource, floor)
-VALUES (?, ?)
+VALUES (UNHEX(?), ?)
 ON DUPLICATE KEY UPDATE floor = GREATEST(floor, ?)
