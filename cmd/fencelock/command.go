@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -25,7 +26,7 @@ import (
 type command struct {
 	TTL       time.Duration // of the lease; at least shortestTTL
 	Signal    string        // that asks the command to end, such as TERM
-	KillAfter time.Duration // how long it has to end; 0 before check is the default
+	KillAfter time.Duration // how long it has to end; byDefault before check
 	Note      string        // shown to people
 	PassURL   bool          // the command gets FENCELOCK_URL, with the password in it
 	Line      string        // for a shell, in the place of Command
@@ -37,12 +38,14 @@ type command struct {
 	tty    *supervise.Terminal // that of all terms of elect; nil before the first
 }
 
-// ownerVariable tells a command which acquisition it runs under. It also marks the
-// processes of the command for us.
+// ownerVariable tells a command which acquisition it runs under.
 const ownerVariable = "FENCELOCK_OWNER"
 
 // commonCommand is a command with its presets.
-func commonCommand() command { return command{TTL: defaultTTL, Signal: "TERM"} }
+func commonCommand() command { return command{TTL: defaultTTL, Signal: "TERM", KillAfter: byDefault} }
+
+// byDefault is no duration that anybody can mean: zero kills at once.
+const byDefault time.Duration = math.MinInt64
 
 // flags adds the flags that run, elect and once share.
 func (c *command) flags(f flagSet) {
@@ -50,8 +53,10 @@ func (c *command) flags(f flagSet) {
 	f.add("ttl", "", duration(&c.TTL, "10s", "30s", "1m"), "How long others wait for a holder that vanished.")
 	f.add("signal", "", withValues(text(&c.Signal, "NAME"), "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"),
 		"Signal that asks the command to end when the lock is lost.")
-	f.add("kill-after", "k", duration(&c.KillAfter, "5s"),
-		"How long it has to end before it is killed; at most TTL/2 - 200ms. By default 5s, or a third of the TTL.")
+	killAfter := duration(&c.KillAfter, "5s")
+	killAfter.preset = "" // it depends on the TTL
+	f.add("kill-after", "k", killAfter,
+		"How long it has to end before it is killed; 0 kills at once. At most TTL/2 - 200ms. By default 5s, or a third of the TTL.")
 	f.add("note", "", text(&c.Note, "TEXT"), "Shown to people who list the locks.")
 	f.add("pass-url", "", boolean(&c.PassURL), "Give the command FENCELOCK_URL, which may hold a password.")
 }
@@ -112,14 +117,14 @@ func (c *command) checkTimes() error {
 		return fmt.Errorf("the TTL %v is shorter than %v", c.TTL, shortestTTL)
 	}
 	longest := c.TTL/2 - renewReserve
+	if c.KillAfter == byDefault {
+		c.KillAfter = min(5*time.Second, c.TTL/3, longest)
+	}
 	if c.KillAfter < 0 {
 		return errors.New("--kill-after must not be negative")
 	}
 	if c.KillAfter > longest {
 		return fmt.Errorf("--kill-after %v is more than %v, half of the TTL less %v; raise --ttl", c.KillAfter, longest, renewReserve)
-	}
-	if c.KillAfter == 0 {
-		c.KillAfter = min(5*time.Second, c.TTL/3, longest)
 	}
 	return nil
 }
@@ -131,14 +136,14 @@ func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.L
 	return fencelock.New(engine, &fencelock.Config{TTL: c.TTL, Note: c.Note}).With(o)
 }
 
-// under returns the command, not started yet, for one acquisition. The watchdog hears of
+// under returns the command, not started yet, for one acquisition. The watchdog is told
 // new deadlines more often than the lock is renewed, a third of the TTL apart.
 func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan os.Signal) supervise.Command {
 	if c.tty == nil {
 		c.tty = supervise.OpenTerminal()
 	}
 	return supervise.Command{
-		Path: path, Args: c.Command, Env: c.environment(a, lock), Mark: ownerVariable + "=" + lock.Owner(),
+		Path: path, Args: c.Command, Env: c.environment(a, lock),
 		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter,
 		Tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2), Say: a.say,
 	}

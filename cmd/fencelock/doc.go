@@ -36,8 +36,8 @@
 //
 // A command that run, elect or once has started ends before its lock is given to others, with
 // all the processes it has started: by --signal first, by SIGKILL when --kill-after is
-// over, and by a second small process, lock-watchdog, if fencelock itself was killed or
-// frozen. It finds FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_OWNER in its
+// over, and by a second small process, lock-watchdog, which is the command's parent, if fencelock
+// itself was killed or frozen. It finds FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_OWNER in its
 // environment. The token is greater than that of every holder before, so a store that
 // refuses smaller ones is safe even from a command that could not be ended.
 //

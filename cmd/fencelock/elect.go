@@ -86,7 +86,7 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	end := a.hold(engine, lock, c.under(a, lock, path, signals), func(error) {})
 	c.last = signals
 	switch {
-	case end.asked || !end.begun && !end.lost: // a command that cannot be started will not be next time
+	case end.asked || end.stuck || !end.begun && !end.lost: // a command that cannot be started will not be next time
 		return false, end.err
 	case end.lost: // not the command's fault, so there is no pause
 		c.pause, c.fails = 0, 0

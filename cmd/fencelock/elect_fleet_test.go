@@ -68,7 +68,7 @@ func (f *fleet) dismiss() {
 // join starts another process.
 func (f *fleet) join() {
 	f.t.Helper()
-	m := &member{Cmd: exec.Command("fencelock", "elect", "--url", f.url, "--ttl", f.ttl.String(), "boss", "--", "fencedlog", f.log)}
+	m := &member{Cmd: exec.Command("sh", "-c", `MEMBER=$$ exec fencelock "$@"`, "sh", "elect", "--url", f.url, "--ttl", f.ttl.String(), "boss", "--", "fencedlog", f.log)}
 	ours, theirs, err := os.Pipe()
 	must(f.t, err)
 	m.Stderr = theirs

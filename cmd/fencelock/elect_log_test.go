@@ -23,8 +23,8 @@ func fencedLog() {
 	signal.Notify(stop, syscall.SIGTERM)
 	file, err := os.OpenFile(os.Args[1], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	check(err)
-	write := func(what string) {
-		line := fmt.Sprintf("%s %s %d %d %d", what, os.Getenv("FENCELOCK_TOKEN"), os.Getpid(), os.Getppid(), time.Now().UnixNano())
+	write := func(what string) { // MEMBER is the process that leads; our parent is its watchdog
+		line := fmt.Sprintf("%s %s %d %s %d", what, os.Getenv("FENCELOCK_TOKEN"), os.Getpid(), os.Getenv("MEMBER"), time.Now().UnixNano())
 		_, err := fmt.Fprintf(file, "%-127s\n", line) // crosses no page: a kill leaves all of it or nothing
 		check(err)
 	}

@@ -18,13 +18,14 @@ import (
 // outcome is how a command under a lock has ended.
 type outcome struct {
 	lost  bool  // the lock was gone before the command was
+	stuck bool  // something of the command lives on, so there must be no next one
 	asked bool  // somebody asked us to end, and the command with us
 	begun bool  // it was started
 	err   error // carries the exit code
 }
 
-// hold runs the command under its lock, and gives the lock back as soon as the
-// command is gone. Before that it calls over with how the command has ended, nil being well. It belongs on the main goroutine, whose thread is tied to the command.
+// hold runs the command under its lock, and gives the lock back as soon as nothing of the
+// command is left. Before that it calls over with how the command has ended, nil being well.
 func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, over func(error)) outcome {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
@@ -34,14 +35,14 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		_ = giveBack(lock) // nothing runs; if this fails, the lease ends
 		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
 	}
-	end := process.Wait()
+	end := a.late(process.Wait(), lock)
 	over(failureOf(end))
-	freed := giveBack(lock)
-	end = process.Close() // nobody who waits for the lock waits for the watchdog
-	if end.Late && !end.Lost {
-		end.Lost = true
-		a.say("lock %q was not renewed in time; the command was killed before others could get in", lock.Name())
+	if err := a.stuck(end, lock); err != nil {
+		process.Close()
+		return outcome{lost: true, stuck: true, begun: true, err: err}
 	}
+	freed := giveBack(lock)
+	process.Close() // nobody who waits for the lock waits for the watchdog
 	if freed == nil {
 		a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
 	}
@@ -53,10 +54,28 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 	}
 }
 
-// begin starts the command, with the descriptors of a lock that lives in some. Ours
-// are closed: they would keep the lock after its release.
+// late counts a lock as lost whose command the watchdog has killed at the deadline, and says so.
+func (a *app) late(end supervise.End, lock *fencelock.Lock) supervise.End {
+	if end.Late && !end.Lost {
+		end.Lost = true
+		a.say("lock %q was not renewed in time; the command was killed before others could get in", lock.Name())
+	}
+	return end
+}
+
+// stuck is an error if processes of the command could not be killed. The lock is not given back
+// then: the watchdog, which goes on trying, keeps what is left of it.
+func (a *app) stuck(end supervise.End, lock *fencelock.Lock) error {
+	if end.Left == 0 {
+		return nil
+	}
+	return &exitError{code: exitLost, err: fmt.Errorf("lock %q was lost, and part of the command lives on, since it belongs to another user (processes: %d)\ntry: sudo fencelock run ..., and not fencelock run ... sudo", lock.Name(), end.Left)}
+}
+
+// begin starts the command. The watchdog, and with it the command, gets the descriptors of a lock
+// that lives in some. Ours are closed: they would keep the lock after its release.
 func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
-	if inheritor, ok := engine.(driver.Inheritor); ok && !c.IgnoreOrphans {
+	if inheritor, ok := engine.(driver.Inheritor); ok {
 		var err error
 		if c.Inherit, err = inheritor.Inherit(lock.Lease()); errors.Is(err, driver.ErrNotHeld) {
 			return nil, fmt.Errorf("%w before the command was started: %w", driver.ErrLost, err)
@@ -127,6 +146,8 @@ func codeOf(end supervise.End) int {
 	switch {
 	case end.Lost:
 		return exitLost
+	case end.Broken:
+		return exitStart
 	case end.Status.Signaled():
 		return exitSignal + int(end.Status.Signal())
 	}

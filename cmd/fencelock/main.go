@@ -14,12 +14,10 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 )
 
 // main performs the command line, and ends as that has earned.
 func main() {
-	supervise.WatchdogMain()
 	speech := &talk{out: os.Stderr}
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
 	speech.flush(lastMessage)

@@ -217,18 +217,19 @@ func (c *onceCmd) perform(a *app, engine driver.Engine, job *onceJob, what super
 		job.lock.Release() // the same
 		return err
 	}
-	process.Wait()
+	end := process.Wait()
+	defer process.Close()
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
-	end := process.Close() // which tells whether the watchdog killed the command
-	if end.Late && !end.Lost {
-		end.Lost = true
-		a.say("lock %q was not renewed in time; the command was killed before others could get in", job.name)
-	}
+	stuck := a.stuck(end, job.lock)
+	end = a.late(end, job.lock)
 	out.finish()
 	code := codeOf(end)
-	if end.Lost || end.Asked && code != 0 {
-		err := a.verdict(end, giveBack(job.lock))
+	if end.Lost || end.Broken || end.Asked && code != 0 {
+		err := stuck
+		if stuck == nil {
+			err = a.verdict(end, giveBack(job.lock))
+		}
 		ctx, cancel := context.WithTimeout(ctx, lastMessage)
 		defer cancel()
 		_ = a.deliver(ctx, out.readers()) // err says more

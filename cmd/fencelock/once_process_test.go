@@ -52,19 +52,19 @@ func TestOnceWhoseReaderDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestOnceBesideAStranger: what is no process of the command's may keep its output open, and
-// nobody waits for that. What was written before is passed on and kept.
-func TestOnceBesideAStranger(t *testing.T) {
+// TestOnceKeepsTheOutputOfAnOrphan: what has left the session of the command, its parent and its
+// environment is the command's all the same, also beside processes that are not.
+func TestOnceKeepsTheOutputOfAnOrphan(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for range 2 {
 		cmd := h.command("sh", "-c", `sleep 600 >/dev/null 2>&1 & echo $! >>strangers
-			exec fencelock once k -c 'echo before; setsid env -i sleep 600 & echo $! >>strangers'`)
+			exec fencelock once k -c 'echo before; setsid env -i sh -c "sleep 0.5; echo after" &'`)
 		cmd.Dir = h.dir
 		var out strings.Builder
 		cmd.Stdout = &out
 		state := finish(t, cmd, nil)
-		if !state.Success() || out.String() != "before\n" {
+		if !state.Success() || out.String() != "before\nafter\n" {
 			t.Errorf("%v, and %q", state, out.String())
 		}
 	}

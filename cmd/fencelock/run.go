@@ -39,8 +39,10 @@ func (c *runCmd) verb() *verb {
 	return &verb{
 		name: "run", group: useLocks, short: "Run a command while holding a lock.",
 		args: []arg{nameArg(&c.Name)}, runs: &c.Command, flags: c.flags, check: c.check,
-		run:  c.Run,
-		long: `Waits for the lock, runs the command while it is held, and gives it back when the command and all that it started are gone. If the lock is lost, the command is ended before others can get in.`,
+		run: c.Run,
+		long: `Waits for the lock, runs the command while it is held, and gives it back when the command and all that it started are gone. If the lock is lost, the command is ended before others can get in.
+
+The command is everything it started, also what has left its process group or its session; elsewhere than on Linux it is its process group. A small process, lock-watchdog, is its parent, and kills it if fencelock is killed or frozen. What it cannot kill are processes that became another user: use "sudo fencelock run", not "fencelock run ... sudo". The lock is not given back while such a process lives, but a lease ends. Nor can it reach work that was handed to a service (systemd-run, docker, at), and nobody kills the command if fencelock and lock-watchdog are killed at the same moment. A resource that checks FENCELOCK_TOKEN is safe even then.`,
 		examples: []string{
 			"fencelock run nightly -- ./backup.sh",
 			"fencelock run -n nightly -- ./backup.sh",
@@ -53,7 +55,7 @@ func (c *runCmd) verb() *verb {
 		codes: []explained{
 			{"", "the command's own"},
 			{"128+n", "the command died of signal n, or signal n came while waiting"},
-			{"71", "something of fencelock's own did not start"},
+			{"71", "something of fencelock's own did not start, or its watchdog was killed"},
 			{"75", "the lock is busy, or the wait was over; -E and -q change it"},
 			{"76", "the lock was lost while the command ran, or before it was started"},
 			{"126", "the command cannot be executed"},

@@ -174,20 +174,43 @@ func TestOrphansBesideStrangers(t *testing.T) {
 	}
 }
 
-// The watchdog goes by another name than fencelock, and one that is stopped is
-// replaced.
+// The watchdog goes by another name than fencelock, and one that is stopped goes on.
 func TestWatchdogSurvives(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("/proc/self/comm"); err != nil {
-		t.Skip("the names of processes are looked up in /proc, which only Linux has")
-	}
+	needProc(t)
 	w := startWrapped(t, "")
-	first := watchdogOf(t, w)
-	must(t, unix.Kill(first, unix.SIGSTOP))
-	eventually(t, "the stopped watchdog is replaced", func() bool { return watchdogOf(t, w) != first })
+	watchdog := watchdogOf(t, w)
+	must(t, unix.Kill(watchdog, unix.SIGSTOP))
+	eventually(t, "the stopped watchdog goes on", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", watchdog))
+		return err == nil && !strings.Contains(string(stat), ") T ")
+	})
 	must(t, w.Process.Kill())
 	w.Wait()
 	w.bothGone(t)
+}
+
+// If the watchdog is killed, its command is killed before the lock is given back.
+func TestWatchdogKilled(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	w := startWrapped(t, "")
+	must(t, unix.Kill(watchdogOf(t, w), unix.SIGKILL))
+	if err := w.Wait(); exitCodeOf(err) != exitStart {
+		t.Errorf("%v, want exit status 71", err)
+	}
+	for _, pid := range []int{w.child, w.grandchild} {
+		if runs(pid) {
+			t.Errorf("process %d of the command runs when fencelock has ended", pid)
+		}
+	}
+}
+
+func needProc(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/comm"); err != nil {
+		t.Skip("the names of processes are looked up in /proc, which only Linux has")
+	}
 }
 
 // watchdogOf waits until a wrapper has a watchdog under its own name.

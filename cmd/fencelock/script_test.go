@@ -25,7 +25,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -36,10 +35,12 @@ const scriptPatience = 3 * time.Minute
 // command otherwise.
 const noExitPause = "atexit_sleep_ms=0"
 
+// programs are what the test binary is under other names.
+var programs = map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog}
+
 func TestMain(m *testing.M) {
-	supervise.WatchdogMain()
 	os.Setenv("GORACE", noExitPause) // for the commands that tests start
-	testscript.Main(m, map[string]func(){"fencelock": main, "holdlock": holdLock, "fencedlog": fencedLog})
+	testscript.Main(m, programs)
 }
 
 // run is perform, and returns the exit code.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,13 +87,6 @@ func lookupWithoutPath(name string) (path string, err error) {
 // fails, with a *StartError.
 func Exec(path string, args, env []string) error {
 	return startError(args[0], unix.Exec(path, args, env))
-}
-
-// startProcess is os.StartProcess without the trials of the kernel's pidfds, which cost
-// a process of their own: we collect our children by number.
-func startProcess(path string, args []string, attr *syscall.ProcAttr) (int, error) {
-	pid, _, err := syscall.StartProcess(path, args, attr)
-	return pid, err
 }
 
 // startError is what Lookup would have said, had it known. A limit of ours is no fault of

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,9 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	supervise.WatchdogMain()
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
-	testscript.Main(m, map[string]func(){"wrap": wrap, "terms": terms, "freezing": supervise.Freeze})
+	testscript.Main(m, map[string]func(){"wrap": wrap, "terms": terms, "late": supervise.LateStart})
 }
 
 const (
@@ -57,9 +55,9 @@ func wrap() {
 			check(err)
 		}()
 	}
-	p.Wait()
-	lock.Release()
-	end := p.Close()
+	end := p.Wait()
+	_ = lock.Release() // it may be lost
+	p.Close()
 	fmt.Printf("status %#x lost %v late %v asked %v\n", uint32(end.Status), end.Lost, end.Late, end.Asked)
 }
 
@@ -72,9 +70,10 @@ func terms() {
 		_, lock := wrapLock()
 		p, err := supervise.Start(wrapCommand(lock, os.Args[1:]...))
 		check(err)
-		p.Wait()
-		lock.Release()
-		fmt.Printf("%d: %#x\n", n, uint32(p.Close().Status))
+		end := p.Wait()
+		check(lock.Release())
+		p.Close()
+		fmt.Printf("%d: %#x\n", n, uint32(end.Status))
 	}
 }
 
@@ -91,9 +90,8 @@ func wrapLock() (*fencelock.Locker, *fencelock.Lock) {
 func wrapCommand(lock *fencelock.Lock, args ...string) supervise.Command {
 	path, err := supervise.Lookup(args[0])
 	check(err)
-	mark := "WRAP_OWNER=" + lock.Owner()
 	return supervise.Command{
-		Path: path, Args: args, Env: append(os.Environ(), mark), Mark: mark,
+		Path: path, Args: args, Env: os.Environ(),
 		Lock: lock, Signals: supervise.Forwarded(), Signal: unix.SIGTERM, KillAfter: wrapKillAfter, Tick: time.Second / 2,
 		Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	}
@@ -204,15 +202,6 @@ func newFIFO(t *testing.T) string {
 	return fifo
 }
 
-// What the command must not inherit is not in its environment.
-func TestCommandIsNoWatchdog(t *testing.T) {
-	t.Parallel()
-	end, said := wrapped(t, `test -z "${`+supervise.WatchdogVariable+`+x}"`, nil, supervise.WatchdogVariable+"=")
-	if !strings.HasPrefix(end, "status 0x0 ") {
-		t.Errorf("%s; it said %q", end, said)
-	}
-}
-
 // Descriptors that a command inherits do not replace those of its caller.
 func TestInheritableNumbers(t *testing.T) {
 	f, err := os.Open(os.DevNull)
@@ -231,13 +220,20 @@ func TestInheritableNumbers(t *testing.T) {
 	}
 }
 
-// A group that nobody is left in is never signalled again: its number may be another's.
+// A group whose first process was collected is never signalled again: its number may be
+// another's.
 func TestNumberOfAGroupThatComesAgain(t *testing.T) {
-	gone := exec.Command("true")
-	gone.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(t, gone.Run())
-	if supervise.MetAgain(gone.Process.Pid, unix.Getpgrp()) {
+	if supervise.Signalled(unix.Getpgrp()) {
 		t.Error("a group of strangers is taken for that of the command")
+	}
+}
+
+// What is not UTF-8 reaches the command as it is.
+func TestWordsOfBytes(t *testing.T) {
+	t.Parallel()
+	end, said := wrapped(t, `test "$WORD" = "$(printf 'a\377b')"`, nil, "WORD=a\xffb")
+	if !strings.HasPrefix(end, "status 0x0 ") {
+		t.Errorf("%s; it said %q", end, said)
 	}
 }
 

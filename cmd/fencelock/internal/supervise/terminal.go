@@ -5,7 +5,6 @@ package supervise
 import (
 	"os"
 	"os/signal"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,21 +28,6 @@ func OpenTerminal() *Terminal {
 	return &Terminal{fd: fd, own: unix.Getpgrp()}
 }
 
-// start starts a command, in the foreground if it will want that.
-func (t *Terminal) start(path string, args []string, attr *syscall.ProcAttr) (int, error) {
-	foreground := t.wanted()
-	if foreground {
-		attr.Sys.Foreground, attr.Sys.Ctty = true, t.fd
-	}
-	t.heedStops()
-	pid, err := startProcess(path, args, attr)
-	t.ignoreStops()
-	if err != nil && foreground { // what could not be executed has taken it already
-		t.take()
-	}
-	return pid, err
-}
-
 // wanted reports whether the command gets the terminal from the start: we have
 // it, and both its input and its output are there. With an output elsewhere, a
 // pager behind the pipe may need the terminal.
@@ -61,8 +45,8 @@ func controls(f *os.File) bool {
 	return err == nil
 }
 
-// ignoreStops lets us handle the terminal from the background. The command must
-// have been started by then, or it would ignore that signal as well.
+// ignoreStops lets us handle the terminal from the background. The watchdog must
+// have been started by then, or it and the command would ignore that signal as well.
 func (t *Terminal) ignoreStops() {
 	if t != nil {
 		signal.Ignore(unix.SIGTTOU)
@@ -70,7 +54,7 @@ func (t *Terminal) ignoreStops() {
 	}
 }
 
-// heedStops undoes ignoreStops for a command that is about to start: it does not
+// heedStops undoes ignoreStops for a watchdog that is about to start: it does not
 // inherit a signal that is handled.
 func (t *Terminal) heedStops() {
 	if t != nil && t.ignores {

@@ -4,78 +4,62 @@ package supervise
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// What a wrapper and its watchdog have agreed on. They may be of two versions, where a new
-// program was put in the place of the old one while that ran, so none of it may change:
-// neither these nor the lines "group N", "until N" and "goodbye" that one writes and the
-// other reads, where N is a process group and nanoseconds on the clock of bootTime.
-const (
-	watchdogVariable = "FENCELOCK_WATCHDOG" // in the environment of a watchdog
-	hasKilled        = 76                   // the exit code of a watchdog that killed the command
-)
-
-// KillReserve is what the kill at the deadline itself takes: a command is gone by then.
-const KillReserve = 100 * time.Millisecond
-
-// watchdog is our end of the small process that kills the command when we cannot:
-// after a kill -9 of ours, or frozen past the deadline. A nil watchdog does nothing.
+// watchdog is our end of the small process that starts the command, and kills it when we
+// cannot: after a kill -9 of ours, or frozen past the deadline.
 type watchdog struct {
-	pid   int
-	pipe  *os.File
-	group int       // that it was told
-	due   time.Time // the last deadline that it was told
-
-	killed bool // by us; once is enough
+	link
+	pid int
+	due time.Time // the last deadline that it was told
 }
 
-// watchdogName is what the process table shows: not our own name, or whoever kills
-// all processes of that name leaves the command to itself.
-const watchdogName = "lock-watchdog"
-
-// startWatchdog starts ourselves again, in a session of its own, where no terminal
-// and no signal to our group reaches it.
-func startWatchdog() (*watchdog, error) {
+// startWatchdog starts ourselves again, in a process group of its own, where no signal to our
+// group reaches it, but in the same session: in another one the command would have no terminal.
+// It gets the descriptors of lock, whose numbers are returned.
+func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
 	self, err := ownProgram()
 	if err != nil {
-		return nil, err
+		return w, nil, nil, err
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	ours, theirs, err := newLink()
 	if err != nil {
-		return nil, err
+		return w, nil, nil, err
 	}
-	defer null.Close()
-	theirs, ours, err := os.Pipe()
+	inherited, err := inheritable(append([]*os.File{theirs}, lock...))
+	theirs.Close()
 	if err != nil {
-		return nil, err
+		ours.Close()
+		return w, nil, nil, err
 	}
-	defer theirs.Close()
-	pid, err := startProcess(self, []string{watchdogName}, &syscall.ProcAttr{
-		Dir:   "/",
-		Env:   append(withoutWatchdog(os.Environ()), watchdogVariable+"=1"),
-		Files: []uintptr{theirs.Fd(), null.Fd(), null.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+	defer closeAll(inherited)
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	for i, f := range output {
+		if f != nil {
+			attr.Files[1+i] = f.Fd()
+		}
+	}
+	for _, f := range inherited {
+		fds = append(fds, int(f.Fd()))
+	}
+	w.pid, events, err = children.start(func() (int, error) {
+		pid, _, err := syscall.StartProcess(self, []string{watchdogName, strconv.Itoa(fds[0])}, attr)
+		return pid, err
 	})
 	if err != nil {
 		ours.Close()
-		return nil, err
+		return w, nil, nil, err
 	}
-	return &watchdog{pid: pid, pipe: ours}, nil
-}
-
-// withoutWatchdog is an environment that makes nobody a watchdog.
-func withoutWatchdog(env []string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, watchdogVariable+"=") })
+	w.link = link{ours}
+	return w, events, fds[1:], nil
 }
 
 // Ready finds out whether a watchdog can be started at all, before a wait that would be
@@ -104,54 +88,57 @@ func ownProgram() (string, error) {
 	return filepath.Abs(path)
 }
 
-// id is the number of the process, or 0, which no process has.
-func (w *watchdog) id() int {
-	if w == nil {
-		return 0
-	}
-	return w.pid
+// until is a deadline as a watchdog is told it: when to begin to kill. The clock is read before
+// the time that is left: a process that freezes in between makes it earlier, never later.
+func until(deadline time.Time) time.Duration {
+	now := bootTime()
+	return max(1, now+time.Until(deadline)-KillReserve)
 }
 
-// inform tells the watchdog which process group to kill, and that its lock ends at a
-// deadline, if either has changed. Without a group or a deadline there is nothing to tell.
-// The clock is read before the time that is left: a process that freezes in between
-// makes the deadline earlier, never later.
-func (w *watchdog) inform(group int, deadline time.Time) {
-	if w.group != group {
-		w.tell("group %d", group)
-		w.group = group
-	}
+// inform tells the watchdog of a deadline that has changed. Zero is none.
+func (w *watchdog) inform(deadline time.Time) {
 	if deadline.IsZero() || deadline.Sub(w.due).Abs() < time.Millisecond {
 		return
 	}
-	now := bootTime()
-	w.tell("until %d", now+time.Until(deadline)-KillReserve)
+	w.order(order{Until: until(deadline)})
 	w.due = deadline
 }
 
-// tell sends a line. A watchdog that has not read so many of them that the pipe is
-// full does not work, and is killed.
-func (w *watchdog) tell(format string, args ...any) {
-	_ = w.pipe.SetWriteDeadline(time.Now().Add(KillReserve)) // pipes have deadlines
-	if _, err := fmt.Fprintf(w.pipe, format+"\n", args...); errors.Is(err, os.ErrDeadlineExceeded) {
+// order gives an order. A watchdog that has not read so many that the socket is full does not
+// work, and is killed: then we do its work.
+func (w *watchdog) order(o order) {
+	if w.send(o) != nil {
 		w.kill()
 	}
 }
 
-// dismiss says goodbye: the watchdog ends and kills nobody.
-func (w *watchdog) dismiss() {
-	if w != nil {
-		w.tell("goodbye")
-		w.pipe.Close()
+// kill ends a watchdog that does not work.
+func (w *watchdog) kill() { _ = children.signal(w.pid, unix.SIGKILL) }
+
+// goOn wakes a watchdog that somebody has stopped.
+func (w *watchdog) goOn() { _ = children.signal(w.pid, unix.SIGCONT) }
+
+// inheritable returns descriptors of the same open files that a child will get
+// under the same numbers: from 100 up, since lower ones may be its caller's own.
+func inheritable(files []*os.File) (dups []*os.File, err error) {
+	for _, f := range files {
+		fd := -1
+		for _, lowest := range []int{100, 10, 3} { // a tight limit may allow no more
+			if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, lowest); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			closeAll(dups)
+			return nil, err
+		}
+		dups = append(dups, os.NewFile(uintptr(fd), f.Name()))
 	}
+	return dups, nil
 }
 
-// kill ends a watchdog that does not end by itself, and reports whether it had to.
-// It is our child and was not collected, so the number is still its own.
-func (w *watchdog) kill() bool {
-	if w == nil || w.pid <= 1 || w.killed {
-		return false
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
 	}
-	w.killed = true
-	return unix.Kill(w.pid, unix.SIGKILL) == nil
 }
