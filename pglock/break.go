@@ -113,6 +113,9 @@ func (b *breaker) finish(ctx context.Context, own *session, key, token int64, be
 	if err != nil || len(left) == 0 {
 		return err
 	}
+	if slices.Contains(left, 0) {
+		return failure(errors.New("a prepared transaction has not let go of the lock; find it in pg_prepared_xacts, and end it with COMMIT PREPARED or ROLLBACK PREPARED"))
+	}
 	if !b.force {
 		return failure(fmt.Errorf("server process %s has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak",
 			strings.Trim(array(left), "{}")))

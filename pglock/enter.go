@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // enter waits until no other request of this process is before this one.
@@ -88,19 +89,24 @@ func (a *attempt) fields() map[string]any {
 }
 
 // unlist takes the request off the list of waiters; when it was not granted, it
-// returns when nobody can see it there any more.
+// returns when nobody can see it there any more, or when that must be tried again.
 func (a *attempt) unlist(granted bool) {
 	owner := a.owner // of now
-	remove := func() {
+	remove := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), factsLimit)
 		defer cancel()
-		_, _ = a.own.ask(ctx, `DELETE FROM fencelock.queued WHERE owner = $1::text AND ticket IS NULL`, owner) // it goes with the process
+		_, err := a.own.ask(ctx, `DELETE FROM fencelock.queued WHERE owner = $1::text AND ticket IS NULL`, owner)
+		return err
 	}
-	if granted {
-		go remove() // ends within factsLimit
-	} else {
-		remove()
+	if !granted && remove() == nil {
+		return
 	}
+	go func() { // ends when the row is gone, or the engine is closed
+		pause := retry.NewBackoff(firstRepair, lastRepair)
+		for err := remove(); err != nil && passing(err); err = remove() {
+			_ = pause.Wait(context.Background())
+		}
+	}()
 }
 
 // joined notes that the engine answered, and tells whoever wants to know that the request

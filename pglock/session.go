@@ -73,7 +73,7 @@ func (s *session) watch() {
 }
 
 // errSilent is why a connection is closed whose server does not answer.
-var errSilent = pipe.ErrSilent
+var errSilent = errors.New("the server does not answer")
 
 // waitBound is how long a request waits in the server before it asks again. A statement
 // that waits holds a snapshot, and keeps VACUUM from its work in the whole database.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/deadline"
@@ -24,8 +23,7 @@ type Call struct {
 	Patience time.Duration
 
 	conn   *Conn
-	urgent bool        // it goes before what waits to be sent
-	late   atomic.Bool // it is waited for on a silent connection
+	urgent bool // it goes before what waits to be sent
 	fn     Func
 	sql    string // if fn is 0
 	args   []any
@@ -78,31 +76,7 @@ func (w *Conn) CallPatiently(patience time.Duration, fn Func, args ...any) *Call
 // CallFirst is Call for what must not wait behind others: it is sent before all that wait to
 // be sent, of which few are under way at a time.
 func (w *Conn) CallFirst(fn Func, args ...any) *Call {
-	return w.submit((&Call{conn: w, urgent: true, fn: fn, args: args, done: make(chan struct{})}).Late())
-}
-
-// Late makes the call one that is waited for on a silent connection too, and returns it.
-func (c *Call) Late() *Call {
-	c.late.Store(true)
-	return c
-}
-
-// silent is closed when whoever waits for the call should leave; nil means never.
-func (c *Call) silent() <-chan struct{} {
-	if c.late.Load() {
-		return nil
-	}
-	return c.conn.hushed
-}
-
-// left returns why whoever waits for the call should leave, nil if not.
-func (c *Call) left(ctx context.Context) error {
-	select {
-	case <-c.silent():
-		return ErrSilent
-	default:
-		return ctx.Err()
-	}
+	return w.submit(&Call{conn: w, urgent: true, fn: fn, args: args, done: make(chan struct{})})
 }
 
 // Query sends a query with its arguments, nil for NULL.
@@ -189,7 +163,7 @@ func (c *Call) Answered() bool {
 	}
 }
 
-// Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come, or ErrSilent;
+// Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come;
 // they then still come to the call.
 func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	w := c.conn
@@ -204,8 +178,6 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 			return c.rows, c.err
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-c.silent():
-			return nil, ErrSilent
 		case <-w.turn:
 		}
 	}
@@ -216,7 +188,7 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 		stop := context.AfterFunc(ctx, w.interrupt)
 		defer stop()
 	}
-	for !c.Answered() && c.left(ctx) == nil {
+	for !c.Answered() && ctx.Err() == nil {
 		if timed {
 			w.lookUp(end)
 		}
@@ -225,7 +197,7 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 	if c.Answered() {
 		return c.rows, c.err
 	}
-	return nil, c.left(ctx)
+	return nil, ctx.Err()
 }
 
 // onlyTimed returns the deadline of a context that ends by nothing else, and knows that without

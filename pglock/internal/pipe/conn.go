@@ -30,8 +30,6 @@ type Conn struct {
 	server *pgconn.PgConn // where to send a cancel request
 	hear   func(payload string)
 	dead   chan struct{} // closed when the connection has ended
-	hushed chan struct{} // closed when Hush was called
-	hush   sync.Once
 
 	turn    chan struct{} // who takes it out reads, and puts it back
 	looksUp time.Time     // when who reads looks up, zero if never; guarded by turn
@@ -60,9 +58,6 @@ const (
 // ErrEnded is in the error of every call on a connection that has ended.
 var ErrEnded = errors.New("the connection has ended")
 
-// ErrSilent is what callers get who wait for an answer on a connection that is silent.
-var ErrSilent = errors.New("the server does not answer")
-
 // New takes over a connection that is idle. hear is called with the payload of each
 // notification and must not block.
 func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
@@ -71,7 +66,7 @@ func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
 		return nil, err
 	}
 	w := &Conn{conn: h.Conn, front: h.Frontend, server: c, hear: hear,
-		dead: make(chan struct{}), hushed: make(chan struct{}), turn: make(chan struct{}, 1)}
+		dead: make(chan struct{}), turn: make(chan struct{}, 1)}
 	w.turn <- struct{}{}
 	go w.read() // ends with the connection
 	return w, nil
@@ -161,15 +156,6 @@ func (w *Conn) end(cause error) {
 	}
 	w.calls, w.waiting = nil, nil
 	close(w.dead)
-}
-
-// Hush says that the connection is silent, for good: whoever waits for an answer leaves with
-// ErrSilent, unless the call is urgent or Late. The answer may still come to the call.
-func (w *Conn) Hush() {
-	w.hush.Do(func() {
-		close(w.hushed)
-		w.interrupt()
-	})
 }
 
 // Kill ends the connection without a word.
