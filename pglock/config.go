@@ -31,9 +31,10 @@ type Config struct {
 	ForceBreak bool
 
 	// Timeout is how long a connection may be silent while the server owes it an
-	// answer. Then it is closed, and requests go on by another one; a connection
-	// that has locks is kept until their leases are over, since it may recover, and
-	// only requests leave it. Zero means the default, 5 s.
+	// answer. Then it is closed, and requests go on by another one. A connection
+	// that has locks is kept until their leases are over, since it may recover: new
+	// requests use another one, and those that were sent on it wait. Zero means the
+	// default, 5 s.
 	Timeout time.Duration
 
 	// FailoverTime is how long a failover may take. Once a server has served the
