@@ -300,7 +300,7 @@ func (a *attempt) lockArgs(s *session, ticket int64, ttl time.Duration) []any {
 
 // undo frees what the server may have granted to a request that has come to nothing.
 func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
-	if err == nil && r.Text(0) == "ok" && a.req.MinHold > 0 && a.req.Mode == driver.Exclusive {
+	if err == nil && r.Text(0) == "ok" && a.req.MinHold > 0 {
 		a.withdrawMinHold()
 	}
 	alone := true // nobody else needs the lock
@@ -358,10 +358,7 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 			sent = time.Time{} // too little would be left of it
 		}
 	}
-	begin := func() (ok bool) {
-		a.turns.change(a.key, func(t *turn) { ok = t.hold(a.place, h.token) })
-		return ok
-	}
+	begin := func() { a.turns.change(a.key, func(t *turn) { t.hold(a.place) }) }
 	if err := a.holds.enter(begin, h); err != nil {
 		return driver.Grant{}, err
 	}

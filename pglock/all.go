@@ -219,15 +219,10 @@ func (b *multiAcquire) grant(s *session, r pipe.Row, sent time.Time) ([]driver.G
 		holds[i] = a.hold(s, row.Int(0))
 		grants[i] = driver.Grant{Owner: a.owner, Token: holds[i].token, Floor: row.Int(1), Sent: sent, TTL: a.req.TTL}
 	}
-	begin := func() bool {
-		fine := true
-		for i, a := range b.parts {
-			a.turns.change(a.key, func(t *turn) { fine = fine && holds[i].token >= t.broken })
+	begin := func() {
+		for _, a := range b.parts {
+			a.turns.change(a.key, func(t *turn) { t.hold(a.place) })
 		}
-		for i, a := range b.parts {
-			a.turns.change(a.key, func(t *turn) { _ = fine && t.hold(a.place, holds[i].token) })
-		}
-		return fine
 	}
 	if err := b.holds.enter(begin, holds...); err != nil {
 		return nil, err

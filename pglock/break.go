@@ -11,21 +11,15 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/retry"
-	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
 // breaker ends holds of others, and hears of those who end holds of this process.
 type breaker struct {
 	own   *ownSession
-	turns *turns
 	holds *holdings
 	wait  time.Duration // Config.BreakWait
 	force bool          // Config.ForceBreak
 }
-
-// vanishedSQL frees the rows of holders that were broken and are not connected any more.
-const vanishedSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND token < $2::bigint AND NOT fencelock.live(session, $3::integer))
-UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND token < $2::bigint AND owner IS NOT NULL AND NOT fencelock.live(session, $3::integer)`
 
 // reopenSQL ends a minimum hold, unless it has become a longer one.
 const reopenSQL = `DELETE FROM fencelock.minimum
@@ -38,141 +32,192 @@ const terminateSQL = `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid)
 // maxReason is the longest reason that is passed on, in bytes.
 const maxReason = 500
 
+// breaking is a break under way.
+type breaking struct {
+	*breaker
+	key    int64
+	owner  string // whose acquisition ends; everybody's if empty
+	token  int64  // of the break
+	reason string
+}
+
+// heldBy is somebody who holds a key: an owner with a row, or a process of the server without one.
+type heldBy struct {
+	owner   string // empty if it has no row
+	backend int64  // 0 if an owner is not connected any more, or for a prepared transaction
+	token   int64
+}
+
 // Break ends every acquisition of a name; see [Engine.Break].
 func (b *breaker) Break(ctx context.Context, name, reason string) (int64, error) {
+	return b.end(ctx, name, "", reason)
+}
+
+// BreakOwner is Break for one acquisition; see [Engine.BreakOwner].
+func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	if owner == "" {
+		return 0, notHeld(name)
+	}
+	return b.end(ctx, name, owner, reason)
+}
+
+// end breaks the acquisition of an owner, or if that is empty all of them.
+func (b *breaker) end(ctx context.Context, name, owner, reason string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	key := keyOf(name)
-	before, err := b.holders(ctx, key)
-	switch {
-	case err != nil:
+	k := &breaking{breaker: b, key: keyOf(name), owner: owner, reason: reason}
+	// The token comes before the holders are seen, so that whoever comes after them has a greater
+	// one; so does the minimum hold, which must not be that of a successor.
+	rows, err := b.own.ask(ctx, `SELECT nextval('fencelock.token')`)
+	if err != nil {
 		return 0, failure(err)
 	}
-	closed, err := b.own.ask(ctx, minimumSQL, key)
-	switch {
-	case err != nil:
+	k.token = rows[0].Int(0)
+	closed, err := b.own.ask(ctx, minimumSQL, k.key)
+	if err != nil {
 		return 0, failure(err)
-	case len(before)+len(closed) == 0:
+	}
+	all, err := k.holders(ctx)
+	if err != nil {
+		return 0, failure(err)
+	}
+	others := len(slices.DeleteFunc(slices.Clone(all), k.chosen))
+	if others == len(all) && (owner != "" || len(closed) == 0) {
 		return 0, notHeld(name)
 	}
-	own, token, err := b.mint(ctx)
+	if len(closed) > 0 && others == 0 {
+		_, err = b.own.ask(ctx, reopenSQL, k.key, closed[0].Int(0))
+	}
+	if err == nil {
+		err = k.finish(ctx)
+	}
 	if err != nil {
-		return 0, failure(err)
+		return k.token, failure(err)
 	}
-	if len(closed) > 0 {
-		if _, err := own.Query(reopenSQL, key, closed[0].Int(0)).Wait(ctx); err != nil {
-			return token, failure(err)
-		}
-	}
-	if _, err := own.Query("SELECT pg_notify('fencelock', $1::text)", broken(key, token, reason)).Wait(ctx); err != nil {
-		return token, failure(err)
-	}
-	return token, b.finish(ctx, own, key, token, before)
+	return k.token, nil
 }
 
-// mint returns a new token, and the engine's own session.
-func (b *breaker) mint(ctx context.Context) (*session, int64, error) {
-	own, err := b.own.get(ctx)
-	if err != nil {
-		return nil, 0, err
+// chosen reports whether a holder is one of those that the break ends.
+func (k *breaking) chosen(h heldBy) bool {
+	if k.owner != "" {
+		return h.owner == k.owner
 	}
-	rows, err := own.Query(`SELECT nextval('fencelock.token')`).Wait(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	return own, rows[0].Int(0), nil
+	return h.token < k.token
 }
 
-// holders returns the server processes that hold a key, 0 for one that is gone.
-func (b *breaker) holders(ctx context.Context, key int64) ([]int64, error) {
-	locks, err := b.own.serverLocks(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	var all []int64
-	for _, l := range locks {
-		if l.granted {
-			all = append(all, int64(l.backend))
-		}
-	}
-	if len(all) > 0 {
-		return all, nil
-	}
-	rows, err := b.own.ask(ctx, whoSQL, key)
-	if err == nil && len(rows) > 0 {
-		all = append(all, 0)
+// heldSQL shows who holds a key: the owners of rows, and processes of the server that have none.
+var heldSQL = numbers.Replace(`WITH h AS (
+	SELECT h.owner, h.token, s.pid FROM (
+		SELECT owner, token, session FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
+		UNION ALL SELECT owner, token, session FROM fencelock.sharer WHERE key = $1::bigint
+	) h LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session)
+SELECT owner, pid, token FROM h UNION ALL SELECT '', l.pid, 0 FROM pg_locks l
+WHERE ` + lockRows + ` AND ` + lockKey + ` = $1::bigint AND l.granted AND NOT EXISTS (SELECT FROM h WHERE h.pid = l.pid)`)
+
+// holders returns who holds the key.
+func (k *breaking) holders(ctx context.Context) ([]heldBy, error) {
+	rows, err := k.own.ask(ctx, heldSQL, k.key)
+	all := make([]heldBy, len(rows))
+	for i, r := range rows {
+		all[i] = heldBy{r.Text(0), r.Int(1), r.Int(2)}
 	}
 	return all, err
 }
 
-// finish waits until the holders have let go, and ends their connections if they
-// do not and the engine may.
-func (b *breaker) finish(ctx context.Context, own *session, key, token int64, before []int64) error {
-	left, err := b.letGoBy(ctx, own, key, token, before)
-	if err != nil || len(left) == 0 {
+// finish waits until the holders have let go, and ends their connections if they do not and the
+// engine may.
+func (k *breaking) finish(ctx context.Context) error {
+	left, err := k.letGo(ctx)
+	if err == nil && len(left) > 0 && k.force {
+		if _, err = k.own.ask(ctx, terminateSQL, k.key, array(left)); err == nil {
+			left, err = k.letGo(ctx)
+		}
+	}
+	switch {
+	case err != nil || len(left) == 0:
 		return err
+	case slices.Contains(left, 0):
+		return errors.New("a prepared transaction has not let go of the lock; find it in pg_prepared_xacts, and end it with COMMIT PREPARED or ROLLBACK PREPARED")
+	case k.force:
+		return fmt.Errorf("the server was told to end its process %s, which holds the lock, and has not", strings.Trim(array(left), "{}"))
 	}
-	if slices.Contains(left, 0) {
-		return failure(errors.New("a prepared transaction has not let go of the lock; find it in pg_prepared_xacts, and end it with COMMIT PREPARED or ROLLBACK PREPARED"))
-	}
-	if !b.force {
-		return failure(fmt.Errorf("server process %s has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak",
-			strings.Trim(array(left), "{}")))
-	}
-	if _, err := b.own.ask(ctx, terminateSQL, key, array(left)); err != nil {
-		return failure(err)
-	}
-	left, err = b.letGoBy(ctx, own, key, token, left)
-	if err == nil && len(left) > 0 {
-		err = failure(errors.New("the server was told to end the holder's connection and has not"))
-	}
-	return err
+	return fmt.Errorf("server process %s has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak",
+		strings.Trim(array(left), "{}"))
 }
 
-// laterSQL shows the server processes that have let go of all holds of a key from before a token,
-// and hold it anew: requests of one process may have its lock one after the other on one session.
-var laterSQL = numbers.Replace(`SELECT s.pid FROM (
-	SELECT session, token FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
-	UNION ALL SELECT session, token FROM fencelock.sharer WHERE key = $1::bigint
-) h JOIN ` + sessionLocks + ` s ON s.id = h.session GROUP BY s.pid HAVING min(h.token) > $2::bigint`)
+// tellAgain is after how long a holder that has not let go is told once more: it may not
+// have had the answer to its request yet when it was told.
+const tellAgain = 100 * time.Millisecond
 
-// letGoBy waits up to BreakWait until none of some server processes holds key, and
-// returns those that still do. It then forgets holders that were broken.
-func (b *breaker) letGoBy(ctx context.Context, own *session, key, token int64, from []int64) ([]int64, error) {
-	end := time.Now().Add(b.wait)
+// letGo tells the holders to let go, and waits up to BreakWait until they have. It returns the
+// processes of the server that still hold the key. Rows of those that vanished are freed.
+func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
+	told, end := time.Time{}, time.Now().Add(k.wait)
+	var strangers []int64 // that had the key without a row each time; somebody may just come or go
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		locks, err := b.own.serverLocks(ctx, key)
+		all, err := k.holders(ctx)
 		if err != nil {
-			return nil, failure(err)
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(h heldBy) bool {
+			return !k.chosen(h) || h.owner == "" && !told.IsZero() && !slices.Contains(strangers, h.backend)
+		})
+		tell := time.Since(told) > tellAgain
+		if tell {
+			told = time.Now()
 		}
 		var left []int64
-		for _, l := range locks {
-			if l.granted && slices.Contains(from, int64(l.backend)) {
-				left = append(left, int64(l.backend))
+		strangers = nil
+		for _, h := range all {
+			switch {
+			case h.owner == "":
+				strangers = append(strangers, h.backend)
+			case h.backend == 0:
+				_, err = k.own.ask(ctx, forgetSQL, k.key, h.owner)
+			case tell:
+				_, err = k.own.ask(ctx, "SELECT pg_notify('fencelock', $1::text)", k.notice(h.owner))
 			}
-		}
-		if len(left) > 0 {
-			later, err := own.Query(laterSQL, key, token).Wait(ctx)
 			if err != nil {
-				return nil, failure(err)
+				return nil, err
 			}
-			left = slices.DeleteFunc(left, func(backend int64) bool {
-				return slices.ContainsFunc(later, func(r pipe.Row) bool { return r.Int(0) == backend })
-			})
-		}
-		if len(left) == 0 {
-			if _, err := own.Query(vanishedSQL, key, token, own.id).Wait(ctx); err != nil {
-				return nil, failure(err)
+			if h.owner == "" || h.backend > 0 {
+				left = append(left, h.backend)
 			}
-			return nil, nil
 		}
-		if time.Now().After(end) {
+		if len(left) == 0 || time.Now().After(end) {
 			return left, nil
 		}
 		if !retry.Sleep(ctx, pause) {
-			return left, failure(ctx.Err())
+			return nil, ctx.Err()
 		}
+	}
+}
+
+// notice is the notification that the hold of an owner is broken.
+func (k *breaking) notice(owner string) string {
+	reason := plain(k.reason)
+	reason = reason[:min(len(reason), maxReason)]
+	return fmt.Sprintf("break %d %s %s", k.key, owner, strings.ToValidUTF8(reason, ""))
+}
+
+// hear reads a notification. It must not block.
+func (b *breaker) hear(payload string) {
+	f := strings.SplitN(payload, " ", 4)
+	if len(f) == 4 && f[0] == "break" { // else it is somebody else's
+		go b.broken(f[1], f[2], f[3]) // ends when the server has answered or the connection has ended
+	}
+}
+
+// broken gives up the hold of an owner on a key, since somebody broke it.
+func (b *breaker) broken(key, owner, reason string) {
+	b.holds.mu.Lock()
+	h := b.holds.byOwner[owner]
+	ours := h != nil && strconv.FormatInt(h.key, 10) == key && b.holds.dropLocked(h)
+	b.holds.mu.Unlock()
+	if ours {
+		h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
+		_ = b.holds.release(context.Background(), h) // a session that cannot let go has ended
 	}
 }
 
@@ -186,182 +231,4 @@ func array(keys []int64) string {
 		b = fmt.Append(b, k)
 	}
 	return string(append(b, '}'))
-}
-
-// broken is the notification that every hold of key before token is broken.
-func broken(key, token int64, reason string) string {
-	reason = plain(reason)
-	reason = reason[:min(len(reason), maxReason)]
-	return fmt.Sprintf("break %d %d %s", key, token, strings.ToValidUTF8(reason, ""))
-}
-
-// ownedSQL shows the rows of a key's holders: whose they are, and of which live process of
-// the server, 0 if of none.
-var ownedSQL = numbers.Replace(`SELECT h.owner, coalesce(s.pid, 0) FROM (
-	SELECT owner, session FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
-	UNION ALL SELECT owner, session FROM fencelock.sharer WHERE key = $1::bigint
-) h LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session`)
-
-// tellAgain is after how long a holder that has not let go is told once more: it may not
-// have had the answer to its request yet when it was told.
-const tellAgain = 100 * time.Millisecond
-
-// BreakOwner is Break for one acquisition; see [Engine.BreakOwner].
-func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
-	if err := driver.CheckName(name); err != nil {
-		return 0, err
-	}
-	key := keyOf(name)
-	own, token, err := b.mint(ctx) // before the holder is seen, so that who comes after it has a greater one
-	if err != nil {
-		return 0, failure(err)
-	}
-	closed, err := b.own.ask(ctx, minimumSQL, key) // likewise: not that of who comes after it
-	if err != nil {
-		return 0, failure(err)
-	}
-	backend, others, err := b.owned(ctx, key, owner)
-	if err != nil {
-		return 0, failure(err)
-	}
-	if backend < 0 {
-		return 0, notHeld(name)
-	}
-	if len(closed) > 0 && !others {
-		if _, err := own.Query(reopenSQL, key, closed[0].Int(0)).Wait(ctx); err != nil {
-			return token, failure(err)
-		}
-	}
-	err = b.endOwner(ctx, own, key, owner, reason)
-	if errors.Is(err, errKept) && b.force {
-		err = b.cutOwner(ctx, key, owner)
-		if err == nil {
-			err = b.endOwner(ctx, own, key, owner, reason)
-		}
-	}
-	if err != nil {
-		return token, failure(err)
-	}
-	return token, nil
-}
-
-// cutOwner ends the connection of an owner that still holds a key.
-func (b *breaker) cutOwner(ctx context.Context, key int64, owner string) error {
-	backend, _, err := b.owned(ctx, key, owner)
-	if err == nil && backend > 0 {
-		_, err = b.own.ask(ctx, terminateSQL, key, array([]int64{backend}))
-	}
-	return err
-}
-
-// owned returns the server's process of an owner that holds a key: 0 if it is not
-// connected any more, -1 if it does not hold it; and whether others do.
-func (b *breaker) owned(ctx context.Context, key int64, owner string) (backend int64, others bool, err error) {
-	rows, err := b.own.ask(ctx, ownedSQL, key)
-	backend = -1
-	for _, r := range rows {
-		if r.Text(0) == owner {
-			backend = r.Int(1)
-		} else {
-			others = true
-		}
-	}
-	return backend, others, err
-}
-
-// errKept is why a break is not complete.
-var errKept = errors.New("has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak")
-
-// endOwner tells a holder to let go, and waits up to BreakWait until it has. The row of one
-// that vanished is freed.
-func (b *breaker) endOwner(ctx context.Context, own *session, key int64, owner, reason string) error {
-	told, end := time.Time{}, time.Now().Add(b.wait)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		backend, _, err := b.owned(ctx, key, owner)
-		switch {
-		case err != nil || backend < 0:
-			return err
-		case backend == 0:
-			_, err = own.Query(forgetSQL, key, owner).Wait(ctx)
-			return err
-		case time.Now().After(end):
-			return fmt.Errorf("server process %d %w", backend, errKept)
-		}
-		if time.Since(told) > tellAgain {
-			told = time.Now()
-			if _, err := own.Query("SELECT pg_notify('fencelock', $1::text)", brokenOwner(key, owner, reason)).Wait(ctx); err != nil {
-				return err
-			}
-		}
-		if !retry.Sleep(ctx, pause) {
-			return ctx.Err()
-		}
-	}
-}
-
-// brokenOwner is the notification that the hold of owner is broken.
-func brokenOwner(key int64, owner, reason string) string {
-	reason = plain(reason)
-	reason = reason[:min(len(reason), maxReason)]
-	return fmt.Sprintf("break-owner %d %s %s", key, owner, strings.ToValidUTF8(reason, ""))
-}
-
-// hear reads a notification. It must not block.
-func (b *breaker) hear(payload string) {
-	verb, rest, _ := strings.Cut(payload, " ")
-	first, rest, _ := strings.Cut(rest, " ")
-	second, reason, _ := strings.Cut(rest, " ")
-	key, err := strconv.ParseInt(first, 10, 64)
-	token, wrong := strconv.ParseInt(second, 10, 64)
-	switch {
-	case err != nil: // it is somebody else's notification
-	case verb == "break" && wrong == nil:
-		go b.broken(key, token, reason) // ends when the server has answered or the connection has ended
-	case verb == "break-owner":
-		go b.brokenOwner(key, second, reason) // likewise
-	}
-}
-
-// broken lets go of the holds of key that are older than token.
-func (b *breaker) broken(key, token int64, reason string) {
-	b.turns.change(key, func(t *turn) { t.broken = max(t.broken, token) })
-	for _, h := range b.holds.older(key, token) {
-		b.letGo(h, reason)
-	}
-}
-
-// brokenOwner lets go of the hold of owner.
-func (b *breaker) brokenOwner(key int64, owner, reason string) {
-	if h := b.holds.dropOwner(key, owner); h != nil {
-		b.letGo(h, reason)
-	}
-}
-
-// older drops and returns the holds of key that are older than token.
-func (m *holdings) older(key, token int64) []*hold {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var gone []*hold
-	for _, h := range m.byOwner {
-		if h.key == key && h.token < token && m.dropLocked(h) {
-			gone = append(gone, h)
-		}
-	}
-	return gone
-}
-
-// dropOwner drops and returns the hold of an owner on key, nil if there is none.
-func (m *holdings) dropOwner(key int64, owner string) *hold {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h := m.byOwner[owner]; h != nil && h.key == key && m.dropLocked(h) {
-		return h
-	}
-	return nil
-}
-
-// letGo gives up a hold that was dropped, since somebody broke it.
-func (b *breaker) letGo(h *hold, reason string) {
-	h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
-	_ = b.holds.release(context.Background(), h) // a session that cannot let go has ended
 }

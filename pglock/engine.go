@@ -56,7 +56,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 		maxTTL:  d.cfg.MaxTTL,
 	}
 	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}
-	b := &breaker{own: own, turns: a.turns, holds: a.holds, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
+	b := &breaker{own: own, holds: a.holds, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
 	d.onNotice, d.onTick = b.hear, a.holds.expire
 	d.isFree = func(s *session) bool { return len(a.holds.of(s)) == 0 }
 	d.onEnd = func(s *session) {
@@ -121,7 +121,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 }
 
 // BreakOwner is Break for one acquisition: that of owner, and of nobody else. The holder
-// lets go by itself, if it is of this version. With Config.ForceBreak the connection of one
+// lets go by itself. With Config.ForceBreak the connection of one
 // that has not let go is ended, and its other locks with it.
 func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	return e.breaker.BreakOwner(ctx, name, owner, reason)

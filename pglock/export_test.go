@@ -10,10 +10,6 @@ func (e *Engine) LockSessions() int {
 	return len(e.acquirer.locks.byTTL)
 }
 
-// HearBreak lets the engine hear of a break, and nobody else, and returns when it
-// has.
-func (e *Engine) HearBreak(name string, token int64) { e.breaker.broken(keyOf(name), token, "a test") }
-
 // TryTxSQL is tryTxSQL, for tests outside the package.
 var TryTxSQL = tryTxSQL
 

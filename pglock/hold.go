@@ -74,17 +74,15 @@ func (m *holdings) of(s *session) []*hold {
 	return all
 }
 
-// enter makes granted requests holds, unless their session has ended meanwhile or begin,
-// which gives them the turns of this process, says no.
-func (m *holdings) enter(begin func() bool, holds ...*hold) error {
+// enter makes granted requests holds, unless their session has ended meanwhile. begin gives them
+// the turns of this process.
+func (m *holdings) enter(begin func(), holds ...*hold) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := holds[0].session.Err(); err != nil {
 		return err // who ends its holds may have been there before
 	}
-	if !begin() {
-		return errBroken
-	}
+	begin()
 	for _, h := range holds {
 		m.byOwner[h.owner] = h
 		h.session.holds[h] = struct{}{}
@@ -94,10 +92,6 @@ func (m *holdings) enter(begin func() bool, holds ...*hold) error {
 	}
 	return nil
 }
-
-// errBroken is why a grant comes to nothing whose token is older than a break that was
-// heard of before it came; the request asks once more.
-var errBroken = errors.New("the lock was broken just when it was granted")
 
 // drop forgets a hold, whose lock is then the caller's to free. It reports whether it was
 // there.

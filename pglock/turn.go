@@ -17,7 +17,6 @@ type turn struct {
 	head      *place   // the one who talks to the server
 	waiting   bool     // head waits in the server, or for the server, so tries are refused
 	queue     []*place // behind head
-	broken    int64    // the token of the last break that was heard of
 }
 
 // place is a request's place in a turn.
@@ -84,14 +83,10 @@ func (t *turn) block() {
 	t.advance()
 }
 
-// hold makes a head that was granted a holder, unless its token is older than a break of
-// the key that was heard of since it came.
-func (t *turn) hold(k *place, token int64) bool {
+// hold makes a head that was granted a holder.
+func (t *turn) hold(k *place) {
 	if t.head != k {
 		panic("pglock: a request was granted out of turn")
-	}
-	if token < t.broken {
-		return false
 	}
 	if k.mode == driver.Shared {
 		t.shared++
@@ -99,7 +94,6 @@ func (t *turn) hold(k *place, token int64) bool {
 		t.exclusive = true
 	}
 	t.next()
-	return true
 }
 
 // next takes the head away.
