@@ -9,20 +9,14 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// claim is the attempt of this instance to be the one that runs a tick. One goroutine
+// claim is the attempt of this instance to be the one that runs a tick. Where the engine
+// keeps records, the job's record says who has the tick; elsewhere a lock does. One goroutine
 // uses it.
-//
-// Where the engine keeps records, the job's record says who has the tick. Who has it there
-// takes the lock of the tick as well, as long as instances may live that know no
-// records: one of the two is refused. It is the record first, so that only one of those
-// that know it asks for the lock, and a tick that is found locked is taken for good.
 type claim struct {
-	job   Job
-	tick  time.Time
-	next  time.Time // the tick after it, if that is known
-	id    string    // tells this claim from all others
-	taken bool      // the record says so
-	both  bool      // the lock is wanted too
+	job  Job
+	tick time.Time
+	next time.Time // the tick after it, if that is known
+	id   string    // tells this claim from all others
 }
 
 // idLength is the length of an id: short, since records hold many. 40 bits are enough for
@@ -35,16 +29,7 @@ func (c *claim) try(ctx context.Context) error {
 	if errors.Is(err, fencelock.ErrUnsupported) {
 		return c.lock(ctx)
 	}
-	if !c.taken {
-		if err := c.take(ctx, b); err != nil {
-			return err
-		}
-		c.taken = true
-	}
-	if c.both {
-		return c.lock(ctx)
-	}
-	return nil
+	return c.take(ctx, b)
 }
 
 // take writes into the record that the tick is this claim's. If it failed after it was
@@ -56,7 +41,6 @@ func (c *claim) take(ctx context.Context, b book) error {
 		return c.refused(r) // as most instances are, at the cost of one look
 	}
 	return c.failed(b.change(ctx, func(r *record, now time.Time) error {
-		c.both = now.Before(r.Since.Add(c.job.Claims))
 		if by, _ := r.taker(c.tick); by == c.id {
 			return nil // written once more, and as safe as the engine makes it: the first try had no answer
 		}
@@ -101,6 +85,9 @@ func (c *claim) lock(ctx context.Context) error {
 	lock, err := c.job.locks.With(o).TryAcquire(ctx, c.job.claimName(c.tick))
 	if errors.Is(err, fencelock.ErrHeld) {
 		return c.job.skipped(c.tick, Claimed, err)
+	}
+	if errors.Is(err, fencelock.ErrInvalid) {
+		err = fmt.Errorf("an engine without records keeps a claim for Skew and Late, %v: %w", c.job.keep(), err)
 	}
 	if err != nil {
 		return c.failed(err)

@@ -40,9 +40,9 @@
 // hour, so that a job leaves no new name behind for every tick. All instances
 // must agree on the Name, and on which of the two it is.
 //
-// Instances of versions that know no records make claims on every engine. So those that know
-// them make both, for Config.Claims since a job has a record. A deployment that brings records must
-// not raise Late too: the claims of older ticks are over, and nobody has written them down.
+// A claim is a minimum hold. An engine that may lose its memory refuses one that is longer
+// than its MaxTTL, and then every tick is ErrInvalid: on Redlock MaxTTL must be longer than
+// Skew and Late together.
 //
 // # Runs
 //

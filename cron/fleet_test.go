@@ -20,7 +20,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, books := fleet(8, 5*time.Second, cron.Config{Overlap: overlap, Claims: -1})
+				all, books := fleet(8, 5*time.Second, cron.Config{Overlap: overlap})
 				ticks := series(100, 200*time.Millisecond)
 				var schedulers sync.WaitGroup
 				for _, in := range all {
@@ -39,7 +39,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 // Eight good clocks: all instances ask in the same instant.
 func TestEveryTickRunsOnceInARush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(8, 0, cron.Config{Claims: -1})
+		all, books := fleet(8, 0, cron.Config{})
 		ticks := series(100, 200*time.Millisecond)
 		var schedulers sync.WaitGroup
 		for _, in := range all {

@@ -45,12 +45,6 @@ type Config struct {
 	// default, is no bound.
 	AtMost time.Duration
 
-	// Claims is for how long, since the job's first record was made, ticks are claimed
-	// by locks too: for instances of versions that know no records. All of them must be
-	// gone by then. Negative is not at all. 0 means the default, 14 days. Without
-	// records it means nothing.
-	Claims time.Duration
-
 	// OnTick is told how each tick ended on this instance, skipped ones included.
 	// It must not block. nil, the default, is no call.
 	OnTick func(Outcome)
@@ -89,9 +83,8 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
 func (j Job) Name() string { return j.name }
 
 const (
-	defaultSkew   = time.Minute
-	defaultLate   = time.Minute
-	defaultClaims = 14 * 24 * time.Hour
+	defaultSkew = time.Minute
+	defaultLate = time.Minute
 
 	longestName = 480 // in bytes; those of claims are longer
 
@@ -106,7 +99,6 @@ const early = 50 * time.Millisecond
 func (j Job) withDefaults() (Job, error) {
 	j.Skew = cmp.Or(j.Skew, defaultSkew)
 	j.Late = cmp.Or(j.Late, defaultLate)
-	j.Claims = cmp.Or(j.Claims, defaultClaims)
 	if j.Logger == nil {
 		j.Logger = slog.New(slog.DiscardHandler)
 	}

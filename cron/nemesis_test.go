@@ -50,7 +50,7 @@ func TestTicksUnderFaults(t *testing.T) {
 					for ctx.Err() == nil {
 						locks := fencelock.New(engine, &fencelock.Config{TTL: 2 * time.Second})
 						in := &instance{locks: locks, ledger: books}
-						in.job = cron.New(locks, "job", &cron.Config{Late: 12 * time.Second, CatchUp: 200, Overlap: cron.OverlapAllow, Claims: -1, OnTick: books.note})
+						in.job = cron.New(locks, "job", &cron.Config{Late: 12 * time.Second, CatchUp: 200, Overlap: cron.OverlapAllow, OnTick: books.note})
 						deploy(ctx, time.Duration(2+rand.IntN(3))*time.Second, cron.Every(100*time.Millisecond), 0, in)
 					}
 				})
@@ -148,6 +148,6 @@ func TestTickThatTooFewReplicasHave(t *testing.T) {
 	t.Cleanup(client.Close)
 	e := redislock.New(client, &redislock.Config{MinReplicas: 1, RetryTimeout: 300 * time.Millisecond})
 	t.Cleanup(func() { _ = e.Close() })
-	job := cron.New(fencelock.New(e, nil), "job", &cron.Config{Late: 5 * time.Second, Claims: -1})
+	job := cron.New(fencelock.New(e, nil), "job", &cron.Config{Late: 5 * time.Second})
 	want(t, "Claim", job.Claim(t.Context(), time.Now()), fencelock.ErrUnavailable)
 }

@@ -19,7 +19,6 @@ import (
 // by the times of ticks alone, never by how late it is on some clock.
 type record struct {
 	Job    string    `json:"job"`
-	Since  time.Time `json:"since"`         // when the record was made, by the engine's clock
 	Floor  time.Time `json:"floor"`         // no tick up to this one can be taken
 	Ticks  ticks     `json:"ticks"`         // that have been taken, oldest first
 	Next   time.Time `json:"next,omitzero"` // the tick after the newest of them, if that is known
@@ -227,7 +226,7 @@ func (b book) change(ctx context.Context, f func(r *record, now time.Time) error
 		now = now.UTC()
 		if r == nil {
 			begin, _ := order(now) // the later one could end the job until that time
-			r = &record{Job: b.job, Since: now, Floor: begin.Add(-b.past), fresh: true}
+			r = &record{Job: b.job, Floor: begin.Add(-b.past), fresh: true}
 		}
 		if err := f(r, now); err != nil {
 			if errors.Is(err, errUnchanged) {

@@ -132,10 +132,10 @@ func TestEngineSetBackForgetsNoTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var engine faulty
 		store, books := memlock.New(nil), newLedger()
-		deploy(t.Context(), 30*time.Second, cron.Every(time.Minute), 0, books.instance(store.Client(), engine.through, cron.Config{Claims: -1}))
+		deploy(t.Context(), 30*time.Second, cron.Every(time.Minute), 0, books.instance(store.Client(), engine.through, cron.Config{}))
 		engine.ahead.Store(-int64(30 * 24 * time.Hour))
-		deploy(t.Context(), 4*time.Hour, cron.Every(time.Minute), 0, books.instance(store.Client(), engine.through, cron.Config{Claims: -1}))
-		raised := cron.Config{Late: 3 * time.Hour, CatchUp: 999, Claims: -1}
+		deploy(t.Context(), 4*time.Hour, cron.Every(time.Minute), 0, books.instance(store.Client(), engine.through, cron.Config{}))
+		raised := cron.Config{Late: 3 * time.Hour, CatchUp: 999}
 		deploy(t.Context(), time.Minute, cron.Every(time.Minute), 0, books.instance(store.Client(), engine.through, raised))
 		books.wantEach(t, 241)
 	})
@@ -147,14 +147,14 @@ func TestTickBesideThoseOfAHostThatIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var engine faulty
 		store, books := memlock.New(nil), newLedger()
-		wrong := books.instance(store.Client(), engine.through, cron.Config{Skew: 13 * 24 * time.Hour, Claims: -1})
+		wrong := books.instance(store.Client(), engine.through, cron.Config{Skew: 13 * 24 * time.Hour})
 		for i := range 150 {
 			if err := wrong.job.Tick(t.Context(), epoch.Add(10*24*time.Hour+time.Duration(i)*time.Minute), nothing); err != nil {
 				t.Fatal(err)
 			}
 		}
 		engine.ahead.Store(-int64(time.Second))
-		one, two := books.instance(store.Client(), engine.through, cron.Config{Claims: -1}), books.instance(store.Client(), engine.through, cron.Config{Claims: -1})
+		one, two := books.instance(store.Client(), engine.through, cron.Config{}), books.instance(store.Client(), engine.through, cron.Config{})
 		deploy(t.Context(), 2*time.Hour+30*time.Second, cron.Every(time.Minute), 0, one, two)
 		books.wantEach(t, 120)
 	})
@@ -167,7 +167,7 @@ func TestNoTickIsTakenTwice(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var engine faulty
 			rnd, taken := rand.New(rand.NewPCG(seed, 20)), map[int]bool{}
-			in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 6 * 24 * time.Hour, Late: 6 * 24 * time.Hour, Claims: -1})
+			in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 6 * 24 * time.Hour, Late: 6 * 24 * time.Hour})
 			for range 3000 {
 				engine.ahead.Store(int64(time.Duration(rnd.IntN(14)-7) * 24 * time.Hour))
 				minute := rnd.IntN(600) - 300
@@ -263,7 +263,7 @@ func TestLostAnswer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var engine faulty
 			store, books := memlock.New(nil), newLedger()
-			cfg := cron.Config{Claims: -1}
+			cfg := cron.Config{}
 			one, two := books.instance(store.Client(), engine.through, cfg), books.instance(store.Client(), engine.through, cfg)
 			engine.lose.Store(lose)
 			if err := one.job.Tick(t.Context(), epoch, books.work(epoch, 0)); err != nil {

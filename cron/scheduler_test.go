@@ -179,7 +179,7 @@ func TestTicksCloseTogether(t *testing.T) {
 // An engine that is slower than ticks come makes some of them wait in vain, and not all of them.
 func TestEngineSlowerThanTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Config{Overlap: cron.OverlapLast, Claims: -1})
+		in, books := alone(cron.Config{Overlap: cron.OverlapLast})
 		in.engine.Delay(700 * time.Millisecond)
 		deploy(t.Context(), time.Minute, cron.Every(time.Second), 0, in)
 		if ran := books.ran(); ran < 5 {

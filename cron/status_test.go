@@ -282,7 +282,7 @@ func TestPauseAfterTheBeginning(t *testing.T) {
 // What came due in a pause is not run later, also when the record forgets older ticks.
 func TestPauseIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Config{Late: 12 * time.Hour, Claims: -1})
+		in, _ := alone(cron.Config{Late: 12 * time.Hour})
 		claim := func(minute int) error {
 			return in.job.Claim(t.Context(), epoch.Add(time.Duration(minute)*time.Minute))
 		}
@@ -318,7 +318,7 @@ func TestResumeForgetsNoTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var engine faulty
 		store, books := memlock.New(nil), newLedger()
-		in := books.instance(store.Client(), engine.through, cron.Config{Late: 12 * time.Hour, Claims: -1})
+		in := books.instance(store.Client(), engine.through, cron.Config{Late: 12 * time.Hour})
 		deploy(t.Context(), 200*time.Minute+30*time.Second, cron.Every(time.Minute), 0, in)
 		engine.ahead.Store(-int64(30 * 24 * time.Hour))
 		if err := in.job.Resume(t.Context()); err != nil {
@@ -333,7 +333,7 @@ func TestResumeForgetsNoTick(t *testing.T) {
 func TestResumeOfAJobThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var engine faulty
-		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 13 * 24 * time.Hour, Claims: -1})
+		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 13 * 24 * time.Hour})
 		engine.ahead.Store(int64(30 * 24 * time.Hour))
 		for i := range 150 {
 			if err := in.job.Claim(t.Context(), epoch.Add(10*24*time.Hour+time.Duration(i)*time.Minute)); err != nil {

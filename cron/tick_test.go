@@ -153,7 +153,7 @@ func TestSilenceIsNoOverlap(t *testing.T) {
 		store, books := memlock.New(nil), newLedger()
 		in := books.instance(store, func(e driver.Engine) driver.Engine {
 			return silentLocks{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
-		}, cron.Config{Overlap: cron.OverlapLast, Claims: -1})
+		}, cron.Config{Overlap: cron.OverlapLast})
 		err := in.job.Tick(t.Context(), time.Now(), nothing)
 		want(t, "Tick", err, fencelock.ErrUnavailable)
 		if errors.Is(err, cron.ErrSkipped) {
@@ -183,7 +183,7 @@ func TestTooLateWithTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), func(e driver.Engine) driver.Engine {
 			return tardyLocks{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
-		}, cron.Config{Late: 5 * time.Second, Claims: -1})
+		}, cron.Config{Late: 5 * time.Second})
 		wantSkipped(t, in.job.Tick(t.Context(), epoch, in.ledger.work(epoch, 0)), cron.TooLate)
 		if s, err := in.locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || in.ledger.ran() > 0 {
 			t.Errorf("%+v, %v, %d runs", s, err, in.ledger.ran())
