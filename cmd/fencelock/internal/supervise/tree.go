@@ -2,7 +2,11 @@
 
 package supervise
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // tree is what descends from this process and is the command's. It belongs to one goroutine.
 type tree struct {
@@ -15,11 +19,10 @@ type tree struct {
 // all is set or the command itself has ended.
 func (t *tree) signal(sig unix.Signal, all bool) {
 	t.denied = 0
-	err := children.signalGroup(t.group, sig)
-	if err == unix.EPERM { //nolint:errorlint // it comes from the kernel
-		t.denied = 1
-	}
-	if all || err == unix.ESRCH { //nolint:errorlint // the same
+	if all || errors.Is(children.signalGroup(t.group, 0), unix.ESRCH) {
 		t.signalRest(sig)
+	}
+	if errors.Is(children.signalGroup(t.group, sig), unix.EPERM) {
+		t.denied++
 	}
 }

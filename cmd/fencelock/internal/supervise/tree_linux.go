@@ -61,16 +61,28 @@ func (t *tree) roots() (n int) {
 	return n
 }
 
-// signalRest signals everything outside of the command's group.
+// signalRest signals everything outside of the command's group. All processes are found before
+// one is signalled: a parent that ends early would hide its children, and what a process starts
+// to clean up must not be signalled too.
 func (t *tree) signalRest(sig unix.Signal) {
-	t.walk(func(p process) {
-		if group, err := unix.Getpgid(p.pid); err == nil && group == t.group && children.signalGroup(t.group, 0) == nil {
-			return // it has had it
-		}
+	grouped := children.signalGroup(t.group, 0) == nil
+	found := make(map[int]process)
+	for range 2 { // a process whose parent ends meanwhile is found by the second walk
+		t.walk(func(p process) bool {
+			group, err := unix.Getpgid(p.pid)
+			if _, ok := found[p.pid]; ok || err != nil || grouped && group == t.group {
+				return false
+			}
+			found[p.pid] = p
+			return true
+		})
+	}
+	for _, p := range found {
 		if errors.Is(p.signal(sig), unix.EPERM) {
 			t.denied++
 		}
-	})
+		p.close()
+	}
 }
 
 // kill kills everything, until two looks in a row have found nothing that could be killed, or
@@ -80,10 +92,11 @@ func (t *tree) kill(limit time.Duration) {
 	for quiet, end := 0, bootTime()+limit; quiet < 2 && bootTime() < end; {
 		t.killChildren()
 		denied := 0
-		live := t.walk(func(p process) {
+		live := t.walk(func(p process) bool {
 			if errors.Is(p.signal(unix.SIGKILL), unix.EPERM) {
 				denied++
 			}
+			return false
 		})
 		t.denied = denied
 		if live > denied {
@@ -131,10 +144,18 @@ func (p process) signal(sig unix.Signal) error {
 	return unix.PidfdSendSignal(p.fd, sig, nil, 0)
 }
 
-// walk calls f for every live process of the tree from the top down, and counts them. The
-// parent is read again once the process is held. One that has got another parent, or has
-// ended, counts too: the next walk finds what has become of it.
-func (t *tree) walk(f func(process)) (n int) {
+// close lets go of the process.
+func (p process) close() {
+	if p.fd >= 0 {
+		unix.Close(p.fd)
+	}
+}
+
+// walk calls f for every live process of the tree from the top down, and counts them. f returns
+// whether it keeps the process, and closes it later. The parent is read again once the process
+// is held. One that has got another parent, or has ended, counts too: the next walk finds what
+// has become of it.
+func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 	self := os.Getpid()
 	for todo := []int{self}; len(todo) > 0; todo = todo[1:] {
 		below := ownChildren
@@ -154,16 +175,17 @@ func (t *tree) walk(f func(process)) (n int) {
 				p.fd = -1
 			}
 			state, parent := statOf(pid)
+			keeps := false
 			switch {
 			case parent != todo[0]:
 				n++
 			case state != 'Z' && state != 'X':
 				n++
-				f(p)
+				keeps = f(p)
 				todo = append(todo, pid)
 			}
-			if p.fd >= 0 {
-				unix.Close(p.fd)
+			if !keeps {
+				p.close()
 			}
 		}
 	}

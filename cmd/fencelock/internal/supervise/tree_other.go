@@ -55,6 +55,9 @@ func (t *tree) roots() int {
 
 // signalRest signals the group when the command itself has ended.
 func (t *tree) signalRest(sig unix.Signal) {
+	if !errors.Is(children.signalGroup(t.group, 0), unix.ESRCH) {
+		return // the group is signalled as such
+	}
 	if t.roots() > 0 && errors.Is(unix.Kill(-t.group, sig), unix.EPERM) {
 		t.denied = 1
 	}
