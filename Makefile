@@ -65,7 +65,7 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./redlock/... ./cron/... ./election/... ./semaphore/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/... ./internal/testkit/fleet
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis ./internal/testkit/versions
+	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis
 
 .PHONY: matrix
 matrix: cc redis ## the tests of Redis on each server that is here, and on REDIS="/path/redis-server ..."

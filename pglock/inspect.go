@@ -31,7 +31,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	in := &inspection{cfg: e.dialer.cfg, ttl: ttl}
-	defer in.hangUp(ctx)
+	defer in.closeConn(ctx)
 	if err := e.dialer.eachHost(ctx, in.askPrimary); err != nil {
 		if err := e.dialer.eachHost(ctx, in.ask); err != nil { // there is no primary, or it has no answers
 			return nil, failure(err)
@@ -84,8 +84,8 @@ const clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigi
 // pings is how many round trips are measured.
 const pings = 20
 
-// hangUp ends the connection.
-func (in *inspection) hangUp(ctx context.Context) {
+// closeConn ends the connection.
+func (in *inspection) closeConn(ctx context.Context) {
 	if in.conn != nil {
 		_ = in.conn.Close(ctx) // it is not needed any more
 	}
@@ -102,7 +102,7 @@ func (in *inspection) askPrimary(ctx context.Context, c *pgconn.PgConn, _ string
 
 // ask puts the questions that need no right, and measures how long answers take.
 func (in *inspection) ask(ctx context.Context, c *pgconn.PgConn, _ string) error {
-	in.hangUp(ctx)
+	in.closeConn(ctx)
 	in.conn, in.backend, in.took, in.doubt = c, c.PID(), nil, 0
 	r, err := one(in.conn.ExecParams(ctx, inspectSQL, [][]byte{[]byte(probe)}, nil, nil, nil).Read())
 	if err != nil {

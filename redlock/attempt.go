@@ -250,9 +250,9 @@ func (a *attempt) refused() (nodes []*node) {
 	return nodes
 }
 
-// spread asks the nodes that refused a lock which is held once more. Until then it may
+// askAgain asks the nodes that refused a lock which is held once more. Until then it may
 // stand on a bare majority, which the failure of one node ends.
-func (a *attempt) spread() {
+func (a *attempt) askAgain() {
 	nodes := a.refused()
 	if len(nodes) == 0 {
 		return

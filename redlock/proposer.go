@@ -59,7 +59,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		p.run(func() { // ends when every node has answered, or with the limits of two rounds
 			a.finish()
 			p.depart(req.Name, req.TTL, how, a.stillQueued())
-			a.spread()
+			a.askAgain()
 		})
 	}
 	return o
