@@ -1,9 +1,11 @@
 // Package redislock keeps locks on one Redis: a server, a master with replicas
 // behind Sentinel, or a Cluster (6.2 or later; Valkey too).
 //
-//	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, ConnWriteTimeout: 3 * time.Second})
 //	locks := fencelock.New(redislock.New(rdb, nil), nil)
 //
+// ConnWriteTimeout bounds for how long the client uses a connection that has become
+// silent, on which renewals fail; it is 10 s without, see docs/engines/redis.md.
 // Package goredis does the same for an application's own go-redis client.
 //
 // # What is promised

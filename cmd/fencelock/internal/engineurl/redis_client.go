@@ -31,7 +31,8 @@ const (
 
 const (
 	connectReserve = 1500 * time.Millisecond // what all attempts may take beside one timeout
-	pingEvery      = 10 * time.Second        // the client's default is a second: a lot for idle waiters
+	pingRarest     = 10 * time.Second        // the longest pause between two pings of a connection that says nothing
+	pingOftenest   = 500 * time.Millisecond  // and the shortest
 	pipeBuffer     = 32 << 10                // the client's default is half a megabyte, twice a connection
 )
 
@@ -78,8 +79,12 @@ func (r *redisClient) setTimes(_ *url.URL, query url.Values) error {
 			return fmt.Errorf("timeout=%s: write a time between 100ms and 1m, such as 3s", termtext.Word(query.Get("timeout")))
 		}
 	}
-	// KeepAlive is also how often the client pings an idle connection.
-	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: pingEvery}
+	// KeepAlive is also how often the client looks whether a connection has said anything, and
+	// pings one that has not. It closes a connection whose ping is not answered within
+	// ConnWriteTimeout; it closes one on which requests are pipelined by no other means. So a
+	// silent connection is closed after twice the timeout at most, or a second more than the
+	// timeout if that is longer.
+	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
 	r.option.Sentinel.Dialer = r.option.Dialer
 	r.option.ConnWriteTimeout = timeout
 	return nil

@@ -1,0 +1,128 @@
+//go:build unix
+
+package engineurl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+)
+
+// silence is a client whose connections have all become silent, while new ones work.
+type silence struct {
+	engine driver.Engine
+	held   *fencelock.Lock // since before, with a TTL of heldTTL
+	since  time.Time
+}
+
+const (
+	silentTimeout = "?timeout=1s"
+	heldTTL       = 6 * time.Second
+	// silentLimit is for how long a client may be without a lock after its connections have
+	// become silent. It takes about two seconds on a machine that has time.
+	silentLimit = 8 * time.Second
+)
+
+// silentClient opens the engine of a URL, uses it, and stalls its connections.
+func silentClient(t *testing.T, raw string, proxies []*faults.Proxy) silence {
+	t.Helper()
+	engine, end, err := engineurl.Open(t.Context(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = end() })
+	locks := fencelock.New(engine, &fencelock.Config{TTL: heldTTL})
+	s := silence{engine: engine}
+	if s.held, err = locks.Acquire(t.Context(), "held"); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 { // a connection that is used alone is opened as well
+		if err := locks.Do(t.Context(), "used", func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range proxies {
+		for _, l := range p.Links() {
+			l.Stall(faults.Both)
+		}
+	}
+	s.since = time.Now()
+	return s
+}
+
+// getsAnother fails the test unless the client gets another name in time.
+func (s silence) getsAnother(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithDeadline(t.Context(), s.since.Add(silentLimit))
+	defer cancel()
+	for {
+		_, err := s.engine.Acquire(ctx, driver.Request{Name: "another", TTL: heldTTL})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+			t.Fatalf("another name, %v after the connections became silent: %v", time.Since(s.since), err)
+		}
+	}
+	t.Logf("another name after %v", time.Since(s.since))
+}
+
+// keepsHeld fails the test unless the lock that was held before is renewed.
+func (s silence) keepsHeld(t *testing.T) {
+	t.Helper()
+	for !s.held.Deadline().After(s.since.Add(heldTTL)) {
+		if err := s.held.Err(); err != nil {
+			t.Fatalf("the lock that was held, %v after the connections became silent: %v", time.Since(s.since), err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// proxyFor starts a proxy for a server.
+func proxyFor(t *testing.T, addr string) *faults.Proxy {
+	t.Helper()
+	p, err := faults.NewProxy(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// TestSilentRedis: the connections to a Redis become silent. The client opens others, within
+// about twice its timeout, and keeps what it holds.
+func TestSilentRedis(t *testing.T) {
+	t.Parallel()
+	p := proxyFor(t, redistest.StartRedis(t).Addr())
+	s := silentClient(t, "redis://"+p.Addr()+silentTimeout, []*faults.Proxy{p})
+	s.getsAnother(t)
+	s.keepsHeld(t)
+}
+
+// TestSilentRedlock is TestSilentRedis for all nodes of three, and for a majority of them.
+func TestSilentRedlock(t *testing.T) {
+	t.Parallel()
+	for _, silent := range []int{2, 3} {
+		t.Run(fmt.Sprint(silent), func(t *testing.T) {
+			t.Parallel()
+			var proxies []*faults.Proxy
+			var addrs []string
+			for range 3 {
+				p := proxyFor(t, redistest.StartRedis(t).Addr())
+				proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+			}
+			s := silentClient(t, "redlock://"+strings.Join(addrs, ",")+silentTimeout+"&quarantine=off", proxies[:silent])
+			s.getsAnother(t)
+			s.keepsHeld(t)
+		})
+	}
+}
