@@ -89,7 +89,10 @@ func check(ctx context.Context, store fence.Store, resource string, f fence.Fenc
 		return nil
 	}
 	stale, ok := errors.AsType[*fence.StaleError](err)
-	if !ok {
+	switch {
+	case errors.Is(err, fence.ErrResource):
+		return status.Error(codes.InvalidArgument, "the name of the resource cannot be kept")
+	case !ok:
 		return status.Error(codes.Unavailable, "the fencing token could not be checked")
 	}
 	refusal, err := status.New(codes.FailedPrecondition, "stale fencing token").WithDetails(&errdetails.ErrorInfo{

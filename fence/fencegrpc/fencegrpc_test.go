@@ -362,6 +362,30 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
+// short is a store that keeps no names.
+type short struct{}
+
+func (short) Check(context.Context, string, fence.Fence) error {
+	return fmt.Errorf("%w: secret is too long", fence.ErrResource)
+}
+
+// TestResourceThatCannotBeKept: a resource whose name the store cannot keep is the caller's
+// fault and no outage, so nobody tries again.
+func TestResourceThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	s, conn, _ := serve(t, short{}, "r")
+	ctx := fence.NewContext(t.Context(), fence.Fence{Name: "invoice:42", Token: 1, Floor: 1})
+	for name, call := range map[string]func(context.Context, *grpc.ClientConn, string) error{"unary": write, "stream": flow} {
+		err := call(ctx, conn, "x")
+		if status.Code(err) != codes.InvalidArgument || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want InvalidArgument", name, err)
+		}
+	}
+	if value, _ := s.read(); value != "" {
+		t.Errorf("a call that was not checked wrote %q", value)
+	}
+}
+
 // A fence that was forwarded with the metadata gives way to that of the context, and the
 // method is the resource if nobody says better.
 func TestOutgoing(t *testing.T) {

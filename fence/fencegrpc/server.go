@@ -25,8 +25,9 @@ func (r Resource) of(ctx context.Context, method string, request any) string {
 // UnaryServerInterceptor passes on the calls whose token is not stale, with their fence in
 // the context, so that a guard of what the handler writes finds it. The others are
 // answered: FailedPrecondition, with an ErrorInfo, for a stale token; InvalidArgument
-// without a fence, or with a wrong one; Unavailable if the store did not answer. A nil
-// Resource takes the method.
+// without a fence, with a wrong one, or for a resource that the store cannot keep
+// ([fence.ErrResource]); Unavailable if the store did not answer. A nil Resource takes the
+// method.
 //
 // The floor is checked before the handler runs and not with its writes: a call that is
 // stopped in the handler may write late. Where that matters, the handler uses a guard
