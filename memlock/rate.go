@@ -17,8 +17,8 @@ func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (taken driv
 		return taken, err
 	}
 	err = e.call(ctx, func(now time.Time) error {
-		ahead, ok := e.store.rates.Take(take.Key, now.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds())
-		taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now.UnixMicro())}
+		got, ahead := e.store.rates.Take(take.Key, now.UnixMicro(), take.Cost.Microseconds(), take.Most.Microseconds(), take.Least().Microseconds())
+		taken = driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now.UnixMicro())}
 		return nil
 	})
 	return taken, err
@@ -33,7 +33,21 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 		return err
 	}
 	return e.call(ctx, func(time.Time) error {
-		e.store.rates.Return(take.Key, take.Cost.Microseconds(), gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()})
+		e.store.rates.Return(take.Key, taken.Cost.Microseconds(), gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()})
+		return nil
+	})
+}
+
+// ResetRate forgets what was granted of a key; see [driver.RateLimiter].
+func (e *Engine) ResetRate(ctx context.Context, key string) error {
+	if err := driver.CheckName(key); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.call(ctx, func(time.Time) error {
+		e.store.rates.Reset(key)
 		return nil
 	})
 }

@@ -180,6 +180,11 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 	return e.rates.ReturnRate(ctx, take, taken)
 }
 
+// ResetRate forgets what was granted of a key; see [driver.RateLimiter].
+func (e *Engine) ResetRate(ctx context.Context, key string) error {
+	return e.rates.ResetRate(ctx, key)
+}
+
 // Init creates the schema with the rights of the pool's role. Where it is there already, in this
 // version, its functions are made anew; another version is driver.ErrConfig.
 func (e *Engine) Init(ctx context.Context) error {

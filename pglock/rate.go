@@ -26,7 +26,10 @@ const sweepEvery = 100
 
 // TakeRate makes a take; see [Engine.TakeRate].
 func (r *rates) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
-	row, err := r.ask(ctx, "take_rate", take, take.Most.Microseconds())
+	if err := take.Check(); err != nil {
+		return driver.RateTaken{}, err
+	}
+	row, err := r.ask(ctx, "take_rate", take.Key, take.Cost.Microseconds(), take.Most.Microseconds(), take.Least().Microseconds())
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
@@ -34,23 +37,36 @@ func (r *rates) TakeRate(ctx context.Context, take driver.RateTake) (driver.Rate
 		return driver.RateTaken{}, fmt.Errorf("%w: postgres: unexpected answer %q", driver.ErrUnavailable, row)
 	}
 	r.sweepSoon()
-	return driver.RateTaken{OK: row.Text(0) == "t", Now: row.Micros(1), Ahead: time.Duration(row.Int(2)) * time.Microsecond}, nil
+	got := time.Duration(row.Int(0)) * time.Microsecond
+	return driver.RateTaken{OK: got > 0, Cost: got, Now: row.Micros(1), Ahead: time.Duration(row.Int(2)) * time.Microsecond}, nil
 }
 
 // ReturnRate undoes a take; see [Engine.ReturnRate].
 func (r *rates) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
-	_, err := r.ask(ctx, "return_rate", take, taken.Now.UnixMicro(), taken.Ahead.Microseconds())
+	if err := take.Check(); err != nil {
+		return err
+	}
+	_, err := r.ask(ctx, "return_rate", take.Key, taken.Cost.Microseconds(), taken.Now.UnixMicro(), taken.Ahead.Microseconds())
 	return err
 }
 
-// ask calls a function with the key and the cost of a take and other numbers, again if its
-// connection could not be had or was lost.
-func (r *rates) ask(ctx context.Context, fn string, take driver.RateTake, others ...any) (row pipe.Row, err error) {
-	if err := take.Check(); err != nil {
+// ResetRate forgets a key; see [Engine.ResetRate].
+func (r *rates) ResetRate(ctx context.Context, key string) error {
+	if err := driver.CheckName(key); err != nil {
+		return err
+	}
+	_, err := r.ask(ctx, "reset_rate", key)
+	return err
+}
+
+// ask calls a function with a key and numbers, again if its connection could not be had or
+// was lost.
+func (r *rates) ask(ctx context.Context, fn, key string, numbers ...any) (row pipe.Row, err error) {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	args := append([]any{take.Key, take.Cost.Microseconds()}, others...)
-	c, err := r.lanes.insist(ctx, "rate:"+take.Key, func(s *session) *pipe.Call { return s.Call(s.fn[fn], args...) }, nil)
+	args := append([]any{key}, numbers...)
+	c, err := r.lanes.insist(ctx, "rate:"+key, func(s *session) *pipe.Call { return s.Call(s.fn[fn], args...) }, nil)
 	if err != nil {
 		return nil, failure(err)
 	}

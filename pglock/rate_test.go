@@ -55,21 +55,26 @@ func (f rateFunctions) query(now int64, sql string, args ...any) (text string, e
 	return text, err
 }
 
-func (f rateFunctions) Take(key string, now, cost, most int64) (ahead int64, ok bool, err error) {
-	text, err := f.query(now, "SELECT fencelock.take_rate($1, $2, $3)", key, cost, most)
+func (f rateFunctions) Take(key string, now, cost, most, each int64) (got, ahead int64, err error) {
+	text, err := f.query(now, "SELECT fencelock.take_rate($1, $2, $3, $4)", key, cost, most, each)
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	at := int64(0)
-	_, err = fmt.Sscanf(text[1:], "|%d|%d", &at, &ahead)
+	_, err = fmt.Sscanf(text, "%d|%d|%d", &got, &at, &ahead)
 	if err == nil && at != now {
 		err = fmt.Errorf("%q at %d", text, now)
 	}
-	return ahead, text[0] == 't', err
+	return got, ahead, err
 }
 
 func (f rateFunctions) Return(key string, now, cost int64, left gcra.State) error {
 	_, err := f.query(now, "SELECT fencelock.return_rate($1, $2, $3, $4)::text", key, cost, left.Last, left.Ahead)
+	return err
+}
+
+func (f rateFunctions) Reset(key string, now int64) error {
+	_, err := f.query(now, "SELECT fencelock.reset_rate($1)::text", key)
 	return err
 }
 

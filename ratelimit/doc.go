@@ -12,7 +12,9 @@
 //
 // Its methods are those of golang.org/x/time/rate, for a key each: [Limiter.Allow] asks
 // and goes on, [Limiter.Wait] waits for its turn, [Limiter.Reserve] says how long that
-// would take, and AllowN, WaitN and ReserveN are for several events at once. Most
+// would take, and AllowN, WaitN and ReserveN are for several events at once, all or none.
+// [Limiter.AllowAtMost] takes as many of several as there are, [Limiter.Peek] takes none and
+// says how many there are, and [Limiter.Reset] gives a key its burst again. Most
 // programs should use Allow to refuse work, and Wait to slow it down. [Handler] is the
 // middleware for net/http.
 //

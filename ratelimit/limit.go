@@ -76,8 +76,12 @@ func (l Limit) pace() (pace, error) {
 	return pace{interval, time.Duration(l.Burst) * interval}, nil
 }
 
-// take asks for so many events of a key that may wait for so long.
-func (p pace) take(key string, n int, wait time.Duration) driver.RateTake {
-	wait = min(wait, driver.MaxRateAhead-p.burst).Truncate(time.Microsecond)
-	return driver.RateTake{Key: key, Cost: time.Duration(n) * p.interval, Most: p.burst + wait}
+// take asks the engine for what is wished of a key.
+func (p pace) take(key string, w wish) driver.RateTake {
+	wait := min(w.wait, driver.MaxRateAhead-p.burst).Truncate(time.Microsecond)
+	take := driver.RateTake{Key: key, Cost: time.Duration(w.n) * p.interval, Most: p.burst + wait}
+	if w.fewer {
+		take.Each = p.interval
+	}
+	return take
 }

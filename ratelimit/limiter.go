@@ -131,8 +131,9 @@ func (s Source) String() string { return [...]string{"engine", "open", "local"}[
 type Result struct {
 	OK         bool
 	Limit      Limit         // the limit that was kept: with ByLocal, that of this process
+	Granted    int           // how many events were granted: 0 by Peek, fewer than asked for only by AllowAtMost
 	Remaining  int           // how many more may happen at once now; with ByOpen, the whole burst
-	RetryAfter time.Duration // until the same request would be granted; 0 if it was
+	RetryAfter time.Duration // until the same request, or one event of an AllowAtMost, would be granted; 0 if OK
 	Next       time.Duration // until one more than Remaining may happen; 0 if all of the burst may
 	Reset      time.Duration // until all of the burst may happen; 0 if it may
 	By         Source        // who decided
@@ -151,29 +152,87 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 
 // AllowN is Allow for n events, all or none. More than the burst is ErrInvalid.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error) {
-	d, err := l.decide(ctx, key, n, 0)
+	d, err := l.decide(ctx, key, wish{n: n})
 	return d.Result, err
 }
+
+// AllowAtMost is Allow for as many of n events as may happen now: Result.Granted says how
+// many. It is OK if there is one at least, and a refusal otherwise. Any n from 1 is fine: no
+// more than the burst is ever granted at once.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int) (Result, error) {
+	d, err := l.decide(ctx, key, wish{n: n, fewer: true})
+	return d.Result, err
+}
+
+// Peek reports what Allow would, and takes nothing: Result.OK if an event of the key may
+// happen now, and Remaining how many. Others may take them before the caller does, so only
+// Allow decides. Its errors are those of Allow.
+func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
+	d, err := l.decide(ctx, key, wish{look: true})
+	return d.Result, err
+}
+
+// Reset forgets the events of a key: all of its burst may happen at once again, for all
+// processes. Turns that were reserved before are still their callers', beside that burst;
+// cancelling them has no effect any more.
+//
+// The policy does not apply: if the engine is down the error is driver.ErrUnavailable or
+// ErrConfig, and what the engine has counted may stand. What this process has counted for
+// Local is forgotten even then.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := cmp.Or(l.bad, ctx.Err()); err != nil {
+		return err
+	}
+	key = l.keyOf(key)
+	l.mu.Lock()
+	l.table.Reset(key)
+	l.mu.Unlock()
+	return l.insist(ctx, func(ctx context.Context) error { return l.engine.ResetRate(ctx, key) })
+}
+
+// wish is what is asked of a key.
+type wish struct {
+	n     int           // events, at least 1
+	look  bool          // only look: n does not matter
+	fewer bool          // fewer than n will do
+	wait  time.Duration // how long they may wait for their turn
+}
+
+// of returns the wish with no more than a burst, where fewer will do, or an error.
+func (w wish) of(limit Limit) (wish, error) {
+	switch {
+	case w.look:
+		w.n = 0
+	case w.n < 1:
+		return w, fmt.Errorf("%w: %d events; Peek takes none", driver.ErrInvalid, w.n)
+	case w.fewer:
+		w.n = min(w.n, limit.Burst)
+	case w.n > limit.Burst:
+		return w, fmt.Errorf("%w: %d events at once, with a burst of %d; AllowAtMost grants as many as there are", driver.ErrInvalid, w.n, limit.Burst)
+	}
+	return w, nil
+}
+
+// keyOf is a key of the limiter as the engine knows it.
+func (l *Limiter) keyOf(key string) string { return separate.Replace(l.name) + ":" + key }
 
 // decision is a Result with what it takes to undo it.
 type decision struct {
 	Result
-	key   string // of the engine
 	take  driver.RateTake
 	taken driver.RateTaken
 }
 
-// decide asks for n events that may wait for so long.
-func (l *Limiter) decide(ctx context.Context, key string, n int, wait time.Duration) (decision, error) {
-	d := decision{key: separate.Replace(l.name) + ":" + key}
-	err := cmp.Or(l.bad, ctx.Err())
-	if err == nil && (n < 1 || n > l.limit.Burst) {
-		err = fmt.Errorf("%w: %d events at once, with a burst of %d", driver.ErrInvalid, n, l.limit.Burst)
+// decide asks for events of a key, or looks.
+func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, err error) {
+	if err = cmp.Or(l.bad, ctx.Err()); err != nil {
+		return d, err
 	}
+	asked, err := w.of(l.limit)
 	if err != nil {
 		return d, err
 	}
-	d.take = l.pace.take(d.key, n, wait)
+	d.take = l.pace.take(l.keyOf(key), asked)
 	if err = d.take.Check(); err != nil {
 		return d, err
 	}
@@ -184,13 +243,17 @@ func (l *Limiter) decide(ctx context.Context, key string, n int, wait time.Durat
 	case err == nil:
 		d.Result = l.pace.result(l.limit, d.take, d.taken)
 		return d, nil
-	case ctx.Err() != nil, !isDown(err), l.cfg.Down == Closed, l.cfg.Down == Local && n > l.cfg.Local.withDefaults().Burst:
+	case ctx.Err() != nil, !isDown(err), l.cfg.Down == Closed:
 		return d, err
 	case l.cfg.Down == Open:
-		d.Result = Result{OK: true, Limit: l.limit, Remaining: l.limit.Burst, By: ByOpen, Err: err}
+		d.Result = Result{OK: true, Granted: asked.n, Limit: l.limit, Remaining: l.limit.Burst, By: ByOpen, Err: err}
 		return d, nil
 	}
-	l.decideHere(&d, n, wait, err)
+	local, tooMany := w.of(l.cfg.Local.withDefaults())
+	if tooMany != nil {
+		return d, err
+	}
+	l.decideHere(&d, local, err)
 	return d, nil
 }
 
@@ -214,14 +277,12 @@ func (l *Limiter) paused() error {
 	return l.down
 }
 
-// ask asks the engine, and notes whether it answers. An engine that was asked by many at
-// once has answered, so a conflict is no outage, however long it takes.
-func (l *Limiter) ask(ctx context.Context, d *decision) (err error) {
-	for {
-		if err = l.askOnce(ctx, d); !errors.Is(err, driver.ErrConflict) || ctx.Err() != nil {
-			break
-		}
-	}
+// ask asks the engine, and notes whether it answers.
+func (l *Limiter) ask(ctx context.Context, d *decision) error {
+	err := l.insist(ctx, func(ctx context.Context) (err error) {
+		d.taken, err = l.engine.TakeRate(ctx, d.take)
+		return err
+	})
 	if err != nil && (ctx.Err() != nil || !isDown(err)) {
 		return err
 	}
@@ -233,12 +294,25 @@ func (l *Limiter) ask(ctx context.Context, d *decision) (err error) {
 	return err
 }
 
-// askOnce asks the engine for as long as it may take for an answer.
-func (l *Limiter) askOnce(ctx context.Context, d *decision) (err error) {
+// insist makes a call of the engine until that is no conflict. An engine that was asked by
+// many at once has answered, so a conflict is no outage, however long it takes.
+func (l *Limiter) insist(ctx context.Context, call func(context.Context) error) error {
+	for {
+		if err := l.once(ctx, call); !errors.Is(err, driver.ErrConflict) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// once makes a call that may take as long as the engine may for an answer.
+func (l *Limiter) once(ctx context.Context, call func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	d.taken, err = l.engine.TakeRate(limited, d.take)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) && !errors.Is(err, driver.ErrConflict) {
+	err := call(limited)
+	switch {
+	case ctx.Err() != nil && isDown(err):
+		return fmt.Errorf("%w: %v", ctx.Err(), err) // which tells nothing of the engine
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) && !errors.Is(err, driver.ErrConflict):
 		// The time was up between two steps, such as those of OnRegister.
 		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)
 	}
@@ -246,28 +320,32 @@ func (l *Limiter) askOnce(ctx context.Context, d *decision) (err error) {
 }
 
 // decideHere decides by the memory of this process, since the engine is down for a reason.
-func (l *Limiter) decideHere(d *decision, n int, wait time.Duration, why error) {
-	take := l.local.take(d.key, n, wait)
+func (l *Limiter) decideHere(d *decision, w wish, why error) {
+	take := l.local.take(d.take.Key, w)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Since(epoch).Microseconds()
-	ahead, ok := l.table.Take(take.Key, now, take.Cost.Microseconds(), take.Most.Microseconds())
-	taken := driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now)}
+	got, ahead := l.table.Take(take.Key, now, take.Cost.Microseconds(), take.Most.Microseconds(), take.Least().Microseconds())
+	taken := driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now)}
 	d.Result, d.take, d.taken = l.local.result(l.cfg.Local.withDefaults(), take, taken), take, taken
 	d.By, d.Err = ByLocal, why
 }
 
 // result says what an answer means.
 func (p pace) result(limit Limit, take driver.RateTake, taken driver.RateTaken) Result {
-	r := Result{OK: taken.OK, Limit: limit, Reset: taken.Ahead}
+	r := Result{OK: taken.OK, Granted: int(taken.Cost / p.interval), Limit: limit, Reset: taken.Ahead}
 	if free := p.burst - taken.Ahead; free > 0 {
 		r.Remaining = int(free / p.interval)
 	}
 	if r.Remaining < limit.Burst {
 		r.Next = taken.Ahead + time.Duration(r.Remaining+1)*p.interval - p.burst
 	}
+	least := take.Least()
+	if take.Cost == 0 { // a look
+		r.OK, least = r.Remaining > 0, p.interval
+	}
 	if !r.OK {
-		r.RetryAfter = taken.Ahead + take.Cost - p.burst
+		r.RetryAfter = taken.Ahead + least - p.burst
 	}
 	return r
 }
@@ -282,7 +360,7 @@ func (l *Limiter) back(ctx context.Context, d *decision) error {
 	case ByLocal:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.table.Return(d.take.Key, d.take.Cost.Microseconds(), left(d.taken))
+		l.table.Return(d.take.Key, d.taken.Cost.Microseconds(), left(d.taken))
 	}
 	return nil
 }

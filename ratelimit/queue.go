@@ -11,17 +11,18 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// queue is the takes of one key that are under way in this process. The first of them leads:
-// it makes all takes that wait in one change of the record, and then the next one leads. So
-// the takes of a process do not conflict with one another, and many cost no more than one.
+// queue is the takes of one key that are under way in this process. One of them leads: it
+// makes all takes that wait in one change of the record, and then another one leads. So the
+// takes of a process do not conflict with one another, and many cost no more than one.
 type queue struct {
-	waiting  []*pending // the leader first
+	waiting  []*pending // in the order in which they came
 	progress int        // how often this process, or another one, was seen to change the record
 }
 
 // pending is a take under way.
 type pending struct {
 	take  driver.RateTake
+	reset bool             // it forgets all takes of the key of take
 	seen  int              // the progress of the queue when it joined
 	taken driver.RateTaken // set by a leader; the caller's after turn
 	err   error            // as taken
@@ -61,12 +62,13 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 	var batch []*pending
 	err := errPanic
 	defer func() { r.finish(q, p, batch, err) }()
-	tries := 0
 	err = r.insist(ctx, p.take.Key, func(rec driver.Record) (err error) {
+		defer func() {
+			if err == nil || errors.Is(err, driver.ErrConflict) {
+				r.progressed(q)
+			}
+		}()
 		r.mu.Lock()
-		if tries++; tries > 1 {
-			q.progress++ // there was a conflict
-		}
 		batch = slices.Clone(q.waiting)
 		r.mu.Unlock()
 		if rec.Version == "" {
@@ -93,6 +95,13 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 	}
 }
 
+// progressed notes that the record was seen to change, or that what it says was enough.
+func (r *records) progressed(q *queue) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q.progress++
+}
+
 // progressSince reports whether the record was seen to change since p joined the queue.
 func (r *records) progressSince(q *queue, p *pending) bool {
 	r.mu.Lock()
@@ -104,9 +113,6 @@ func (r *records) progressSince(q *queue, p *pending) bool {
 func (r *records) finish(q *queue, p *pending, batch []*pending, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil || errors.Is(err, driver.ErrConflict) {
-		q.progress++
-	}
 	p.err = err
 	q.waiting = slices.DeleteFunc(q.waiting, func(one *pending) bool {
 		if one == p {
@@ -122,13 +128,14 @@ func (r *records) finish(q *queue, p *pending, batch []*pending, err error) {
 	r.next(p.take.Key, q)
 }
 
-// next lets the first of a queue lead. The caller holds mu.
+// next lets the last of a queue lead, whose context is likely to last the longest: one that
+// ends soon would break off a change that all the others wait for too. The caller holds mu.
 func (r *records) next(key string, q *queue) {
 	if len(q.waiting) == 0 {
 		delete(r.queues, key)
 		return
 	}
-	q.waiting[0].turn <- false
+	q.waiting[len(q.waiting)-1].turn <- false
 }
 
 // leave ends a take whose context has ended while it waited, unless it was made meanwhile.

@@ -25,7 +25,9 @@ import (
 //
 // A take whose context ends while other processes change the record is a
 // driver.ErrConflict, and never a driver.ErrUnavailable: the register answers. A [Limiter]
-// asks again then, as long as the context of its caller lasts.
+// asks again then, as long as the context of its caller lasts. So a register that begins to
+// hang counts as down after one Config.Timeout without a change of the record, or two at
+// most; the timeout should be twice what a take needs.
 func OnRegister(r driver.Register) driver.RateLimiter {
 	return &records{register: r, queues: map[string]*queue{}}
 }
@@ -55,6 +57,9 @@ func (r *records) TakeRate(ctx context.Context, take driver.RateTake) (driver.Ra
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
+	if take.Cost == 0 {
+		return r.look(ctx, take.Key)
+	}
 	p := &pending{take: take, turn: make(chan bool, 1)}
 	if err := r.submit(ctx, p); err != nil {
 		return driver.RateTaken{}, err
@@ -62,17 +67,40 @@ func (r *records) TakeRate(ctx context.Context, take driver.RateTake) (driver.Ra
 	return p.taken, nil
 }
 
-// apply makes a take of the state of its key.
+// look reads the state of a key.
+func (r *records) look(ctx context.Context, key string) (driver.RateTaken, error) {
+	rec, err := r.register.Get(ctx, recordKey(key))
+	if err != nil {
+		return driver.RateTaken{}, err
+	}
+	earliest, latest, err := r.register.Clock(ctx)
+	if err != nil {
+		return driver.RateTaken{}, err
+	}
+	s, err := parse(rec)
+	return answer(0, s.At(earliest.UnixMicro()), latest), err
+}
+
+// answer is what is answered to a take, in microseconds.
+func answer(got, ahead int64, now time.Time) driver.RateTaken {
+	return driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now.UnixMicro())}
+}
+
+// apply makes a take of the state of its key, or forgets it.
 func (p *pending) apply(s *gcra.State, earliest, latest time.Time) {
+	if p.reset {
+		*s = gcra.State{}
+		return
+	}
 	before := *s
-	ahead, ok := s.Take(earliest.UnixMicro(), p.take.Cost.Microseconds(), p.take.Most.Microseconds())
+	got, ahead := s.Take(earliest.UnixMicro(), p.take.Cost.Microseconds(), p.take.Most.Microseconds(), p.take.Least().Microseconds())
 	switch {
-	case !ok && before.Last <= latest.UnixMicro():
+	case got == 0 && before.Last <= latest.UnixMicro():
 		*s = before // the clock need not have been set back
 	case s.Last == earliest.UnixMicro():
 		s.Last = latest.UnixMicro() // as little time as can have passed will count
 	}
-	p.taken = driver.RateTaken{OK: ok, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(latest.UnixMicro())}
+	p.taken = answer(got, ahead, latest)
 }
 
 // ReturnRate undoes a take; see [driver.RateLimiter].
@@ -84,8 +112,21 @@ func (r *records) ReturnRate(ctx context.Context, take driver.RateTake, taken dr
 		if rec.Version == "" {
 			return nil // all has come back
 		}
-		return r.change(ctx, rec, func(s *gcra.State, _, _ time.Time) { s.Return(take.Cost.Microseconds(), left(taken)) })
+		return r.change(ctx, rec, func(s *gcra.State, _, _ time.Time) { s.Return(taken.Cost.Microseconds(), left(taken)) })
 	})
+}
+
+// ResetRate forgets what was granted of a key, in its turn among the takes of this process;
+// see [driver.RateLimiter].
+func (r *records) ResetRate(ctx context.Context, key string) error {
+	if err := driver.CheckName(key); err != nil {
+		return err
+	}
+	rec, err := r.register.Get(ctx, recordKey(key))
+	if err != nil || rec.Version == "" {
+		return err
+	}
+	return r.submit(ctx, &pending{take: driver.RateTake{Key: key}, reset: true, turn: make(chan bool, 1)})
 }
 
 // left is the state that a take has left behind.
@@ -138,9 +179,9 @@ func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.
 	if err != nil {
 		return err
 	}
-	var s gcra.State
-	if n, err := fmt.Sscanf(string(rec.Value), "%d %d", &s.Last, &s.Ahead); n != 2 || err != nil {
-		return fmt.Errorf("%w: the record %q was written by another program", driver.ErrConfig, rec.Key)
+	s, err := parse(rec)
+	if err != nil {
+		return err
 	}
 	before := s
 	if f(&s, earliest, latest); s == before {
@@ -149,6 +190,17 @@ func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.
 	life := time.Duration(max(1, s.Ahead)) * time.Microsecond
 	_, err = r.register.Swap(ctx, rec.Key, format(s), rec.Version, life)
 	return err
+}
+
+// parse reads what a record says, nothing if there is none.
+func parse(rec driver.Record) (s gcra.State, err error) {
+	if rec.Version == "" {
+		return s, nil
+	}
+	if n, err := fmt.Sscanf(string(rec.Value), "%d %d", &s.Last, &s.Ahead); n != 2 || err != nil {
+		return gcra.State{}, fmt.Errorf("%w: the record %q was written by another program", driver.ErrConfig, rec.Key)
+	}
+	return s, nil
 }
 
 // format is what a record says.

@@ -41,6 +41,9 @@ func (c recordClient) TakeRate(ctx context.Context, take driver.RateTake) (drive
 func (c recordClient) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
 	return c.rates.ReturnRate(ctx, take, taken)
 }
+func (c recordClient) ResetRate(ctx context.Context, key string) error {
+	return c.rates.ResetRate(ctx, key)
+}
 
 // TestExamOnRecords: rates that are records are rates.
 func TestExamOnRecords(t *testing.T) {

@@ -36,7 +36,7 @@ func (l *Limiter) ReserveN(ctx context.Context, key string, n int) (*Reservation
 // ReserveWithin is ReserveN for a turn that comes within a time, less than 0 being 0: one
 // that would come later is a *LimitedError, and nothing is taken.
 func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within time.Duration) (*Reservation, error) {
-	d, err := l.decide(ctx, key, n, max(0, within))
+	d, err := l.decide(ctx, key, wish{n: n, wait: max(0, within)})
 	if err != nil {
 		return nil, err
 	}

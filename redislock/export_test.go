@@ -15,6 +15,7 @@ var (
 	RenewScript   = renewScript
 
 	TakeRateScript   = takeRateScript
+	ResetRateScript  = resetRateScript
 	ReturnRateScript = returnRateScript
 )
 

@@ -18,53 +18,67 @@ var (
 	takeRateLua string
 	//go:embed lua/return_rate.lua
 	returnRateLua string
+	//go:embed lua/reset_rate.lua
+	resetRateLua string
 
 	takeRateScript   = redisconn.NewScript(takeRateLua)
 	returnRateScript = redisconn.NewScript(returnRateLua)
+	resetRateScript  = redisconn.NewScript(resetRateLua)
 )
 
 // TakeRate grants events of a key or refuses them, in one script and by the server's clock;
 // see [driver.RateLimiter]. The key lasts until its events have come back, and a refusal
-// writes nothing. It works with any eviction policy, and beside a quarantine: a server
+// writes nothing, nor does a look. It works with any eviction policy, and beside a quarantine: a server
 // that has forgotten a key grants a burst of it anew.
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
-	text, err := e.rate(ctx, takeRateScript, take, take.Most.Microseconds())
+	if err := take.Check(); err != nil {
+		return driver.RateTaken{}, err
+	}
+	text, err := e.rate(ctx, takeRateScript, take.Key, take.Cost.Microseconds(), take.Most.Microseconds(), take.Least().Microseconds())
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
 	w := redisfmt.Words{Rest: text}
-	word := w.Next()
-	taken := driver.RateTaken{OK: word == "taken", Now: time.UnixMicro(w.Int()), Ahead: time.Duration(w.Int()) * time.Microsecond}
-	if w.Bad || !taken.OK && word != "refused" {
+	got, now, ahead := w.Int(), w.Int(), w.Int()
+	if w.Bad {
 		return driver.RateTaken{}, malformed(text)
 	}
-	return taken, nil
+	return driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Now: time.UnixMicro(now), Ahead: time.Duration(ahead) * time.Microsecond}, nil
 }
 
 // ReturnRate undoes a take; see [driver.RateLimiter].
 func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
-	_, err := e.rate(ctx, returnRateScript, take, taken.Now.UnixMicro(), taken.Ahead.Microseconds())
+	if err := take.Check(); err != nil {
+		return err
+	}
+	_, err := e.rate(ctx, returnRateScript, take.Key, taken.Cost.Microseconds(), taken.Now.UnixMicro(), taken.Ahead.Microseconds())
 	return err
 }
 
-// rate runs a script with the cost of a take and other numbers.
-func (e *Engine) rate(ctx context.Context, s *redisconn.Script, take driver.RateTake, others ...int64) (string, error) {
-	if err := take.Check(); err != nil {
-		return "", err
+// ResetRate forgets what was granted of a key; see [driver.RateLimiter].
+func (e *Engine) ResetRate(ctx context.Context, key string) error {
+	if err := driver.CheckName(key); err != nil {
+		return err
 	}
+	_, err := e.rate(ctx, resetRateScript, key)
+	return err
+}
+
+// rate runs a script on a key with some numbers.
+func (e *Engine) rate(ctx context.Context, s *redisconn.Script, key string, numbers ...int64) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	if e.closed.Err() != nil {
 		return "", unavailable(errClosed)
 	}
-	args := []string{redisfmt.Decimal(take.Cost.Microseconds())}
-	for _, n := range others {
+	var args []string
+	for _, n := range numbers {
 		args = append(args, redisfmt.Decimal(n))
 	}
-	text, err := e.patiently(ctx, redisconn.Call{Script: s, Keys: []string{e.rateKey(take.Key)}, Args: args})
+	text, err := e.patiently(ctx, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
 	if text == "foreign" {
-		err = fmt.Errorf("%w: %s was written by another program", driver.ErrConfig, e.rateKey(take.Key))
+		err = fmt.Errorf("%w: %s was written by another program", driver.ErrConfig, e.rateKey(key))
 	}
 	return text, unavailable(err)
 }

@@ -54,13 +54,13 @@ func TestRateScripts(t *testing.T) {
 		return rueidis.NewLuaScript(strings.Replace(rateShim, "--SCRIPT--", source, 1))
 	}
 	ratetest.Check(t, rateScripts{rueidisClient(t, rueidisOption(s.server.Addr())),
-		script(redislock.TakeRateScript.Source), script(redislock.ReturnRateScript.Source)})
+		script(redislock.TakeRateScript.Source), script(redislock.ReturnRateScript.Source), script(redislock.ResetRateScript.Source)})
 }
 
 // rateScripts are the scripts, by a clock of their own.
 type rateScripts struct {
-	client       rueidis.Client
-	takes, gives *rueidis.Lua
+	client               rueidis.Client
+	takes, gives, resets *rueidis.Lua
 }
 
 // run runs a script with some numbers, of which the last is the time.
@@ -72,21 +72,26 @@ func (r rateScripts) run(l *rueidis.Lua, key string, args ...int64) (string, err
 	return l.Exec(context.Background(), r.client, []string{key}, words).ToString()
 }
 
-func (r rateScripts) Take(key string, now, cost, most int64) (ahead int64, ok bool, err error) {
-	text, err := r.run(r.takes, key, cost, most, now)
+func (r rateScripts) Take(key string, now, cost, most, each int64) (got, ahead int64, err error) {
+	text, err := r.run(r.takes, key, cost, most, each, now)
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
-	word, at := "", int64(0)
-	_, err = fmt.Sscan(text, &word, &at, &ahead)
+	at := int64(0)
+	_, err = fmt.Sscan(text, &got, &at, &ahead)
 	if err == nil && at != now {
 		err = fmt.Errorf("%q at %d", text, now)
 	}
-	return ahead, word == "taken", err
+	return got, ahead, err
 }
 
 func (r rateScripts) Return(key string, now, cost int64, left gcra.State) error {
 	_, err := r.run(r.gives, key, cost, left.Last, left.Ahead, now)
+	return err
+}
+
+func (r rateScripts) Reset(key string, now int64) error {
+	_, err := r.run(r.resets, key, now)
 	return err
 }
 
@@ -117,11 +122,23 @@ func TestRateKeys(t *testing.T) {
 		t.Errorf("the key lasts for %d ms, %v", left, err)
 	}
 	before := s.server.Do(t, "GET", key)
+	for _, look := range []string{"a}{b", "unknown"} {
+		if taken := s.taking(e, look, 0); taken.OK || taken.Cost != 0 || (taken.Ahead > 0) != (look == "a}{b") || s.server.Do(t, "GET", key) != before {
+			t.Errorf("a look at %s: %+v; it made %s of %s", look, taken, s.server.Do(t, "GET", key), before)
+		}
+	}
+	if got := s.server.Do(t, "KEYS", "*"); strings.TrimSpace(got) != key {
+		t.Errorf("after a look the server has the keys %q", got)
+	}
 	if s.taking(e, "a}{b", 4).OK || s.server.Do(t, "GET", key) != before {
 		t.Errorf("a refusal made %s of %s", s.server.Do(t, "GET", key), before)
 	}
 	if err := e.ReturnRate(t.Context(), hourly("a}{b", 1), taken); err != nil || strings.TrimSpace(s.server.Do(t, "DBSIZE")) != "0" {
 		t.Errorf("after a return: %v, %s keys", err, s.server.Do(t, "DBSIZE"))
+	}
+	s.taking(e, "a}{b", 4)
+	if err := e.ResetRate(t.Context(), "a}{b"); err != nil || strings.TrimSpace(s.server.Do(t, "DBSIZE")) != "0" {
+		t.Errorf("after a reset: %v, %s keys", err, s.server.Do(t, "DBSIZE"))
 	}
 }
 
@@ -132,6 +149,9 @@ func TestRateForeign(t *testing.T) {
 	e := s.engine(nil)
 	s.server.Do(t, "SET", "fencelock:rate:a", "mine")
 	if _, err := e.TakeRate(t.Context(), hourly("a", 1)); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "another program") {
+		t.Error(err)
+	}
+	if err := e.ResetRate(t.Context(), "a"); !errors.Is(err, driver.ErrConfig) || strings.TrimSpace(s.server.Do(t, "GET", "fencelock:rate:a")) != "mine" {
 		t.Error(err)
 	}
 	s.server.Do(t, "DEL", "fencelock:rate:a")
@@ -157,7 +177,7 @@ func TestRateLostAnswer(t *testing.T) {
 		return do()
 	})
 	s.taking(e, "a", 1)
-	if want := []string{"fencelock:rate:a", "3600000000", "14400000000"}; !slices.Equal(sent, want) {
+	if want := []string{"fencelock:rate:a", "3600000000", "14400000000", "3600000000"}; !slices.Equal(sent, want) {
 		t.Errorf("sent %q, want %q", sent, want)
 	}
 }

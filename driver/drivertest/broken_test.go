@@ -26,6 +26,7 @@ type broken struct {
 	records brokenRecords
 	take    func(context.Context, driver.RateTake) (driver.RateTaken, error)
 	ret     func(context.Context, driver.RateTake, driver.RateTaken) error
+	reset   func(context.Context, string) error
 }
 
 func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -54,6 +55,7 @@ func (b *broken) TakeRate(ctx context.Context, take driver.RateTake) (driver.Rat
 func (b *broken) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
 	return b.ret(ctx, take, taken)
 }
+func (b *broken) ResetRate(ctx context.Context, key string) error { return b.reset(ctx, key) }
 
 func (b *broken) Register() driver.Register { return &b.records }
 
@@ -154,7 +156,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
 	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner,
-		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate}
+		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
 	s.infect(b)
 	return b
 }

@@ -95,6 +95,7 @@ var rating = []mutant{
 			}
 			t.Cost += time.Microsecond
 			t.Most = driver.MaxRateAhead
+			now.Cost = t.Cost
 			return b.process.ReturnRate(ctx, t, now)
 		}
 	}},
@@ -106,7 +107,7 @@ var rating = []mutant{
 				return err
 			}
 			if now.Now.Add(now.Ahead - look.Cost).Equal(taken.Now.Add(taken.Ahead)) {
-				look.Cost += t.Cost
+				now.Cost += t.Cost
 			}
 			return b.process.ReturnRate(ctx, look, now)
 		}
@@ -121,6 +122,53 @@ var rating = []mutant{
 	{"rate is taken when nobody wants it any more", "rate", func(b *broken) {
 		b.take = func(ctx context.Context, t driver.RateTake) (driver.RateTaken, error) {
 			return b.process.TakeRate(context.WithoutCancel(ctx), t)
+		}
+	}},
+	{"rate grants all or none where fewer will do", "rate", func(b *broken) {
+		b.taking(func(t *driver.RateTake) {
+			if t.Check() == nil {
+				t.Each = 0
+			}
+		})
+	}},
+	{"rate grants fewer where all or none is asked for", "rate", func(b *broken) {
+		b.taking(func(t *driver.RateTake) {
+			if t.Cost > 0 && t.Cost%rateDay == 0 {
+				t.Each = rateDay
+			}
+		})
+	}},
+	{"rate says that all of it was granted", "rate", func(b *broken) {
+		b.take = func(ctx context.Context, t driver.RateTake) (driver.RateTaken, error) {
+			taken, err := b.process.TakeRate(ctx, t)
+			if taken.OK {
+				taken.Cost = t.Cost
+			}
+			return taken, err
+		}
+	}},
+	{"rate takes for a look", "rate", func(b *broken) {
+		b.taking(func(t *driver.RateTake) {
+			if t.Cost == 0 && t.Check() == nil {
+				t.Cost = time.Microsecond
+			}
+		})
+	}},
+	{"rate keeps a key that is reset", "rate", func(b *broken) {
+		b.reset = func(ctx context.Context, key string) error {
+			_, err := b.process.TakeRate(ctx, driver.RateTake{Key: key, Most: time.Hour})
+			return err
+		}
+	}},
+	{"rate resets by a burst more", "rate", func(b *broken) {
+		b.reset = func(ctx context.Context, key string) error {
+			look := driver.RateTake{Key: key, Cost: time.Microsecond, Most: driver.MaxRateAhead}
+			now, err := b.process.TakeRate(ctx, look)
+			if err != nil {
+				return err
+			}
+			now.Cost += 4 * rateDay
+			return b.process.ReturnRate(ctx, look, now)
 		}
 	}},
 	{"rate loses digits", "rate", func(b *broken) {

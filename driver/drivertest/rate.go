@@ -22,12 +22,16 @@ const rateInterval = 24 * time.Hour
 // rate: the questions about rates that nothing is regained in, the simple ones first.
 //
 // It fails an engine that counts for each client, takes for refused events, or gives
-// back what others rely on, at once or when a return comes again.
+// back what others rely on, at once or when a return comes again; and one that takes for a
+// look, does not know fewer events than were asked for, or keeps a key that is reset.
 func rate(t *run) {
 	r := takers{t, t.clients(4)}
 	r.burst()
 	r.together()
 	r.returned()
+	r.fewer()
+	r.looks()
+	r.resets()
 	r.badInput()
 }
 
@@ -235,6 +239,106 @@ func (t takers) returnedAgain() {
 	t.ends(first, t.takes(cs[1], events("again", 4), false, "when there are two left"), 2, "a return that came again")
 }
 
+// fewer asks for as many of n events as there are.
+func fewer(key string, n int) driver.RateTake {
+	take := events(key, n)
+	take.Each = rateInterval
+	return take
+}
+
+// fewer: who takes fewer events than it asks for is granted what is left, and refused only
+// if that is nothing; it gives back what it was granted. Many who ask at once get no more
+// than a burst together.
+func (t takers) fewer() {
+	t.Helper()
+	cs := t.cs
+	first := t.takes(cs[0], fewer("some", 3), true, "when there are four left")
+	t.ends(first, first, 3, "a take of three")
+	one := t.takes(cs[1], fewer("some", 3), true, "when there is one left")
+	t.ends(first, one, 4, "what is left of three")
+	none := t.takes(cs[2], fewer("some", 4), false, "when there is none left")
+	t.ends(first, none, 4, "a refusal")
+	if first.Cost != 3*rateInterval || one.Cost != rateInterval || none.Cost != 0 {
+		t.Errorf("granted %v, %v and %v, want three intervals, one and none", first.Cost, one.Cost, none.Cost)
+	}
+	t.returns(cs[1], fewer("some", 3), one)
+	t.ends(first, t.takes(cs[2], events("some", 2), false, "when there is one left"), 3, "a return of what was left")
+
+	got := make(chan time.Duration)
+	for _, c := range cs {
+		for range 15 {
+			t.calls.Go(func() { // ends when its take is answered and that is read
+				taken, err := c.(driver.RateLimiter).TakeRate(t.ctx, fewer("some of a crowd", 3))
+				if err != nil {
+					t.Errorf("taking from %q: %v", "some of a crowd", err)
+				}
+				got <- taken.Cost
+			})
+		}
+	}
+	sum := time.Duration(0)
+	for range 15 * len(cs) {
+		sum += <-got
+	}
+	if sum != 4*rateInterval {
+		t.Errorf("of three events each, asked for 60 times at once, %v was granted, want four intervals", sum)
+	}
+}
+
+// looks: a take of nothing is a refusal that says how far ahead the key is, whether anybody
+// has used it or not.
+func (t takers) looks() {
+	t.Helper()
+	cs := t.cs
+	if look := t.takes(cs[0], events("seen", 0), false, "at first"); look.Ahead != 0 || look.Cost != 0 {
+		t.Errorf("a look at a key that nobody has used: %+v", look)
+	}
+	first := t.takes(cs[1], events("seen", 3), true, "after a look")
+	for _, c := range cs {
+		t.ends(first, t.takes(c, events("seen", 0), false, "when there is one left"), 3, "a look")
+	}
+	last := t.takes(cs[2], events("seen", 1), true, "after looks")
+	t.takes(cs[0], events("seen", 0), false, "when there is none left")
+	t.returns(cs[2], events("seen", 1), last)
+	t.ends(first, t.takes(cs[3], events("seen", 0), false, "after a return"), 3, "a return after a look")
+}
+
+// resetting forgets a key.
+func (t takers) resetting(ctx context.Context, c Client, key string) error {
+	t.Helper()
+	return within(t.run, "ResetRate", func(limited context.Context) error {
+		if ctx == t.ctx {
+			ctx = limited
+		}
+		return c.(driver.RateLimiter).ResetRate(ctx, key)
+	})
+}
+
+// resets: all of a burst can be taken of a key that is reset, once, and what was taken before
+// cannot be given back any more.
+func (t takers) resets() {
+	t.Helper()
+	cs := t.cs
+	reset := func(key string) {
+		t.Helper()
+		if err := t.resetting(t.ctx, cs[1], key); err != nil {
+			t.Fatalf("a reset of %q: %v", key, err)
+		}
+	}
+	beside := t.takes(cs[0], events("beside", 4), true, "at first")
+	reset("fresh")
+	t.takes(cs[0], events("fresh", 2), true, "after a reset of a key that nobody has used")
+	old := t.takes(cs[0], events("fresh", 2), true, "when there are two left")
+	reset("fresh")
+	reset("fresh")
+	time.Sleep(time.Millisecond)
+	first := t.takes(cs[2], events("fresh", 4), true, "after a reset, twice")
+	t.ends(first, first, 4, "a take after a reset")
+	t.returns(cs[0], events("fresh", 2), old)
+	t.ends(first, t.takes(cs[3], events("fresh", 1), false, "after a return of what was taken before a reset"), 4, "a return after a reset")
+	t.ends(beside, t.takes(cs[0], events("beside", 1), false, "after a reset of another key"), 4, "a reset of another key")
+}
+
 // badInput: senseless takes are ErrInvalid, a context that has ended is its own error,
 // and neither takes anything.
 func (t takers) badInput() {
@@ -242,7 +346,9 @@ func (t takers) badInput() {
 	c := t.cs[0]
 	bad := []driver.RateTake{
 		events("", 1), events("a\x00b", 1), events("a\xff", 1), events(strings.Repeat("k", 513), 1),
-		events("odd", 0), events("odd", -1), events("odd", 5),
+		events("odd", -1), events("odd", 5), fewer("odd", 5), fewer("odd", 0),
+		{Key: "odd", Cost: time.Second, Most: time.Minute, Each: -1}, {Key: "odd", Cost: time.Second, Most: time.Minute, Each: 3 * time.Microsecond},
+		{Key: "odd", Cost: time.Second, Most: time.Minute, Each: 500}, {Key: "odd", Cost: time.Second, Most: time.Minute, Each: time.Minute}, {Key: "odd"},
 		{Key: "odd", Cost: time.Nanosecond, Most: time.Second}, {Key: "odd", Cost: time.Microsecond, Most: 1500},
 		{Key: "odd", Cost: time.Second, Most: driver.MaxRateAhead + time.Microsecond},
 	}
@@ -255,6 +361,12 @@ func (t takers) badInput() {
 	cancel()
 	_, err := t.taking(ended, c, events("odd", 1))
 	itsOwn(ended, t.run, err, "odd")
+	_, err = t.taking(ended, c, events("odd", 0))
+	itsOwn(ended, t.run, err, "odd")
+	if err := t.resetting(t.ctx, c, "a\x00b"); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a reset of a key that is none: got %v, want ErrInvalid", err)
+	}
+	itsOwn(ended, t.run, t.resetting(ended, c, "odd"), "odd")
 	const odd = 1234567 * time.Microsecond
 	long := driver.RateTake{Key: strings.Repeat("k", 512), Cost: driver.MaxRateAhead - odd, Most: driver.MaxRateAhead}
 	first := t.takes(c, long, true, "at first")

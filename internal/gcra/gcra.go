@@ -25,18 +25,22 @@ func (s State) At(now int64) int64 {
 	return 0
 }
 
-// Take grants events of a cost if they are ahead by no more than most then. It returns
-// how far ahead the granted events are, with those of now if ok.
-func (s *State) Take(now, cost, most int64) (ahead int64, ok bool) {
+// Take grants as much of a cost as keeps the granted events ahead by no more than most,
+// in multiples of each: all or nothing if each is the cost. It returns what it has granted,
+// and how far ahead the granted events are with that. A cost of 0 changes nothing.
+func (s *State) Take(now, cost, most, each int64) (got, ahead int64) {
 	ahead = s.At(now)
-	ok = cost <= most && ahead <= most-cost
-	if ok {
-		ahead += cost
+	if cost == 0 {
+		return 0, ahead
 	}
-	if ok || now < s.Last { // a clock that was set back counts from here
+	if ahead < most {
+		got = min(cost, (most-ahead)/each*each)
+		ahead += got
+	}
+	if got > 0 || now < s.Last { // a clock that was set back counts from here
 		*s = State{now, ahead}
 	}
-	return ahead, ok
+	return got, ahead
 }
 
 // Return undoes a Take of a cost that left a state behind. It does nothing if somebody has

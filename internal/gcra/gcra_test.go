@@ -47,7 +47,8 @@ func TestAgainstNaive(t *testing.T) {
 			events := rapid.Int64Range(1, model.burst+1).Draw(t, "events")
 			want := model.fits(now, events, interval)
 			before := s
-			ahead, ok := s.Take(now, events*interval, model.burst*interval)
+			got, ahead := s.Take(now, events*interval, model.burst*interval, events*interval)
+			ok := got > 0
 			switch {
 			case ok != want:
 				t.Fatalf("%d events at %d: granted = %v, want %v", events, now, ok, want)
@@ -58,6 +59,31 @@ func TestAgainstNaive(t *testing.T) {
 			}
 			if ahead != s.At(now) {
 				t.Fatalf("Take said %d ahead, At %d", ahead, s.At(now))
+			}
+		}
+	})
+}
+
+// TestFewer: a take of fewer than it asks for is granted what takes of one each would be, and
+// a take of nothing changes nothing.
+func TestFewer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		interval := rapid.Int64Range(1, 5000).Draw(t, "interval")
+		burst := rapid.Int64Range(1, 8).Draw(t, "burst")
+		var s, ones gcra.State
+		now := rapid.Int64Range(0, 1<<51).Draw(t, "now")
+		for range rapid.IntRange(1, 60).Draw(t, "requests") {
+			now += rapid.Int64Range(-interval, 3*interval).Draw(t, "pause")
+			events := rapid.Int64Range(1, burst).Draw(t, "events")
+			want := int64(0)
+			for range events {
+				got, _ := ones.Take(now, interval, burst*interval, interval)
+				want += got
+			}
+			got, ahead := s.Take(now, events*interval, burst*interval, interval)
+			before := s
+			if none, look := s.Take(now, 0, burst*interval, 0); got != want || s != ones || ahead != s.At(now) || s != before || none != 0 || look != ahead {
+				t.Fatalf("%d events at %d: %d, %d ahead, %+v; want %d, %+v; a look: %d, %d ahead", events, now, got, ahead, s, want, ones, none, look)
 			}
 		}
 	})
@@ -82,8 +108,8 @@ func TestReservations(t *testing.T) {
 				continue
 			}
 			events := rapid.Int64Range(1, burst).Draw(t, "events")
-			ahead, ok := s.Take(now, events*interval, burst*interval+wait)
-			if !ok {
+			got, ahead := s.Take(now, events*interval, burst*interval+wait, events*interval)
+			if got == 0 {
 				continue
 			}
 			act := now + max(0, ahead-burst*interval)
@@ -115,7 +141,7 @@ func bounded(t *rapid.T, acts []int64, burst, interval int64) {
 func TestReturnAfterOthers(t *testing.T) {
 	var s gcra.State
 	take := func(now int64) gcra.State {
-		s.Take(now, 10, 50)
+		s.Take(now, 10, 50, 10)
 		return s
 	}
 	first, second := take(100), take(101)
@@ -142,19 +168,19 @@ func TestClockSteps(t *testing.T) {
 	for _, cost := range []int64{10, 40} { // granted, refused
 		s := gcra.State{}
 		now := int64(1e15)
-		s.Take(now, 30, 50)
+		s.Take(now, 30, 50, 30)
 		now -= hour
-		if _, ok := s.Take(now, cost, 50); ok != (cost == 10) {
-			t.Errorf("cost %d: granted = %v right after the clock was set back", cost, ok)
+		if got, _ := s.Take(now, cost, 50, cost); (got > 0) != (cost == 10) {
+			t.Errorf("cost %d: granted %d right after the clock was set back", cost, got)
 		}
 		if ahead := s.At(now + 40); ahead != 0 {
 			t.Errorf("cost %d: still %d ahead 40 us after the clock was set back", cost, ahead)
 		}
 		now += 2 * hour
-		if ahead, ok := s.Take(now, 50, 50); !ok || ahead != 50 {
-			t.Errorf("a burst after the clock was set forward: %v, %d ahead", ok, ahead)
+		if got, ahead := s.Take(now, 50, 50, 50); got != 50 || ahead != 50 {
+			t.Errorf("a burst after the clock was set forward: %d, %d ahead", got, ahead)
 		}
-		if _, ok := s.Take(now, 1, 50); ok {
+		if got, _ := s.Take(now, 1, 50, 1); got > 0 {
 			t.Error("more than a burst after the clock was set forward")
 		}
 	}
@@ -177,8 +203,8 @@ func TestExtremes(t *testing.T) {
 		{gcra.State{Last: 5, Ahead: math.MaxInt64}, 5, math.MaxInt64, math.MaxInt64, math.MaxInt64, false},
 	} {
 		s := c.s
-		if ahead, ok := s.Take(c.now, c.cost, c.most); ahead != c.ahead || ok != c.ok {
-			t.Errorf("%+v: %d, %v", c, ahead, ok)
+		if got, ahead := s.Take(c.now, c.cost, c.most, c.cost); ahead != c.ahead || (got > 0) != c.ok {
+			t.Errorf("%+v: %d ahead, granted %d", c, ahead, got)
 		}
 	}
 }
@@ -188,22 +214,27 @@ func TestTable(t *testing.T) {
 	var table gcra.Table
 	for i := range int64(100_000) {
 		key := fmt.Sprint(i)
-		if _, ok := table.Take(key, i, 100, 100); !ok {
+		if got, _ := table.Take(key, i, 100, 100, 100); got != 100 {
 			t.Fatalf("the first of %s was refused", key)
 		}
-		if ahead, ok := table.Take(key, i, 1, 100); ok || ahead != 100 {
-			t.Fatalf("one too many of %s: %v, %d ahead", key, ok, ahead)
+		if got, ahead := table.Take(key, i, 1, 100, 1); got > 0 || ahead != 100 {
+			t.Fatalf("one too many of %s: %d, %d ahead", key, got, ahead)
 		}
 		if n := table.Len(); n > 1100 {
 			t.Fatalf("%d keys are remembered, of which 100 are in use", n)
 		}
 	}
 	table.Return("99999", 100, gcra.State{Last: 99999, Ahead: 100})
-	if _, ok := table.Take("99999", 99999, 100, 100); !ok {
+	if got, _ := table.Take("99999", 99999, 100, 100, 100); got == 0 {
 		t.Error("what was given back cannot be taken")
 	}
 	table.Return("unknown", 1, gcra.State{Ahead: 1})
-	if _, ok := table.Take("refused", 0, 2, 1); ok || table.Len() > 1100 {
+	if got, _ := table.Take("refused", 0, 2, 1, 2); got > 0 || table.Len() > 1100 {
 		t.Error("more than a burst was granted")
+	}
+	table.Reset("unknown")
+	table.Reset("99999")
+	if got, _ := table.Take("99999", 99999, 100, 100, 100); got == 0 {
+		t.Error("a burst cannot be taken after a reset")
 	}
 }

@@ -12,14 +12,17 @@ type Table struct {
 }
 
 // Take is [State.Take] for a key.
-func (t *Table) Take(key string, now, cost, most int64) (ahead int64, ok bool) {
+func (t *Table) Take(key string, now, cost, most, each int64) (got, ahead int64) {
 	s, known := t.states[key]
-	ahead, ok = s.Take(now, cost, most)
-	if known || ok {
+	got, ahead = s.Take(now, cost, most, each)
+	if known || got > 0 {
 		t.put(key, s, now)
 	}
-	return ahead, ok
+	return got, ahead
 }
+
+// Reset forgets a key.
+func (t *Table) Reset(key string) { delete(t.states, key) }
 
 // Return is [State.Return] for a key.
 func (t *Table) Return(key string, cost int64, left State) {

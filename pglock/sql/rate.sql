@@ -6,36 +6,41 @@ BEGIN
 	RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
 
--- take_rate grants events of a cost unless they would be further ahead of the clock than
--- most. The clock is read when the row is locked: of two that come together the second
+-- take_rate grants events of a cost as far as they are no further ahead of the clock than most
+-- then, in multiples of each. A cost of 0 only looks: it locks no row. The clock is read when the row is locked: of two that come together the second
 -- counts from the first. A row that somebody has just made or swept is looked for again.
-CREATE OR REPLACE FUNCTION fencelock.take_rate(k text, cost bigint, most bigint) RETURNS text
+CREATE OR REPLACE FUNCTION fencelock.take_rate(k text, cost bigint, most bigint, each bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
 	r fencelock.rate;
 	now bigint;
 	total bigint;
-	ok boolean;
+	got bigint := 0;
 BEGIN
+	IF cost = 0 THEN
+		SELECT * INTO r FROM fencelock.rate x WHERE x.key = k;
+		now := fencelock.micros();
+		RETURN concat_ws('|', 0, now, greatest(0, coalesce(r.ahead, 0) - greatest(0, now - r.last)));
+	END IF;
 	LOOP
 		SELECT * INTO r FROM fencelock.rate x WHERE x.key = k FOR UPDATE;
 		EXIT WHEN FOUND;
 		now := fencelock.micros();
 		INSERT INTO fencelock.rate VALUES (k, now, cost) ON CONFLICT DO NOTHING;
 		IF FOUND THEN
-			RETURN concat_ws('|', 't', now, cost);
+			RETURN concat_ws('|', cost, now, cost);
 		END IF;
 	END LOOP;
 	now := fencelock.micros();
 	total := greatest(0, r.ahead - greatest(0, now - r.last));
-	ok := cost <= most - total;
-	IF ok THEN
-		total := total + cost;
+	IF total < most THEN
+		got := least(cost, (most - total) / each * each);
+		total := total + got;
 	END IF;
-	IF ok OR now < r.last THEN -- a clock that was set back counts from here
+	IF got > 0 OR now < r.last THEN -- a clock that was set back counts from here
 		UPDATE fencelock.rate x SET last = now, ahead = total WHERE x.key = k;
 	END IF;
-	RETURN concat_ws('|', CASE WHEN ok THEN 't' ELSE 'f' END, now, total);
+	RETURN concat_ws('|', got, now, total);
 END $$;
 
 -- return_rate undoes a take that left a time and how far ahead it was then, unless
@@ -44,6 +49,13 @@ CREATE OR REPLACE FUNCTION fencelock.return_rate(k text, cost bigint, at bigint,
 LANGUAGE plpgsql AS $$
 BEGIN
 	UPDATE fencelock.rate x SET ahead = greatest(0, x.ahead - cost) WHERE x.key = k AND x.last = at AND x.ahead = total;
+END $$;
+
+-- reset_rate forgets what was granted of a key.
+CREATE OR REPLACE FUNCTION fencelock.reset_rate(k text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	DELETE FROM fencelock.rate x WHERE x.key = k;
 END $$;
 
 -- sweep_rates removes the idle ones of the next thousand keys after one, and returns the

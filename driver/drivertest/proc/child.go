@@ -165,7 +165,7 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		} else {
 			err = driver.ErrUnsupported
 		}
-	case opTake, opReturn:
+	case opTake, opReturn, opReset:
 		a.Taken, err = c.rate(ctx, q)
 	case opBreak:
 		if b, ok := c.engine.(driver.Breaker); ok {
@@ -214,6 +214,8 @@ func (c *child) rate(ctx context.Context, q question) (driver.RateTaken, error) 
 		return driver.RateTaken{}, driver.ErrUnsupported
 	case q.Op == opReturn:
 		return driver.RateTaken{}, r.ReturnRate(ctx, q.Take, q.Taken)
+	case q.Op == opReset:
+		return driver.RateTaken{}, r.ResetRate(ctx, q.Name)
 	}
 	return r.TakeRate(ctx, q.Take)
 }

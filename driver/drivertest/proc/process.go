@@ -301,6 +301,16 @@ func (p *Process) ReturnRate(ctx context.Context, take driver.RateTake, taken dr
 	return hand(ctx, a.err())
 }
 
+// ResetRate resets in the child; ErrUnsupported if its engine is no
+// driver.RateLimiter.
+func (p *Process) ResetRate(ctx context.Context, key string) error {
+	a, err := p.ask(ctx, question{Op: opReset, Name: key}, &call{})
+	if err != nil {
+		return err
+	}
+	return hand(ctx, a.err())
+}
+
 // Kill ends the process as kill -9 does, and returns when it is gone.
 func (p *Process) Kill(testing.TB) {
 	_ = p.cmd.Process.Kill() // it may have ended

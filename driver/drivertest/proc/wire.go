@@ -26,6 +26,7 @@ const (
 	opClock   = "clock"
 	opTake    = "take"
 	opReturn  = "return"
+	opReset   = "reset"
 	opCancel  = "cancel" // ends the call of the same ID
 	opHeard   = "heard"  // answers a kindWaiting of the same ID
 )

@@ -13,10 +13,13 @@ import (
 // shows. All times are in microseconds.
 type Rates interface {
 	// Take is [gcra.State.Take] of a key.
-	Take(key string, now, cost, most int64) (ahead int64, ok bool, err error)
+	Take(key string, now, cost, most, each int64) (got, ahead int64, err error)
 
 	// Return is [gcra.State.Return] of a key.
 	Return(key string, now, cost int64, left gcra.State) error
+
+	// Reset forgets a key.
+	Reset(key string, now int64) error
 
 	// Kept is what the engine knows of a key, zero if it has forgotten it.
 	Kept(key string) (gcra.State, error)
@@ -44,16 +47,16 @@ func Check(t rapid.TB, rates Rates) {
 		p.unit = rapid.SampledFrom([]int64{1, 1000, 3_600_000_000, 7_000_000_000_000}).Draw(t, "unit")
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			p.now = max(firsts[1], p.now+rapid.Int64Range(-3, 5).Draw(t, "pause")*p.unit/2)
-			if len(p.takes) > 0 && rapid.IntRange(0, 2).Draw(t, "give back") == 0 {
+			switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
+			case step == 0:
+				p.reset()
+			case step < 4 && len(p.takes) > 0:
 				p.giveBack()
-			} else {
+			default:
 				p.take()
 			}
 		}
-		got, err := p.rates.Kept(p.key)
-		if err != nil || got != p.model && (got != gcra.State{} || p.model.Ahead > 0) {
-			t.Fatalf("kept is %+v, %v; want %+v", got, err, p.model)
-		}
+		p.kept()
 	})
 }
 
@@ -67,16 +70,38 @@ type pair struct {
 	takes     []taken // that were granted
 }
 
-// take takes from both, with a burst of four.
+// take takes from both, with a burst of four: all or none, or fewer, or it only looks.
 func (p *pair) take() {
-	cost := rapid.Int64Range(1, 4).Draw(p.T, "cost") * p.unit
-	wantAhead, want := p.model.Take(p.now, cost, 4*p.unit)
-	ahead, ok, err := p.rates.Take(p.key, p.now, cost, 4*p.unit)
-	if err != nil || ok != want || ahead != wantAhead {
-		p.Fatalf("taking %d at %d: %d ahead, %v, %v; want %d, %v", cost, p.now, ahead, ok, err, wantAhead, want)
+	cost := rapid.Int64Range(0, 4).Draw(p.T, "cost") * p.unit
+	each := cost
+	if cost > 0 && rapid.Bool().Draw(p.T, "fewer will do") {
+		each = p.unit
 	}
-	if ok {
-		p.takes = append(p.takes, taken{cost, p.model})
+	want, wantAhead := p.model.Take(p.now, cost, 4*p.unit, each)
+	got, ahead, err := p.rates.Take(p.key, p.now, cost, 4*p.unit, each)
+	if err != nil || got != want || ahead != wantAhead {
+		p.Fatalf("taking %d of %d each at %d: %d, %d ahead, %v; want %d, %d", cost, each, p.now, got, ahead, err, want, wantAhead)
+	}
+	if got > 0 {
+		p.takes = append(p.takes, taken{got, p.model})
+	}
+	p.kept()
+}
+
+// reset forgets the key of both.
+func (p *pair) reset() {
+	p.model = gcra.State{}
+	if err := p.rates.Reset(p.key, p.now); err != nil {
+		p.Fatalf("a reset: %v", err)
+	}
+	p.kept()
+}
+
+// kept fails the test unless the engine keeps what it should.
+func (p *pair) kept() {
+	got, err := p.rates.Kept(p.key)
+	if err != nil || got != p.model && (got != gcra.State{} || p.model.Ahead > 0) {
+		p.Fatalf("kept is %+v, %v; want %+v", got, err, p.model)
 	}
 }
 

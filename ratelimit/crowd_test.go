@@ -1,0 +1,124 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/ratelimit"
+)
+
+// crowd lets callers of one key, who share some limiters and come at different times, ask for a
+// time, each with the default timeout. It returns how many events they were granted.
+func crowd(t *testing.T, limiters []*ratelimit.Limiter, last time.Duration, failed func(err error)) (granted int64) {
+	t.Helper()
+	var sum atomic.Int64
+	var callers sync.WaitGroup
+	begun := time.Now()
+	for i := range 60 {
+		callers.Go(func() { // ends when the time is over
+			time.Sleep(time.Duration(i) * 7 * ms)
+			for time.Since(begun) < last {
+				got, err := limiters[i%len(limiters)].Allow(t.Context(), "k")
+				if err == nil {
+					err = got.Err
+				}
+				if err != nil {
+					failed(err)
+				} else {
+					sum.Add(int64(got.Granted))
+				}
+				time.Sleep(time.Duration(1+i%7*31) * ms)
+			}
+		})
+	}
+	callers.Wait()
+	return sum.Load()
+}
+
+// TestSlowRegisterIsNoOutage: sixty callers of a key, in three processes, on a register that takes
+// 0.225 s for each request, so that a take needs most of the timeout: the time that a caller spends behind others, and behind conflicts, is
+// not time in which the register has not answered. Nobody is granted more than there is.
+func TestSlowRegisterIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open} {
+		for _, processes := range []int{1, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				register := memlock.New(nil).Register()
+				limit := ratelimit.PerSecond(300)
+				var limiters []*ratelimit.Limiter
+				for range processes {
+					rates := ratelimit.OnRegister(&busy{Register: register, takes: 225 * ms})
+					limiters = append(limiters, ratelimit.New(rates, "test", limit, &ratelimit.Config{Down: policy}))
+				}
+				begun := time.Now()
+				granted := crowd(t, limiters, 30*time.Second, func(err error) { t.Errorf("policy %d, after %v: %v", policy, time.Since(begun), err) })
+				if allowed := int64(limit.Burst) + int64(time.Since(begun).Seconds()*300); granted > allowed || granted == 0 {
+					t.Errorf("policy %d, %d processes: %d granted, %d allowed", policy, processes, granted, allowed)
+				}
+			})
+		}
+	}
+}
+
+// hanging is a register that answers until it hangs.
+type hanging struct {
+	driver.Register
+	hangs atomic.Bool
+}
+
+func (h *hanging) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	select {
+	case <-time.After(10 * ms):
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return h.Register.Swap(ctx, key, value, version, ttl)
+}
+
+// TestRegisterThatBeginsToHang: a crowd that had answers before the register hung finds out, each
+// caller within two timeouts: one in which there was an answer still, and one in which there was
+// none.
+func TestRegisterThatBeginsToHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{Register: memlock.New(nil).Register()}
+		l := ratelimit.New(ratelimit.OnRegister(h), "test", ratelimit.PerSecond(300), nil)
+		time.AfterFunc(5*time.Second, func() { h.hangs.Store(true) })
+		var down atomic.Int64
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var callers sync.WaitGroup
+		for i := range 60 {
+			callers.Go(func() { // ends when the time is over
+				time.Sleep(time.Duration(i) * 7 * ms)
+				for ctx.Err() == nil {
+					asked := time.Now()
+					_, err := l.Allow(ctx, "k")
+					if errors.Is(err, driver.ErrUnavailable) {
+						down.Add(1)
+					}
+					if took := time.Since(asked); took > 2100*ms {
+						t.Errorf("caller %d waited for %v: %v", i, took, err)
+						return
+					}
+					time.Sleep(time.Duration(1+i%7*31) * ms)
+				}
+			})
+		}
+		callers.Wait()
+		if down.Load() < 60 {
+			t.Errorf("%d calls found the register down", down.Load())
+		}
+	})
+}
