@@ -160,17 +160,6 @@ var rating = []mutant{
 			return err
 		}
 	}},
-	{"rate resets by a burst more", "rate", func(b *broken) {
-		b.reset = func(ctx context.Context, key string) error {
-			look := driver.RateTake{Key: key, Cost: time.Microsecond, Most: driver.MaxRateAhead}
-			now, err := b.process.TakeRate(ctx, look)
-			if err != nil {
-				return err
-			}
-			now.Cost += 4 * rateDay
-			return b.process.ReturnRate(ctx, look, now)
-		}
-	}},
 	{"rate loses digits", "rate", func(b *broken) {
 		b.take = func(ctx context.Context, t driver.RateTake) (driver.RateTaken, error) {
 			taken, err := b.process.TakeRate(ctx, t)
