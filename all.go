@@ -41,12 +41,10 @@ func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.
 // engine does not answer that once the time is over, it is asked in the background
 // for Config.ReleaseTimeout more. A name given twice counts once.
 //
-// Where the engine can (Redis, if the names share a slot; PostgreSQL; memory), free
-// names are taken in one round trip. Otherwise, and when it must wait, it takes one
-// name after the other in the order of their bytes, which is the same for everybody:
-// users of AcquireAll cannot deadlock one another. Code that holds a lock already
-// when it calls AcquireAll has no such promise. While a set waits for one name it
-// holds those before it.
+// It takes one name after the other in the order of their bytes, which is the same
+// for everybody: users of AcquireAll cannot deadlock one another. Code that holds a
+// lock already when it calls AcquireAll has no such promise. While a set waits for
+// one name it holds those before it.
 //
 // Options.MinHold is ErrInvalid for several names: a set that got only some of them
 // would close these to everybody.
@@ -55,7 +53,8 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*LockSet, err
 }
 
 // TryAcquireAll is AcquireAll without waiting: if a name is held, or others wait
-// for it, it returns the *HeldError of that name and holds nothing.
+// for it, it returns the *HeldError of that name and holds nothing. Until then it
+// holds the names before that one, as others see.
 func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
 	return l.acquireAll(ctx, names, false)
 }
@@ -109,10 +108,7 @@ type acquisition struct {
 // insist takes all names, or returns an error, and the set may hold some.
 func (a *acquisition) insist(ctx context.Context) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; pause.Wait(ctx) {
-		err := a.hear(ctx, a.takeAll(ctx))
-		if a.wait && errors.Is(err, ErrHeld) || errors.Is(err, ErrUnsupported) {
-			err = a.hear(ctx, a.takeEach(ctx))
-		}
+		err := a.hear(ctx, a.take(ctx))
 		if err == nil {
 			return nil
 		}
@@ -138,6 +134,9 @@ func (a *acquisition) hear(ctx context.Context, err error) error {
 
 // failure is the error of a set that was not acquired.
 func (a *acquisition) failure(ctx context.Context, err error) error {
+	if lost := a.set.lost(); lost != nil && !a.wait {
+		return lost
+	}
 	if !a.wait && errors.Is(err, ErrHeld) {
 		return err
 	}
@@ -169,75 +168,9 @@ func (l *Locker) checkAll(names []string) error {
 	return l.cfg.check(l.opts, l.traits.Leased)
 }
 
-// takeAll takes the names in one step, without waiting, and ErrUnsupported if the
-// engine cannot. The names are reported each for itself: the engine gets the context
-// of none of them.
-func (a *acquisition) takeAll(ctx context.Context) error {
-	engine, ok := a.engine.(driver.AllAcquirer)
-	if !ok || len(a.names) == 1 {
-		return a.unsupported("take several names at once")
-	}
-	for _, name := range a.names {
-		a.report(ctx, name)
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.opts.TTL)
-	defer cancel()
-	reqs, locks := a.requests()
-	before := instant()
-	grants, err := engine.AcquireAll(ctx, reqs)
-	if err == nil && len(grants) != len(reqs) {
-		err = fmt.Errorf("%w: %w", ErrUnavailable, errShortAnswer)
-	}
-	if err != nil {
-		return err
-	}
-	done := false
-	defer unless(&done, func() { a.giveBack(locks, grants) })
-	var errs []error
-	for i, lock := range locks {
-		if err := lock.startHold(ctx, grants[i], before); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		a.set.locks = append(a.set.locks, lock)
-	}
-	for _, lock := range a.set.locks {
-		a.told[lock.Name()].end(lock, nil)
-		lock.announce()
-	}
-	done = true
-	return errors.Join(errs...)
-}
-
-// requests returns the requests of a step, which do not wait, and their locks.
-func (a *acquisition) requests() ([]driver.Request, []*Lock) {
-	reqs := make([]driver.Request, len(a.names))
-	locks := make([]*Lock, len(a.names))
-	for i, name := range a.names {
-		reqs[i] = a.request(a.set.parent, name, false)
-		reqs[i].Trace = traceFrom(a.told[name].within(a.set.parent))
-		locks[i] = newLock(a.Locker, a.set.parent, reqs[i])
-		reqs[i].OnLost = locks[i].onEngineLoss
-	}
-	return reqs, locks
-}
-
-// giveBack releases what was granted and did not get into the set, all of it even if
-// a callback panics.
-func (a *acquisition) giveBack(locks []*Lock, grants []driver.Grant) {
-	if len(locks) == 0 {
-		return
-	}
-	defer a.giveBack(locks[1:], grants[1:])
-	if !slices.Contains(a.set.locks, locks[0]) {
-		locks[0].granted(grants[0], instant())
-		_ = locks[0].releaseEngine()
-	}
-}
-
-// takeEach takes the names one after the other. It stops as soon as a lock that
+// take takes the names one after the other. It stops as soon as a lock that
 // it has is lost.
-func (a *acquisition) takeEach(ctx context.Context) error {
+func (a *acquisition) take(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, name := range a.names {

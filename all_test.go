@@ -18,24 +18,12 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// oneByOne is an engine that takes one name at a time.
-type oneByOne struct{ driver.Engine }
-
-// bothWays runs a test on an engine that takes several names at once, and on one
-// that does not, in a bubble each.
-func bothWays(t *testing.T, test func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine)) {
-	for _, together := range []bool{true, false} {
-		t.Run(map[bool]string{true: "together", false: "one by one"}[together], func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				engine := memlock.New(nil)
-				var e driver.Engine = engine
-				if !together {
-					e = oneByOne{engine}
-				}
-				test(t, fencelock.New(e, &fencelock.Config{TTL: hour}), engine)
-			})
-		})
-	}
+// inBubble runs a test on an engine in memory, in a bubble.
+func inBubble(t *testing.T, test func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine)) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		test(t, fencelock.New(engine, &fencelock.Config{TTL: hour}), engine)
+	})
 }
 
 // free fails the test unless another client gets each name at once.
@@ -55,7 +43,7 @@ func free(t *testing.T, engine *memlock.Engine, names ...string) {
 }
 
 func TestAcquireAllHoldsEveryNameOnce(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		set, err := locks.AcquireAll(t.Context(), "b", "a", "b", "c")
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +86,7 @@ func TestAcquireAllHoldsEveryNameOnce(t *testing.T) {
 }
 
 func TestTryAcquireAllHoldsNothingIfOneIsHeld(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		held := acquire(t, fencelock.New(engine.Client(), nil), "b")
 		_, err := locks.TryAcquireAll(t.Context(), "a", "b", "c")
 		if facts, ok := errors.AsType[*fencelock.HeldError](err); !ok || facts.Name != "b" {
@@ -118,8 +106,46 @@ func TestTryAcquireAllHoldsNothingIfOneIsHeld(t *testing.T) {
 	})
 }
 
+// TestTryAcquireAllHoldsNothingAfterALoss: a lock that is lost before the last name is
+// taken is the error, and the others are given back.
+func TestTryAcquireAllHoldsNothingAfterALoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+		locks := fencelock.New(&slow{Engine: engine, name: "c"}, &fencelock.Config{TTL: hour})
+		time.AfterFunc(time.Minute, func() { engine.Lose("a") })
+		_, err := locks.TryAcquireAll(t.Context(), "a", "b", "c")
+		if facts, ok := errors.AsType[*fencelock.LostError](err); !ok || facts.Name != "a" {
+			t.Errorf("got %v, want that a is lost", err)
+		}
+		free(t, engine, "a", "b", "c")
+	})
+}
+
+// TestASetOfSharedLocks: a set takes a share of each name, beside other holders as long as
+// the limit allows, and else nothing.
+func TestASetOfSharedLocks(t *testing.T) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		locks = locks.With(fencelock.Options{Shared: true, Limit: 2})
+		one := acquire(t, locks, "b")
+		set, err := locks.TryAcquireAll(t.Context(), "a", "b", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.TryAcquireAll(t.Context(), "a", "b"); !errors.Is(err, fencelock.ErrHeld) {
+			t.Errorf("got %v, want that b is full", err)
+		}
+		two, err := locks.TryAcquireAll(t.Context(), "a", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(set.Err(), two.Err(), one.Release(), set.Release(), two.Release()); err != nil {
+			t.Error(err)
+		}
+		free(t, engine, "a", "b", "c")
+	})
+}
+
 func TestAcquireAllWaitsForEveryName(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		other := fencelock.New(engine.Client(), nil)
 		a, c := acquire(t, other, "a"), acquire(t, other, "c")
 		time.AfterFunc(time.Minute, func() { _ = a.Release() })
@@ -139,7 +165,7 @@ func TestAcquireAllWaitsForEveryName(t *testing.T) {
 }
 
 func TestAcquireAllGivesUpWithoutATrace(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		held := acquire(t, fencelock.New(engine.Client(), nil), "c")
 		defer held.Release()
 		begun := time.Now()
@@ -155,7 +181,7 @@ func TestAcquireAllGivesUpWithoutATrace(t *testing.T) {
 }
 
 func TestAcquireAllBeginsAgainAfterALoss(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		held := acquire(t, fencelock.New(engine.Client(), nil), "b")
 		time.AfterFunc(time.Minute, func() { engine.Lose("a") })
 		time.AfterFunc(2*time.Minute, func() { _ = held.Release() })
@@ -174,7 +200,7 @@ func TestAcquireAllBeginsAgainAfterALoss(t *testing.T) {
 }
 
 func TestDoAllEndsWithTheFirstLoss(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		mine := errors.New("half done")
 		err := locks.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context) error {
 			time.AfterFunc(time.Minute, func() { engine.Lose("b") })
@@ -197,7 +223,7 @@ func TestDoAllEndsWithTheFirstLoss(t *testing.T) {
 
 // Who asks for the context of a set that is lost already is not given one that goes on.
 func TestContextOfALostSet(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		set, err := locks.AcquireAll(t.Context(), "a", "b")
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +237,7 @@ func TestContextOfALostSet(t *testing.T) {
 }
 
 func TestDoAllIsBoundToItsContext(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := locks.DoAll(ctx, []string{"a", "b"}, func(ctx context.Context) error {
 			cancel()
@@ -243,7 +269,7 @@ func TestAcquireAllRefusesNonsense(t *testing.T) {
 }
 
 func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		names := []string{"a", "b", "c", "d", "e"}
 		var holders [5]int
 		var mu sync.Mutex
@@ -283,7 +309,7 @@ func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
 }
 
 func TestTheTracerHearsOfEveryName(t *testing.T) {
-	bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 		got := map[string]int64{}
 		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
 			AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) { got[data.Name] = data.Token },
@@ -313,7 +339,7 @@ func TestASetThatGivesUpTellsBusyFromBroken(t *testing.T) {
 		want error
 	}{
 		{"it waits for the held one", "", false, fencelock.ErrHeld},
-		{"its request for a free one was cut short", "a", false, fencelock.ErrHeld},
+		{"nothing was answered for the first name", "a", false, fencelock.ErrUnavailable},
 		{"nothing was ever answered", "", true, fencelock.ErrUnavailable},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -340,7 +366,7 @@ func TestASetThatGivesUpTellsBusyFromBroken(t *testing.T) {
 	}
 }
 
-// slow answers all requests for one name but the first step too late.
+// slow answers the requests for one name too late.
 type slow struct {
 	*memlock.Engine
 	name string
@@ -354,31 +380,31 @@ func (s *slow) Acquire(ctx context.Context, req driver.Request) (driver.Grant, e
 	return s.Engine.Acquire(ctx, req)
 }
 
-// unsure is an engine that cannot tell how old its grants of several names are, and
-// whose first renewals fail.
+// unsure is an engine that cannot tell how old its grants are. Renewals fail after some
+// that succeed.
 type unsure struct {
 	*memlock.Engine
-	failures int
+	successes, failures int
 }
 
-func (u *unsure) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	grants, err := u.Engine.AcquireAll(ctx, reqs)
-	for i := range grants {
-		grants[i].Sent = time.Time{}
-	}
-	return grants, err
+func (u *unsure) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := u.Engine.Acquire(ctx, req)
+	grant.Sent = time.Time{}
+	return grant, err
 }
 
 func (u *unsure) Renew(ctx context.Context, leases []driver.Lease) []error {
-	if u.failures--; u.failures >= 0 {
-		return []error{errors.New("no answer")}
+	if u.successes--; u.successes < 0 {
+		if u.failures--; u.failures >= 0 {
+			return []error{errors.New("no answer")}
+		}
 	}
 	return u.Engine.Renew(ctx, leases)
 }
 
 func TestAcquireAllGoesOnAfterAFailedConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &unsure{memlock.New(nil), 5}
+		engine := &unsure{Engine: memlock.New(nil), successes: 1, failures: 5}
 		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
 		set, err := locks.AcquireAll(t.Context(), "a", "b")
 		if err != nil {
@@ -412,7 +438,7 @@ func TestWhatASetCannotGiveBackIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log strings.Builder
-		locks := fencelock.New(oneByOne{mute{engine}}, &fencelock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		locks := fencelock.New(mute{engine}, &fencelock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if _, err := locks.TryAcquireAll(t.Context(), "a", "b"); !errors.Is(err, fencelock.ErrHeld) {
 			t.Errorf("got %v, want that b is held", err)
 		}

@@ -15,7 +15,7 @@ import (
 // A caller whose time is over does not wait for the releases of an engine that has fallen
 // silent, and what it had is given back all the same.
 func TestASetIsGivenBackInTheBackground(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		taken, err := fencelock.New(engine.Client(), nil).Acquire(t.Context(), "b")
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestASetIsGivenBackInTheBackground(t *testing.T) {
 
 // As long as the engine answers, a set that is not acquired leaves nothing locked.
 func TestASetIsGivenBackBeforeItsErrorIsReturned(t *testing.T) {
-	bothWays(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		if _, err := fencelock.New(engine.Client(), nil).Acquire(t.Context(), "b"); err != nil {
 			t.Fatal(err)
 		}

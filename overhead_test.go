@@ -80,11 +80,6 @@ func (c *counted) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 	return c.Engine.Acquire(ctx, req)
 }
 
-func (c *counted) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	c.note("acquire %d", len(reqs))
-	return c.Engine.AcquireAll(ctx, reqs)
-}
-
 func (c *counted) Renew(ctx context.Context, leases []driver.Lease) []error {
 	c.note("renew %d", len(leases))
 	return c.Engine.Renew(ctx, leases)

@@ -109,7 +109,7 @@ func TestNothingIsLeftBehindOnWaitThatPanics(t *testing.T) {
 
 // Several names at once are all given back if the tracer panics over one of them.
 func TestNothingIsLeftBehindOfASet(t *testing.T) {
-	bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 		for _, bad := range []string{"a", "b", "c"} {
 			locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
 				AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) {
@@ -166,7 +166,7 @@ func TestLocksAreRenewedAfterAHookThatEndsItsGoroutine(t *testing.T) {
 // A set is given back as a whole, even if a callback panics for each name of it.
 func TestNothingIsLeftBehindOfASetThatIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &unsure{memlock.New(nil), 1}
+		engine := &unsure{Engine: memlock.New(nil), successes: 2, failures: 1}
 		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
 			ReleaseStart: func(context.Context, fencelock.TraceReleaseStart) context.Context { panic("boom") },
 		}})

@@ -240,8 +240,8 @@ func TestWithTrace(t *testing.T) {
 		{"no trace", "00-xyz", nil, "; "},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
-				locks := fencelock.New(engineOf(t, engine), &fencelock.Config{TTL: hour, Tracer: c.tracer})
+			inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: c.tracer})
 				ctx := fencelock.WithTrace(t.Context(), c.given)
 				shown := func(ctx context.Context) error {
 					list, err := fencelock.New(engine, nil).List(ctx, "")

@@ -67,7 +67,7 @@ func TestTracesOfASet(t *testing.T) {
 		what string
 		held string                                 // another client's
 		act  func(*fencelock.Lock, *memlock.Engine) // a minute later
-		want map[string][]string                    // where names are taken together
+		want map[string][]string
 		ask  func(*fencelock.Locker) (*fencelock.LockSet, error)
 	}{
 		{what: "free", held: "other", want: map[string][]string{"a": whole("a"), "b": whole("b"), "c": whole("c")}},
@@ -75,7 +75,7 @@ func TestTracesOfASet(t *testing.T) {
 			act:  func(held *fencelock.Lock, _ *memlock.Engine) { _ = held.Release() },
 			want: map[string][]string{"a": whole("a"), "b": whole("b"), "c": whole("c")}},
 		{what: "given up", held: "b",
-			want: map[string][]string{"a": whole("a"), "b": {start, "held in b"}, "c": {start, "held in c"}}},
+			want: map[string][]string{"a": whole("a"), "b": {start, "held in b"}}},
 		{what: "lost while it waits", held: "b",
 			act: func(held *fencelock.Lock, engine *memlock.Engine) {
 				engine.Lose("a")
@@ -87,13 +87,12 @@ func TestTracesOfASet(t *testing.T) {
 			ask: func(locks *fencelock.Locker) (*fencelock.LockSet, error) {
 				return locks.TryAcquireAll(context.Background(), "a", "b", "c")
 			},
-			want: map[string][]string{"a": {"start in <nil>, wait false", "held in a"},
-				"b": {"start in <nil>, wait false", "held in b"}, "c": {"start in <nil>, wait false", "held in c"}}},
+			want: map[string][]string{"a": {"start in <nil>, wait false", "acquired in a", "let go"}, "b": {"start in <nil>, wait false", "held in b"}}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+			inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 				j := &journal{events: map[string][]string{}}
-				locks := fencelock.New(engineOf(t, engine), &fencelock.Config{TTL: hour, Tracer: j.tracer()})
+				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: j.tracer()})
 				held := acquire(t, fencelock.New(engine.Client(), nil), c.held)
 				if c.act != nil {
 					time.AfterFunc(time.Minute, func() { c.act(held, engine) })
@@ -107,10 +106,8 @@ func TestTracesOfASet(t *testing.T) {
 					_ = set.Release()
 				}
 				_ = held.Release()
-				if strings.HasSuffix(t.Name(), "together") {
-					if d := cmp.Diff(c.want, j.events); d != "" {
-						t.Errorf("told (-want +got):\n%s", d)
-					}
+				if d := cmp.Diff(c.want, j.events); d != "" {
+					t.Errorf("told (-want +got):\n%s", d)
 				}
 				for name, events := range j.events {
 					grammar(t, name, events)
@@ -118,14 +115,6 @@ func TestTracesOfASet(t *testing.T) {
 			})
 		})
 	}
-}
-
-// engineOf is the engine of bothWays for this subtest.
-func engineOf(t *testing.T, engine *memlock.Engine) driver.Engine {
-	if strings.HasSuffix(t.Name(), "together") {
-		return engine
-	}
-	return oneByOne{engine}
 }
 
 // grammar fails the test unless each start has one end, and each success a hold that
@@ -169,7 +158,7 @@ func TestWatchingChangesNothing(t *testing.T) {
 
 // A lock that is lost before its AcquireEnd was told has its HoldEnd after it.
 func TestHoldEndFollowsAcquireEnd(t *testing.T) {
-	bothWays(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
+	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 		var told []string
 		locks := fencelock.New(engine, &fencelock.Config{Tracer: &fencelock.Tracer{
 			AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) {
