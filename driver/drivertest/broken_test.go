@@ -22,7 +22,6 @@ type broken struct {
 	brk     func(context.Context, string, string) (int64, error)
 	one     func(ctx context.Context, name, owner, reason string) (int64, error)
 	resize  func(context.Context, string, int) error
-	all     func(context.Context, []driver.Request) ([]driver.Grant, error)
 	records brokenRecords
 	take    func(context.Context, driver.RateTake) (driver.RateTaken, error)
 	ret     func(context.Context, driver.RateTake, driver.RateTaken) error
@@ -45,9 +44,6 @@ func (b *broken) BreakOwner(ctx context.Context, name, owner, reason string) (in
 }
 func (b *broken) Resize(ctx context.Context, name string, limit int) error {
 	return b.resize(ctx, name, limit)
-}
-func (b *broken) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	return b.all(ctx, reqs)
 }
 func (b *broken) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	return b.take(ctx, take)
@@ -120,7 +116,6 @@ type brokenStore struct {
 	clients  int
 	restarts int64
 	breaks   int64
-	suffixes int64
 	stack    []*driver.Request       // the waiters of a queue that is none, oldest first
 	real     map[string]driver.Lease // owners to what memlock knows
 	limits   map[string]int          // what clients think was the last Resize of a name
@@ -156,7 +151,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
 	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner,
-		resize: p.Resize, all: p.AcquireAll, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
+		resize: p.Resize, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
 	s.infect(b)
 	return b
 }

@@ -7,7 +7,7 @@ func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, endedCases, expiryCases, releaseCases, tokenCases,
 		queueCases, absentCases, watchingCases, outageCases, sharedCases,
-		weightCases, resizeCases, togetherCases, rateCases, nameCases,
+		weightCases, resizeCases, setCases, rateCases, nameCases,
 		minimumCases, manyCases, listCases, traceCases, breakCases,
 		breakOwnerCases, lossCases, recordCases, recordApartCases,
 	)

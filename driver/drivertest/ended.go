@@ -46,17 +46,6 @@ func endedContexts(t *run, c Client) {
 				itsOwn(ctx, t, err, name)
 			}
 		}
-		all, ok := as[driver.AllAcquirer](c)
-		if !ok {
-			continue
-		}
-		err := within(t, "AcquireAll", func(context.Context) error {
-			_, err := all.AcquireAll(ctx, []driver.Request{t.request("free"), t.request("free too")})
-			return err
-		})
-		if !errors.Is(err, driver.ErrUnsupported) {
-			itsOwn(ctx, t, err, "free")
-		}
 	}
 }
 

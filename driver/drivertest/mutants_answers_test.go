@@ -63,11 +63,6 @@ var answering = []mutant{
 			return b.process.Acquire(ctx, req)
 		}
 	}},
-	{"takes all with an ended context", "ended-context", func(b *broken) {
-		b.all = func(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-			return b.process.AcquireAll(context.WithoutCancel(ctx), reqs)
-		}
-	}},
 	{"asks before it looks at the context", "ended-context", func(b *broken) {
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			_, _ = b.process.List(b.world.ctx, driver.Query{Prefix: req.Name, Exact: true})

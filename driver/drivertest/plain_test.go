@@ -90,10 +90,6 @@ func (p *plain) Resize(context.Context, string, int) error {
 	return driver.ErrUnsupported
 }
 
-func (p *plain) AcquireAll(context.Context, []driver.Request) ([]driver.Grant, error) {
-	return nil, driver.ErrUnsupported
-}
-
 func (p *plain) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	list, err := p.process.List(ctx, q)
 	for _, s := range list {

@@ -45,9 +45,9 @@ type Cutter interface {
 }
 
 // Client is one process that uses the engine. It may also implement
-// driver.Lister, driver.Breaker, driver.OwnerBreaker, driver.Resizer, driver.AllAcquirer
-// and driver.Registrar, whose cases then run, and are skipped otherwise. An AllAcquirer
-// and a Register may answer driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
+// driver.Lister, driver.Breaker, driver.OwnerBreaker, driver.Resizer and
+// driver.Registrar, whose cases then run, and are skipped otherwise. A Register may
+// answer driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
 type Client interface {
 	driver.Engine
 	// Kill ends the process as kill -9 does: nothing is released and later

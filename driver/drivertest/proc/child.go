@@ -123,7 +123,7 @@ func (c *child) survive(ctx context.Context, q question) (a answer) {
 		switch p := recover(); p {
 		case nil:
 		case errPanicked:
-			a = answer{Panicked: true, Grants: make([]driver.Grant, 1)}
+			a = answer{Panicked: true}
 		default:
 			panic(p)
 		}
@@ -138,8 +138,7 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	case opTraits:
 		a.Traits, a.Has = c.engine.Traits(), optional(c.engine)
 	case opAcquire:
-		a.Grants = make([]driver.Grant, 1)
-		a.Grants[0], err = c.engine.Acquire(ctx, c.request(q, 0))
+		a.Grant, err = c.engine.Acquire(ctx, c.request(q))
 	case opRenew:
 		for _, err := range c.engine.Renew(ctx, q.Leases) {
 			a.Errs = append(a.Errs, toWire(err))
@@ -150,12 +149,6 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	case opList:
 		if l, ok := c.engine.(driver.Lister); ok {
 			a.List, err = l.List(ctx, q.Query)
-		} else {
-			err = driver.ErrUnsupported
-		}
-	case opAll:
-		if all, ok := c.engine.(driver.AllAcquirer); ok {
-			a.Grants, err = all.AcquireAll(ctx, c.requests(q))
 		} else {
 			err = driver.ErrUnsupported
 		}
@@ -192,12 +185,11 @@ func optional(e driver.Engine) (has []string) {
 	_, breaker := e.(driver.Breaker)
 	_, ownerBreaker := e.(driver.OwnerBreaker)
 	_, resizer := e.(driver.Resizer)
-	_, allAcquirer := e.(driver.AllAcquirer)
 	_, registrar := e.(driver.Registrar)
 	_, rateLimiter := e.(driver.RateLimiter)
 	for name, ok := range map[string]bool{
 		"Lister": lister, "Breaker": breaker, "OwnerBreaker": ownerBreaker, "Resizer": resizer,
-		"AllAcquirer": allAcquirer, "Registrar": registrar, "RateLimiter": rateLimiter,
+		"Registrar": registrar, "RateLimiter": rateLimiter,
 	} {
 		if ok {
 			has = append(has, name)
@@ -220,22 +212,13 @@ func (c *child) rate(ctx context.Context, q question) (driver.RateTaken, error) 
 	return r.TakeRate(ctx, q.Take)
 }
 
-// requests gives all requests of a question their callbacks.
-func (c *child) requests(q question) []driver.Request {
-	reqs := make([]driver.Request, len(q.Requests))
-	for i := range reqs {
-		reqs[i] = c.request(q, i)
-	}
-	return reqs
-}
-
-// request gives one request of a question callbacks that tell the parent.
-func (c *child) request(q question, which int) driver.Request {
-	w := q.Requests[which]
+// request gives the request of a question callbacks that tell the parent.
+func (c *child) request(q question) driver.Request {
+	w := q.Request
 	r := w.Request
 	if w.Lost {
 		r.OnLost = func(cause error) {
-			go c.send(answer{ID: q.ID, Kind: kindLost, Which: which, Errs: []wireError{toWire(cause)}})
+			go c.send(answer{ID: q.ID, Kind: kindLost, Errs: []wireError{toWire(cause)}})
 		}
 	}
 	if w.Waiting {

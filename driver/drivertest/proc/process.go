@@ -19,7 +19,7 @@ import (
 var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements driver.Engine
-// and the optional interfaces Lister, Breaker, OwnerBreaker, Resizer, AllAcquirer, RateLimiter and
+// and the optional interfaces Lister, Breaker, OwnerBreaker, Resizer, RateLimiter and
 // Registrar by asking the child, and is a drivertest.Client and a drivertest.Remote. It
 // is safe for concurrent use.
 //
@@ -43,7 +43,7 @@ type Process struct {
 type call struct {
 	answer  chan answer
 	waiting func(driver.WaitInfo)
-	lost    []func(error) // one for each request; empty if none wants to know
+	lost    func(error) // nil if nobody wants to know
 
 	panicked any // what waiting panicked with; valid when the answer says so
 }
@@ -120,7 +120,7 @@ func (p *Process) hear(c *call, a answer) {
 		a.Info.Trouble = a.Why.err()
 		_ = p.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // it fails if the child is gone
 	case kindLost:
-		c.lost[a.Which](a.err())
+		c.lost(a.err())
 	default:
 		c.answer <- a
 	}
@@ -147,7 +147,7 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	q.ID, q.Ended = p.next, ctx.Err() != nil
 	p.calls[q.ID] = c
 	p.mu.Unlock()
-	if len(c.lost) == 0 {
+	if c.lost == nil {
 		defer p.forget(q.ID)
 	}
 	if err := p.send(q); err != nil {
@@ -192,31 +192,12 @@ func (p *Process) Traits() driver.Traits { return p.traits }
 
 // Acquire acquires in the child; the callbacks of req are called in the test.
 func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c := &call{waiting: req.OnWait}
-	if req.OnLost != nil {
-		c.lost = []func(error){req.OnLost}
-	}
-	a, err := p.ask(ctx, question{Op: opAcquire, Requests: []wireRequest{pack(req)}}, c)
+	c := &call{waiting: req.OnWait, lost: req.OnLost}
+	a, err := p.ask(ctx, question{Op: opAcquire, Request: pack(req)}, c)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return a.Grants[0], hand(ctx, a.err())
-}
-
-// AcquireAll acquires in the child; ErrUnsupported if its engine is no
-// driver.AllAcquirer.
-func (p *Process) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	c := &call{}
-	q := question{Op: opAll}
-	for _, req := range reqs {
-		c.lost = append(c.lost, req.OnLost)
-		q.Requests = append(q.Requests, pack(req))
-	}
-	a, err := p.ask(ctx, q, c)
-	if err != nil {
-		return nil, err
-	}
-	return a.Grants, hand(ctx, a.err())
+	return a.Grant, hand(ctx, a.err())
 }
 
 // Renew renews in the child.

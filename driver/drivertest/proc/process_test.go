@@ -22,7 +22,6 @@ var (
 	_ driver.Breaker      = (*proc.Process)(nil)
 	_ driver.OwnerBreaker = (*proc.Process)(nil)
 	_ driver.Resizer      = (*proc.Process)(nil)
-	_ driver.AllAcquirer  = (*proc.Process)(nil)
 	_ driver.Registrar    = (*proc.Process)(nil)
 )
 
@@ -71,25 +70,11 @@ func (e echo) Renew(_ context.Context, leases []driver.Lease) []error {
 
 func (e echo) Release(context.Context, driver.Lease) error { return driver.ErrUnavailable }
 
-// whole is an echo that also resizes and takes several names, and loses each.
+// whole is an echo that also resizes.
 type whole struct{ echo }
 
 func (w whole) Resize(_ context.Context, name string, limit int) error {
 	return fmt.Errorf("%w: %s to %d", driver.ErrInvalid, name, limit)
-}
-
-func (w whole) AcquireAll(_ context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	var grants []driver.Grant
-	for i, req := range reqs {
-		if req.Name == "held" {
-			return nil, &driver.HeldError{Name: req.Name, Owner: "o"}
-		}
-		if req.OnLost != nil {
-			req.OnLost(fmt.Errorf("%w: %s", driver.ErrLost, req.Name))
-		}
-		grants = append(grants, driver.Grant{Owner: req.Name, Token: int64(i + 1), Floor: int64(req.Units())})
-	}
-	return grants, nil
 }
 
 func TestCallsAndErrorsTravel(t *testing.T) {
@@ -114,7 +99,7 @@ func TestCallsAndErrorsTravel(t *testing.T) {
 	if err := p.Release(t.Context(), driver.Lease{}); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("release: %v", err)
 	}
-	if p.Has("Lister") || p.Has("Resizer") || p.Has("AllAcquirer") || p.Has("nonsense") {
+	if p.Has("Lister") || p.Has("Resizer") || p.Has("nonsense") {
 		t.Error("an engine with nothing optional has something")
 	}
 	if _, err := p.List(t.Context(), driver.Query{}); !errors.Is(err, driver.ErrUnsupported) {
@@ -123,44 +108,17 @@ func TestCallsAndErrorsTravel(t *testing.T) {
 	if err := p.Resize(t.Context(), "a", 2); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("resize: %v", err)
 	}
-	if _, err := p.AcquireAll(t.Context(), make([]driver.Request, 2)); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("acquire all: %v", err)
-	}
 }
 
 func TestResizeTravels(t *testing.T) {
 	t.Parallel()
 	p := proc.Start(t, "whole", "parrot")
-	if !p.Has("Resizer") || !p.Has("AllAcquirer") || p.Has("Lister") {
+	if !p.Has("Resizer") || p.Has("Lister") {
 		t.Error("what the engine has got lost on the way")
 	}
 	err := p.Resize(t.Context(), "seats", 7)
 	if !errors.Is(err, driver.ErrInvalid) || !strings.HasSuffix(err.Error(), "seats to 7") {
 		t.Errorf("resize: %v", err)
-	}
-}
-
-func TestAcquireAllTravels(t *testing.T) {
-	t.Parallel()
-	p := proc.Start(t, "whole", "parrot")
-	lost := make(chan error, 2)
-	reqs := []driver.Request{
-		{Name: "a", Limit: 5, Weight: 3}, {Name: "b", OnLost: func(err error) { lost <- err }},
-	}
-	grants, err := p.AcquireAll(t.Context(), reqs)
-	if err != nil || len(grants) != 2 || grants[0].Owner != "a" || grants[1].Token != 2 {
-		t.Fatalf("acquire all: %+v, %v", grants, err)
-	}
-	if grants[0].Floor != 3 || grants[1].Floor != 1 {
-		t.Errorf("the weights arrived as %d and %d", grants[0].Floor, grants[1].Floor)
-	}
-	if err := <-lost; !errors.Is(err, driver.ErrLost) || !strings.HasSuffix(err.Error(), ": b") {
-		t.Errorf("lost: %v", err)
-	}
-	_, err = p.AcquireAll(t.Context(), []driver.Request{{Name: "free"}, {Name: "held"}})
-	held, ok := errors.AsType[*driver.HeldError](err)
-	if !errors.Is(err, driver.ErrHeld) || !ok || held.Name != "held" {
-		t.Errorf("acquire all with a held name: %v", err)
 	}
 }
 

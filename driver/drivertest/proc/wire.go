@@ -19,7 +19,6 @@ const (
 	opBreak   = "break"
 	opOne     = "break-owner"
 	opResize  = "resize"
-	opAll     = "all"
 	opGet     = "get"
 	opSwap    = "swap"
 	opRecords = "records"
@@ -34,21 +33,21 @@ const (
 // A question is one message from parent to child. The callbacks of a request
 // cannot travel; the child puts its own in their place.
 type question struct {
-	ID       int64
-	Op       string
-	Requests []wireRequest // one, or those of an opAll
-	Leases   []driver.Lease
-	Query    driver.Query
-	Name     string
-	Reason   string
-	Owner    string
-	Limit    int
-	Record   driver.Record // of an opGet (the key) and an opSwap
-	TTL      time.Duration // of an opSwap
-	Take     driver.RateTake
-	Taken    driver.RateTaken
-	Ended    bool // the context of the call has ended already
-	Panic    bool // with opHeard: the caller's Waiting panicked
+	ID      int64
+	Op      string
+	Request wireRequest // of an opAcquire
+	Leases  []driver.Lease
+	Query   driver.Query
+	Name    string
+	Reason  string
+	Owner   string
+	Limit   int
+	Record  driver.Record // of an opGet (the key) and an opSwap
+	TTL     time.Duration // of an opSwap
+	Take    driver.RateTake
+	Taken   driver.RateTaken
+	Ended   bool // the context of the call has ended already
+	Panic   bool // with opHeard: the caller's Waiting panicked
 }
 
 // A wireRequest is a driver.Request with flags for the callbacks it has.
@@ -78,7 +77,7 @@ type answer struct {
 	Kind    string
 	Traits  driver.Traits
 	Has     []string // with Traits: which optional interfaces there are
-	Grants  []driver.Grant
+	Grant   driver.Grant
 	Info    driver.WaitInfo
 	Why     wireError // Info.Trouble, which cannot travel
 	List    []driver.Status
@@ -87,7 +86,6 @@ type answer struct {
 	Records []driver.Record // of an opRecords
 	Clock   [2]time.Time
 	Taken   driver.RateTaken
-	Which   int         // the index of the request that kindLost is about
 	Errs    []wireError // one, or one for each lease
 
 	Panicked bool // the engine let a panic of Waiting through

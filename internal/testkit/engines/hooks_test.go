@@ -32,10 +32,6 @@ func (c *counted) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return c.Engine.Renew(ctx, leases)
 }
 
-func (c *counted) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	return c.Engine.(driver.AllAcquirer).AcquireAll(ctx, reqs)
-}
-
 // server is where engines connect to, directly or through a proxy.
 type server struct {
 	addr    string
