@@ -87,38 +87,3 @@ func (l *lock) proceed(ctx context.Context, c *claim, now time.Time) error {
 	}
 	return nil
 }
-
-// AcquireAll makes one acquisition of each name or none, at once; see
-// [driver.AllAcquirer].
-func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	claims := make([]*claim, len(reqs))
-	for i, req := range reqs {
-		c, err := newClaim(e.client, req, e.Traits())
-		if err != nil {
-			return nil, err
-		}
-		claims[i] = c
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	grants := make([]driver.Grant, len(reqs))
-	err := e.call(ctx, func(now time.Time) error {
-		for _, c := range claims { // all before any is granted: nobody sees half of them held
-			if err := e.store.with(c.req.Name, now, func(l *lock) error { return l.refuse(c, now) }); err != nil {
-				return err
-			}
-		}
-		for i, c := range claims {
-			if err := e.store.with(c.req.Name, now, func(l *lock) error { return l.admit(c, now) }); err != nil {
-				return err
-			}
-			grants[i] = c.grant
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return grants, nil
-}

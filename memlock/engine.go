@@ -31,7 +31,6 @@ var _ interface {
 	driver.Breaker
 	driver.OwnerBreaker
 	driver.Watcher
-	driver.AllAcquirer
 	driver.Resizer
 	driver.Registrar
 	driver.RateLimiter
