@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,7 +31,7 @@ func TestDeliveredSecondsLate(t *testing.T) {
 		for way, play := range map[string]func(*lateRequest) int{
 			"overtaken": (*lateRequest).overtaken, "closed": (*lateRequest).closed, "ended": (*lateRequest).ended,
 		} {
-			for _, req := range append(kinds(), request("set")) {
+			for _, req := range kinds() {
 				req.Name = fmt.Sprintf("%s-%s-%v", req.Name, way, delay)
 				if way == "ended" {
 					req.TTL = time.Second // a try has half of that
@@ -44,7 +43,7 @@ func TestDeliveredSecondsLate(t *testing.T) {
 		}
 		for _, l := range all {
 			l.deliver(delay)
-			s.free(l.reqs[0].Name)
+			s.free(l.req.Name)
 		}
 	}
 }
@@ -56,14 +55,14 @@ type lateRequest struct {
 	tap    *tap
 	held   *faults.Held
 	caught time.Time
-	reqs   []driver.Request
+	req    driver.Request
 	served atomic.Int64 // by the server's clock, when it may be served at the latest
 	left   atomic.Int32 // withdrawals that the server has answered
 	// withdrawals are how many bar it before its time is over.
 	withdrawals int
 
 	cancel context.CancelFunc
-	grants []driver.Grant // when done is closed
+	grant  *driver.Grant // nil if there is none; valid when done is closed
 	done   chan struct{}
 }
 
@@ -75,30 +74,20 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = proxy.Close() })
-	l := &lateRequest{scene: s, reqs: []driver.Request{req}, done: make(chan struct{})}
+	l := &lateRequest{scene: s, req: req, done: make(chan struct{})}
 	l.tap = &tap{Conn: redisconn.Rueidis(rueidisClient(s, rueidisOption(proxy.Addr())))}
 	l.engine = redislock.NewConn(l.tap, patient(nil))
 	s.Cleanup(func() { _ = l.engine.Close() })
 	s.hold(l.engine, request("warm-"+req.Name)).free()
-	if _, err := l.engine.AcquireAll(s.Context(), []driver.Request{request("warm-" + req.Name)}); err != nil { // the server knows the script
-		s.Fatal(err)
-	}
 	l.tap.calls(l.see)
 	l.held = proxy.HoldNext("lock:" + req.Name)
 	ctx, cancel := context.WithCancel(s.Context())
 	s.Cleanup(func() { cancel(); <-l.done })
 	l.cancel = cancel
-	if strings.HasPrefix(req.Name, "set-") {
-		other := req
-		other.Name += "-other"
-		l.reqs = append(l.reqs, other)
-	}
 	go func() { // ends when the engine answers, with the test at the latest
 		defer close(l.done)
-		if len(l.reqs) > 1 {
-			l.grants, _ = l.engine.AcquireAll(ctx, l.reqs)
-		} else if g, err := l.engine.Acquire(ctx, req); err == nil {
-			l.grants = []driver.Grant{g}
+		if g, err := l.engine.Acquire(ctx, req); err == nil {
+			l.grant = &g
 		}
 	}()
 	<-l.held.Caught()
@@ -108,11 +97,8 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 
 // see notes what concerns the request.
 func (l *lateRequest) see(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-	switch c.Script {
-	case redislock.AcquireScript:
+	if c.Script == redislock.AcquireScript {
 		l.note(c.Args[3])
-	case redislock.AcquireAllScript:
-		l.note(c.Args[2])
 	}
 	r := do()
 	if c.Script == redislock.LeaveScript && r.Err == nil {
@@ -142,19 +128,14 @@ func (l *lateRequest) deliver(delay time.Duration) {
 func (l *lateRequest) overtaken() (withdrawals int) {
 	l.held.ResetClients()
 	<-l.done
-	if len(l.grants) < len(l.reqs) {
+	if l.grant == nil {
 		l.Fatal("not granted")
 	}
-	for i, g := range l.grants {
-		if l.reqs[i].MinHold > 0 { // the minimum hold is not what the test is about
-			l.server.Do(l, "SET", "fence:{lock:"+l.reqs[i].Name+"}", fmt.Sprintf("%d %d - 0", g.Token, g.Token), "PX", "60000")
-		}
-		hold{l.scene, l.engine, l.reqs[i], g}.free()
+	if l.req.MinHold > 0 { // the minimum hold is not what the test is about
+		l.server.Do(l, "SET", "fence:{lock:"+l.req.Name+"}", fmt.Sprintf("%d %d - 0", l.grant.Token, l.grant.Token), "PX", "60000")
 	}
-	if len(l.reqs) == 1 {
-		return 0 // its release has told
-	}
-	return len(l.reqs)
+	hold{l.scene, l.engine, l.req, *l.grant}.free()
+	return 0 // its release has told
 }
 
 func (l *lateRequest) closed() (withdrawals int) {
@@ -163,7 +144,7 @@ func (l *lateRequest) closed() (withdrawals int) {
 	if err := l.engine.Close(); err != nil {
 		l.Error(err)
 	}
-	return len(l.reqs)
+	return 1
 }
 
 func (l *lateRequest) ended() (withdrawals int) {

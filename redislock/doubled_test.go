@@ -68,13 +68,5 @@ func TestRequestThatArrivesTwice(t *testing.T) {
 		_ = first.kept().release()
 		_ = second.kept().release()
 		s.clean(name)
-		grants, err := e.AcquireAll(t.Context(), []driver.Request{try(request(name)), try(request(name + " too"))})
-		if err != nil || len(grants) != 2 {
-			t.Fatalf("%s: a set: %d grants, %v", name, len(grants), err)
-		}
-		for i, n := range []string{name, name + " too"} {
-			_ = hold{s, e, request(n), grants[i]}.release()
-			s.clean(n)
-		}
 	}
 }

@@ -16,7 +16,6 @@ var (
 	_ driver.Breaker      = (*Engine)(nil)
 	_ driver.OwnerBreaker = (*Engine)(nil)
 	_ driver.Inspector    = (*Engine)(nil)
-	_ driver.AllAcquirer  = (*Engine)(nil)
 	_ driver.Resizer      = (*Engine)(nil)
 	_ driver.Parter       = (*Engine)(nil)
 )
@@ -89,14 +88,6 @@ func (e *Engine) Part(l driver.Lease) string { return e.parts.Part(l) }
 // that is not of this library it polls every 50 to 150 ms.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	return e.acquirer.Acquire(ctx, req)
-}
-
-// AcquireAll makes one acquisition of each name or none, at once; see
-// [driver.AllAcquirer]. It takes exclusive locks only, on a Cluster only names
-// that share a slot, at most 64 names, and none with Config.Quarantine: for others
-// it is driver.ErrUnsupported, as it is for names that somebody waits for.
-func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	return e.acquirer.AcquireAll(ctx, reqs)
 }
 
 // List returns the names that are held, waited for or closed by a minimum hold. Unless

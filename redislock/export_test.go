@@ -72,9 +72,6 @@ const MaxFlights = maxInFlight
 // GatherScript does what waited for them.
 var GatherScript = batchScript
 
-// AcquireAllScript takes several names at once.
-var AcquireAllScript = acquireAllScript
-
 // Gather makes operations wait until a call has come back, however long it takes.
 func (e *Engine) Gather() { e.batcher.delay = time.Hour }
 

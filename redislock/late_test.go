@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,7 +103,7 @@ func TestTryOfTheDead(t *testing.T) {
 	s.warm(e)
 	var late []redisconn.Call
 	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-		if c.Script == redislock.AcquireScript || c.Script == redislock.AcquireAllScript {
+		if c.Script == redislock.AcquireScript {
 			late = append(late, c)
 		}
 		return redisconn.Reply{Err: errLost}
@@ -118,92 +116,12 @@ func TestTryOfTheDead(t *testing.T) {
 		}
 		cancel()
 	}
-	set := []driver.Request{request("one"), request("another")}
-	if _, err := e.AcquireAll(t.Context(), set); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatal(err)
-	}
 	tap.calls(nil)
 	for _, c := range late {
-		until := c.Args[2]
-		if c.Script == redislock.AcquireScript {
-			until = c.Args[3]
-		}
-		s.until("it is late", func() bool { return s.clock() > number64(t, until) })
+		s.until("it is late", func() bool { return s.clock() > number64(t, c.Args[3]) })
 		if r := tap.Conn.Eval(t.Context(), []redisconn.Call{c})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
 			t.Errorf("%v: %+v", c.Keys, r)
 		}
-	}
-	for _, req := range slices.Concat(reqs, set) {
-		s.free(req.Name)
-	}
-}
-
-// TestSetInItsOwnWay: the first try of a set has worked, and its answer is lost. The second
-// finds the names held before they are withdrawn, and takes that for no other's lock.
-func TestSetInItsOwnWay(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	e, tap := s.tapped(nil)
-	s.warm(e)
-	tries, met := 0, make(chan struct{})
-	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-		if c.Script == redislock.LeaveScript {
-			<-met
-		}
-		r := do()
-		if c.Script == redislock.AcquireAllScript {
-			if tries++; tries == 1 {
-				return redisconn.Reply{Err: errLost}
-			}
-			if tries == 2 {
-				close(met)
-			}
-		}
-		return r
-	})
-	reqs := []driver.Request{try(request("one")), try(request("another"))}
-	grants, err := e.AcquireAll(t.Context(), reqs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, g := range grants {
-		hold{s, e, reqs[i], g}.free()
-	}
-}
-
-// TestSetThatARetryHasOvertaken: the first try of a set arrives when the second was
-// granted and its locks released.
-func TestSetThatARetryHasOvertaken(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	e, tap := s.tapped(nil)
-	var first redisconn.Call
-	lost := make(chan struct{})
-	var left atomic.Int32
-	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-		if c.Script == redislock.AcquireAllScript && first.Script == nil {
-			first = c
-			close(lost)
-			return redisconn.Reply{Err: errLost}
-		}
-		r := do()
-		if c.Script == redislock.LeaveScript && r.Err == nil {
-			left.Add(1)
-		}
-		return r
-	})
-	reqs := []driver.Request{request("one"), request("another")}
-	grants, err := e.AcquireAll(t.Context(), reqs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-lost
-	for i, g := range grants {
-		hold{s, e, reqs[i], g}.free()
-	}
-	s.until("its withdrawals", func() bool { return int(left.Load()) >= len(reqs) })
-	if r := tap.Conn.Eval(t.Context(), []redisconn.Call{first})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
-		t.Errorf("a late try: %+v", r)
 	}
 	for _, req := range reqs {
 		s.free(req.Name)

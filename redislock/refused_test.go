@@ -18,12 +18,11 @@ func TestPrefixThatCollides(t *testing.T) {
 	for _, prefix := range []string{"queue:", "meta:", "alive:", "shared:", "fence:", "fence:{", "lock:", "record:a", "fencelock:"} {
 		e := s.engine(&redislock.Config{Prefix: prefix})
 		_, acquire := e.Acquire(t.Context(), try(request("n")))
-		_, all := e.AcquireAll(t.Context(), []driver.Request{try(request("n"))})
 		_, list := e.List(t.Context(), driver.Query{})
 		_, record := e.Register().Get(t.Context(), "k")
 		_, swap := e.Register().Swap(t.Context(), "k", nil, "", 0)
 		_, broken := e.Break(t.Context(), "n", "test")
-		for _, err := range []error{acquire, all, list, record, swap, broken, e.Resize(t.Context(), "n", 1)} {
+		for _, err := range []error{acquire, list, record, swap, broken, e.Resize(t.Context(), "n", 1)} {
 			s.says(err, driver.ErrConfig, fmt.Sprintf("the prefix %q", prefix))
 		}
 	}

@@ -33,8 +33,6 @@ var (
 	releaseFastLua string
 	//go:embed lua/batch.lua
 	batchLua string
-	//go:embed lua/acquire_all.lua
-	acquireAllLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/touch.lua
@@ -62,7 +60,6 @@ var (
 
 	acquireScript    = redisconn.NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
 	batchScript      = redisconn.NewScript(clockLua, untouchedLua, batchLua)
-	acquireAllScript = redisconn.NewScript(clockLua, untouchedLua, acquireAllLua)
 	touchScript      = redisconn.NewScript(clockLua, beginLua, commonLua, touchLua, endLua)
 	releaseScript    = redisconn.NewScript(releaseFastLua, clockLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
 	leaveScript      = redisconn.NewScript(clockLua, beginLua, commonLua, leaveLua, endLua)

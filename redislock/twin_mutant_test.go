@@ -41,7 +41,6 @@ var mutants = []struct {
 	{"if (undone or not last) and untouched(last, KEYS[2]) then", "if true then", 1},
 	{"if undone then S.commit(true) end", "", 11},
 	{"elseif not holder and untouched(last, KEYS[k]) and", "elseif not holder and", 3},
-	{"if not untouched(had[i + 1] and (last or ''), fence) then return 'slow' end", "", 7},
 	{"if room and untouched(last, KEYS[2]) and", "if room and", 3},
 	{"  if both[2] and string.sub(both[2], -2) ~= ' q' then", "  if both[2] then", 1},
 	{"    elseif last and string.sub(last, -2) ~= ' q' then", "    elseif last then", 4},
@@ -66,7 +65,6 @@ var mutants = []struct {
 	{"local ticket = call('ZSCORE', queue, entry)", "local ticket = again and call('ZSCORE', queue, entry)", 0},
 	{"local left = held and string.sub(both[1], 1, #own) ~= own and", "local left = held and", 0},
 	{"if string.sub(who, 1, #ARGV[2] + 1) == ARGV[2] .. ' ' then room = false end", "", 0},
-	{"if i == 1 and string.sub(holder, 1, #own) == own then", "if false then", 0},
 }
 
 // TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as

@@ -160,10 +160,7 @@ func (p *play) together(t testing.TB) error {
 	e := p.request()
 	e.Until = p.until()
 	e.Desc = strings.Replace(e.Desc, " s ", " x ", 1)
-	if p.chance(2) {
-		return p.same(t, "gather", p.Take(e.Request, 5000, true), keys, retention, "a", fmt.Sprint(e.Until), "fencelock "+e.Owner+" ", e.Desc, "5000")
-	}
-	return p.same(t, "all", p.Take(e.Request, 5000, false), keys, retention, "5000", fmt.Sprint(e.Until), "fencelock "+e.Owner+" ", e.Desc)
+	return p.same(t, "gather", p.Take(e.Request, 5000), keys, retention, "a", fmt.Sprint(e.Until), "fencelock "+e.Owner+" ", e.Desc, "5000")
 }
 
 // accident is what others do, and what is lost.

@@ -42,7 +42,7 @@ func TestTwin(t *testing.T) {
 func twinScripts(edit func(name, source string) string) map[string]*rueidis.Lua {
 	scripts := map[string]*rueidis.Lua{}
 	for name, source := range map[string]string{
-		"acquire": redislock.AcquireScript.Source, "all": redislock.AcquireAllScript.Source, "gather": redislock.GatherScript.Source,
+		"acquire": redislock.AcquireScript.Source, "gather": redislock.GatherScript.Source,
 		"release": redislock.ReleaseScript.Source, "leave": redislock.LeaveScript.Source, "touch": redislock.TouchScript.Source,
 		"confirm": redislock.ConfirmScript.Source, "renew": redislock.RenewScript.Source, "resize": redislock.ResizeScript.Source,
 		"break": redislock.BreakScript.Source,

@@ -382,52 +382,22 @@ func (n *Name) Break(reason, only string) string {
 	return fmt.Sprintf("broken %d", token)
 }
 
-// Take is the acquire_all script, and what batch does with an acquire, for a
-// single name; they differ in what they say of a lock that is held.
-func (n *Name) Take(r Request, ttl int64, gathered bool) string {
+// Take is what batch does with an acquire.
+func (n *Name) Take(r Request, ttl int64) string {
 	n.call()
-	says := func(all, one string) string {
-		if gathered {
-			return fmt.Sprintf("%d %s", n.Now, one)
-		}
-		return all
-	}
-	if r.Until < n.Now {
-		return says(fmt.Sprintf("late %d", n.Now), "l")
-	}
-	if own, ours := strings.CutPrefix(n.Lock.Value, "fencelock "+r.Owner+" "); ours && !gathered {
-		token, _, _ := strings.Cut(own, " ")
-		return "taken " + token
-	}
-	if n.Lock.Until > 0 {
-		return says(n.inTheWay(), "s")
-	}
-	f, bar := n.Fence.Value, ""
-	if i := strings.LastIndex(f, " "); !gathered && i > 0 && strings.HasPrefix(f[i:], " b") && len(strings.Fields(f)) == 5 {
-		f, bar = f[:i], f[i:]
-	}
+	f := n.Fence.Value
 	newer := strings.Compare(f[:min(17, len(f))], fmt.Sprintf("%d ", n.Now)) < 0
-	if n.Fence.Until > 0 && (!strings.HasSuffix(f, " 0") || !newer) || n.Fence.Until == 0 && len(n.Queue.Scores) > 0 {
-		return says("slow", "s")
+	letter := "s"
+	switch {
+	case r.Until < n.Now:
+		letter = "l"
+	case n.Lock.Until > 0:
+	case n.Fence.Until > 0 && (!strings.HasSuffix(f, " 0") || !newer) || n.Fence.Until == 0 && len(n.Queue.Scores) > 0:
+	default:
+		n.take(r, ttl)
+		letter = "t"
 	}
-	if bar != "" && n.Alive.Scores[r.Owner] < 0 {
-		return fmt.Sprintf("late %d", n.Now)
-	}
-	n.take(r, ttl)
-	n.Fence.Value += bar
-	return says(fmt.Sprintf("taken %d", n.Now), "t")
-}
-
-// inTheWay is what acquire_all says of a lock that is held.
-func (n *Name) inTheWay() string {
-	if strings.HasPrefix(n.Lock.Value, "fencelock shared ") {
-		return "slow"
-	}
-	why := "f"
-	if strings.HasPrefix(n.Lock.Value, "fencelock ") {
-		why = "-"
-	}
-	return fmt.Sprintf("held 1 %d %s %s", n.Lock.Until-n.ms(), why, n.Lock.Value[:min(800, len(n.Lock.Value))])
+	return fmt.Sprintf("%d %s", n.Now, letter)
 }
 
 // Free is what batch does with a release.
