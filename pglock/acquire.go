@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func (a *attempt) giveUp() {
 		a.unqueue()
 	}
 	if a.roomy {
-		a.room.leave(1)
+		a.room.leave()
 	}
 	if a.place != nil {
 		a.turns.change(a.key, func(t *turn) { t.quit(a.place) })
@@ -237,7 +238,7 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 		return driver.Grant{}, err
 	}
 	if !a.roomy {
-		if err := a.room.enter(ctx, s, 1); err != nil {
+		if err := a.room.enter(ctx, s); err != nil {
 			return driver.Grant{}, err
 		}
 		a.roomy = true
@@ -257,17 +258,14 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	r, err := c.Result(ctx)
-	if err != nil && c.Answered() {
-		r, err = c.Result(context.Background()) // it may have come in the same instant
-	}
-	if err != nil && !c.Answered() {
+	if _, err := c.Wait(ctx); !c.Answered() {
 		a.detach(func() {
 			r, err := c.Result(context.Background())
 			a.undo(s, r, err, have)
 		})
 		return driver.Grant{}, err
 	}
+	r, err := c.Result(context.Background()) // it is answered, perhaps in the instant in which ctx ended
 	g, failed := a.judged(ctx, s, r, err, c.Sent())
 	if failed != nil {
 		a.undo(s, r, err, have)
@@ -358,16 +356,11 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 			sent = time.Time{} // too little would be left of it
 		}
 	}
-	begin := func() { a.turns.change(a.key, func(t *turn) { t.hold(a.place) }) }
-	if err := a.holds.enter(begin, h); err != nil {
+	if err := a.holds.enter(h, a.place); err != nil {
 		return driver.Grant{}, err
 	}
-	floor := h.token
-	if low := r.Int(2); low > 0 {
-		floor = low
-	}
 	a.own.listen()
-	return driver.Grant{Owner: h.owner, Token: h.token, Floor: floor, Sent: sent, TTL: h.lease}, nil
+	return driver.Grant{Owner: h.owner, Token: h.token, Floor: cmp.Or(r.Int(2), h.token), Sent: sent, TTL: h.lease}, nil
 }
 
 // hold is what the request becomes.

@@ -179,16 +179,6 @@ func TestLostAnswerOfAnAcquire(t *testing.T) {
 		await(t, cut, "the cut")
 		hasOnce(t, pg, wait{e, leaseOf(req, g), err})
 	}
-	e, like := engine(t, dsn, patient), shared(long(""), 1)
-	cut := proxy.SwallowReply("together")
-	grants, err := e.AcquireAll(soon(t, patience/2), requests(like, "together1", "together2"))
-	await(t, cut, "the cut")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, req := range requests(like, "together1", "together2") {
-		hasOnce(t, pg, wait{e, leaseOf(req, grants[i]), nil})
-	}
 }
 
 // TestLostAnswerOfAWait: the same for a grant that ends a wait.

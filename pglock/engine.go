@@ -19,7 +19,6 @@ var _ interface {
 	driver.OwnerBreaker
 	driver.Resizer
 	driver.Inspector
-	driver.AllAcquirer
 	driver.Parter
 	driver.RateLimiter
 	driver.Registrar
@@ -86,14 +85,6 @@ func (e *Engine) Part(lease driver.Lease) string {
 // driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]).
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	return e.acquirer.Acquire(ctx, req)
-}
-
-// AcquireAll makes one acquisition of each name or none, with one statement; see
-// [driver.AllAcquirer]. It is driver.ErrUnsupported for a minimum hold, and for
-// a name that this process shares already. Two names that have the same key are
-// driver.ErrInvalid: nobody can hold both.
-func (e *Engine) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	return e.acquirer.AcquireAll(ctx, reqs)
 }
 
 // Renew extends acquisitions to a full TTL from now, with one statement for each

@@ -70,7 +70,9 @@ func (a *attempt) waitsHere(ctx context.Context) {
 	own, err := a.own.get(ctx)
 	if err == nil {
 		a.listed = true
-		_, err = own.Query(listSQL, a.key, own.id, string(object(a.fields()))).Wait(ctx)
+		fields := object(map[string]any{"owner": a.owner, "name": a.req.Name, "shared": a.req.Mode == driver.Shared,
+			"host": a.req.Host, "pid": a.req.PID, "note": a.req.Note, "limit": a.req.Limit, "weight": a.req.Units()})
+		_, err = own.Query(listSQL, a.key, own.id, string(fields)).Wait(ctx)
 	}
 	if err != nil { // the wait itself needs no row
 		a.heard.Unavailable(ctx, failure(err))
@@ -79,13 +81,6 @@ func (a *attempt) waitsHere(ctx context.Context) {
 		}
 	}
 	a.joined(ctx, 0)
-}
-
-// fields are what the server is told of a request.
-func (a *attempt) fields() map[string]any {
-	return map[string]any{"key": a.key, "owner": a.owner, "name": a.req.Name, "shared": a.req.Mode == driver.Shared,
-		"ttl": a.req.TTL.Milliseconds(), "host": a.req.Host, "pid": a.req.PID, "note": a.req.Note,
-		"limit": a.req.Limit, "weight": a.req.Units(), "gone": a.gone()}
 }
 
 // unlist takes the request off the list of waiters; when it was not granted, it

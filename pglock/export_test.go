@@ -15,10 +15,3 @@ var TryTxSQL = tryTxSQL
 
 // TxGrace is txGrace, for tests outside the package.
 const TxGrace = txGrace
-
-// Room returns how many locks the engine counts as its own.
-func (e *Engine) Room() int {
-	e.acquirer.room.mu.Lock()
-	defer e.acquirer.room.mu.Unlock()
-	return e.acquirer.room.used
-}

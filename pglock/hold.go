@@ -74,21 +74,19 @@ func (m *holdings) of(s *session) []*hold {
 	return all
 }
 
-// enter makes granted requests holds, unless their session has ended meanwhile. begin gives them
-// the turns of this process.
-func (m *holdings) enter(begin func(), holds ...*hold) error {
+// enter makes a granted request a hold, unless its session has ended meanwhile. The
+// request is at its turn of this process, with place.
+func (m *holdings) enter(h *hold, place *place) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := holds[0].session.Err(); err != nil {
+	if err := h.session.Err(); err != nil {
 		return err // who ends its holds may have been there before
 	}
-	begin()
-	for _, h := range holds {
-		m.byOwner[h.owner] = h
-		h.session.holds[h] = struct{}{}
-		if h.mode == driver.Shared {
-			h.session.shared.enter(h.key)
-		}
+	m.turns.change(h.key, func(t *turn) { t.hold(place) })
+	m.byOwner[h.owner] = h
+	h.session.holds[h] = struct{}{}
+	if h.mode == driver.Shared {
+		h.session.shared.enter(h.key)
 	}
 	return nil
 }
@@ -125,17 +123,14 @@ func (h *hold) free() *pipe.Call {
 // release frees the lock of a dropped hold.
 func (m *holdings) release(ctx context.Context, h *hold) error {
 	c := h.free()
-	r, err := c.Result(ctx)
-	if err != nil && c.Answered() {
-		r, err = c.Result(context.Background()) // it may have come in the same instant
-	}
-	if err != nil && !c.Answered() {
+	if _, err := c.Wait(ctx); !c.Answered() {
 		go func() { // ends when the server has answered or the connection has ended
 			r, err := c.Result(context.Background())
 			_ = m.released(h, r, err)
 		}()
 		return err
 	}
+	r, err := c.Result(context.Background()) // it is answered, perhaps in the instant in which ctx ended
 	return m.released(h, r, err)
 }
 
@@ -165,7 +160,7 @@ func (m *holdings) ended(h *hold) {
 	if h.session.waiter {
 		m.waiters.put(h.session)
 	}
-	m.room.leave(1)
+	m.room.leave()
 	m.turns.change(h.key, func(t *turn) { t.leave(h.mode) })
 }
 

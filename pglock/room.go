@@ -16,10 +16,10 @@ type room struct {
 	most int // how many may be used before the server is asked again; 0 means it was not yet
 }
 
-// enter takes the room of n locks, asking the server if it is time to.
-func (r *room) enter(ctx context.Context, s *session, n int) error {
+// enter takes the room of a lock, asking the server if it is time to.
+func (r *room) enter(ctx context.Context, s *session) error {
 	r.mu.Lock()
-	r.used += n
+	r.used++
 	fits, used := r.used <= r.most, r.used
 	r.mu.Unlock()
 	if fits {
@@ -31,10 +31,10 @@ func (r *room) enter(ctx context.Context, s *session, n int) error {
 	// What is counted as used here is partly under way, and not yet in the server's table.
 	limit := s.slots * 6 / 10
 	if err == nil {
-		limit = min(limit, used-n+free-s.slots*4/10)
+		limit = min(limit, used-1+free-s.slots*4/10)
 	}
 	if err != nil || r.used > limit {
-		r.used -= n
+		r.used--
 		if err != nil {
 			return err
 		}
@@ -44,11 +44,11 @@ func (r *room) enter(ctx context.Context, s *session, n int) error {
 	return nil
 }
 
-// leave gives the room of n locks back.
-func (r *room) leave(n int) {
+// leave gives the room of a lock back.
+func (r *room) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.used -= n
+	r.used--
 }
 
 // free asks how many locks the server has room for besides those that there are.

@@ -17,15 +17,6 @@ type sharedKeys struct {
 	leaving map[int64]chan struct{} // keys whose last holder leaves; closed when the server has let go
 }
 
-// has reports whether the session holds key for a shared holder already. It waits while the
-// last one leaves.
-func (k *sharedKeys) has(ctx context.Context, key int64) (bool, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	err := k.settled(ctx, key)
-	return k.count[key] > 0, err
-}
-
 // ask counts a request for a key in, and reports whether the session has it already.
 // It waits while the last holder of before leaves.
 func (k *sharedKeys) ask(ctx context.Context, key int64) (have bool, err error) {

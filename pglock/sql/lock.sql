@@ -242,36 +242,3 @@ BEGIN
 	RETURNING CASE WHEN last THEN pg_advisory_unlock_shared(k) ELSE true END INTO ok;
 	RETURN ok;
 END $$;
-
--- together takes several keys or none of them; who has one object for each, in the order
--- of the keys. It returns the verdicts of all, separated by spaces, or the place of the one
--- that is in the way and its verdict.
-CREATE OR REPLACE FUNCTION fencelock.together(who text, s integer, cl bigint) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-	r jsonb;
-	verdict text;
-	taken text := '';
-	i integer := 0;
-BEGIN
-	FOR r IN SELECT * FROM jsonb_array_elements(who::jsonb) LOOP
-		IF (r->>'shared')::boolean THEN
-			verdict := fencelock.share((r->>'key')::bigint, r->>'owner', r->>'name', (r->>'ttl')::bigint, s, r->>'host',
-				(r->>'pid')::integer, r->>'note', 0, cl, coalesce(r->>'gone', ''), (r->>'limit')::integer, (r->>'weight')::integer, false, false);
-		ELSE
-			verdict := fencelock.take((r->>'key')::bigint, r->>'owner', r->>'name', (r->>'ttl')::bigint, s, r->>'host',
-				(r->>'pid')::integer, r->>'note', 0, cl, coalesce(r->>'gone', ''));
-		END IF;
-		EXIT WHEN left(verdict, 2) <> 'ok';
-		taken := concat_ws(' ', nullif(taken, ''), verdict);
-		i := i + 1;
-	END LOOP;
-	IF left(verdict, 2) = 'ok' THEN
-		RETURN taken;
-	END IF;
-	FOR r IN SELECT * FROM jsonb_array_elements(who::jsonb) WITH ORDINALITY AS x(e, at) WHERE at <= i LOOP
-		PERFORM CASE WHEN (r->>'shared')::boolean THEN fencelock.leave((r->>'key')::bigint, r->>'owner', true)
-			ELSE fencelock.free((r->>'key')::bigint, r->>'owner') END;
-	END LOOP;
-	RETURN concat_ws('|', i, verdict);
-END $$;
