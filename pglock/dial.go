@@ -54,16 +54,15 @@ func (d *dialer) dial(ctx context.Context, ttl time.Duration, waiter bool) (s *s
 // newSession makes a session of a connection, or closes it.
 func (d *dialer) newSession(ctx context.Context, c *pgconn.PgConn, host string, ttl time.Duration, waiter bool) (*session, error) {
 	s := &session{dialer: d, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, fn: functions{}, host: host}
-	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter} {
+	take := func(_ context.Context, c *pgconn.PgConn) (err error) {
+		s.Conn, err = pipe.New(c, d.onNotice)
+		return err
+	}
+	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter, take} {
 		if err := step(ctx, c); err != nil {
 			_ = c.Close(ctx) // it is not needed any more
 			return nil, err
 		}
-	}
-	var err error
-	if s.Conn, err = pipe.New(c, d.onNotice); err != nil {
-		_ = c.Close(ctx) // it is not needed any more
-		return nil, err
 	}
 	s.shared = sharedKeys{conn: s.Conn, count: map[int64]int{}, leaving: map[int64]chan struct{}{}}
 	if err := d.enlist(s); err != nil {

@@ -62,6 +62,14 @@ var misconfigured = []string{
 	"42704", // no such type, which a table is too
 }
 
+// transient are the SQLSTATEs, and the first two characters of some, of what passes.
+var transient = []string{
+	tooManyConnections, lockNotAvailable,
+	readOnly,         // of a session, which was a primary's: it is put out of service
+	deadlockDetected, // between rows of our tables
+	"57", "08",       // an administrator's shutdown, a server that starts up, a connection
+}
+
 // serverError returns what the server answered, if it did.
 func serverError(err error) (*pgconn.PgError, bool) { return errors.AsType[*pgconn.PgError](err) }
 
@@ -130,17 +138,5 @@ func passing(err error) bool {
 	if !ok {
 		return true
 	}
-	switch pg.Code[:2] {
-	case "57", "08": // an administrator's shutdown, a server that starts up, a connection
-		return true
-	}
-	switch pg.Code {
-	case tooManyConnections, lockNotAvailable:
-		return true
-	case readOnly: // of a session, which was a primary's: it is put out of service
-		return true
-	case deadlockDetected: // between rows of our tables
-		return true
-	}
-	return missing(err)
+	return slices.Contains(transient, pg.Code) || slices.Contains(transient, pg.Code[:2]) || missing(err)
 }

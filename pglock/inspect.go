@@ -79,8 +79,6 @@ FROM (SELECT * FROM (
 	FROM pg_database d WHERE datname = current_database() AND datconnlimit >= 0
 	) AS limits(most, used, whose) ORDER BY most - used LIMIT 1) AS conns`
 
-const clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
-
 // pings is how many round trips are measured.
 const pings = 20
 
@@ -111,7 +109,7 @@ func (in *inspection) ask(ctx context.Context, c *pgconn.PgConn, _ string) error
 	in.facts = r
 	for range pings {
 		begun := time.Now()
-		r, err := one(in.conn.ExecParams(ctx, clockSQL, nil, nil, nil, nil).Read())
+		r, err := one(in.conn.ExecParams(ctx, timeSQL, nil, nil, nil, nil).Read())
 		if err != nil {
 			return err
 		}

@@ -59,18 +59,12 @@ func sqlText(name string) string {
 
 // create runs the schema's SQL. It waits for others who do so at the same time.
 func create(ctx context.Context, c *pgconn.PgConn) error {
-	err := c.Exec(ctx, "BEGIN").Close()
-	if err == nil { // others who create it may take a while, and this connection has no leases yet
-		err = c.Exec(ctx, "SET LOCAL lock_timeout = 0").Close()
-	}
-	if err == nil {
-		err = c.Exec(ctx, "SELECT pg_advisory_xact_lock("+strconv.Itoa(classSchema)+", 0)").Close()
-	}
-	if err == nil {
-		err = c.Exec(ctx, Schema()).Close()
-	}
-	if err == nil {
-		err = c.Exec(ctx, "COMMIT").Close()
+	var err error
+	// Others who create it may take a while, and this connection has no leases yet.
+	for _, sql := range []string{"BEGIN", "SET LOCAL lock_timeout = 0", "SELECT pg_advisory_xact_lock(" + strconv.Itoa(classSchema) + ", 0)", Schema(), "COMMIT"} {
+		if err = c.Exec(ctx, sql).Close(); err != nil {
+			break
+		}
 	}
 	if err == nil {
 		return nil

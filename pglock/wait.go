@@ -132,9 +132,7 @@ func (w *wait) leave() {
 func (w *wait) patiently(ctx context.Context, c *pipe.Call, limit time.Duration) (pipe.Row, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if r, err := c.Result(limited); err == nil {
-		return r, nil
-	}
+	_, _ = c.Wait(limited)
 	if c.Answered() {
 		return c.Result(context.Background())
 	}
