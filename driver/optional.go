@@ -58,18 +58,6 @@ type Parter interface {
 	Part(lease Lease) string
 }
 
-// AllAcquirer takes several names in one step.
-type AllAcquirer interface {
-	// AcquireAll grants every request or none, at once and in one round trip. No
-	// two requests have the same name, none of them waits, and all ask for the
-	// same mode, limit and TTL and for no minimum hold. If a name is in the way
-	// the error is its *HeldError. ErrUnsupported, when the engine cannot take
-	// these names together: the caller then takes one after the other. Like
-	// Acquire it retries passing errors, and an attempt that failed leaves no
-	// trace behind.
-	AcquireAll(ctx context.Context, reqs []Request) ([]Grant, error)
-}
-
 // Resizer changes the limit of a shared name while it is in use.
 type Resizer interface {
 	// Resize sets the limit of name for everybody, from now on and at least as
