@@ -36,11 +36,11 @@ func TestCause(t *testing.T) {
 			"try":       func(ctx context.Context) error { _, err := e.Acquire(ctx, try(request("n"))); return err },
 			"acquire":   func(ctx context.Context) error { _, err := e.Acquire(ctx, request("n")); return err },
 			"first try": func(ctx context.Context) error { _, err := fresh.Acquire(ctx, try(request("n"))); return err },
-			"renew":   func(ctx context.Context) error { return e.Renew(ctx, []driver.Lease{h.lease()})[0] },
-			"release": func(ctx context.Context) error { return e.Release(ctx, h.lease()) },
-			"resize":  func(ctx context.Context) error { return e.Resize(ctx, "n", 3) },
-			"break":   func(ctx context.Context) error { _, err := e.Break(ctx, "n", ""); return err },
-			"list":    func(ctx context.Context) error { _, err := e.List(ctx, driver.Query{}); return err },
+			"renew":     func(ctx context.Context) error { return e.Renew(ctx, []driver.Lease{h.lease()})[0] },
+			"release":   func(ctx context.Context) error { return e.Release(ctx, h.lease()) },
+			"resize":    func(ctx context.Context) error { return e.Resize(ctx, "n", 3) },
+			"break":     func(ctx context.Context) error { _, err := e.Break(ctx, "n", ""); return err },
+			"list":      func(ctx context.Context) error { _, err := e.List(ctx, driver.Query{}); return err },
 			"status": func(ctx context.Context) error {
 				_, err := e.List(ctx, driver.Query{Prefix: "n", Exact: true})
 				return err
