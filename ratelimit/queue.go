@@ -17,6 +17,7 @@ import (
 type queue struct {
 	waiting  []*pending // in the order in which they came
 	progress int        // how often this process, or another one, was seen to change the record
+	version  string     // of the record, when it was read last
 }
 
 // pending is a take under way.
@@ -69,6 +70,10 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 			}
 		}()
 		r.mu.Lock()
+		if q.version != "" && q.version != rec.Version {
+			q.progress++ // others keep p from its turn in the register too
+		}
+		q.version = rec.Version
 		batch = slices.Clone(q.waiting)
 		r.mu.Unlock()
 		if rec.Version == "" {
