@@ -207,6 +207,27 @@ func (h host) asNobody(url string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// isStuck runs a wrapper whose command does not die when the lock is broken. The wrapper says so, and ends.
+func (h host) isStuck(t *testing.T, url string, wrapper *exec.Cmd) {
+	t.Helper()
+	said, err := os.Create(h.path("said")) // a pipe would be at its end only when the command has ended
+	must(t, err)
+	defer said.Close()
+	wrapper.Stderr = said
+	state := finish(t, wrapper, func() {
+		appears(t, h.path("pid"))
+		must(t, h.asNobody(url, "break", "x", "--reason", "a test").Run())
+	})
+	text, err := os.ReadFile(h.path("said"))
+	must(t, err)
+	if state.ExitCode() != exitLost {
+		t.Errorf("%v", state)
+	}
+	if !strings.Contains(string(text), "part of the command cannot be killed, since it belongs to another user (processes: 1); the lock is not given back while it lives") {
+		t.Errorf("it said %q", text)
+	}
+}
+
 // TestCommandThatIsAnotherUser: what cannot be killed is reported, and the lock is not given back
 // while it lives.
 func TestCommandThatIsAnotherUser(t *testing.T) {
@@ -215,24 +236,25 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 		t.Parallel()
 		h := nobodys(t)
 		url := "redis://" + redistest.StartRedis(t).Addr()
-		said, err := os.Create(h.path("said")) // a pipe would be at its end only when the command has ended
-		must(t, err)
-		defer said.Close()
 		old := h.asNobody(url, "run", "--ttl", "5s", "-k", "500ms", "x", "--", "./rooted", "pid")
-		old.Stderr = said
-		state := finish(t, old, func() {
-			appears(t, h.path("pid"))
-			must(t, h.asNobody(url, "break", "x", "--reason", "a test").Run())
-		})
-		pid := h.number(t, "pid")
-		if state.ExitCode() != exitLost || !runs(pid) {
-			t.Errorf("%v, and the command runs: %v", state, runs(pid))
+		h.isStuck(t, url, old)
+		if pid := h.number(t, "pid"); !runs(pid) {
+			t.Error("the command was killed after all")
 		}
-		text, err := os.ReadFile(h.path("said"))
-		must(t, err)
-		if !strings.Contains(string(text), "part of the command cannot be killed, since it belongs to another user (processes: 1); the lock is not given back while it lives") {
-			t.Errorf("it said %q", text)
+	})
+	t.Run("hidden", func(t *testing.T) { // by the hidepid of /proc, in a namespace that ends with the wrapper
+		t.Parallel()
+		h := nobodys(t)
+		unshare := []string{"unshare", "-m", "-p", "-f", "sh", "-c", `mount -t proc -o hidepid=2 proc /proc && exec "$@"`, "sh"}
+		if err := exec.Command(unshare[0], append(unshare[1:], "true")...).Run(); err != nil {
+			t.Skipf("this machine does not let us mount /proc: %v", err)
 		}
+		url := "redis://" + redistest.StartRedis(t).Addr()
+		old := h.in(url, unshare[1:]...)
+		old.Path, _ = exec.LookPath(unshare[0])
+		old.Args = append(unshare, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+			h.path("fencelock"), "run", "--ttl", "5s", "-k", "500ms", "x", "--", "./rooted", "pid")
+		h.isStuck(t, url, old)
 	})
 	for _, sig := range []unix.Signal{unix.SIGKILL, 0} {
 		t.Run("files/"+unix.SignalName(sig), func(t *testing.T) {

@@ -177,7 +177,7 @@ func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 			state, parent := statOf(pid)
 			keeps := false
 			switch {
-			case parent != todo[0]:
+			case parent != todo[0] && state != hidden:
 				n++
 			case state != 'Z' && state != 'X':
 				n++
@@ -250,11 +250,18 @@ func running(pid int) bool {
 	return state != 'Z' && state != 'X'
 }
 
+// hidden is the state of a process whose /proc entry cannot be read: it belongs to another user,
+// and /proc was mounted with hidepid. No signal reaches it.
+const hidden = '?'
+
 // statOf returns the state and the parent of a process; 'X' and 0 if there is none. It reads
 // /proc/PID/stat: pid (name) state parent. A name may hold anything, so it ends at the last
 // parenthesis.
 func statOf(pid int) (state byte, parent int) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil && errors.Is(unix.Kill(pid, 0), unix.EPERM) {
+		return hidden, 0
+	}
 	end := bytes.LastIndexByte(stat, ')')
 	if err != nil || end < 0 {
 		return 'X', 0
