@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +77,9 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if errors.Is(err, errHeld) {
 		held, err := a.whoIsIn(ctx)
+		if err == nil && slices.Contains(a.spent, held.Owner) {
+			return a.heard.Ended(ctx, failure(errSilent)) // by a try of its own
+		}
 		if own, _ := a.own.get(ctx); err == nil && own != nil {
 			err = own.quarantine(time.Now())
 		}
@@ -155,8 +159,8 @@ func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 // maxSpent is how many owners of its own a request remembers.
 const maxSpent = 8
 
-// anew gives the next try an owner of its own if a connection ended under the last one. That
-// may have been granted, or may be yet: what it left is nobody's, and the next one need not
+// anew gives the next try an owner of its own if a connection ended under the last one, or
+// became silent. That may have been granted, or may be yet: what it left is nobody's, and the next one need not
 // wait for it.
 func (a *attempt) anew(err error) {
 	owner, failed := uuid.NewV7()
@@ -258,11 +262,8 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	if _, err := c.Wait(ctx); !c.Answered() {
-		a.detach(func() {
-			r, err := c.Result(context.Background())
-			a.undo(s, r, err, have)
-		})
+	if _, err := c.ResultUnlessSilent(ctx); !c.Answered() {
+		a.abandon(s, c, have, errors.Is(err, errSilent))
 		return driver.Grant{}, err
 	}
 	r, err := c.Result(context.Background()) // it is answered, perhaps in the instant in which ctx ended
@@ -273,6 +274,29 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 		_ = s.unlock(a.key, a.req.Mode) // the hold has ended already, and left the lock to this request
 	}
 	return g, failed
+}
+
+// abandon undoes a try in the background that its session has not answered. On a silent session it
+// goes on by itself, so that the request can be made on another one, or the next of this process:
+// no request for the key is made on a silent session any more, and on others the server tells it
+// apart.
+func (a *attempt) abandon(s *session, c *pipe.Call, have, silent bool) {
+	try := *a // whose owner stays
+	undo := func() {
+		r, err := c.Result(context.Background())
+		try.undo(s, r, err, have)
+	}
+	if silent {
+		go undo() // ends when the server has answered or the connection has ended
+		return
+	}
+	a.detach(func() {
+		if _, err := c.ResultUnlessSilent(context.Background()); !c.Answered() && errors.Is(err, errSilent) {
+			go undo() // as above
+			return
+		}
+		undo()
+	})
 }
 
 // send sends the request, and says whether the session shares the key already. A shared one

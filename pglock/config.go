@@ -32,9 +32,10 @@ type Config struct {
 
 	// Timeout is how long a connection may be silent while the server owes it an
 	// answer. Then it is closed, and requests go on by another one. A connection
-	// that has locks is kept until their leases are over, since it may recover: new
-	// requests use another one, and those that were sent on it wait. Zero means the
-	// default, 5 s.
+	// that has locks is kept until their leases are over, since it may recover:
+	// acquires that it has not answered are made again on another one, and new
+	// requests use that one. Renewals and releases of its own locks wait for it.
+	// Zero means the default, 5 s.
 	Timeout time.Duration
 
 	// FailoverTime is how long a failover may take. Once a server has served the

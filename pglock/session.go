@@ -42,7 +42,7 @@ func (s *session) watch() {
 	if limit == 0 {
 		limit = s.dialer.cfg.Timeout
 	}
-	tick := time.NewTicker(max(limit/8, 20*time.Millisecond))
+	tick := time.NewTicker(max(min(limit/8, s.dialer.cfg.Timeout/4), 20*time.Millisecond))
 	defer tick.Stop()
 	var cancelled *pipe.Call
 	for {
@@ -66,6 +66,7 @@ func (s *session) watch() {
 			}
 			if silent > s.dialer.cfg.Timeout { // what it holds may be renewed yet, and others need not wait for that
 				s.stale.Store(true)
+				s.MarkSilent()
 			}
 			s.dialer.onTick(s, now)
 		}
@@ -73,7 +74,7 @@ func (s *session) watch() {
 }
 
 // errSilent is why a connection is closed whose server does not answer.
-var errSilent = errors.New("the server does not answer")
+var errSilent = pipe.ErrSilent
 
 // waitBound is how long a request waits in the server before it asks again. A statement
 // that waits holds a snapshot, and keeps VACUUM from its work in the whole database.

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
@@ -105,4 +107,94 @@ func unavailable(t *testing.T, what string, err error) {
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("%s while the server grants nothing: got %v, want ErrUnavailable and not ErrHeld", what, err)
 	}
+}
+
+// silentLimit is for how long requests may wait on a connection that has become silent, by a
+// Timeout of a second. It takes about two seconds on a machine that has time.
+const silentLimit = 8 * time.Second
+
+// TestSilentSession: the connection of uncontended locks becomes silent. Requests that were sent
+// on it are made on another one soon, also for a name whose request was given up there. What it
+// holds stays held, and when it is back nothing of the requests that it had is left.
+func TestSilentSession(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	p, dsn := throughProxy(t, pg)
+	e := engine(t, dsn, &pglock.Config{Timeout: time.Second})
+	kept := try(t, e, request("kept"))
+	for _, l := range p.Links() {
+		l.Stall(faults.Both)
+	}
+	begun := time.Now()
+	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := e.Acquire(brief, request("given up")); err == nil {
+		t.Fatal("a silent server has granted a lock")
+	}
+	soon, cancel := context.WithDeadline(t.Context(), begun.Add(silentLimit))
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards leases
+	var leases []driver.Lease
+	had := func(req driver.Request, g driver.Grant, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if t.Logf("%q after %v", req.Name, time.Since(begun)); err != nil {
+			t.Errorf("%q beside a silent connection: %v", req.Name, err)
+			return
+		}
+		leases = append(leases, leaseOf(req, g))
+	}
+	waiting := request("waiting")
+	waiting.Wait = true
+	for _, req := range []driver.Request{request("tried"), waiting, shared(request("shared"), 0)} {
+		all.Go(func() { // ends with soon
+			g, err := e.Acquire(soon, req)
+			had(req, g, err)
+		})
+	}
+	all.Go(func() { // ends with soon
+		req := request("given up")
+		req.Wait = true
+		g, err := e.Acquire(soon, req)
+		had(req, g, err)
+	})
+	all.Wait()
+	p.Resume()
+	eventually(t, "the lock on the connection that is back is renewed", func() bool { return renew(e, kept) == nil })
+	other := engine(t, pg.DSN(), nil)
+	for _, l := range leases {
+		release(t, e, l)
+		eventually(t, l.Name+" is free", func() bool {
+			_, err := other.Acquire(t.Context(), request(l.Name))
+			return err == nil
+		})
+	}
+}
+
+// TestGrantOnASilentSession: the server grants a try, and its answer does not arrive. The try says
+// that the server is unavailable, not that its own process holds the name, and when the
+// connection is back, the name is free.
+func TestGrantOnASilentSession(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	p, dsn := throughProxy(t, pg)
+	e := engine(t, dsn, &pglock.Config{Timeout: time.Second})
+	kept := try(t, e, request("kept"))
+	for _, l := range p.Links() {
+		l.Stall(faults.ToClient)
+	}
+	begun := time.Now()
+	_, err := e.Acquire(t.Context(), request("x"))
+	unavailable(t, "a try whose grant does not arrive", err)
+	if took := time.Since(begun); took > silentLimit {
+		t.Errorf("the try took %v", took)
+	}
+	p.Resume()
+	other := engine(t, pg.DSN(), nil)
+	eventually(t, "the name is free", func() bool {
+		_, err := other.Acquire(t.Context(), request("x"))
+		return err == nil
+	})
+	eventually(t, "the lock on the connection that is back is renewed", func() bool { return renew(e, kept) == nil })
 }

@@ -154,18 +154,14 @@ func (c *Call) Sent() time.Time {
 }
 
 // Answered reports whether the answer has come.
-func (c *Call) Answered() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Call) Answered() bool { return isClosed(c.done) }
 
 // Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come;
 // they then still come to the call.
-func (c *Call) Wait(ctx context.Context) ([]Row, error) {
+func (c *Call) Wait(ctx context.Context) ([]Row, error) { return c.wait(ctx, nil) }
+
+// wait is Wait that returns ErrSilent as soon as silent is closed, which may be nil.
+func (c *Call) wait(ctx context.Context, silent <-chan struct{}) ([]Row, error) {
 	w := c.conn
 	if c.Answered() {
 		return c.rows, c.err
@@ -178,6 +174,8 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 			return c.rows, c.err
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-silent:
+			return nil, ErrSilent
 		case <-w.turn:
 		}
 	}
@@ -192,10 +190,16 @@ func (c *Call) Wait(ctx context.Context) ([]Row, error) {
 		if timed {
 			w.lookUp(end)
 		}
+		if isClosed(silent) { // after lookUp, which may have put off the interrupt of MarkSilent
+			break
+		}
 		w.receive()
 	}
-	if c.Answered() {
+	switch {
+	case c.Answered():
 		return c.rows, c.err
+	case ctx.Err() == nil:
+		return nil, ErrSilent
 	}
 	return nil, ctx.Err()
 }
@@ -211,8 +215,16 @@ func onlyTimed(ctx context.Context) (end time.Time, ok bool) {
 }
 
 // Result waits for the result of a function.
-func (c *Call) Result(ctx context.Context) (Row, error) {
-	rows, err := c.Wait(ctx)
+func (c *Call) Result(ctx context.Context) (Row, error) { return result(c.Wait(ctx)) }
+
+// ResultUnlessSilent is Result that returns ErrSilent when the connection is marked as silent
+// before the answer has come, which then still comes to the call.
+func (c *Call) ResultUnlessSilent(ctx context.Context) (Row, error) {
+	return result(c.wait(ctx, c.conn.silent))
+}
+
+// result reads the result of a function.
+func result(rows []Row, err error) (Row, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type Conn struct {
 	server *pgconn.PgConn // where to send a cancel request
 	hear   func(payload string)
 	dead   chan struct{} // closed when the connection has ended
+	silent chan struct{} // closed by MarkSilent
 
 	turn    chan struct{} // who takes it out reads, and puts it back
 	looksUp time.Time     // when who reads looks up, zero if never; guarded by turn
@@ -66,7 +67,7 @@ func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
 		return nil, err
 	}
 	w := &Conn{conn: h.Conn, front: h.Frontend, server: c, hear: hear,
-		dead: make(chan struct{}), turn: make(chan struct{}, 1)}
+		dead: make(chan struct{}), silent: make(chan struct{}), turn: make(chan struct{}, 1)}
 	w.turn <- struct{}{}
 	go w.read() // ends with the connection
 	return w, nil
@@ -181,6 +182,29 @@ func (w *Conn) Close(cause error) {
 		}
 	}
 	w.Kill(cause)
+}
+
+// ErrSilent is what comes of [Call.ResultUnlessSilent] on a connection that is silent.
+var ErrSilent = errors.New("the server does not answer")
+
+// MarkSilent ends every [Call.ResultUnlessSilent], now and later. The connection and its
+// calls go on.
+func (w *Conn) MarkSilent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !isClosed(w.silent) {
+		close(w.silent)
+		w.interrupt()
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Dead is closed when the connection has ended.
