@@ -56,9 +56,9 @@ func handleSignals() {
 	}
 }
 
-// keeper is the state of a watchdog, which is the parent of the command. It belongs to one
+// supervisor is the state of a watchdog, which is the parent of the command. It belongs to one
 // goroutine.
-type keeper struct {
+type supervisor struct {
 	start
 	link
 	tree
@@ -78,7 +78,7 @@ func keep(conn *os.File) {
 	if !ok || first.Start == nil {
 		return
 	}
-	k := &keeper{start: *first.Start, link: link{conn}, due: math.MaxInt64}
+	k := &supervisor{start: *first.Start, link: link{conn}, due: math.MaxInt64}
 	k.obey(first)
 	if k.due <= bootTime() {
 		return // the wrapper was frozen, and has lost its lock
@@ -99,7 +99,7 @@ func keep(conn *os.File) {
 }
 
 // begin starts the command.
-func (k *keeper) begin() (err error) {
+func (k *supervisor) begin() (err error) {
 	attr := &syscall.ProcAttr{Env: strung(k.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if k.Foreground {
 		tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -138,7 +138,7 @@ func withdraw() {
 
 // watch obeys the wrapper until nothing of the command is left. It kills everything at the
 // deadline, and when the wrapper is gone.
-func (k *keeper) watch(orders <-chan order) {
+func (k *supervisor) watch(orders <-chan order) {
 	var tell <-chan time.Time // when to speak of what the command left behind
 	for !k.over() {
 		select {
@@ -174,7 +174,7 @@ func (k *keeper) watch(orders <-chan order) {
 }
 
 // over reports whether nothing of the command is left.
-func (k *keeper) over() bool {
+func (k *supervisor) over() bool {
 	return k.ended && k.IgnoreOrphans || k.events == nil && k.roots() == 0
 }
 
@@ -188,7 +188,7 @@ const (
 )
 
 // wake returns when to look again without an order or an event.
-func (k *keeper) wake() <-chan time.Time {
+func (k *supervisor) wake() <-chan time.Time {
 	switch {
 	case k.killing && k.denied > 0:
 		return time.After(deniedAgain)
@@ -203,7 +203,7 @@ func (k *keeper) wake() <-chan time.Time {
 }
 
 // obey does what the wrapper orders.
-func (k *keeper) obey(o order) {
+func (k *supervisor) obey(o order) {
 	if o.Until != 0 {
 		k.due = o.Until
 	}
@@ -216,7 +216,7 @@ func (k *keeper) obey(o order) {
 }
 
 // onEvent notes what became of the command.
-func (k *keeper) onEvent(ev waited) {
+func (k *supervisor) onEvent(ev waited) {
 	switch {
 	case ev.gone():
 		k.ended = true
@@ -227,7 +227,7 @@ func (k *keeper) onEvent(ev waited) {
 }
 
 // killAll kills everything, and reports how many refuse to die.
-func (k *keeper) killAll() {
+func (k *supervisor) killAll() {
 	k.kill(killLimit)
 	if k.denied != k.said {
 		k.said = k.denied
