@@ -74,9 +74,6 @@ const tableLimit = 30 * time.Second
 // is up; unsure, if not nil, is called before it is made again though the server may have
 // carried it out.
 func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (*pipe.Call, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, tableLimit)
 	defer cancel()
 	var last error

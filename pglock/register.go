@@ -56,6 +56,9 @@ WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY 
 // ask makes one query in a lane, again if its connection could not be had or was lost; unsure,
 // if not nil, is called before it is made again though the server may have carried it out.
 func (r *register) ask(ctx context.Context, lane string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c, err := r.lanes.insist(ctx, lane, func(s *session) *pipe.Call { return s.Query(sql, args...) }, unsure)
 	if err == nil {
 		return c.Wait(ctx)
