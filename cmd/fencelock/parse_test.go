@@ -89,7 +89,6 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 		"ls":                 "mem:",
 		"--url redis://h ls": "redis://h",
 		"ls --url=redis://h": "redis://h",
-		"ls --url=":          "",
 		"--url a ls --url b": "b",
 	} {
 		l := line{verbs: allVerbs()}

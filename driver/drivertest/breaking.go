@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -97,7 +98,7 @@ func breaksMinimum(t *run) {
 	for _, stays := range []bool{false, true} {
 		for _, waited := range []bool{false, true} {
 			req := t.request("closed by mistake")
-			req.MinHold = time.Minute // engines that may forget refuse more than MaxTTL
+			req.MinHold = cmp.Or(t.traits.MaxTTL, 24*time.Hour) // engines that may forget refuse more
 			h := t.hold(c, req)
 			if !stays {
 				h.free()

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -87,7 +88,7 @@ func breaksOwner(t *run) {
 	t.take(t.patience, next, t.request("together")).free()
 
 	req = t.request("closed by mistake")
-	req.MinHold = time.Minute // engines that may forget refuse more than MaxTTL
+	req.MinHold = cmp.Or(t.traits.MaxTTL, 24*time.Hour) // engines that may forget refuse more
 	broken(t, next, t.hold(c, req))
 	t.take(t.patience, c, t.request(req.Name)).free()
 }
