@@ -26,7 +26,7 @@ import (
 // A take whose context ends while other processes change the record is a
 // driver.ErrConflict, and never a driver.ErrUnavailable: the register answers. A [Limiter]
 // asks again then, as long as the context of its caller lasts. So a register that begins to
-// hang counts as down after one Config.Timeout without a change of the record, or two at
+// hang counts as down after one Config.Timeout without a change of the record, or three at
 // most; the timeout should be twice what a take needs.
 func OnRegister(r driver.Register) driver.RateLimiter {
 	return &records{register: r, queues: map[string]*queue{}}
