@@ -310,7 +310,9 @@ func TestBreakOwnerLeavesTheSuccessorAlone(t *testing.T) {
 	proxy, dsn := throughProxy(t, pg)
 	e, breaks := engine(t, pg.DSN(), nil), engine(t, dsn, nil)
 	for _, step := range []string{"WHERE key = $1::bigint AND not_before > clock_timestamp()", "LEFT JOIN (SELECT l.objid"} {
-		l := try(t, e, request("a"))
+		first := request("a")
+		first.Wait = true // the connection of the broken hold may not have answered yet
+		l := try(t, e, first)
 		if _, err := breaks.List(t.Context(), driver.Query{}); err != nil { // its connection is there
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // rueidisOption are the settings that doc.go recommends.
 func rueidisOption(addrs ...string) rueidis.ClientOption {
-	o := rueidis.ClientOption{InitAddress: addrs, DisableCache: true, ConnWriteTimeout: 5 * time.Second}
+	o := rueidis.ClientOption{InitAddress: addrs, DisableCache: true, ConnWriteTimeout: 5 * time.Second, RingScaleEachConn: 5}
 	o.Dialer.KeepAlive = 10 * time.Second
 	return o
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // dial connects to a server, in a child of the test as well.
 func dial(addr string) rueidis.Client {
-	client, err := connect(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	client, err := connect(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, RingScaleEachConn: 5})
 	if err != nil {
 		panic(err)
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func dial(addrs []string) *redlock.Engine {
 	var conns []redlock.Node
 	for _, addr := range addrs {
-		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true, RingScaleEachConn: 5})
 		if err != nil {
 			panic(err)
 		}
@@ -38,17 +38,17 @@ func dial(addrs []string) *redlock.Engine {
 	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, RetryTimeout: 20 * time.Second, NodeLimit: 5 * time.Second})
 }
 
-// TestExam runs every client of the exam in a process of its own, on five real
+// TestExam runs every client of the exam in a process of its own, on three real
 // servers.
 func TestExam(t *testing.T) {
 	t.Parallel()
 	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
 }
 
-// world is five servers that keep their data over a restart.
+// world is three servers that keep their data over a restart.
 type world []*redistest.Redis
 
-func newWorld(t testing.TB) drivertest.World { return startNodes(t, 5, "--appendonly", "yes") }
+func newWorld(t testing.TB) drivertest.World { return startNodes(t, 3, "--appendonly", "yes") }
 
 // startNodes starts servers and declares them new.
 func startNodes(t testing.TB, n int, args ...string) world {

@@ -40,7 +40,34 @@ var programs = map[string]func(){"fencelock": main, "holdlock": holdLock, "fence
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", noExitPause) // for the commands that tests start
-	testscript.Main(m, programs)
+	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
+	testscript.Main(shipped{m}, programs)
+}
+
+// shipped runs the tests with the command as its users build it. Most of the time of the
+// scripts is that of hundreds of commands that start, which takes three times as long with
+// the race detector: make slow does it.
+type shipped struct{ *testing.M }
+
+func (s shipped) Run() int {
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		return s.M.Run()
+	}
+	path, err := exec.LookPath("fencelock")
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err == nil {
+		build := exec.Command("go", "build", "-o", path, ".")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building the command:", err)
+		return 1
+	}
+	return s.M.Run()
 }
 
 // run is perform, and returns the exit code.
@@ -53,10 +80,6 @@ const scriptLimit = 10 * time.Minute
 
 func TestScript(t *testing.T) {
 	t.Parallel()
-	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, unix.SIGHUP)
-	t.Cleanup(func() { signal.Stop(hangups) })
 	testscript.Run(t, testscript.Params{
 		Dir:      filepath.Join("testdata", "script"),
 		Deadline: time.Now().Add(scriptLimit), // a script that hangs says where

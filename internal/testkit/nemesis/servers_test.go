@@ -123,7 +123,7 @@ while now() < stop do end`
 // option is what a client of the known servers needs.
 func (k known) option(addrs ...string) rueidis.ClientOption {
 	return rueidis.ClientOption{
-		InitAddress: addrs, DisableCache: true, DialCtxFn: k.dial,
+		InitAddress: addrs, DisableCache: true, DialCtxFn: k.dial, RingScaleEachConn: 5,
 		ConnWriteTimeout: ttl, Dialer: net.Dialer{Timeout: ttl},
 	}
 }
