@@ -77,8 +77,9 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if errors.Is(err, errHeld) {
 		held, err := a.whoIsIn(ctx)
-		if err == nil && slices.Contains(a.spent, held.Owner) {
-			return a.heard.Ended(ctx, failure(errSilent)) // by a try of its own
+		nobody := held.Owner == "" && held.PID == 0 && held.Until.IsZero()
+		if len(a.spent) > 0 && (err != nil || nobody || slices.Contains(a.spent, held.Owner)) {
+			return a.heard.Ended(ctx, failure(errSilent)) // by a try of its own, which may have let go meanwhile
 		}
 		if own, _ := a.own.get(ctx); err == nil && own != nil {
 			err = own.quarantine(time.Now())

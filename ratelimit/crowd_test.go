@@ -43,7 +43,7 @@ func crowd(t *testing.T, limiters []*ratelimit.Limiter, last time.Duration, fail
 }
 
 // TestSlowRegisterIsNoOutage: sixty callers of a key, in three processes, on a register that takes
-// 0.225 s for each request, so that a take needs most of the timeout: the time that a caller spends behind others, and behind conflicts, is
+// 0.125 s for each request, so that a take needs half of the timeout: the time that a caller spends behind others, and behind conflicts, is
 // not time in which the register has not answered. Nobody is granted more than there is.
 func TestSlowRegisterIsNoOutage(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestSlowRegisterIsNoOutage(t *testing.T) {
 				limit := ratelimit.PerSecond(300)
 				var limiters []*ratelimit.Limiter
 				for range processes {
-					rates := ratelimit.OnRegister(&busy{Register: register, takes: 225 * ms})
+					rates := ratelimit.OnRegister(&busy{Register: register, takes: 125 * ms})
 					limiters = append(limiters, ratelimit.New(rates, "test", limit, &ratelimit.Config{Down: policy}))
 				}
 				begun := time.Now()
