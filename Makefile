@@ -3,9 +3,10 @@
 # running. What is missing is installed, or you are told how: see .ci/need.
 
 GO ?= go
-# Most tests wait for servers, so more of them run at once than there are cores.
+# Most tests wait for servers, so more of them run at once than there are cores. Packages do not:
+# each brings servers and processes of its own.
 PARALLEL = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
-PACKAGES = $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN) / 2)
+PACKAGES = $(shell getconf _NPROCESSORS_ONLN)
 # Those that take long are begun first.
 LONG = ./cmd/fencelock ./pglock ./redislock ./internal/testkit/nemesis
 # Without the tables of a debugger a test binary is linked in a third of the time. Stack

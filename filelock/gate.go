@@ -28,13 +28,23 @@ var errGate = errors.New("somebody is stuck while changing it")
 type nameLock struct {
 	folder
 	dir    *directory
-	name   string
-	inside bool // the folder is locked
+	name   string        // empty for a directory of records
+	pause  time.Duration // the longest between two tries to enter
+	inside bool          // the folder is locked
 }
+
+// How long whoever finds a gate closed pauses at most. Hundreds of processes may wait at the gate
+// of a name, which is open most of the time. That of records is closed while a record is written
+// to the disk: a process that changes one record after the other leaves it open for so short a
+// time that those who pause for longer do not get in for seconds.
+const (
+	namePause   = 50 * time.Millisecond
+	recordPause = 2 * time.Millisecond
+)
 
 // gate returns the gate of a name; nothing has been opened yet.
 func (d *directory) gate(name string) *nameLock {
-	return &nameLock{folder: d.below(encode(name)), dir: d, name: name}
+	return &nameLock{folder: d.below(encode(name)), dir: d, name: name, pause: namePause}
 }
 
 // enter goes through the gate of a name. With create it makes the directory of
@@ -63,7 +73,7 @@ func (d *directory) peek(ctx context.Context, name string) (g *nameLock, trouble
 // grow, or hundreds of processes that come at once would leave no time to the one
 // inside. An error leaves nothing open.
 func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duration) error {
-	pause := retry.NewBackoff(50*time.Microsecond, 50*time.Millisecond)
+	pause := retry.NewBackoff(50*time.Microsecond, g.pause)
 	for start := time.Now(); ; {
 		err := g.try(create)
 		if err == nil {

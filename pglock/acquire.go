@@ -161,8 +161,8 @@ func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 const maxSpent = 8
 
 // anew gives the next try an owner of its own if a connection ended under the last one, or
-// became silent. That may have been granted, or may be yet: what it left is nobody's, and the next one need not
-// wait for it.
+// became silent. That may have been granted, or may be yet: what it left is nobody's, and the
+// next one need not wait for it.
 func (a *attempt) anew(err error) {
 	owner, failed := uuid.NewV7()
 	if failed != nil || !errors.Is(err, pipe.ErrEnded) && !errors.Is(err, errSilent) {

@@ -43,8 +43,9 @@ func crowd(t *testing.T, limiters []*ratelimit.Limiter, last time.Duration, fail
 }
 
 // TestSlowRegisterIsNoOutage: sixty callers of a key, in three processes, on a register that takes
-// 0.125 s for each request, so that a take needs half of the timeout: the time that a caller spends behind others, and behind conflicts, is
-// not time in which the register has not answered. Nobody is granted more than there is.
+// 0.125 s for each request, so that a take needs half of the timeout. The time that a caller
+// spends behind others, and behind conflicts, is not time in which the register has not answered.
+// Nobody is granted more than there is.
 func TestSlowRegisterIsNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open} {
