@@ -52,7 +52,7 @@ func Example() {
 		fmt.Println(mailed, err)
 	}
 
-	_, err = records.Swap(ctx, "visits", []byte("0"), "", 0) // as if there were none
+	_, err = records.Swap(ctx, "optimistic/visits", []byte("0"), "", 0) // as if there were none
 	fmt.Println("lost update:", errors.Is(err, driver.ErrConflict))
 }
 

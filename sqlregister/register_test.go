@@ -312,7 +312,7 @@ func users(t *testing.T, s *server) {
 			t.Error(err)
 		}
 	}
-	if got := string(get(t, r, "sum").Value); got != fmt.Sprint(clients*each) {
+	if got := string(get(t, r, "optimistic/sum").Value); got != fmt.Sprint(clients*each) {
 		t.Errorf("%d updates made it %s", clients*each, got)
 	}
 	jobs, runs := idempotent.New(r, nil), 0
