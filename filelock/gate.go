@@ -28,23 +28,13 @@ var errGate = errors.New("somebody is stuck while changing it")
 type nameLock struct {
 	folder
 	dir    *directory
-	name   string        // empty for a directory of records
-	pause  time.Duration // the longest between two tries to enter
-	inside bool          // the folder is locked
+	name   string // empty for a directory of records
+	inside bool   // the folder is locked
 }
-
-// How long whoever finds a gate closed pauses at most. Hundreds of processes may wait at the gate
-// of a name, which is open most of the time. That of records is closed while a record is written
-// to the disk: a process that changes one record after the other leaves it open for so short a
-// time that those who pause for longer do not get in for seconds.
-const (
-	namePause   = 50 * time.Millisecond
-	recordPause = 2 * time.Millisecond
-)
 
 // gate returns the gate of a name; nothing has been opened yet.
 func (d *directory) gate(name string) *nameLock {
-	return &nameLock{folder: d.below(encode(name)), dir: d, name: name, pause: namePause}
+	return &nameLock{folder: d.below(encode(name)), dir: d, name: name}
 }
 
 // enter goes through the gate of a name. With create it makes the directory of
@@ -73,7 +63,7 @@ func (d *directory) peek(ctx context.Context, name string) (g *nameLock, trouble
 // grow, or hundreds of processes that come at once would leave no time to the one
 // inside. An error leaves nothing open.
 func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duration) error {
-	pause := retry.NewBackoff(50*time.Microsecond, g.pause)
+	pause := retry.NewBackoff(50*time.Microsecond, g.longestPause())
 	for start := time.Now(); ; {
 		err := g.try(create)
 		if err == nil {
@@ -92,6 +82,17 @@ func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duratio
 			return ctx.Err()
 		}
 	}
+}
+
+// longestPause is how long a process that found the gate closed pauses at most. Hundreds may wait
+// at the gate of a name, which is open most of the time. The gate of records is closed while a
+// record is written to the disk. A process that changes one record after the other opens it for
+// moments only, which a process with long pauses misses for seconds.
+func (g *nameLock) longestPause() time.Duration {
+	if g.name == "" {
+		return 2 * time.Millisecond
+	}
+	return 50 * time.Millisecond
 }
 
 // try enters if nobody else is inside. A directory that was replaced meanwhile

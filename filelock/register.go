@@ -77,7 +77,7 @@ func (r *register) shard(key string) (g *nameLock, i int) {
 
 // gate returns the gate of a directory of records, which has no name of a lock.
 func (r *register) gate(i int) *nameLock {
-	return &nameLock{folder: r.dir.below(recordsDir, strconv.FormatInt(int64(i), 16)), dir: r.dir, pause: recordPause}
+	return &nameLock{folder: r.dir.below(recordsDir, strconv.FormatInt(int64(i), 16)), dir: r.dir}
 }
 
 // recordFile returns the name of a record's file, which no half made file has.

@@ -125,7 +125,7 @@ func (w *sweep) raiseFloor(n int64) (err error) {
 
 // remove removes one name if nobody uses it.
 func (w *sweep) remove(base string) {
-	g := &nameLock{folder: w.dir.below(base), dir: w.dir, name: base, pause: namePause}
+	g := &nameLock{folder: w.dir.below(base), dir: w.dir, name: base}
 	if !w.unusedLong(g) || g.try(false) != nil {
 		g.close()
 		return

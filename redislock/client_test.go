@@ -9,7 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// rueidisOption are the settings that doc.go recommends.
+// rueidisOption are the settings that doc.go recommends, and a small queue of requests, which is
+// made sooner.
 func rueidisOption(addrs ...string) rueidis.ClientOption {
 	o := rueidis.ClientOption{InitAddress: addrs, DisableCache: true, ConnWriteTimeout: 5 * time.Second, RingScaleEachConn: 5}
 	o.Dialer.KeepAlive = 10 * time.Second

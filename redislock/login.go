@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -21,9 +20,7 @@ const failoverTime = 5 * time.Minute
 type loginConn struct {
 	redisconn.Conn
 
-	healthy atomic.Bool // a server has let us in, and no login was refused since: most calls look at nothing else
-
-	mu       sync.Mutex // guards all below, and changes of healthy
+	mu       sync.Mutex // guards all below
 	served   bool       // a server has let us in
 	refusing time.Time  // logins are refused since then; zero if the last one was not
 }
@@ -63,21 +60,16 @@ func (c *loginConn) Unreached(err error) error {
 func (c *loginConn) judge(err error) error {
 	e, answered := errors.AsType[redisconn.ServerError](err)
 	refused := answered && (e.Code() == "NOAUTH" || e.Code() == "WRONGPASS")
-	if !refused && c.healthy.Load() {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err == nil, answered && !refused:
 		c.served, c.refusing = true, time.Time{}
-		c.healthy.Store(true)
 		return err
 	case !refused || !c.served:
 		return err
 	case c.refusing.IsZero():
 		c.refusing = time.Now()
-		c.healthy.Store(false)
 	}
 	if time.Since(c.refusing) > failoverTime {
 		return err

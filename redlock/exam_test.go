@@ -25,11 +25,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// newClient makes a client of one server. Its queue of requests is small: with the race detector the
+// usual one takes a good part of the time in which a short test connects.
+func newClient(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true, RingScaleEachConn: 5})
+}
+
 // dial makes an engine on servers, in a child of the test as well.
 func dial(addrs []string) *redlock.Engine {
 	var conns []redlock.Node
 	for _, addr := range addrs {
-		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true, RingScaleEachConn: 5})
+		client, err := newClient(addr)
 		if err != nil {
 			panic(err)
 		}

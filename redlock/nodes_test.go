@@ -58,9 +58,7 @@ func (w watched) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.R
 }
 
 func lazily(addr string) *redlock.Lazy {
-	return redlock.NewLazy(func() (rueidis.Client, error) {
-		return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true, RingScaleEachConn: 5})
-	})
+	return redlock.NewLazy(func() (rueidis.Client, error) { return newClient(addr) })
 }
 
 func try(e *redlock.Engine, name string, ttl time.Duration) (driver.Grant, error) {

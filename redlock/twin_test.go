@@ -83,7 +83,7 @@ func twinEngines(t *testing.T, w world, edit func(string) string) (pair [2]*redl
 
 // commands returns what runs commands on a server.
 func commands(t *testing.T, r *redistest.Redis) func(args ...string) string {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{r.Addr()}, DisableCache: true, ForceSingleClient: true, RingScaleEachConn: 5})
+	client, err := newClient(r.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

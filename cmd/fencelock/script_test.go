@@ -40,8 +40,6 @@ var programs = map[string]func(){"fencelock": main, "holdlock": holdLock, "fence
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", noExitPause) // for the commands that tests start
-	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	testscript.Main(shipped{m}, programs)
 }
 
@@ -51,6 +49,8 @@ func TestMain(m *testing.M) {
 type shipped struct{ *testing.M }
 
 func (s shipped) Run() int {
+	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		return s.M.Run()
 	}
@@ -59,7 +59,7 @@ func (s shipped) Run() int {
 		err = os.Remove(path)
 	}
 	if err == nil {
-		build := exec.Command("go", "build", "-o", path, ".")
+		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", path, ".")
 		build.Stderr = os.Stderr
 		err = build.Run()
 	}

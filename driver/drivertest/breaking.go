@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -98,7 +97,7 @@ func breaksMinimum(t *run) {
 	for _, stays := range []bool{false, true} {
 		for _, waited := range []bool{false, true} {
 			req := t.request("closed by mistake")
-			req.MinHold = cmp.Or(t.traits.MaxTTL, 24*time.Hour) // engines that may forget refuse more
+			req.MinHold = t.longMinHold()
 			h := t.hold(c, req)
 			if !stays {
 				h.free()

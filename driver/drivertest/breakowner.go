@@ -1,9 +1,7 @@
 package drivertest
 
 import (
-	"cmp"
 	"context"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -88,7 +86,7 @@ func breaksOwner(t *run) {
 	t.take(t.patience, next, t.request("together")).free()
 
 	req = t.request("closed by mistake")
-	req.MinHold = cmp.Or(t.traits.MaxTTL, 24*time.Hour) // engines that may forget refuse more
+	req.MinHold = t.longMinHold()
 	broken(t, next, t.hold(c, req))
 	t.take(t.patience, c, t.request(req.Name)).free()
 }

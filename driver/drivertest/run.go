@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -124,6 +125,10 @@ func (t *run) request(name string) driver.Request {
 func (t *run) shortLease(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.ttl, Identity: identity}
 }
+
+// longMinHold is a minimum hold that outlives the case. An engine that may forget its holds refuses
+// one longer than MaxTTL.
+func (t *run) longMinHold() time.Duration { return cmp.Or(t.traits.MaxTTL, 24*time.Hour) }
 
 // shared asks for a shared lease that does not end during the case.
 func (t *run) shared(name string) driver.Request {
