@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -30,9 +31,9 @@ const (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// numbers writes the classes, and what is about the version, where SQL names them.
+// numbers writes the classes, what is about the version, and the longest TTL, where SQL names them.
 var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}", strconv.Itoa(classGate),
-	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion), "{remedy}", otherVersion)
+	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion), "{longest}", strconv.FormatInt(driver.MaxDuration.Milliseconds(), 10), "{remedy}", otherVersion)
 
 // Schema returns the SQL that gives a database what the engine keeps there: the
 // schema fencelock. An engine runs it by itself when its role may create schemas;

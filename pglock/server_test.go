@@ -175,6 +175,21 @@ func TestMaxTTL(t *testing.T) {
 	}
 }
 
+// TestAnyMaxTTLKeepsTheQuarantine: the largest MaxTTL that any role names lengthens the wait after
+// a restart, and never ends it.
+func TestAnyMaxTTLKeepsTheQuarantine(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	if err := engine(t, pg.DSN(), short).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "CREATE ROLE other LOGIN", "SET ROLE other", "SELECT fencelock.register(9223372036854775807, 0)")
+	pg.Crash(t)
+	if _, err := engine(t, pg.DSN(), short).Acquire(t.Context(), shortRequest("a")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("after a restart: %v", err)
+	}
+}
+
 func TestBreakFrozenHolder(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)

@@ -38,7 +38,8 @@ const (
 // the lock that pg_advisory_xact_lock takes on hashtextextended(name, 0), or on an
 // integer for a name made by [Key], and it and the locks of an [Engine] exclude each
 // other. It needs no schema, works behind a pooler in transaction mode, and knows
-// nothing of an engine's quarantines and minimum holds.
+// nothing of an engine's quarantines and minimum holds, nor of the lease of a holder whose
+// connection has ended.
 //
 // A deadline of ctx is given to the server as lock_timeout. When it passes, or when
 // a lock_timeout or statement_timeout of the application ends the wait earlier, the

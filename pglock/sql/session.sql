@@ -70,6 +70,7 @@ DECLARE
 	moved boolean; -- a promoted standby or a restored dump, which may lack what others have issued since
 	id integer;
 BEGIN
+	most := greatest(0, least(most, {longest})); -- any role may call this
 	INSERT INTO fencelock.start AS x SELECT true, pg_postmaster_start_time(), clock_timestamp(), now_client
 	WHERE NOT EXISTS (SELECT FROM fencelock.start) ON CONFLICT DO NOTHING;
 	crashed := FOUND;

@@ -10,7 +10,8 @@ import (
 // doing so when it is restarted.
 func StartPostgresBy(t testing.TB, c *hosttest.Clock, settings ...string) *Postgres {
 	t.Helper()
-	p := &Postgres{home: newHome(t, "pg"), settings: settings, env: c.Env()}
+	p := newPostgres(newHome(t, "pg"), settings)
+	p.env = c.Env()
 	copyTemplate(t, p.home, p.data())
 	p.launch(t)
 	return p

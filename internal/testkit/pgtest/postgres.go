@@ -6,7 +6,6 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,7 +32,8 @@ type Postgres struct {
 	settings []string
 	env      []string // of the server, beside the home's
 	cmd      *exec.Cmd
-	gone     chan struct{} // closed when the postmaster has ended
+	gone     chan struct{}  // closed when the postmaster has ended
+	admin    chan *pgx.Conn // one connection for Exec and Query, while none of them has it
 }
 
 // StartPostgres starts a server with settings such as "max_connections=200". Its
@@ -42,10 +42,14 @@ type Postgres struct {
 // since they begin as copies of one template; Restored makes one with its own.
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
-	p := &Postgres{home: newHome(t, "pg"), settings: settings}
+	p := newPostgres(newHome(t, "pg"), settings)
 	copyTemplate(t, p.home, p.data())
 	p.launch(t)
 	return p
+}
+
+func newPostgres(home hosttest.Home, settings []string) *Postgres {
+	return &Postgres{home: home, settings: settings, admin: make(chan *pgx.Conn, 1)}
 }
 
 // launch starts a new server on its data, on a free port, for the first time.
@@ -86,7 +90,8 @@ func (p *Postgres) await() error {
 	for ctx.Err() == nil {
 		conn, err := pgx.Connect(ctx, p.DSN())
 		if err == nil {
-			return conn.Close(ctx)
+			p.keep(ctx, conn)
+			return nil
 		}
 		select {
 		case <-p.gone:
@@ -139,7 +144,7 @@ func (p *Postgres) Connect(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// Exec runs statements one after the other on a connection of their own.
+// Exec runs statements one after the other in one session, which is over then.
 func (p *Postgres) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
@@ -176,18 +181,46 @@ func (p *Postgres) Query(t testing.TB, sql string, args ...any) string {
 	return text
 }
 
-// once gives do a connection of its own.
+// once lends do a connection.
 func (p *Postgres) once(t testing.TB, do func(context.Context, *pgx.Conn) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, p.DSN())
+	conn, err := p.borrow(ctx)
+	if err == nil {
+		err = do(ctx, conn)
+		p.keep(ctx, conn)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(do(ctx, conn), conn.Close(ctx)); err != nil {
-		t.Fatal(err)
+}
+
+// borrow returns the connection that was kept, or opens one if it is lent or has ended with
+// the server: a process of the server costs as much as a hundred statements.
+func (p *Postgres) borrow(ctx context.Context) (*pgx.Conn, error) {
+	select {
+	case conn := <-p.admin:
+		if conn.Ping(ctx) == nil {
+			return conn, nil
+		}
+	default:
 	}
+	return pgx.Connect(ctx, p.DSN())
+}
+
+// keep keeps a connection for borrow, or closes it. What its session had is gone in any case.
+func (p *Postgres) keep(ctx context.Context, conn *pgx.Conn) {
+	if conn.DeallocateAll(ctx) == nil {
+		if _, err := conn.Exec(ctx, "DISCARD ALL"); err == nil {
+			select {
+			case p.admin <- conn:
+				return
+			default:
+			}
+		}
+	}
+	_ = conn.Close(ctx) // it may have ended with the server
 }
 
 // Dir returns the server's directory, which also has its Unix socket.

@@ -12,7 +12,7 @@ import (
 // settings of the server.
 func (p *Postgres) Standby(t testing.TB) *Postgres {
 	t.Helper()
-	s := &Postgres{home: newHome(t, "standby"), settings: p.settings}
+	s := newPostgres(newHome(t, "standby"), p.settings)
 	s.home.Must(t, s.home.Command(pgProgram(t, "pg_basebackup"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres"))
 	s.launch(t)
@@ -59,7 +59,7 @@ func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
 // the same settings, and restores a dump of this one's database into it.
 func (p *Postgres) Restored(t testing.TB) *Postgres {
 	t.Helper()
-	r := &Postgres{home: newHome(t, "restored"), settings: p.settings}
+	r := newPostgres(newHome(t, "restored"), p.settings)
 	initdb(t, r.home, r.data())
 	r.launch(t)
 	dump := p.Command(t, "pg_dump")

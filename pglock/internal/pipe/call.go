@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -51,8 +52,10 @@ func (r Row) Int(i int) int64 {
 	return n
 }
 
-// Millis returns a column that is a number of milliseconds.
-func (r Row) Millis(i int) time.Duration { return time.Duration(r.Int(i)) * time.Millisecond }
+// Millis returns a column that is a number of milliseconds, or the longest duration if it is more.
+func (r Row) Millis(i int) time.Duration {
+	return time.Duration(min(r.Int(i), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
 
 // Micros returns a column that is a time in microseconds since 1970, zero if it is NULL.
 func (r Row) Micros(i int) time.Time {
