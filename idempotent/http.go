@@ -68,15 +68,18 @@ const (
 	maxHeaderKey   = 255
 )
 
+// clientClosedRequest is the status that nginx logs when the client has hung up.
+const clientClosedRequest = 499
+
 // IsOutcome reports whether an answer says what became of a request, and not only that
 // the server refuses it for now: it is false for 500 and above, for 401, 403, 407, 408, 409, 412, 421,
-// 423, 425, 428 and 429, and for every answer with a Retry-After header.
+// 423, 425, 428, 429 and 499, and for every answer with a Retry-After header.
 func IsOutcome(status int, header http.Header) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
 		http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed,
 		http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly,
-		http.StatusPreconditionRequired, http.StatusTooManyRequests:
+		http.StatusPreconditionRequired, http.StatusTooManyRequests, clientClosedRequest:
 		return false
 	}
 	return status < 500 && header.Get("Retry-After") == ""
@@ -87,7 +90,9 @@ func IsOutcome(status int, header http.Header) bool {
 // draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 while the first request
 // is served, 422 if the key came with another method, host, URL or body. The answers are
 // problem documents. It is 503 if the records cannot be asked, and nothing was done then.
-// A refusal by next, such as 429 or 503, is sent and not kept: see HTTP.Keep.
+// A refusal by next, such as 429 or 503, is sent and not kept: see HTTP.Keep. Nor is there an outcome
+// if next returns without writing anything after the client has hung up, which ends its context: the next
+// request of the key is served anew.
 // Of a body that a handler before has made a form of, its values are compared, and no files.
 //
 // next gets the context of the run ([TokenFrom]). Its answer is held in memory until it
@@ -160,8 +165,9 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	store := h.store.With(Options{Payload: []byte(digest(contents...)), Wait: max(h.cfg.Wait, 0), NoWait: h.cfg.Wait <= 0})
 	var served *reply
 	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
-		served = h.serve(r.WithContext(ctx), body)
-		if !h.cfg.Keep(served.Status, served.Header) {
+		var spoke bool
+		served, spoke = h.serve(r.WithContext(ctx), body)
+		if !spoke && ctx.Err() != nil || !h.cfg.Keep(served.Status, served.Header) {
 			return served, errAgain
 		}
 		return served, nil
@@ -203,9 +209,9 @@ func target(r *http.Request) string {
 // errAgain ends a run whose answer is not kept.
 var errAgain = errors.New("idempotent: the answer is not kept")
 
-// serve lets next make the answer. What next parses of r the server does not see, which
+// serve lets next make the answer, and reports whether next wrote any. What next parses of r the server does not see, which
 // removes the files of its own request alone.
-func (h *handler) serve(r *http.Request, body []byte) *reply {
+func (h *handler) serve(r *http.Request, body []byte) (_ *reply, spoke bool) {
 	before := r.MultipartForm
 	defer func() {
 		if form := r.MultipartForm; form != nil && form != before {
@@ -215,8 +221,9 @@ func (h *handler) serve(r *http.Request, body []byte) *reply {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := &recorder{header: http.Header{}}
 	h.next.ServeHTTP(w, r)
+	spoke = w.status != 0
 	w.WriteHeader(http.StatusOK)
-	return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}
+	return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}, spoke
 }
 
 // reply is an answer, as it is kept.

@@ -2,6 +2,7 @@ package idempotent_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"mime/multipart"
 	"net/http"
@@ -128,7 +129,7 @@ func TestHTTPRefusals(t *testing.T) {
 		kept       bool
 	}{
 		{status: 200, kept: true}, {status: 204, kept: true}, {status: 303, kept: true}, {status: 400, kept: true}, {status: 404, kept: true}, {status: 422, kept: true},
-		{status: 401}, {status: 403}, {status: 407}, {status: 408}, {status: 409}, {status: 412}, {status: 421}, {status: 423}, {status: 425}, {status: 428}, {status: 429},
+		{status: 401}, {status: 403}, {status: 407}, {status: 408}, {status: 409}, {status: 412}, {status: 421}, {status: 423}, {status: 425}, {status: 428}, {status: 429}, {status: 499},
 		{status: 500}, {status: 503}, {status: 599},
 		{status: 202, retryAfter: "5"}, {status: 404, retryAfter: "5"}, {status: 429, retryAfter: "5"},
 		{status: 409, keep: func(status int, h http.Header) bool { return status == 409 || idempotent.IsOutcome(status, h) }, kept: true},
@@ -268,5 +269,32 @@ func TestHTTPFilesOfAForm(t *testing.T) {
 	server.Close() // the server has done with all
 	if n := files(); n != 0 {
 		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestClientHangsUp: a handler that returns without an answer once its context has ended, as most
+// do, has not said that the work is done; one that answers has.
+func TestClientHangsUp(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		runs := 0
+		ctx, hangUp := context.WithCancel(t.Context())
+		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if runs++; runs > 1 {
+				return // well
+			}
+			hangUp()
+			if answers {
+				w.WriteHeader(http.StatusCreated)
+			}
+		})
+		h := idempotent.New(memlock.New(nil).Register(), nil).Handler(next, nil)
+		for _, ctx := range []context.Context{ctx, t.Context(), t.Context()} {
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("x"))
+			r.Header.Set("Idempotency-Key", `"k"`)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if want := map[bool]int{false: 2, true: 1}[answers]; runs != want {
+			t.Errorf("with an answer (%t): served %d times, want %d", answers, runs, want)
+		}
 	}
 }
