@@ -12,6 +12,9 @@ LONG = ./cmd/fencelock ./pglock ./redislock ./internal/testkit/nemesis
 # Without the tables of a debugger a test binary is linked in a third of the time. Stack
 # traces, and what the race detector says, do not need them.
 LINK = -ldflags=-w
+# A program with the race detector sleeps for a second before it exits, in case another thread
+# is about to report a race. Each test binary does, and each process that a test starts.
+export GORACE ?= atexit_sleep_ms=50
 LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help

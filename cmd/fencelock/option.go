@@ -122,6 +122,20 @@ func number(p *int) *option {
 	return o
 }
 
+// atLeast refuses values of a flag, which are in p, below the least: 0, as an empty variable in a
+// script makes it, would otherwise mean that the flag was not given.
+func atLeast[T int | time.Duration](least T, p *T, o *option) *option {
+	set := o.set
+	o.set = func(s string) error {
+		err := set(s)
+		if err == nil && *p < least {
+			err = fmt.Errorf("%s is less than %v", s, least)
+		}
+		return err
+	}
+	return o
+}
+
 // parseNumber reads a whole number; what a number may be is the verb's to say.
 func parseNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)

@@ -81,11 +81,11 @@ func (c *runCmd) flags(f flagSet) {
 	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if the lock is busy.")
 	f.add("quiet-if-busy", "q", boolean(&c.Quiet), "If the lock is busy, say nothing and exit 0.")
 	f.add("shared", "s", boolean(&c.Shared), "Share the lock with other shared holders.")
-	f.add("limit", "", number(&c.Limit), "Share the lock with at most N holders in all.")
-	f.add("weight", "", number(&c.Weight), "With --limit: take N of it instead of 1.")
+	f.add("limit", "", atLeast(1, &c.Limit, number(&c.Limit)), "Share the lock with at most N holders in all.")
+	f.add("weight", "", atLeast(1, &c.Weight, number(&c.Weight)), "With --limit: take N of it instead of 1.")
 	f.add("min-hold", "", duration(&c.MinHold, "1m"),
 		"Nobody gets the lock again before this is over, even if this process dies; break undoes it.")
-	f.add("tick", "", duration(&c.Tick, "1m", "5m", "1h", "12h"),
+	f.add("tick", "", atLeast(time.Second, &c.Tick, duration(&c.Tick, "1m", "5m", "1h", "12h")),
 		"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick. No longer than the shortest time between two runs: 12h for one each day, since a day may have 23 hours.")
 	f.add("on-lost", "", choice(&c.OnLost, "WHAT", "terminate", "ignore"),
 		"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too).")
@@ -101,10 +101,8 @@ func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.ifBusy.check
 // limit would wait for ever.
 func (c *runCmd) checkNumbers() error {
 	switch {
-	case c.Wait.limit < 0 || c.MinHold < 0 || c.Limit < 0 || c.Weight < 0:
-		return errors.New("durations, limits and weights must not be negative")
-	case c.Tick != 0 && c.Tick < time.Second:
-		return fmt.Errorf("the tick %v is shorter than a second", c.Tick)
+	case c.Wait.limit < 0 || c.MinHold < 0:
+		return errors.New("durations must not be negative")
 	case c.Weight > 0 && c.Limit == 0:
 		return errors.New("--weight is a part of a limit; give --limit as well")
 	case c.Weight > c.Limit:
