@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	kinds := map[string]func(string) driver.Engine{
-		"files": func(dir string) driver.Engine { return filelock.New(dir, nil) },
+		"files": func(dir string) driver.Engine { return closing{filelock.New(dir, nil)} },
 		"poll":  func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Poll: true}) },
 		"full":  func(dir string) driver.Engine { return filelock.New(fill(dir), nil) },
 		"user":  func(dir string) driver.Engine { return filelock.New(dir, nil) },
@@ -39,6 +39,11 @@ func TestMain(m *testing.M) {
 	proc.Main(kinds)
 	os.Exit(m.Run())
 }
+
+// closing is an engine whose process may serve another test, in a directory of its own.
+type closing struct{ *filelock.Engine }
+
+func (closing) Close() error { return nil }
 
 // TestExam runs every client of the exam in a process of its own.
 func TestExam(t *testing.T) {

@@ -29,13 +29,27 @@ const maxTTL = 10 * time.Second
 
 func TestMain(m *testing.M) {
 	proc.Main(map[string]func(string) driver.Engine{
-		"postgres": func(dsn string) driver.Engine {
-			return pglock.New(newPool(dsn), &pglock.Config{MaxTTL: maxTTL})
-		},
-		"default": func(dsn string) driver.Engine { return pglock.New(newPool(dsn), nil) },
-		"patient": func(dsn string) driver.Engine { return pglock.New(newPool(dsn), patient) },
+		"postgres": func(dsn string) driver.Engine { return open(dsn, &pglock.Config{MaxTTL: maxTTL}) },
+		"default":  func(dsn string) driver.Engine { return open(dsn, nil) },
+		"patient":  func(dsn string) driver.Engine { return open(dsn, patient) },
 	})
 	os.Exit(m.Run())
+}
+
+// closing is an engine that closes its pool as well.
+type closing struct {
+	*pglock.Engine
+	pool *pgxpool.Pool
+}
+
+func open(dsn string, cfg *pglock.Config) closing {
+	pool := newPool(dsn)
+	return closing{pglock.New(pool, cfg), pool}
+}
+
+func (e closing) Close() error {
+	defer e.pool.Close()
+	return e.Engine.Close()
 }
 
 // newPool makes a pool that connects to nothing by itself.

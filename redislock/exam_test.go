@@ -17,12 +17,27 @@ import (
 
 func TestMain(m *testing.M) {
 	proc.Main(map[string]func(string) driver.Engine{
-		"redis": func(addr string) driver.Engine { return redislock.New(dial(addr), nil) },
+		"redis": func(addr string) driver.Engine {
+			client := dial(addr)
+			return closing{redislock.New(client, nil), client}
+		},
 		"patient": func(addr string) driver.Engine {
-			return redislock.NewConn(&tap{Conn: redisconn.Rueidis(dial(addr)), longGrants: true}, patient(nil))
+			client := dial(addr)
+			return closing{redislock.NewConn(&tap{Conn: redisconn.Rueidis(client), longGrants: true}, patient(nil)), client}
 		},
 	})
 	os.Exit(m.Run())
+}
+
+// closing is an engine that closes its client as well.
+type closing struct {
+	*redislock.Engine
+	client rueidis.Client
+}
+
+func (e closing) Close() error {
+	defer e.client.Close()
+	return e.Engine.Close()
 }
 
 // dial connects to a server, in a child of the test as well.

@@ -11,7 +11,7 @@ import (
 
 // BenchmarkAcquireRelease takes and releases one lock on five local servers.
 func BenchmarkAcquireRelease(b *testing.B) {
-	e := dial(startNodes(b, 5).addrs())
+	e := dial(startNodes(b, 5).addrs()).Engine
 	defer func() { _ = e.Close() }()
 	for b.Loop() {
 		_, l := take(b, e, "bench", 10*time.Second)
@@ -21,7 +21,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 
 // BenchmarkAcquireReleaseParallel does so with a name for each goroutine.
 func BenchmarkAcquireReleaseParallel(b *testing.B) {
-	e := dial(startNodes(b, 5).addrs())
+	e := dial(startNodes(b, 5).addrs()).Engine
 	defer func() { _ = e.Close() }()
 	b.RunParallel(func(pb *testing.PB) {
 		req := driver.Request{Name: uuid.NewString(), TTL: 10 * time.Second}

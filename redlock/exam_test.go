@@ -32,16 +32,33 @@ func newClient(addr string) (rueidis.Client, error) {
 }
 
 // dial makes an engine on servers, in a child of the test as well.
-func dial(addrs []string) *redlock.Engine {
+func dial(addrs []string) closing {
+	var c closing
 	var conns []redlock.Node
 	for _, addr := range addrs {
 		client, err := newClient(addr)
 		if err != nil {
 			panic(err)
 		}
+		c.clients = append(c.clients, client)
 		conns = append(conns, redlock.Rueidis(client))
 	}
-	return redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, RetryTimeout: 20 * time.Second, NodeLimit: 5 * time.Second})
+	c.Engine = redlock.New(conns, &redlock.Config{Nodes: addrs, MaxTTL: 2 * time.Minute, RetryTimeout: 20 * time.Second, NodeLimit: 5 * time.Second})
+	return c
+}
+
+// closing is an engine that closes its clients as well.
+type closing struct {
+	*redlock.Engine
+	clients []rueidis.Client
+}
+
+func (e closing) Close() error {
+	err := e.Engine.Close()
+	for _, c := range e.clients {
+		c.Close()
+	}
+	return err
 }
 
 // TestExam runs every client of the exam in a process of its own, on three real

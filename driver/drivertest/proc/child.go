@@ -12,32 +12,28 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// The environment of a child: which engine it runs, and with what argument.
-const (
-	envKind = "FENCELOCK_PROC"
-	envArg  = "FENCELOCK_PROC_ARG"
-)
+// envChild is set in the environment of a child.
+const envChild = "FENCELOCK_PROC"
 
 // Main makes a test binary fit for [Start]: a TestMain calls it first. In an
-// ordinary run it returns at once; in a child it serves the engine that one of kinds
+// ordinary run it returns at once. In a child it serves the engine that one of kinds
 // makes, with the argument given to Start, until its parent is gone, and exits.
+//
+// An engine that has a method Close() error is closed at the end of its test, and must leave
+// nothing behind then: its process may serve another test.
 func Main(kinds map[string]func(arg string) driver.Engine) {
-	kind, ok := os.LookupEnv(envKind)
-	if !ok {
+	if os.Getenv(envChild) == "" {
 		return
 	}
-	open := kinds[kind]
-	if open == nil {
-		fmt.Fprintf(os.Stderr, "proc: no engine %q\n", kind)
-		os.Exit(2)
-	}
-	serve(open(os.Getenv(envArg)), os.Stdin, os.Stdout)
+	serve(kinds, os.Stdin, os.Stdout)
 	os.Exit(0)
 }
 
-// A child answers the questions of its parent.
+// A child answers the questions of its parent, about one engine at a time.
 type child struct {
-	engine driver.Engine
+	kinds  map[string]func(arg string) driver.Engine
+	engine driver.Engine  // changed by open, while nothing else is under way
+	busy   sync.WaitGroup // what is asked of the engine
 
 	mu    sync.Mutex // guards out, calls, heard
 	out   *gob.Encoder
@@ -50,8 +46,8 @@ var errPanicked = errors.New("the callback panicked")
 
 // serve answers until in ends. Every question has a goroutine of its own, which
 // ends with its answer or with the process.
-func serve(engine driver.Engine, in io.Reader, out io.Writer) {
-	c := &child{engine: engine, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}, heard: map[int64]chan bool{}}
+func serve(kinds map[string]func(arg string) driver.Engine, in io.Reader, out io.Writer) {
+	c := &child{kinds: kinds, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}, heard: map[int64]chan bool{}}
 	d := gob.NewDecoder(in)
 	for {
 		var q question
@@ -67,7 +63,13 @@ func serve(engine driver.Engine, in io.Reader, out io.Writer) {
 			continue
 		}
 		ctx := c.begin(q)
+		if q.Op != opClose {
+			c.busy.Add(1)
+		}
 		go func() {
+			if q.Op != opClose {
+				defer c.busy.Done()
+			}
 			a := c.survive(ctx, q)
 			a.ID, a.Kind = q.ID, kindAnswer
 			c.cancel(q.ID)
@@ -131,12 +133,43 @@ func (c *child) survive(ctx context.Context, q question) (a answer) {
 	return c.answer(ctx, q)
 }
 
+// open makes the engine of a test.
+func (c *child) open(kind, arg string) error {
+	make := c.kinds[kind]
+	if make == nil {
+		return fmt.Errorf("proc: no engine %q", kind)
+	}
+	c.engine = make(arg)
+	return nil
+}
+
+// close ends the engine of a test, and whatever is under way. It returns an error if the process
+// must end as well.
+func (c *child) close() error {
+	e, ok := c.engine.(io.Closer)
+	if !ok {
+		return driver.ErrUnsupported
+	}
+	c.mu.Lock()
+	for _, cancel := range c.calls {
+		cancel()
+	}
+	c.mu.Unlock()
+	err := e.Close()
+	c.busy.Wait()
+	return err
+}
+
 // answer makes the call a question asks for.
 func (c *child) answer(ctx context.Context, q question) (a answer) {
 	var err error
 	switch q.Op {
-	case opTraits:
-		a.Traits, a.Has = c.engine.Traits(), optional(c.engine)
+	case opOpen:
+		if err = c.open(q.Name, q.Arg); err == nil {
+			a.Traits, a.Has = c.engine.Traits(), optional(c.engine)
+		}
+	case opClose:
+		err = c.close()
 	case opAcquire:
 		a.Grant, err = c.engine.Acquire(ctx, c.request(q))
 	case opRenew:

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -27,10 +30,17 @@ var ErrGone = errors.New("the engine's process is gone")
 // driver.ErrUnavailable and [ErrGone]. Callbacks of a request run in the test. If its OnWait
 // panics, the engine meets the panic in the child, and the caller of Acquire gets it back.
 type Process struct {
-	cmd    *exec.Cmd
+	*worker
 	traits driver.Traits
-	has    []string      // which optional interfaces the engine has
+	has    []string    // which optional interfaces the engine has
+	over   atomic.Bool // the test has ended
+}
+
+// A worker is the child process, with one engine after the other.
+type worker struct {
+	cmd    *exec.Cmd
 	gone   chan struct{} // closed when the child has ended
+	frozen atomic.Bool   // it was, once
 
 	mu    sync.Mutex // guards in, next, calls
 	in    *gob.Encoder
@@ -48,23 +58,64 @@ type call struct {
 	panicked any // what waiting panicked with; valid when the answer says so
 }
 
-// Start runs an engine in a child process: this test binary once more, whose
-// TestMain calls [Main] with a map that has kind. The process is killed at the
-// end of the test.
+// idle are workers of tests that have ended: to start a process of a large test binary, above all
+// with the race detector, takes as much time as a short test. They end with this process.
+var idle struct {
+	sync.Mutex // guards workers
+	workers    []*worker
+}
+
+// Start runs an engine in a child process of its own: this test binary once more, whose
+// TestMain calls [Main] with a map that has kind. At the end of the test the
+// engine is closed, or the process killed if the engine cannot be closed.
 func Start(t testing.TB, kind, arg string) *Process {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	w := reuse()
+	if w == nil {
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = start(t, exec.Command(exe))
 	}
-	return StartCommand(t, exec.Command(exe), kind, arg)
+	p := w.open(t, kind, arg)
+	t.Cleanup(func() {
+		if t.Failed() || !p.close() {
+			p.Kill(t)
+		}
+	})
+	return p
 }
 
 // StartCommand is Start with a command of the caller's: one that ends up in this
-// binary, perhaps as another user or with other limits.
+// binary, perhaps as another user or with other limits. The process is killed at the end of
+// the test.
 func StartCommand(t testing.TB, cmd *exec.Cmd, kind, arg string) *Process {
 	t.Helper()
-	cmd.Env = append(cmd.Environ(), envKind+"="+kind, envArg+"="+arg)
+	p := start(t, cmd).open(t, kind, arg)
+	t.Cleanup(func() { p.Kill(t) })
+	return p
+}
+
+// reuse returns a worker that is idle, or nil.
+func reuse() *worker {
+	idle.Lock()
+	defer idle.Unlock()
+	for n := len(idle.workers); n > 0; n-- {
+		w := idle.workers[n-1]
+		idle.workers = idle.workers[:n-1]
+		select {
+		case <-w.gone:
+		default:
+			return w
+		}
+	}
+	return nil
+}
+
+func start(t testing.TB, cmd *exec.Cmd) *worker {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), envChild+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -77,15 +128,55 @@ func StartCommand(t testing.TB, cmd *exec.Cmd, kind, arg string) *Process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{cmd: cmd, gone: make(chan struct{}), in: gob.NewEncoder(in), calls: map[int64]*call{}}
-	t.Cleanup(func() { p.Kill(t) })
-	go p.listen(out)
-	a, err := p.ask(context.Background(), question{Op: opTraits}, &call{})
-	if err != nil {
+	w := &worker{cmd: cmd, gone: make(chan struct{}), in: gob.NewEncoder(in), calls: map[int64]*call{}}
+	go w.listen(out)
+	return w
+}
+
+// open makes an engine in the child.
+func (w *worker) open(t testing.TB, kind, arg string) *Process {
+	t.Helper()
+	p := &Process{worker: w}
+	a, err := p.ask(context.Background(), question{Op: opOpen, Name: kind, Arg: arg}, &call{})
+	if err := cmp.Or(err, a.err()); err != nil {
+		p.Kill(t)
 		t.Fatal(err)
 	}
 	p.traits, p.has = a.Traits, a.Has
 	return p
+}
+
+// closeLimit bounds the end of an engine.
+const closeLimit = 5 * time.Second
+
+// close ends the engine and leaves the child to others; it reports false if the child must end.
+func (p *Process) close() bool {
+	if p.frozen.Load() {
+		return false // perhaps it still is
+	}
+	c := &call{answer: make(chan answer, 1)}
+	id := p.enlist(c)
+	p.over.Store(true)
+	if p.send(question{ID: id, Op: opClose}) != nil {
+		return false
+	}
+	select {
+	case a := <-c.answer:
+		if a.err() != nil {
+			return false
+		}
+	case <-p.gone:
+		return true
+	case <-time.After(closeLimit):
+		return false
+	}
+	p.mu.Lock()
+	clear(p.calls)
+	p.mu.Unlock()
+	idle.Lock()
+	defer idle.Unlock()
+	idle.workers = append(idle.workers, p.worker)
+	return true
 }
 
 // Has reports whether the engine in the child has the optional interface of package driver
@@ -96,29 +187,29 @@ func (p *Process) Has(name string) bool { return slices.Contains(p.has, name) }
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // listen passes on what the child tells. It ends with the child.
-func (p *Process) listen(out io.Reader) {
-	defer close(p.gone)
+func (w *worker) listen(out io.Reader) {
+	defer close(w.gone)
 	d := gob.NewDecoder(out)
 	for {
 		var a answer
 		if d.Decode(&a) != nil {
-			_ = p.cmd.Wait() // it was killed, as a rule
+			_ = w.cmd.Wait() // it was killed, as a rule
 			return
 		}
-		p.mu.Lock()
-		c := p.calls[a.ID]
-		p.mu.Unlock()
+		w.mu.Lock()
+		c := w.calls[a.ID]
+		w.mu.Unlock()
 		if c != nil {
-			p.hear(c, a)
+			w.hear(c, a)
 		}
 	}
 }
 
-func (p *Process) hear(c *call, a answer) {
+func (w *worker) hear(c *call, a answer) {
 	switch a.Kind {
 	case kindWaiting:
 		a.Info.Trouble = a.Why.err()
-		_ = p.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // it fails if the child is gone
+		_ = w.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // it fails if the child is gone
 	case kindLost:
 		c.lost(a.err())
 	default:
@@ -141,12 +232,11 @@ func (c *call) wait(info driver.WaitInfo) (ok bool) {
 // ask sends a question and waits for its answer. When ctx ends it tells the
 // child, and still waits: the child may have been granted something.
 func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) {
+	if p.over.Load() {
+		return answer{}, fmt.Errorf("%w: %w", driver.ErrUnavailable, ErrGone)
+	}
 	c.answer = make(chan answer, 1)
-	p.mu.Lock()
-	p.next++
-	q.ID, q.Ended = p.next, ctx.Err() != nil
-	p.calls[q.ID] = c
-	p.mu.Unlock()
+	q.ID, q.Ended = p.enlist(c), ctx.Err() != nil
 	if c.lost == nil {
 		defer p.forget(q.ID)
 	}
@@ -172,19 +262,28 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	}
 }
 
-func (p *Process) send(q question) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.in.Encode(q); err != nil {
+// enlist gives a call a number.
+func (w *worker) enlist(c *call) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next++
+	w.calls[w.next] = c
+	return w.next
+}
+
+func (w *worker) send(q question) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.in.Encode(q); err != nil {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ErrGone, err)
 	}
 	return nil
 }
 
-func (p *Process) forget(id int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.calls, id)
+func (w *worker) forget(id int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.calls, id)
 }
 
 // Traits returns what the engine in the child promises.

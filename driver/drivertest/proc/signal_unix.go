@@ -15,6 +15,7 @@ import (
 // Freeze stops the process, as SIGSTOP does, and returns when it stands still.
 func (p *Process) Freeze(t testing.TB) {
 	t.Helper()
+	p.frozen.Store(true)
 	Freeze(t, p.cmd.Process)
 }
 

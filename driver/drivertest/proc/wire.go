@@ -11,7 +11,8 @@ import (
 
 // What a parent may ask of its child.
 const (
-	opTraits  = "traits"
+	opOpen    = "open"
+	opClose   = "close"
 	opAcquire = "acquire"
 	opRenew   = "renew"
 	opRelease = "release"
@@ -38,7 +39,8 @@ type question struct {
 	Request wireRequest // of an opAcquire
 	Leases  []driver.Lease
 	Query   driver.Query
-	Name    string
+	Name    string // of a lock, or the kind of engine of an opOpen
+	Arg     string // of an opOpen
 	Reason  string
 	Owner   string
 	Limit   int
