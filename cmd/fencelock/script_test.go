@@ -49,8 +49,13 @@ func TestMain(m *testing.M) {
 type shipped struct{ *testing.M }
 
 func (s shipped) Run() int {
-	// Under nohup, commands would inherit that HUP is ignored, and keep to it.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
+	// Under nohup, and in the background of a shell, commands would inherit that signals are
+	// ignored, and keep to it.
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		return s.M.Run()
 	}
