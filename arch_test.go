@@ -63,7 +63,7 @@ var rooms = []room{
 	{folder: "fence/fencemysql", imports: []string{"fence", "fence/internal/sqlfloor"}},
 	{folder: "fence/fenceobject", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/fencegoredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/go-redis/v9"}},
-	{folder: "sqlregister", imports: []string{"driver", "internal/retry"}},
+	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/exam", imports: []string{"fence"}},

@@ -154,12 +154,12 @@ func (l *Locker) unsupported(what string) error {
 	return fmt.Errorf("%w: %s cannot %s", ErrUnsupported, l.traits.Engine, what)
 }
 
-// Register returns the records that the engine keeps beside its locks. It does no I/O.
+// Records returns the records that the engine keeps beside its locks. It does no I/O.
 // ErrUnsupported if the engine keeps none, as Redlock does: a majority of servers cannot
 // replace a value on a condition.
-func (l *Locker) Register() (Register, error) {
-	if r, ok := l.engine.(driver.Registrar); ok {
-		return r.Register(), nil
+func (l *Locker) Records() (Records, error) {
+	if r, ok := l.engine.(driver.RecordKeeper); ok {
+		return r.Records(), nil
 	}
 	return nil, l.unsupported("keep records")
 }

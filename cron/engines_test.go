@@ -74,7 +74,7 @@ func everyTickOnce(t *testing.T, name string, claims bool, client engines.Connec
 	if len(books.failed) > 0 || books.skipped[cron.Claimed] != 7*len(ticks) {
 		t.Errorf("%s: skipped %v, failed %v", name, books.skipped, books.failed)
 	}
-	if _, err := all[1].locks.Register(); err != nil { // without records nobody can tell
+	if _, err := all[1].locks.Records(); err != nil { // without records nobody can tell
 		return
 	}
 	last := time.Now()

@@ -126,8 +126,8 @@ func (j Job) withDefaults() (Job, error) {
 // book returns the place of the job's record. It is fencelock.ErrUnsupported if the engine
 // keeps no records.
 func (j Job) book() (book, error) {
-	register, err := j.locks.Register()
-	return book{register, j.name, j.Skew + j.Late}, err
+	records, err := j.locks.Records()
+	return book{records, j.name, j.Skew + j.Late}, err
 }
 
 // skipped makes the error of a tick that somebody else's lock keeps from running.

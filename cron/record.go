@@ -188,9 +188,9 @@ var errNoJob = errors.New("it does not name that job")
 
 // book is the place of one job's record.
 type book struct {
-	register fencelock.Register
-	job      string
-	past     time.Duration // how long ago a tick may be that is to be taken
+	records fencelock.Records
+	job     string
+	past    time.Duration // how long ago a tick may be that is to be taken
 }
 
 const (
@@ -202,7 +202,7 @@ const (
 
 // read returns the record and its version; nil and "" if there is none.
 func (b book) read(ctx context.Context) (*record, string, error) {
-	rec, err := b.register.Get(ctx, recordPrefix+b.job)
+	rec, err := b.records.Get(ctx, recordPrefix+b.job)
 	if err != nil || rec.Version == "" {
 		return nil, "", err
 	}
@@ -219,7 +219,7 @@ func (b book) change(ctx context.Context, f func(r *record, now time.Time) error
 		if err != nil {
 			return err
 		}
-		_, now, err := b.register.Clock(ctx)
+		_, now, err := b.records.Clock(ctx)
 		if err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (b book) change(ctx context.Context, f func(r *record, now time.Time) error
 		if r.Paused != nil {
 			ttl = 0 // nothing but Resume ends a pause
 		}
-		_, err = b.register.Swap(ctx, recordPrefix+b.job, r.encode(), version, ttl)
+		_, err = b.records.Swap(ctx, recordPrefix+b.job, r.encode(), version, ttl)
 		if !errors.Is(err, fencelock.ErrConflict) {
 			return err
 		}

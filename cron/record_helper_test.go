@@ -12,7 +12,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// faulty makes engines whose register has a clock of its own, and loses answers.
+// faulty makes engines whose records have a clock of its own, and loses answers.
 type faulty struct {
 	ahead  atomic.Int64 // how far the clock is ahead, in nanoseconds
 	lose   atomic.Int64 // so many of the next swaps are carried out, and their answers lost
@@ -21,35 +21,35 @@ type faulty struct {
 
 // through is for ledger.instance.
 func (f *faulty) through(e driver.Engine) driver.Engine {
-	return faultyEngine{e, e.(driver.Lister), faultyRegister{e.(driver.Registrar).Register(), f}}
+	return faultyEngine{e, e.(driver.Lister), faultyRecords{e.(driver.RecordKeeper).Records(), f}}
 }
 
 type faultyEngine struct {
 	driver.Engine
 	driver.Lister
-	register driver.Register
+	records driver.Records
 }
 
-func (e faultyEngine) Register() driver.Register { return e.register }
+func (e faultyEngine) Records() driver.Records { return e.records }
 
-type faultyRegister struct {
-	driver.Register
+type faultyRecords struct {
+	driver.Records
 	*faulty
 }
 
-func (r faultyRegister) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+func (r faultyRecords) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if r.refuse.Add(-1) >= 0 {
 		return "", fmt.Errorf("%w: refused", driver.ErrUnavailable)
 	}
-	next, err := r.Register.Swap(ctx, key, value, version, ttl)
+	next, err := r.Records.Swap(ctx, key, value, version, ttl)
 	if err == nil && r.lose.Add(-1) >= 0 {
 		return "", fmt.Errorf("%w: the answer is lost", driver.ErrUnavailable)
 	}
 	return next, err
 }
 
-func (r faultyRegister) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	earliest, latest, err = r.Register.Clock(ctx)
+func (r faultyRecords) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	earliest, latest, err = r.Records.Clock(ctx)
 	ahead := time.Duration(r.ahead.Load())
 	return earliest.Add(ahead), latest.Add(ahead), err
 }

@@ -52,13 +52,13 @@ func TestAllClocksSetBack(t *testing.T) {
 		books.month(t, store, 120)
 		books.wantEach(t, 120)
 		var err error
-		if records, err = store.Register().List(t.Context(), ""); err != nil || len(records) != 1 {
+		if records, err = store.Records().List(t.Context(), ""); err != nil || len(records) != 1 {
 			t.Fatalf("%v, %v", records, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // begins where the first began
 		store, books := memlock.New(nil), newLedger()
-		if _, err := store.Register().Swap(t.Context(), records[0].Key, records[0].Value, "", 0); err != nil {
+		if _, err := store.Records().Swap(t.Context(), records[0].Key, records[0].Value, "", 0); err != nil {
 			t.Fatal(err)
 		}
 		books.month(t, store, 125)
@@ -272,7 +272,7 @@ func TestLostAnswer(t *testing.T) {
 			wantSkipped(t, two.job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.Claimed)
 			wantSkipped(t, one.job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.Claimed)
 			books.wantEach(t, 1)
-			rec, err := store.Register().Get(t.Context(), "cron/job")
+			rec, err := store.Records().Get(t.Context(), "cron/job")
 			if n := strings.Count(string(rec.Value), fmt.Sprint(epoch.UnixNano())); err != nil || n != 1 {
 				t.Errorf("taken %d times: %s, %v", n, rec.Value, err)
 			}
@@ -353,9 +353,9 @@ func TestRecordOfAnotherProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{})
 		for _, value := range []string{"", "{}", "42 17"} {
-			rec, err := in.engine.Register().Get(t.Context(), "cron/job")
+			rec, err := in.engine.Records().Get(t.Context(), "cron/job")
 			if err == nil {
-				_, err = in.engine.Register().Swap(t.Context(), "cron/job", []byte(value), rec.Version, 0)
+				_, err = in.engine.Records().Swap(t.Context(), "cron/job", []byte(value), rec.Version, 0)
 			}
 			if err != nil {
 				t.Fatal(err)

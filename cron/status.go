@@ -44,11 +44,11 @@ func (j Job) Status(ctx context.Context) (Status, error) {
 // fencelock.ErrConfig that names each such record. It is for people: the engine may look
 // through all that it stores.
 func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status, error) {
-	register, err := locks.Register()
+	kept, err := locks.Records()
 	if err != nil {
 		return nil, err
 	}
-	records, err := register.List(ctx, recordPrefix+prefix)
+	records, err := kept.List(ctx, recordPrefix+prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status
 			unreadable = errors.Join(unreadable, err)
 			continue
 		}
-		s, err := (book{register: register, job: r.Job}).status(ctx, locks, r)
+		s, err := (book{records: kept, job: r.Job}).status(ctx, locks, r)
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,7 @@ func TestListSkipsWhatIsNoJob(t *testing.T) {
 			}
 		}
 		for key, value := range map[string]string{"cron/m": "\xff", "cron/n": "{}", "cron/o": `{"job":7}`, "cron/p": `{"job":"a"}`} {
-			if _, err := in.engine.Register().Swap(t.Context(), key, []byte(value), "", 0); err != nil {
+			if _, err := in.engine.Records().Swap(t.Context(), key, []byte(value), "", 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -421,7 +421,7 @@ func TestStatusWhenTheLockCannotBeSeen(t *testing.T) {
 		store, books := memlock.New(nil), newLedger()
 		in := books.instance(store.Client(), nil, cron.Config{})
 		eyes := books.instance(store.Client(), func(e driver.Engine) driver.Engine {
-			return blind{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+			return blind{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
 		}, cron.Config{})
 		if err := in.job.Tick(t.Context(), epoch, func(context.Context) error {
 			if s := eyes.status(t); s.Last == nil || s.Last.State != cron.Running {

@@ -152,7 +152,7 @@ func TestSilenceIsNoOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, books := memlock.New(nil), newLedger()
 		in := books.instance(store, func(e driver.Engine) driver.Engine {
-			return silentLocks{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+			return silentLocks{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
 		}, cron.Config{Overlap: cron.OverlapLast})
 		err := in.job.Tick(t.Context(), time.Now(), nothing)
 		want(t, "Tick", err, fencelock.ErrUnavailable)
@@ -182,7 +182,7 @@ func (s tardyLocks) Acquire(ctx context.Context, req driver.Request) (driver.Gra
 func TestTooLateWithTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), func(e driver.Engine) driver.Engine {
-			return tardyLocks{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+			return tardyLocks{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
 		}, cron.Config{Late: 5 * time.Second})
 		wantSkipped(t, in.job.Tick(t.Context(), epoch, in.ledger.work(epoch, 0)), cron.TooLate)
 		if s, err := in.locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || in.ledger.ran() > 0 {
@@ -225,13 +225,13 @@ func (f forgetful) Release(ctx context.Context, l driver.Lease) error {
 
 // losing loses the lock of the job while a record is written.
 type losing struct {
-	driver.Register
+	driver.Records
 	store *memlock.Engine
 }
 
 func (l losing) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	l.store.Lose("job")
-	return l.Register.Swap(ctx, key, value, version, ttl)
+	return l.Records.Swap(ctx, key, value, version, ttl)
 }
 
 // A run whose lock is lost before its work begins does not begin: another one may go on.
@@ -239,7 +239,7 @@ func TestLossBeforeTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New(nil)
 		in := newLedger().instance(store, func(e driver.Engine) driver.Engine {
-			return faultyEngine{e, e.(driver.Lister), losing{e.(driver.Registrar).Register(), store}}
+			return faultyEngine{e, e.(driver.Lister), losing{e.(driver.RecordKeeper).Records(), store}}
 		}, cron.Config{})
 		want(t, "Now", in.job.Now(t.Context(), in.ledger.work(epoch, 0)), fencelock.ErrLost)
 		if in.ledger.ran() > 0 || len(in.ledger.failed) != 1 {
@@ -252,7 +252,7 @@ func TestLossBeforeTheWork(t *testing.T) {
 func TestLossThatTheReleaseFinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), func(e driver.Engine) driver.Engine {
-			return forgetful{faultyEngine{e, e.(driver.Lister), e.(driver.Registrar).Register()}}
+			return forgetful{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
 		}, cron.Config{})
 		want(t, "Tick", in.job.Tick(t.Context(), epoch, nothing), fencelock.ErrLost)
 	})

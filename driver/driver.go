@@ -12,7 +12,7 @@
 // for every engine; limits and an order of waiters are Traits; a lease is one too, and an
 // engine without it ends a lock with its process. Everything else is an interface that
 // an engine implements if it can: [Lister], [Breaker], [OwnerBreaker], [Watcher],
-// [Resizer], [Registrar], [Parter], [Inheritor], [Inspector], and with Traits.Rates
+// [Resizer], [RecordKeeper], [Parter], [Inheritor], [Inspector], and with Traits.Rates
 // [RateLimiter]. The exam skips what is not there, and says so.
 //
 // The words mean the same on every engine. An acquisition is one successful

@@ -49,7 +49,7 @@ type Engine struct {
 	bells     bells
 	holds     holds
 	sweeper   sweeper
-	records   register
+	records   records
 	breakWait time.Duration // Config.BreakWait, which is not zero any more
 
 	hook func(token int64) // for tests: called once a token is durable
@@ -64,7 +64,7 @@ var _ interface {
 	driver.Watcher
 	driver.Inheritor
 	driver.Inspector
-	driver.Registrar
+	driver.RecordKeeper
 } = (*Engine)(nil)
 
 // New returns an engine whose locks live below dir, which is created when it is
@@ -94,10 +94,10 @@ func (e *Engine) Traits() driver.Traits {
 	return driver.Traits{Engine: "files", Order: driver.OrderAll, Limits: true}
 }
 
-// Register returns the records that are kept below the directory of the locks. They
+// Records returns the records that are kept below the directory of the locks. They
 // are on disk when Swap returns. Expiry goes by the clock of the host. What has
 // expired is removed when a record is made near it, once an hour.
-func (e *Engine) Register() driver.Register { return &e.records }
+func (e *Engine) Records() driver.Records { return &e.records }
 
 // Renew verifies acquisitions: for each nil, or ErrNotHeld. It extends nothing,
 // since nothing expires here.

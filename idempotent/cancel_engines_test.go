@@ -36,7 +36,7 @@ func TestCancelledCallsLeaveNoKeyClosed(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := idempotent.New(all[name](t)().(driver.Registrar).Register(), nil)
+			s := idempotent.New(all[name](t)().(driver.RecordKeeper).Records(), nil)
 			c := &cancelled{store: s, handler: s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Context().Err() != nil { // nothing is done for a client that has gone
 					w.WriteHeader(http.StatusServiceUnavailable)

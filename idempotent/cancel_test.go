@@ -13,9 +13,9 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// cutter is a register whose caller goes, or hears nothing, at its first Swap.
+// cutter is a record store whose caller goes, or hears nothing, at its first Swap.
 type cutter struct {
-	driver.Register
+	driver.Records
 	cut    atomic.Bool
 	cancel context.CancelFunc // nil: the answer is lost
 	late   time.Duration      // after which the Swap is carried out; 0 is before it returns, less is never
@@ -23,9 +23,9 @@ type cutter struct {
 
 func (c *cutter) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if c.cut.Swap(true) {
-		return c.Register.Swap(ctx, key, value, version, ttl)
+		return c.Records.Swap(ctx, key, value, version, ttl)
 	}
-	carry := func() { _, _ = c.Register.Swap(context.Background(), key, value, version, ttl) }
+	carry := func() { _, _ = c.Records.Swap(context.Background(), key, value, version, ttl) }
 	switch {
 	case c.late > 0:
 		time.AfterFunc(c.late, carry)
@@ -62,7 +62,7 @@ func cutClaim(t *testing.T, engine *memlock.Engine, late time.Duration, gone, ag
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c := &cutter{Register: engine.Register(), late: late}
+	c := &cutter{Records: engine.Records(), late: late}
 	if gone {
 		c.cancel = cancel
 	}

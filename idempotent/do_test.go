@@ -233,7 +233,7 @@ func TestResultThatIsNotKept(t *testing.T) {
 }
 
 func TestInvalid(t *testing.T) {
-	register := memlock.New(nil).Register()
+	records := memlock.New(nil).Records()
 	var runs atomic.Int64
 	for what, c := range map[string]struct {
 		key string
@@ -247,14 +247,14 @@ func TestInvalid(t *testing.T) {
 		"a short retention":    {"a", idempotent.Config{Retention: time.Second}}, // who waits could miss the outcome, and run the job again
 		"a long result":        {"a", idempotent.Config{MaxResult: driver.MaxRecord}},
 	} {
-		if _, err := idempotent.Do(t.Context(), idempotent.New(register, &c.cfg), c.key, counted(&runs)); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := idempotent.Do(t.Context(), idempotent.New(records, &c.cfg), c.key, counted(&runs)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := register.Swap(t.Context(), "idempotent/a", []byte("no JSON"), "", 0); err != nil {
+	if _, err := records.Swap(t.Context(), "idempotent/a", []byte("no JSON"), "", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := idempotent.Do(t.Context(), idempotent.New(register, nil), "a", counted(&runs)); !errors.Is(err, driver.ErrInvalid) || runs.Load() > 0 {
+	if _, err := idempotent.Do(t.Context(), idempotent.New(records, nil), "a", counted(&runs)); !errors.Is(err, driver.ErrInvalid) || runs.Load() > 0 {
 		t.Errorf("a record of somebody else: %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package idempotent does a job once for each key, however often it is asked for: a
 // payment that a client sends twice, an event that a queue delivers again.
 //
-//	jobs := idempotent.New(engine.Register(), nil)
+//	jobs := idempotent.New(engine.Records(), nil)
 //	receipt, err := idempotent.Do(ctx, jobs, "payment:42", func(ctx context.Context) (Receipt, error) {
 //		return charge(ctx) // once; who asks again gets the same receipt
 //	})

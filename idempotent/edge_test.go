@@ -42,23 +42,23 @@ func TestPanicAfterTheJob(t *testing.T) {
 // TestRecordsOfAnotherVersion: what a record says that this version does not know may be
 // that the job was done, so it is not run.
 func TestRecordsOfAnotherVersion(t *testing.T) {
-	register := memlock.New(nil).Register()
+	records := memlock.New(nil).Records()
 	for i, value := range []string{`{"state":"archived","owner":"o","token":1}` + "\n1", `{}`, `null`, `{"done":true,"token":1}`} {
 		key := fmt.Sprint("job ", i)
-		if _, err := register.Swap(t.Context(), "idempotent/"+key, []byte(value), "", 0); err != nil {
+		if _, err := records.Swap(t.Context(), "idempotent/"+key, []byte(value), "", 0); err != nil {
 			t.Fatal(err)
 		}
 		var runs atomic.Int64
-		_, err := idempotent.Do(t.Context(), idempotent.New(register, nil), key, counted(&runs))
+		_, err := idempotent.Do(t.Context(), idempotent.New(records, nil), key, counted(&runs))
 		if !errors.Is(err, driver.ErrInvalid) || runs.Load() != 0 {
 			t.Errorf("%s: %v, and %d runs", value, err, runs.Load())
 		}
 	}
 }
 
-// slow is a register whose calls take their time, or end with their context.
+// slow is a record store whose calls take their time, or end with their context.
 type slow struct {
-	driver.Register
+	driver.Records
 	takes time.Duration
 }
 
@@ -75,11 +75,11 @@ func (s *slow) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := s.wait(ctx); err != nil {
 		return driver.Record{}, err
 	}
-	return s.Register.Get(ctx, key)
+	return s.Records.Get(ctx, key)
 }
 
 func (s *slow) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
-	next, err := s.Register.Swap(ctx, key, value, version, ttl)
+	next, err := s.Records.Swap(ctx, key, value, version, ttl)
 	if err != nil {
 		return next, err
 	}
@@ -89,7 +89,7 @@ func (s *slow) Swap(ctx context.Context, key string, value []byte, version strin
 // TestShortWait: a limit of the wait for others is none of the job's, nor of the records'.
 func TestShortWait(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		s := idempotent.New(&slow{engine.Register(), time.Second}, &idempotent.Config{Lease: lease}).With(idempotent.Options{Wait: time.Millisecond})
+		s := idempotent.New(&slow{engine.Records(), time.Second}, &idempotent.Config{Lease: lease}).With(idempotent.Options{Wait: time.Millisecond})
 		var runs atomic.Int64
 		if got, err := idempotent.Do(t.Context(), s, "a", counted(&runs)); got != 1 || err != nil {
 			t.Errorf("nobody else runs the job: %d, %v", got, err)
@@ -118,7 +118,7 @@ func TestWaitEndsInTheMiddleOfALook(t *testing.T) {
 			return 1, nil
 		})
 		synctest.Wait()
-		s := idempotent.New(&slow{engine.Register(), 10 * time.Second}, &idempotent.Config{Lease: lease})
+		s := idempotent.New(&slow{engine.Records(), 10 * time.Second}, &idempotent.Config{Lease: lease})
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // the second look takes from 10 to 20
 		defer cancel()
 		var runs atomic.Int64
@@ -142,7 +142,7 @@ func TestWaitEndsInTheMiddleOfALook(t *testing.T) {
 func TestSlowClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		var runs atomic.Int64
-		late := start(t.Context(), idempotent.New(&slow{engine.Register(), 2 * lease}, &idempotent.Config{Lease: lease}), "a", counted(&runs))
+		late := start(t.Context(), idempotent.New(&slow{engine.Records(), 2 * lease}, &idempotent.Config{Lease: lease}), "a", counted(&runs))
 		time.Sleep(2*lease + lease/2) // its claim was carried out after two leases, and is answered after four
 		other, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs))
 		if got := <-late; other != 1 || err != nil || got.value != 1 || got.err != nil || runs.Load() != 1 {
@@ -151,14 +151,14 @@ func TestSlowClaim(t *testing.T) {
 	})
 }
 
-// vague is a register that does not know exactly how late it is.
+// vague is a record store that does not know exactly how late it is.
 type vague struct {
-	driver.Register
+	driver.Records
 	by time.Duration
 }
 
 func (v *vague) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	earliest, latest, err = v.Register.Clock(ctx)
+	earliest, latest, err = v.Records.Clock(ctx)
 	return earliest.Add(-v.by), latest.Add(v.by), err
 }
 
@@ -170,7 +170,7 @@ func TestVagueClock(t *testing.T) {
 		killed := engine.Client()
 		cfg := &idempotent.Config{Lease: lease}
 		end := make(chan struct{})
-		a := start(t.Context(), idempotent.New(&vague{killed.Register(), by}, cfg), "a", func(context.Context) (int64, error) {
+		a := start(t.Context(), idempotent.New(&vague{killed.Records(), by}, cfg), "a", func(context.Context) (int64, error) {
 			<-end
 			return 1, nil
 		})
@@ -178,7 +178,7 @@ func TestVagueClock(t *testing.T) {
 		begun := time.Now()
 		killed.Kill()
 		var runs atomic.Int64
-		if _, err := idempotent.Do(t.Context(), idempotent.New(&vague{engine.Client().Register(), by}, cfg), "a", counted(&runs)); err != nil {
+		if _, err := idempotent.Do(t.Context(), idempotent.New(&vague{engine.Client().Records(), by}, cfg), "a", counted(&runs)); err != nil {
 			t.Error(err)
 		}
 		if d := time.Since(begun); d < lease+2*by {
@@ -189,14 +189,14 @@ func TestVagueClock(t *testing.T) {
 	})
 }
 
-// stepped is a register whose clock somebody has set back.
+// stepped is a record store whose clock somebody has set back.
 type stepped struct {
-	driver.Register
+	driver.Records
 	back *atomic.Int64
 }
 
 func (s stepped) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	earliest, latest, err = s.Register.Clock(ctx)
+	earliest, latest, err = s.Records.Clock(ctx)
 	by := time.Duration(s.back.Load())
 	return earliest.Add(-by), latest.Add(-by), err
 }
@@ -209,7 +209,7 @@ func TestClockSetBack(t *testing.T) {
 			var back, runs atomic.Int64
 			first := engine.Client()
 			cfg := &idempotent.Config{Lease: lease}
-			a := start(t.Context(), idempotent.New(stepped{first.Register(), &back}, cfg), "a", func(ctx context.Context) (int64, error) {
+			a := start(t.Context(), idempotent.New(stepped{first.Records(), &back}, cfg), "a", func(ctx context.Context) (int64, error) {
 				time.Sleep(5*lease + lease/2)
 				if !killed && ctx.Err() != nil {
 					t.Errorf("the context of a run that lives: %v", context.Cause(ctx))
@@ -222,7 +222,7 @@ func TestClockSetBack(t *testing.T) {
 				first.Kill()
 			}
 			begun := time.Now()
-			s := idempotent.New(stepped{engine.Client().Register(), &back}, cfg).With(idempotent.Options{NoWait: true})
+			s := idempotent.New(stepped{engine.Client().Records(), &back}, cfg).With(idempotent.Options{NoWait: true})
 			got, err := idempotent.Do(t.Context(), s, "a", counted(&runs))
 			for ; errors.Is(err, idempotent.ErrInProgress) && time.Since(begun) < 10*lease; time.Sleep(lease / 10) {
 				got, err = idempotent.Do(t.Context(), s, "a", counted(&runs))

@@ -27,8 +27,8 @@ func TestCutOffRunOnAnyEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connect := all[name](t)
-			register := func() driver.Register { return connect().(driver.Registrar).Register() }
-			away := &faulty{Register: register()}
+			records := func() driver.Records { return connect().(driver.RecordKeeper).Records() }
+			away := &faulty{Records: records()}
 			begun, end := make(chan struct{}), make(chan struct{})
 			a := start(t.Context(), idempotent.New(away, &idempotent.Config{Lease: 2 * time.Second}), "a", func(context.Context) (int64, error) {
 				away.cut.Store(true)
@@ -40,7 +40,7 @@ func TestCutOffRunOnAnyEngine(t *testing.T) {
 			var runs atomic.Int64
 			var others []<-chan answer
 			for range 4 {
-				others = append(others, start(t.Context(), idempotent.New(register(), nil), "a", func(context.Context) (int64, error) { return 100 + runs.Add(1), nil }))
+				others = append(others, start(t.Context(), idempotent.New(records(), nil), "a", func(context.Context) (int64, error) { return 100 + runs.Add(1), nil }))
 			}
 			for _, c := range others {
 				if got := <-c; got.value != 101 || got.err != nil {
@@ -52,7 +52,7 @@ func TestCutOffRunOnAnyEngine(t *testing.T) {
 			if got := <-a; !errors.Is(got.err, fencelock.ErrLost) {
 				t.Errorf("the run that was cut off: %+v", got)
 			}
-			got, err := idempotent.Do(t.Context(), idempotent.New(register(), nil), "a", func(context.Context) (int64, error) { return 0, nil })
+			got, err := idempotent.Do(t.Context(), idempotent.New(records(), nil), "a", func(context.Context) (int64, error) { return 0, nil })
 			if got != 101 || err != nil {
 				t.Errorf("what is stored: %d, %v", got, err)
 			}

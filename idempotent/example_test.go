@@ -14,7 +14,7 @@ import (
 // A payment that a client sends twice is made once.
 func ExampleDo() {
 	ctx := context.Background()
-	payments := idempotent.New(memlock.New(nil).Register(), nil)
+	payments := idempotent.New(memlock.New(nil).Records(), nil)
 
 	type receipt struct{ Number, Cents int }
 	made := 0
@@ -41,7 +41,7 @@ func ExampleStore_Handler() {
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, "order %d", orders)
 	})
-	handler := idempotent.New(memlock.New(nil).Register(), nil).Handler(order, nil)
+	handler := idempotent.New(memlock.New(nil).Records(), nil).Handler(order, nil)
 
 	for range 2 {
 		r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader("tea"))

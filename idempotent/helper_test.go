@@ -24,7 +24,7 @@ func bubble(t *testing.T, f func(t *testing.T, engine *memlock.Engine)) {
 // jobs makes a store of jobs for another client of an engine.
 func jobs(e *memlock.Engine, cfg idempotent.Config) *idempotent.Store {
 	cfg.Lease = lease
-	return idempotent.New(e.Client().Register(), &cfg)
+	return idempotent.New(e.Client().Records(), &cfg)
 }
 
 // counted returns a job that counts its runs and returns which it was.
@@ -48,9 +48,9 @@ func start(ctx context.Context, s *idempotent.Store, key string, fn func(context
 	return c
 }
 
-// faulty is a register that loses answers, or is cut off.
+// faulty is a record store that loses answers, or is cut off.
 type faulty struct {
-	driver.Register
+	driver.Records
 	lose func() bool // decides about the answer of each swap that was carried out
 	cut  atomic.Bool
 	why  error // what it says then; nil is ErrUnavailable
@@ -62,7 +62,7 @@ func (f *faulty) Swap(ctx context.Context, key string, value []byte, version str
 	if f.cut.Load() {
 		return "", f.refusal()
 	}
-	next, err := f.Register.Swap(ctx, key, value, version, ttl)
+	next, err := f.Records.Swap(ctx, key, value, version, ttl)
 	if err == nil && f.lose != nil && f.lose() {
 		return "", driver.ErrUnavailable
 	}
@@ -73,12 +73,12 @@ func (f *faulty) Get(ctx context.Context, key string) (driver.Record, error) {
 	if f.cut.Load() {
 		return driver.Record{}, f.refusal()
 	}
-	return f.Register.Get(ctx, key)
+	return f.Records.Get(ctx, key)
 }
 
 func (f *faulty) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	if f.cut.Load() {
 		return earliest, latest, f.refusal()
 	}
-	return f.Register.Clock(ctx)
+	return f.Records.Clock(ctx)
 }

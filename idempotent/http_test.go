@@ -110,7 +110,7 @@ func serve(t *testing.T, s *idempotent.Store, next http.Handler, cfg *idempotent
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	next := &service{}
-	url := serve(t, idempotent.New(memlock.New(nil).Register(), &idempotent.Config{MaxResult: 1000}), next, &idempotent.HTTP{MaxBody: 5000})
+	url := serve(t, idempotent.New(memlock.New(nil).Records(), &idempotent.Config{MaxResult: 1000}), next, &idempotent.HTTP{MaxBody: 5000})
 	long := strings.Repeat("x", 2000)
 	for _, q := range []request{
 		{status: 400, want: "needs one Idempotency-Key"},
@@ -154,7 +154,7 @@ func TestHTTP(t *testing.T) {
 func TestHTTPInProgress(t *testing.T) {
 	t.Parallel()
 	next := &service{wait: make(chan struct{}), asked: make(chan struct{}, 1)}
-	url := serve(t, idempotent.New(memlock.New(nil).Register(), nil), next, nil)
+	url := serve(t, idempotent.New(memlock.New(nil).Records(), nil), next, nil)
 	first := make(chan string, 1)
 	go func() { // ends with the answer
 		_, body := request{key: "a", body: "tea", status: 201}.send(t, url)
@@ -178,7 +178,7 @@ func TestHTTPAtOnce(t *testing.T) {
 	engine, next := memlock.New(nil), &service{}
 	var urls []string
 	for range 3 { // servers that share the records
-		urls = append(urls, serve(t, idempotent.New(engine.Client().Register(), nil), next, &idempotent.HTTP{Wait: time.Minute, Host: func(*http.Request) string { return "shop" }}))
+		urls = append(urls, serve(t, idempotent.New(engine.Client().Records(), nil), next, &idempotent.HTTP{Wait: time.Minute, Host: func(*http.Request) string { return "shop" }}))
 	}
 	var all sync.WaitGroup
 	for i := range 50 {
@@ -201,7 +201,7 @@ func TestHTTPWithoutRecords(t *testing.T) {
 	t.Parallel()
 	engine, next := memlock.New(nil), &service{}
 	engine.Refuse(errors.New("down"))
-	url := serve(t, idempotent.New(engine.Register(), nil), next, &idempotent.HTTP{Optional: true})
+	url := serve(t, idempotent.New(engine.Records(), nil), next, &idempotent.HTTP{Optional: true})
 	request{key: "a", body: "tea", status: 503, want: "nothing was done"}.send(t, url)
 	request{body: "tea", status: 201, want: "order 1"}.send(t, url)
 	engine.Refuse(nil)
@@ -213,7 +213,7 @@ func TestHTTPWithoutRecords(t *testing.T) {
 func TestHTTPTakenOver(t *testing.T) {
 	t.Parallel()
 	engine := memlock.New(nil)
-	records := engine.Register()
+	records := engine.Records()
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		list, err := records.List(context.Background(), "")
 		if err != nil || len(list) != 1 {

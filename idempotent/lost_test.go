@@ -22,7 +22,7 @@ func TestFrozenRun(t *testing.T) {
 			frozen := engine.Client()
 			var ctxA context.Context
 			var tokenA int64
-			a := start(t.Context(), idempotent.New(frozen.Register(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+			a := start(t.Context(), idempotent.New(frozen.Records(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
 				ctxA = ctx
 				tokenA, _ = idempotent.TokenFrom(ctx)
 				time.Sleep(5 * lease)
@@ -62,7 +62,7 @@ func TestFrozenRun(t *testing.T) {
 func TestFrozenRunThatNobodyTookOver(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		frozen := engine.Client()
-		a := start(t.Context(), idempotent.New(frozen.Register(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
+		a := start(t.Context(), idempotent.New(frozen.Records(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
 			time.Sleep(5 * lease)
 			return 1, nil
 		})
@@ -86,7 +86,7 @@ func TestKilledRun(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		killed := engine.Client()
 		end := make(chan struct{})
-		a := start(t.Context(), idempotent.New(killed.Register(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
+		a := start(t.Context(), idempotent.New(killed.Records(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
 			<-end
 			return 1, nil
 		})
@@ -112,7 +112,7 @@ func TestLostAnswers(t *testing.T) {
 	for every := 2; every <= 4; every++ {
 		bubble(t, func(t *testing.T, engine *memlock.Engine) {
 			var swaps, runs atomic.Int64
-			f := &faulty{Register: engine.Register(), lose: func() bool { return swaps.Add(1)%int64(every) == 0 }}
+			f := &faulty{Records: engine.Records(), lose: func() bool { return swaps.Add(1)%int64(every) == 0 }}
 			s := idempotent.New(f, &idempotent.Config{Lease: lease})
 			for range 2 {
 				got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
@@ -136,7 +136,7 @@ func TestTooFewReplicas(t *testing.T) {
 				var few atomic.Bool
 				few.Store(want == 0)
 				var runs atomic.Int64
-				f := &faulty{Register: engine.Register(), lose: few.Load}
+				f := &faulty{Records: engine.Records(), lose: few.Load}
 				_, err := idempotent.Do(t.Context(), idempotent.New(f, &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
 					few.Store(true)
 					return counted(&runs)(ctx)
@@ -157,7 +157,7 @@ func TestCutOff(t *testing.T) {
 	for _, why := range []error{driver.ErrUnavailable, driver.ErrConfig} {
 		for _, back := range []bool{true, false} {
 			bubble(t, func(t *testing.T, engine *memlock.Engine) {
-				cutOff(t, &faulty{Register: engine.Register(), why: why}, back)
+				cutOff(t, &faulty{Records: engine.Records(), why: why}, back)
 			})
 		}
 	}
@@ -189,12 +189,12 @@ func cutOff(t *testing.T, f *faulty, back bool) {
 // is lost, whether the records can be asked afterwards or not.
 func TestRunThatHearsOfItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		f := &faulty{Register: engine.Register()}
+		f := &faulty{Records: engine.Records()}
 		begun := time.Now()
 		_, err := idempotent.Do(t.Context(), idempotent.New(f, &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
 			rec, err := f.Get(ctx, "idempotent/a")
 			if err == nil {
-				_, err = f.Register.Swap(ctx, rec.Key, []byte(`{"state":"running","owner":"another","token":1}`), rec.Version, 0)
+				_, err = f.Records.Swap(ctx, rec.Key, []byte(`{"state":"running","owner":"another","token":1}`), rec.Version, 0)
 			}
 			if err != nil {
 				t.Error(err)
@@ -228,9 +228,9 @@ func TestForgottenRun(t *testing.T) {
 		{what: "and frozen", take: 3 * lease, frozen: true, lost: true},
 	} {
 		bubble(t, func(t *testing.T, engine *memlock.Engine) {
-			first, records := engine.Client(), engine.Register()
+			first, records := engine.Client(), engine.Records()
 			var runs atomic.Int64
-			a := start(t.Context(), idempotent.New(first.Register(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+			a := start(t.Context(), idempotent.New(first.Records(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
 				rec, err := records.Get(t.Context(), "idempotent/a")
 				if err == nil {
 					_, err = records.Swap(t.Context(), rec.Key, nil, rec.Version, time.Nanosecond)

@@ -104,7 +104,7 @@ func (s *Store) try(ctx context.Context, key string) (*run, state, *InProgressEr
 // clock is there again. One that lives renews from there.
 func (s *Store) claim(ctx context.Context, key string, old state) (r *run, busy *InProgressError, err error) {
 	sent := time.Now()
-	earliest, latest, err := s.register.Clock(ctx)
+	earliest, latest, err := s.records.Clock(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +172,7 @@ func (r *run) swap(ctx context.Context, st state) error {
 	if st.State == running {
 		keep += max(r.store.cfg.Lease, time.Duration(st.Lease)*time.Microsecond)
 	}
-	version, err := r.store.register.Swap(ctx, keyPrefix+r.key, st.encode(), r.state.version, keep)
+	version, err := r.store.records.Swap(ctx, keyPrefix+r.key, st.encode(), r.state.version, keep)
 	if err == nil {
 		r.state, r.state.version = st, version
 	}
@@ -248,7 +248,7 @@ func (r *run) renew(ctx context.Context) {
 
 // prolong renews the lease once.
 func (r *run) prolong(ctx context.Context) error {
-	_, latest, err := r.store.register.Clock(ctx)
+	_, latest, err := r.store.records.Clock(ctx)
 	if err != nil {
 		return err
 	}

@@ -119,16 +119,16 @@ const keyPrefix = "idempotent/"
 
 // Store does jobs once. It is safe for concurrent use and needs no closing.
 type Store struct {
-	register    driver.Register
+	records     driver.Records
 	cfg         Config
 	opts        Options
 	fingerprint string
 }
 
-// New returns a Store on the records of an engine, such as engine.Register(). It does no
+// New returns a Store on the records of an engine, such as engine.Records(). It does no
 // I/O; cfg may be nil.
-func New(register driver.Register, cfg *Config) *Store {
-	s := &Store{register: register}
+func New(records driver.Records, cfg *Config) *Store {
+	s := &Store{records: records}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -207,7 +207,7 @@ func (st state) encode() []byte {
 
 // look reads the state of a job.
 func (s *Store) look(ctx context.Context, key string) (state, error) {
-	rec, err := s.register.Get(ctx, keyPrefix+key)
+	rec, err := s.records.Get(ctx, keyPrefix+key)
 	if err != nil || rec.Version == "" {
 		return state{}, err
 	}

@@ -32,7 +32,7 @@ var _ interface {
 	driver.OwnerBreaker
 	driver.Watcher
 	driver.Resizer
-	driver.Registrar
+	driver.RecordKeeper
 	driver.RateLimiter
 } = (*Engine)(nil)
 
@@ -70,9 +70,9 @@ func (e *Engine) Traits() driver.Traits {
 	return driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true, MaxTTL: e.store.maxTTL}
 }
 
-// Register returns the store's records, as this client sees them: the switches that
+// Records returns the store's records, as this client sees them: the switches that
 // name a client act on them too. They live as long as the store.
-func (e *Engine) Register() driver.Register { return register{e} }
+func (e *Engine) Records() driver.Records { return records{e} }
 
 // Renew extends acquisitions to a full TTL from now. One that expired, was
 // broken or was released is driver.ErrNotHeld.

@@ -38,10 +38,10 @@ func Example() {
 
 // A record changes only from the version that its writer has seen, so of two who
 // have seen the same one is refused.
-func ExampleEngine_Register() {
+func ExampleEngine_Records() {
 	ctx := context.Background()
 	store := memlock.New(nil)
-	here, there := store.Register(), store.Client().Register()
+	here, there := store.Records(), store.Client().Records()
 
 	first, err := here.Swap(ctx, "stock", []byte("7 left"), "", 0)
 	fmt.Println("here:", err)

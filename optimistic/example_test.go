@@ -19,7 +19,7 @@ func ExampleStore_Update() {
 	for range 10 {
 		all.Go(func() {
 			client := engine.Client()
-			store := optimistic.New(client.Register(), &optimistic.Config{Locks: fencelock.New(client, nil)})
+			store := optimistic.New(client.Records(), &optimistic.Config{Locks: fencelock.New(client, nil)})
 			for range 5 {
 				_, err := store.Update(ctx, "visits", func(_ context.Context, old []byte) ([]byte, error) {
 					n, _ := strconv.Atoi(string(old)) // 0 if there is none
@@ -32,7 +32,7 @@ func ExampleStore_Update() {
 		})
 	}
 	all.Wait()
-	visits, ok, err := optimistic.New(engine.Register(), nil).Get(ctx, "visits")
+	visits, ok, err := optimistic.New(engine.Records(), nil).Get(ctx, "visits")
 	fmt.Printf("%s %v %v\n", visits, ok, err)
 	// Output:
 	// 50 true <nil>

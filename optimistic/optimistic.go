@@ -1,7 +1,7 @@
 // Package optimistic changes records that several processes change, without a lock:
 // read, compute, and write if nobody has written since; otherwise once more.
 //
-//	stock := optimistic.New(engine.Register(), nil)
+//	stock := optimistic.New(engine.Records(), nil)
 //	_, err := stock.Update(ctx, "stock:42", func(ctx context.Context, old []byte) ([]byte, error) {
 //		return takeOne(old) // may run several times
 //	})
@@ -77,12 +77,12 @@ const (
 // the caller's own nor those of other recipes.
 const prefix = "optimistic/"
 
-// Store updates the records of one register. The record of a key is kept under
+// Store updates records of one engine. The record of a key is kept under
 // "optimistic/" and the key, so a key may have 501 bytes. It is safe for concurrent use and needs
 // no closing.
 type Store struct {
-	register driver.Register
-	cfg      Config
+	records driver.Records
+	cfg     Config
 
 	updates, conflicts, promotions atomic.Int64
 
@@ -90,10 +90,10 @@ type Store struct {
 	hot map[string]time.Time // when many were last seen to update a key at once
 }
 
-// New returns a Store on the records of an engine, such as engine.Register(). It does no
+// New returns a Store on the records of an engine, such as engine.Records(). It does no
 // I/O; cfg may be nil.
-func New(register driver.Register, cfg *Config) *Store {
-	s := &Store{register: register, hot: map[string]time.Time{}}
+func New(records driver.Records, cfg *Config) *Store {
+	s := &Store{records: records, hot: map[string]time.Time{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -127,7 +127,7 @@ func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Cont
 
 // Get returns the value of key; ok is false if there is none.
 func (s *Store) Get(ctx context.Context, key string) (value []byte, ok bool, err error) {
-	rec, err := s.register.Get(ctx, prefix+key)
+	rec, err := s.records.Get(ctx, prefix+key)
 	return rec.Value, rec.Version != "", err
 }
 
@@ -210,7 +210,7 @@ func (u *update) insist(ctx context.Context, most int) (more bool, err error) {
 
 // try is one try.
 func (u *update) try(ctx context.Context) (conflict bool, err error) {
-	rec, err := u.register.Get(ctx, prefix+u.key)
+	rec, err := u.records.Get(ctx, prefix+u.key)
 	if err != nil {
 		return false, err
 	}
@@ -226,7 +226,7 @@ func (u *update) try(ctx context.Context) (conflict bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = u.register.Swap(ctx, prefix+u.key, value, rec.Version, u.cfg.TTL)
+	_, err = u.records.Swap(ctx, prefix+u.key, value, rec.Version, u.cfg.TTL)
 	if conflict = errors.Is(err, driver.ErrConflict); conflict {
 		u.conflicts.Add(1)
 	}

@@ -26,9 +26,9 @@ func increment(_ context.Context, old []byte) ([]byte, error) {
 	return strconv.AppendInt(nil, int64(n)+1, 10), err
 }
 
-// rivals is a register where somebody else writes before each of the next few swaps.
+// rivals is a record store where somebody else writes before each of the next few swaps.
 type rivals struct {
-	driver.Register
+	driver.Records
 	left int
 	lose bool // the answers of swaps
 }
@@ -36,11 +36,11 @@ type rivals struct {
 func (r *rivals) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if r.left > 0 {
 		r.left--
-		if _, err := r.Register.Swap(ctx, key, []byte("100"), version, 0); err != nil {
+		if _, err := r.Records.Swap(ctx, key, []byte("100"), version, 0); err != nil {
 			return "", err
 		}
 	}
-	next, err := r.Register.Swap(ctx, key, value, version, ttl)
+	next, err := r.Records.Swap(ctx, key, value, version, ttl)
 	if err == nil && r.lose {
 		return "", driver.ErrUnavailable
 	}
@@ -49,7 +49,7 @@ func (r *rivals) Swap(ctx context.Context, key string, value []byte, version str
 
 func TestUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rivals{Register: memlock.New(nil).Register()}
+		r := &rivals{Records: memlock.New(nil).Records()}
 		s := optimistic.New(r, &optimistic.Config{TTL: time.Hour})
 		got, err := s.Update(t.Context(), "a", increment)
 		if err != nil || string(got.Value) != "1" || got.Tries != 1 || got.Promoted {
@@ -74,7 +74,7 @@ func TestUpdate(t *testing.T) {
 // ends, end the update, and change nothing.
 func TestUpdateThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rivals{Register: memlock.New(nil).Register()}
+		r := &rivals{Records: memlock.New(nil).Records()}
 		s := optimistic.New(r, nil)
 		for _, own := range []error{errors.New("sold out"), driver.ErrConflict} {
 			calls := 0
@@ -102,7 +102,7 @@ func TestUpdateThatFails(t *testing.T) {
 
 // TestUpdateOfUnknownOutcome: it may have been stored, so it is not made again.
 func TestUpdateOfUnknownOutcome(t *testing.T) {
-	r := &rivals{Register: memlock.New(nil).Register(), lose: true}
+	r := &rivals{Records: memlock.New(nil).Records(), lose: true}
 	got, err := optimistic.New(r, nil).Update(t.Context(), "a", increment)
 	if !errors.Is(err, driver.ErrUnavailable) || got.Tries != 1 {
 		t.Errorf("got %+v, %v; want one try and ErrUnavailable", got, err)
@@ -119,7 +119,7 @@ func TestPromotion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memlock.New(nil)
 		locks := fencelock.New(engine, nil)
-		r := &rivals{Register: engine.Register()}
+		r := &rivals{Records: engine.Records()}
 		s := optimistic.New(r, &optimistic.Config{Locks: locks, Promote: 3})
 		update := func(key string, conflicts int, promoted bool) {
 			t.Helper()
@@ -173,7 +173,7 @@ func TestUpdateWithoutItsLock(t *testing.T) {
 			locking := memlock.New(nil)
 			c.spoil(t, locking)
 			locks := fencelock.New(locking, nil).With(fencelock.Options{Wait: c.wait})
-			r := &rivals{Register: memlock.New(nil).Register(), left: 7}
+			r := &rivals{Records: memlock.New(nil).Records(), left: 7}
 			ctx := t.Context()
 			if c.limit > 0 {
 				limited, cancel := context.WithTimeout(ctx, c.limit)
@@ -199,9 +199,9 @@ func hold(t *testing.T, e *memlock.Engine, name string) {
 	}
 }
 
-// ending is a register whose swaps conflict as their context ends.
+// ending is a record store whose swaps conflict as their context ends.
 type ending struct {
-	driver.Register
+	driver.Records
 	end context.CancelFunc
 }
 
@@ -215,7 +215,7 @@ func TestContextThatEndsInTheLastTry(t *testing.T) {
 	engine := memlock.New(nil)
 	for _, promote := range []int{1, 2} {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := optimistic.New(ending{engine.Register(), cancel}, &optimistic.Config{Locks: fencelock.New(engine, nil), Promote: promote})
+		s := optimistic.New(ending{engine.Records(), cancel}, &optimistic.Config{Locks: fencelock.New(engine, nil), Promote: promote})
 		got, err := s.Update(ctx, "a", increment)
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrConflict) || got.Tries != 1 || got.Promoted {
 			t.Errorf("promoted after %d: %+v, %v; want the conflict and the error of the context", promote, got, err)
@@ -225,7 +225,7 @@ func TestContextThatEndsInTheLastTry(t *testing.T) {
 
 // TestEmptyIsNotNothing: an update is told nil only if there is no record.
 func TestEmptyIsNotNothing(t *testing.T) {
-	s := optimistic.New(memlock.New(nil).Register(), nil)
+	s := optimistic.New(memlock.New(nil).Records(), nil)
 	for _, empty := range []bool{false, true} {
 		_, err := s.Update(t.Context(), "a", func(_ context.Context, old []byte) ([]byte, error) {
 			if len(old) > 0 || (old != nil) != empty {
@@ -275,15 +275,15 @@ func count(t *testing.T, connect func() driver.Engine, clients, each int, promot
 	var mu sync.Mutex // guards most, unknown
 	unknown := 0      // updates that may have been carried out
 	var all sync.WaitGroup
-	var register driver.Register
+	var records driver.Records
 	for range clients {
 		e := connect()
 		var cfg optimistic.Config
 		if promote {
 			cfg.Locks = fencelock.New(e, nil)
 		}
-		register = e.(driver.Registrar).Register()
-		s := optimistic.New(register, &cfg)
+		records = e.(driver.RecordKeeper).Records()
+		s := optimistic.New(records, &cfg)
 		all.Go(func() { // ends when it has added all
 			for range each {
 				got, err := s.Update(t.Context(), "sum", increment)
@@ -302,7 +302,7 @@ func count(t *testing.T, connect func() driver.Engine, clients, each int, promot
 		})
 	}
 	all.Wait()
-	rec, err := register.Get(t.Context(), "optimistic/sum")
+	rec, err := records.Get(t.Context(), "optimistic/sum")
 	sum, errSum := strconv.Atoi(string(rec.Value))
 	if all := clients * each; err != nil || errSum != nil || sum > all || sum < all-unknown {
 		t.Errorf("the sum is %q, %v; want %d, with %d of unknown outcome", rec.Value, err, all, unknown)

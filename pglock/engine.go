@@ -21,7 +21,7 @@ var _ interface {
 	driver.Inspector
 	driver.Parter
 	driver.RateLimiter
-	driver.Registrar
+	driver.RecordKeeper
 } = (*Engine)(nil)
 
 // Engine grants locks of one database. All its methods may be called from many
@@ -33,7 +33,7 @@ type Engine struct {
 	holds    *holdings   // what this process has, and how it is renewed and released
 	acquirer *acquirer   // how it is got
 	breaker  *breaker    // how that of others is ended
-	records  *register
+	records  *records
 	rates    *rates
 }
 
@@ -65,7 +65,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	tables := newLanes(own.dial)
 	return &Engine{
 		dialer: d, own: own, holds: a.holds, acquirer: a, breaker: b,
-		records: &register{lanes: tables}, rates: &rates{lanes: tables},
+		records: &records{lanes: tables}, rates: &rates{lanes: tables},
 	}
 }
 
@@ -154,10 +154,10 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return nil
 }
 
-// Register returns the records of the database: the rows of fencelock.record, which
+// Records returns the records of the database: the rows of fencelock.record, which
 // belong to the role that made the schema, and to those to which it grants them. They are
 // on disk, and where a standby must have commits on the standby, when Swap returns.
-func (e *Engine) Register() driver.Register { return e.records }
+func (e *Engine) Records() driver.Records { return e.records }
 
 // TakeRate grants events of a key or refuses them, in one transaction and by the server's
 // clock; see [driver.RateLimiter]. A crash of the server, and a failover, forget what was

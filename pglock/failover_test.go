@@ -89,7 +89,7 @@ func testFailover(t *testing.T, failover func(*testing.T, pair), parameters stri
 		locks := fencelock.New(e, &fencelock.Config{TTL: 1500 * time.Millisecond})
 		f.run(ctx, "lead", func() error { return election.Run(ctx, locks, "lead", f.lead) })
 		f.run(ctx, "lock", func() error { return f.acquire(ctx, locks) })
-		f.run(ctx, "record", func() error { return f.count(ctx, e.Register()) })
+		f.run(ctx, "record", func() error { return f.count(ctx, e.Records()) })
 		f.run(ctx, "job", func() error {
 			return cron.New(locks, "job", nil).Run(ctx, cron.Every(500*time.Millisecond), func(ctx context.Context) error {
 				return f.enter(ctx, "job", 10*time.Millisecond)
@@ -153,7 +153,7 @@ func TestPrimaryThatBecomesReadOnly(t *testing.T) {
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	release(t, e, try(t, e, request("a")))
-	if _, err := e.Register().Swap(t.Context(), "a", nil, "", 0); err != nil {
+	if _, err := e.Records().Swap(t.Context(), "a", nil, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	pg.Exec(t, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
@@ -169,7 +169,7 @@ func TestPrimaryThatBecomesReadOnly(t *testing.T) {
 		return errors.Is(err, driver.ErrUnavailable)
 	})
 	ctx := soon(t, time.Second)
-	if _, err := e.Register().Swap(ctx, "b", nil, "", 0); !errors.Is(err, driver.ErrUnavailable) {
+	if _, err := e.Records().Swap(ctx, "b", nil, "", 0); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a record of a primary that became read-only: %v", err)
 	}
 	pg.Exec(t, "SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only",
@@ -258,7 +258,7 @@ func (f *fleet) acquire(ctx context.Context, locks *fencelock.Locker) error {
 }
 
 // count counts in a record.
-func (f *fleet) count(ctx context.Context, r driver.Register) error {
+func (f *fleet) count(ctx context.Context, r driver.Records) error {
 	for ctx.Err() == nil {
 		rec, err := r.Get(ctx, "count")
 		if err == nil {

@@ -25,7 +25,7 @@ func TestSchemaOfAnotherVersion(t *testing.T) {
 	other := engine(t, pg.As("app"), nil)
 	_, errTry := e.Acquire(t.Context(), request("a"))
 	_, errApp := other.Acquire(t.Context(), request("a"))
-	_, errRecord := e.Register().Get(t.Context(), "a")
+	_, errRecord := e.Records().Get(t.Context(), "a")
 	for _, err := range []error{e.Init(t.Context()), errTry, errApp, errRecord} {
 		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "version 99") || !strings.Contains(err.Error(), "drop the schema fencelock") {
 			t.Errorf("%v", err)

@@ -27,7 +27,7 @@ func everywhere(t *testing.T, f func(t *testing.T, one, two driver.RateLimiter))
 	t.Run("records", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			engine := memlock.New(nil)
-			f(t, ratelimit.OnRegister(engine.Register()), ratelimit.OnRegister(engine.Client().Register()))
+			f(t, ratelimit.OnRecords(engine.Records()), ratelimit.OnRecords(engine.Client().Records()))
 		})
 	})
 }
@@ -91,8 +91,8 @@ func TestPeek(t *testing.T) {
 func TestPeekWritesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &busy{Register: memlock.New(nil).Register()}
-		l := ratelimit.New(ratelimit.OnRegister(b), "test", tenth, nil)
+		b := &busy{Records: memlock.New(nil).Records()}
+		l := ratelimit.New(ratelimit.OnRecords(b), "test", tenth, nil)
 		for range 2 {
 			before := b.swaps.Load()
 			if got, err := l.Peek(t.Context(), "k"); err != nil || !got.OK || b.swaps.Load() != before {

@@ -42,20 +42,20 @@ func crowd(t *testing.T, limiters []*ratelimit.Limiter, last time.Duration, fail
 	return sum.Load()
 }
 
-// TestSlowRegisterIsNoOutage: sixty callers of a key, in three processes, on a register that takes
+// TestSlowRecordsAreNoOutage: sixty callers of a key, in three processes, on a record store that takes
 // 0.125 s for each request, so that a take needs half of the timeout. The time that a caller
-// spends behind others, and behind conflicts, is not time in which the register has not answered.
+// spends behind others, and behind conflicts, is not time in which the records have not answered.
 // Nobody is granted more than there is.
-func TestSlowRegisterIsNoOutage(t *testing.T) {
+func TestSlowRecordsAreNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open} {
 		for _, processes := range []int{1, 3} {
 			synctest.Test(t, func(t *testing.T) {
-				register := memlock.New(nil).Register()
+				records := memlock.New(nil).Records()
 				limit := ratelimit.PerSecond(300)
 				var limiters []*ratelimit.Limiter
 				for range processes {
-					rates := ratelimit.OnRegister(&busy{Register: register, takes: 125 * ms})
+					rates := ratelimit.OnRecords(&busy{Records: records, takes: 125 * ms})
 					limiters = append(limiters, ratelimit.New(rates, "test", limit, &ratelimit.Config{Down: policy}))
 				}
 				begun := time.Now()
@@ -68,9 +68,9 @@ func TestSlowRegisterIsNoOutage(t *testing.T) {
 	}
 }
 
-// hanging is a register that answers until it hangs.
+// hanging is a record store that answers until it hangs.
 type hanging struct {
-	driver.Register
+	driver.Records
 	hangs atomic.Bool
 }
 
@@ -84,17 +84,17 @@ func (h *hanging) Swap(ctx context.Context, key string, value []byte, version st
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	return h.Register.Swap(ctx, key, value, version, ttl)
+	return h.Records.Swap(ctx, key, value, version, ttl)
 }
 
-// TestRegisterThatBeginsToHang: a crowd that had answers before the register hung finds out, each
+// TestRecordsThatBeginToHang: a crowd that had answers before the records hung finds out, each
 // caller within three timeouts: one in which there was an answer still, one in which the
 // record was found changed since then, and one in which there was nothing.
-func TestRegisterThatBeginsToHang(t *testing.T) {
+func TestRecordsThatBeginToHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &hanging{Register: memlock.New(nil).Register()}
-		l := ratelimit.New(ratelimit.OnRegister(h), "test", ratelimit.PerSecond(300), nil)
+		h := &hanging{Records: memlock.New(nil).Records()}
+		l := ratelimit.New(ratelimit.OnRecords(h), "test", ratelimit.PerSecond(300), nil)
 		time.AfterFunc(5*time.Second, func() { h.hangs.Store(true) })
 		var down atomic.Int64
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -119,7 +119,7 @@ func TestRegisterThatBeginsToHang(t *testing.T) {
 		}
 		callers.Wait()
 		if down.Load() < 60 {
-			t.Errorf("%d calls found the register down", down.Load())
+			t.Errorf("%d calls found the records down", down.Load())
 		}
 	})
 }

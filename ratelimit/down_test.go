@@ -116,11 +116,11 @@ func TestLocal(t *testing.T) {
 	})
 }
 
-// slow is a register that takes its time to read, and hears of no context meanwhile.
-type slow struct{ driver.Register }
+// slow is a record store that takes its time to read, and hears of no context meanwhile.
+type slow struct{ driver.Records }
 
 func (s slow) Get(ctx context.Context, key string) (driver.Record, error) {
-	rec, err := s.Register.Get(ctx, key)
+	rec, err := s.Records.Get(ctx, key)
 	time.Sleep(time.Second)
 	return rec, err
 }
@@ -129,7 +129,7 @@ func (s slow) Get(ctx context.Context, key string) (driver.Record, error) {
 // one is that does not answer.
 func TestTimeoutBetweenSteps(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		rates := ratelimit.OnRegister(slow{engine.Register()})
+		rates := ratelimit.OnRecords(slow{engine.Records()})
 		closed := ratelimit.New(rates, "test", tenth, &ratelimit.Config{Timeout: 50 * ms})
 		if _, err := closed.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("nothing is granted: %v", err)

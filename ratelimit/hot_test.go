@@ -15,10 +15,10 @@ import (
 	"github.com/fencelock/fencelock/ratelimit"
 )
 
-// TestHotKeyOnRegister: sixty callers of one key, on records in files and in PostgreSQL: no more
+// TestHotKeyOnRecords: sixty callers of one key, on records in files and in PostgreSQL: no more
 // is granted than the limit allows, whatever the policy, and nobody takes a conflict for an outage.
 // With FENCELOCK_SLOW set, for ten seconds and with the default timeout.
-func TestHotKeyOnRegister(t *testing.T) {
+func TestHotKeyOnRecords(t *testing.T) {
 	last, timeout := 2*time.Second, 5*time.Second // a busy machine is no outage
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		last, timeout = 10*time.Second, 0
@@ -30,7 +30,7 @@ func TestHotKeyOnRegister(t *testing.T) {
 			connect := all[name](t)
 			for what, policy := range map[string]ratelimit.Policy{"closed": ratelimit.Closed, "open": ratelimit.Open} {
 				hot(t, what, &ratelimit.Config{Down: policy, Timeout: timeout}, last, func() driver.RateLimiter {
-					return ratelimit.OnRegister(connect().(driver.Registrar).Register())
+					return ratelimit.OnRecords(connect().(driver.RecordKeeper).Records())
 				})
 			}
 		})

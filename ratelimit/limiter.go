@@ -313,7 +313,7 @@ func (l *Limiter) once(ctx context.Context, call func(context.Context) error) er
 	case ctx.Err() != nil && isDown(err):
 		return fmt.Errorf("%w: %v", ctx.Err(), err) // which tells nothing of the engine
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) && !errors.Is(err, driver.ErrConflict):
-		// The time was up between two steps, such as those of OnRegister.
+		// The time was up between two steps, such as those of OnRecords.
 		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)
 	}
 	return err

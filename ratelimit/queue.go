@@ -56,7 +56,7 @@ func (r *records) submit(ctx context.Context, p *pending) error {
 }
 
 // errPanic is the error of takes whose leader panics.
-var errPanic = fmt.Errorf("%w: the register has panicked", driver.ErrUnavailable)
+var errPanic = fmt.Errorf("%w: the records have panicked", driver.ErrUnavailable)
 
 // lead makes all takes of a queue, whose first one is p.
 func (r *records) lead(ctx context.Context, q *queue, p *pending) {
@@ -71,7 +71,7 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 		}()
 		r.mu.Lock()
 		if q.version != "" && q.version != rec.Version {
-			q.progress++ // others keep p from its turn in the register too
+			q.progress++ // others keep p from its turn in the records too
 		}
 		q.version = rec.Version
 		batch = slices.Clone(q.waiting)
@@ -93,7 +93,7 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 		if r.progressSince(q, p) {
 			err = contended(ctx, p.take.Key) // most of its time was spent in the queue
 		}
-	case batch == nil: // the register does not answer, or refuses
+	case batch == nil: // the records do not answer, or refuse
 		r.mu.Lock()
 		batch = slices.Clone(q.waiting)
 		r.mu.Unlock()

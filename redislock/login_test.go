@@ -35,7 +35,7 @@ func TestLoginRefused(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("a login that is refused after a server has served: %v, want ErrUnavailable", err)
 	}
-	_, err = e.Register().Get(t.Context(), "a")
+	_, err = e.Records().Get(t.Context(), "a")
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) {
 		t.Errorf("a record then: %v, want ErrUnavailable", err)
 	}

@@ -19,8 +19,8 @@ func TestPrefixThatCollides(t *testing.T) {
 		e := s.engine(&redislock.Config{Prefix: prefix})
 		_, acquire := e.Acquire(t.Context(), try(request("n")))
 		_, list := e.List(t.Context(), driver.Query{})
-		_, record := e.Register().Get(t.Context(), "k")
-		_, swap := e.Register().Swap(t.Context(), "k", nil, "", 0)
+		_, record := e.Records().Get(t.Context(), "k")
+		_, swap := e.Records().Swap(t.Context(), "k", nil, "", 0)
 		_, broken := e.Break(t.Context(), "n", "test")
 		for _, err := range []error{acquire, list, record, swap, broken, e.Resize(t.Context(), "n", 1)} {
 			s.says(err, driver.ErrConfig, fmt.Sprintf("the prefix %q", prefix))

@@ -147,8 +147,8 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	if rates, ok := engine.(driver.RateLimiter); ok {
 		return rates, nil
 	}
-	if records, ok := engine.(driver.Registrar); ok {
-		return ratelimit.OnRegister(records.Register()), nil
+	if records, ok := engine.(driver.RecordKeeper); ok {
+		return ratelimit.OnRecords(records.Records()), nil
 	}
 	return nil, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no rates\ntry: file:///path, redis:// or postgres://, which have",
 		driver.ErrUnsupported, engine.Traits().Engine)}

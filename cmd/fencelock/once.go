@@ -118,13 +118,13 @@ func (c *onceCmd) fingerprint() string {
 // Run runs the command, or repeats its outcome. Its error carries the exit code.
 func (c *onceCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
-		records, ok := engine.(driver.Registrar)
+		records, ok := engine.(driver.RecordKeeper)
 		if !ok {
 			return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s keeps no records, since a majority of servers cannot agree on a value that stays\ntry: file:///path, redis:// or postgres://, which keep some",
 				driver.ErrUnsupported, engine.Traits().Engine)}
 		}
 		job := &onceJob{
-			register: records.Register(), name: oncePrefix + c.Name, payload: c.fingerprint(),
+			records: records.Records(), name: oncePrefix + c.Name, payload: c.fingerprint(),
 			retryFailed: c.RetryFailed, retention: c.Retention, patience: max(c.TTL, leastStoring),
 		}
 		line := newWaitLine(a, c.Name, logEvery)

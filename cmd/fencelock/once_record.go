@@ -56,7 +56,7 @@ func (e *overError) Error() string { return fmt.Sprintf("done, with exit code %d
 
 // onceJob is the job of a key, as one caller sees it.
 type onceJob struct {
-	register    driver.Register
+	records     driver.Records
 	name        string        // of the lock and of the record
 	payload     string        // its fingerprint
 	retryFailed bool          // a failure is not repeated
@@ -76,7 +76,7 @@ const (
 
 // look reads the record.
 func (j *onceJob) look(ctx context.Context) (onceRecord, error) {
-	rec, err := j.register.Get(ctx, j.name)
+	rec, err := j.records.Get(ctx, j.name)
 	if err != nil || rec.Version == "" {
 		return onceRecord{}, err
 	}
@@ -147,7 +147,7 @@ func (j *onceJob) claim(ctx context.Context, lock *fencelock.Lock) error {
 
 // swap stores r in place of what we know.
 func (j *onceJob) swap(ctx context.Context, r onceRecord, ttl time.Duration) error {
-	version, err := j.register.Swap(ctx, j.name, r.encode(), j.own.version, ttl)
+	version, err := j.records.Swap(ctx, j.name, r.encode(), j.own.version, ttl)
 	if err == nil {
 		j.own, j.own.version = r, version
 	}

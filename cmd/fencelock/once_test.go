@@ -19,12 +19,12 @@ import (
 )
 
 // aJob is the job of one caller of a key.
-func aJob(r driver.Register) *onceJob {
-	return &onceJob{register: r, name: "once/a", payload: "p", retention: time.Hour, patience: time.Minute}
+func aJob(r driver.Records) *onceJob {
+	return &onceJob{records: r, name: "once/a", payload: "p", retention: time.Hour, patience: time.Minute}
 }
 
 // beginJob takes the lock and claims the job.
-func beginJob(t *testing.T, locks *memlock.Engine, r driver.Register) *onceJob {
+func beginJob(t *testing.T, locks *memlock.Engine, r driver.Records) *onceJob {
 	t.Helper()
 	lock, err := fencelock.New(locks, nil).TryAcquire(t.Context(), "once/a")
 	if err != nil {
@@ -38,7 +38,7 @@ func beginJob(t *testing.T, locks *memlock.Engine, r driver.Register) *onceJob {
 }
 
 // outcomeOf is what whoever asks for the job gets.
-func outcomeOf(t *testing.T, r driver.Register) string {
+func outcomeOf(t *testing.T, r driver.Records) string {
 	t.Helper()
 	over, ok := errors.AsType[*overError](aJob(r).over(t.Context()))
 	if !ok {
@@ -59,15 +59,15 @@ func TestLateOutcomeIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connect := all[name](t)
-			register := func() driver.Register { return connect().(driver.Registrar).Register() }
+			records := func() driver.Records { return connect().(driver.RecordKeeper).Records() }
 			locks := memlock.New(nil)
-			first := beginJob(t, locks, register())
+			first := beginJob(t, locks, records())
 			locks.Lose("once/a")
-			second := beginJob(t, locks, register())
+			second := beginJob(t, locks, records())
 			if err := first.complete(said("first")); !errors.Is(err, fencelock.ErrLost) {
 				t.Errorf("while the second runs: %v", err)
 			}
-			if got := outcomeOf(t, register()); got != "none" {
+			if got := outcomeOf(t, records()); got != "none" {
 				t.Errorf("stored is %q", got)
 			}
 			if err := second.complete(said("second")); err != nil {
@@ -76,7 +76,7 @@ func TestLateOutcomeIsRefused(t *testing.T) {
 			if err := first.complete(said("first")); !errors.Is(err, fencelock.ErrLost) {
 				t.Errorf("after the second: %v", err)
 			}
-			if got := outcomeOf(t, register()); got != "second" {
+			if got := outcomeOf(t, records()); got != "second" {
 				t.Errorf("stored is %q", got)
 			}
 		})
@@ -92,7 +92,7 @@ func TestLateClaimIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	locks.Lose("once/a")
-	r := locks.Register()
+	r := locks.Records()
 	second := beginJob(t, locks, r)
 	if err := aJob(r).claim(t.Context(), old); !errors.Is(err, fencelock.ErrLost) {
 		t.Errorf("a late claim: %v", err)
@@ -102,9 +102,9 @@ func TestLateClaimIsRefused(t *testing.T) {
 	}
 }
 
-// unsure is a register that loses answers of swaps, or does not make them.
+// unsure is a record store that loses answers of swaps, or does not make them.
 type unsure struct {
-	driver.Register
+	driver.Records
 	lose   func() bool // decides about the answer of each swap that was carried out
 	silent atomic.Bool
 	why    error // what it says then
@@ -114,7 +114,7 @@ func (u *unsure) Swap(ctx context.Context, key string, value []byte, version str
 	if u.silent.Load() {
 		return "", u.why
 	}
-	next, err := u.Register.Swap(ctx, key, value, version, ttl)
+	next, err := u.Records.Swap(ctx, key, value, version, ttl)
 	if err == nil && u.lose != nil && u.lose() {
 		err = driver.ErrUnavailable
 	}
@@ -125,7 +125,7 @@ func (u *unsure) Swap(ctx context.Context, key string, value []byte, version str
 func TestLostAnswersOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, swaps := memlock.New(nil), 0
-		r := &unsure{Register: locks.Register(), lose: func() bool { swaps++; return swaps%2 == 1 }}
+		r := &unsure{Records: locks.Records(), lose: func() bool { swaps++; return swaps%2 == 1 }}
 		if err := beginJob(t, locks, r).complete(said("once")); err != nil {
 			t.Error(err)
 		}
@@ -140,7 +140,7 @@ func TestLostAnswersOfOnce(t *testing.T) {
 func TestOnceOnTooFewReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, few := memlock.New(nil), false
-		r := &unsure{Register: locks.Register(), lose: func() bool { return few }}
+		r := &unsure{Records: locks.Records(), lose: func() bool { return few }}
 		j := beginJob(t, locks, r)
 		few = true
 		if err := j.complete(said("once")); !errors.Is(err, driver.ErrUnavailable) || exitCode(err) != exitUnavailable {
@@ -166,7 +166,7 @@ func TestOutcomeThatIsNotStored(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, back := range []time.Duration{30 * time.Second, time.Hour} {
 				locks := memlock.New(nil)
-				r := &unsure{Register: locks.Register(), why: why}
+				r := &unsure{Records: locks.Records(), why: why}
 				j := beginJob(t, locks, r)
 				r.silent.Store(true)
 				begun := time.Now()
@@ -189,7 +189,7 @@ func TestRunOutlivesItsRecord(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			locks := memlock.New(nil)
-			j := beginJob(t, locks, locks.Register())
+			j := beginJob(t, locks, locks.Records())
 			time.Sleep(leastRunning + time.Hour)
 			if lost {
 				locks.Lose("once/a")
@@ -204,7 +204,7 @@ func TestRunOutlivesItsRecord(t *testing.T) {
 
 // TestRecordOfOthers: what is no record of ours is not run over.
 func TestRecordOfOthers(t *testing.T) {
-	r := memlock.New(nil).Register()
+	r := memlock.New(nil).Records()
 	for _, value := range []string{"", "x", `{"stdout":5}` + "\nabc", `{"stdout":-1}` + "\nabc"} {
 		rec, err := r.Get(t.Context(), "once/a")
 		if err == nil {
@@ -219,9 +219,9 @@ func TestRecordOfOthers(t *testing.T) {
 	}
 }
 
-// losing is a register that loses a lock in the middle of a read.
+// losing is a record store that loses a lock in the middle of a read.
 type losing struct {
-	driver.Register
+	driver.Records
 	gets int
 	lose func()
 }
@@ -232,13 +232,13 @@ func (l *losing) Get(ctx context.Context, key string) (driver.Record, error) {
 		<-ctx.Done()
 		return driver.Record{}, ctx.Err()
 	}
-	return l.Register.Get(ctx, key)
+	return l.Records.Get(ctx, key)
 }
 
 // TestLockLostBeforeTheClaim: the code is that of a lost lock.
 func TestLockLostBeforeTheClaim(t *testing.T) {
 	locks := memlock.New(nil)
-	r := &losing{Register: locks.Register(), lose: func() { locks.Lose("once/a") }}
+	r := &losing{Records: locks.Records(), lose: func() { locks.Lose("once/a") }}
 	if _, err := (&onceCmd{}).take(t.Context(), fencelock.New(locks, nil), aJob(r)); exitCode(err) != exitLost {
 		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}

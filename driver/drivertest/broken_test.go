@@ -53,7 +53,7 @@ func (b *broken) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 }
 func (b *broken) ResetRate(ctx context.Context, key string) error { return b.reset(ctx, key) }
 
-func (b *broken) Register() driver.Register { return &b.records }
+func (b *broken) Records() driver.Records { return &b.records }
 
 // renewOne renews one lease in the unbroken engine.
 func (b *broken) renewOne(ctx context.Context, lease driver.Lease) error {
@@ -151,7 +151,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
 	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner,
-		resize: p.Resize, records: unbroken(p.Engine.Register()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
+		resize: p.Resize, records: unbroken(p.Engine.Records()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
 	s.infect(b)
 	return b
 }

@@ -14,14 +14,14 @@ import (
 
 // brokenRecords are the records of a memlock with some of their methods replaced.
 type brokenRecords struct {
-	real  driver.Register
+	real  driver.Records
 	get   func(ctx context.Context, key string) (driver.Record, error)
 	swap  func(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error)
 	list  func(ctx context.Context, prefix string) ([]driver.Record, error)
 	clock func(ctx context.Context) (earliest, latest time.Time, err error)
 }
 
-func unbroken(r driver.Register) brokenRecords {
+func unbroken(r driver.Records) brokenRecords {
 	return brokenRecords{r, r.Get, r.Swap, r.List, r.Clock}
 }
 

@@ -85,7 +85,7 @@ func TestWhatAnEngineCannotIsSkipped(t *testing.T) {
 	if !slices.Equal(cases["SKIP"], want) {
 		t.Errorf("skipped %q, want %q", cases["SKIP"], want)
 	}
-	for _, why := range []string{"no driver.Lister", "no driver.Breaker", "no driver.OwnerBreaker", "no driver.Resizer", "no driver.Registrar", "no drivertest.Cutter"} {
+	for _, why := range []string{"no driver.Lister", "no driver.Breaker", "no driver.OwnerBreaker", "no driver.Resizer", "no driver.RecordKeeper", "no drivertest.Cutter"} {
 		if !strings.Contains(printed, why) {
 			t.Errorf("nothing says %q", why)
 		}

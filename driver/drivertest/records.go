@@ -24,31 +24,31 @@ var recordCases = []Case{
 // records are the records as one client sees them, for one case.
 type records struct {
 	*run
-	register driver.Register
+	records driver.Records
 }
 
-// registers returns the records of n clients, and skips the case if the engine keeps none.
-func registers(t *run, n int) (all []records) {
+// recordsOf returns the records of n clients, and skips the case if the engine keeps none.
+func recordsOf(t *run, n int) (all []records) {
 	t.Helper()
 	for _, c := range t.clients(n) {
-		r, ok := as[driver.Registrar](c)
+		r, ok := as[driver.RecordKeeper](c)
 		if !ok {
-			t.Skip("the engine is no driver.Registrar")
+			t.Skip("the engine is no driver.RecordKeeper")
 		}
-		all = append(all, records{t, r.Register()})
+		all = append(all, records{t, r.Records()})
 	}
 	if _, err := all[0].read("nothing"); errors.Is(err, driver.ErrUnsupported) {
-		t.Skip("the Register answers driver.ErrUnsupported")
+		t.Skip("the Records answer driver.ErrUnsupported")
 	}
 	return all
 }
 
-// read returns the record of a key, or the register's error.
+// read returns the record of a key, or the error.
 func (r records) read(key string) (driver.Record, error) {
 	r.Helper()
 	var rec driver.Record
 	err := within(r.run, "Get", func(ctx context.Context) (err error) {
-		rec, err = r.register.Get(ctx, key)
+		rec, err = r.records.Get(ctx, key)
 		return err
 	})
 	return rec, err
@@ -67,12 +67,12 @@ func (r records) get(key string) driver.Record {
 	return rec
 }
 
-// swap replaces a record and returns the register's answer.
+// swap replaces a record and returns the answer.
 func (r records) swap(key string, value []byte, version string, ttl time.Duration) (string, error) {
 	r.Helper()
 	var next string
 	err := within(r.run, "Swap", func(ctx context.Context) (err error) {
-		next, err = r.register.Swap(ctx, key, value, version, ttl)
+		next, err = r.records.Swap(ctx, key, value, version, ttl)
 		return err
 	})
 	return next, err
@@ -115,7 +115,7 @@ func (r records) shows(key, value, version, when string) {
 //
 // It fails an engine that compares values instead of versions, or uses a version again.
 func recordSwap(t *run) {
-	rs := registers(t, 2)
+	rs := recordsOf(t, 2)
 	here, there := rs[0], rs[1]
 	here.shows("a", "", "", "before anybody wrote it")
 	first := here.put("a", "one", "", 0)
@@ -162,7 +162,7 @@ func recordValues(here, there records) {
 //
 // It fails an engine that reads, compares and writes in several steps.
 func recordRace(t *run) {
-	rs := registers(t, 3)
+	rs := recordsOf(t, 3)
 	const each = 5
 	type count struct {
 		unknown int
@@ -195,12 +195,12 @@ func (r records) count(key string, n int) (unknown int, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.patience)
 	defer cancel()
 	for n > 0 {
-		rec, err := r.register.Get(ctx, key)
+		rec, err := r.records.Get(ctx, key)
 		if err != nil {
 			return unknown, err
 		}
 		sum, _ := strconv.Atoi(string(rec.Value)) // 0 if there is none
-		switch _, err := r.register.Swap(ctx, key, []byte(strconv.Itoa(sum+1)), rec.Version, 0); {
+		switch _, err := r.records.Swap(ctx, key, []byte(strconv.Itoa(sum+1)), rec.Version, 0); {
 		case err == nil:
 			n--
 		case errors.Is(err, driver.ErrUnavailable):
@@ -221,7 +221,7 @@ func (r records) count(key string, n int) (unknown int, err error) {
 // It fails an engine that keeps the TTL of the value before, or begins versions anew
 // when a record is gone.
 func recordExpiry(t *run) {
-	rs := registers(t, 2)
+	rs := recordsOf(t, 2)
 	here, there := rs[0], rs[1]
 	ttl := min(t.ttl, 200*time.Millisecond)
 	if t.bubble {
@@ -270,7 +270,7 @@ func (r records) prolong(key string, soon, ttl time.Duration) (version string, a
 // It fails an engine that takes a prefix for a pattern or for a key, or does not give names
 // back as they were.
 func recordList(t *run) {
-	rs := registers(t, 2)
+	rs := recordsOf(t, 2)
 	here, there := rs[0], rs[1]
 	there.lists("", nil)
 	versions := map[string]string{}
@@ -302,7 +302,7 @@ func (r records) list(prefix string) []driver.Record {
 	r.Helper()
 	var list []driver.Record
 	err := within(r.run, "List", func(ctx context.Context) (err error) {
-		list, err = r.register.List(ctx, prefix)
+		list, err = r.records.List(ctx, prefix)
 		return err
 	})
 	if err != nil {

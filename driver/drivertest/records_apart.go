@@ -23,7 +23,7 @@ var recordApartCases = []Case{
 //
 // It fails an engine that keeps locks and records under the same key.
 func recordApart(t *run) {
-	rs := registers(t, 1)
+	rs := recordsOf(t, 1)
 	c := t.client()
 	version := rs[0].put("both", "value", "", 0)
 	h := t.hold(c, t.request("both"))
@@ -48,7 +48,7 @@ func recordApart(t *run) {
 //
 // It fails an engine that writes before it checks.
 func recordInput(t *run) {
-	rs := registers(t, 1)
+	rs := recordsOf(t, 1)
 	r := rs[0]
 	for _, key := range []string{"", strings.Repeat("n", 513), "a\x00b", "a\xff"} {
 		if _, err := r.read(key); !errors.Is(err, driver.ErrInvalid) {
@@ -79,21 +79,21 @@ func recordInput(t *run) {
 // calls are one call of each method.
 func (r records) calls(key string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Get":   func(ctx context.Context) error { _, err := r.register.Get(ctx, key); return err },
-		"Swap":  func(ctx context.Context) error { _, err := r.register.Swap(ctx, key, []byte("new"), "", 0); return err },
-		"List":  func(ctx context.Context) error { _, err := r.register.List(ctx, key); return err },
-		"Clock": func(ctx context.Context) error { _, _, err := r.register.Clock(ctx); return err },
+		"Get":   func(ctx context.Context) error { _, err := r.records.Get(ctx, key); return err },
+		"Swap":  func(ctx context.Context) error { _, err := r.records.Swap(ctx, key, []byte("new"), "", 0); return err },
+		"List":  func(ctx context.Context) error { _, err := r.records.List(ctx, key); return err },
+		"Clock": func(ctx context.Context) error { _, _, err := r.records.Clock(ctx); return err },
 	}
 }
 
-// recordOutage: a register that does not answer is ErrUnavailable when the time is up,
+// recordOutage: a record store that does not answer is ErrUnavailable when the time is up,
 // and a swap of unknown outcome has happened or has not.
 //
 // It fails an engine that calls a swap whose answer was lost a conflict, though it may
 // have been carried out.
 func recordOutage(t *run) {
 	t.needsCutter()
-	rs := registers(t, 1)
+	rs := recordsOf(t, 1)
 	t.silence()
 	calls := rs[0].calls("a")
 	answers := make(chan error, len(calls))
@@ -124,11 +124,11 @@ func recordOutage(t *run) {
 // It fails an engine that keeps records in memory only, or counts versions from the
 // start of the server.
 func recordLasts(t *run) {
-	rs := registers(t, 1)
+	rs := recordsOf(t, 1)
 	first := rs[0].put("lasting", "one", "", 0)
 	version := rs[0].put("lasting", "two", first, 100*t.patience)
 	t.world.Restart(t.TB)
-	after := registers(t, 1)
+	after := recordsOf(t, 1)
 	var rec driver.Record
 	t.eventually(t.patience, "a record is read after a restart", func() bool {
 		var err error
@@ -144,12 +144,12 @@ func recordLasts(t *run) {
 	}
 }
 
-// recordClock: the register has one clock, which all clients see go on.
+// recordClock: the records have one clock, which all clients see go on.
 //
 // It fails an engine that has a clock that goes back, or stands still, or that tells its
 // bounds the wrong way round.
 func recordClock(t *run) {
-	rs := registers(t, 2)
+	rs := recordsOf(t, 2)
 	begun, latest := rs[0].clockBounds()
 	for i := range 6 {
 		earliest, next := rs[i%2].clockBounds()
@@ -168,7 +168,7 @@ func recordClock(t *run) {
 func (r records) clockBounds() (earliest, latest time.Time) {
 	r.Helper()
 	err := within(r.run, "Clock", func(ctx context.Context) (err error) {
-		earliest, latest, err = r.register.Clock(ctx)
+		earliest, latest, err = r.records.Clock(ctx)
 		return err
 	})
 	if err != nil || latest.Before(earliest) || earliest.IsZero() {

@@ -46,7 +46,7 @@ type Cutter interface {
 
 // Client is one process that uses the engine. It may also implement
 // driver.Lister, driver.Breaker, driver.OwnerBreaker, driver.Resizer and
-// driver.Registrar, whose cases then run, and are skipped otherwise. A Register may
+// driver.RecordKeeper, whose cases then run, and are skipped otherwise. A Records may
 // answer driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
 type Client interface {
 	driver.Engine

@@ -218,11 +218,11 @@ func optional(e driver.Engine) (has []string) {
 	_, breaker := e.(driver.Breaker)
 	_, ownerBreaker := e.(driver.OwnerBreaker)
 	_, resizer := e.(driver.Resizer)
-	_, registrar := e.(driver.Registrar)
+	_, registrar := e.(driver.RecordKeeper)
 	_, rateLimiter := e.(driver.RateLimiter)
 	for name, ok := range map[string]bool{
 		"Lister": lister, "Breaker": breaker, "OwnerBreaker": ownerBreaker, "Resizer": resizer,
-		"Registrar": registrar, "RateLimiter": rateLimiter,
+		"RecordKeeper": registrar, "RateLimiter": rateLimiter,
 	} {
 		if ok {
 			has = append(has, name)

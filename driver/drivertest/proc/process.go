@@ -23,7 +23,7 @@ var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements driver.Engine
 // and the optional interfaces Lister, Breaker, OwnerBreaker, Resizer, RateLimiter and
-// Registrar by asking the child, and is a drivertest.Client and a drivertest.Remote. It
+// RecordKeeper by asking the child, and is a drivertest.Client and a drivertest.Remote. It
 // is safe for concurrent use.
 //
 // Calls on a frozen process block until it is thawed; those on one that was killed are

@@ -22,7 +22,7 @@ var (
 	_ driver.Breaker      = (*proc.Process)(nil)
 	_ driver.OwnerBreaker = (*proc.Process)(nil)
 	_ driver.Resizer      = (*proc.Process)(nil)
-	_ driver.Registrar    = (*proc.Process)(nil)
+	_ driver.RecordKeeper = (*proc.Process)(nil)
 )
 
 // world is a deployment whose server stands behind a proxy.

@@ -49,7 +49,7 @@ func work(in *bufio.Scanner) error {
 		if err != nil {
 			return err
 		}
-		w.store = idempotent.New(e.(driver.Registrar).Register(), &idempotent.Config{Lease: jobLease})
+		w.store = idempotent.New(e.(driver.RecordKeeper).Records(), &idempotent.Config{Lease: jobLease})
 	}
 	fmt.Println("ready")
 	for w.in.Scan() {

@@ -36,7 +36,7 @@ var (
 
 const (
 	roundLength   = 20 * time.Second // at most
-	shortLength   = 6 * time.Second // of the only round where nobody asked for more
+	shortLength   = 6 * time.Second  // of the only round where nobody asked for more
 	plantedLength = 4 * time.Second  // of a round in which something is to be found
 
 	// allowance is what a short round adds to how long a name may be had by nobody: it runs

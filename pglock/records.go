@@ -15,9 +15,9 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// register is the records of an engine. It has connections of its own, so that long
+// records is the records of an engine. It has connections of its own, so that long
 // values and slow disks hold up nothing of the locks.
-type register struct {
+type records struct {
 	lanes *lanes
 	swept atomic.Int64 // when what has expired was last removed, in seconds since 1970
 }
@@ -55,7 +55,7 @@ WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY 
 
 // ask makes one query in a lane, again if its connection could not be had or was lost; unsure,
 // if not nil, is called before it is made again though the server may have carried it out.
-func (r *register) ask(ctx context.Context, lane string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
+func (r *records) ask(ctx context.Context, lane string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func (r *register) ask(ctx context.Context, lane string, unsure func(), sql stri
 	return nil, failure(err)
 }
 
-// Get returns a record; see [driver.Register].
-func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
+// Get returns a record; see [driver.Records].
+func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
@@ -92,9 +92,9 @@ func readRecord(key, version, inHex string) (driver.Record, error) {
 	return driver.Record{Key: key, Value: value, Version: version}, nil
 }
 
-// Swap replaces a record; see [driver.Register]. A lost connection is made anew, and
+// Swap replaces a record; see [driver.Records]. A lost connection is made anew, and
 // the swap made again.
-func (r *register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+func (r *records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
@@ -120,7 +120,7 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 }
 
 // sweep removes what has expired, once a minute, and waits for no answer.
-func (r *register) sweep(ctx context.Context) {
+func (r *records) sweep(ctx context.Context) {
 	last, now := r.swept.Load(), time.Now().Unix()
 	if now-last < 60 || !r.swept.CompareAndSwap(last, now) {
 		return
@@ -135,10 +135,10 @@ func (r *register) sweep(ctx context.Context) {
 // pageRows is how many records List asks for at a time.
 const pageRows = 100
 
-// List returns records by a prefix of their keys; see [driver.Register]. It asks for some at
+// List returns records by a prefix of their keys; see [driver.Records]. It asks for some at
 // a time: all of them might take the server longer than a statement may, and whoever swaps
 // meanwhile waits for what is under way.
-func (r *register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
+func (r *records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	text := textPrefix(prefix)
 	for after := ""; ; {
 		rows, err := r.ask(ctx, listLane, nil, pageSQL, text, after, int64(pageRows))
@@ -161,8 +161,8 @@ func (r *register) List(ctx context.Context, prefix string) (list []driver.Recor
 	}
 }
 
-// Clock returns the server's time; see [driver.Register].
-func (r *register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+// Clock returns the server's time; see [driver.Records].
+func (r *records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	rows, err := r.ask(ctx, readLane, nil, timeSQL)
 	if err != nil {
 		return earliest, latest, err

@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlregister_test
+package sqlrecords_test
 
 import (
 	"context"

@@ -21,12 +21,12 @@ import (
 func TestRecordsAreTheirOwners(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	if _, err := engine(t, pg.DSN(), nil).Register().Swap(t.Context(), "a", []byte("secret"), "", 0); err != nil {
+	if _, err := engine(t, pg.DSN(), nil).Records().Swap(t.Context(), "a", []byte("secret"), "", 0); err != nil {
 		t.Fatal(err)
 	}
 	pg.Exec(t, "CREATE ROLE app LOGIN")
 	e := engine(t, pg.As("app"), nil)
-	r := e.Register()
+	r := e.Records()
 	_, errGet := r.Get(t.Context(), "a")
 	_, errList := r.List(t.Context(), "")
 	_, errSwap := r.Swap(t.Context(), "b", nil, "", 0)
@@ -52,7 +52,7 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
-	mine, others := engine(t, dsn, nil).Register(), engine(t, pg.DSN(), nil).Register()
+	mine, others := engine(t, dsn, nil).Records(), engine(t, pg.DSN(), nil).Records()
 	first, err := mine.Swap(t.Context(), "a", []byte("one"), "", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestSwapThatIsRefusedAfterItsAnswerWasLost(t *testing.T) {
 	pg.Exec(t, "CREATE ROLE app LOGIN", "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
 	proxy, _ := throughProxy(t, pg)
 	dsn := strings.Replace(pg.As("app"), fmt.Sprint("127.0.0.1:", pg.Port()), proxy.Addr(), 1)
-	r := engine(t, dsn, nil).Register()
+	r := engine(t, dsn, nil).Records()
 	cut := proxy.SwallowReply("fencelock.durable")
 	remove := proxy.OnRequest("fencelock.durable", func() {
 		select {
@@ -122,7 +122,7 @@ func TestSwapThatIsRefusedAfterItsAnswerWasLost(t *testing.T) {
 func TestSwapWithoutItsStandby(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	r := engine(t, pg.DSN(), nil).Register()
+	r := engine(t, pg.DSN(), nil).Records()
 	version, err := r.Swap(t.Context(), "a", nil, "", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestListOfManyRecords(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
-	r, others := engine(t, dsn, nil).Register(), engine(t, pg.DSN(), nil).Register()
+	r, others := engine(t, dsn, nil).Records(), engine(t, pg.DSN(), nil).Records()
 	version, err := others.Swap(t.Context(), "kept", nil, "", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -176,12 +176,12 @@ func TestListOfManyRecords(t *testing.T) {
 func TestExpiredRecordsAreSwept(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	if _, err := engine(t, pg.DSN(), nil).Register().Swap(t.Context(), "kept", nil, "", time.Hour); err != nil {
+	if _, err := engine(t, pg.DSN(), nil).Records().Swap(t.Context(), "kept", nil, "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	pg.Exec(t, `INSERT INTO fencelock.record SELECT 'old ' || i, '', '', now() - interval '2 minutes' FROM generate_series(1, 500) i`,
 		`INSERT INTO fencelock.record VALUES ('just expired', '', '', now()), ('for ever', '', '', NULL)`)
-	if _, err := engine(t, pg.DSN(), nil).Register().Swap(t.Context(), "new", nil, "", 0); err != nil {
+	if _, err := engine(t, pg.DSN(), nil).Records().Swap(t.Context(), "new", nil, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "what has expired is gone", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.record") == "4" })
@@ -193,7 +193,7 @@ func TestTablesAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
-	r := e.Register()
+	r := e.Records()
 	for range 2 {
 		if _, err := r.Swap(t.Context(), "a", []byte("value"), "", time.Hour); err != nil {
 			t.Errorf("a record of a new schema: %v", err)
@@ -217,7 +217,7 @@ func TestRowLocks(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
-	r := e.Register()
+	r := e.Records()
 	version, err := r.Swap(t.Context(), "a", []byte("value"), "", 0)
 	if err != nil {
 		t.Fatal(err)

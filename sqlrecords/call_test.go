@@ -1,4 +1,4 @@
-package sqlregister
+package sqlrecords
 
 import (
 	"context"

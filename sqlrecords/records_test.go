@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlregister_test
+package sqlrecords_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
-	"github.com/fencelock/fencelock/sqlregister"
+	"github.com/fencelock/fencelock/sqlrecords"
 )
 
 func TestRegister(t *testing.T) {
@@ -33,7 +33,7 @@ func TestRegister(t *testing.T) {
 }
 
 // swap is a swap that should succeed.
-func swap(t *testing.T, r driver.Register, key, value, version string, ttl time.Duration) string {
+func swap(t *testing.T, r driver.Records, key, value, version string, ttl time.Duration) string {
 	t.Helper()
 	next := ""
 	within(t, func(ctx context.Context) (err error) {
@@ -44,7 +44,7 @@ func swap(t *testing.T, r driver.Register, key, value, version string, ttl time.
 }
 
 // get reads a record.
-func get(t *testing.T, r driver.Register, key string) (rec driver.Record) {
+func get(t *testing.T, r driver.Records, key string) (rec driver.Record) {
 	t.Helper()
 	within(t, func(ctx context.Context) (err error) {
 		rec, err = r.Get(ctx, key)
@@ -62,11 +62,11 @@ func answerLost(t *testing.T, s *server) {
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
 	with := settings{"default_query_exec_mode": "simple_protocol"}
-	if s.dialect == sqlregister.MySQL {
+	if s.dialect == sqlrecords.MySQL {
 		with = settings{"interpolateParams": "true"}
 	}
 	table := s.table(t)
-	far := sqlregister.New(s.open(t, s.dsn(proxy.Addr(), with)), s.dialect, &sqlregister.Config{Table: table})
+	far := sqlrecords.New(s.open(t, s.dsn(proxy.Addr(), with)), s.dialect, &sqlrecords.Config{Table: table})
 	near := s.records(t, table, nil)
 	version := ""
 	for value, statement := range map[string]string{"inserted": "INSERT", "updated": "UPDATE"} {
@@ -119,7 +119,7 @@ func serverRefuses(t *testing.T, s *server) {
 		r := s.records(t, table, nil)
 		version := swap(t, r, "a", "one", "", 0)
 		fill := strings.NewReplacer("{table}", table, "{code}", code).Replace
-		if s.dialect == sqlregister.MySQL { // the counter is of a kind that is not rolled back
+		if s.dialect == sqlrecords.MySQL { // the counter is of a kind that is not rolled back
 			s.exec(t, fill("CREATE TABLE tries_{table} (n INT) ENGINE = MyISAM"), fill("INSERT INTO tries_{table} VALUES (0)"),
 				fill(`CREATE TRIGGER victim_{table} BEFORE UPDATE ON {table} FOR EACH ROW BEGIN
 					UPDATE tries_{table} SET n = n + 1;
@@ -143,7 +143,7 @@ func serverRefuses(t *testing.T, s *server) {
 func rowInUse(t *testing.T, s *server) {
 	table := s.table(t)
 	quick := settings{"lock_timeout": "50ms"}
-	if s.dialect == sqlregister.MySQL {
+	if s.dialect == sqlrecords.MySQL {
 		quick = settings{"innodb_lock_wait_timeout": "0"}
 	}
 	r := s.records(t, table, quick)
@@ -190,15 +190,15 @@ func setUp(t *testing.T, s *server) {
 	table := s.table(t)
 	s.exec(t, "CREATE TABLE other (n INT)", s.pick("CREATE USER reader@'%'", "CREATE ROLE reader LOGIN"),
 		"GRANT SELECT ON "+table+" TO "+s.pick("reader@'%'", "reader"))
-	of := func(db *sql.DB, table string) *sqlregister.Register {
-		return sqlregister.New(db, s.dialect, &sqlregister.Config{Table: table})
+	of := func(db *sql.DB, table string) *sqlrecords.Records {
+		return sqlrecords.New(db, s.dialect, &sqlrecords.Config{Table: table})
 	}
 	dsn := s.dsn(s.addr, nil)
 	reader := of(s.open(t, strings.Replace(dsn, s.pick("root@", "postgres@"), "reader@", 1)), table)
-	all := map[string]*sqlregister.Register{
+	all := map[string]*sqlrecords.Records{
 		"no table": of(s.db, "nowhere"), "columns": of(s.db, "other"), "rights": reader, "table name": of(s.db, "a; b"),
 		"login":   of(s.open(t, strings.Replace(dsn, "/"+s.database+"?", "/nowhere?", 1)), table),
-		"dialect": sqlregister.New(s.db, 0, nil), "reserved word": of(s.db, "order"),
+		"dialect": sqlrecords.New(s.db, 0, nil), "reserved word": of(s.db, "order"),
 	}
 	long := of(s.db, strings.Repeat("n", 56)) // PostgreSQL would cut it, or that of its index, and mix up two tables
 	if err := long.Init(t.Context()); !errors.Is(err, driver.ErrConfig) {
@@ -208,7 +208,7 @@ func setUp(t *testing.T, s *server) {
 	if err := of(s.db, "nowhere.records").Init(t.Context()); !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("a table in a schema that is not there: got %v, want ErrConfig", err)
 	}
-	if s.dialect == sqlregister.MySQL {
+	if s.dialect == sqlrecords.MySQL {
 		all["autocommit"] = s.records(t, table, settings{"autocommit": "0"})
 		all["character sets"] = s.records(t, table, settings{"collation_connection": "'utf8mb3_unicode_ci'"}) // a value would lose bytes
 	}
@@ -228,7 +228,7 @@ func setUp(t *testing.T, s *server) {
 	if n := s.number(t, "SELECT COUNT(*) FROM own"); n != 1 {
 		t.Errorf("%d rows in a table of another name, want 1", n)
 	}
-	byDefault := sqlregister.New(s.db, s.dialect, nil)
+	byDefault := sqlrecords.New(s.db, s.dialect, nil)
 	s.exec(t, byDefault.Schema()...)
 	swap(t, byDefault, "a", "", "", 0)
 	if n := s.number(t, "SELECT COUNT(*) FROM fencelock_record"); n != 1 {
@@ -247,7 +247,7 @@ func clocks(t *testing.T, s *server) {
 		t.Errorf("in the west there is %+v, want version %q", rec, version)
 	}
 	before := time.Now()
-	for _, r := range []*sqlregister.Register{east, west} {
+	for _, r := range []*sqlrecords.Records{east, west} {
 		earliest, latest, err := r.Clock(t.Context())
 		if err != nil || earliest.Before(before.Add(-time.Second)) || latest.After(time.Now().Add(time.Second)) {
 			t.Errorf("the clock shows %v to %v, %v, and here it is %v", earliest, latest, err, time.Now())
@@ -325,7 +325,7 @@ func users(t *testing.T, s *server) {
 			t.Errorf("the job returned %q, %v, after %d runs", got, err, runs)
 		}
 	}
-	mails := ratelimit.New(ratelimit.OnRegister(r), "mails", ratelimit.Limit{Events: 1, Per: 1000 * time.Hour, Burst: 2}, nil)
+	mails := ratelimit.New(ratelimit.OnRecords(r), "mails", ratelimit.Limit{Events: 1, Per: 1000 * time.Hour, Burst: 2}, nil)
 	granted := 0
 	for range 4 {
 		got, err := mails.Allow(t.Context(), "user")
@@ -341,8 +341,8 @@ func users(t *testing.T, s *server) {
 	}
 }
 
-// rules says where a register does not do what it must.
-func rules(ctx context.Context, r *sqlregister.Register) error {
+// rules says where the records of an engine do not do what it must.
+func rules(ctx context.Context, r *sqlrecords.Records) error {
 	first, err := r.Swap(ctx, "a", []byte("one"), "", time.Hour)
 	if err != nil {
 		return err
@@ -380,7 +380,7 @@ func rules(ctx context.Context, r *sqlregister.Register) error {
 	return err
 }
 
-// mutants: without one of its conditions a register does not do what it must.
+// mutants: without one of its conditions, records do not do what it must.
 func mutants(t *testing.T, s *server) {
 	if err := rules(t.Context(), s.records(t, s.table(t), nil)); err != nil {
 		t.Fatal(err)
@@ -421,7 +421,7 @@ func together(t *testing.T, s *server) {
 	for round := range 5 {
 		done := make(chan error, clients)
 		for _, db := range pools {
-			r := sqlregister.New(db, s.dialect, &sqlregister.Config{Table: fmt.Sprint("together", round)})
+			r := sqlrecords.New(db, s.dialect, &sqlrecords.Config{Table: fmt.Sprint("together", round)})
 			go func() { done <- r.Init(t.Context()) }() // ends when the table is there
 		}
 		for range clients {

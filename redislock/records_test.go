@@ -18,7 +18,7 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	mine, others := e.Register(), s.observer().Register()
+	mine, others := e.Records(), s.observer().Records()
 
 	tap.loseReply(redislock.RecordScript, func(redisconn.Reply) {})
 	version, err := mine.Swap(t.Context(), "a", []byte("one"), "", 0)
@@ -53,7 +53,7 @@ func TestSwapWhoseWaitForReplicasIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(&redislock.Config{MinReplicas: 1})
-	others := s.observer().Register()
+	others := s.observer().Records()
 	for _, refusal := range []string{
 		"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
 		"NOPERM this user has no permissions to run the 'wait' command",
@@ -77,7 +77,7 @@ func TestSwapWhoseWaitForReplicasIsRefused(t *testing.T) {
 			}
 			return redisconn.Reply{Text: r.Text, Err: redisconn.ServerError{Text: refusal}}
 		})
-		_, err = e.Register().Swap(t.Context(), "a", []byte("mine"), rec.Version, 0)
+		_, err = e.Records().Swap(t.Context(), "a", []byte("mine"), rec.Version, 0)
 		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig) {
 			t.Errorf("%.9s: got %v, want ErrUnavailable", refusal, err)
 		}
@@ -95,7 +95,7 @@ func TestSwapThatIsFoundIsWrittenAgain(t *testing.T) {
 		first = r.Text
 		s.server.Do(t, "PEXPIRE", "record:a", "1000000")
 	})
-	version, err := e.Register().Swap(t.Context(), "a", []byte("one"), "", time.Hour)
+	version, err := e.Records().Swap(t.Context(), "a", []byte("one"), "", time.Hour)
 	if err != nil || version != first {
 		t.Errorf("%q, %v; the try whose answer was lost made %q", version, err, first)
 	}
@@ -111,7 +111,7 @@ func TestSwapOfARecordThatExpiresMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e, tap := s.tapped(nil)
-	others := s.observer().Register()
+	others := s.observer().Records()
 	var seen driver.Record
 	tap.loseReply(redislock.RecordScript, func(redisconn.Reply) {
 		var err error
@@ -120,7 +120,7 @@ func TestSwapOfARecordThatExpiresMeanwhile(t *testing.T) {
 		}
 		s.server.Do(t, "PEXPIRE", "record:a", "0")
 	})
-	version, err := e.Register().Swap(t.Context(), "a", []byte("one"), "", time.Hour)
+	version, err := e.Records().Swap(t.Context(), "a", []byte("one"), "", time.Hour)
 	if err != nil || seen.Version == "" || version == seen.Version {
 		t.Errorf("%q, %v; before it expired it was %q", version, err, seen.Version)
 	}
@@ -140,10 +140,10 @@ func TestRecordsOfPrefixes(t *testing.T) {
 	two := redislock.New(rueidisClient(t, rueidisOption(s.server.Addr())), &redislock.Config{Prefix: "two:"})
 	for _, e := range []*redislock.Engine{one, two} {
 		t.Cleanup(func() { _ = e.Close() })
-		if _, err := e.Register().Swap(t.Context(), "a", nil, "", 0); err != nil {
+		if _, err := e.Records().Swap(t.Context(), "a", nil, "", 0); err != nil {
 			t.Error(err)
 		}
-		list, err := e.Register().List(t.Context(), "")
+		list, err := e.Records().List(t.Context(), "")
 		if err != nil || len(list) != 1 || list[0].Key != "a" {
 			t.Errorf("%+v, %v", list, err)
 		}

@@ -8,9 +8,9 @@ var ErrConflict = driver.ErrConflict
 // What an engine's records are made of. Packages such as optimistic are the usual
 // way to use them.
 type (
-	// Register keeps records, which change only from the version that was read.
-	Register = driver.Register
-	// Record is one record of a Register. Its fields are
+	// Records keeps records, which change only from the version that was read.
+	Records = driver.Records
+	// Record is one record of Records. Its fields are
 	//
 	//	Key     string
 	//	Value   []byte

@@ -1,19 +1,19 @@
-// Package sqlregister keeps records ([driver.Register]) in one table of a database, by
+// Package sqlrecords keeps records ([driver.Records]) in one table of a database, by
 // database/sql: MariaDB, MySQL or PostgreSQL. What stands on records stands on it, with
 // or without an engine of locks:
 //
-//	records := sqlregister.New(db, sqlregister.MySQL, nil)
+//	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
 //	if err := records.Init(ctx); err != nil { // makes the table, once
 //		return err
 //	}
 //	visits := optimistic.New(records, nil)
 //	jobs := idempotent.New(records, nil)
-//	mails := ratelimit.New(ratelimit.OnRegister(records), "mails", ratelimit.PerHour(3), nil)
+//	mails := ratelimit.New(ratelimit.OnRecords(records), "mails", ratelimit.PerHour(3), nil)
 //
 // Each call is one statement or two, each a transaction of its own, so that a process
 // that is stopped in between keeps no row locked. Records last as the commits of the
 // database do.
-package sqlregister
+package sqlrecords
 
 import (
 	"context"
@@ -29,16 +29,16 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Config tunes a Register.
+// Config tunes Records.
 type Config struct {
 	// Table is the name of the table: letters, digits and underscores, 55 at most, with a
 	// schema before it or without ("app.records"). Empty means fencelock_record.
 	Table string
 }
 
-// Register keeps records in a table. It is safe for concurrent use. It takes connections
+// Records keeps records in a table. It is safe for concurrent use. It takes connections
 // from the pool it was given: who holds all of them in transactions waits for himself.
-type Register struct {
+type Records struct {
 	db      *sql.DB
 	dialect Dialect
 	sql     statements
@@ -47,19 +47,19 @@ type Register struct {
 	swept   atomic.Int64 // when what has expired was last removed, in seconds since 1970
 }
 
-var _ driver.Register = (*Register)(nil)
+var _ driver.Records = (*Records)(nil)
 
 // Servers cut names of more than 63 characters, or refuse them; the index's has 8 more than
 // the table's.
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
 
-// New returns the records in a table of db. It does no I/O; [Register.Init] makes the
+// New returns the records in a table of db. It does no I/O; [Records.Init] makes the
 // table. A dialect or a name of a table that makes no sense is an ErrConfig of each call.
 //
 // The connections of db must be READ COMMITTED or stricter, which every server is by
 // itself. On MySQL their character_set_connection must be their character_set_client.
-func New(db *sql.DB, dialect Dialect, cfg *Config) *Register {
-	r := &Register{db: db, dialect: dialect}
+func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
+	r := &Records{db: db, dialect: dialect}
 	table := "fencelock_record"
 	if cfg != nil && cfg.Table != "" {
 		table = cfg.Table
@@ -76,12 +76,12 @@ func New(db *sql.DB, dialect Dialect, cfg *Config) *Register {
 }
 
 // Schema returns the statements that make the table, for an administrator, or for the
-// migrations of a program; see [Register.Init]. A role that uses the records needs SELECT,
+// migrations of a program; see [Records.Init]. A role that uses the records needs SELECT,
 // INSERT, UPDATE and DELETE on it.
-func (r *Register) Schema() []string { return r.sql.schema }
+func (r *Records) Schema() []string { return r.sql.schema }
 
 // Init makes the table if it is not there.
-func (r *Register) Init(ctx context.Context) error {
+func (r *Records) Init(ctx context.Context) error {
 	return r.call(ctx, func(ctx context.Context) error {
 		for _, statement := range r.sql.schema {
 			if _, err := r.db.ExecContext(ctx, statement); err != nil {
@@ -92,8 +92,8 @@ func (r *Register) Init(ctx context.Context) error {
 	})
 }
 
-// Get returns a record; see [driver.Register].
-func (r *Register) Get(ctx context.Context, key string) (driver.Record, error) {
+// Get returns a record; see [driver.Records].
+func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
@@ -116,11 +116,11 @@ func (r *Register) Get(ctx context.Context, key string) (driver.Record, error) {
 // forEver is a TTL of some 70,000 years in microseconds, which overflows nothing.
 const forEver = 1 << 61
 
-// Swap replaces a record; see [driver.Register]. It is made again after a deadlock, or
+// Swap replaces a record; see [driver.Records]. It is made again after a deadlock, or
 // after it has waited too long for a row, but not after an error that leaves its outcome
 // open. On MySQL the TTL counts from when the statement began, also if it waited for
 // the row.
-func (r *Register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+func (r *Records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
@@ -175,7 +175,7 @@ const sweepLimit = 1000
 
 // sweep removes what has expired a while ago, once a minute, or with the next swap if there
 // is more. It may fail: it comes again.
-func (r *Register) sweep(ctx context.Context) {
+func (r *Records) sweep(ctx context.Context) {
 	last, now := r.swept.Load(), time.Now().Unix()
 	if now-last < 60 || !r.swept.CompareAndSwap(last, now) {
 		return
@@ -191,9 +191,9 @@ func (r *Register) sweep(ctx context.Context) {
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Register]. It reads a range
+// List returns records by a prefix of their keys; see [driver.Records]. It reads a range
 // of the table.
-func (r *Register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
+func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(ctx context.Context) error {
 		list = nil
 		rows, err := r.db.QueryContext(ctx, r.sql.list, []byte(prefix), after(prefix))
@@ -228,8 +228,8 @@ func after(prefix string) []byte {
 	return []byte{0xff}
 }
 
-// Clock returns the server's time; see [driver.Register].
-func (r *Register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+// Clock returns the server's time; see [driver.Records].
+func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	var micros int64
 	err = r.call(ctx, func(ctx context.Context) error {
 		return r.db.QueryRowContext(ctx, r.sql.clock).Scan(&micros)
@@ -246,7 +246,7 @@ const limit = 30 * time.Second
 
 // call asks the server, again as long as it says that it has done nothing and that this
 // may pass.
-func (r *Register) call(ctx context.Context, ask func(ctx context.Context) error) error {
+func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error) error {
 	if r.invalid != nil {
 		return r.invalid
 	}
@@ -279,7 +279,7 @@ func (r *Register) call(ctx context.Context, ask func(ctx context.Context) error
 // check asks once whether statements commit by themselves, and whether bytes reach them as they
 // are: the server writes the arguments of a prepared statement anew if the two character sets
 // differ.
-func (r *Register) check(ctx context.Context) error {
+func (r *Records) check(ctx context.Context) error {
 	if r.dialect != MySQL || r.fit.Load() {
 		return nil
 	}

@@ -24,7 +24,7 @@ type recordWorld struct{ store *memlock.Engine }
 func (w recordWorld) Restart(testing.TB) { w.store.Restart() }
 func (w recordWorld) Client(testing.TB) drivertest.Client {
 	e := w.store.Client()
-	return recordClient{e, ratelimit.OnRegister(e.Register())}
+	return recordClient{e, ratelimit.OnRecords(e.Records())}
 }
 
 type recordClient struct {
@@ -65,11 +65,11 @@ func TestExamOnRecords(t *testing.T) {
 	}
 }
 
-// vague is a register whose clock is known to a second.
-type vague struct{ driver.Register }
+// vague is a record store whose clock is known to a second.
+type vague struct{ driver.Records }
 
 func (v vague) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	earliest, latest, err = v.Register.Clock(ctx)
+	earliest, latest, err = v.Records.Clock(ctx)
 	return earliest.Add(-time.Second), latest, err
 }
 
@@ -78,7 +78,7 @@ func (v vague) Clock(ctx context.Context) (earliest, latest time.Time, err error
 func TestVagueClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.New(ratelimit.OnRegister(vague{memlock.New(nil).Register()}), "test", ratelimit.Limit{Events: 1, Per: 10 * time.Second, Burst: 2}, nil)
+		l := ratelimit.New(ratelimit.OnRecords(vague{memlock.New(nil).Records()}), "test", ratelimit.Limit{Events: 1, Per: 10 * time.Second, Burst: 2}, nil)
 		for _, c := range []struct {
 			after time.Duration
 			want  bool
@@ -96,7 +96,7 @@ func TestVagueClock(t *testing.T) {
 func TestVagueClockThatIsAskedOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.New(ratelimit.OnRegister(vague{memlock.New(nil).Register()}), "test", ratelimit.Limit{Events: 1, Per: 10 * time.Second}, nil)
+		l := ratelimit.New(ratelimit.OnRecords(vague{memlock.New(nil).Records()}), "test", ratelimit.Limit{Events: 1, Per: 10 * time.Second}, nil)
 		var granted []time.Duration
 		for begun := time.Now(); time.Since(begun) <= 25*time.Second; time.Sleep(100 * ms) {
 			if got, err := l.Allow(t.Context(), "k"); err != nil {
@@ -111,9 +111,9 @@ func TestVagueClockThatIsAskedOften(t *testing.T) {
 	})
 }
 
-// late is a register whose swaps are late: something happens before each of the next few.
+// late is a record store whose swaps are late: something happens before each of the next few.
 type late struct {
-	driver.Register
+	driver.Records
 	before []func()
 }
 
@@ -123,7 +123,7 @@ func (l *late) Swap(ctx context.Context, key string, value []byte, version strin
 		l.before = l.before[1:]
 		f()
 	}
-	return l.Register.Swap(ctx, key, value, version, ttl)
+	return l.Records.Swap(ctx, key, value, version, ttl)
 }
 
 // TestTakeThatComesLate: between the look at an idle key and the write others have used it,
@@ -134,8 +134,8 @@ func TestTakeThatComesLate(t *testing.T) {
 	nothing := func() {}
 	for step, before := range map[int][]func(){1: nil, 2: {nothing}} {
 		synctest.Test(t, func(t *testing.T) {
-			register := memlock.New(nil).Register()
-			others := ratelimit.New(ratelimit.OnRegister(register), "test", tenth, nil)
+			records := memlock.New(nil).Records()
+			others := ratelimit.New(ratelimit.OnRecords(records), "test", tenth, nil)
 			allow := func(l *ratelimit.Limiter, n int) bool {
 				t.Helper()
 				got, err := l.AllowN(t.Context(), "k", n)
@@ -150,7 +150,7 @@ func TestTakeThatComesLate(t *testing.T) {
 				}
 				time.Sleep(300 * ms)
 			}
-			l := ratelimit.New(ratelimit.OnRegister(&late{register, append(before, used)}), "test", tenth, nil)
+			l := ratelimit.New(ratelimit.OnRecords(&late{records, append(before, used)}), "test", tenth, nil)
 			if !allow(l, 1) {
 				t.Errorf("late at write %d: refused", step)
 			}
@@ -168,22 +168,22 @@ func TestTakeThatComesLate(t *testing.T) {
 func TestForeignRecord(t *testing.T) {
 	t.Parallel()
 	engine := memlock.New(nil)
-	version, err := engine.Register().Swap(t.Context(), "fencelock:rate:test:k", []byte("mine"), "", 0)
+	version, err := engine.Records().Swap(t.Context(), "fencelock:rate:test:k", []byte("mine"), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ratelimit.New(ratelimit.OnRegister(engine.Register()), "test", tenth, patient)
+	l := ratelimit.New(ratelimit.OnRecords(engine.Records()), "test", tenth, patient)
 	if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrConfig) {
 		t.Error(err)
 	}
-	if rec, err := engine.Register().Get(t.Context(), "fencelock:rate:test:k"); err != nil || rec.Version != version {
+	if rec, err := engine.Records().Get(t.Context(), "fencelock:rate:test:k"); err != nil || rec.Version != version {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
 
-// busy is a register that is changed by others before each of some swaps.
+// busy is a record store that is changed by others before each of some swaps.
 type busy struct {
-	driver.Register
+	driver.Records
 	left  atomic.Int64
 	swaps atomic.Int64
 	takes time.Duration // how long each request takes
@@ -193,7 +193,7 @@ func (b *busy) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := b.pass(ctx); err != nil {
 		return driver.Record{}, err
 	}
-	return b.Register.Get(ctx, key)
+	return b.Records.Get(ctx, key)
 }
 
 func (b *busy) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
@@ -202,9 +202,9 @@ func (b *busy) Swap(ctx context.Context, key string, value []byte, version strin
 		return "", err
 	}
 	if b.left.Add(-1) >= 0 {
-		rec, err := b.Register.Get(ctx, key)
+		rec, err := b.Records.Get(ctx, key)
 		if err == nil && rec.Version != "" {
-			_, err = b.Register.Swap(ctx, key, rec.Value, rec.Version, time.Hour)
+			_, err = b.Records.Swap(ctx, key, rec.Value, rec.Version, time.Hour)
 		}
 		if err != nil {
 			return "", err
@@ -213,7 +213,7 @@ func (b *busy) Swap(ctx context.Context, key string, value []byte, version strin
 			return "", driver.ErrConflict
 		}
 	}
-	return b.Register.Swap(ctx, key, value, version, ttl)
+	return b.Records.Swap(ctx, key, value, version, ttl)
 }
 
 func (b *busy) pass(ctx context.Context) error {
@@ -231,8 +231,8 @@ func TestConflictsAreNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
 		synctest.Test(t, func(t *testing.T) {
-			b := &busy{Register: memlock.New(nil).Register(), takes: 50 * ms}
-			l := ratelimit.New(ratelimit.OnRegister(b), "test", tenth, &ratelimit.Config{Down: policy, Local: tenth, Timeout: time.Second})
+			b := &busy{Records: memlock.New(nil).Records(), takes: 50 * ms}
+			l := ratelimit.New(ratelimit.OnRecords(b), "test", tenth, &ratelimit.Config{Down: policy, Local: tenth, Timeout: time.Second})
 			b.left.Store(100) // ten seconds of conflicts
 			got, err := l.Allow(t.Context(), "k")
 			if err != nil || !got.OK || got.By != ratelimit.ByEngine || b.left.Load() >= 0 {
@@ -256,8 +256,8 @@ func TestConflictsAreNoOutage(t *testing.T) {
 func TestTakesOfAProcessShareAWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &busy{Register: memlock.New(nil).Register(), takes: 50 * ms}
-		l := ratelimit.New(ratelimit.OnRegister(b), "test", ratelimit.Limit{Events: 1, Per: time.Hour, Burst: 30}, nil)
+		b := &busy{Records: memlock.New(nil).Records(), takes: 50 * ms}
+		l := ratelimit.New(ratelimit.OnRecords(b), "test", ratelimit.Limit{Events: 1, Per: time.Hour, Burst: 30}, nil)
 		var granted, refused, gone atomic.Int64
 		var callers sync.WaitGroup
 		for i := range 100 {
@@ -292,8 +292,8 @@ func TestTakesOfAProcessShareAWrite(t *testing.T) {
 func TestEngineThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &busy{Register: memlock.New(nil).Register(), takes: time.Hour}
-		l := ratelimit.New(ratelimit.OnRegister(b), "test", tenth, nil)
+		b := &busy{Records: memlock.New(nil).Records(), takes: time.Hour}
+		l := ratelimit.New(ratelimit.OnRecords(b), "test", tenth, nil)
 		var callers sync.WaitGroup
 		for i := range 10 {
 			callers.Go(func() { // ends with its answer

@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlregister_test
+package sqlrecords_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/optimistic"
-	"github.com/fencelock/fencelock/sqlregister"
+	"github.com/fencelock/fencelock/sqlrecords"
 )
 
 // A number that many processes count up, and a job that is done once, in a table of MariaDB.
@@ -27,7 +27,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	records := sqlregister.New(db, sqlregister.MySQL, nil)
+	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
 	ctx := context.Background()
 	if err := records.Init(ctx); err != nil { // makes the table
 		log.Fatal(err)

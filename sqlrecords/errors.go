@@ -1,4 +1,4 @@
-package sqlregister
+package sqlrecords
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func passing(err error) bool {
 	}, code(err))
 }
 
-// failure makes an error of the driver, and that of the try before it, one of a register.
+// failure makes an error of the driver, and that of the try before it, one of the records.
 // What the server cannot be asked with this login, or without the table, is ErrConfig.
 func failure(before, err error) error {
 	kind, hint := driver.ErrUnavailable, ""

@@ -14,7 +14,7 @@ type plainEngine struct{ driver.Engine }
 
 func TestRegister(t *testing.T) {
 	engine := memlock.New(nil)
-	records, err := fencelock.New(engine, nil).Register()
+	records, err := fencelock.New(engine, nil).Records()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,11 +22,11 @@ func TestRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := engine.Client().Register().Get(t.Context(), "a")
+	rec, err := engine.Client().Records().Get(t.Context(), "a")
 	if err != nil || string(rec.Value) != "value" || rec.Version != version {
 		t.Errorf("another client reads %+v, %v", rec, err)
 	}
-	if _, err := fencelock.New(plainEngine{engine}, nil).Register(); !errors.Is(err, fencelock.ErrUnsupported) {
+	if _, err := fencelock.New(plainEngine{engine}, nil).Records(); !errors.Is(err, fencelock.ErrUnsupported) {
 		t.Errorf("an engine without records: got %v, want ErrUnsupported", err)
 	}
 }

@@ -19,7 +19,7 @@ func TestListWhileRecordsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := filelock.New(dir, nil).Register()
+	r := filelock.New(dir, nil).Records()
 	const records = 1000
 	versions := map[string]string{} // of keys that are kept in one directory
 	for i := 0; len(versions) < records; i++ {
@@ -35,7 +35,7 @@ func TestListWhileRecordsChange(t *testing.T) {
 	done := make(chan struct{})
 	go func() { // ends when all listings are made
 		defer close(done)
-		writer := filelock.New(dir, nil).Register()
+		writer := filelock.New(dir, nil).Records()
 		for !over.Load() {
 			for key, version := range versions {
 				next, err := writer.Swap(t.Context(), key, nil, version, 0)

@@ -27,9 +27,9 @@ const recordsDir = ".records"
 // can name.
 const recordDirs = 16
 
-// register is the records of an engine. It keeps nothing in memory but when it has swept:
+// records is the records of an engine. It keeps nothing in memory but when it has swept:
 // other processes change the files at any time.
-type register struct {
+type records struct {
 	dir *directory
 
 	mu    sync.Mutex // guards swept
@@ -68,7 +68,7 @@ func (r stored) stands(now time.Time) bool {
 
 // shard returns the directory that a key belongs to: writers of different keys seldom
 // wait for one another, and a sweep looks at one directory only.
-func (r *register) shard(key string) (g *nameLock, i int) {
+func (r *records) shard(key string) (g *nameLock, i int) {
 	h := fnv.New32a()
 	h.Write([]byte(key))
 	i = int(h.Sum32() % recordDirs)
@@ -76,16 +76,16 @@ func (r *register) shard(key string) (g *nameLock, i int) {
 }
 
 // gate returns the gate of a directory of records, which has no name of a lock.
-func (r *register) gate(i int) *nameLock {
+func (r *records) gate(i int) *nameLock {
 	return &nameLock{folder: r.dir.below(recordsDir, strconv.FormatInt(int64(i), 16)), dir: r.dir}
 }
 
 // recordFile returns the name of a record's file, which no half made file has.
 func recordFile(key string) string { return "r." + encode(key) }
 
-// Get returns a record; see [driver.Register]. It waits for nobody, since a record is
+// Get returns a record; see [driver.Records]. It waits for nobody, since a record is
 // replaced as a whole.
-func (r *register) Get(ctx context.Context, key string) (driver.Record, error) {
+func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	none := driver.Record{Key: key}
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
@@ -139,8 +139,8 @@ func readStored(d *folder, base string) (stored, error) {
 	return rec, nil
 }
 
-// Swap replaces a record; see [driver.Register].
-func (r *register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+// Swap replaces a record; see [driver.Records].
+func (r *records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
@@ -181,7 +181,7 @@ func (r *register) Swap(ctx context.Context, key string, value []byte, version s
 
 // enter goes through the gate of a directory of records, which it makes if it is not
 // there.
-func (r *register) enter(ctx context.Context, g *nameLock) error {
+func (r *records) enter(ctx context.Context, g *nameLock) error {
 	err := g.enter(ctx, false, gatePatience)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = r.makeDir(g); err == nil {
@@ -199,7 +199,7 @@ func (r *register) enter(ctx context.Context, g *nameLock) error {
 
 // makeDir makes a directory of records, and lets it survive a power cut. All may be gone,
 // with the directory of the engine.
-func (r *register) makeDir(g *nameLock) error {
+func (r *records) makeDir(g *nameLock) error {
 	if err := r.dir.perm.makeDirs(); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (r *register) makeDir(g *nameLock) error {
 
 // sweep removes what has expired in a directory whose gate the caller is in, unless
 // that was done within the hour. What cannot be removed stays.
-func (r *register) sweep(g *nameLock, i int, now time.Time) {
+func (r *records) sweep(g *nameLock, i int, now time.Time) {
 	r.mu.Lock()
 	due := now.Sub(r.swept[i]) > sweepAfter
 	if due {
@@ -235,9 +235,9 @@ func (r *register) sweep(g *nameLock, i int, now time.Time) {
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Register]. It reads the names
+// List returns records by a prefix of their keys; see [driver.Records]. It reads the names
 // of all records.
-func (r *register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+func (r *records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (r *register) List(ctx context.Context, prefix string) ([]driver.Record, er
 }
 
 // listShard is List of one directory. Each record is as it was at some time meanwhile.
-func (r *register) listShard(ctx context.Context, g *nameLock, prefix string) (list []driver.Record, err error) {
+func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (list []driver.Record, err error) {
 	names, err := readNames(ctx, g)
 	if err == nil {
 		err = g.open()
@@ -310,8 +310,8 @@ func readNames(ctx context.Context, g *nameLock) (names []string, err error) {
 	return names, err
 }
 
-// Clock returns the time of the host; see [driver.Register].
-func (r *register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+// Clock returns the time of the host; see [driver.Records].
+func (r *records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return earliest, latest, err
 	}

@@ -1,9 +1,9 @@
-package sqlregister
+package sqlrecords
 
 import "regexp"
 
-// Break changes a part of a statement of a register, and reports whether it was there.
-func (r *Register) Break(statement, pattern, instead string) bool {
+// Break changes a part of a statement of the records, and reports whether it was there.
+func (r *Records) Break(statement, pattern, instead string) bool {
 	sql := map[string]*string{"get": &r.sql.get, "list": &r.sql.list, "update": &r.sql.update, "revive": &r.sql.revive}[statement]
 	before := *sql
 	*sql = regexp.MustCompile(pattern).ReplaceAllString(before, instead)
@@ -11,4 +11,4 @@ func (r *Register) Break(statement, pattern, instead string) bool {
 }
 
 // Sweep lets the next swap remove what expired a while ago.
-func (r *Register) Sweep() { r.swept.Store(0) }
+func (r *Records) Sweep() { r.swept.Store(0) }

@@ -12,28 +12,28 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// OnRegister returns rates that are kept as records, for engines that have records and no
+// OnRecords returns rates that are kept as records, for engines that have records and no
 // rates, such as filelock:
 //
-//	limiter := ratelimit.New(ratelimit.OnRegister(files.Register()), "mails", ratelimit.PerHour(3), nil)
+//	limiter := ratelimit.New(ratelimit.OnRecords(files.Records()), "mails", ratelimit.PerHour(3), nil)
 //
-// The clock is that of the register. A take reads the record and replaces it, again if
+// The clock is that of the records. A take reads the record and replaces it, again if
 // another process has replaced it meanwhile, so it costs what a record costs: on files,
 // a write to the disk, and two for a key that was idle. Takes of one key that come
-// together in a process share one such write: use one OnRegister for all its goroutines.
+// together in a process share one such write: use one OnRecords for all its goroutines.
 // The record expires when all that was taken has come back.
 //
 // A take whose context ends while other processes change the record is a
-// driver.ErrConflict, and never a driver.ErrUnavailable: the register answers. A [Limiter]
-// asks again then, as long as the context of its caller lasts. So a register that begins to
+// driver.ErrConflict, and never a driver.ErrUnavailable: the records answer. A [Limiter]
+// asks again then, as long as the context of its caller lasts. So a record store that begins to
 // hang counts as down after one Config.Timeout without a change of the record, or three at
 // most; the timeout should be twice what a take needs.
-func OnRegister(r driver.Register) driver.RateLimiter {
-	return &records{register: r, queues: map[string]*queue{}}
+func OnRecords(r driver.Records) driver.RateLimiter {
+	return &records{records: r, queues: map[string]*queue{}}
 }
 
 type records struct {
-	register driver.Register
+	records driver.Records
 
 	mu     sync.Mutex        // guards queues and all that is in them
 	queues map[string]*queue // by the key that takes of this process are under way for
@@ -69,11 +69,11 @@ func (r *records) TakeRate(ctx context.Context, take driver.RateTake) (driver.Ra
 
 // look reads the state of a key.
 func (r *records) look(ctx context.Context, key string) (driver.RateTaken, error) {
-	rec, err := r.register.Get(ctx, recordKey(key))
+	rec, err := r.records.Get(ctx, recordKey(key))
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
-	earliest, latest, err := r.register.Clock(ctx)
+	earliest, latest, err := r.records.Clock(ctx)
 	if err != nil {
 		return driver.RateTaken{}, err
 	}
@@ -122,7 +122,7 @@ func (r *records) ResetRate(ctx context.Context, key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err
 	}
-	rec, err := r.register.Get(ctx, recordKey(key))
+	rec, err := r.records.Get(ctx, recordKey(key))
 	if err != nil || rec.Version == "" {
 		return err
 	}
@@ -140,7 +140,7 @@ func left(taken driver.RateTaken) gcra.State {
 func (r *records) insist(ctx context.Context, key string, f func(rec driver.Record) error) error {
 	var conflict error
 	for {
-		rec, err := r.register.Get(ctx, recordKey(key))
+		rec, err := r.records.Get(ctx, recordKey(key))
 		if err == nil {
 			err = f(rec)
 		}
@@ -169,13 +169,13 @@ const begun = time.Minute
 // granted would count from before theirs.
 func (r *records) begin(ctx context.Context, key string) (rec driver.Record, err error) {
 	rec = driver.Record{Key: key, Value: format(gcra.State{})}
-	rec.Version, err = r.register.Swap(ctx, key, rec.Value, "", begun)
+	rec.Version, err = r.records.Swap(ctx, key, rec.Value, "", begun)
 	return rec, err
 }
 
 // change changes the state in a record, unless that has changed meanwhile.
 func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.State, earliest, latest time.Time)) error {
-	earliest, latest, err := r.register.Clock(ctx)
+	earliest, latest, err := r.records.Clock(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.
 		return nil
 	}
 	life := time.Duration(max(1, s.Ahead)) * time.Microsecond
-	_, err = r.register.Swap(ctx, rec.Key, format(s), rec.Version, life)
+	_, err = r.records.Swap(ctx, rec.Key, format(s), rec.Version, life)
 	return err
 }
 

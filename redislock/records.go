@@ -15,16 +15,16 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-var _ driver.Registrar = (*Engine)(nil)
+var _ driver.RecordKeeper = (*Engine)(nil)
 
-// Register returns the records of this Redis. The record of a key is a string at
+// Records returns the records of this Redis. The record of a key is a string at
 // record:<key>, so on a Cluster each is in a slot of its own. Records last as long as
 // the server's data: a failover may take back the last swaps, a FLUSHALL all of them,
 // and the quarantine of locks does not cover them.
-func (e *Engine) Register() driver.Register { return register{e.client, e.acquirer.fitness} }
+func (e *Engine) Records() driver.Records { return records{e.client, e.acquirer.fitness} }
 
-// register is the engine's records.
-type register struct {
+// records is the engine's records.
+type records struct {
 	*client
 	fitness *fitness
 }
@@ -32,11 +32,11 @@ type register struct {
 // recordPrefix begins the key of every record.
 const recordPrefix = "record:"
 
-func (r register) recordKey(key string) string { return r.cfg.Prefix + recordPrefix + key }
+func (r records) recordKey(key string) string { return r.cfg.Prefix + recordPrefix + key }
 
-// Get returns a record; see [driver.Register]. Passing errors are tried again, for no
+// Get returns a record; see [driver.Records]. Passing errors are tried again, for no
 // longer than Config.RetryTimeout.
-func (r register) Get(ctx context.Context, key string) (driver.Record, error) {
+func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
@@ -61,10 +61,10 @@ func readRecord(key, text string) driver.Record {
 	return rec
 }
 
-// Swap replaces a record; see [driver.Register]. Passing errors are tried again, for no
+// Swap replaces a record; see [driver.Records]. Passing errors are tried again, for no
 // longer than Config.RetryTimeout. With Config.MinReplicas it is ErrUnavailable if
 // fewer replicas have it; the record may have changed then.
-func (r register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+func (r records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
@@ -89,7 +89,7 @@ func (r register) Swap(ctx context.Context, key string, value []byte, version st
 // earlier try may have been carried out, another version says nothing: it may have come
 // after ours. So a server that is slow is not asked a second time, only one whose connection
 // was lost. A server that refuses to wait for replicas has carried the swap out before.
-func (r register) attempt(ctx context.Context, next string, c redisconn.Call) (string, error) {
+func (r records) attempt(ctx context.Context, next string, c redisconn.Call) (string, error) {
 	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
 	args := slices.Clip(c.Args)
 	maybe := false // an earlier try may have been carried out
@@ -123,9 +123,9 @@ func (r register) attempt(ctx context.Context, next string, c redisconn.Call) (s
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Register]. It looks
+// List returns records by a prefix of their keys; see [driver.Records]. It looks
 // through all keys of the server.
-func (r register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+func (r records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -157,9 +157,9 @@ func (r register) List(ctx context.Context, prefix string) ([]driver.Record, err
 	return list, nil
 }
 
-// Clock returns the server's time; see [driver.Register]. On a Cluster, whose nodes
+// Clock returns the server's time; see [driver.Records]. On a Cluster, whose nodes
 // have a clock each, the bounds are those of the slowest and the fastest.
-func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return earliest, latest, err
 	}

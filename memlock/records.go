@@ -24,11 +24,11 @@ func (r record) stands(now time.Time) bool {
 	return r.version != "" && (r.expires.IsZero() || now.Before(r.expires))
 }
 
-// register is a client's view of the records.
-type register struct{ client *Engine }
+// records is a client's view of the records.
+type records struct{ client *Engine }
 
-// Get returns a record; see [driver.Register].
-func (r register) Get(ctx context.Context, key string) (found driver.Record, err error) {
+// Get returns a record; see [driver.Records].
+func (r records) Get(ctx context.Context, key string) (found driver.Record, err error) {
 	if err := driver.CheckName(key); err != nil {
 		return found, err
 	}
@@ -42,8 +42,8 @@ func (r register) Get(ctx context.Context, key string) (found driver.Record, err
 	return found, err
 }
 
-// Swap replaces a record; see [driver.Register].
-func (r register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (next string, err error) {
+// Swap replaces a record; see [driver.Records].
+func (r records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (next string, err error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
@@ -69,8 +69,8 @@ func (r register) Swap(ctx context.Context, key string, value []byte, version st
 	return next, err
 }
 
-// List returns records by a prefix of their keys; see [driver.Register].
-func (r register) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
+// List returns records by a prefix of their keys; see [driver.Records].
+func (r records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(now time.Time) error {
 		for key, rec := range r.client.store.records {
 			if rec.stands(now) && strings.HasPrefix(key, prefix) {
@@ -83,8 +83,8 @@ func (r register) List(ctx context.Context, prefix string) (list []driver.Record
 	return list, err
 }
 
-// Clock returns the time of this process; see [driver.Register].
-func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+// Clock returns the time of this process; see [driver.Records].
+func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	err = r.call(ctx, func(now time.Time) error {
 		earliest, latest = now, now
 		return nil
@@ -93,7 +93,7 @@ func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err er
 }
 
 // call is one call of the client's, unless ctx has ended already.
-func (r register) call(ctx context.Context, f func(now time.Time) error) error {
+func (r records) call(ctx context.Context, f func(now time.Time) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

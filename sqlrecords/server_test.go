@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlregister_test
+package sqlrecords_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/sqlregister"
+	"github.com/fencelock/fencelock/sqlrecords"
 )
 
 // patience bounds what must happen, however slow the machine is.
@@ -26,7 +26,7 @@ const patience = time.Minute
 
 // A server is one of a dialect, with a table for each that asks.
 type server struct {
-	dialect  sqlregister.Dialect
+	dialect  sqlrecords.Dialect
 	driver   string
 	addr     string
 	database string
@@ -42,7 +42,7 @@ type settings map[string]string
 
 func startMariaDB(t *testing.T) *server {
 	m := mariadbtest.Start(t)
-	s := &server{dialect: sqlregister.MySQL, driver: "mysql", addr: m.Addr(), database: "test", restart: m.Restart, freeze: m.Freeze, thaw: m.Thaw}
+	s := &server{dialect: sqlrecords.MySQL, driver: "mysql", addr: m.Addr(), database: "test", restart: m.Restart, freeze: m.Freeze, thaw: m.Thaw}
 	s.db = s.open(t, s.dsn(s.addr, nil))
 	s.exec(t, "CREATE DATABASE records") // in the database test everybody has all rights
 	s.database = "records"
@@ -53,7 +53,7 @@ func startMariaDB(t *testing.T) *server {
 func startPostgres(t *testing.T) *server {
 	p := pgtest.StartPostgres(t)
 	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port()))
-	s := &server{dialect: sqlregister.PostgreSQL, driver: "pgx", addr: addr, database: "postgres", restart: p.Crash, freeze: p.Freeze, thaw: p.Thaw}
+	s := &server{dialect: sqlrecords.PostgreSQL, driver: "pgx", addr: addr, database: "postgres", restart: p.Crash, freeze: p.Freeze, thaw: p.Thaw}
 	s.db = s.open(t, s.dsn(s.addr, nil))
 	return s
 }
@@ -64,7 +64,7 @@ func (s *server) dsn(addr string, with settings) string {
 	for name, value := range with {
 		query.Set(name, value)
 	}
-	if s.dialect == sqlregister.MySQL {
+	if s.dialect == sqlrecords.MySQL {
 		return mariadbtest.DSN(addr, s.database) + "?" + query.Encode()
 	}
 	query.Set("sslmode", "disable")
@@ -91,9 +91,9 @@ func (s *server) table(t testing.TB) string {
 }
 
 // records are those of a table, over connections of their own with some settings.
-func (s *server) records(t testing.TB, table string, with settings) *sqlregister.Register {
+func (s *server) records(t testing.TB, table string, with settings) *sqlrecords.Records {
 	t.Helper()
-	return sqlregister.New(s.open(t, s.dsn(s.addr, with)), s.dialect, &sqlregister.Config{Table: table})
+	return sqlrecords.New(s.open(t, s.dsn(s.addr, with)), s.dialect, &sqlrecords.Config{Table: table})
 }
 
 // exec runs statements.
@@ -138,7 +138,7 @@ func forEach(t *testing.T, test func(t *testing.T, s *server)) {
 
 // pick returns what is meant for the dialect of a server.
 func (s *server) pick(mysql, postgres string) string {
-	if s.dialect == sqlregister.MySQL {
+	if s.dialect == sqlrecords.MySQL {
 		return mysql
 	}
 	return postgres

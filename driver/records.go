@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Register keeps records: small values under keys, each of which changes only from
+// Records keeps records: small values under keys, each of which changes only from
 // the version that its writer has seen. Whatever can replace a value on a condition
 // can be one, a server of locks, a table or an object store. All methods may be
 // called from many goroutines at once.
@@ -16,7 +16,7 @@ import (
 // and a record of one name do not meet. Every method returns the error of a ctx that
 // has ended before, and then nothing is sent. A method that fails with ErrUnavailable
 // had no answer in time.
-type Register interface {
+type Records interface {
 	// Get returns the record of key as it stands. One that was never written, or has
 	// expired, has no Version. The value is the caller's to change.
 	Get(ctx context.Context, key string) (Record, error)
@@ -24,7 +24,7 @@ type Register interface {
 	// Swap makes value the record of key if its version is still version, "" if there
 	// must be no record, and returns the new version, which the key has never had
 	// before, not even before it expired. The record expires after ttl, by the
-	// register's own clock and never earlier; 0 keeps it for ever.
+	// store's own clock and never earlier; 0 keeps it for ever.
 	//
 	// ErrConflict: the record has another version, or has expired; nothing has
 	// changed. ErrUnavailable: nobody knows whether it has changed, or may still
@@ -36,24 +36,24 @@ type Register interface {
 	// through all that the engine stores: it is for people, and for rare occasions.
 	List(ctx context.Context, prefix string) ([]Record, error)
 
-	// Clock returns bounds of what the register's clock showed at some moment of the
+	// Clock returns bounds of what the store's clock showed at some moment of the
 	// call; they are the same where that is known exactly. It is the clock by which
 	// records expire, one for all clients; somebody may set it, as any clock.
 	Clock(ctx context.Context) (earliest, latest time.Time, err error)
 }
 
-// Record is one record of a Register.
+// Record is one record of Records.
 type Record struct {
 	Key     string
 	Value   []byte
 	Version string // what Swap wants to hear; empty if there is no record
 }
 
-// Registrar is an engine that keeps records too.
-type Registrar interface {
-	// Register returns the engine's records. It does no I/O, and all that it returns
+// RecordKeeper is an engine that keeps records too.
+type RecordKeeper interface {
+	// Records returns the engine's records. It does no I/O, and all that it returns
 	// are the same.
-	Register() Register
+	Records() Records
 }
 
 // ErrConflict says that a record has changed since its version was read.
@@ -63,7 +63,7 @@ var ErrConflict = errors.New("the record has changed")
 const MaxRecord = 512 << 10
 
 // CheckSwap returns an ErrInvalid that says what is wrong with what is to be stored,
-// or nil. Registers call it before any I/O.
+// or nil. Every Records calls it before any I/O.
 func CheckSwap(key string, value []byte, ttl time.Duration) error {
 	if err := CheckName(key); err != nil {
 		return err

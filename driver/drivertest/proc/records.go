@@ -9,11 +9,11 @@ import (
 
 // record makes the call that a question about records asks for.
 func (c *child) record(ctx context.Context, q question) (a answer, err error) {
-	engine, ok := c.engine.(driver.Registrar)
+	engine, ok := c.engine.(driver.RecordKeeper)
 	if !ok {
 		return a, driver.ErrUnsupported
 	}
-	switch r := engine.Register(); q.Op {
+	switch r := engine.Records(); q.Op {
 	case opGet:
 		a.Record, err = r.Get(ctx, q.Record.Key)
 	case opSwap:
@@ -26,14 +26,14 @@ func (c *child) record(ctx context.Context, q question) (a answer, err error) {
 	return a, err
 }
 
-// Register returns the records of the engine in the child, which answers
-// ErrUnsupported if that is no driver.Registrar.
-func (p *Process) Register() driver.Register { return register{p} }
+// Records returns the records of the engine in the child, which answers
+// ErrUnsupported if that is no driver.RecordKeeper.
+func (p *Process) Records() driver.Records { return records{p} }
 
-type register struct{ process *Process }
+type records struct{ process *Process }
 
 // ask makes one call in the child.
-func (r register) ask(ctx context.Context, q question) (answer, error) {
+func (r records) ask(ctx context.Context, q question) (answer, error) {
 	a, err := r.process.ask(ctx, q, &call{})
 	if err != nil {
 		return answer{}, err
@@ -41,22 +41,22 @@ func (r register) ask(ctx context.Context, q question) (answer, error) {
 	return a, hand(ctx, a.err())
 }
 
-func (r register) Get(ctx context.Context, key string) (driver.Record, error) {
+func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 	a, err := r.ask(ctx, question{Op: opGet, Record: driver.Record{Key: key}})
 	return a.Record, err
 }
 
-func (r register) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+func (r records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	a, err := r.ask(ctx, question{Op: opSwap, Record: driver.Record{Key: key, Value: value, Version: version}, TTL: ttl})
 	return a.Record.Version, err
 }
 
-func (r register) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+func (r records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	a, err := r.ask(ctx, question{Op: opRecords, Name: prefix})
 	return a.Records, err
 }
 
-func (r register) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	a, err := r.ask(ctx, question{Op: opClock})
 	return a.Clock[0], a.Clock[1], err
 }

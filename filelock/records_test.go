@@ -29,7 +29,7 @@ func recordFiles(t *testing.T, dir string) []string {
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	r := filelock.New(dir, nil).Register()
+	r := filelock.New(dir, nil).Records()
 	version, err := r.Swap(t.Context(), "a", []byte("value"), "", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestDamagedRecord(t *testing.T) {
 func TestDamagedRecordElsewhere(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	r := filelock.New(dir, nil).Register()
+	r := filelock.New(dir, nil).Records()
 	long := strings.Repeat("/", 300) // of which the name of the file has a part
 	for _, key := range []string{"a", "a.b", "%", long + "a", long + "b"} {
 		if _, err := r.Swap(t.Context(), key, nil, "", 0); err != nil {
@@ -100,7 +100,7 @@ func TestDamagedRecordElsewhere(t *testing.T) {
 func TestRecordHalfMade(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	r := filelock.New(dir, nil).Register()
+	r := filelock.New(dir, nil).Records()
 	if _, err := r.Swap(t.Context(), "a", []byte("value"), "", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestRecordHalfMade(t *testing.T) {
 func TestRecordsAfterTheirDirectoryIsGone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "above", "locks")
-	r := filelock.New(dir, nil).Register()
+	r := filelock.New(dir, nil).Records()
 	for _, gone := range []string{dir, filepath.Dir(dir), filepath.Join(dir, ".records")} {
 		if _, err := r.Swap(t.Context(), "a", nil, "", 0); err != nil {
 			t.Errorf("before %s is gone: %v", gone, err)
@@ -151,7 +151,7 @@ func TestRecordsAfterTheirDirectoryIsGone(t *testing.T) {
 func TestExpiredRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	old := filelock.New(dir, nil).Register()
+	old := filelock.New(dir, nil).Records()
 	const kept, expired = 2, 5
 	for i := range kept + expired {
 		ttl := time.Hour
@@ -162,7 +162,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	young := filelock.New(dir, nil).Register() // it has not looked within the hour
+	young := filelock.New(dir, nil).Records() // it has not looked within the hour
 	for made := 0; len(recordFiles(t, dir)) != kept+made; made++ {
 		if made == 200 {
 			t.Fatalf("%d files, want %d", len(recordFiles(t, dir)), kept+made)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlregister_test
+package sqlrecords_test
 
 import (
 	"strings"
@@ -30,13 +30,13 @@ func (w *world) Mend(t testing.TB)    { w.thaw(t) }
 // client has the locks of a memory and the records of a table.
 type client struct {
 	*memlock.Engine
-	records driver.Register
+	records driver.Records
 }
 
-func (c client) Register() driver.Register { return c.records }
-func (c client) Kill(testing.TB)           { c.Engine.Kill() }
-func (c client) Freeze(testing.TB)         { c.Engine.Freeze() }
-func (c client) Thaw(testing.TB)           { c.Engine.Thaw() }
+func (c client) Records() driver.Records { return c.records }
+func (c client) Kill(testing.TB)         { c.Engine.Kill() }
+func (c client) Freeze(testing.TB)       { c.Engine.Freeze() }
+func (c client) Thaw(testing.TB)         { c.Engine.Thaw() }
 
 // sit puts the cases about records whose names have a prefix to connections with some
 // settings.
