@@ -25,7 +25,7 @@ help: ## show this list
 
 .PHONY: quick
 quick: check lint cc ## while working: checks, lint, the core, the exam with its mutants, one engine
-	$(GO) test -race $(LINK) -p $(PACKAGES) -parallel $(PARALLEL) . ./driver/... ./internal/hold/... ./memlock/... ./filelock/...
+	$(GO) test -race $(LINK) -p $(PACKAGES) -parallel $(PARALLEL) . ./driver/... ./internal/house ./internal/hold/... ./memlock/... ./filelock/...
 
 .PHONY: test
 test: check cc redis postgres mariadb shells ## everything, with the race detector; what CI runs

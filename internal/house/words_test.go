@@ -1,4 +1,4 @@
-package fencelock_test
+package house_test
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// refusedWords reads testdata/words.txt: what a folder must not declare, and the
+// refusedWords reads words.txt: what a folder must not declare, and the
 // field's word for it.
 func refusedWords(t *testing.T) map[string]map[string]string {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/words.txt")
+	raw, err := os.ReadFile("internal/house/testdata/words.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

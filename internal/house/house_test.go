@@ -1,0 +1,18 @@
+// Package house_test holds the rules of this repository: who may import whom, which words a
+// folder does not use, and that the pages and the README do what they say.
+package house_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// TestMain runs the tests in the repository's root, of which they speak.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
