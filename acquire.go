@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -59,7 +60,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		req.OnLost = lock.onEngineLoss
 		// Read before the engine stamps its request: less suspended time makes
 		// the stamp older, never younger.
-		before := instant()
+		before := clock.Now()
 		grant, err := a.engine.Acquire(ctx, req)
 		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
 			err = heard.Ended(ctx, err)
@@ -85,10 +86,10 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant) (err error) {
 	done := false
 	defer unless(&done, func() { _ = l.releaseEngine() })
-	h, now := l.granted(grant, instantAt(grant.Sent, before.Boot-before.Mono)), instant()
+	h, now := l.granted(grant, clock.At(grant.Sent, before.Boot-before.Mono)), clock.Now()
 	if grant.Sent.IsZero() && l.terms.Leased || !h.Fresh(now) {
 		h, err = l.confirm(ctx)
-		now = instant()
+		now = clock.Now()
 	}
 	if err == nil {
 		l.begin(h, now)
@@ -108,7 +109,7 @@ func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
 func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	ctx, cancel := context.WithTimeout(caller, l.lease.TTL/6)
 	defer cancel()
-	sent := instant()
+	sent := clock.Now()
 	switch err = renewOne(ctx, l.renewer.engine, l.lease); {
 	case err == nil:
 		return hold.New(l.terms, sent, l.terms.TTL), nil

@@ -2,17 +2,9 @@ package fencelock
 
 import (
 	"log/slog"
-	"time"
 
-	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/clock"
 )
-
-// SleepAt returns a function that tells how long a machine has been suspended,
-// by a clock that read reads.
-func SleepAt(read func() time.Duration) func(now hold.Instant) time.Duration {
-	c := sleepClock{read: read}
-	return c.at
-}
 
 // Attended reports whether a timer that has not fired yet is running for the locks
 // of l, or somebody is at work and will set it; and true if no lock is held.
@@ -20,7 +12,7 @@ func Attended(l *Locker) bool {
 	r := l.renewer
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.plan.Attended(time.Since(origin))
+	return r.plan.Attended(clock.Mono())
 }
 
 // NewNotifier returns what tells notices one after the other, of which so many may

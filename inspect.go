@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/watch"
 )
 
@@ -176,7 +177,7 @@ type Stats struct {
 // one. It does no I/O, and looks at each lock: ask for it now and then, not for each
 // request.
 func (l *Locker) Stats() Stats {
-	r, now := l.renewer, instant()
+	r, now := l.renewer, clock.Now()
 	s := Stats{Waiting: int(r.acquiring.Load())}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/internal/schedule"
 )
@@ -155,7 +156,7 @@ func (l *Lock) cause() error {
 // ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
 // step that must not happen without the lock.
 func (l *Lock) Err() error {
-	l.feed(hold.Event{Kind: hold.Look}, instant())
+	l.feed(hold.Event{Kind: hold.Look}, clock.Now())
 	if err := l.lost(); err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (l *Lock) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := time.Now()
-	return l.endsAt(at, instantOf(at))
+	return l.endsAt(at, clock.Of(at))
 }
 
 // endsAt is when the lease ends, reckoned from at. The other clocks were read at the same
@@ -220,7 +221,7 @@ func (l *Lock) onEngineLoss(cause error) {
 		return
 	}
 	l.mu.Unlock()
-	l.feed(hold.Event{Kind: hold.Gone, Cause: cause}, instant())
+	l.feed(hold.Event{Kind: hold.Gone, Cause: cause}, clock.Now())
 }
 
 // feed tells the state machine what happened, and carries out an end: the context

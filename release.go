@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/deadline"
 	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/internal/retry"
@@ -29,7 +30,7 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
-	l.feed(hold.Event{Kind: hold.Released}, instant())
+	l.feed(hold.Event{Kind: hold.Released}, clock.Now())
 	err := l.releaseEngine()
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)

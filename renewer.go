@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/internal/schedule"
 )
@@ -64,9 +65,9 @@ func (r *renewer) lookAgain(l *Lock, act hold.Action, now hold.Instant) {
 func (r *renewer) setTimer(a schedule.Alarm) {
 	switch a.Do {
 	case schedule.Start:
-		r.timer = time.AfterFunc(a.At-time.Since(origin), r.tick)
+		r.timer = time.AfterFunc(a.At-clock.Mono(), r.tick)
 	case schedule.Move:
-		r.timer.Reset(a.At - time.Since(origin))
+		r.timer.Reset(a.At - clock.Mono())
 	case schedule.Leave:
 	}
 }
@@ -85,7 +86,7 @@ func (r *renewer) remove(l *Lock, renewing bool) {
 // tick, called by a timer, looks at the locks whose time has come.
 func (r *renewer) tick() {
 	for due := r.takeDue(); len(due) > 0; due = r.takeDue() {
-		r.serve(due, instant())
+		r.serve(due, clock.Now())
 	}
 }
 
@@ -93,7 +94,7 @@ func (r *renewer) tick() {
 func (r *renewer) takeDue() []*Lock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due, a := r.plan.Due(instant())
+	due, a := r.plan.Due(clock.Now())
 	r.setTimer(a)
 	return due
 }
@@ -119,14 +120,14 @@ func (r *renewer) renew(f *flight) {
 	var errs []error                                         // as many as came, if a hook ends the goroutine
 	defer func() { r.answered(ctx, f, errs, begun, sent) }() // or the locks would wait for ever
 	ctx = start(ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks)})
-	begun, sent = time.Now(), instant()
+	begun, sent = time.Now(), clock.Now()
 	errs = r.engine.Renew(ctx, f.leases)
 }
 
 // answered feeds the answers to the locks. What failed together is tried again
 // together.
 func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun time.Time, sent hold.Instant) {
-	now, jitter := instant(), rand.Float64()
+	now, jitter := clock.Now(), rand.Float64()
 	data := TraceRenewEnd{Locks: len(f.locks)}
 	var again []dueRenewal
 	for i, l := range f.locks {

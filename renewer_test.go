@@ -350,3 +350,21 @@ func TestTracerSeesStartsAndEnds(t *testing.T) {
 		}
 	})
 }
+
+// A Locker that outlives a test's bubble keeps renewing in the next one, though
+// the clock that its timer ran by is gone.
+func TestALockerServesBubbleAfterBubble(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), nil)
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			lock := acquire(t, locks, "a")
+			time.Sleep(10 * time.Minute)
+			if err := lock.Err(); err != nil {
+				t.Error(err)
+			}
+			if err := lock.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

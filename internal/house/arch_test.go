@@ -33,6 +33,7 @@ var rooms = []room{
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
 	{folder: "driver/drivertest/proc", imports: []string{"driver"}},
 	{folder: "internal/hold", imports: []string{}},
+	{folder: "internal/clock", imports: []string{"internal/hold", "golang.org/x/sys"}},
 	{folder: "internal/retry", imports: []string{}},
 	{folder: "internal/deadline", imports: []string{}},
 	{folder: "internal/gcra", imports: []string{}},
@@ -99,7 +100,7 @@ var rooms = []room{
 	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
-	{folder: ".", imports: []string{"driver", "internal/deadline", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync", "golang.org/x/sys"}},
+	{folder: ".", imports: []string{"driver", "internal/clock", "internal/deadline", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync"}},
 }
 
 // sets are the names the plan uses for several modules at once.

@@ -1,4 +1,6 @@
-package fencelock
+// Package clock reads the three clocks by which a hold ends: the monotonic one, the one that
+// also counts while the machine is suspended, and the wall clock.
+package clock
 
 import (
 	"sync/atomic"
@@ -13,20 +15,23 @@ var origin = time.Now()
 // sleep knows how long this machine has been suspended.
 var sleep = sleepClock{read: suspended}
 
-// instant reads the three clocks of a hold.
-func instant() hold.Instant { return instantOf(time.Now()) }
+// Mono returns the monotonic reading of an instant of now, without the other two.
+func Mono() time.Duration { return time.Since(origin) }
 
-// instantOf is instant with two of the clocks read already, by time.Now.
-func instantOf(t time.Time) hold.Instant {
-	now := instantAt(t, 0)
+// Now reads the three clocks of a hold.
+func Now() hold.Instant { return Of(time.Now()) }
+
+// Of is Now with two of the clocks read already, by time.Now.
+func Of(t time.Time) hold.Instant {
+	now := At(t, 0)
 	now.Boot += sleep.at(now)
 	return now
 }
 
-// instantAt makes an instant of a time that an engine stamped. asleep is the
+// At makes an instant of a time that an engine stamped. asleep is the
 // time the machine had spent suspended by then, or earlier: less is safe, since
 // it makes the stamp older.
-func instantAt(t time.Time, asleep time.Duration) hold.Instant {
+func At(t time.Time, asleep time.Duration) hold.Instant {
 	mono := t.Sub(origin)
 	return hold.Instant{Mono: mono, Boot: mono + asleep, Wall: time.Duration(t.UnixNano())}
 }

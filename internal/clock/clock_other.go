@@ -1,6 +1,6 @@
 //go:build !linux
 
-package fencelock
+package clock
 
 import "time"
 

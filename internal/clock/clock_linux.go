@@ -1,4 +1,4 @@
-package fencelock
+package clock
 
 import (
 	"time"

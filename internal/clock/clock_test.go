@@ -1,19 +1,17 @@
-package fencelock_test
+package clock_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/hold"
-	"github.com/fencelock/fencelock/memlock"
 )
 
 func TestSleepIsReadAgainWhenItMayHaveMoved(t *testing.T) {
 	const ms = time.Millisecond
 	reads, slept := 0, time.Duration(0)
-	at := fencelock.SleepAt(func() time.Duration { reads++; return slept })
+	at := clock.SleepAt(func() time.Duration { reads++; return slept })
 	for _, c := range []struct {
 		what       string
 		mono, wall time.Duration
@@ -33,23 +31,5 @@ func TestSleepIsReadAgainWhenItMayHaveMoved(t *testing.T) {
 		if got := at(hold.Instant{Mono: c.mono, Wall: c.wall}); got != slept || reads != c.reads {
 			t.Errorf("%s: %v after %d readings, want %v after %d", c.what, got, reads, slept, c.reads)
 		}
-	}
-}
-
-// A Locker that outlives a test's bubble keeps renewing in the next one, though
-// the clock that its timer ran by is gone.
-func TestALockerServesBubbleAfterBubble(t *testing.T) {
-	locks := fencelock.New(memlock.New(nil), nil)
-	for range 3 {
-		synctest.Test(t, func(t *testing.T) {
-			lock := acquire(t, locks, "a")
-			time.Sleep(10 * time.Minute)
-			if err := lock.Err(); err != nil {
-				t.Error(err)
-			}
-			if err := lock.Release(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }

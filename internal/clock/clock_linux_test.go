@@ -1,4 +1,4 @@
-package fencelock_test
+package clock_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/clock"
 )
 
 // A thread that had to wait between two readings has not seen the machine asleep, and one
@@ -27,12 +27,12 @@ func TestAWaitBetweenTwoClocksIsNoSleep(t *testing.T) {
 		"always a little":              {time.Hour, []time.Duration{200 * us, 200 * us, 200 * us, 200 * us}},
 	} {
 		now := 100 * time.Hour
-		got := fencelock.Asleep(func(clock int32) (time.Duration, error) {
+		got := clock.Asleep(func(id int32) (time.Duration, error) {
 			wait := us
 			if len(c.waits) > 0 {
 				wait, c.waits = c.waits[0], c.waits[1:]
 			}
-			if now += wait; clock == unix.CLOCK_BOOTTIME {
+			if now += wait; id == unix.CLOCK_BOOTTIME {
 				return now + c.slept, nil
 			}
 			return now, nil
@@ -41,7 +41,7 @@ func TestAWaitBetweenTwoClocksIsNoSleep(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, c.slept)
 		}
 	}
-	if got := fencelock.Asleep(func(int32) (time.Duration, error) { return time.Hour, errors.New("no such clock") }); got != 0 {
+	if got := clock.Asleep(func(int32) (time.Duration, error) { return time.Hour, errors.New("no such clock") }); got != 0 {
 		t.Errorf("a kernel without the clock: %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package fencelock
+package clock
 
 // Asleep compares the clocks that read reads.
 var Asleep = asleep
