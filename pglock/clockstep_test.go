@@ -59,7 +59,8 @@ func getsIn(t testing.TB, dsn string, req driver.Request, waits bool) (l driver.
 		e := engine(t, dsn, cfg)
 		g, err := e.Acquire(t.Context(), req)
 		if err != nil {
-			_ = e.Close() // the next one is another process
+			_ = e.Close()                      // the next one is another process
+			time.Sleep(100 * time.Millisecond) // each costs the server three of its own
 		}
 		l = leaseOf(req, g)
 		return err == nil
