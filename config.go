@@ -44,8 +44,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Options are what one use of a Locker asks for; see [Locker.With]. A zero field means
-// what its Config says, or the default.
+// Options are what one use of a Locker asks for; see [Locker.With]. The defaults are
+// those of a Locker that [New] returns.
 type Options struct {
 	// Shared lets other shared holders in and keeps exclusive ones out. The
 	// default is exclusive.
@@ -93,6 +93,19 @@ const (
 // or returns o with what a Config has in its zero fields.
 func (o Options) or(c Config) Options {
 	o.TTL, o.Grace, o.Note = cmp.Or(o.TTL, c.TTL), cmp.Or(o.Grace, c.Grace), cmp.Or(o.Note, c.Note)
+	return o
+}
+
+// over returns o with what base has in its zero fields.
+func (o Options) over(base Options) Options {
+	o.Shared = o.Shared || base.Shared
+	o.Limit, o.Weight = cmp.Or(o.Limit, base.Limit), cmp.Or(o.Weight, base.Weight)
+	o.TTL, o.Grace = cmp.Or(o.TTL, base.TTL), cmp.Or(o.Grace, base.Grace)
+	o.Wait, o.MinHold = cmp.Or(o.Wait, base.Wait), cmp.Or(o.MinHold, base.MinHold)
+	o.Note = cmp.Or(o.Note, base.Note)
+	if o.OnWait == nil {
+		o.OnWait = base.OnWait
+	}
 	return o
 }
 

@@ -105,7 +105,7 @@ const checkName = "fencelock:check"
 // is for start-up and readiness probes; give it a ctx with a limit. The errors are
 // those of [Locker.TryAcquire] and [Lock.Release], ErrHeld excepted.
 func (l *Locker) Check(ctx context.Context) error {
-	err := l.With(Options{Shared: true}).TryDo(ctx, checkName, func(context.Context) error { return nil })
+	err := l.WithOnly(Options{Shared: true}).TryDo(ctx, checkName, func(context.Context) error { return nil })
 	if errors.Is(err, ErrHeld) { // somebody took it exclusively, and the engine says so
 		return nil
 	}
@@ -173,8 +173,8 @@ type Stats struct {
 	Left    time.Duration // the least time that one of them has left; 0 without leases
 }
 
-// Stats counts the locks of l, and of every Locker that [Locker.With] made of the same
-// one. It does no I/O, and looks at each lock: ask for it now and then, not for each
+// Stats counts the locks of l, and of every Locker that [Locker.With] or [Locker.WithOnly] made
+// of the same one. It does no I/O, and looks at each lock: ask for it now and then, not for each
 // request.
 func (l *Locker) Stats() Stats {
 	r, now := l.renewer, clock.Now()

@@ -67,16 +67,24 @@ var hostname = sync.OnceValue(func() string {
 	return host
 })
 
-// Options returns what l asks for, the Config's TTL, grace and note included. Code
-// that is given a Locker and wants to change one option begins with these.
+// Options returns what l asks for, the Config's TTL, grace and note included.
 func (l *Locker) Options() Options { return l.opts }
 
 // With returns a Locker on the same engine and the same keep-alive, for acquisitions
-// with the options o. A zero field means what the Config says; nothing is kept of the
-// options that l has.
+// with the options o. A zero field of o leaves what l has; see [Locker.WithOnly].
 //
-//	seats := locks.With(fencelock.Options{Shared: true, Limit: 3})
-func (l *Locker) With(o Options) *Locker {
+//	patient := locks.With(fencelock.Options{Wait: time.Minute})
+//	seats := patient.With(fencelock.Options{Shared: true, Limit: 3}) // waits a minute too
+func (l *Locker) With(o Options) *Locker { return l.WithOnly(o.over(l.opts)) }
+
+// WithOnly is With for code that says everything: nothing is kept of the options that l
+// has, and a zero field of o means what the Config says, or the default. Code that is
+// given a Locker and takes an option back begins with those it has:
+//
+//	o := locks.Options()
+//	o.Wait = 0
+//	patient := locks.WithOnly(o)
+func (l *Locker) WithOnly(o Options) *Locker {
 	out := *l
 	out.opts = o.or(l.cfg)
 	out.self.Note = out.opts.Note

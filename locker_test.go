@@ -3,6 +3,8 @@ package fencelock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -281,13 +283,54 @@ func TestSharedAndLimited(t *testing.T) {
 	})
 }
 
-// Options are whole: nothing is left of those that a Locker had before, and what they
-// leave open is what the Config says.
-func TestOptionsAreWhole(t *testing.T) {
+// With keeps each option that it is not told to change, and changes each that it is told.
+func TestWithMerges(t *testing.T) {
+	locks, _ := newLocks(fencelock.Config{Note: "run 7"})
+	options := reflect.TypeFor[fencelock.Options]()
+	for i := range options.NumField() {
+		field := options.Field(i).Name
+		was, is := some(t, field, 1), some(t, field, 2)
+		l := locks.With(was)
+		for what, c := range map[string]struct{ got, want fencelock.Options }{
+			"set":     {l.Options(), was},
+			"kept":    {l.With(fencelock.Options{}).Options(), was},
+			"changed": {l.With(is).Options(), is},
+			"dropped": {l.WithOnly(fencelock.Options{}).Options(), locks.Options()},
+		} {
+			got, want := reflect.ValueOf(c.got).Field(i), reflect.ValueOf(c.want).Field(i)
+			if fmt.Sprint(got) != fmt.Sprint(want) { // functions have no other equality
+				t.Errorf("%s is not %s: %v, want %v", field, what, got, want)
+			}
+		}
+	}
+}
+
+// some returns Options with one field set, to the n-th value of its type.
+func some(t *testing.T, field string, n int64) (o fencelock.Options) {
+	t.Helper()
+	switch v := reflect.ValueOf(&o).Elem().FieldByName(field); v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(n)
+	case reflect.String:
+		v.SetString(fmt.Sprint(n))
+	case reflect.Func:
+		calls := []func(driver.WaitInfo){func(driver.WaitInfo) { t.Log(1) }, func(driver.WaitInfo) { t.Log(2) }}
+		v.Set(reflect.ValueOf(calls[n-1]))
+	default:
+		t.Fatalf("no value for %s", field)
+	}
+	return o
+}
+
+// WithOnly keeps nothing of the options that a Locker had before, and what it leaves open
+// is what the Config says.
+func TestWithOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, _ := newLocks(fencelock.Config{Note: "run 7"})
 		seats := locks.With(fencelock.Options{Shared: true, Limit: 2, TTL: time.Minute, Wait: time.Second, Note: "seat"})
-		alone := seats.With(fencelock.Options{})
+		alone := seats.WithOnly(fencelock.Options{})
 		if got := alone.Options(); got.Shared || got.Limit != 0 || got.TTL != hour || got.Wait != 0 || got.Note != "run 7" {
 			t.Errorf("%+v", got)
 		}
@@ -298,7 +341,7 @@ func TestOptionsAreWhole(t *testing.T) {
 		}
 		o := seats.Options()
 		o.Limit = 3
-		if got := seats.With(o).Options(); !got.Shared || got.Limit != 3 || got.TTL != time.Minute || got.Note != "seat" {
+		if got := seats.WithOnly(o).Options(); !got.Shared || got.Limit != 3 || got.TTL != time.Minute || got.Note != "seat" {
 			t.Errorf("one option changed: %+v", got)
 		}
 	})

@@ -134,6 +134,9 @@ func TestCheck(t *testing.T) {
 		if err := check(); err != nil {
 			t.Error(err)
 		}
+		if err := locks.With(fencelock.Options{MinHold: hour}).Check(t.Context()); err != nil {
+			t.Errorf("of a Locker with a minimum hold: %v", err)
+		}
 		if list, err := locks.List(t.Context(), ""); err != nil || len(list) > 0 {
 			t.Errorf("left behind: %v, %v", list, err)
 		}

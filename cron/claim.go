@@ -81,8 +81,9 @@ func (c *claim) failed(err error) error {
 // hold is what keeps the others out.
 func (c *claim) lock(ctx context.Context) error {
 	o := c.job.locks.Options()
+	o.Shared, o.Limit, o.Weight = false, 0, 0
 	o.MinHold, o.Note = c.job.keep(), stamp(c.tick)
-	lock, err := c.job.locks.With(o).TryAcquire(ctx, c.job.claimName(c.tick))
+	lock, err := c.job.locks.WithOnly(o).TryAcquire(ctx, c.job.claimName(c.tick))
 	if errors.Is(err, fencelock.ErrHeld) {
 		return c.job.skipped(c.tick, Claimed, err)
 	}

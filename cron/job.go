@@ -69,8 +69,8 @@ type Job struct {
 
 // New returns a job of that name, which is also the name of the lock that its runs
 // hold, and has at most 480 bytes. It does no I/O; cfg may be nil. The TTL of locks is how long an instance that
-// vanished blocks later runs; its note gives way to the tick. A Locker with
-// Options.Shared or a Limit is fencelock.ErrInvalid at the first use.
+// vanished blocks later runs; its note gives way to the tick, and its
+// Shared, Limit and Weight to what Config.Overlap says.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
 	j := &Job{locks: locks, name: name}
 	if cfg != nil {
@@ -109,8 +109,6 @@ func (j Job) withDefaults() (Job, error) {
 		return j, driver.CheckName(j.name)
 	case len(j.name) > longestName:
 		return j, fmt.Errorf("%w: the name of the job has %d bytes, more than %d", fencelock.ErrInvalid, len(j.name), longestName)
-	case j.locks.Options().Shared || j.locks.Options().Limit > 0:
-		return j, fmt.Errorf("%w: a Locker with Options.Shared would let several hosts run one tick of %q", fencelock.ErrInvalid, j.name)
 	case j.Skew < 0 || j.Late < 0 || j.MinHold < 0 || j.AtMost < 0 || j.CatchUp < 0:
 		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
 			fencelock.ErrInvalid, j.Skew, j.Late, j.MinHold, j.AtMost, j.CatchUp)

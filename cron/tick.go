@@ -214,8 +214,9 @@ func (j Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, e
 // tryEnter is one try, which may be a wait.
 func (j Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.locks.Options()
-	o.Shared, o.MinHold, o.Note = j.Overlap == OverlapAllow, cmp.Or(j.MinHold, o.MinHold), stamp(tick)
-	locks := j.locks.With(o)
+	o.Shared, o.Limit, o.Weight = j.Overlap == OverlapAllow, 0, 0
+	o.MinHold, o.Note = cmp.Or(j.MinHold, o.MinHold), stamp(tick)
+	locks := j.locks.WithOnly(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	turn := j.turn(tick)
 	if j.Overlap == OverlapLast && !turn.isOver() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,41 @@ func TestOverlapLastEnds(t *testing.T) {
 		wantSkipped(t, short.Tick(t.Context(), time.Now(), nothing), cron.Overlapped)
 		time.Sleep(time.Minute)
 	})
+}
+
+// Whatever a Locker's own options: one instance claims a tick, and Overlap says who runs beside
+// whom.
+func TestLockersWithOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		overlap cron.Overlap
+		through func(driver.Engine) driver.Engine
+		runs    int
+	}{
+		"one at a time":  {cron.OverlapSkip, nil, 1},
+		"side by side":   {cron.OverlapAllow, nil, 2},
+		"by claims only": {cron.OverlapSkip, claimsOnly, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				books := newLedger()
+				in := books.instance(memlock.New(nil), c.through, cron.Config{})
+				locks := in.locks.With(fencelock.Options{Shared: true, Limit: 1})
+				job := cron.New(locks, "job", &cron.Config{Overlap: c.overlap})
+				ticks := series(2, time.Second)
+				for _, tick := range slices.Concat(ticks, ticks) {
+					go func() { // ends with the run
+						time.Sleep(time.Until(tick))
+						_ = job.Tick(t.Context(), tick, books.work(tick, time.Minute))
+					}()
+				}
+				time.Sleep(time.Hour)
+				books.wantRuns(t, ticks[:c.runs], 1)
+				if books.ran() != c.runs {
+					t.Errorf("%d ticks were run, want %d", books.ran(), c.runs)
+				}
+			})
+		})
+	}
 }
 
 // Runs that overlap hold a shared lock, and a minimum hold belongs to an exclusive one.
@@ -386,8 +422,6 @@ func TestJobsThatMakeNoSense(t *testing.T) {
 		"no name":        cron.New(in.locks, "", nil),
 		"no UTF-8":       cron.New(in.locks, "\xff", nil),
 		"a long name":    cron.New(in.locks, strings.Repeat("n", 481), nil),
-		"a shared lock":  cron.New(in.locks.With(fencelock.Options{Shared: true}), "job", nil),
-		"a limit":        cron.New(in.locks.With(fencelock.Options{Shared: true, Limit: 2}), "job", nil),
 		"negative skew":  cron.New(in.locks, "job", &cron.Config{Skew: -1}),
 		"late for weeks": cron.New(in.locks, "job", &cron.Config{Late: 15 * 24 * time.Hour}),
 		"late for ever":  cron.New(in.locks, "job", &cron.Config{Late: math.MaxInt64}),

@@ -77,7 +77,9 @@ type Candidate struct {
 	lost    time.Time // when term was lost; zero before
 }
 
-// New returns a candidate for name. It does no I/O; cfg may be nil.
+// New returns a candidate for name. It does no I/O; cfg may be nil. The Locker's TTL, note,
+// minimum hold and OnWait are those of the terms. Its wait limit, Shared, Limit and Weight are
+// not: a campaign goes on until it leads, and one leads at a time.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	c := &Candidate{name: name}
 	if cfg != nil {
@@ -92,7 +94,8 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	o.Note = cmp.Or(c.cfg.Value, o.Note)
 	o.Grace = max(1, cmp.Or(c.cfg.Grace, o.Grace, o.TTL/5)) // 0 would be that of the Locker's Config
 	o.Wait = 0                                              // a campaign keeps its place in the queue
-	c.locks = locks.With(o)
+	o.Shared, o.Limit, o.Weight = false, 0, 0               // or several would lead at once
+	c.locks = locks.WithOnly(o)
 	return c
 }
 
@@ -121,9 +124,6 @@ func (c *Candidate) Resign() bool {
 
 // begin claims the candidate for Run or Terms.
 func (c *Candidate) begin() error {
-	if o := c.locks.Options(); o.Shared || o.Limit > 0 {
-		return fmt.Errorf("%w: a Locker with Options.Shared would let several lead %q at once", fencelock.ErrInvalid, c.name)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

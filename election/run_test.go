@@ -496,14 +496,29 @@ func TestOnChangeThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// A Locker that shares would let several lead.
-func TestSharedLockersAreRefused(t *testing.T) {
-	locks := fencelock.New(memlock.New(nil), nil)
-	for _, o := range []fencelock.Options{{Shared: true}, {Shared: true, Limit: 3}} {
-		err := election.Run(t.Context(), locks.With(o), name, func(context.Context) error {
-			t.Errorf("%+v leads", o)
-			return nil
+// Whatever a Locker's own options: one leads at a time, and the others wait.
+func TestLockersWithOptions(t *testing.T) {
+	for _, o := range []fencelock.Options{{Wait: time.Second}, {Shared: true}, {Shared: true, Limit: 3, Weight: 2}, {Limit: 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			store, leading := memlock.New(nil), 0
+			work := func(context.Context) error {
+				if leading++; leading > 1 {
+					t.Errorf("%+v: %d lead at once", o, leading)
+				}
+				time.Sleep(time.Minute)
+				leading--
+				return nil
+			}
+			done := make(chan error)
+			for range 3 {
+				locks := fencelock.New(store.Client(), nil).With(o)
+				go func() { done <- election.Run(t.Context(), locks, name, work) }() // ends after its term
+			}
+			for range 3 {
+				if err := <-done; err != nil {
+					t.Errorf("%+v: %v", o, err)
+				}
+			}
 		})
-		want(t, "Run", err, fencelock.ErrInvalid)
 	}
 }

@@ -17,9 +17,9 @@ type Semaphore struct {
 }
 
 // New returns a semaphore of the given size, 1 to 1,000,000,000, for whoever uses the same
-// name on the same engine. It does no I/O. Everything else is the Locker's: its
-// TTL, wait limit, note and OnWait are those of the permits; see [fencelock.Locker.With].
-// A Locker with Options.MinHold is fencelock.ErrInvalid.
+// name on the same engine. It does no I/O. The Locker's TTL, grace, wait limit,
+// note and OnWait are those of the permits. Its Shared, Limit and Weight are not: the
+// semaphore sets these itself. A Locker with Options.MinHold is fencelock.ErrInvalid.
 func New(locks *fencelock.Locker, name string, size int) *Semaphore {
 	return &Semaphore{locks: locks, name: name, size: size}
 }
@@ -88,10 +88,6 @@ func (s *Semaphore) with(weight int) (*fencelock.Locker, error) {
 		return nil, fmt.Errorf("%w: the size %d of %q is below 1", fencelock.ErrInvalid, s.size, s.name)
 	}
 	o := s.locks.Options()
-	if o.Shared || o.Limit > 0 || o.Weight > 0 {
-		return nil, fmt.Errorf("%w: the Locker of %q has Options.Shared, a Limit or a Weight; the semaphore sets these itself",
-			fencelock.ErrInvalid, s.name)
-	}
 	o.Shared, o.Limit, o.Weight = true, s.size, weight
-	return s.locks.With(o), nil
+	return s.locks.WithOnly(o), nil
 }

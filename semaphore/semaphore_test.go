@@ -255,9 +255,19 @@ func TestMisuse(t *testing.T) {
 func TestLockersWithOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(memlock.New(nil), 5)
-		for _, o := range []fencelock.Options{{Shared: true}, {Limit: 99}, {Weight: 4}} {
-			_, err := semaphore.New(p.locks.With(o), name, 5).TryAcquire(t.Context(), 1)
-			want(t, "other permits", err, fencelock.ErrInvalid)
+		for _, o := range []fencelock.Options{{Wait: time.Second}, {Shared: true}, {Limit: 99}, {Shared: true, Limit: 2, Weight: 2}} {
+			s := semaphore.New(p.locks.With(o), name, 5)
+			first, err := s.TryAcquire(t.Context(), 0)
+			second, too := s.TryAcquire(t.Context(), 4)
+			if err != nil || too != nil || first.Weight() != 1 || second.Weight() != 4 {
+				t.Fatalf("%+v: %v, %v", o, err, too)
+			}
+			wantStatus(t, p.Semaphore, 5, 5, 0)
+			_, err = s.TryAcquire(t.Context(), 1)
+			want(t, "one more", err, fencelock.ErrHeld)
+			if err := errors.Join(first.Release(), second.Release()); err != nil {
+				t.Error(err)
+			}
 		}
 		odd := p.locks.With(fencelock.Options{TTL: time.Minute, Note: "job 7"})
 		permit, err := semaphore.New(odd, name, 5).Acquire(t.Context(), 0)
