@@ -26,7 +26,7 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context) (*Lock, error) {
 	traced := a.report.within(ctx)
 	a.request.Trace = traceFrom(traced)
-	a.request.OnWait, a.request.Follow = a.report.waiting(a.opts.OnWait), a.opts.OnWait != nil
+	a.request.OnWait = a.report.waiting(a.opts.OnWait)
 	lock, err := a.ask(traced, ctx)
 	if err != nil {
 		return nil, err

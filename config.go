@@ -78,8 +78,8 @@ type Options struct {
 	// Note replaces Config.Note.
 	Note string
 
-	// OnWait is called while an acquisition waits: when it joins the queue and
-	// when its place changes. It must not block. nil, the default, is no call.
+	// OnWait is called when an acquisition joins the queue, with its place by then. It
+	// must not block. nil, the default, is no call.
 	OnWait func(driver.WaitInfo)
 }
 

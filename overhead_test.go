@@ -76,7 +76,7 @@ func (c *counted) note(format string, args ...any) {
 }
 
 func (c *counted) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c.note("acquire %s %v %d %v %v %v", req.Name, req.Mode, req.Limit, req.TTL, req.Wait, req.Follow)
+	c.note("acquire %s %v %d %v %v", req.Name, req.Mode, req.Limit, req.TTL, req.Wait)
 	return c.Engine.Acquire(ctx, req)
 }
 

@@ -133,20 +133,20 @@ func grammar(t *testing.T, name string, events []string) {
 func TestWatchingChangesNothing(t *testing.T) {
 	debug := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for what, c := range map[string]struct {
-		cfg            fencelock.Config
-		opts           fencelock.Options
-		listen, follow bool
+		cfg    fencelock.Config
+		opts   fencelock.Options
+		listen bool
 	}{
 		"nobody":    {},
 		"a tracer":  {cfg: fencelock.Config{Tracer: (&journal{events: map[string][]string{}}).tracer()}, listen: true},
 		"debugging": {cfg: fencelock.Config{Logger: debug}, listen: true},
-		"OnWait":    {opts: fencelock.Options{OnWait: func(driver.WaitInfo) {}}, listen: true, follow: true},
+		"OnWait":    {opts: fencelock.Options{OnWait: func(driver.WaitInfo) {}}, listen: true},
 	} {
 		inner := memlock.New(nil)
 		engine := &scripted{Engine: inner}
 		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			if (req.OnWait != nil) != c.listen || req.Follow != c.follow {
-				t.Errorf("%s: listens %v, follows %v", what, req.OnWait != nil, req.Follow)
+			if (req.OnWait != nil) != c.listen {
+				t.Errorf("%s: listens %v", what, req.OnWait != nil)
 			}
 			return inner.Acquire(ctx, req)
 		}

@@ -120,14 +120,12 @@ type Request struct {
 	OnLost func(cause error)
 
 	// OnWait, when set, is called once when the request joins the queue, with
-	// what the engine knows by then, and must not block. With Follow it is called
-	// again whenever the place changes, as far as the engine can tell. A waiter is
-	// listed (see [Lister]) whether anybody wants to hear of it or not.
+	// what the engine knows by then, and must not block. A waiter is listed (see
+	// [Lister]) whether anybody wants to hear of it or not.
 	//
 	// No mutex of the engine is held while OnWait or OnLost runs. If one panics, and
 	// the caller of the engine recovers, the request has left no trace behind.
 	OnWait func(WaitInfo)
-	Follow bool
 }
 
 // WaitInfo is what an engine knows about a waiting request.

@@ -27,8 +27,7 @@ type request struct {
 	fifo   *os.File      // through which other processes ring; nil if they cannot
 	heard  driver.Waited
 
-	told    int       // the position last told to OnWait; 0 if nothing was
-	counted time.Time // when the directory had changed last before the positions were counted
+	told bool // OnWait was called
 }
 
 // Acquire makes one acquisition; see [driver.Engine]. It returns ErrUnavailable

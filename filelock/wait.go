@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -42,7 +41,6 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 				pause = min(pause*3/2, o.every(r.fifo != nil))
 				if time.Since(stamped) >= lookSeldom {
 					stamp(r.file)
-					r.count(o)
 					stamped = time.Now()
 				}
 				due = time.Since(entered) > enterEvery || r.mayGo(o)
@@ -85,33 +83,6 @@ func (o *blocker) every(bell bool) time.Duration {
 	return lookOften
 }
 
-// count brings the position up to date for whoever follows it. It stays outside
-// the gate, so it may count a ticket that is about to go; nothing but what people
-// see depends on it.
-func (r *request) count(o *blocker) {
-	info, err := os.Lstat(r.dir)
-	if err != nil || !r.Follow || o.position <= 1 || info.ModTime().Equal(r.counted) {
-		return
-	}
-	r.counted = info.ModTime()
-	d, err := os.Open(r.dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	all, err := d.Readdirnames(-1)
-	if err != nil {
-		return
-	}
-	mine := r.ticket.fileName()[:numberWidth]
-	o.position = 1
-	for _, name := range all {
-		if len(name) > numberWidth && name[:numberWidth] < mine && strings.Contains(name, ".w.") {
-			o.position++
-		}
-	}
-}
-
 // mayGo reports whether it is worth going through the gate. A lock that is held without a
 // ticket can only be tried there.
 func (r *request) mayGo(o *blocker) bool {
@@ -131,13 +102,13 @@ func (r *request) resized(o *blocker) bool {
 	return err != nil || !ok || n != int64(o.override) // the gate tells what is wrong with it
 }
 
-// tell reports that the request waits, and a new position to whoever follows it.
+// tell notes what is in the way, and reports once that the request waits.
 func (r *request) tell(o *blocker) {
 	if held, _ := r.heard.Last(); held != o.held {
 		r.heard.Held(o.held)
 	}
-	if r.OnWait != nil && (r.told == 0 || r.Follow && o.position != r.told) {
-		r.told = o.position
+	if r.OnWait != nil && !r.told {
+		r.told = true
 		r.OnWait(driver.WaitInfo{Position: o.position, Held: o.held})
 	}
 }

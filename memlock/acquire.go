@@ -38,13 +38,12 @@ func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 			})
 		}
 	}()
-	var last driver.WaitInfo
+	var info driver.WaitInfo
 	for first := true; ; first = false {
-		info := last
 		err := e.do(func(now time.Time) error {
 			return e.store.with(c.req.Name, now, func(l *lock) error {
 				err := l.proceed(ctx, c, now)
-				if first || c.req.Follow {
+				if first {
 					info = driver.WaitInfo{Position: l.queue.position(c), Held: l.inWay(c, now)}
 				}
 				return err
@@ -54,10 +53,9 @@ func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 			answered = true
 			return c.grant, err
 		}
-		if c.req.OnWait != nil && (first || info.Position != last.Position) {
+		if first && c.req.OnWait != nil {
 			c.req.OnWait(info)
 		}
-		last = info
 		select {
 		case <-c.wake:
 		case <-ctx.Done():

@@ -14,24 +14,13 @@ type queue []*claim
 func (q *queue) join(c *claim) {
 	i, _ := slices.BinarySearchFunc(*q, c, func(a, b *claim) int { return cmp.Compare(a.ticket, b.ticket) })
 	*q = slices.Insert(*q, i, c)
-	q.moved()
 }
 
 // leave takes a claim out and reports whether it was there.
 func (q *queue) leave(c *claim) bool {
 	before := len(*q)
 	*q = remove(*q, c)
-	q.moved()
 	return len(*q) < before
-}
-
-// moved wakes the waiters who want to know their place, and nobody else.
-func (q *queue) moved() {
-	for _, w := range *q {
-		if w.req.Follow {
-			w.wake.ring()
-		}
-	}
 }
 
 // head is the next waiter who is not silent, nil if there is none.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestGrantLapse(t *testing.T) {
@@ -83,33 +82,6 @@ func TestCancelInTheInstantOfTheGrant(t *testing.T) {
 		}
 		if !next.answered() || next.err != nil {
 			t.Errorf("the next waiter got %v", next.err)
-		}
-	})
-}
-
-func TestFollow(t *testing.T) {
-	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
-		first := request("x")
-		first.Identity = driver.Identity{Host: "one", PID: 1}
-		held := take(t, a, first)
-		ahead := wait(b, request("x"))
-		req := request("x")
-		req.Follow = true
-		var places []int
-		var hosts []string
-		req.OnWait = func(i driver.WaitInfo) {
-			places, hosts = append(places, i.Position), append(hosts, i.Held.Host)
-		}
-		w := wait(c, req)
-		wait(a, request("x")).cancel() // behind: no news
-		synctest.Wait()
-		ahead.cancel()
-		synctest.Wait()
-		if err := a.Release(t.Context(), held); err != nil || !w.answered() {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff([]int{2, 1}, places) + cmp.Diff([]string{"one", "one"}, hosts); d != "" {
-			t.Errorf("told (-want +got):\n%s", d)
 		}
 	})
 }

@@ -117,10 +117,7 @@ func (a *attempt) joined(ctx context.Context, position int) {
 	if _, trouble := a.heard.Last(); trouble == nil {
 		a.heard.Held(held)
 	}
-	if a.req.OnWait == nil {
-		return
-	}
-	if !a.told || a.req.Follow {
+	if a.req.OnWait != nil && !a.told {
 		a.told = true
 		a.req.OnWait(driver.WaitInfo{Position: position, Held: held})
 	}

@@ -183,7 +183,6 @@ func (w *wait) later(ctx context.Context, r pipe.Row) error {
 		}
 	case "again":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
-		w.follow(ctx)
 	default: // a foreign holder was quicker
 		d = retry.Jitter(2 * time.Millisecond)
 	}
@@ -194,18 +193,6 @@ func (w *wait) later(ctx context.Context, r pipe.Row) error {
 		}
 	}
 	return errHeld
-}
-
-// follow tells who wants to know of the request's place.
-func (w *wait) follow(ctx context.Context) {
-	if !w.req.Follow || w.req.OnWait == nil {
-		return
-	}
-	c := w.session.Query(`SELECT count(*) + 1 FROM fencelock.queued WHERE key = $1::bigint AND ticket < $2::bigint`, w.key, w.ticket)
-	if rows, err := c.Wait(ctx); err == nil {
-		held, _ := w.whoIsIn(ctx)
-		w.req.OnWait(driver.WaitInfo{Position: int(rows[0].Int(0)), Held: held})
-	}
 }
 
 // crowdPause is how often a request without a connection tries, at most.

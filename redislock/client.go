@@ -44,7 +44,7 @@ type acquireFlags int
 const (
 	toWait    acquireFlags = 1 << iota // a place in the queue
 	askedOnce                          // an earlier try may have worked
-	toFollow                           // which place it is
+	toPlace                            // which place it is
 )
 
 func (a acquireFlags) String() string {

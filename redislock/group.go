@@ -64,9 +64,9 @@ func (g *group) shortest() time.Duration {
 }
 
 // pause is how long to leave the server alone.
-func pause(s queueState, ttl time.Duration) time.Duration {
-	switch o := s.blocked; {
-	case o.why == whyForeign && s.position <= 1: // it publishes nothing
+func pause(position int, o blockedInfo, ttl time.Duration) time.Duration {
+	switch {
+	case o.why == whyForeign && position <= 1: // it publishes nothing
 		return 50*time.Millisecond + retry.Jitter(100*time.Millisecond)
 	case o.why == whyForeign: // whoever is next looks
 		return 500*time.Millisecond + retry.Jitter(time.Second)

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,10 +11,8 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-const (
-	rejoinSize = 200 // requests put back by one script
-	askedSize  = 16  // requests whose places are asked for
-)
+// rejoinSize is how many requests one script puts back.
+const rejoinSize = 200
 
 // join adds a queued request to its group. A grant may already have come. The caller
 // has entered: Close waits for it.
@@ -33,7 +30,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	g.heard()
 	w.wake = make(chan struct{}, 1)
 	w.queued = w.msg == nil
-	g.advance(pause(queueState{position: a.position, blocked: a.blocked}, w.req.TTL))
+	g.advance(pause(a.position, a.blocked, w.req.TTL))
 	if !w.pollAt.IsZero() {
 		g.advance(time.Until(w.pollAt))
 	}
@@ -133,20 +130,17 @@ func (q *waitQueue) heartbeat(g *group) error {
 	if len(queued) == 0 {
 		return nil
 	}
-	asked := toAsk(queued)
-	args := []string{q.id, redisfmt.Millis(longest), "", strconv.Itoa(len(asked))}
-	for _, w := range asked {
-		args = append(args, w.entry())
-	}
+	first := queued[0]
+	args := []string{q.id, redisfmt.Millis(longest), "", first.entry()}
 	if !again {
-		return q.poll(g, asked, args)
+		return q.poll(g, first, args)
 	}
 	for part := range slices.Chunk(queued, rejoinSize) {
 		pairs := slices.Clone(args)
 		for _, w := range part {
 			pairs = append(pairs, w.ticket, w.entry())
 		}
-		if err := q.poll(g, asked, pairs); err != nil {
+		if err := q.poll(g, first, pairs); err != nil {
 			q.mu.Lock()
 			g.lost = true
 			q.mu.Unlock()
@@ -184,24 +178,9 @@ func compareTickets(a, b *waiter) int {
 	return strings.Compare(a.ticket, b.ticket)
 }
 
-// toAsk returns the oldest request, and the next few that tell their callers: each costs
-// the server a look at the queue.
-func toAsk(queued []*waiter) []*waiter {
-	asked := queued[:1:1]
-	for _, w := range queued[1:] {
-		if len(asked) == askedSize {
-			break
-		}
-		if w.req.OnWait != nil && w.req.Follow {
-			asked = append(asked, w)
-		}
-	}
-	return asked
-}
-
-// poll runs the touch script and acts on what it says.
-func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
-	limit := attemptLimit(asked[0].req.TTL)
+// poll runs the touch script, in the name of the oldest request, and acts on what it says.
+func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
+	limit := attemptLimit(first.req.TTL)
 	q.askTime(q.closed)
 	args[2], _ = q.until(q.closed, limit)
 	sent := time.Now()
@@ -214,31 +193,26 @@ func (q *waitQueue) poll(g *group, asked []*waiter, args []string) error {
 		return errLate
 	}
 	in := redisfmt.Words{Rest: text}
-	now, known := in.Int(), in.Int() == 1
-	places := strings.Split(in.Next(), ",")
+	now, known, position := in.Int(), in.Int() == 1, int(in.Int())
 	o := readBlocked(&in)
-	if in.Bad || len(places) != len(asked) {
+	if in.Bad {
 		return malformed(text)
-	}
-	all := make([]queueState, len(asked))
-	for i := range all {
-		all[i] = queueState{position: int(redisfmt.Number(places[i])), blocked: o}
 	}
 	s := clockSample{sent: sent, server: now}
 	q.clock.note(s, false)
 	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
-	if h, ours := q.settle(g, s, all[0]); ours {
+	if h, ours := q.settle(g, s, position, o); ours {
 		q.deliver(h.Owner, grantMsg{token: h.Token, floor: h.Token})
 	}
-	q.report(g, asked, all, known)
+	q.report(g, first, o, known)
 	return nil
 }
 
 // settle notes what was heard, and finds out whether the holder is a request of
 // ours that has not heard of its grant: the message may have been lost with a connection,
 // and the server counts those who are subscribed, not those who have read it.
-func (q *waitQueue) settle(g *group, now clockSample, first queueState) (h driver.Holder, ours bool) {
-	text, granted := strings.CutPrefix(first.blocked.text, "fencelock ")
+func (q *waitQueue) settle(g *group, now clockSample, position int, o blockedInfo) (h driver.Holder, ours bool) {
+	text, granted := strings.CutPrefix(o.text, "fencelock ")
 	if granted {
 		h, granted = parseHolder(text)
 	}
@@ -246,30 +220,23 @@ func (q *waitQueue) settle(g *group, now clockSample, first queueState) (h drive
 	defer q.mu.Unlock()
 	g.sample = now
 	g.heard()
-	g.due = time.Now().Add(pause(first, g.shortest()))
+	g.due = time.Now().Add(pause(position, o, g.shortest()))
 	w := q.waiters[h.Owner]
 	return h, granted && w != nil && w.queued
 }
 
-// report tells the requests that were asked for their places, and those that heard
-// of trouble that it is over, and takes all back
-// to the queue if the server has forgotten the oldest.
-func (q *waitQueue) report(g *group, asked []*waiter, all []queueState, known bool) {
+// report tells the oldest request what is in the way, and those that heard of trouble
+// that it is over. It takes all back to the queue if the server has forgotten the oldest.
+func (q *waitQueue) report(g *group, first *waiter, o blockedInfo, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, w := range asked {
-		if w.queued {
-			w.state, w.trouble = &all[i], false
-			w.notify()
-		}
-	}
 	for _, w := range g.waiters {
-		if w.queued && w.trouble {
-			w.state, w.trouble = &queueState{blocked: all[0].blocked}, false
+		if w.queued && (w == first || w.trouble) {
+			w.state, w.trouble = &queueState{blocked: o}, false
 			w.notify()
 		}
 	}
-	if !known && asked[0].queued { // unless it has been granted since it was asked for
+	if !known && first.queued { // unless it has been granted since it was asked for
 		g.lost = true
 		g.advance(0)
 		q.unheard()

@@ -180,7 +180,7 @@ func asked(w *waiter, join, again bool) (a acquireFlags) {
 		a |= toWait
 	}
 	if join && w.req.OnWait != nil {
-		a |= toFollow
+		a |= toPlace
 	}
 	if again {
 		a |= askedOnce

@@ -24,12 +24,15 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 			acq.withdraw(w, withdrawPatience)
 		}
 	}()
-	var p progress
-	p.see(ctx, w, queueState{position: a.position, blocked: a.blocked})
+	w.see(ctx, queueState{blocked: a.blocked})
+	if w.req.OnWait != nil {
+		held, trouble := w.heard.Last()
+		w.req.OnWait(driver.WaitInfo{Position: a.position, Held: held, Trouble: trouble})
+	}
 	for {
 		n, s := acq.queue.read(w)
 		if s != nil {
-			p.see(ctx, w, *s)
+			w.see(ctx, *s)
 		}
 		if n != nil {
 			g, ok, err := acq.take(ctx, w, *n)
@@ -64,26 +67,13 @@ func (q *waitQueue) requeue(w *waiter) {
 	}
 }
 
-// progress is what the caller of a waiting request was last told.
-type progress struct {
-	told     bool
-	position int
-}
-
-// see notes what was heard of the server, and tells the caller: once, and if it
-// follows whenever the place has changed.
-func (p *progress) see(ctx context.Context, w *waiter, s queueState) {
+// see notes what was heard of the server.
+func (w *waiter) see(ctx context.Context, s queueState) {
 	if s.err != nil {
 		w.heard.Unavailable(ctx, s.err)
 	} else {
 		w.noteBlocked(ctx, s.blocked)
 	}
-	if w.req.OnWait == nil || p.told && (!w.req.Follow || s.position == 0 || s.position == p.position) {
-		return
-	}
-	p.told, p.position = true, s.position
-	held, trouble := w.heard.Last()
-	w.req.OnWait(driver.WaitInfo{Position: s.position, Held: held, Trouble: trouble})
 }
 
 // take accepts a grant. One that may have lain unread, or that has to reach

@@ -59,11 +59,10 @@ type grantMsg struct {
 	err          error
 }
 
-// queueState is what a waiting request may tell its caller.
+// queueState is what a waiting request hears.
 type queueState struct {
-	position int
-	blocked  blockedInfo
-	err      error // why the server could not be asked
+	blocked blockedInfo
+	err     error // why the server could not be asked
 }
 
 // tell ends the request's time in the queue. The caller holds waitQueue.mu.

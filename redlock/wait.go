@@ -130,7 +130,7 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 
 // inform tells the caller, once, that the request waits, and what is known.
 func (w *wait) inform(position int) {
-	if w.req.OnWait == nil || w.informed && !w.req.Follow {
+	if w.req.OnWait == nil || w.informed {
 		return
 	}
 	w.informed = true

@@ -45,7 +45,7 @@ func TestElectTerminalStandby(t *testing.T) {
 	s.enter("fencelock run --note 'a job' x -- sh -c 'echo up-$((1+1)); sleep 60' &\n")
 	s.expect("up-2")
 	s.enter("fencelock elect x -- true\n")
-	s.expect(`fencelock: \d+s, waiting for "x", position 1, held by pid \d+ on .*\(a job\)`)
+	s.expect(`fencelock: \d+s, waiting for "x", joined at position 1, then held by pid \d+ on .*\(a job\)`)
 	s.enter("\x03")
 	s.expect(`\$ `) // what is typed before is flushed
 	s.enter("echo code-$?\n")

@@ -155,13 +155,13 @@ func (l *waitLine) draw() {
 	l.shown = true
 }
 
-// text says what is known of the wait. Notes and names come from other processes, so none
+// text says what was known when the wait began. Notes and names come from other processes, so none
 // of them reaches the terminal as it is.
 func (l *waitLine) text(info driver.WaitInfo) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waiting for %q", l.name)
 	if info.Position > 0 {
-		fmt.Fprintf(&b, ", position %d", info.Position)
+		fmt.Fprintf(&b, ", joined at position %d", info.Position)
 	}
 	h := info.Held
 	switch {
@@ -171,14 +171,14 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 			b.WriteString("; for new servers: fencelock init")
 		}
 	case h != nil && h.PID == 0 && h.Owner != "":
-		fmt.Fprintf(&b, ", held by %s", termtext.Word(h.Owner)) // not one of ours
+		fmt.Fprintf(&b, ", then held by %s", termtext.Word(h.Owner)) // not one of ours
 	case h != nil && h.PID != 0:
-		fmt.Fprintf(&b, ", held by pid %d on %s", h.PID, termtext.Word(h.Host))
+		fmt.Fprintf(&b, ", then held by pid %d on %s", h.PID, termtext.Word(h.Host))
 		if h.Note != "" {
 			fmt.Fprintf(&b, " (%s)", termtext.Line(h.Note))
 		}
 		if !h.Since.IsZero() {
-			fmt.Fprintf(&b, " for %v", time.Since(h.Since).Round(time.Second))
+			fmt.Fprintf(&b, " since %s", h.Since.Local().Format(time.TimeOnly))
 		}
 	}
 	return b.String()

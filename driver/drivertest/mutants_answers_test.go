@@ -98,7 +98,16 @@ var answering = []mutant{
 			return b.process.Acquire(ctx, req)
 		})
 	}},
-	{"everybody follows", "waiting-once", func(b *broken) { b.ask(func(req *driver.Request) { req.Follow = true }) }},
+	{"a waiter is told twice", "waiting-once", func(b *broken) {
+		b.ask(func(req *driver.Request) {
+			if told := req.OnWait; told != nil {
+				req.OnWait = func(info driver.WaitInfo) {
+					told(info)
+					told(info)
+				}
+			}
+		})
+	}},
 	{"a panic leaves a waiter", "panicking-callback", func(b *broken) {
 		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			told, panicked := req.OnWait, make(chan any, 1)

@@ -34,7 +34,7 @@ func silentWaiter(t *run) {
 }
 
 // waitingOnce: OnWait is called once, when the request joins the queue, however
-// often its place changes, unless the request wants to follow.
+// often its place changes.
 //
 // It fails an engine that calls OnWait at each change of place, which costs a message to
 // everybody at each release.

@@ -236,7 +236,7 @@ type Entry struct {
 }
 
 // Touch is the touch script.
-func (n *Name) Touch(client string, ttl, until int64, asked, back []Entry) string {
+func (n *Name) Touch(client string, ttl, until int64, first Entry, back []Entry) string {
 	n.call()
 	n.begin()
 	if until < n.Now {
@@ -260,23 +260,18 @@ func (n *Name) Touch(client string, ttl, until int64, asked, back []Entry) strin
 			n.Queue.add(text, e.Ticket)
 		}
 	}
-	place := func(e Entry) int { return n.Queue.place(e.Owner + " " + e.Desc) }
-	known := place(asked[0])
+	known := n.Queue.place(first.Owner + " " + first.Desc)
 	if again || known > 0 || n.fence.lined {
 		n.lasting(ttl, again)
 	}
-	var places []string
-	if known > 0 && (n.state == "x" || n.state == "foreign") {
-		places = []string{fmt.Sprint(known)}
-	} else {
+	place := known
+	if known == 0 || n.state != "x" && n.state != "foreign" {
 		n.advance(false)
-	}
-	for _, e := range asked[len(places):] {
-		places = append(places, fmt.Sprint(place(e)))
+		place = n.Queue.place(first.Owner + " " + first.Desc)
 	}
 	text, _ := n.blockedInfo(client)
 	n.commit()
-	return fmt.Sprintf("%d %d %s %s", n.Now, min(known, 1), strings.Join(places, ","), text)
+	return fmt.Sprintf("%d %d %d %s", n.Now, min(known, 1), place, text)
 }
 
 // Confirm is the confirm script.
