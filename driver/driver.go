@@ -8,9 +8,9 @@
 // Every engine has the four methods of [Engine]. It reads Name, Mode, TTL, Wait, MinHold
 // and Identity of a [Request], and calls OnWait once when a request joins the queue and
 // OnLost at most once when it learns of a loss; it checks the rest with [Request.Check],
-// which refuses what its [Traits] do not promise. Shared acquisitions and minimum holds are
-// for every engine; limits and an order of waiters are Traits; a lease is one too, and an
-// engine without it ends a lock with its process. Everything else is an interface that
+// which refuses what its [Traits] do not promise. Shared acquisitions are for every engine;
+// limits, an order of waiters and the longest minimum hold are Traits; a lease is one too,
+// and an engine without it ends a lock with its process. Everything else is an interface that
 // an engine implements if it can: [Lister], [Breaker], [OwnerBreaker], [Watcher],
 // [Resizer], [RecordKeeper], [Parter], [Inheritor], [Inspector], and with Traits.Rates
 // [RateLimiter]. The exam skips what is not there, and says so.
@@ -84,6 +84,10 @@ type Traits struct {
 	Rates  bool          // it is a RateLimiter
 	MinTTL time.Duration // the shortest TTL; 0 means 100 ms
 	MaxTTL time.Duration // the longest TTL; 0 means no bound
+
+	// MaxMinHold is the longest minimum hold that the engine is sure to remember. 0 means no
+	// bound, and less that it may forget any.
+	MaxMinHold time.Duration
 }
 
 // Mode says whom an acquisition excludes.

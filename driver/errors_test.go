@@ -44,7 +44,8 @@ func TestCheckName(t *testing.T) {
 
 func TestRequestCheck(t *testing.T) {
 	plain := driver.Traits{Engine: "plain"}
-	strict := driver.Traits{Engine: "strict", Limits: true, MinTTL: time.Second, MaxTTL: time.Minute}
+	strict := driver.Traits{Engine: "strict", Limits: true, MinTTL: time.Second, MaxTTL: time.Minute, MaxMinHold: time.Hour}
+	evicts := driver.Traits{Engine: "evicts", MaxMinHold: -1}
 	for _, c := range []struct {
 		what   string
 		traits driver.Traits
@@ -67,6 +68,10 @@ func TestRequestCheck(t *testing.T) {
 		{"the longest", strict, func(r *driver.Request) { r.TTL = time.Minute }, nil},
 		{"more than the longest", strict, func(r *driver.Request) { r.TTL = time.Minute + 1 }, driver.ErrInvalid},
 		{"a minimum hold", plain, func(r *driver.Request) { r.MinHold = time.Hour }, nil},
+		{"the longest minimum hold", strict, func(r *driver.Request) { r.MinHold = time.Hour }, nil},
+		{"more than the longest minimum hold", strict, func(r *driver.Request) { r.MinHold = time.Hour + 1 }, driver.ErrInvalid},
+		{"a minimum hold that may be forgotten", evicts, func(r *driver.Request) { r.MinHold = 1 }, driver.ErrInvalid},
+		{"no minimum hold where it may be forgotten", evicts, func(*driver.Request) {}, nil},
 		{"a minimum hold of a shared lock", plain, func(r *driver.Request) { r.Mode, r.MinHold = driver.Shared, 1 }, driver.ErrInvalid},
 		{"a minimum hold of a seat", strict, func(r *driver.Request) { r.Mode, r.Limit, r.MinHold = driver.Shared, 3, 1 }, driver.ErrInvalid},
 		{"a negative minimum hold", plain, func(r *driver.Request) { r.MinHold = -1 }, driver.ErrInvalid},

@@ -45,9 +45,6 @@ func (acq *acquirer) check(ctx context.Context, req driver.Request) (keys, error
 	if err := req.Check(acq.cfg.traits()); err != nil {
 		return keys{}, err
 	}
-	if err := acq.cfg.checkMinHold(req.MinHold); err != nil {
-		return keys{}, err
-	}
 	if acq.cfg.Quarantine && acq.cluster() {
 		return keys{}, fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
 	}

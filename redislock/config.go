@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -99,20 +98,10 @@ func (cfg *Config) quarantine() time.Duration {
 func (cfg *Config) traits() driver.Traits {
 	t := driver.Traits{Engine: "redis", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true}
 	if cfg.Quarantine {
-		t.MaxTTL = cfg.MaxTTL
+		t.MaxTTL, t.MaxMinHold = cfg.MaxTTL, cfg.MaxTTL
+	}
+	if cfg.AllowEviction {
+		t.MaxMinHold = -1
 	}
 	return t
-}
-
-// checkMinHold refuses a minimum hold that the server may forget while it runs.
-func (cfg *Config) checkMinHold(least time.Duration) error {
-	switch {
-	case least <= 0:
-		return nil
-	case cfg.AllowEviction:
-		return fmt.Errorf("%w: a minimum hold on a server that may evict it; use one with maxmemory-policy noeviction, and do not allow eviction", driver.ErrInvalid)
-	case cfg.Quarantine && least > cfg.MaxTTL:
-		return fmt.Errorf("%w: the minimum hold %v is longer than MaxTTL (max-ttl), %v, after which a server that has forgotten it grants the name", driver.ErrInvalid, least, cfg.MaxTTL)
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ func TestMinimumHoldThatMayBeForgotten(t *testing.T) {
 	req := try(brief("n"))
 	req.MinHold = 3 * time.Second
 	_, err := s.careful().Acquire(t.Context(), req)
-	s.says(err, driver.ErrInvalid, "MaxTTL (max-ttl), 2s")
+	s.says(err, driver.ErrInvalid, "longer than 2s")
 	_, err = s.engine(&redislock.Config{AllowEviction: true}).Acquire(t.Context(), req)
 	s.says(err, driver.ErrInvalid, "evict")
 	req.MinHold = 2 * time.Second

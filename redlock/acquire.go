@@ -24,9 +24,6 @@ func (q *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gran
 	if err := req.Check(q.cfg.traits()); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := q.cfg.checkMinHold(req.MinHold); err != nil {
-		return driver.Grant{}, err
-	}
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -73,18 +72,14 @@ func (cfg *Config) withDefaults() Config {
 
 // traits are what a majority of masters promises.
 func (cfg *Config) traits() driver.Traits {
-	return driver.Traits{Engine: "redlock", Leased: true, MaxTTL: cfg.MaxTTL}
-}
-
-// checkMinHold refuses a minimum hold that nodes may forget before it is over.
-func (cfg *Config) checkMinHold(d time.Duration) error {
+	t := driver.Traits{Engine: "redlock", Leased: true, MaxTTL: cfg.MaxTTL}
 	switch {
-	case d > 0 && cfg.AllowEviction:
-		return fmt.Errorf("%w: nodes that may evict keys (AllowEviction, eviction=allow) keep no minimum hold", driver.ErrInvalid)
-	case d > cfg.MaxTTL && !cfg.NoQuarantine:
-		return fmt.Errorf("%w: the minimum hold %v is longer than MaxTTL, %v; a node that restarts without its data votes again after MaxTTL", driver.ErrInvalid, d, cfg.MaxTTL)
+	case cfg.AllowEviction:
+		t.MaxMinHold = -1
+	case !cfg.NoQuarantine:
+		t.MaxMinHold = cfg.MaxTTL
 	}
-	return nil
+	return t
 }
 
 // limit bounds one request to one node for a lock of this TTL.

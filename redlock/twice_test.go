@@ -109,9 +109,9 @@ func TestLongMinimumHold(t *testing.T) {
 		says string // "" means that it is granted
 	}{
 		"as long as MaxTTL":      {req: driver.Request{MinHold: 10 * time.Second}},
-		"longer than MaxTTL":     {req: driver.Request{MinHold: 10*time.Second + 1}, says: "MaxTTL"},
+		"longer than MaxTTL":     {req: driver.Request{MinHold: 10*time.Second + 1}, says: "longer than 10s"},
 		"without the quarantine": {cfg: redlock.Config{NoQuarantine: true}, req: driver.Request{MinHold: time.Minute}},
-		"nodes that evict":       {cfg: redlock.Config{AllowEviction: true}, req: driver.Request{MinHold: time.Second}, says: "AllowEviction"},
+		"nodes that evict":       {cfg: redlock.Config{AllowEviction: true}, req: driver.Request{MinHold: time.Second}, says: "evict"},
 	} {
 		c.cfg.MaxTTL = 10 * time.Second
 		c.req.Name, c.req.TTL = what, 10*time.Second

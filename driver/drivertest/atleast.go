@@ -6,7 +6,7 @@ import (
 
 // minimumCases are about minimum holds.
 var minimumCases = []Case{
-	newCase("at-least", anyEngine, atLeast),
+	newCase("at-least", keepsMinHolds, atLeast),
 }
 
 // atLeast: nobody gets a name before its minimum hold is over, even when the

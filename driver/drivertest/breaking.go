@@ -11,7 +11,7 @@ import (
 // breakCases are about breaks of a name.
 var breakCases = []Case{
 	newCase("break", anyEngine, breaks),
-	newCase("break-minimum", anyEngine, breaksMinimum),
+	newCase("break-minimum", keepsMinHolds, breaksMinimum),
 	newCase("lost-callback", anyEngine, lostCallback),
 }
 

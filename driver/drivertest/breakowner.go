@@ -85,6 +85,9 @@ func breaksOwner(t *run) {
 	broken(t, c, two)
 	t.take(t.patience, next, t.request("together")).free()
 
+	if !keepsMinHolds(t.traits) {
+		return
+	}
 	req = t.request("closed by mistake")
 	req.MinHold = t.longMinHold()
 	broken(t, next, t.hold(c, req))

@@ -124,6 +124,9 @@ func senseless(t *run) map[string]driver.Request {
 		with("a minimum hold with a limit", func(r *driver.Request) { r.Mode, r.Limit, r.MinHold = driver.Shared, 3, t.ttl })
 		with("a weight above the limit", func(r *driver.Request) { r.Mode, r.Limit, r.Weight = driver.Shared, 3, 4 })
 	}
+	if most := t.traits.MaxMinHold; most != 0 {
+		with("a minimum hold too long", func(r *driver.Request) { r.MinHold = max(most, 0) + 1 })
+	}
 	if most := t.traits.MaxTTL; most > 0 {
 		with("a TTL too long", func(r *driver.Request) { r.TTL = most + 1 })
 	}

@@ -52,6 +52,7 @@ func unleased(t driver.Traits) bool        { return !t.Leased }
 func limits(t driver.Traits) bool          { return t.Limits }
 func noLimits(t driver.Traits) bool        { return !t.Limits }
 func rates(t driver.Traits) bool           { return t.Rates }
+func keepsMinHolds(t driver.Traits) bool   { return t.MaxMinHold >= 0 }
 func ordered(t driver.Traits) bool         { return t.Order != driver.OrderNone }
 func orderedLimits(t driver.Traits) bool   { return ordered(t) && limits(t) }
 func fairToAll(t driver.Traits) bool       { return t.Order == driver.OrderAll }
@@ -126,9 +127,8 @@ func (t *run) shortLease(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.ttl, Identity: identity}
 }
 
-// longMinHold is a minimum hold that outlives the case. An engine that may forget its holds refuses
-// one longer than MaxTTL.
-func (t *run) longMinHold() time.Duration { return cmp.Or(t.traits.MaxTTL, 24*time.Hour) }
+// longMinHold is a minimum hold that outlives the case.
+func (t *run) longMinHold() time.Duration { return cmp.Or(t.traits.MaxMinHold, 24*time.Hour) }
 
 // shared asks for a shared lease that does not end during the case.
 func (t *run) shared(name string) driver.Request {
