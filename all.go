@@ -13,7 +13,7 @@ import (
 
 // DoAll is [Locker.Do] for several names: it runs fn while holding all of them;
 // see [Locker.AcquireAll]. The context given to fn ends when any of the locks is
-// lost, and [TokenFor] finds the fencing token of each name in it.
+// lost, and [HeldFor] finds each lock in it.
 func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
 	set, err := l.acquireAll(ctx, names, true)
 	if err != nil {

@@ -62,13 +62,13 @@ func TestAcquireAllHoldsEveryNameOnce(t *testing.T) {
 		}
 		ctx := set.Context()
 		for name, token := range set.Tokens() {
-			known, _ := fencelock.TokenFor(ctx, name)
-			if token <= 0 || set.Lock(name).Token() != token || known != token {
-				t.Errorf("token of %q: %d in the set, %d in the context", name, token, known)
+			known, _ := fencelock.HeldFor(ctx, name)
+			if token <= 0 || set.Lock(name).Token() != token || known.Token != token || known.Name != name {
+				t.Errorf("token of %q: %d in the set, in the context %+v", name, token, known)
 			}
 		}
-		_, one := fencelock.TokenFrom(ctx)
-		_, fourth := fencelock.TokenFor(ctx, "d")
+		_, one := fencelock.HeldFrom(ctx)
+		_, fourth := fencelock.HeldFor(ctx, "d")
 		if one || fourth || set.Lock("d") != nil {
 			t.Error("a token without a lock")
 		}

@@ -46,64 +46,49 @@ func traceFrom(ctx context.Context) string {
 	return ""
 }
 
-// TokenFrom returns the fencing token of the innermost lock that ctx was made for, by
-// Do or by a context of a Lock. It is false if there is none, or if that is one of
-// several locks held together; see [TokenFor]. It says nothing about whether the lock
-// still stands.
-func TokenFrom(ctx context.Context) (token int64, ok bool) {
-	return tokenOf(ctx.Value(lockKey{}))
+// Held is what a context says of a lock that it was made for. It is comparable.
+type Held struct {
+	Name  string
+	Token int64 // the fencing token; see [Lock.Token]
+	Floor int64 // at most Token, and equal to it for an exclusive lock; see [Lock.Floor]
 }
 
-// NameFrom returns the name of the lock that TokenFrom's token belongs to, and false
-// where that is false.
-func NameFrom(ctx context.Context) (name string, ok bool) {
-	l, ok := ctx.Value(lockKey{}).(*Lock)
+// HeldFrom returns what ctx says of the innermost lock that it was made for, by Do or by a
+// context of a Lock. It is false if there is none, or if that is one of several locks held
+// together; see [HeldFor]. It says nothing about whether the lock still stands.
+//
+// A guard refuses tokens below the greatest floor it has seen, so that shared holders do
+// not shut one another out.
+func HeldFrom(ctx context.Context) (held Held, ok bool) {
+	return heldOf(ctx.Value(lockKey{}))
+}
+
+// HeldFor returns what ctx says of the innermost lock of that name that it was made for,
+// and false if there is none. Contexts of several locks, nested or held together, know
+// them all.
+func HeldFor(ctx context.Context, name string) (held Held, ok bool) {
+	return heldOf(ctx.Value(nameKey(name)))
+}
+
+func heldOf(value any) (Held, bool) {
+	l, ok := value.(*Lock)
 	if !ok {
-		return "", false
+		return Held{}, false
 	}
-	return l.Name(), true
+	return Held{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}, true
+}
+
+// TokenFrom returns the fencing token of the innermost lock that ctx was made for. It is
+// false where [HeldFrom] is.
+func TokenFrom(ctx context.Context) (token int64, ok bool) {
+	held, ok := HeldFrom(ctx)
+	return held.Token, ok
 }
 
 // SameLock reports whether a and b were made for the same innermost lock or the same set
 // of locks, or both for none. So a value that was given over a lock can tell whether
 // another one has been taken since.
 func SameLock(a, b context.Context) bool { return a.Value(lockKey{}) == b.Value(lockKey{}) }
-
-// TokenFor returns the fencing token of the innermost lock of that name that ctx was
-// made for, and false if there is none. Contexts of several locks, nested or held
-// together, know them all.
-func TokenFor(ctx context.Context, name string) (token int64, ok bool) {
-	return tokenOf(ctx.Value(nameKey(name)))
-}
-
-func tokenOf(value any) (int64, bool) {
-	l, ok := value.(*Lock)
-	if !ok {
-		return 0, false
-	}
-	return l.Token(), true
-}
-
-// FloorFrom returns the floor that belongs to TokenFrom's token, and false where that
-// is false: the smallest token among those who held the name when it was granted. A
-// guard refuses tokens below the greatest floor it has seen, so that shared holders do
-// not shut one another out.
-func FloorFrom(ctx context.Context) (floor int64, ok bool) {
-	return floorOf(ctx.Value(lockKey{}))
-}
-
-// FloorFor returns the floor that belongs to TokenFor's token; see [FloorFrom].
-func FloorFor(ctx context.Context, name string) (floor int64, ok bool) {
-	return floorOf(ctx.Value(nameKey(name)))
-}
-
-func floorOf(value any) (int64, bool) {
-	l, ok := value.(*Lock)
-	if !ok {
-		return 0, false
-	}
-	return l.Floor(), true
-}
 
 // ReportStale tells Tracer.Stale that a guard refused a write under the lock of
 // data.Name that ctx was made for, and nobody if ctx was made for none. Guards call it.

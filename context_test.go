@@ -74,24 +74,31 @@ func TestAContextThatIsAskedForLateHasEnded(t *testing.T) {
 	})
 }
 
-func TestTokensOfNestedLocks(t *testing.T) {
+func heldBy(l *fencelock.Lock) fencelock.Held {
+	return fencelock.Held{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}
+}
+
+func TestNestedLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, _ := newLocks(fencelock.Config{})
 		_, token := fencelock.TokenFrom(t.Context())
-		_, floor := fencelock.FloorFrom(t.Context())
-		_, named := fencelock.FloorFor(t.Context(), "outer")
-		if token || floor || named {
-			t.Error("a token without a lock")
+		_, held := fencelock.HeldFrom(t.Context())
+		_, named := fencelock.HeldFor(t.Context(), "outer")
+		if token || held || named {
+			t.Error("a lock that nobody took")
 		}
 		outer := acquire(t, locks, "outer")
 		inner, err := locks.Acquire(outer.Context(), "inner")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if floor, ok := fencelock.FloorFor(inner.Context(), "outer"); !ok || floor != outer.Floor() {
-			t.Errorf("floor %d, want that of the outer lock, %d", floor, outer.Floor())
+		if got, ok := fencelock.HeldFor(inner.Context(), "outer"); !ok || got != heldBy(outer) {
+			t.Errorf("%+v, want the outer lock, %+v", got, heldBy(outer))
 		}
-		if got, _ := fencelock.TokenFrom(inner.Context()); got != inner.Token() {
+		if got, ok := fencelock.HeldFrom(inner.Context()); !ok || got != heldBy(inner) {
+			t.Errorf("%+v, want the innermost lock, %+v", got, heldBy(inner))
+		}
+		if got, ok := fencelock.TokenFrom(inner.Context()); !ok || got != inner.Token() {
 			t.Errorf("token %d, want that of the innermost lock, %d", got, inner.Token())
 		}
 		_ = outer.Release()

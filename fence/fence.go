@@ -65,7 +65,8 @@ func (e *StaleError) Error() string {
 // Is reports that a StaleError is an ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// Fence is what a write carries to its guard. It is comparable.
+// Fence is what a write carries to its guard: the [fencelock.Held] of a lock, or what came
+// from elsewhere. It is comparable.
 type Fence struct {
 	Name  string // of the lock
 	Token int64
@@ -79,9 +80,8 @@ func From(ctx context.Context) (Fence, error) {
 	g, ok := ctx.Value(givenKey{}).(given)
 	f := g.fence
 	if !ok || !fencelock.SameLock(ctx, g.over) {
-		f.Name, _ = fencelock.NameFrom(ctx)
-		f.Token, _ = fencelock.TokenFrom(ctx)
-		f.Floor, _ = fencelock.FloorFrom(ctx)
+		held, _ := fencelock.HeldFrom(ctx)
+		f = Fence(held)
 	}
 	if !f.valid() {
 		return Fence{}, ErrNoToken
@@ -100,9 +100,8 @@ func For(ctx context.Context, name string) (Fence, error) {
 // With returns a context whose guards use the lock of that name, of several that ctx
 // was made for. If it is none of them, they return ErrNoToken.
 func With(ctx context.Context, name string) context.Context {
-	token, _ := fencelock.TokenFor(ctx, name)
-	floor, _ := fencelock.FloorFor(ctx, name)
-	return NewContext(ctx, Fence{Name: name, Token: token, Floor: floor})
+	held, _ := fencelock.HeldFor(ctx, name)
+	return NewContext(ctx, Fence(held))
 }
 
 // NewContext returns a context with a fence that came from elsewhere: with a message,

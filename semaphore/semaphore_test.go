@@ -47,8 +47,8 @@ func TestDo(t *testing.T) {
 		broken := errors.New("broken")
 		want(t, "Do", p.Do(t.Context(), 2, func(ctx context.Context) error {
 			token, ok := fencelock.TokenFrom(ctx)
-			if floor, too := fencelock.FloorFrom(ctx); !ok || !too || token <= 0 || floor != token {
-				t.Errorf("token %d, floor %d", token, floor)
+			if held, too := fencelock.HeldFrom(ctx); !ok || !too || token <= 0 || held.Floor != token || held.Name != name {
+				t.Errorf("token %d, held %+v", token, held)
 			}
 			wantStatus(t, p.Semaphore, 5, 2, 0)
 			return broken

@@ -141,7 +141,8 @@ func (m member) doAll(locks *fencelock.Locker, set []string) error {
 	return locks.DoAll(context.Background(), set, func(ctx context.Context) error {
 		tokens := map[string]int64{}
 		for _, name := range set {
-			tokens[name], _ = fencelock.TokenFor(ctx, name)
+			held, _ := fencelock.HeldFor(ctx, name)
+			tokens[name] = held.Token
 		}
 		return m.visit(ctx, tokens, func() error {
 			idle(ctx, time.Second) // a context may end late on a busy machine; Err does not
