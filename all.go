@@ -15,7 +15,17 @@ import (
 // see [Locker.AcquireAll]. The context given to fn ends when any of the locks is
 // lost, and [HeldFor] finds each lock in it.
 func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
-	set, err := l.acquireAll(ctx, names, true)
+	return l.doAll(ctx, names, true, fn)
+}
+
+// TryDoAll is DoAll without waiting: if a name is held, or others wait for it, it returns
+// the *HeldError of that name and fn does not run; see [Locker.TryAcquireAll].
+func (l *Locker) TryDoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
+	return l.doAll(ctx, names, false, fn)
+}
+
+func (l *Locker) doAll(ctx context.Context, names []string, wait bool, fn func(ctx context.Context) error) error {
+	set, err := l.acquireAll(ctx, names, wait)
 	if err != nil {
 		return err
 	}

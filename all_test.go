@@ -222,6 +222,36 @@ func TestDoAllEndsWithTheFirstLoss(t *testing.T) {
 }
 
 // Who asks for the context of a set that is lost already is not given one that goes on.
+func TestTryDoAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
+		ran, mine := 0, errors.New("mine")
+		err := locks.TryDoAll(t.Context(), []string{"b", "a"}, func(ctx context.Context) error {
+			ran++
+			if held, ok := fencelock.HeldFor(ctx, "b"); !ok || held.Name != "b" {
+				t.Errorf("of b: %+v, %v", held, ok)
+			}
+			again := locks.TryDoAll(t.Context(), []string{"c", "b"}, func(context.Context) error { ran++; return nil })
+			if facts, ok := errors.AsType[*fencelock.HeldError](again); !ok || facts.Name != "b" {
+				t.Errorf("got %v, want held with the facts of b", again)
+			}
+			free(t, engine, "c")
+			return mine
+		})
+		if ran != 1 || err != mine {
+			t.Errorf("ran %d times, %v", ran, err)
+		}
+		err = locks.TryDoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context) error {
+			engine.Lose("b")
+			<-ctx.Done()
+			return nil
+		})
+		if facts, ok := errors.AsType[*fencelock.LostError](err); !ok || facts.Name != "b" {
+			t.Errorf("got %v, want that b is lost", err)
+		}
+		free(t, engine, "a", "b")
+	})
+}
+
 func TestContextOfALostSet(t *testing.T) {
 	inBubble(t, func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine) {
 		set, err := locks.AcquireAll(t.Context(), "a", "b")

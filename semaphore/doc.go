@@ -8,9 +8,10 @@
 //
 // A semaphore is one name of a fencelock.Locker, held in shared mode with a limit,
 // the size. [Semaphore.Do] holds a permit while a function runs, and
-// [Semaphore.Acquire] gives the [Permit] to code that cannot be a function. A
-// permit has a weight: how much of the size it takes. Ask for all you need in one
-// permit: who holds some while it waits for more can wait for ever.
+// [Semaphore.Acquire] gives the [Permit] to code that cannot be a function;
+// [Semaphore.TryDo] and [Semaphore.TryAcquire] do not wait. A permit has a weight: how
+// much of the size it takes. Ask for all you need in one permit: who holds some while it
+// waits for more can wait for ever.
 //
 // # What it promises
 //

@@ -51,11 +51,21 @@ func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Permit, error)
 // it also ends when the permit is lost, with a cause that is fencelock.ErrLost. Do
 // returns fn's error, joined with the loss if there was one; see [fencelock.Locker.Do].
 func (s *Semaphore) Do(ctx context.Context, weight int, fn func(ctx context.Context) error) error {
-	locks, err := s.with(cmp.Or(weight, 1))
+	locks, err := s.with(weight)
 	if err != nil {
 		return err
 	}
 	return locks.Do(ctx, s.name, fn)
+}
+
+// TryDo is Do without waiting: if the permit does not fit, or others wait for theirs, it
+// returns a *fencelock.HeldError at once and fn does not run.
+func (s *Semaphore) TryDo(ctx context.Context, weight int, fn func(ctx context.Context) error) error {
+	locks, err := s.with(weight)
+	if err != nil {
+		return err
+	}
+	return locks.TryDo(ctx, s.name, fn)
 }
 
 // Resize sets the size for everybody, from now on: it takes the place of the size
@@ -70,7 +80,6 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 
 // permit gets a lock of that weight and makes a permit of it.
 func (s *Semaphore) permit(weight int, acquire func(*fencelock.Locker) (*fencelock.Lock, error)) (*Permit, error) {
-	weight = cmp.Or(weight, 1)
 	locks, err := s.with(weight)
 	if err != nil {
 		return nil, err
@@ -79,15 +88,15 @@ func (s *Semaphore) permit(weight int, acquire func(*fencelock.Locker) (*fencelo
 	if err != nil {
 		return nil, err
 	}
-	return &Permit{Lock: lock, weight: weight}, nil
+	return &Permit{Lock: lock, weight: locks.Options().Weight}, nil
 }
 
-// with returns a Locker whose locks are permits of that weight.
+// with returns a Locker whose locks are permits of that weight; 0 is 1.
 func (s *Semaphore) with(weight int) (*fencelock.Locker, error) {
 	if s.size < 1 { // which would be no limit at all
 		return nil, fmt.Errorf("%w: the size %d of %q is below 1", fencelock.ErrInvalid, s.size, s.name)
 	}
 	o := s.locks.Options()
-	o.Shared, o.Limit, o.Weight = true, s.size, weight
+	o.Shared, o.Limit, o.Weight = true, s.size, cmp.Or(weight, 1)
 	return s.locks.WithOnly(o), nil
 }

@@ -68,6 +68,26 @@ func TestDo(t *testing.T) {
 	})
 }
 
+func TestTryDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, ran, broken := start(memlock.New(nil), 5), 0, errors.New("broken")
+		want(t, "TryDo", p.TryDo(t.Context(), 3, func(ctx context.Context) error {
+			ran++
+			wantStatus(t, p.Semaphore, 5, 3, 0)
+			want(t, "one too many", p.TryDo(ctx, 3, func(context.Context) error { ran++; return nil }), fencelock.ErrHeld)
+			want(t, "one that fits", p.TryDo(ctx, 0, func(context.Context) error {
+				wantStatus(t, p.Semaphore, 5, 4, 0)
+				return broken
+			}), broken)
+			return broken
+		}), broken)
+		if ran != 1 {
+			t.Errorf("ran %d times", ran)
+		}
+		wantStatus(t, p.Semaphore, 5, 0, 0)
+	})
+}
+
 // Fifty processes want in, each with its own weight: never more than five at once.
 func TestNeverMoreThanTheSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -239,6 +259,7 @@ func TestMisuse(t *testing.T) {
 			_, err = s.TryAcquire(t.Context(), c.weight)
 			want(t, what, err, fencelock.ErrInvalid)
 			want(t, what, s.Do(t.Context(), c.weight, nil), fencelock.ErrInvalid)
+			want(t, what, s.TryDo(t.Context(), c.weight, nil), fencelock.ErrInvalid)
 		}
 		want(t, "Resize", p.Resize(t.Context(), 0), fencelock.ErrInvalid)
 		want(t, "Resize", semaphore.New(p.locks, "", 5).Resize(t.Context(), 1), fencelock.ErrInvalid)
