@@ -10,7 +10,7 @@ import (
 )
 
 // Config is what a Locker does for all its locks. The zero Config is useful. Times
-// of more than driver.MaxDuration, ten years, are ErrInvalid; so are those of Options.
+// of more than ten years are ErrInvalid; so are those of Options.
 type Config struct {
 	// TTL is how long after the last renewal the engine lets others in, which
 	// is how long a holder that vanished blocks them. Locks are renewed at a
@@ -80,7 +80,7 @@ type Options struct {
 
 	// OnWait is called when an acquisition joins the queue, with its place by then. It
 	// must not block. nil, the default, is no call.
-	OnWait func(driver.WaitInfo)
+	OnWait func(WaitInfo)
 }
 
 const (

@@ -102,7 +102,7 @@ func (l *Lock) Token() int64 { return l.lease.Token }
 func (l *Lock) Floor() int64 { return l.floor }
 
 // Lease returns what identifies the acquisition to the engine.
-func (l *Lock) Lease() driver.Lease { return l.lease }
+func (l *Lock) Lease() Lease { return l.lease }
 
 // Context returns a context that ends with the hold: with a cause that is
 // ErrLost when the lock is lost, at the deadline less the grace at the latest,

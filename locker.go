@@ -24,7 +24,7 @@ type Locker struct {
 }
 
 // New returns a Locker on engine. It does no I/O; cfg may be nil.
-func New(engine driver.Engine, cfg *Config) *Locker {
+func New(engine Engine, cfg *Config) *Locker {
 	full := cfg.withDefaults()
 	return &Locker{
 		engine:  engine,

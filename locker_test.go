@@ -316,7 +316,7 @@ func some(t *testing.T, field string, n int64) (o fencelock.Options) {
 	case reflect.String:
 		v.SetString(fmt.Sprint(n))
 	case reflect.Func:
-		calls := []func(driver.WaitInfo){func(driver.WaitInfo) { t.Log(1) }, func(driver.WaitInfo) { t.Log(2) }}
+		calls := []func(fencelock.WaitInfo){func(fencelock.WaitInfo) { t.Log(1) }, func(fencelock.WaitInfo) { t.Log(2) }}
 		v.Set(reflect.ValueOf(calls[n-1]))
 	default:
 		t.Fatalf("no value for %s", field)

@@ -97,7 +97,7 @@ func TestNothingIsLeftBehindOnWaitThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, engine := newLocks(fencelock.Config{})
 		held := acquire(t, locks, "b")
-		waits := locks.With(fencelock.Options{OnWait: func(driver.WaitInfo) { panic("boom") }})
+		waits := locks.With(fencelock.Options{OnWait: func(fencelock.WaitInfo) { panic("boom") }})
 		recovered(t, func() { _, _ = waits.Acquire(t.Context(), "b") })
 		recovered(t, func() { _, _ = waits.AcquireAll(t.Context(), "a", "b") })
 		if err := held.Release(); err != nil {

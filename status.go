@@ -7,12 +7,12 @@ type (
 	// Status describes one name: who holds it and who waits. Its fields are
 	//
 	//	Name      string
-	//	Mode      driver.Mode // exclusive or shared
-	//	Limit     int         // the limit in force of a shared name; 0 means none
-	//	Holders   []Holder    // oldest first
-	//	Waiters   []Waiter    // next first
-	//	NotBefore time.Time   // end of a minimum hold; zero means none
-	//	Trouble   error       // why this may not be all, or not be so any more; nil means it is
+	//	Mode      Mode      // Exclusive or Shared
+	//	Limit     int       // the limit in force of a shared name; 0 means none
+	//	Holders   []Holder  // oldest first
+	//	Waiters   []Waiter  // next first
+	//	NotBefore time.Time // end of a minimum hold; zero means none
+	//	Trouble   error     // why this may not be all, or not be so any more; nil means it is
 	Status = driver.Status
 	// Holder is one standing acquisition. Its fields are
 	//

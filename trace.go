@@ -3,8 +3,6 @@ package fencelock
 import (
 	"context"
 	"time"
-
-	"github.com/fencelock/fencelock/driver"
 )
 
 // Tracer is told what a Locker does, for metrics and traces. Each hook may be
@@ -38,14 +36,14 @@ type Tracer struct {
 // TraceAcquireStart describes an acquisition that begins.
 type TraceAcquireStart struct {
 	Name string
-	Mode driver.Mode
+	Mode Mode
 	Wait bool // false for TryAcquire
 }
 
 // TraceAcquireEnd describes an acquisition that succeeded (Err is nil) or not.
 type TraceAcquireEnd struct {
 	Name     string
-	Mode     driver.Mode
+	Mode     Mode
 	Token    int64
 	Waited   time.Duration // from start to end
 	Queued   time.Duration // how much of that in the queue; 0 if it did not wait
@@ -57,7 +55,7 @@ type TraceAcquireEnd struct {
 // TraceAcquireWait describes an acquisition that has joined the queue.
 type TraceAcquireWait struct {
 	Name     string
-	Mode     driver.Mode
+	Mode     Mode
 	Position int        // 1 is next; 0 means unknown
 	Held     *HeldError // who is in the way; nil means unknown
 }
@@ -65,7 +63,7 @@ type TraceAcquireWait struct {
 // TraceHoldStart describes a hold that begins.
 type TraceHoldStart struct {
 	Name  string
-	Mode  driver.Mode
+	Mode  Mode
 	Token int64
 }
 
@@ -84,7 +82,7 @@ type TraceRenewEnd struct {
 // TraceHoldEnd describes the end of a hold.
 type TraceHoldEnd struct {
 	Name  string
-	Mode  driver.Mode
+	Mode  Mode
 	Token int64
 	Held  time.Duration
 	Lost  *LostError // nil when the lock was released
@@ -93,14 +91,14 @@ type TraceHoldEnd struct {
 // TraceReleaseStart describes a release that begins.
 type TraceReleaseStart struct {
 	Name  string
-	Mode  driver.Mode
+	Mode  Mode
 	Token int64
 }
 
 // TraceReleaseEnd describes how a release ended.
 type TraceReleaseEnd struct {
 	Name  string
-	Mode  driver.Mode
+	Mode  Mode
 	Token int64
 	Took  time.Duration
 	Err   error

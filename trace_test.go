@@ -140,7 +140,7 @@ func TestWatchingChangesNothing(t *testing.T) {
 		"nobody":    {},
 		"a tracer":  {cfg: fencelock.Config{Tracer: (&journal{events: map[string][]string{}}).tracer()}, listen: true},
 		"debugging": {cfg: fencelock.Config{Logger: debug}, listen: true},
-		"OnWait":    {opts: fencelock.Options{OnWait: func(driver.WaitInfo) {}}, listen: true},
+		"OnWait":    {opts: fencelock.Options{OnWait: func(fencelock.WaitInfo) {}}, listen: true},
 	} {
 		inner := memlock.New(nil)
 		engine := &scripted{Engine: inner}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/driver"
 )
 
 // gauge is what one process saw while it held its locks.
@@ -95,7 +94,7 @@ func queue(ctx context.Context, locks *fencelock.Locker, o order, name func(proc
 	joined.Add(o.Waiters)
 	for i := range o.Waiters {
 		var once sync.Once
-		with := locks.With(fencelock.Options{OnWait: func(driver.WaitInfo) { once.Do(joined.Done) }})
+		with := locks.With(fencelock.Options{OnWait: func(fencelock.WaitInfo) { once.Do(joined.Done) }})
 		go func() { // ends with ctx
 			for {
 				_, err := with.Acquire(ctx, name(o.Index+1, i%o.Each))

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -79,7 +80,7 @@ type Config struct {
 
 	// MaxResult is how many bytes an encoded result may have to be kept; of one that is
 	// longer later callers get ErrNoResult. 0 means the default, 64 KiB; more than
-	// half of driver.MaxRecord is ErrInvalid.
+	// 256 KiB, half of the longest record, is ErrInvalid.
 	MaxResult int
 
 	// Remember reports whether a failure is the outcome of its key. nil, the default,
@@ -127,7 +128,7 @@ type Store struct {
 
 // New returns a Store on the records of an engine, such as engine.Records(). It does no
 // I/O; cfg may be nil.
-func New(records driver.Records, cfg *Config) *Store {
+func New(records fencelock.Records, cfg *Config) *Store {
 	s := &Store{records: records}
 	if cfg != nil {
 		s.cfg = *cfg

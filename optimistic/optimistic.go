@@ -92,7 +92,7 @@ type Store struct {
 
 // New returns a Store on the records of an engine, such as engine.Records(). It does no
 // I/O; cfg may be nil.
-func New(records driver.Records, cfg *Config) *Store {
+func New(records fencelock.Records, cfg *Config) *Store {
 	s := &Store{records: records, hot: map[string]time.Time{}}
 	if cfg != nil {
 		s.cfg = *cfg

@@ -84,7 +84,7 @@ var epoch = time.Now()
 
 // New returns a limiter for whoever uses the same name on the same engine. The name keeps
 // its keys apart from those of other limiters. It does no I/O; cfg may be nil. A limit
-// or a cfg that makes no sense is driver.ErrInvalid at each call.
+// or a cfg that makes no sense is fencelock.ErrInvalid at each call.
 func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limiter {
 	l := &Limiter{engine: engine, name: name, limit: limit.withDefaults()}
 	if cfg != nil {
@@ -142,7 +142,7 @@ type Result struct {
 
 // Allow reports whether one event of a key may happen now. If not, nothing is taken.
 //
-// An error means that nothing was decided: driver.ErrUnavailable or ErrConfig if the
+// An error means that nothing was decided: fencelock.ErrUnavailable or ErrConfig if the
 // engine is down and the policy is Closed, ErrInvalid for a limit or a key that makes no
 // sense, or ctx's own. A key is any text of up to 512 bytes, less the limiter's name; ""
 // is fine where there is only one.
@@ -176,7 +176,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 // processes. Turns that were reserved before are still their callers', beside that burst;
 // cancelling them has no effect any more.
 //
-// The policy does not apply: if the engine is down the error is driver.ErrUnavailable or
+// The policy does not apply: if the engine is down the error is fencelock.ErrUnavailable or
 // ErrConfig, and what the engine has counted may stand. What this process has counted for
 // Local is forgotten even then.
 func (l *Limiter) Reset(ctx context.Context, key string) error {

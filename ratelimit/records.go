@@ -24,7 +24,7 @@ import (
 // The record expires when all that was taken has come back.
 //
 // A take whose context ends while other processes change the record is a
-// driver.ErrConflict, and never a driver.ErrUnavailable: the records answer. A [Limiter]
+// fencelock.ErrConflict, and never a fencelock.ErrUnavailable: the records answer. A [Limiter]
 // asks again then, as long as the context of its caller lasts. So a record store that begins to
 // hang counts as down after one Config.Timeout without a change of the record, or three at
 // most; the timeout should be twice what a take needs.

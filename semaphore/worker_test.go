@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/semaphore"
 )
 
@@ -122,7 +121,7 @@ func (o orders) obey() error {
 	}
 	locks := fencelock.New(engine, &fencelock.Config{TTL: o.TTL})
 	joins := sync.OnceFunc(func() { _ = note(books, "waits", os.Getpid()) })
-	s := semaphore.New(locks.With(fencelock.Options{OnWait: func(driver.WaitInfo) { joins() }}), name, size)
+	s := semaphore.New(locks.With(fencelock.Options{OnWait: func(fencelock.WaitInfo) { joins() }}), name, size)
 	for round := 0; told.Err() == nil && (o.Rounds == 0 || round < o.Rounds); round++ {
 		permit, err := s.Acquire(told, o.Weight)
 		switch {
