@@ -23,7 +23,7 @@ func TestContextsThatCannotBeCompared(t *testing.T) {
 		"no tracer": nil,
 		"a tracer": {
 			AcquireStart: func(ctx context.Context, _ fencelock.TraceAcquireStart) context.Context { return ctx },
-			HoldStart:    func(ctx context.Context, _ fencelock.TraceHoldStart) context.Context { return ctx },
+			HoldStart:    func(ctx context.Context, _ fencelock.TraceLock) context.Context { return ctx },
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

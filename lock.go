@@ -77,7 +77,7 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 // announce tells the tracer that the hold has begun, after AcquireEnd. HoldEnd must not
 // overtake either.
 func (l *Lock) announce() {
-	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, TraceHoldStart{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token})
+	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token})
 	l.mu.Lock()
 	l.parent, l.told = parent, true
 	loss, held := l.loss, l.held

@@ -121,7 +121,7 @@ func TestNoticesInOrderWithABound(t *testing.T) {
 // queued or renewed.
 func TestAPanicInAHookOfReleaseLeavesNothing(t *testing.T) {
 	for what, tracer := range map[string]*fencelock.Tracer{
-		"ReleaseStart": {ReleaseStart: func(context.Context, fencelock.TraceReleaseStart) context.Context { panic("boom") }},
+		"ReleaseStart": {ReleaseStart: func(context.Context, fencelock.TraceLock) context.Context { panic("boom") }},
 		"ReleaseEnd":   {ReleaseEnd: func(context.Context, fencelock.TraceReleaseEnd) { panic("boom") }},
 		"HoldEnd":      {HoldEnd: func(context.Context, fencelock.TraceHoldEnd) { panic("boom") }},
 	} {

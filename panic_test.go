@@ -37,13 +37,13 @@ func TestNothingIsLeftBehindACallbackThatPanics(t *testing.T) {
 			t.AcquireEnd = func(context.Context, fencelock.TraceAcquireEnd) { panic("boom") }
 		}),
 		"HoldStart": tracer(func(t *fencelock.Tracer) {
-			t.HoldStart = func(context.Context, fencelock.TraceHoldStart) context.Context { panic("boom") }
+			t.HoldStart = func(context.Context, fencelock.TraceLock) context.Context { panic("boom") }
 		}),
 		"HoldEnd": tracer(func(t *fencelock.Tracer) {
 			t.HoldEnd = func(context.Context, fencelock.TraceHoldEnd) { panic("boom") }
 		}),
 		"ReleaseStart": tracer(func(t *fencelock.Tracer) {
-			t.ReleaseStart = func(context.Context, fencelock.TraceReleaseStart) context.Context { panic("boom") }
+			t.ReleaseStart = func(context.Context, fencelock.TraceLock) context.Context { panic("boom") }
 		}),
 		"ReleaseEnd": tracer(func(t *fencelock.Tracer) {
 			t.ReleaseEnd = func(context.Context, fencelock.TraceReleaseEnd) { panic("boom") }
@@ -168,7 +168,7 @@ func TestNothingIsLeftBehindOfASetThatIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &unsure{Engine: memlock.New(nil), successes: 2, failures: 1}
 		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
-			ReleaseStart: func(context.Context, fencelock.TraceReleaseStart) context.Context { panic("boom") },
+			ReleaseStart: func(context.Context, fencelock.TraceLock) context.Context { panic("boom") },
 		}})
 		recovered(t, func() { _, _ = locks.AcquireAll(t.Context(), "a", "b", "c") })
 		nothing(t, engine.Engine)

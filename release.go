@@ -100,7 +100,7 @@ func (l *Lock) releaseEngine() error {
 	done := false
 	defer unless(&done, func() { _ = release(limit, l.renewer.engine, l.lease) })
 	data := TraceReleaseEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
-	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceReleaseStart{Name: data.Name, Mode: data.Mode, Token: data.Token})
+	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceLock{Name: data.Name, Mode: data.Mode, Token: data.Token})
 	done = true
 	data.Err = release(ctx, l.renewer.engine, l.lease)
 	data.Took = time.Since(begun)

@@ -44,14 +44,14 @@ func (l *told) tracer() *fencelock.Tracer {
 		AcquireEnd: func(_ context.Context, d fencelock.TraceAcquireEnd) {
 			l.add("end %v, queued %v of %v, behind %v, %v", d.Mode, d.Queued, d.Waited, d.Held != nil, d.Err == nil)
 		},
-		HoldStart: func(ctx context.Context, d fencelock.TraceHoldStart) context.Context {
+		HoldStart: func(ctx context.Context, d fencelock.TraceLock) context.Context {
 			l.add("hold %v", d.Mode)
 			return context.WithValue(ctx, spanKey{}, fmt.Sprint("hold of ", d.Name))
 		},
 		HoldEnd: func(ctx context.Context, d fencelock.TraceHoldEnd) {
 			l.add("held %v for %v, lost %v, in %v", d.Mode, d.Held, d.Lost != nil, ctx.Value(spanKey{}))
 		},
-		ReleaseStart: func(ctx context.Context, d fencelock.TraceReleaseStart) context.Context {
+		ReleaseStart: func(ctx context.Context, d fencelock.TraceLock) context.Context {
 			l.add("release %v", d.Mode)
 			return ctx
 		},

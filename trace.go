@@ -20,13 +20,13 @@ type Tracer struct {
 	// HoldStart follows a successful AcquireEnd, with the context of the caller. The
 	// context that it returns is the parent of the lock's: what Do runs, and what is done
 	// with Lock.Context, belongs to it.
-	HoldStart func(context.Context, TraceHoldStart) context.Context
+	HoldStart func(context.Context, TraceLock) context.Context
 	// RenewStart and RenewEnd frame a batch of renewals.
 	RenewStart func(context.Context, TraceRenewStart) context.Context
 	RenewEnd   func(context.Context, TraceRenewEnd)
 	// HoldEnd ends a hold: after ReleaseEnd, or after a loss.
 	HoldEnd      func(context.Context, TraceHoldEnd)
-	ReleaseStart func(context.Context, TraceReleaseStart) context.Context
+	ReleaseStart func(context.Context, TraceLock) context.Context
 	ReleaseEnd   func(context.Context, TraceReleaseEnd)
 	// Stale is told, with the context of the write, that the guard of a resource refused
 	// a write under a lock; see package fence.
@@ -60,8 +60,8 @@ type TraceAcquireWait struct {
 	Held     *HeldError // who is in the way; nil means unknown
 }
 
-// TraceHoldStart describes a hold that begins.
-type TraceHoldStart struct {
+// TraceLock describes a lock whose hold or release begins.
+type TraceLock struct {
 	Name  string
 	Mode  Mode
 	Token int64
@@ -86,13 +86,6 @@ type TraceHoldEnd struct {
 	Token int64
 	Held  time.Duration
 	Lost  *LostError // nil when the lock was released
-}
-
-// TraceReleaseStart describes a release that begins.
-type TraceReleaseStart struct {
-	Name  string
-	Mode  Mode
-	Token int64
 }
 
 // TraceReleaseEnd describes how a release ended.

@@ -48,11 +48,11 @@ func allHooks() *fencelock.Tracer {
 		AcquireStart: func(ctx context.Context, _ fencelock.TraceAcquireStart) context.Context { return ctx },
 		AcquireWait:  func(context.Context, fencelock.TraceAcquireWait) {},
 		AcquireEnd:   func(context.Context, fencelock.TraceAcquireEnd) {},
-		HoldStart:    func(ctx context.Context, _ fencelock.TraceHoldStart) context.Context { return ctx },
+		HoldStart:    func(ctx context.Context, _ fencelock.TraceLock) context.Context { return ctx },
 		RenewStart:   func(ctx context.Context, _ fencelock.TraceRenewStart) context.Context { return ctx },
 		RenewEnd:     func(context.Context, fencelock.TraceRenewEnd) {},
 		HoldEnd:      func(context.Context, fencelock.TraceHoldEnd) {},
-		ReleaseStart: func(ctx context.Context, _ fencelock.TraceReleaseStart) context.Context { return ctx },
+		ReleaseStart: func(ctx context.Context, _ fencelock.TraceLock) context.Context { return ctx },
 		ReleaseEnd:   func(context.Context, fencelock.TraceReleaseEnd) {},
 		Stale:        func(context.Context, fencelock.TraceStale) {},
 	}
