@@ -20,7 +20,7 @@
 // term has returned, so a clean change of leaders has no overlap. A process does
 // not campaign again while the work of its last term still runs.
 //
-// Who breaks the name, or calls [Resign], takes it away at once: the term ends when its
+// Who breaks the name, or calls [Depose], takes it away at once: the term ends when its
 // process hears of that, or with its lease. And nothing stops work that ignores its context. Such work goes on beside the next
 // leader's; [Config].Shutdown makes that an error, and the right answer to it is
 // to end the process. A process that was frozen may also take one more step when

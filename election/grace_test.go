@@ -68,17 +68,17 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// Resign ends the term of the leader that is there, and not that of the next one.
-func TestResignForAnother(t *testing.T) {
+// Depose ends the term of the leader that is there, and not that of the next one.
+func TestDepose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New(nil)
 		locks := fencelock.New(store.Client(), nil)
-		_, _, err := election.Resign(t.Context(), locks, name, "nobody is there")
-		want(t, "Resign", err, fencelock.ErrNotHeld)
+		_, _, err := election.Depose(t.Context(), locks, name, "nobody is there")
+		want(t, "Depose", err, fencelock.ErrNotHeld)
 		a, b := start(store, election.Config{Value: "a"}), start(store.Client(), election.Config{Value: "b"})
 		first, second := a.run(obey), b.run(obey)
 		term := a.Term().Number()
-		leader, token, err := election.Resign(t.Context(), locks, name, "maintenance")
+		leader, token, err := election.Depose(t.Context(), locks, name, "maintenance")
 		if err != nil || leader.Value != "a" || leader.Term != term || token <= term {
 			t.Errorf("%+v, %d, %v", leader, token, err)
 		}

@@ -151,6 +151,6 @@ func TestALeaderThatCannotBeSeen(t *testing.T) {
 	locks := fencelock.New(blind{memlock.New(nil)}, nil)
 	_, err := election.Current(t.Context(), locks, name)
 	want(t, "Current", err, fencelock.ErrUnavailable)
-	_, _, err = election.Resign(t.Context(), locks, name, "maintenance")
-	want(t, "Resign", err, fencelock.ErrUnavailable)
+	_, _, err = election.Depose(t.Context(), locks, name, "maintenance")
+	want(t, "Depose", err, fencelock.ErrUnavailable)
 }

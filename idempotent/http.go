@@ -31,9 +31,12 @@ type HTTP struct {
 	// Optional lets requests without a key pass. The default answers them with 400.
 	Optional bool
 
-	// Wait is how long a request waits while another one of its key is served; it is
-	// answered with 409 then. 0, the default, is at once.
+	// Wait bounds how long a request waits while another one of its key is served; it is
+	// answered with 409 then. 0, the default, is as long as the client waits.
 	Wait time.Duration
+
+	// NoWait answers with 409 at once. The default waits for the answer.
+	NoWait bool
 
 	// Client says whose key it is, so that two clients cannot read one another's
 	// answers: an account, say, that was authenticated before. nil, the default, goes by
@@ -87,8 +90,8 @@ func IsOutcome(status int, header http.Header) bool {
 
 // Handler serves each request that has an Idempotency-Key once, by next, and answers
 // every other one of that key with the status, header and body that were kept. It follows
-// draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 while the first request
-// is served, 422 if the key came with another method, host, URL or body. The answers are
+// draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 if the first request
+// is served for longer than HTTP.Wait and HTTP.NoWait allow, 422 if the key came with another method, host, URL or body. The answers are
 // problem documents. It is 503 if the records cannot be asked, and nothing was done then.
 // A refusal by next, such as 429 or 503, is sent and not kept: see HTTP.Keep. Nor is there an outcome
 // if next returns without writing anything after the client has hung up, which ends its context: the next
@@ -162,7 +165,7 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	if len(r.PostForm) > 0 { // somebody has read the body before, to make a form of it
 		contents = append(contents, r.PostForm.Encode())
 	}
-	store := h.store.With(Options{Payload: []byte(digest(contents...)), Wait: max(h.cfg.Wait, 0), NoWait: h.cfg.Wait <= 0})
+	store := h.store.With(Options{Payload: []byte(digest(contents...)), Wait: h.cfg.Wait, NoWait: h.cfg.NoWait})
 	var served *reply
 	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
 		var spoke bool

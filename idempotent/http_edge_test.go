@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
@@ -73,15 +72,6 @@ func TestHTTPSameAnswer(t *testing.T) {
 	}
 	if calls.Load() != 1 {
 		t.Errorf("%d calls", calls.Load())
-	}
-}
-
-// TestHTTPNegativeWait: it is no wait.
-func TestHTTPNegativeWait(t *testing.T) {
-	t.Parallel()
-	h := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), &idempotent.HTTP{Wait: -time.Second})
-	if w := post(h, "/", "a"); w.Code != http.StatusOK {
-		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

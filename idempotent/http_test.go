@@ -149,12 +149,12 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestHTTPInProgress: a request is refused while the first one of its key is served,
+// TestHTTPInProgress: a request that does not wait is refused while the first one of its key is served,
 // and gets its answer afterwards.
 func TestHTTPInProgress(t *testing.T) {
 	t.Parallel()
 	next := &service{wait: make(chan struct{}), asked: make(chan struct{}, 1)}
-	url := serve(t, idempotent.New(memlock.New(nil).Records(), nil), next, nil)
+	url := serve(t, idempotent.New(memlock.New(nil).Records(), nil), next, &idempotent.HTTP{NoWait: true})
 	first := make(chan string, 1)
 	go func() { // ends with the answer
 		_, body := request{key: "a", body: "tea", status: 201}.send(t, url)

@@ -1,7 +1,7 @@
 // Package ratelimit bounds how often something happens, among many processes: a hundred
 // requests a second to a partner, three mails an hour to each user.
 //
-//	limiter := ratelimit.New(engine, "mails", ratelimit.Limit{Events: 3, Per: time.Hour, Burst: 3}, nil)
+//	limiter := ratelimit.New(engine, "mails", ratelimit.PerHour(3), nil)
 //
 //	result, err := limiter.Allow(ctx, "user:42")
 //	switch {

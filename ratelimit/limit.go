@@ -11,7 +11,7 @@ import (
 type Limit struct {
 	Events int           // at least 1, in each Per
 	Per    time.Duration // 0 means a second
-	Burst  int           // how many at once, after a pause; 0 means 1, which spaces all of them
+	Burst  int           // how many at once, after a pause; 0 means Events, and 1 spaces all of them
 }
 
 // PerSecond is a limit of so many events a second, all of them at once if need be.
@@ -43,7 +43,7 @@ func (l Limit) withDefaults() Limit {
 		l.Per = time.Second
 	}
 	if l.Burst == 0 {
-		l.Burst = 1
+		l.Burst = l.Events
 	}
 	return l
 }

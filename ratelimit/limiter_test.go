@@ -348,7 +348,7 @@ func TestLimitStrings(t *testing.T) {
 		"5/s, burst 5":      ratelimit.PerSecond(5),
 		"5/m, burst 5":      ratelimit.PerMinute(5),
 		"5/h, burst 5":      ratelimit.PerHour(5),
-		"5/s, burst 1":      {Events: 5},
+		"2/s, burst 2":      {Events: 2},
 		"5/1m30s, burst 10": {Events: 5, Per: 90 * time.Second, Burst: 10},
 	} {
 		if got := l.String(); got != want {

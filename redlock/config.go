@@ -46,11 +46,11 @@ type Config struct {
 	// grow.
 	Retention time.Duration
 
-	// MarkerTTL is how long a node that nobody uses stays known: one whose marker
+	// MarkerLife is how long a node that nobody uses stays known: one whose marker
 	// has expired counts as new and does not vote for MaxTTL. Every grant, renewal
 	// and listing keeps it, with a write a day. Make it longer than the pause
 	// between two uses. 0 means 90 days.
-	MarkerTTL time.Duration
+	MarkerLife time.Duration
 }
 
 func (cfg *Config) withDefaults() Config {
@@ -66,7 +66,7 @@ func (cfg *Config) withDefaults() Config {
 	or(&full.MaxTTL, 30*time.Second)
 	or(&full.RetryTimeout, 4*time.Second)
 	or(&full.Retention, 7*24*time.Hour)
-	or(&full.MarkerTTL, 90*24*time.Hour)
+	or(&full.MarkerLife, 90*24*time.Hour)
 	return full
 }
 

@@ -83,7 +83,7 @@ func (cfg *Config) constants(n int) string {
 	set := strconv.Itoa(n) + "-" + hex.EncodeToString(sum[:6])
 	return fmt.Sprintf("local RETENTION, CHANNEL, QUARANTINE, NODES, MARKER, KEEP, REFRESH, AHEAD = %s, %s, %s, %s, %s, %s, %s, %d\n",
 		redisfmt.Millis(cfg.Retention), quote(cfg.channel()), redisfmt.Millis(quarantine), quote(set), quote(cfg.Prefix+"fencelock:node"),
-		redisfmt.Millis(cfg.MarkerTTL), redisfmt.Millis(min(24*time.Hour, cfg.MarkerTTL/4)), cfg.ahead().Microseconds())
+		redisfmt.Millis(cfg.MarkerLife), redisfmt.Millis(min(24*time.Hour, cfg.MarkerLife/4)), cfg.ahead().Microseconds())
 }
 
 // ahead is how far ahead of a node's clock a proposal for a token may be: one of a

@@ -33,7 +33,7 @@ type limitCmd struct {
 
 // verb describes limit.
 func (c *limitCmd) verb() *verb {
-	c.Count, c.Conflict = 1, exitBusy
+	c.Count, c.Rate.Burst, c.Conflict = 1, 1, exitBusy
 	return &verb{
 		name: "limit", group: useLocks, short: "Wait for a turn, so often and no more, and run a command.",
 		args: []arg{{name: "NAME", help: "The name of the rate, which is apart from the locks.", set: setText(&c.Name)}},
@@ -90,12 +90,13 @@ func (c *limitCmd) check() (err error) {
 	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
 		return err
 	}
-	burst := max(1, c.Rate.Burst)
 	switch {
-	case c.Wait.limit < 0 || c.Rate.Burst < 0:
-		return errors.New("durations and bursts must not be negative")
-	case c.Count < 1 || c.Count > burst:
-		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, burst)
+	case c.Wait.limit < 0:
+		return errors.New("durations must not be negative")
+	case c.Rate.Burst < 1:
+		return fmt.Errorf("--burst %d is less than 1", c.Rate.Burst)
+	case c.Count < 1 || c.Count > c.Rate.Burst:
+		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, c.Rate.Burst)
 	}
 	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))
 }

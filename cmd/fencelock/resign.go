@@ -43,7 +43,7 @@ func (c *resignCmd) Run(a *app) error {
 	var leader election.Leader
 	var token int64
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		leader, token, err = election.Resign(ctx, fencelock.New(engine, nil), c.Name, cmp.Or(c.Reason, "asked to resign"))
+		leader, token, err = election.Depose(ctx, fencelock.New(engine, nil), c.Name, cmp.Or(c.Reason, "asked to resign"))
 		return err
 	})
 	switch {
