@@ -24,12 +24,6 @@ func newFlagSet() flagSet {
 	f.SortFlags = false
 	f.SetInterspersed(false)
 	f.Usage = func() {}
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "at-least" { // an older name
-			name = "min-hold"
-		}
-		return pflag.NormalizedName(name)
-	})
 	return f
 }
 

@@ -41,7 +41,7 @@ func TestFlagsStandBeforeAndAfterTheName(t *testing.T) {
 }
 
 func TestValuesOfFlags(t *testing.T) {
-	c, err := readRun(t, "-w1m30s", "-E", "0", "--at-least=2s", "--note", "--", "--signal", "usr1", "--on-lost=ignore", "x", "-")
+	c, err := readRun(t, "-w1m30s", "-E", "0", "--min-hold=2s", "--note", "--", "--signal", "usr1", "--on-lost=ignore", "x", "-")
 	if err != nil {
 		t.Fatal(err)
 	}
