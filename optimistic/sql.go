@@ -12,8 +12,8 @@ import (
 )
 
 // Retry runs fn until it returns something else than a fencelock.ErrConflict, and
-// returns that, or until ctx ends. It makes short random pauses, which double, in
-// between. fn reads a row with its version, and writes it with [Changed]:
+// returns that, or until ctx ends, which is then joined with the last error. It makes short
+// random pauses, which double, in between. fn reads a row with its version, and writes it with [Changed]:
 //
 //	err := optimistic.Retry(ctx, func(ctx context.Context) error {
 //		row := db.QueryRowContext(ctx, "SELECT seats, version FROM flight WHERE id = $1", id)
@@ -24,19 +24,13 @@ import (
 //			"UPDATE flight SET seats = $1, version = version + 1 WHERE id = $2 AND version = $3", seats-1, id, version))
 //	})
 func Retry(ctx context.Context, fn func(ctx context.Context) error) error {
-	return RetryIf(ctx, fn, func(err error) bool { return errors.Is(err, driver.ErrConflict) })
-}
-
-// RetryIf is [Retry] for whatever again says is worth another try. A context that ends
-// in a pause is joined with the last error.
-func RetryIf(ctx context.Context, fn func(ctx context.Context) error, again func(error) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for tries := 1; ; tries++ {
 		err := fn(ctx)
-		if err == nil || !again(err) {
+		if !errors.Is(err, driver.ErrConflict) {
 			return err
 		}
 		if !pause.Wait(ctx) {
@@ -66,17 +60,26 @@ func Changed(res sql.Result, err error) error {
 // has already rolled a transaction back that it calls a deadlock, and goes on outside of it.
 // opts may be nil; the level to use it with is sql.LevelSerializable.
 func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
-	return RetryIf(ctx, func(ctx context.Context) error {
-		tx, err := db.BeginTx(ctx, opts)
-		if err != nil {
-			return err
+	return Retry(ctx, func(ctx context.Context) error {
+		err := once(ctx, db, opts, fn)
+		if Refused(err) {
+			err = fmt.Errorf("%w: %w", driver.ErrConflict, err)
 		}
-		defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-		if err := fn(ctx, tx); err != nil {
-			return err
-		}
-		return tx.Commit()
-	}, func(err error) bool { return Refused(err) || errors.Is(err, driver.ErrConflict) })
+		return err
+	})
+}
+
+// once makes one try of Tx.
+func once(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // mysqlRefused is how the errors of go-sql-driver/mysql begin that say so: a deadlock, a wait

@@ -3,7 +3,7 @@ package optimisticpgx
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,7 +30,11 @@ type Beginner interface {
 // others do at the same time; see [optimistic.Tx]. The level to use it with is
 // pgx.Serializable.
 func Tx(ctx context.Context, db Beginner, opts pgx.TxOptions, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	return optimistic.RetryIf(ctx, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, db, opts, func(tx pgx.Tx) error { return fn(ctx, tx) })
-	}, func(err error) bool { return optimistic.Refused(err) || errors.Is(err, driver.ErrConflict) })
+	return optimistic.Retry(ctx, func(ctx context.Context) error {
+		err := pgx.BeginTxFunc(ctx, db, opts, func(tx pgx.Tx) error { return fn(ctx, tx) })
+		if optimistic.Refused(err) {
+			err = fmt.Errorf("%w: %w", driver.ErrConflict, err)
+		}
+		return err
+	})
 }
