@@ -27,7 +27,7 @@ func (c *client) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	}
 	in := &redisinspect.Inspection{
 		Conn: c.conn, TTL: ttl, Keys: probe, Companions: companions[:], Index: c.indexOf(""), Prefix: c.cfg.Prefix, Channel: c.channel() + "doctor-" + id.String(),
-		Retention: c.cfg.Retention, Quarantine: c.cfg.Quarantine, MinReplicas: c.cfg.MinReplicas, ReplicaLag: c.cfg.ReplicaLag,
+		Quarantine: c.cfg.Quarantine, MinReplicas: c.cfg.MinReplicas, ReplicaLag: c.cfg.ReplicaLag,
 	}
 	findings, err := in.Run(ctx)
 	return findings, unavailable(err)

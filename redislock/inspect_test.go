@@ -100,20 +100,6 @@ func TestInspectEviction(t *testing.T) {
 	}
 }
 
-// TestInspectUsedNames: what idle names leave behind is estimated from some of the keys.
-func TestInspectUsedNames(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	s.fill(3000, 1000)
-	wantFinding(t, findings(t, s.server, nil), "used names", driver.Good, "1000, each remembered for 168h0m0s after its last use; 213000 bytes")
-	s.fill(30_000, 10_000)
-	f := findings(t, s.server, &redislock.Config{Retention: time.Hour})["used names"]
-	var n int
-	if _, err := fmt.Sscanf(f.Observed, "about %d, each remembered for 1h0m0s", &n); err != nil || n < 7_000 || n > 13_000 {
-		t.Errorf("10000 idle names: %+v", f)
-	}
-}
-
 func TestInspectPersistence(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartRedis(t)
@@ -195,10 +181,8 @@ func TestInspectRightsOutsideTheScripts(t *testing.T) {
 		{[]string{"~*", "resetchannels", all}, "notices", driver.Warning, "no right to the channels"},
 		{[]string{"~*", "&*", all, "-subscribe"}, "notices", driver.Warning, "no right to run SUBSCRIBE"},
 		{[]string{"~*", "&*", all, "-scan"}, "notices", driver.Warning, "no right to run SCAN"},
-		{[]string{"~*", "&*", all, "-dbsize"}, "used names", driver.Unknown, "NOPERM"},
 		{[]string{"~*", "&*", all, "-info"}, "eviction", driver.Unknown, "NOPERM"},
 		{[]string{"~*", "&*", all, "-info"}, "role", driver.Unknown, "NOPERM"},
-		{[]string{"~*", "&*", all, "-config"}, "idle clients", driver.Unknown, "NOPERM"},
 		{[]string{"~*", "&*", all, "-ping"}, "latency", driver.Unknown, "NOPERM"},
 		{[]string{"~*", "&*", all, "-time"}, "clock", driver.Unknown, "NOPERM"},
 		{[]string{"~*", "&*", all, "-wait"}, "rights", driver.Broken, "no right to run WAIT"},
@@ -342,18 +326,6 @@ func TestInspectWrites(t *testing.T) {
 	r.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	r.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
 	wantFinding(t, findings(t, r, nil), "writes", driver.Broken, "NOREPLICAS")
-}
-
-func TestInspectSettings(t *testing.T) {
-	t.Parallel()
-	r := redistest.StartRedis(t)
-	r.Do(t, "CONFIG", "SET", "timeout", "5")
-	wantFinding(t, findings(t, r, nil), "idle clients", driver.Warning, "closed after 5 s")
-	r.Do(t, "CONFIG", "SET", "timeout", "60")
-	wantFinding(t, findings(t, r, nil), "idle clients", driver.Good, "closed after 60 s")
-	wantFinding(t, findings(t, r, nil), "encryption", driver.Good, "loopback")
-	r.Do(t, "CONFIG", "SET", "bind", "127.0.0.1 -192.0.2.1")
-	wantFinding(t, findings(t, r, nil), "encryption", driver.Warning, "plain")
 }
 
 func TestInspectCluster(t *testing.T) {

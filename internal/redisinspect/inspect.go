@@ -25,7 +25,6 @@ type Inspection struct {
 	Index       string        // a key of the index of names
 	Prefix      string        // what the name of every key begins with
 	Channel     string        // one like those the waiters listen on
-	Retention   time.Duration // of what a name leaves behind
 	Quarantine  bool          // the engine waits out what a server has forgotten
 	MinReplicas int           // that the engine waits for
 	ReplicaLag  time.Duration // for how long a master that is cut off is reckoned with
@@ -50,7 +49,7 @@ type Setting struct {
 // settings are the values an inspection reads, one at a time: a server that hides one of
 // them may tell the others.
 var settings = []string{
-	"save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag", "timeout", "port", "tls-port", "bind",
+	"save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag",
 }
 
 // ask reads INFO and the settings of every master. What is refused stays unknown; a master

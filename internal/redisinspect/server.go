@@ -31,15 +31,10 @@ func (in *Inspection) Run(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	used, err := in.usedNames(ctx)
-	if err != nil {
-		return nil, err
-	}
 	findings := []driver.Finding{in.worst(version), in.worst(in.role)}
 	findings = append(findings, in.cluster(ctx)...)
 	findings = append(findings, rights...)
-	return append(findings, in.worst(eviction), in.worst(in.persistence), in.worst(in.replicas),
-		used, in.worst(in.idle), in.worst(encryption), clock, latency), nil
+	return append(findings, in.worst(eviction), in.worst(in.persistence), in.worst(in.replicas), clock, latency), nil
 }
 
 // oldest is the oldest server whose scripts and commands suffice: SET with GET came then.
@@ -268,62 +263,6 @@ func (in *Inspection) waitedOut(f driver.Finding, other string) driver.Finding {
 		f.Fix = other + "; and guard the data with fencing tokens"
 	}
 	return f
-}
-
-// idle is about servers that close silent connections: a renewal comes every third of the
-// TTL, and should find the last one's connection.
-func (in *Inspection) idle(n node) driver.Finding {
-	f := driver.Finding{Check: "idle clients", Observed: "never closed"}
-	timeout := n.config["timeout"]
-	if timeout.Err != nil {
-		return noRight(f.Check, timeout.Err, "+config|get")
-	}
-	seconds, err := strconv.Atoi(timeout.Value)
-	if err != nil || seconds == 0 {
-		return f
-	}
-	f.Observed = fmt.Sprintf("closed after %d s", seconds)
-	if time.Duration(seconds)*time.Second <= in.TTL/3 {
-		f.Severity = driver.Warning
-		f.Impact = fmt.Sprintf("connections close between renewals, which come every %v; each then needs a new one in time", in.TTL/3)
-		f.Fix = "CONFIG SET timeout 0, or a shorter TTL"
-	}
-	return f
-}
-
-// encryption is about who can read and write along: whoever knows a name can take its lock,
-// and whoever has read an owner can free it.
-func encryption(n node) driver.Finding {
-	f := driver.Finding{Check: "encryption"}
-	tls, port, bind := n.config["tls-port"], n.config["port"], n.config["bind"]
-	switch {
-	case port.Err != nil:
-		return noRight(f.Check, port.Err, "+config|get")
-	case port.Value == "0":
-		f.Observed = "the server takes TLS only"
-	case tls.Err == nil && tls.Value != "0" && tls.Value != "":
-		f.Observed = "the server takes TLS on port " + tls.Value + ", and plain connections on port " + port.Value
-	case bind.Err == nil && loopback(bind.Value):
-		f.Observed = "plain, on the loopback interface only"
-	default:
-		f.Severity = driver.Warning
-		f.Observed = "plain connections"
-		f.Impact = "whoever can read the network sees passwords and owners, and can take or free any lock"
-		f.Fix = "rediss:// and tls-port, unless the network is your own"
-	}
-	return f
-}
-
-// loopback reports whether all addresses of a bind setting are local ones.
-func loopback(bind string) bool {
-	words := strings.Fields(bind)
-	for _, w := range words {
-		w = strings.TrimPrefix(w, "-")
-		if w != "::1" && w != "localhost" && !strings.HasPrefix(w, "127.") {
-			return false
-		}
-	}
-	return len(words) > 0
 }
 
 // CutOff says what is wrong with the settings of a master that has replicas, for
