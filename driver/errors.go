@@ -132,9 +132,9 @@ func (r Request) Check(t Traits) error {
 	case r.MinHold > 0 && r.Mode == Shared:
 		return fmt.Errorf("%w: a minimum hold needs an exclusive lock, and this request is for a shared one", ErrInvalid)
 	case r.MinHold > 0 && t.MaxMinHold < 0:
-		return fmt.Errorf("%w: %s may evict a minimum hold as it is set up, so it grants none", ErrInvalid, t.Engine)
+		return fmt.Errorf("%w: %s may evict a minimum hold, so it grants none; use a server that evicts nothing, and do not allow eviction", ErrInvalid, t.Engine)
 	case t.MaxMinHold > 0 && r.MinHold > t.MaxMinHold:
-		return fmt.Errorf("%w: the minimum hold %v is longer than %v, after which %s may have forgotten it", ErrInvalid, r.MinHold, t.MaxMinHold, t.Engine)
+		return fmt.Errorf("%w: the minimum hold %v is longer than %v, after which %s may have forgotten it; raise MaxTTL (max-ttl)", ErrInvalid, r.MinHold, t.MaxMinHold, t.Engine)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: the limit %d is negative", ErrInvalid, r.Limit)
 	case r.Limit > MaxLimit:

@@ -139,7 +139,7 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 			}
 			line.update(info)
 		}})
-		silence := &outage{app: a}
+		silence := &outage{app: a, reached: &c.reached}
 		over, found := context.WithCancel(ctx)
 		defer found()
 		go silence.probeEngine(over, locker, c.Name) // ends with the campaign

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -16,7 +17,8 @@ import (
 // outage tells people, now and then, that an engine does not answer. A standby may wait
 // for weeks, and nobody would see that it waits in vain.
 type outage struct {
-	app *app
+	app     *app
+	reached *atomic.Bool // the engine has answered
 
 	mu   sync.Mutex // guards said
 	said time.Time  // when it was spoken of last; zero while the engine answers
@@ -41,6 +43,7 @@ func (o *outage) note(err error) {
 
 // over is an answer of the engine, which ends an outage.
 func (o *outage) over() {
+	o.reached.Store(true)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.said.IsZero() {
