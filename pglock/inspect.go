@@ -20,6 +20,8 @@ type inspection struct {
 	facts   pipe.Row
 	backend uint32 // that was told at connect
 	took    []time.Duration
+	ahead   time.Duration // the server's clock, of ours
+	doubt   time.Duration
 }
 
 // Inspect looks for what in the server, its settings, the role's rights and what
@@ -38,7 +40,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	return []driver.Finding{
 		in.version(), in.role(), in.pooler(), in.names(), in.schema(),
 		in.lease(ctx), in.commits(ctx), in.durability(),
-		in.connections(), in.lockTable(), in.latency(),
+		in.connections(), in.lockTable(), in.snapshot(ctx), in.clock(), in.latency(),
 	}, nil
 }
 
@@ -99,7 +101,7 @@ func (in *inspection) askPrimary(ctx context.Context, c *pgconn.PgConn, _ string
 // ask puts the questions that need no right, and measures how long answers take.
 func (in *inspection) ask(ctx context.Context, c *pgconn.PgConn, _ string) error {
 	in.closeConn(ctx)
-	in.conn, in.backend, in.took = c, c.PID(), nil
+	in.conn, in.backend, in.took, in.doubt = c, c.PID(), nil, 0
 	r, err := one(in.conn.ExecParams(ctx, inspectSQL, [][]byte{[]byte(probe)}, nil, nil, nil).Read())
 	if err != nil {
 		return err
@@ -107,10 +109,17 @@ func (in *inspection) ask(ctx context.Context, c *pgconn.PgConn, _ string) error
 	in.facts = r
 	for range pings {
 		begun := time.Now()
-		if _, err := one(in.conn.ExecParams(ctx, timeSQL, nil, nil, nil, nil).Read()); err != nil {
+		r, err := one(in.conn.ExecParams(ctx, timeSQL, nil, nil, nil, nil).Read())
+		if err != nil {
 			return err
 		}
-		in.took = append(in.took, time.Since(begun))
+		took := time.Since(begun)
+		in.took = append(in.took, took)
+		// The answer was made somewhere between question and answer.
+		if in.doubt == 0 || took/2 < in.doubt {
+			in.doubt = took / 2
+			in.ahead = r.Micros(0).Sub(begun.Add(in.doubt))
+		}
 	}
 	return nil
 }
@@ -259,6 +268,37 @@ func (in *inspection) connections() driver.Finding {
 		"raise max_connections, or the CONNECTION LIMIT of the role or the database, or lower MaxWaiters (max-waiters)")
 }
 
+// oldSnapshot is how many transactions ago a snapshot may have been taken before people are told.
+const oldSnapshot = 10000
+
+// What the role may not see has no age. A snapshot of another database holds nothing up here.
+const snapshotSQL = `SELECT what, age FROM (
+	SELECT 'server process ' || pid || concat(' (' || nullif(application_name, '') || ')'), age(backend_xmin)
+	FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+	UNION ALL SELECT 'prepared transaction ' || gid, age(transaction) FROM pg_prepared_xacts WHERE database = current_database()
+	UNION ALL SELECT 'replication slot ' || slot_name, age(xmin) FROM pg_replication_slots
+) AS x(what, age) WHERE age IS NOT NULL ORDER BY age DESC LIMIT 1`
+
+// snapshot is about the oldest snapshot of the database: VACUUM removes nothing that it may see,
+// and each operation on a busy name reads over what is left.
+func (in *inspection) snapshot(ctx context.Context) driver.Finding {
+	const check = "snapshots"
+	got := in.conn.ExecParams(ctx, snapshotSQL, nil, nil, nil, nil).Read()
+	if got.Err != nil {
+		return bad(check, driver.Warning, "unknown: "+got.Err.Error(), "an old one makes locks slower", "let the role read pg_stat_activity")
+	}
+	if len(got.Rows) == 0 {
+		return passed(check, "none")
+	}
+	who, age := pipe.Row(got.Rows[0]).Text(0), pipe.Row(got.Rows[0]).Int(1)
+	saw := fmt.Sprintf("the oldest is of %s, %d transactions ago", who, age)
+	if age <= oldSnapshot {
+		return passed(check, saw)
+	}
+	return bad(check, driver.Warning, saw, "VACUUM removes nothing that it may see, so operations on busy names become slower",
+		"end that transaction, or drop the slot; set idle_in_transaction_session_timeout")
+}
+
 // fewLocks is how many locks a server should have room for.
 const fewLocks = 1000
 
@@ -275,6 +315,23 @@ func (in *inspection) lockTable() driver.Finding {
 			"raise max_locks_per_transaction")
 	}
 	return passed("lock table", saw)
+}
+
+// clockBound is how far apart clocks may be before people are misled.
+const clockBound = 500 * time.Millisecond
+
+// clock is about how far the server's is from this host's.
+func (in *inspection) clock() driver.Finding {
+	direction := "ahead"
+	if in.ahead < 0 {
+		direction = "behind"
+	}
+	saw := fmt.Sprintf("the server is %s by %v, give or take %v", direction, short(in.ahead.Abs()), short(in.doubt))
+	if in.ahead.Abs()-in.doubt <= clockBound {
+		return passed("clock", saw)
+	}
+	return bad("clock", driver.Warning, saw, "times in lists are off here; no lock depends on both clocks",
+		"keep both clocks with NTP, and let them be slewed rather than stepped")
 }
 
 // renewPart is the part of a TTL after which a lease is renewed.

@@ -1,6 +1,7 @@
 package pglock_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ func TestInspectRoom(t *testing.T) {
 	judged(t, found, "durability", driver.Warning, "full_page_writes = off")
 	judged(t, found, "lease", driver.Good, "5s")
 	judged(t, found, "synchronous_commit", driver.Good, "on")
+	judged(t, found, "clock", driver.Good, "the server is ")
 	judged(t, found, "schema", driver.Good, "the first lock creates it")
 
 	found = inspect(t, small.DSN(), &pglock.Config{MaxWaiters: 1}, 5*time.Second)
@@ -60,6 +62,27 @@ func TestInspectConnectionLimit(t *testing.T) {
 	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "connections", driver.Warning, "4 of 5 free for the role app")
 	pg.Exec(t, "ALTER ROLE app CONNECTION LIMIT -1")
 	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "connections", driver.Good, "free for the server")
+}
+
+// TestInspectOldSnapshot: it is found, and who has it.
+func TestInspectOldSnapshot(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	judged(t, inspect(t, pg.DSN(), nil, 5*time.Second), "snapshots", driver.Good, "")
+	conn := pg.Connect(t)
+	tx, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "SELECT 1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pg.Exec(t, "DO $$ BEGIN FOR i IN 1..11000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
+	judged(t, inspect(t, pg.DSN(), nil, 5*time.Second), "snapshots", driver.Warning, fmt.Sprint("server process ", conn.PgConn().PID()))
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	judged(t, inspect(t, pg.DSN(), nil, 5*time.Second), "snapshots", driver.Good, "")
 }
 
 func TestInspectFullTable(t *testing.T) {
