@@ -135,11 +135,11 @@ func (c *child) survive(ctx context.Context, q question) (a answer) {
 
 // open makes the engine of a test.
 func (c *child) open(kind, arg string) error {
-	make := c.kinds[kind]
-	if make == nil {
+	open := c.kinds[kind]
+	if open == nil {
 		return fmt.Errorf("proc: no engine %q", kind)
 	}
-	c.engine = make(arg)
+	c.engine = open(arg)
 	return nil
 }
 
