@@ -86,7 +86,7 @@ type Traits struct {
 	MaxTTL time.Duration // the longest TTL; 0 means no bound
 
 	// MaxMinHold is the longest minimum hold that the engine is sure to remember. 0 means no
-	// bound, and less that it may forget any.
+	// bound. If it is negative, the engine may forget every minimum hold.
 	MaxMinHold time.Duration
 }
 

@@ -60,7 +60,7 @@ It does not bound how many run at once: "run --limit" does.`,
 func (c *limitCmd) flags(f flagSet) {
 	rate := &option{set: c.setRate, placeholder: "N/TIME", values: []string{"1/s", "10/s", "10/m", "100/h"}, required: true}
 	f.add("rate", "", rate, "How many in which time, such as 100/s, 10/m, 3/h or 5/90s.")
-	f.add("burst", "", number(&c.Rate.Burst), "How many at once after a pause; 1 if it is not given.")
+	f.add("burst", "", atLeast(1, &c.Rate.Burst, number(&c.Rate.Burst)), "How many at once after a pause; 1 if it is not given.")
 	f.add("count", "", number(&c.Count), "Take so many at once.")
 	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if there have been too many.")
 	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
@@ -93,8 +93,6 @@ func (c *limitCmd) check() (err error) {
 	switch {
 	case c.Wait.limit < 0:
 		return errors.New("durations must not be negative")
-	case c.Rate.Burst < 1:
-		return fmt.Errorf("--burst %d is less than 1", c.Rate.Burst)
 	case c.Count < 1 || c.Count > c.Rate.Burst:
 		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, c.Rate.Burst)
 	}

@@ -54,22 +54,19 @@ func serve(kinds map[string]func(arg string) driver.Engine, in io.Reader, out io
 		if d.Decode(&q) != nil {
 			return
 		}
-		if q.Op == opCancel {
+		switch q.Op {
+		case opCancel:
 			c.cancel(q.ID)
 			continue
-		}
-		if q.Op == opHeard {
+		case opHeard:
 			c.reply(q.ID) <- q.Panic
+			continue
+		case opClose:
+			go func() { c.send(answer{ID: q.ID, Kind: kindAnswer, Errs: []wireError{toWire(c.close())}}) }()
 			continue
 		}
 		ctx := c.begin(q)
-		if q.Op != opClose {
-			c.busy.Add(1)
-		}
-		go func() {
-			if q.Op != opClose {
-				defer c.busy.Done()
-			}
+		c.busy.Go(func() {
 			a := c.survive(ctx, q)
 			a.ID, a.Kind = q.ID, kindAnswer
 			c.cancel(q.ID)
@@ -77,7 +74,7 @@ func serve(kinds map[string]func(arg string) driver.Engine, in io.Reader, out io
 			delete(c.heard, q.ID)
 			c.mu.Unlock()
 			c.send(a)
-		}()
+		})
 	}
 }
 
@@ -168,8 +165,6 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		if err = c.open(q.Name, q.Arg); err == nil {
 			a.Traits, a.Has = c.engine.Traits(), optional(c.engine)
 		}
-	case opClose:
-		err = c.close()
 	case opAcquire:
 		a.Grant, err = c.engine.Acquire(ctx, c.request(q))
 	case opRenew:

@@ -211,13 +211,15 @@ func (p *Postgres) borrow(ctx context.Context) (*pgx.Conn, error) {
 
 // keep keeps a connection for borrow, or closes it. What its session had is gone in any case.
 func (p *Postgres) keep(ctx context.Context, conn *pgx.Conn) {
-	if conn.DeallocateAll(ctx) == nil {
-		if _, err := conn.Exec(ctx, "DISCARD ALL"); err == nil {
-			select {
-			case p.admin <- conn:
-				return
-			default:
-			}
+	_, err := conn.Exec(ctx, "DISCARD ALL")
+	if err == nil {
+		err = conn.DeallocateAll(ctx) // pgx remembers statements too
+	}
+	if err == nil {
+		select {
+		case p.admin <- conn:
+			return
+		default:
 		}
 	}
 	_ = conn.Close(ctx) // it may have ended with the server
