@@ -7,39 +7,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/crew"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/pglock"
 	"github.com/fencelock/fencelock/ratelimit"
-	"github.com/fencelock/fencelock/redislock"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/rueidis"
 )
 
-// What a child of the test is told: an engine and where it is.
-const (
-	envKind = "FENCELOCK_RATELIMIT_TEST"
-	envAt   = "FENCELOCK_RATELIMIT_TEST_AT"
-)
-
-func TestMain(m *testing.M) {
-	if kind := os.Getenv(envKind); kind != "" {
-		if err := always(kind, os.Getenv(envAt)); err != nil {
-			fmt.Println("failed:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { crew.Main(m, map[string]crew.Job{"asker": crew.Of(always)}) }
 
 var fleetLimit = ratelimit.Limit{Events: 100, Burst: 20}
 
@@ -59,21 +41,21 @@ func (r recorder) TakeRate(ctx context.Context, take driver.RateTake) (driver.Ra
 	return taken, err
 }
 
-// always is a child: it always asks, until its input ends.
-func always(kind, at string) error {
-	engine, err := openRates(kind, at)
+// always is a process that asks all the time, until its input ends.
+func always(store engines.Store, in *bufio.Scanner) error {
+	engine, err := store.Open()
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(os.Stdout, 1<<20) // so that no write waits for the parent
-	l := ratelimit.New(recorder{engine, out}, "fleet", fleetLimit, &ratelimit.Config{Timeout: time.Minute})
+	l := ratelimit.New(recorder{engine.(driver.RateLimiter), out}, "fleet", fleetLimit, &ratelimit.Config{Timeout: time.Minute})
 	if _, err := l.Allow(context.Background(), "k"); err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	var over atomic.Bool
 	go func() { // ends with the input
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		in.Scan()
 		over.Store(true)
 	}()
 	for !over.Load() {
@@ -84,21 +66,6 @@ func always(kind, at string) error {
 		time.Sleep(r.RetryAfter)
 	}
 	return out.Flush()
-}
-
-func openRates(kind, at string) (driver.RateLimiter, error) {
-	if kind == "postgres" {
-		pool, err := pgxpool.New(context.Background(), at)
-		if err != nil {
-			return nil, err
-		}
-		return pglock.New(pool, nil), nil
-	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{at}, DisableCache: true})
-	if err != nil {
-		return nil, err
-	}
-	return redislock.New(client, &redislock.Config{RetryTimeout: time.Minute}), nil
 }
 
 // TestFleet: eight processes share a rate, by a server whose clock is an hour ahead of
@@ -123,7 +90,7 @@ func TestFleet(t *testing.T) {
 			if slow {
 				last = 10 * time.Second
 			}
-			grants := fleet(t, kind, start(t, clock), 8, last)
+			grants := fleet(t, engines.Store{Kind: kind, At: start(t, clock), MaxTTL: time.Minute}, 8, last)
 			if first := time.UnixMicro(grants[0].now); first.Before(begun.Add(50*time.Minute)) || first.After(time.Now().Add(61*time.Minute)) {
 				t.Errorf("the first grant was at %v by the server's clock, an hour ahead of %v", first, begun)
 			}
@@ -136,43 +103,26 @@ func TestFleet(t *testing.T) {
 type grant struct{ now, ahead int64 }
 
 // fleet lets so many processes ask for so long, and returns what they were granted.
-func fleet(t *testing.T, kind, at string, size int, last time.Duration) (grants []grant) {
+func fleet(t *testing.T, store engines.Store, size int, last time.Duration) (grants []grant) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ins []io.Closer
-	var outs []*bufio.Scanner
-	var cmds []*exec.Cmd
+	var all []*crew.Worker
 	for range size {
-		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), envKind+"="+kind, envAt+"="+at)
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		out, err2 := cmd.StdoutPipe()
-		if err != nil || err2 != nil || cmd.Start() != nil {
-			t.Fatal("a process does not start", err, err2)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		ins, outs, cmds = append(ins, in), append(outs, bufio.NewScanner(out)), append(cmds, cmd)
+		all = append(all, crew.Hire(t, "asker", store))
 	}
-	for _, out := range outs {
-		if !out.Scan() || out.Text() != "ready" {
-			t.Fatalf("a process said %q", out.Text())
-		}
+	for _, w := range all {
+		w.Want(t, "ready")
 	}
 	time.Sleep(last)
-	for i, in := range ins {
-		_ = in.Close() // which ends the process
-		for outs[i].Scan() {
+	for _, w := range all {
+		w.Dismiss()
+		for line := w.Hear(); line != ""; line = w.Hear() {
 			var g grant
-			if _, err := fmt.Sscan(outs[i].Text(), &g.now, &g.ahead); err != nil {
-				t.Fatalf("a process said %q", outs[i].Text())
+			if _, err := fmt.Sscan(line, &g.now, &g.ahead); err != nil {
+				t.Fatalf("a process said %q", line)
 			}
 			grants = append(grants, g)
 		}
-		if err := cmds[i].Wait(); err != nil {
+		if err := w.Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/crew"
 )
 
 // book is the log that all workers append to, a line at a time: what it says stands
@@ -56,13 +58,13 @@ func openBook(t *testing.T) *book {
 
 // gone writes that a process is about to be killed, or stands still: before the
 // engine can know, and give its permit to another.
-func (b *book) gone(w *worker) {
+func (b *book) gone(w *crew.Worker) {
 	b.t.Helper()
 	file, err := os.OpenFile(b.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	err = note(file, "gone", w.pid())
+	err = note(file, "gone", w.Process().Pid)
 	if err = errors.Join(err, file.Close()); err != nil {
 		b.t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/crew"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 	"github.com/fencelock/fencelock/semaphore"
 )
 
@@ -27,7 +29,7 @@ func TestFleet(t *testing.T) {
 	if slow {
 		count = 50
 	}
-	eachStore(t, func(t *testing.T, at store) {
+	eachStore(t, func(t *testing.T, at engines.Store) {
 		s, locks := visit(t, at)
 		f := &fleet{t: t, at: at, s: s, leased: at.Kind != "files", book: openBook(t)}
 		for i := range count {
@@ -39,10 +41,10 @@ func TestFleet(t *testing.T) {
 		f.freeze()
 		f.resize()
 		for _, w := range f.all {
-			w.dismiss()
+			w.Dismiss()
 		}
 		for _, w := range f.all {
-			w.await(t)
+			await(t, w)
 		}
 		f.book.read()
 		untilStatus(t, s, "everybody has left", func(st semaphore.Status) bool { return st.Taken == 0 && len(st.Waiters) == 0 })
@@ -57,25 +59,33 @@ func TestFleet(t *testing.T) {
 // fleet is many workers on one semaphore.
 type fleet struct {
 	t      *testing.T
-	at     store
+	at     engines.Store
 	s      *semaphore.Semaphore
 	leased bool
 	book   *book
-	all    []*worker
+	all    []*crew.Worker
 }
 
-func (f *fleet) hire(weight int, work time.Duration, rounds int) *worker {
+func (f *fleet) hire(weight int, work time.Duration, rounds int) *crew.Worker {
 	f.t.Helper()
-	w := hire(f.t, orders{Store: f.at, Book: f.book.path, Weight: weight, Work: work, Rounds: rounds, TTL: longTTL})
+	w := crew.Hire(f.t, "worker", orders{Store: f.at, Book: f.book.path, Weight: weight, Work: work, Rounds: rounds, TTL: longTTL})
 	f.all = append(f.all, w)
 	return w
 }
 
+// await waits until the worker has ended by itself.
+func await(t *testing.T, w *crew.Worker) {
+	t.Helper()
+	if err := w.Wait(); err != nil {
+		t.Errorf("worker %d: %v", w.Process().Pid, err)
+	}
+}
+
 // victim is a worker that holds a permit for as long as it is let.
-func (f *fleet) victim() *worker {
+func (f *fleet) victim() *crew.Worker {
 	f.t.Helper()
-	w := hire(f.t, orders{Store: f.at, Book: f.book.path, Weight: 1, Work: time.Hour, Rounds: 1, TTL: fleetTTL})
-	f.book.until("the victim has its permit", func() bool { return f.book.live[w.pid()] > 0 })
+	w := crew.Hire(f.t, "worker", orders{Store: f.at, Book: f.book.path, Weight: 1, Work: time.Hour, Rounds: 1, TTL: fleetTTL})
+	f.book.until("the victim has its permit", func() bool { return f.book.live[w.Process().Pid] > 0 })
 	return w
 }
 
@@ -84,7 +94,7 @@ func (f *fleet) kill() {
 	f.t.Helper()
 	w := f.victim()
 	f.book.gone(w)
-	w.kill()
+	w.Kill()
 	f.wantBack("the permit of a holder that was killed")
 }
 
@@ -93,29 +103,29 @@ func (f *fleet) kill() {
 func (f *fleet) freeze() {
 	f.t.Helper()
 	w := f.victim()
-	proc.Freeze(f.t, w.cmd.Process)
+	proc.Freeze(f.t, w.Process())
 	if !f.leased {
 		f.keeps(w)
 		return
 	}
 	f.book.gone(w)
 	f.wantBack("the permit of a holder that stands still")
-	proc.Thaw(f.t, w.cmd.Process)
-	f.book.until("it knows of its loss", func() bool { return f.book.lost[w.pid()] })
-	w.await(f.t)
+	proc.Thaw(f.t, w.Process())
+	f.book.until("it knows of its loss", func() bool { return f.book.lost[w.Process().Pid] })
+	await(f.t, w)
 }
 
 // keeps fails the test unless a holder that stands still has its permit a TTL later,
 // and gives it back when it dies.
-func (f *fleet) keeps(w *worker) {
+func (f *fleet) keeps(w *crew.Worker) {
 	f.t.Helper()
 	time.Sleep(fleetTTL)
 	st, err := f.s.Status(f.t.Context())
-	if err != nil || !slices.ContainsFunc(st.Holders, func(h fencelock.Holder) bool { return h.PID == w.pid() }) {
-		f.t.Errorf("process %d has lost its permit: %+v, %v", w.pid(), st.Holders, err)
+	if err != nil || !slices.ContainsFunc(st.Holders, func(h fencelock.Holder) bool { return h.PID == w.Process().Pid }) {
+		f.t.Errorf("process %d has lost its permit: %+v, %v", w.Process().Pid, st.Holders, err)
 	}
 	f.book.gone(w)
-	w.kill()
+	w.Kill()
 	f.wantBack("the permit of a holder that died while it stood still")
 }
 
@@ -157,7 +167,7 @@ func (f *fleet) resize() {
 // Processes that wait get in in their order, a heavy one before the light ones
 // behind it.
 func TestFleetKeepsItsOrder(t *testing.T) {
-	eachStore(t, func(t *testing.T, at store) {
+	eachStore(t, func(t *testing.T, at engines.Store) {
 		s, _ := visit(t, at)
 		all := mustTake(t, s, size)
 		f := &fleet{t: t, at: at, s: s, book: openBook(t)}
@@ -168,12 +178,12 @@ func TestFleetKeepsItsOrder(t *testing.T) {
 		untilStatus(t, s, "all wait", func(st semaphore.Status) bool { return st.Taken == size && len(st.Waiters) == len(f.all) })
 		release(t, all)
 		for _, w := range f.all {
-			w.await(t)
+			await(t, w)
 		}
 		f.book.read()
 		var got []int64
 		for _, w := range f.all {
-			got = append(got, f.book.token[w.pid()])
+			got = append(got, f.book.token[w.Process().Pid])
 		}
 		if f.book.permits != len(f.all) || !slices.IsSorted(got) {
 			t.Errorf("tokens in the order of arrival: %v", got)

@@ -3,27 +3,22 @@
 package semaphore_test
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 	"github.com/fencelock/fencelock/semaphore"
 )
 
-// envOrders tells a child process what to do.
-const envOrders = "FENCELOCK_SEMAPHORE_ORDERS"
-
-// orders are what a worker is to do.
+// orders are what a worker, a process that takes permits, is to do.
 type orders struct {
-	Store  store
+	Store  engines.Store
 	Book   string        // the file in which it writes what it does
 	Weight int           // of each permit
 	Work   time.Duration // how long it keeps a permit
@@ -31,87 +26,14 @@ type orders struct {
 	TTL    time.Duration // of each permit
 }
 
-// worker is a process that takes permits: this test binary once more.
-type worker struct {
-	cmd  *exec.Cmd
-	stop io.Closer // told to stop when this is closed
-}
-
-// hire starts a worker, which is killed at the end of the test.
-func hire(t *testing.T, o orders) *worker {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), envOrders+"="+string(text))
-	cmd.Stderr = os.Stderr
-	w := &worker{cmd: cmd}
-	if w.stop, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			w.kill()
-		}
-	})
-	return w
-}
-
-func (w *worker) pid() int { return w.cmd.Process.Pid }
-
-// kill ends the worker as kill -9 does, and returns when it is gone.
-func (w *worker) kill() {
-	_ = w.cmd.Process.Kill() // it may have ended
-	_ = w.cmd.Wait()         // it was killed
-}
-
-// dismiss lets the worker finish its round, and end.
-func (w *worker) dismiss() { _ = w.stop.Close() }
-
-// await waits until the worker has ended by itself.
-func (w *worker) await(t *testing.T) {
-	t.Helper()
-	if err := w.cmd.Wait(); err != nil {
-		t.Errorf("worker %d: %v", w.pid(), err)
-	}
-}
-
-// work does what the orders say. In an ordinary run it returns at once; in a worker
-// it ends the process.
-func work() {
-	text, ok := os.LookupEnv(envOrders)
-	if !ok {
-		return
-	}
-	var o orders
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		err = o.obey()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 // obey takes permits until the parent says stop, or is gone.
-func (o orders) obey() error {
+func (o orders) obey(in *bufio.Scanner) error {
 	told, cancel := context.WithCancel(context.Background())
 	go func() { // ends with its parent's end of the pipe, or with the process
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		in.Scan()
 		cancel()
 	}()
-	engine, err := o.Store.open()
+	engine, err := o.Store.Open()
 	if err != nil {
 		return err
 	}

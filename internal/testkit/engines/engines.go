@@ -4,7 +4,9 @@ package engines
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,79 +21,118 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// A Store is where the locks of one engine are. Another process can be told of it as JSON.
+type Store struct {
+	Kind   string        // files, redis, redlock or postgres
+	At     string        // a directory, addresses or a DSN
+	MaxTTL time.Duration // of the locks
+}
+
 // Connect returns another client of a store, as another process would be. It
 // ends with the test.
 type Connect func() driver.Engine
 
 // All starts stores for locks of a TTL of maxTTL at most.
 func All(maxTTL time.Duration) map[string]func(testing.TB) Connect {
-	return map[string]func(testing.TB) Connect{
-		"files":    files,
-		"redis":    redis,
-		"redlock":  func(t testing.TB) Connect { return masters(t, maxTTL) },
-		"postgres": func(t testing.TB) Connect { return postgres(t, maxTTL) },
-	}
-}
-
-func files(t testing.TB) Connect {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "fencelock-engines-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return func() driver.Engine { return filelock.New(dir, nil) }
-}
-
-func redis(t testing.TB) Connect {
-	t.Helper()
-	server := redistest.StartRedis(t)
-	return func() driver.Engine {
-		e := redislock.New(dial(t, server), nil)
-		t.Cleanup(func() { _ = e.Close() })
-		return e
-	}
-}
-
-func masters(t testing.TB, maxTTL time.Duration) Connect {
-	t.Helper()
-	servers := []*redistest.Redis{redistest.StartRedis(t), redistest.StartRedis(t), redistest.StartRedis(t)}
-	connect := func() *redlock.Engine {
-		var nodes []redlock.Node
-		for _, s := range servers {
-			nodes = append(nodes, redlock.Rueidis(dial(t, s)))
+	all := map[string]func(testing.TB) Connect{}
+	for _, kind := range []string{"files", "redis", "redlock", "postgres"} {
+		all[kind] = func(t testing.TB) Connect {
+			s := Start(t, kind, maxTTL)
+			return func() driver.Engine { return s.Connect(t) }
 		}
-		e := redlock.New(nodes, &redlock.Config{MaxTTL: maxTTL})
-		t.Cleanup(func() { _ = e.Close() })
-		return e
 	}
-	if err := connect().Init(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	return func() driver.Engine { return connect() }
+	return all
 }
 
-func dial(t testing.TB, server *redistest.Redis) rueidis.Client {
+// Start starts one store.
+func Start(t testing.TB, kind string, maxTTL time.Duration) Store {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
-}
-
-func postgres(t testing.TB, maxTTL time.Duration) Connect {
-	t.Helper()
-	server := pgtest.StartPostgres(t)
-	return func() driver.Engine {
-		pool, err := pgxpool.New(context.Background(), server.DSN())
+	s := Store{Kind: kind, MaxTTL: maxTTL}
+	switch kind {
+	case "files":
+		dir, err := os.MkdirTemp("", "fencelock-engines-")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(pool.Close)
-		e := pglock.New(pool, &pglock.Config{MaxTTL: maxTTL})
-		t.Cleanup(func() { _ = e.Close() })
-		return e
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		s.At = dir
+	case "redis":
+		s.At = redistest.StartRedis(t).Addr()
+	case "redlock":
+		s.At = strings.Join([]string{redistest.StartRedis(t).Addr(), redistest.StartRedis(t).Addr(), redistest.StartRedis(t).Addr()}, " ")
+		if err := s.Connect(t).(*redlock.Engine).Init(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	case "postgres":
+		s.At = pgtest.StartPostgres(t, "max_connections=400").DSN()
+	default:
+		t.Fatalf("no engine %q", kind)
 	}
+	return s
+}
+
+// Connect returns a client that ends with the test.
+func (s Store) Connect(t testing.TB) driver.Engine {
+	t.Helper()
+	e, end, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	if c, ok := e.(interface{ Close() error }); ok {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return e
+}
+
+// Open returns a client that ends with the process.
+func (s Store) Open() (driver.Engine, error) {
+	e, _, err := s.open()
+	return e, err
+}
+
+// open returns an engine, and what ends its connections when it is closed.
+func (s Store) open() (e driver.Engine, end func(), err error) {
+	switch s.Kind {
+	case "files":
+		return filelock.New(s.At, nil), func() {}, nil
+	case "redis":
+		client, err := dial(s.At)
+		if err != nil {
+			return nil, nil, err
+		}
+		return redislock.New(client, nil), client.Close, nil
+	case "redlock":
+		return s.masters()
+	case "postgres":
+		pool, err := pgxpool.New(context.Background(), s.At)
+		if err != nil {
+			return nil, nil, err
+		}
+		return pglock.New(pool, &pglock.Config{MaxTTL: s.MaxTTL}), pool.Close, nil
+	}
+	return nil, nil, fmt.Errorf("no engine %q", s.Kind)
+}
+
+func (s Store) masters() (e driver.Engine, end func(), err error) {
+	var nodes []redlock.Node
+	var clients []rueidis.Client
+	end = func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}
+	for addr := range strings.FieldsSeq(s.At) {
+		client, err := dial(addr)
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		clients, nodes = append(clients, client), append(nodes, redlock.Rueidis(client))
+	}
+	return redlock.New(nodes, &redlock.Config{MaxTTL: s.MaxTTL}), end, nil
+}
+
+func dial(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 }
