@@ -8,7 +8,7 @@ GO ?= go
 PARALLEL = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PACKAGES = $(shell getconf _NPROCESSORS_ONLN)
 # Those that take long are begun first.
-LONG = ./cmd/fencelock ./pglock ./redislock ./internal/testkit/nemesis
+LONG = ./cmd/fencelock/internal/cli ./pglock ./redislock ./internal/testkit/nemesis
 # Without the tables of a debugger a test binary is linked in a third of the time. Stack
 # traces, and what the race detector says, do not need them.
 LINK = -ldflags=-w

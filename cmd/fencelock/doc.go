@@ -64,16 +64,4 @@
 // fields (docs/cli-json.md). Talk goes to stderr, begins with "fencelock:", and a refusal
 // is one line with one cause and perhaps a second one that begins with "try:". Nothing waits for
 // a reader of stderr: a command must be ended in time whoever reads.
-//
-// # The code
-//
-// main.go performs a command line that parse.go has read, by the table in verbs.go. A verb
-// stands in a file of its own: a type whose fields are its flags and arguments, with
-// the methods verb, which describes it, and Run. Help, man pages and completion know no
-// more than these descriptions, so a new verb is a file and a line of the table. What
-// verbs share stands below them: app.go opens the engine, exit.go turns errors into exit
-// codes, view.go and show.go print, await.go and hold.go acquire a lock and run a command under
-// it, command.go has the flags of run and elect. What knows nothing of verbs is in
-// packages of its own: internal/engineurl makes engines of URLs, internal/supervise runs a
-// command and ends it in time, internal/termtext makes text fit for a terminal.
 package main

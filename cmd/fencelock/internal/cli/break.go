@@ -1,0 +1,120 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// breakCmd takes a lock away.
+type breakCmd struct {
+	Name   string
+	Reason string // told to the holder; must not be empty
+	Force  bool   // end the connections of those who do not let go
+}
+
+// verb describes break.
+func (c *breakCmd) verb() *verb {
+	return &verb{
+		name: "break", group: seeLocks, short: "Take a lock away from its holders and print the new token.",
+		args: []arg{nameArg(&c.Name)}, flags: c.flags, run: c.Run,
+		long: `Ends every current acquisition of the name and prints a fresh fencing token, greater than theirs: hand it to the guard of what the lock protects, and the old holder's writes are refused from then on. A holder that can be reached learns at once, any other at its deadline. A minimum hold of the name ends too, so a mistaken one is undone.
+
+On postgres:// a holder that cannot be reached keeps the lock at first: exit code 69, after the token. --force then ends its connection, and with it all other locks there; it names them on stderr before it does anything.`,
+		examples: []string{"fencelock status nightly", `fencelock break nightly --reason "host db3 is gone"`},
+		codes: []explained{
+			{"1", "nobody holds the name, and no minimum hold closes it"},
+			{"74", "the token could not be printed: the lock is broken, and the token stands on stderr"},
+		},
+	}
+}
+
+// flags are those of break. It asks for a reason and for no confirmation: scripts use it.
+func (c *breakCmd) flags(f flagSet) {
+	reason := text(&c.Reason, "TEXT")
+	reason.required = true
+	f.add("reason", "", reason, "Why; the holder is told, where it can be reached.")
+	f.add("force", "", boolean(&c.Force), "On postgres://, end the connections of holders that do not let go.")
+}
+
+// Run takes the name away from its holders.
+func (c *breakCmd) Run(a *app) error {
+	if err := driver.CheckName(c.Name); err != nil {
+		return err
+	}
+	if strings.TrimSpace(c.Reason) == "" {
+		return &exitError{code: exitUsage, err: errors.New("the reason is empty\ntry: fencelock break NAME --reason \"host db3 is gone\"")}
+	}
+	var token int64
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+		token, err = c.take(ctx, a, engine)
+		return err
+	})
+	switch {
+	case token != 0: // even if a process still keeps the lock, the token shuts it out
+		return errors.Join(c.print(a, token), err)
+	case errors.Is(err, driver.ErrNotHeld):
+		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", termtext.Word(c.Name))}
+	}
+	return err
+}
+
+// take breaks the lock, by force where that was asked for. A token beside an error means
+// that the lock is broken, and that a holder has not let go yet.
+func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
+	f, forceful := engine.(engineurl.Forcer)
+	switch {
+	case c.Force && !forceful:
+		return 0, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no --force; break without it leaves nothing in force", driver.ErrUnsupported, engine.Traits().Engine)}
+	case c.Force:
+		return c.force(ctx, a, f)
+	}
+	token, err := fencelock.New(engine, nil).Break(ctx, c.Name, c.Reason)
+	if forceful && token != 0 && errors.Is(err, driver.ErrUnavailable) {
+		err = fmt.Errorf("%w\ntry: fencelock break %s --force --reason ...; it lists what else that frees", err, termtext.ShellWord(c.Name))
+	}
+	return token, err
+}
+
+// force lists what else is taken away, and then takes it: the connection of a holder may
+// hold other names, and the holder of all is told nothing.
+func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64, error) {
+	names, err := f.NamesOnSameSession(ctx, c.Name)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		a.say("on the same connection, and freed as well if it must be ended: %s", termtext.Word(name))
+	}
+	return f.BreakByForce(ctx, c.Name, c.Reason)
+}
+
+// print prints the token, which cannot be had again: one that cannot be printed, perhaps since
+// nobody reads, is told.
+func (c *breakCmd) print(a *app, token int64) (err error) {
+	defer signal.Stop(quietPipe())
+	if a.json {
+		err = printJSON(a.stdout, broken{c.Name, token})
+	} else {
+		_, err = fmt.Fprintln(a.stdout, token)
+	}
+	if err != nil {
+		err = fmt.Errorf("the new token is %d, and could not be printed: %w", token, err)
+	}
+	return err
+}
+
+// broken is what break --json prints; docs/cli-json.md documents it.
+type broken struct {
+	Name  string `json:"name"`
+	Token int64  `json:"token"` // greater than that of every holder before
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"testing"
+)
+
+// Without a URL each host and each user has locks of its own, and is told so, and what to do.
+func TestDirectoryOfOneUserIsTold(t *testing.T) {
+	env := func(name string) string { return map[string]string{"HOME": "/home/u"}[name] }
+	const several = "; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME\n"
+	for _, c := range []struct {
+		url  string
+		uid  int
+		want string
+	}{
+		{"", 1000, "fencelock: locks of this host, for this user alone, in /home/u/.local/state/fencelock" + several},
+		{"", 0, "fencelock: locks of this host, for root alone, in /var/lib/fencelock" + several},
+		{"file:///srv/locks", 1000, ""},
+	} {
+		var out bytes.Buffer
+		sayDirectory(&app{url: c.url, stderr: &out}, c.uid, env)
+		if got := out.String(); got != c.want {
+			t.Errorf("%q as %d: %q, want %q", c.url, c.uid, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The package comment is what the pages of modules show, and says what the help does.
+func TestDocNamesEveryVerbAndCode(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../doc.go")
+	must(t, err)
+	for _, v := range allVerbs() {
+		if v.name != "version" && !strings.Contains(string(doc), "\n//\tfencelock "+v.name) {
+			t.Errorf("no word of %s", v.name)
+		}
+	}
+	for _, c := range slices.Concat(commonCodes, verbCodes) {
+		if c.word != "" && !strings.Contains(string(doc), "\n//\t"+c.word+" ") {
+			t.Errorf("no word of exit code %s", c.word)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// electCmd runs a command while this process is the leader. A term is one acquisition
+// of the lock; a process may have many, one after the other.
+type electCmd struct {
+	Restart bool // a command that ends by itself does not end elect
+
+	command
+
+	reached atomic.Bool    // the engine has answered
+	last    chan os.Signal // heard the signals of the last term
+	pause   time.Duration  // before the next campaign
+	fails   int            // terms in a row whose command failed at once
+}
+
+// verb describes elect.
+func (c *electCmd) verb() *verb {
+	c.command = commonCommand()
+	return &verb{
+		name: "elect", group: useLocks, short: "Keep a command running while this process is the leader.",
+		args: []arg{nameArg(&c.Name)}, runs: &c.Command, check: c.check, run: c.Run,
+		flags: func(f flagSet) {
+			f.add("restart", "", boolean(&c.Restart), "When the command ends by itself, campaign again, behind the others. By default elect ends with it.")
+			c.flags(f)
+		},
+		long: `Of all processes that do this for one name, one runs the command, and the others stand by. A leader that is stopped is followed at once, one that vanished when its TTL is over. A leader that loses the lock ends its command before anyone else leads, and stands by again; it also does when the engine comes back after an outage. The command finds its term in FENCELOCK_TOKEN: only greater ones follow.
+
+With --restart, a command that ends by itself gives the others their turn; if it fails at once over and over, its process stands back for longer each time, up to a minute.`,
+		examples: []string{
+			"fencelock elect billing -- ./billing",
+			"fencelock elect --ttl 10s --restart billing -- ./billing",
+			"fencelock status billing",
+		},
+		variables: commandVariables(),
+		codes: []explained{
+			{"", "the command's own, also after INT, TERM or HUP, which are passed on to it"},
+			{"128+n", "signal n came while standing by, or the command died of it"},
+			{"71", "something of fencelock's own did not start"},
+			{"126", "the command cannot be executed"},
+			{"127", "the command was not found"},
+		},
+	}
+}
+
+// Run campaigns and leads, a term after the other and the engine open all the time, until
+// the command ends by itself or a signal ends it.
+// Its error carries the exit code.
+func (c *electCmd) Run(a *app) error {
+	return c.on(a, func(engine driver.Engine, path string) error {
+		for {
+			again, err := c.term(a, engine, path)
+			if !again {
+				return err
+			}
+		}
+	})
+}
+
+// term is one campaign and what it won. It reports whether there is another one to
+// come; if not, its error carries the exit code.
+func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, err error) {
+	lock, signals, err := c.campaign(a, engine)
+	if err != nil {
+		return false, err
+	}
+	a.say("leading %q, token %d", c.Name, lock.Token())
+	began := time.Now()
+	end := a.hold(engine, lock, c.under(a, lock, path, signals), func(error) {})
+	c.last = signals
+	switch {
+	case end.asked || end.stuck || !end.begun && !end.lost: // a command that cannot be started will not be next time
+		return false, end.err
+	case end.lost: // not the command's fault, so there is no pause
+		c.pause, c.fails = 0, 0
+		if !end.begun {
+			a.say("%v", end.err)
+		}
+		a.say("campaigning for %q again", c.Name)
+		return true, nil
+	case !c.Restart:
+		return false, end.err
+	}
+	c.rest(end.err != nil && time.Since(began) < settled)
+	a.say("the command ended with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
+	return true, nil
+}
+
+// How long a command that ended by itself stays away.
+const (
+	settled      = 10 * time.Second // a command that fails later did not fail at once
+	shortestRest = time.Second      // so that others get their turn
+	longestRest  = time.Minute
+)
+
+// rest sets the pause after a command that ended by itself: longer each time it
+// failed at once.
+func (c *electCmd) rest(failed bool) {
+	if !failed {
+		c.fails, c.pause = 0, shortestRest
+		return
+	}
+	c.pause = min(shortestRest<<min(c.fails, 10), longestRest)
+	c.fails++
+}
+
+// campaign waits until this process leads, or until a signal ends the wait. Signals that
+// came between two terms are for the wait: TERM ends it, and Ctrl-Z stops us.
+func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
+	return a.await(func(ctx context.Context) (*fencelock.Lock, error) {
+		end, stop := drainSignals(c.last)
+		if end != nil {
+			return nil, gaveUp(end)
+		}
+		defer stoppable(stop)()
+		retry.Sleep(ctx, c.pause)
+		line := newWaitLine(a, c.Name, 0) // to stand by is its work
+		defer line.stop()
+		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
+			if trouble(info) == "" {
+				c.reached.Store(true)
+			}
+			line.update(info)
+		}})
+		silence := &outage{app: a, reached: &c.reached}
+		over, found := context.WithCancel(ctx)
+		defer found()
+		go silence.probeEngine(over, locker, c.Name) // ends with the campaign
+		lock, err := c.insist(ctx, locker, silence)
+		if err == nil {
+			c.reached.Store(true)
+		}
+		return lock, err
+	})
+}
+
+// The pauses between tries of an engine that fails.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second // a new leader follows that soon after an outage
+)
+
+// insist takes the lock. Failures that may pass are tried again, if the engine has
+// ever answered: until then the URL may just be wrong.
+func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence *outage) (*fencelock.Lock, error) {
+	for pause := retry.NewBackoff(firstRetry, lastRetry); ; pause.Wait(ctx) {
+		lock, err := locker.Acquire(ctx, c.Name)
+		if err == nil || ctx.Err() != nil || !c.reached.Load() || !passes(err) {
+			return lock, err
+		}
+		silence.note(err)
+	}
+}
+
+// passes reports whether err may be gone at the next try. What a person must mend ends
+// elect, so that whoever supervises it sees that.
+func passes(err error) bool {
+	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
+}
+
+// drainSignals ends a listener and returns what came too late for the command of the last
+// term: a signal to end, or nil, and whether the terminal wants us to stop.
+func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
+	if signals == nil {
+		return nil, false
+	}
+	signal.Stop(signals)
+	for {
+		select {
+		case s := <-signals:
+			switch s {
+			case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGABRT:
+				return s, false
+			case unix.SIGTSTP:
+				stop = true
+			}
+		default:
+			return nil, stop
+		}
+	}
+}
+
+// stoppable lets the terminal stop us while no command runs, until the function it
+// returns is called: TSTP does nothing of itself once a term has listened to it. With
+// now it has been asked for already.
+func stoppable(now bool) func() {
+	stops, done := make(chan os.Signal, 1), make(chan struct{})
+	if now {
+		stops <- unix.SIGTSTP
+	}
+	if !signal.Ignored(unix.SIGTSTP) {
+		signal.Notify(stops, unix.SIGTSTP)
+	}
+	go func() { // ends when done is closed
+		for {
+			select {
+			case <-stops:
+				supervise.StopOwnGroup(stops)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(stops)
+		close(done)
+	}
+}

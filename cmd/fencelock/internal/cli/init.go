@@ -1,0 +1,148 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// initCmd gives an engine what it needs once.
+type initCmd struct {
+	Print bool // only say what that is
+	Yes   bool // do not ask
+}
+
+// verb describes init.
+func (c *initCmd) verb() *verb {
+	return &verb{
+		name: "init", group: seeLocks, short: "Give an engine what it needs once: PostgreSQL a schema, Redlock new servers.",
+		run: c.Run,
+		flags: func(f flagSet) {
+			f.add("print", "", boolean(&c.Print), "Print the SQL of PostgreSQL's schema and connect to nothing.")
+			f.add("yes", "", boolean(&c.Yes), "Nobody can hold a lock on these Redis servers: do not ask.")
+		},
+		long: `PostgreSQL: creates the schema fencelock. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
+
+Redlock, and Redis with quarantine=on: declares the servers new, so that they grant at once and do not wait until everything they may have forgotten is over. Do that only while nobody can hold a lock on them.`,
+		examples: []string{
+			"fencelock init --url postgres://app@db.example/app",
+			"fencelock init --url postgres:// --print | psql -1 -d app",
+			"fencelock init --url redlock://h1,h2,h3 --yes",
+		},
+	}
+}
+
+// initer is an engine that must be given something once. It may be given it again.
+type initer interface {
+	Init(context.Context) error
+}
+
+// Run gives the engine what it needs before its first lock. One that needs nothing is an
+// error: whoever asks for it believes in a protection that is not switched on.
+func (c *initCmd) Run(a *app) error {
+	scheme, _, _ := strings.Cut(a.url, ":")
+	postgres := scheme == "postgres" || scheme == "postgresql"
+	switch {
+	case c.Print && !postgres:
+		return &exitError{code: exitConfig, err: errors.New("there is SQL for postgres:// only")}
+	case c.Print:
+		_, err := io.WriteString(a.stdout, pglock.Schema())
+		return err
+	}
+	return a.with(func(ctx context.Context, engine driver.Engine) error {
+		i, ok := engine.(initer)
+		switch {
+		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.url, "quarantine") != "on":
+			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init; the first lock may be taken at once", needless(engine))}
+		case postgres:
+			return c.schema(ctx, a, engine, i)
+		}
+		return c.declare(ctx, a, i)
+	})
+}
+
+// needless names an engine that needs nothing.
+func needless(engine driver.Engine) string {
+	name := engine.Traits().Engine
+	if name == "redis" {
+		name += " without quarantine=on"
+	}
+	return name
+}
+
+// insufficientPrivilege is the server's code for a right that is missing.
+const insufficientPrivilege = "42501"
+
+// schema creates the schema, or prints the SQL if somebody else must. A role without the
+// right to create it may use one that is there, and then nothing is missing.
+func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
+	err := i.Init(ctx)
+	if err == nil {
+		a.say("the schema fencelock is ready")
+		return nil
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != insufficientPrivilege {
+		return err
+	}
+	if _, unusable := fencelock.New(engine, nil).Status(ctx, probeName); unusable == nil {
+		a.say("the schema fencelock is there already; nothing was changed, since only its owner may")
+		return nil
+	}
+	if _, err := io.WriteString(a.stdout, pglock.Schema()); err != nil {
+		return err
+	}
+	return &exitError{code: exitConfig, err: errors.New("the role may not create the schema fencelock; the SQL for an administrator is on stdout" +
+		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE")}
+}
+
+// declare says that servers are new, once that is confirmed: if it is not true, two may
+// hold one lock.
+func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
+	if !c.Yes {
+		if err := confirm(ctx, a, "If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
+			return err
+		}
+	}
+	if err := i.Init(ctx); err != nil {
+		return err
+	}
+	a.say("the servers are declared new; locks are granted at once")
+	return nil
+}
+
+// confirm asks on a terminal, and refuses to guess where there is none. Only "yes" in full
+// is one.
+func confirm(ctx context.Context, a *app, question string) error {
+	f, ok := a.stdin.(*os.File)
+	if !ok || !isTTY(f) {
+		return &exitError{code: exitUsage, err: errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
+	}
+	fmt.Fprint(a.stderr, question)
+	said := make(chan bool, 1)
+	go func() { // ends when somebody answers, or with the process
+		answer, err := bufio.NewReader(f).ReadString('\n')
+		said <- err == nil && strings.TrimSpace(answer) == "yes"
+	}()
+	select {
+	case yes := <-said:
+		if yes {
+			return nil
+		}
+		return &exitError{code: exitUsage, err: errors.New("nothing was changed")}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,210 @@
+//go:build unix
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// jobsCmd shows the jobs of package cron and of run --tick, and pauses them.
+type jobsCmd struct {
+	First  string // a prefix, or what to do with the job Name
+	Name   string // with list, a prefix
+	Reason string
+}
+
+// What may stand in the place of a prefix.
+const (
+	listJobs  = "list" // so that jobs whose names begin with one of these words can be listed
+	pauseJob  = "pause"
+	resumeJob = "resume"
+)
+
+// verb describes jobs.
+func (c *jobsCmd) verb() *verb {
+	return &verb{
+		name: "jobs", group: seeLocks, short: "List the jobs that run at ticks, pause and resume them.",
+		args: []arg{
+			{name: "PREFIX", help: "Only jobs whose names begin with this; or pause or resume, and the NAME of a job; or list, and any prefix.", optional: true,
+				values: []string{listJobs, pauseJob, resumeJob}, set: setText(&c.First)},
+			{name: "NAME", help: "The job to pause or to resume; the prefix after list.", optional: true, set: setText(&c.Name)},
+		},
+		flags: func(f flagSet) {
+			f.add("reason", "", text(&c.Reason, "TEXT"), "With pause: why. The hosts that skip a tick say so.")
+		},
+		check: c.check, run: c.Run,
+		long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has no NEXT.
+
+pause keeps a job from being run on all hosts, until resume; a run under way goes on, and no tick is made up for. The jobs of an engine without records, such as Redlock, cannot be listed.`,
+		examples: []string{"fencelock jobs", "fencelock jobs --json | jq -r 'select(.last.state == \"failed\").job'", `fencelock jobs pause nightly --reason "disk full"`, "fencelock jobs resume nightly", "fencelock jobs list pause-"},
+		codes:    []explained{{"1", "no job of that NAME is known, so there is nothing to pause or to resume"}},
+	}
+}
+
+// check finds what the parser cannot.
+func (c *jobsCmd) check() error {
+	if c.First == listJobs {
+		c.First, c.Name = c.Name, ""
+		if c.Reason != "" {
+			return errors.New("--reason belongs to pause")
+		}
+		return nil
+	}
+	switch acts := c.First == pauseJob || c.First == resumeJob; {
+	case acts && c.Name == "":
+		return fmt.Errorf("%s needs the name of a job; jobs list %[1]s lists those whose names begin with it", c.First)
+	case !acts && c.Name != "":
+		return fmt.Errorf("unexpected argument %s", c.Name)
+	case c.Reason != "" && c.First != pauseJob:
+		return errors.New("--reason belongs to pause")
+	case acts:
+		return driver.CheckName(c.Name)
+	}
+	return nil
+}
+
+// Run prints the jobs, or changes one.
+func (c *jobsCmd) Run(a *app) error {
+	var list []cron.Status
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+		locks := fencelock.New(engine, nil)
+		if c.Name != "" {
+			list, err = c.change(ctx, cron.New(locks, c.Name, nil))
+		} else {
+			list, err = cron.List(ctx, locks, c.First)
+		}
+		return err
+	})
+	switch {
+	case c.Name != "" && (err != nil || !a.json):
+		return err
+	case len(list) == 0 && err == nil && a.verbose:
+		fmt.Fprintln(a.stderr, "fencelock: no job has had a tick")
+	}
+	return cmp.Or(c.print(a, list), err) // some records may have been read, and others not
+}
+
+// print prints what is known of jobs.
+func (c *jobsCmd) print(a *app, list []cron.Status) error {
+	if !a.json {
+		return printJobs(a.stdout, list)
+	}
+	for _, s := range list {
+		if err := printJSON(a.stdout, jobViewOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change pauses or resumes the job, if it is known, and returns what it is then.
+func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, error) {
+	s, err := job.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Tick.IsZero() && s.Last == nil && s.Paused == nil {
+		return nil, &exitError{code: exitNotHeld, err: fmt.Errorf("no job %s is known\ntry: fencelock jobs", termtext.Word(c.Name))}
+	}
+	if c.First == pauseJob {
+		err = job.Pause(ctx, c.Reason)
+	} else {
+		err = job.Resume(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err = job.Status(ctx)
+	return []cron.Status{s}, err
+}
+
+// printJobs writes the aligned table; nothing at all for no jobs.
+func printJobs(w io.Writer, list []cron.Status) error {
+	if len(list) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tTICK\tSTATE\tHOST\tSTARTED\tTOOK\tNEXT\tNOTE")
+	for _, s := range list {
+		last, took, note := cmp.Or(s.Last, &cron.LastRun{}), "-", "-"
+		if !last.Ended.IsZero() {
+			took = last.Ended.Sub(last.Started).Round(time.Millisecond).String()
+		}
+		if last.Error != "" {
+			note = termtext.Text(termtext.Line(last.Error))
+		}
+		if s.Paused != nil {
+			note = termtext.Text(termtext.Line("paused since " + stamp(s.Paused.Since).String() + " by " + s.Paused.Host + ": " + cmp.Or(s.Paused.Reason, "no reason given")))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", termtext.Word(s.Job), stampOr(s.Tick), cmp.Or(string(last.State), "-"),
+			placeOf(last), stampOr(last.Started), took, stampOr(s.Next), note)
+	}
+	return table.Flush()
+}
+
+// placeOf is where a run was.
+func placeOf(r *cron.LastRun) string {
+	if r.PID == 0 {
+		return "-"
+	}
+	return place(driver.Identity{Host: r.Host, PID: r.PID})
+}
+
+// stampOr is a time, or "-" if there is none.
+func stampOr(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return stamp(t).String()
+}
+
+// jobView is cron.Status as --json prints it; docs/cli-json.md documents it.
+type jobView struct {
+	Job    string        `json:"job"`
+	Tick   stamp         `json:"tick"`             // the newest that some host took
+	Next   stamp         `json:"next"`             // null if the scheduler did not say
+	Last   *jobRunView   `json:"last,omitempty"`   // the run that began last
+	Paused *jobPauseView `json:"paused,omitempty"` // nil: it runs at its ticks
+}
+
+// jobRunView is a run of a job.
+type jobRunView struct {
+	Tick    stamp  `json:"tick"`
+	State   string `json:"state"` // a cron.State
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Token   int64  `json:"token"` // of the lock it ran under
+	Started stamp  `json:"started"`
+	Ended   stamp  `json:"ended"` // null while it runs
+	Error   string `json:"error"` // of the job; "" if it went well
+}
+
+// jobPauseView is the pause of a job.
+type jobPauseView struct {
+	Reason string `json:"reason"` // as it was given; may be empty
+	Host   string `json:"host"`   // where it was paused
+	Since  stamp  `json:"since"`
+}
+
+// jobViewOf returns what --json prints of a job.
+func jobViewOf(s cron.Status) jobView {
+	v := jobView{Job: s.Job, Tick: stamp(s.Tick), Next: stamp(s.Next)}
+	if r := s.Last; r != nil {
+		v.Last = &jobRunView{stamp(r.Tick), string(r.State), r.Host, r.PID, r.Token, stamp(r.Started), stamp(r.Ended), r.Error}
+	}
+	if p := s.Paused; p != nil {
+		v.Paused = &jobPauseView{p.Reason, p.Host, stamp(p.Since)}
+	}
+	return v
+}

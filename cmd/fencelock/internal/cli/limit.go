@@ -1,0 +1,200 @@
+//go:build unix
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/ratelimit"
+)
+
+// limitCmd takes from a rate, and then runs a command in its own place: nothing has to be
+// held or given back, so nobody needs to stay.
+type limitCmd struct {
+	Rate  ratelimit.Limit
+	Count int // events to take at once
+	ifBusy
+	PassURL bool
+	Line    string // for a shell, in the place of Command
+
+	Name    string
+	Command []string // may be empty: then to wait is all
+}
+
+// verb describes limit.
+func (c *limitCmd) verb() *verb {
+	c.Count, c.Rate.Burst, c.Conflict = 1, 1, exitBusy
+	return &verb{
+		name: "limit", group: useLocks, short: "Wait for a turn, so often and no more, and run a command.",
+		args: []arg{{name: "NAME", help: "The name of the rate, which is apart from the locks.", set: setText(&c.Name)}},
+		runs: &c.Command, flags: c.flags, check: c.check, run: c.Run,
+		long: `Takes from a rate that all who give the same NAME share, by the clock of the engine, and waits for its turn if there have been too many. Then it becomes the command, if there is one, and ends otherwise. All should give the same rate and burst.
+
+It does not bound how many run at once: "run --limit" does.`,
+		examples: []string{
+			"fencelock limit --rate 10/m partner -- curl https://partner.example/feed",
+			"fencelock limit -n --rate 3/h --burst 3 mail:ops -- mail -s alarm ops",
+			"fencelock limit --rate 100/s --burst 20 --json api",
+		},
+		codes: []explained{
+			{"", "the command's own"},
+			{"128+n", "signal n came while waiting"},
+			{"75", "its turn would come too late for -n or -w; -E changes it"},
+			{"126", "the command cannot be executed"},
+			{"127", "the command was not found"},
+		},
+	}
+}
+
+// flags are those of limit. --wait, -n, -E and -c mean what they mean to run.
+func (c *limitCmd) flags(f flagSet) {
+	rate := &option{set: c.setRate, placeholder: "N/TIME", values: []string{"1/s", "10/s", "10/m", "100/h"}, required: true}
+	f.add("rate", "", rate, "How many in which time, such as 100/s, 10/m, 3/h or 5/90s.")
+	f.add("burst", "", atLeast(1, &c.Rate.Burst, number(&c.Rate.Burst)), "How many at once after a pause; 1 if it is not given.")
+	f.add("count", "", number(&c.Count), "Take so many at once.")
+	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if there have been too many.")
+	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
+		"Exit 75, at once, if the turn would come later than that. A bare number is seconds; 0 is -n.")
+	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if there have been too many.")
+	f.add("pass-url", "", boolean(&c.PassURL), "Give the command FENCELOCK_URL, which may hold a password.")
+	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
+}
+
+// setRate reads a rate such as 10/m. A bare unit is one of it.
+func (c *limitCmd) setRate(s string) error {
+	events, per, ok := strings.Cut(s, "/")
+	n, err := strconv.Atoi(events)
+	if per != "" && strings.Trim(per, "0123456789.") == per {
+		per = "1" + per // a bare unit
+	}
+	d, err2 := time.ParseDuration(per)
+	if !ok || err != nil || err2 != nil || n < 1 || d <= 0 {
+		return fmt.Errorf("%q is not a rate such as 10/s or 100/h", s)
+	}
+	c.Rate.Events, c.Rate.Per = n, d
+	return nil
+}
+
+// check finds what the parser cannot.
+func (c *limitCmd) check() (err error) {
+	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
+		return err
+	}
+	switch {
+	case c.Wait.limit < 0:
+		return errors.New("durations must not be negative")
+	case c.Count < 1 || c.Count > c.Rate.Burst:
+		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, c.Rate.Burst)
+	}
+	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))
+}
+
+// limitPatience is how long the engine may take for an answer. A wait for a turn is no
+// part of it: that goes on here.
+const limitPatience = 5 * time.Second
+
+// Run takes, waits, and becomes the command. A signal during the wait gives the turn back;
+// from then on signals are the command's, so nothing listens to them any more.
+func (c *limitCmd) Run(a *app) error {
+	path, err := "", error(nil)
+	if len(c.Command) > 0 {
+		if path, err = supervise.Lookup(c.Command[0]); err != nil {
+			return err
+		}
+	}
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	err = a.within(ctx, func(engine driver.Engine) error {
+		rates, err := ratesOf(engine)
+		if err != nil {
+			return err
+		}
+		return c.take(ctx, a, ratelimit.New(rates, c.Name, c.Rate, &ratelimit.Config{Timeout: limitPatience}))
+	})
+	if ended := endedBy(ctx); ended != nil {
+		return ended // even if the turn has come meanwhile
+	}
+	stop()
+	if err != nil || path == "" {
+		return err
+	}
+	return supervise.Exec(path, c.Command, c.environment(a)) // nobody needs us any more
+}
+
+// environment is ours, with the URL only if that is wished: it may hold a password.
+func (c *limitCmd) environment(a *app) []string {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "FENCELOCK_URL=") })
+	if c.PassURL && a.url != "" {
+		env = append(env, "FENCELOCK_URL="+a.url)
+	}
+	return env
+}
+
+// ratesOf returns the rates of an engine, or makes them of its records, which costs a read
+// and a write for each take.
+func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
+	if rates, ok := engine.(driver.RateLimiter); ok {
+		return rates, nil
+	}
+	if records, ok := engine.(driver.RecordKeeper); ok {
+		return ratelimit.OnRecords(records.Records()), nil
+	}
+	return nil, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no rates\ntry: file:///path, redis:// or postgres://, which have",
+		driver.ErrUnsupported, engine.Traits().Engine)}
+}
+
+// take waits for the turn, unless that is too far away. A turn that is given up goes back,
+// if nobody has taken one since.
+func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error {
+	r, err := c.reserve(ctx, l)
+	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)
+	switch {
+	case tooMany && a.json && len(c.Command) == 0:
+		err := printJSON(a.stdout, limitAnswer{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
+		return cmp.Or(err, exitWith(c.Conflict))
+	case tooMany:
+		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is limited to %v; its turn comes in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond))}
+	case err != nil:
+		return err
+	}
+	answer := limitAnswer{Name: c.Name, OK: true, Remaining: r.Result().Remaining, DelayMS: wholeMillis(r.Delay())}
+	select {
+	case <-time.After(r.Delay()):
+	case <-ctx.Done():
+		_ = r.Cancel(ctx) // the turn is lost if that fails
+		return ctx.Err()
+	}
+	if a.json && len(c.Command) == 0 {
+		return printJSON(a.stdout, answer)
+	}
+	return nil
+}
+
+// reserve takes a turn that is near enough.
+func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimit.Reservation, error) {
+	if !c.Nonblock && !c.Wait.given {
+		return l.ReserveN(ctx, "", c.Count)
+	}
+	return l.ReserveWithin(ctx, "", c.Count, c.Wait.limit)
+}
+
+// wholeMillis is a time in milliseconds that is not over before it says so.
+func wholeMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// limitAnswer is what limit --json prints; docs/cli-json.md documents it.
+type limitAnswer struct {
+	Name      string `json:"name"`
+	OK        bool   `json:"ok"`        // the turn came, after the delay
+	Remaining int    `json:"remaining"` // what could be taken at once now
+	DelayMS   int64  `json:"delay_ms"`  // how long it took, or would take
+}

@@ -1,0 +1,248 @@
+//go:build unix
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// onceCmd runs a command once for each key, and gives its output and exit code to whoever
+// asks again.
+type onceCmd struct {
+	ifBusy
+	RetryFailed bool
+	Payload     *string       // nil is the command line
+	Retention   time.Duration // of the outcome
+	MaxOutput   int           // bytes of each stream
+
+	command
+}
+
+// What is kept of an outcome, if nothing else is said.
+const (
+	defaultKept   = 24 * time.Hour
+	defaultOutput = 64 << 10
+	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line about them are one record
+)
+
+// verb describes once.
+func (c *onceCmd) verb() *verb {
+	c.Conflict, c.Retention, c.MaxOutput, c.command = exitBusy, defaultKept, defaultOutput, commonCommand()
+	return &verb{
+		name: "once", group: useLocks, short: "Run a command once for each key, and repeat its output and exit code.",
+		args: []arg{{name: "KEY", help: "What is to be done once, such as an order or a migration.", set: setText(&c.Name)}},
+		runs: &c.Command, flags: c.flags, check: c.check, run: c.Run,
+		long: `The first who asks for a key runs the command. Whoever asks while it runs waits for its end. All later ones get its output and its exit code, until the retention is over. A failure is an outcome too. To run the command again, ask with --retry-failed.
+
+The command runs under the lock once/KEY, and is ended before that is lost. A run that was lost has no outcome: the next who asks runs the command again, and what the lost run has to say is refused. Nor has a run that fails after fencelock was told to end. If the outcome cannot be stored, the exit code is 69.
+
+A key stands for one command line, or for one --payload if that is given. Another one is refused with 64, since the answer would be that of another command.`,
+		examples: []string{
+			"fencelock once migrate:42 -- ./migrate --to 42",
+			"fencelock once -n order:981 -- ./ship 981",
+			"fencelock once --retry-failed --retention 720h report:2026-11 -- ./report",
+			"fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME",
+		},
+		variables: commandVariables(),
+		codes: []explained{
+			{"", "the command's own, of this run or of the one before"},
+			{"128+n", "the command died of signal n, or signal n came while waiting"},
+			{"71", "something of fencelock's own did not start"},
+			{"74", "the output could not be written: the outcome is stored, and asking again repeats it"},
+			{"75", "somebody else runs the command, for -n or when -w was over; -E changes it"},
+			{"76", "the lock was lost while the command ran: it has no outcome of this run"},
+			{"126", "the command cannot be executed"},
+			{"127", "the command was not found"},
+		},
+	}
+}
+
+// flags are those of once, and behind them those it shares with run. --wait, -n and -E
+// mean what they mean there.
+func (c *onceCmd) flags(f flagSet) {
+	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if somebody else runs the command.")
+	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
+		"Wait at most so long for another's run, then exit 75. A bare number is seconds; 0 is -n.")
+	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if somebody else runs the command.")
+	f.add("retry-failed", "", boolean(&c.RetryFailed), "If the command has failed, run it again, and do not repeat its failure.")
+	f.add("payload", "", &option{placeholder: "TEXT", set: func(s string) error { c.Payload = &s; return nil }},
+		"What the key stands for, in the place of the command line.")
+	f.add("retention", "", duration(&c.Retention, "1h", "24h", "720h"), "How long the outcome is kept.")
+	f.add("max-output", "", number(&c.MaxOutput), fmt.Sprintf("How many bytes of stdout, and of stderr, are kept; at most %d.", mostOutput))
+	c.command.flags(f)
+}
+
+// check finds what the parser cannot, and fills in the defaults.
+func (c *onceCmd) check() error {
+	if err := cmp.Or(c.command.check(), c.ifBusy.check(), driver.CheckName(oncePrefix+c.Name)); err != nil {
+		return err
+	}
+	switch {
+	case c.Wait.limit < 0:
+		return errors.New("durations must not be negative")
+	case c.Retention < time.Second || c.Retention > driver.MaxDuration:
+		return fmt.Errorf("the retention %v is not between a second and ten years", c.Retention)
+	case c.MaxOutput < 0 || c.MaxOutput > mostOutput:
+		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, mostOutput)
+	}
+	return nil
+}
+
+// fingerprint is what is stored of the payload. Each word has its length before it, so that
+// two command lines of the same letters differ.
+func (c *onceCmd) fingerprint() string {
+	words := append([]string{"command"}, c.Command...)
+	if c.Payload != nil {
+		words = []string{"payload", *c.Payload}
+	}
+	h := sha256.New()
+	for _, w := range words {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(w))))
+		h.Write([]byte(w))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Run runs the command, or repeats its outcome. Its error carries the exit code.
+func (c *onceCmd) Run(a *app) error {
+	return c.on(a, func(engine driver.Engine, path string) error {
+		records, ok := engine.(driver.RecordKeeper)
+		if !ok {
+			return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s keeps no records, since a majority of servers cannot agree on a value that stays\ntry: file:///path, redis:// or postgres://, which keep some",
+				driver.ErrUnsupported, engine.Traits().Engine)}
+		}
+		job := &onceJob{
+			records: records.Records(), name: oncePrefix + c.Name, payload: c.fingerprint(),
+			retryFailed: c.RetryFailed, retention: c.Retention, patience: max(c.TTL, leastStoring),
+		}
+		line := newWaitLine(a, c.Name, logEvery)
+		locker := c.locker(engine, fencelock.Options{Wait: c.Wait.limit, OnWait: line.update})
+		lock, signals, err := a.await(func(ctx context.Context) (*fencelock.Lock, error) { return c.take(ctx, locker, job) })
+		line.stop()
+		if over, ok := errors.AsType[*overError](err); ok {
+			return c.repeat(a, over.record)
+		}
+		if err != nil {
+			return c.refusal(err)
+		}
+		return c.perform(a, engine, job, c.under(a, lock, path, signals))
+	})
+}
+
+// take takes the lock of the job and notes that it runs. The error is an *overError if it
+// is over.
+func (c *onceCmd) take(ctx context.Context, locker *fencelock.Locker, job *onceJob) (*fencelock.Lock, error) {
+	if err := job.over(ctx); err != nil {
+		return nil, err
+	}
+	acquire := locker.Acquire
+	if c.atOnce() {
+		acquire = locker.TryAcquire
+	}
+	lock, err := acquire(ctx, job.name)
+	if err != nil {
+		return nil, err
+	}
+	if err := job.claim(lock.ContextWith(ctx), lock); err != nil {
+		if _, over := errors.AsType[*overError](err); !over {
+			err = cmp.Or(lock.Err(), err) // the end of its context says less
+		}
+		_ = lock.Release() // nothing was started; if this fails, the lease ends
+		return nil, err
+	}
+	return lock, nil
+}
+
+// refusal says who runs the command, and what to do about it.
+func (c *onceCmd) refusal(err error) error {
+	held, ok := errors.AsType[*fencelock.HeldError](err)
+	if !ok {
+		return err
+	}
+	hint := fmt.Sprintf("fencelock once -w 30s %s -- ..., or fencelock status %s", termtext.ShellWord(c.Name), termtext.ShellWord(oncePrefix+c.Name))
+	return &exitError{code: c.Conflict, err: fmt.Errorf("%q is in progress: %w\ntry: %s", c.Name, held, hint)}
+}
+
+// repeat gives the outcome of a run that is over.
+func (c *onceCmd) repeat(a *app, r onceRecord) error {
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	readers := newReaders(a)
+	readers[0].end(r.stdout)
+	readers[1].end(r.stderr)
+	if err := a.deliver(ctx, readers); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		name string
+		kept []byte
+		cut  bool
+	}{{"stdout", r.stdout, r.StdoutCut}, {"stderr", r.stderr, r.StderrCut}} {
+		if s.cut {
+			a.say("%q wrote more to %s than was kept, which is %d bytes", c.Name, s.name, len(s.kept))
+		}
+	}
+	if a.verbose || isTTY(a.stderr) {
+		a.say("%q was run by pid %d on %s and ended at %s; that was its output", c.Name, r.PID, r.Host, r.Ended.Format(time.RFC3339))
+	}
+	return exitWith(r.Code)
+}
+
+// perform runs the command under its lock, and stores the outcome before others can
+// have the lock. A run that was lost, or that has failed because we were told to end, has
+// none. Nobody waits for those who read our output but we, and no longer than until the
+// next signal.
+func (c *onceCmd) perform(a *app, engine driver.Engine, job *onceJob, what supervise.Command) error {
+	out, err := newOutput(a, c.MaxOutput)
+	if err != nil {
+		job.lock.Release() // nothing runs; if this fails, the lease ends
+		return &exitError{code: exitStart, err: err}
+	}
+	defer out.close()
+	what.Output = out.writers()
+	process, err := begin(engine, job.lock, what)
+	if err != nil {
+		job.lock.Release() // the same
+		return err
+	}
+	end := process.Wait()
+	defer process.Close()
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	stuck := a.stuck(end, job.lock)
+	end = a.late(end, job.lock)
+	out.finish()
+	code := codeOf(end)
+	if end.Lost || end.Broken || end.Asked && code != 0 {
+		err := stuck
+		if stuck == nil {
+			err = a.verdict(end, giveBack(job.lock))
+		}
+		ctx, cancel := context.WithTimeout(ctx, lastMessage)
+		defer cancel()
+		_ = a.deliver(ctx, out.readers()) // err says more
+		return err
+	}
+	unstored := job.complete(out.record(code))
+	freed := giveBack(job.lock)
+	unread := a.deliver(ctx, out.readers())
+	if unstored != nil {
+		return fmt.Errorf("the command ended with code %d, but %w", code, unstored)
+	}
+	if errors.Is(freed, driver.ErrNotHeld) {
+		freed = nil // it was ours for long enough
+	}
+	return cmp.Or(unread, a.verdict(end, freed))
+}

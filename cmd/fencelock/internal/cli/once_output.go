@@ -1,0 +1,129 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// output is what a command writes: it is passed on at once, and its beginning is kept.
+type output struct{ streams [2]*stream }
+
+// newOutput keeps so many bytes of stdout, and as many of stderr.
+func newOutput(a *app, most int) (*output, error) {
+	o := &output{}
+	for i, to := range newReaders(a) {
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			o.close()
+			return nil, err
+		}
+		s := &stream{to: to, most: most, ours: ours, theirs: theirs, over: make(chan struct{}), ended: make(chan struct{})}
+		go s.pass() // ends after finish, or when ours is closed
+		o.streams[i] = s
+	}
+	return o, nil
+}
+
+// writers are where the command writes to.
+func (o *output) writers() (files [2]*os.File) {
+	for i, s := range o.streams {
+		files[i] = s.theirs
+	}
+	return files
+}
+
+// finish takes what is in the pipes still. It is called when the command has ended with all
+// that is its own, and waits for nobody: neither for those who read our output, nor for a
+// stranger who keeps the command's open.
+func (o *output) finish() {
+	for _, s := range o.streams {
+		close(s.over)
+		_ = errors.Join(s.theirs.Close(), s.ours.SetReadDeadline(time.Now())) // pipes have deadlines
+		<-s.ended
+	}
+}
+
+// record is what to store of a command that has ended. It is called after finish.
+func (o *output) record(code int) onceRecord {
+	out, err := o.streams[0], o.streams[1]
+	return onceRecord{Code: code, stdout: out.kept, stderr: err.kept, StdoutCut: out.cut, StderrCut: err.cut}
+}
+
+// readers are those whom it is passed on to.
+func (o *output) readers() [2]*reader { return [2]*reader{o.streams[0].to, o.streams[1].to} }
+
+func (o *output) close() {
+	for _, s := range o.streams {
+		if s != nil {
+			_ = errors.Join(s.theirs.Close(), s.ours.Close()) // they may be closed
+		}
+	}
+}
+
+// stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until
+// ended is closed.
+type stream struct {
+	to   *reader
+	most int
+	kept []byte
+	cut  bool // something was not kept
+	late int  // bytes that were read when the command had ended
+
+	ours, theirs *os.File
+	over         chan struct{} // closed when the command has ended
+	ended        chan struct{} // closed when all it has written was read
+}
+
+// pass reads what the command writes. While that runs it waits for our reader; what is
+// left when it has ended the reader gets when it likes.
+func (s *stream) pass() {
+	defer close(s.ended)
+	var rest []byte
+	buf := make([]byte, 32<<10)
+	for read := s.ours.Read; ; {
+		n, err := read(buf)
+		s.keep(buf[:n])
+		if n > 0 && (rest != nil || !s.to.take(bytes.Clone(buf[:n]), s.over)) {
+			rest = append(rest, buf[:n]...)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) { // the command has ended
+			read, err = s.readLate, nil
+		}
+		if err != nil { // a pipe only ends
+			s.to.end(rest)
+			return
+		}
+	}
+}
+
+// keep keeps what there is room for.
+func (s *stream) keep(p []byte) {
+	room := min(len(p), s.most-len(s.kept))
+	s.kept, s.cut = append(s.kept, p[:room]...), s.cut || room < len(p)
+}
+
+// mostLate is more than a pipe holds. A stranger may write for ever.
+const mostLate = 4 << 20
+
+// readLate reads what is in the pipe already, and is at the end if nothing is.
+func (s *stream) readLate(buf []byte) (n int, err error) {
+	raw, err := s.ours.SyscallConn()
+	if err = errors.Join(err, s.ours.SetReadDeadline(time.Time{})); err != nil {
+		return 0, err
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, _ = unix.Read(int(fd), buf)
+		return true // do not wait
+	})
+	if s.late += n; n <= 0 || s.late > mostLate {
+		return max(n, 0), io.EOF
+	}
+	return n, err
+}

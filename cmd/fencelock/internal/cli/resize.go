@@ -1,0 +1,59 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// resizeCmd changes a limit.
+type resizeCmd struct {
+	Name  string
+	Limit int // at least 1
+}
+
+// verb describes resize.
+func (c *resizeCmd) verb() *verb {
+	return &verb{
+		name: "resize", group: seeLocks, short: "Change how many may hold a lock that is shared with a limit.",
+		args:  []arg{nameArg(&c.Name), {name: "LIMIT", help: "How many holders, or how much weight, from now on.", set: number(&c.Limit).set}},
+		check: func() error { return driver.CheckResize(c.Name, c.Limit) }, run: c.Run,
+		long:     `Sets the limit of a name that is held with "run --limit", for everybody and from now on; it takes the place of the --limit they give. Holders stay, even if they are too many now, and waiters who fit get in at once. The engine forgets the new limit only when it forgets the name's last token, long after anybody used it.`,
+		examples: []string{"fencelock run --limit 3 seats -- ./work", "fencelock resize seats 5"},
+	}
+}
+
+// Run sets the limit. It prints nothing without --json, as chmod does.
+func (c *resizeCmd) Run(a *app) error {
+	err := a.with(func(ctx context.Context, engine driver.Engine) error {
+		return notThere(engine, fencelock.New(engine, nil).Resize(ctx, c.Name, c.Limit))
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return printJSON(a.stdout, resized{c.Name, c.Limit})
+	}
+	a.detail("the limit of %q is %d now", c.Name, c.Limit)
+	return nil
+}
+
+// notThere tells those whose engine has no limits which ones have.
+func notThere(engine driver.Engine, err error) error {
+	if !errors.Is(err, driver.ErrUnsupported) {
+		return err
+	}
+	return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no limits\ntry: file:///path, redis:// or postgres://, which have",
+		driver.ErrUnsupported, engine.Traits().Engine)}
+}
+
+// resized is what resize --json prints; docs/cli-json.md documents it.
+type resized struct {
+	Name  string `json:"name"`
+	Limit int    `json:"limit"`
+}

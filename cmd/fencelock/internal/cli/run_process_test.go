@@ -1,0 +1,305 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// host is a directory where a test runs commands, and their locks in it.
+type host struct{ dir string }
+
+func newHost(t *testing.T) host {
+	dir, err := os.MkdirTemp("", "fencelock")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return host{dir}
+}
+
+func (h host) path(name string) string { return filepath.Join(h.dir, name) }
+
+// command prepares a command that finds the locks.
+func (h host) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "FENCELOCK_URL=file://"+h.path("locks"))
+	return cmd
+}
+
+// fullPipe returns the write end of a pipe that takes no byte more, and is never read.
+func fullPipe(t *testing.T) *os.File {
+	var p [2]int
+	syscall.ForkLock.RLock() // no command of another test gets an end
+	err := unix.Pipe(p[:])
+	unix.CloseOnExec(p[0])
+	unix.CloseOnExec(p[1])
+	syscall.ForkLock.RUnlock()
+	must(t, err)
+	err = unix.SetNonblock(p[1], true)
+	for err == nil {
+		_, err = unix.Write(p[1], make([]byte, 4096))
+	}
+	for err = nil; err == nil; {
+		_, err = unix.Write(p[1], []byte{0})
+	}
+	must(t, unix.SetNonblock(p[1], false)) // as a shell's pipe is
+	t.Cleanup(func() { unix.Close(p[0]) })
+	return os.NewFile(uintptr(p[1]), "full")
+}
+
+// finish starts a command and returns its state once it has ended.
+func finish(t *testing.T, cmd *exec.Cmd, during func()) *os.ProcessState {
+	t.Helper()
+	must(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the command, which the test kills
+	if during != nil {
+		during()
+	}
+	select {
+	case <-ended:
+	case <-time.After(scriptPatience):
+		cmd.Process.Kill()
+		<-ended
+		t.Fatalf("%v does not end", cmd.Args)
+	}
+	return cmd.ProcessState
+}
+
+// holdUntil holds x until the file free exists, or the function it returns is called.
+func (h host) holdUntil(t *testing.T, free string) func() {
+	t.Helper()
+	holder := h.command("fencelock", "run", "x", "--", "sh", "-c", `while ! test -e "$0"; do sleep 0.05; done`, free)
+	must(t, holder.Start())
+	eventually(t, "x is held", func() bool { return h.command("fencelock", "run", "-n", "x", "--", "true").Run() != nil })
+	return func() {
+		must(t, os.WriteFile(free, []byte("x"), 0o600))
+		holder.Wait()
+	}
+}
+
+func appears(t *testing.T, path string) {
+	t.Helper()
+	eventually(t, path+" appears", func() bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Size() > 0
+	})
+}
+
+// Whoever reads stderr, or does not, a lost lock ends the command, a waiter runs its
+// command when its turn comes, and a leader leads.
+func TestStderrThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	for name, stderr := range map[string]func(*testing.T) *os.File{
+		"full": fullPipe,
+		"closed": func(t *testing.T) *os.File {
+			r, w, err := os.Pipe()
+			must(t, err)
+			r.Close()
+			return w
+		},
+	} {
+		t.Run(name+"/loss", func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			ready := h.path("ready")
+			cmd := h.command("fencelock", "-v", "run", "x", "--", "sh", "-c", `echo yes >"$0"; exec sleep 60`, ready)
+			cmd.Stderr = stderr(t)
+			state := finish(t, cmd, func() {
+				appears(t, ready)
+				must(t, os.RemoveAll(h.path("locks")))
+			})
+			if state.ExitCode() != exitLost {
+				t.Fatalf("%v, want exit status 76", state)
+			}
+		})
+		for _, verb := range []string{"run", "elect"} {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				t.Parallel()
+				h := newHost(t)
+				free := h.path("free")
+				defer h.holdUntil(t, free)()
+				ran := h.path("ran")
+				cmd := h.command("fencelock", "-v", verb, "x", "--", "sh", "-c", `echo yes >"$0"`, ran)
+				cmd.Stderr = stderr(t)
+				finish(t, cmd, func() {
+					must(t, os.WriteFile(free, []byte("x"), 0o600))
+					appears(t, ran)
+				})
+			})
+		}
+	}
+}
+
+// Processes that were there before the command, or that another program left to the
+// first process of a container, are nobody's business.
+func TestStrangersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	out, err := h.command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; exec fencelock run x -- true`).Output()
+	must(t, err)
+	job, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	must(t, err)
+	defer unix.Kill(job, unix.SIGKILL)
+	if !runs(job) {
+		t.Error("a job of the shell that became fencelock was killed")
+	}
+}
+
+// A member that left the group and lost its parent is waited for, whoever else is there.
+func TestOrphansBesideStrangers(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	left, ended := h.path("left"), h.path("ended")
+	cmd := h.command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >stranger; exec fencelock run x -- \
+		sh -c 'setsid sh -c "echo yes >$1; sleep 0.3; echo yes >$2" >/dev/null 2>&1 & while ! test -s "$1"; do sleep 0.02; done' - "$0" "$1"`, left, ended)
+	cmd.Dir = h.dir
+	state := finish(t, cmd, nil)
+	text, err := os.ReadFile(h.path("stranger"))
+	must(t, err)
+	stranger, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	defer unix.Kill(stranger, unix.SIGKILL)
+	if _, err := os.Stat(ended); err != nil || !state.Success() {
+		t.Errorf("%v; the lock was released before the orphan ended: %v", state, err)
+	}
+}
+
+// The watchdog goes by another name than fencelock, and one that is stopped goes on.
+func TestWatchdogSurvives(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	w := startWrapped(t, "")
+	watchdog := watchdogOf(t, w)
+	must(t, unix.Kill(watchdog, unix.SIGSTOP))
+	eventually(t, "the stopped watchdog goes on", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", watchdog))
+		return err == nil && !strings.Contains(string(stat), ") T ")
+	})
+	must(t, w.Process.Kill())
+	w.Wait()
+	w.bothGone(t)
+}
+
+// If the watchdog is killed, its command is killed before the lock is given back.
+func TestWatchdogKilled(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	w := startWrapped(t, "")
+	must(t, unix.Kill(watchdogOf(t, w), unix.SIGKILL))
+	if err := w.Wait(); exitCodeOf(err) != exitStart {
+		t.Errorf("%v, want exit status 71", err)
+	}
+	for _, pid := range []int{w.child, w.grandchild} {
+		if runs(pid) {
+			t.Errorf("process %d of the command runs when fencelock has ended", pid)
+		}
+	}
+}
+
+func needProc(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/comm"); err != nil {
+		t.Skip("the names of processes are looked up in /proc, which only Linux has")
+	}
+}
+
+// watchdogOf waits until a wrapper has a watchdog under its own name.
+func watchdogOf(t *testing.T, w wrapped) (pid int) {
+	t.Helper()
+	eventually(t, "there is a watchdog", func() bool {
+		for _, pid = range below(w.Process.Pid) {
+			comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			if err == nil && strings.TrimSpace(string(comm)) == "lock-watchdog" {
+				return true
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// What dies of an interrupt, the command or a wait, takes fencelock with it, so that a
+// shell stops its loop.
+func TestInterruptIsPassedUp(t *testing.T) {
+	t.Parallel()
+	interrupted := func(t *testing.T, cmd *exec.Cmd) {
+		t.Helper()
+		cmd.Wait()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGINT {
+			t.Errorf("%v, want a death by SIGINT", cmd.ProcessState)
+		}
+	}
+	h := newHost(t)
+	ready := h.path("ready")
+	holder := h.command("fencelock", "run", "x", "--", "sh", "-c", `echo yes >"$0"; exec sleep 60`, ready)
+	must(t, holder.Start())
+	defer holder.Process.Kill()
+	appears(t, ready)
+	waiter := h.command("fencelock", "run", "x", "--", "true")
+	must(t, waiter.Start())
+	defer waiter.Process.Kill()
+	h.waits(t)
+	must(t, waiter.Process.Signal(os.Interrupt))
+	interrupted(t, waiter)
+	must(t, holder.Process.Signal(os.Interrupt))
+	interrupted(t, holder)
+	if err := h.command("fencelock", "run", "x", "--", "sh", "-c", "exit 130").Run(); exitCodeOf(err) != 130 {
+		t.Errorf("%v, want exit status 130: the command chose it", err)
+	}
+}
+
+// waits waits until somebody waits for x.
+func (h host) waits(t *testing.T) {
+	t.Helper()
+	eventually(t, "it waits", func() bool {
+		out, err := h.command("fencelock", "--json", "status", "x").Output()
+		return err == nil && strings.Contains(string(out), `"position":1`)
+	})
+}
+
+func exitCodeOf(err error) int {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// A new version may be put in place of the program while it waits. No other test starts a
+// process meanwhile: it would have the new program open for writing for a moment, and
+// nobody could start that.
+func TestProgramReplacedWhileItWaits(t *testing.T) {
+	h := newHost(t)
+	program := h.path("fencelock")
+	original, err := exec.LookPath("fencelock")
+	must(t, err)
+	text, err := os.ReadFile(original)
+	must(t, err)
+	must(t, os.WriteFile(program, text, 0o755))
+	free, ran, wrong := h.path("free"), h.path("ran"), h.path("wrong")
+	defer h.holdUntil(t, free)()
+	waiter := h.command(program, "run", "x", "--", "sh", "-c", `echo yes >"$0"`, ran)
+	waiter.Stderr = t.Output()
+	state := finish(t, waiter, func() {
+		h.waits(t)
+		must(t, os.Remove(program))
+		must(t, os.WriteFile(program, []byte("#!/bin/sh\necho started >\""+wrong+"\"\n"), 0o755))
+		must(t, os.WriteFile(free, []byte("x"), 0o600))
+	})
+	if !state.Success() {
+		t.Errorf("%v, want success", state)
+	}
+	appears(t, ran)
+	if _, err := os.Stat(wrong); err == nil {
+		t.Error("the new program was started in the name of the old one")
+	}
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// wrapped is a "fencelock run" whose command has started.
+type wrapped struct {
+	*exec.Cmd
+	child, grandchild int
+}
+
+// startWrapped runs a shell that has a child of its own.
+func startWrapped(t *testing.T, url string, flags ...string) wrapped {
+	dir, err := os.MkdirTemp("", "fencelock")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if url == "" {
+		url = "file://" + filepath.Join(dir, "locks")
+	}
+	pids := filepath.Join(dir, "pids")
+	args := append([]string{"run", "--url", url}, flags...)
+	script := `sleep 600 & echo $$ $! >"$0.new"; mv "$0.new" "$0"; wait`
+	args = append(args, "x", "--", "sh", "-c", script, pids)
+	w := wrapped{Cmd: exec.Command("fencelock", args...)}
+	w.Stderr = t.Output()
+	must(t, w.Start())
+	t.Cleanup(func() { w.Process.Kill() })
+	eventually(t, "the command starts", func() bool {
+		text, err := os.ReadFile(pids)
+		fields := strings.Fields(string(text))
+		if err != nil || len(fields) != 2 {
+			return false
+		}
+		w.child, _ = strconv.Atoi(fields[0])
+		w.grandchild, _ = strconv.Atoi(fields[1])
+		return true
+	})
+	return w
+}
+
+// bothGone waits until neither process runs; a corpse does not.
+func (w wrapped) bothGone(t *testing.T) {
+	t.Helper()
+	for _, pid := range []int{w.child, w.grandchild} {
+		eventually(t, "the command and its child are gone", func() bool { return !runs(pid) })
+	}
+}
+
+func runs(pid int) bool {
+	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(scriptPatience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it does not happen that %s", what)
+		}
+	}
+}
+
+func TestRunWrapperKilled(t *testing.T) {
+	t.Parallel()
+	w := startWrapped(t, "")
+	must(t, w.Process.Kill())
+	w.Wait()
+	w.bothGone(t)
+}
+
+func TestRunWrapperFrozen(t *testing.T) {
+	t.Parallel()
+	w := startWrapped(t, "mem:", "--ttl", "5s") // which a busy machine renews in time
+	must(t, w.Process.Signal(unix.SIGSTOP))
+	frozen := time.Now()
+	w.bothGone(t)
+	t.Logf("a lease of 5s: the command was gone %v after the freeze", time.Since(frozen))
+	must(t, w.Process.Signal(unix.SIGCONT))
+	var exit *exec.ExitError
+	if err := w.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
+		t.Fatalf("got %v, want exit status 76", err)
+	}
+}
+
+func TestRunTerminated(t *testing.T) {
+	t.Parallel()
+	w := startWrapped(t, "", "--kill-after", "200ms")
+	must(t, w.Process.Signal(unix.SIGTERM))
+	w.Wait()
+	if code := w.ProcessState.ExitCode(); code != exitSignal+int(unix.SIGTERM) {
+		t.Fatalf("got %d, want 143", code)
+	}
+	w.bothGone(t)
+}

@@ -1,0 +1,102 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// dataWriter is stdout. A write that fails ends the command with a code of its own: 1 says something
+// else, such as that nobody holds a name.
+type dataWriter struct{ to io.Writer }
+
+// Write writes p.
+func (w dataWriter) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	if err != nil {
+		err = &exitError{code: exitOutput, err: err}
+	}
+	return n, err
+}
+
+// place says where an acquisition or a waiter lives, as PID@HOST.
+func place(id driver.Identity) string {
+	if id.PID == 0 && id.Host == "" {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d@%s", id.PID, termtext.Word(id.Host))
+}
+
+// holderPlace says where a holder lives. A foreign one may have a process of the
+// server.
+func holderPlace(h driver.Holder) string {
+	switch {
+	case h.Foreign && h.PID != 0:
+		return fmt.Sprintf("foreign:%d", h.PID)
+	case h.Foreign:
+		return "foreign"
+	}
+	return place(h.Identity)
+}
+
+// stamp is a time as the command prints it: in UTC, to the millisecond, so that lines of
+// several hosts can be sorted. The zero time is null in JSON.
+type stamp time.Time
+
+// stampLayout is RFC 3339 with milliseconds, always three digits, so that stamps sort.
+const stampLayout = "2006-01-02T15:04:05.000Z"
+
+// String returns the time, or "unknown".
+func (s stamp) String() string {
+	if time.Time(s).IsZero() {
+		return "unknown"
+	}
+	return time.Time(s).UTC().Format(stampLayout)
+}
+
+// MarshalJSON returns the time in UTC to the millisecond.
+func (s stamp) MarshalJSON() ([]byte, error) {
+	if time.Time(s).IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(s.String())
+}
+
+// left is what is left of a lease as people read it.
+func left(ttl time.Duration) string {
+	if ttl == 0 {
+		return "none"
+	}
+	return ttl.Round(100 * time.Millisecond).String()
+}
+
+// printJSON writes v as one line, with everything unprintable escaped: names and notes
+// may hold what moves a cursor, and encoding/json escapes less. Above the first plane JSON
+// has two escapes, a surrogate pair.
+func printJSON(w io.Writer, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range string(data) {
+		switch {
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		case r <= 0xFFFF:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xD800+(r-0x10000)>>10, 0xDC00+(r-0x10000)&0x3FF)
+		}
+	}
+	_, err = fmt.Fprintln(w, b.String())
+	return err
+}

@@ -1,0 +1,94 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// statusCmd shows one lock.
+type statusCmd struct{ Name string }
+
+// verb describes status.
+func (c *statusCmd) verb() *verb {
+	return &verb{
+		name: "status", group: seeLocks, short: "Show who holds and who waits for one lock.",
+		args: []arg{nameArg(&c.Name)}, run: c.Run,
+		long:     `A lock that nobody holds is "free", and the exit code is 0 all the same.`,
+		examples: []string{"fencelock status nightly", "fencelock status nightly --json | jq '.holders[].pid'"},
+	}
+}
+
+// Run prints who holds the name and who waits for it. That nobody does is an answer and no
+// error: scripts ask for the state, not for a verdict.
+func (c *statusCmd) Run(a *app) error {
+	if err := driver.CheckName(c.Name); err != nil {
+		return err
+	}
+	var status fencelock.Status
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+		status, err = fencelock.New(engine, nil).Status(ctx, c.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.stdout, viewOf(status))
+	}
+	_, err = io.WriteString(a.stdout, describe(status))
+	return err
+}
+
+// describe is the block that people read: the oldest holder first, and below them the
+// waiters in the order of their turns.
+func describe(s driver.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", termtext.Word(s.Name), modeLimit(s))
+	if !s.NotBefore.IsZero() {
+		fmt.Fprintf(&b, "  closed until %s by a minimum hold\n", stamp(s.NotBefore))
+	}
+	if s.Trouble != nil {
+		fmt.Fprintf(&b, "  may have changed: %s\n", termtext.Text(termtext.Line(s.Trouble.Error())))
+	}
+	for _, h := range s.Holders {
+		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h))
+		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, termtext.Word(h.Owner), takes(h.Weight))
+		if h.Note != "" {
+			fmt.Fprintf(&b, "    note  %s\n", termtext.Text(h.Note))
+		}
+	}
+	for _, w := range s.Waiters {
+		fmt.Fprintf(&b, "  waiting %d. %s since %s%s\n", w.Position, place(w.Identity), stamp(w.Since), takes(w.Weight))
+		if w.Note != "" {
+			fmt.Fprintf(&b, "    note  %s\n", termtext.Text(w.Note))
+		}
+	}
+	return b.String()
+}
+
+// lease is what is left of a lease, and of how much.
+func lease(h driver.Holder) string {
+	switch {
+	case h.TTL == 0:
+		return ""
+	case h.Lease == 0:
+		return ", " + left(h.TTL) + " left"
+	}
+	return ", " + left(h.TTL) + " left of " + left(h.Lease)
+}
+
+// takes is how much of a limit somebody takes, where that is not one.
+func takes(weight int) string {
+	if weight <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(", weight %d", weight)
+}

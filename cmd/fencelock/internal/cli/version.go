@@ -1,0 +1,58 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// versionCmd prints the version.
+type versionCmd struct{}
+
+// verb describes version.
+func (c *versionCmd) verb() *verb {
+	return &verb{name: "version", group: moreVerb, short: "Print the version.", run: c.Run}
+}
+
+// build is what version prints; docs/cli-json.md documents it.
+type build struct {
+	Version  string `json:"version"`            // of the module; "(devel)" if it was not installed as one
+	Revision string `json:"revision,omitempty"` // of the source, where the build knows it
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+// Run prints the version of the module, of Go, and the platform.
+func (versionCmd) Run(a *app) error {
+	b := thisBuild()
+	if a.json {
+		return printJSON(a.stdout, b)
+	}
+	version := b.Version
+	if b.Revision != "" {
+		version += " " + b.Revision
+	}
+	_, err := fmt.Fprintf(a.stdout, "fencelock %s %s %s/%s\n", version, b.Go, b.OS, b.Arch)
+	return err
+}
+
+// thisBuild reads what the linker has noted of this program.
+func thisBuild() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Revision = s.Value
+		}
+	}
+	return b
+}

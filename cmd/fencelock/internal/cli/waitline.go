@@ -1,0 +1,217 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// patience is how long a wait goes on in silence at a terminal; troubled is how long
+// one does elsewhere when the engine itself grants nothing; logEvery is how often the
+// wait of a run is written to a log.
+const (
+	patience = time.Second
+	troubled = 5 * time.Second
+	logEvery = time.Minute
+)
+
+// waitLine tells people at a terminal what a wait waits for: one line that is
+// written anew every second. In a log it tells of trouble, with -v of each change,
+// and of a wait that is not what the command is for once in a while.
+type waitLine struct {
+	app  *app
+	name string        // of the lock
+	log  time.Duration // how often to write to a log; 0: never
+	live bool          // somebody sits at a terminal
+	done chan struct{} // closed by stop
+	over sync.WaitGroup
+
+	mu    sync.Mutex      // guards info, began and shown
+	info  driver.WaitInfo // the newest
+	began time.Time
+	shown bool // something was said that must be wiped, or not be said again
+}
+
+// newWaitLine begins a wait. The caller must stop it.
+func newWaitLine(a *app, name string, log time.Duration) *waitLine {
+	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
+	l.over.Go(l.show) // ends at stop
+	return l
+}
+
+// update is called by the engine while the request waits, from any goroutine. It does
+// not block, since talk does not.
+func (l *waitLine) update(info driver.WaitInfo) {
+	l.mu.Lock()
+	l.info = info
+	l.mu.Unlock()
+	l.app.detail("%s", l.text(info))
+	if !l.live {
+		l.complain()
+	}
+}
+
+// complain says once, long into a wait, that the engine itself is in the way.
+func (l *waitLine) complain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.shown && !l.app.verbose && trouble(l.info) != "" && time.Since(l.began) > troubled {
+		l.shown = true
+		l.app.say("%s", l.text(l.info))
+	}
+}
+
+// trouble is why the engine grants nothing, "" if somebody holds the name. An engine may
+// say it as an error, or as a holder that is no process, with the reason as its note.
+func trouble(info driver.WaitInfo) string {
+	h := info.Held
+	if info.Trouble != nil {
+		return info.Trouble.Error()
+	}
+	if h == nil || h.PID != 0 || h.Owner != "" {
+		return ""
+	}
+	return strings.TrimPrefix(h.Note, "by nobody: ")
+}
+
+// stop ends the line and wipes it. It may be called once.
+func (l *waitLine) stop() {
+	close(l.done)
+	l.over.Wait()
+	if l.shown && l.live && !dumb() {
+		fmt.Fprint(l.app.stderr, "\r\x1b[K")
+	}
+}
+
+// show draws the line every second. Where nobody sees it, it wakes up rarely: many
+// processes may wait.
+func (l *waitLine) show() {
+	if !l.lasts(patience) {
+		return
+	}
+	supervise.GiveBackMemory()
+	if !l.live {
+		if l.lasts(troubled - patience) {
+			l.complain()
+			l.report()
+		}
+		return
+	}
+	for l.draw(); l.lasts(patience); {
+		l.draw()
+	}
+}
+
+// report writes to a log how long the wait is by now.
+func (l *waitLine) report() {
+	for l.log > 0 && l.lasts(l.log-time.Since(l.began)%l.log) {
+		l.mu.Lock()
+		info := l.info
+		l.mu.Unlock()
+		l.app.say("%s", l.timed(info))
+	}
+}
+
+// timed is text, and how long the wait is.
+func (l *waitLine) timed(info driver.WaitInfo) string {
+	return fmt.Sprintf("%v, %s", time.Since(l.began).Round(time.Second), l.text(info))
+}
+
+// lasts waits for d, and reports whether the wait goes on then.
+func (l *waitLine) lasts(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-l.done:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// draw writes the line over the last one; a dumb terminal gets it once. It has no newline,
+// so that what follows can be written over it.
+func (l *waitLine) draw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := "fencelock: " + l.timed(l.info)
+	switch {
+	case !dumb():
+		fmt.Fprintf(l.app.stderr, "\r\x1b[K%s", dim(cut(text, width(l.app.stderr))))
+	case !l.shown:
+		fmt.Fprintln(l.app.stderr, text)
+	}
+	l.shown = true
+}
+
+// text says what was known when the wait began. Notes and names come from other processes, so none
+// of them reaches the terminal as it is.
+func (l *waitLine) text(info driver.WaitInfo) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "waiting for %q", l.name)
+	if info.Position > 0 {
+		fmt.Fprintf(&b, ", joined at position %d", info.Position)
+	}
+	h := info.Held
+	switch {
+	case trouble(info) != "":
+		fmt.Fprintf(&b, ": %s", termtext.Line(trouble(info)))
+		if mayBeNew(trouble(info)) {
+			b.WriteString("; for new servers: fencelock init")
+		}
+	case h != nil && h.PID == 0 && h.Owner != "":
+		fmt.Fprintf(&b, ", then held by %s", termtext.Word(h.Owner)) // not one of ours
+	case h != nil && h.PID != 0:
+		fmt.Fprintf(&b, ", then held by pid %d on %s", h.PID, termtext.Word(h.Host))
+		if h.Note != "" {
+			fmt.Fprintf(&b, " (%s)", termtext.Line(h.Note))
+		}
+		if !h.Since.IsZero() {
+			fmt.Fprintf(&b, " since %s", h.Since.Local().Format(time.TimeOnly))
+		}
+	}
+	return b.String()
+}
+
+// dumb reports whether the terminal cannot wipe a line.
+func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
+
+// dim is text that steps back, unless colours are not wanted.
+func dim(text string) string {
+	if os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return "\x1b[2m" + text + "\x1b[0m"
+}
+
+// cut keeps text on one row of a terminal, which could not be wiped otherwise.
+func cut(text string, columns int) string {
+	if runes := []rune(text); columns > 1 && len(runes) >= columns {
+		return string(runes[:columns-1])
+	}
+	return text
+}
+
+// width returns the columns of the terminal w, or 0. It is asked each time: windows change.
+func width(w io.Writer) int {
+	f := fileOf(w)
+	if f == nil {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}

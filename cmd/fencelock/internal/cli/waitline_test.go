@@ -1,0 +1,60 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// A wait in a log is told once a minute, with the time first.
+func TestWaitsAreLoggedEveryMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		since := time.Now().Add(-5 * time.Second)
+		text := ", waiting for \"x\", joined at position 2, then held by pid 7 on db1 since " + since.Local().Format(time.TimeOnly) + "\n"
+		for every, want := range map[time.Duration]string{
+			logEvery: "fencelock: 1m0s" + text + "fencelock: 2m0s" + text,
+			0:        "",
+		} {
+			var talk bytes.Buffer
+			l := newWaitLine(&app{stderr: &talk}, "x", every)
+			held := &driver.HeldError{Name: "x", Since: since, Identity: driver.Identity{Host: "db1", PID: 7}}
+			l.update(driver.WaitInfo{Position: 2, Held: held})
+			time.Sleep(2*time.Minute + 30*time.Second)
+			l.stop()
+			if got := talk.String(); got != want {
+				t.Errorf("every %v: %s", every, strings.TrimSpace(got))
+			}
+		}
+	})
+}
+
+// What other processes say of themselves does not speak to the terminal.
+func TestWaitLineIsFitForATerminal(t *testing.T) {
+	l := &waitLine{name: "x\x1b[2J"}
+	for _, held := range []*driver.HeldError{
+		{Identity: driver.Identity{Host: "db1\x1b]0;x\a", PID: 7, Note: "n\x1b[31m"}},
+		{Owner: "plain\x1b[31m"},
+		{Identity: driver.Identity{Note: "by nobody: \x1b[31m"}},
+	} {
+		if text := l.text(driver.WaitInfo{Held: held}); strings.ContainsAny(text, "\x1b\a") {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
+// A wait for a Redis that may have forgotten its locks tells what ends it if the server is new.
+func TestWaitForNewServers(t *testing.T) {
+	l := &waitLine{name: "x"}
+	trouble := errors.New("h1: it may have forgotten its locks and does not vote until noon")
+	const want = `waiting for "x": h1: it may have forgotten its locks and does not vote until noon; for new servers: fencelock init`
+	if got := l.text(driver.WaitInfo{Trouble: trouble}); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

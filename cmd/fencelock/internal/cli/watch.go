@@ -1,0 +1,130 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// watchCmd follows locks.
+type watchCmd struct{ Prefix string }
+
+// verb describes watch.
+func (c *watchCmd) verb() *verb {
+	return &verb{
+		name: "watch", group: seeLocks, short: "Follow what happens to locks, a line for each event.",
+		args: []arg{prefixArg(&c.Prefix)}, run: c.Run,
+		long:     `Begins with what stands already, then prints a line for each event: waiting, acquired, released, lost, left. Ends on INT or TERM, or when its reader is gone, with exit code 0.`,
+		examples: []string{"fencelock watch", `fencelock watch invoice: --json | jq 'select(.event == "lost")'`},
+	}
+}
+
+// Run prints events until it is told to stop, which is success: by INT or TERM, or by a reader
+// that has seen enough and is gone.
+func (c *watchCmd) Run(a *app) error {
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer signal.Stop(quietPipe())
+	go cancelOnHangup(a.stdout, cancel)
+
+	err := a.within(ctx, func(engine driver.Engine) error {
+		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
+			if err == nil {
+				err = c.print(a, event)
+			}
+			switch {
+			case ctx.Err() != nil || errors.Is(err, syscall.EPIPE):
+				return nil
+			case err != nil:
+				return err
+			}
+		}
+		return nil
+	})
+	if ctx.Err() == nil {
+		return err
+	}
+	switch ended := endedBy(ctx); exitCode(ended) { // perhaps before the engine has answered
+	case 0, exitSignal + int(unix.SIGINT), exitSignal + int(unix.SIGTERM):
+		return nil
+	default:
+		return ended
+	}
+}
+
+// quietPipe makes a write to a closed pipe an error instead of our death, until
+// the channel is stopped.
+func quietPipe() chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGPIPE)
+	return c
+}
+
+// cancelOnHangup calls cancel when w is a pipe whose reader has gone, so that
+// "watch | head -1" ends without waiting for one more event. It ends then, or
+// with the process.
+func cancelOnHangup(w io.Writer, cancel func()) {
+	f := fileOf(w)
+	if f == nil {
+		return
+	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	for {
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case err == unix.EINTR:
+		case err == nil && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0:
+			cancel()
+			return
+		default:
+			return
+		}
+	}
+}
+
+// eventView is driver.Event as --json prints it; docs/cli-json.md documents it.
+type eventView struct {
+	Time  stamp  `json:"time"`  // by the clock of the engine
+	Event string `json:"event"` // a driver.EventKind
+	Name  string `json:"name"`
+	Owner string `json:"owner"` // the same from waiting to released, where the engine tells
+	Token int64  `json:"token"` // 0 for a waiter
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Note  string `json:"note"`
+	Trace string `json:"trace,omitempty"`
+}
+
+// print writes one event: when, what, of which name, and by whom.
+func (c *watchCmd) print(a *app, e driver.Event) error {
+	if a.json {
+		return printJSON(a.stdout, eventView{
+			Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner,
+			Token: e.Token, Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace,
+		})
+	}
+	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, termtext.Word(e.Name))
+	if e.Token != 0 {
+		line += fmt.Sprintf(" token=%d", e.Token)
+	}
+	line += fmt.Sprintf(" owner=%s %s", termtext.Word(e.Owner), place(e.Identity))
+	if e.Note != "" {
+		line += " " + termtext.Text(e.Note)
+	}
+	_, err := fmt.Fprintln(a.stdout, line)
+	return err
+}
