@@ -13,7 +13,7 @@ import (
 // keeps records, the job's record says who has the tick; elsewhere a lock does. One goroutine
 // uses it.
 type claim struct {
-	job  Job
+	job  *Job
 	tick time.Time
 	next time.Time // the tick after it, if that is known
 	id   string    // tells this claim from all others
@@ -47,8 +47,8 @@ func (c *claim) take(ctx context.Context, b book) error {
 		if err := c.refused(r); err != nil {
 			return err
 		}
-		if ahead := c.tick.Sub(now); ahead > c.job.Skew+early {
-			c.job.Logger.Warn("the clocks of this host and of the engine are far apart", "job", c.job.name, "tick", c.tick, "engine", now)
+		if ahead := c.tick.Sub(now); ahead > c.job.cfg.Skew+early {
+			c.job.cfg.Logger.Warn("the clocks of this host and of the engine are far apart", "job", c.job.name, "tick", c.tick, "engine", now)
 		}
 		r.take(c.tick, c.id, c.next, now)
 		return nil
@@ -94,14 +94,14 @@ func (c *claim) lock(ctx context.Context) error {
 		return c.failed(err)
 	}
 	if err := lock.Release(); err != nil {
-		c.job.Logger.Debug("release of a claim failed", "job", c.job.name, "tick", c.tick, "error", err)
+		c.job.cfg.Logger.Debug("release of a claim failed", "job", c.job.name, "tick", c.tick, "error", err)
 	}
 	return nil
 }
 
 // keep is how long the lock of a claim is kept: from when the first instance asks for a
 // tick until the last one does, whose clock may be Skew behind and who may be Late.
-func (j Job) keep() time.Duration { return early + j.Skew + j.Late }
+func (j *Job) keep() time.Duration { return early + j.cfg.Skew + j.cfg.Late }
 
 // shortRing is after which time the names of claims come again, where longRing need not be.
 const shortRing = time.Hour
@@ -109,7 +109,7 @@ const shortRing = time.Hour
 // claimName is the name of the lock that stands for one tick. A name comes again
 // only when no instance asks for its last tick any more and its claim is over,
 // which is within twice the time that claims are kept.
-func (j Job) claimName(tick time.Time) string {
+func (j *Job) claimName(tick time.Time) string {
 	ring := shortRing
 	if 2*j.keep() > ring {
 		ring = longRing

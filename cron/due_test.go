@@ -1,13 +1,12 @@
 package cron_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -29,7 +28,7 @@ type stubborn struct{}
 func (stubborn) Next(t time.Time) time.Time { return t }
 
 // due returns what Take returns, in seconds since zero.
-func due(d *cron.Due, zero, now time.Time) (seconds []float64) {
+func due(d cronhook.Due, zero, now time.Time) (seconds []float64) {
 	for _, tick := range d.Take(now) {
 		seconds = append(seconds, tick.Sub(zero).Seconds())
 	}
@@ -59,7 +58,7 @@ func TestDue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				zero := time.Now()
 				in, _ := alone(c.cfg)
-				d, err := in.job.Due(cron.Every(10 * time.Second))
+				d, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +78,7 @@ func TestDue(t *testing.T) {
 func TestTicksThatArePastAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{})
-		d, err := in.job.Due(cron.Every(time.Hour))
+		d, err := cronhook.NewDue(in.job, cron.Every(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,13 +95,13 @@ func TestDueNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		in, _ := alone(cron.Config{})
-		d, err := in.job.Due(cron.Every(10 * time.Second))
+		d, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.Take(zero.Add(9960 * time.Millisecond))
 		for ask, want := range map[float64]float64{9.97: 20, 10: 20, 25: 20} { // 20 came due unseen
-			if got := d.Next(zero.Add(time.Duration(ask * float64(time.Second)))).Sub(zero).Seconds(); got != want {
+			if got := cron.NextOf(d, zero.Add(time.Duration(ask*float64(time.Second)))).Sub(zero).Seconds(); got != want {
 				t.Errorf("at %v: next is %v, want %v", ask, got, want)
 			}
 		}
@@ -115,7 +114,7 @@ func TestDueKeepsTheZone(t *testing.T) {
 		east := time.FixedZone("east", 3600)
 		in, _ := alone(cron.Config{})
 		var asked *time.Location
-		d, err := in.job.Due(scheduleFunc(func(at time.Time) time.Time { asked = at.Location(); return time.Time{} }))
+		d, err := cronhook.NewDue(in.job, scheduleFunc(func(at time.Time) time.Time { asked = at.Location(); return time.Time{} }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,14 +133,14 @@ func TestSchedulesThatEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{})
 		for _, s := range []cron.Schedule{times{}, stubborn{}} {
-			d, err := in.job.Due(s)
+			d, err := cronhook.NewDue(in.job, s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := d.Take(time.Now()); len(got) > 0 {
 				t.Errorf("due: %v", got)
 			}
-			if got := d.Next(time.Now()); !got.IsZero() {
+			if got := cron.NextOf(d, time.Now()); !got.IsZero() {
 				t.Errorf("next: %v", got)
 			}
 		}
@@ -162,48 +161,17 @@ func TestClockThatWasAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		in, _ := alone(cron.Config{})
-		d, err := in.job.Due(cron.Every(10 * time.Second))
+		d, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.Take(zero.Add(720 * time.Hour))
 		d.Take(zero.Add(time.Second))
-		if next := d.Next(zero.Add(time.Second)).Sub(zero); next != 10*time.Second {
+		if next := cron.NextOf(d, zero.Add(time.Second)).Sub(zero); next != 10*time.Second {
 			t.Errorf("next is %v", next)
 		}
 		if ticks := d.Take(zero.Add(10 * time.Second)); len(ticks) != 1 {
 			t.Errorf("took %v", ticks)
 		}
 	})
-}
-
-// A logger may ask what comes next.
-func TestLoggerThatAsksForTheNextTick(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		zero := time.Now()
-		asks := &curious{}
-		in, _ := alone(cron.Config{Logger: slog.New(asks)})
-		d, err := in.job.Due(cron.Every(10 * time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		asks.due = d
-		d.Take(zero.Add(45 * time.Second))
-		if len(asks.heard) != 1 || asks.heard[0].Sub(zero) != 50*time.Second {
-			t.Errorf("heard %v", asks.heard)
-		}
-	})
-}
-
-// curious is a log of the ticks that come next.
-type curious struct {
-	slog.Handler
-	due   *cron.Due
-	heard []time.Time
-}
-
-func (*curious) Enabled(context.Context, slog.Level) bool { return true }
-func (c *curious) Handle(_ context.Context, r slog.Record) error {
-	c.heard = append(c.heard, c.due.Next(r.Time))
-	return nil
 }

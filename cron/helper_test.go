@@ -21,6 +21,7 @@ type instance struct {
 	engine *memlock.Engine
 	behind time.Duration
 	locks  *fencelock.Locker
+	cfg    cron.Config
 	job    *cron.Job
 	ledger *ledger
 }
@@ -99,13 +100,18 @@ func (l *ledger) instance(engine *memlock.Engine, through func(driver.Engine) dr
 		seen = through(engine)
 	}
 	in.locks = fencelock.New(seen, &fencelock.Config{TTL: ttl})
-	in.job = cron.New(in.locks, "job", &cfg)
-	in.job.OnTick = l.note
+	in.cfg = cfg
+	in.tell(l.note)
 	return in
 }
 
-// claimsOnly hides the records of an engine: so jobs saw it before there were any, and
-// so they see Redlock.
+// tell makes the job of in anew, which tells f how ticks end.
+func (in *instance) tell(f func(cron.Outcome)) {
+	in.cfg.OnTick = f
+	in.job = cron.New(in.locks, "job", &in.cfg)
+}
+
+// claimsOnly hides the records of an engine, which then is as Redlock.
 func claimsOnly(e driver.Engine) driver.Engine {
 	return struct {
 		driver.Engine

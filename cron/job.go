@@ -25,8 +25,7 @@ type Config struct {
 
 	// CatchUp is how many ticks to make up for that came due while nobody looked:
 	// the newest so many within Late, oldest first, unless somebody has claimed
-	// them. Several wait for one another, whatever Overlap says; see Job.TickAll. Ticks
-	// before a job was first deployed count as well. 1 makes up for the last one. 0, the
+	// them. Several wait for one another, whatever Overlap says. Ticks before a job was first deployed count as well. 1 makes up for the last one. 0, the
 	// default, makes up for none.
 	CatchUp int
 
@@ -57,12 +56,12 @@ type Config struct {
 // Job is work that is done once for each tick of a schedule, by one of many
 // instances. Its methods may be called from many goroutines at once.
 type Job struct {
-	Config // may be changed before the first use
+	locks   *fencelock.Locker
+	name    string
+	cfg     Config // with its defaults
+	invalid error  // what is wrong with all that; nil for nothing
 
-	locks *fencelock.Locker
-	name  string
-
-	// Of Due.Job; nil otherwise.
+	// Of a due; nil otherwise.
 	after  func(tick time.Time) time.Time // the tick after a tick
 	turnOf func(tick time.Time) *turn
 }
@@ -74,13 +73,19 @@ type Job struct {
 func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
 	j := &Job{locks: locks, name: name}
 	if cfg != nil {
-		j.Config = *cfg
+		j.cfg = *cfg
 	}
+	j.cfg.Skew = cmp.Or(j.cfg.Skew, defaultSkew)
+	j.cfg.Late = cmp.Or(j.cfg.Late, defaultLate)
+	if j.cfg.Logger == nil {
+		j.cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	j.invalid = j.check()
 	return j
 }
 
 // Name returns the name of the job.
-func (j Job) Name() string { return j.name }
+func (j *Job) Name() string { return j.name }
 
 const (
 	defaultSkew = time.Minute
@@ -95,51 +100,49 @@ const (
 // clock than the one that says what time it is, and may fire a little early.
 const early = 50 * time.Millisecond
 
-// withDefaults returns j with its zero fields filled in, or an ErrInvalid.
-func (j Job) withDefaults() (Job, error) {
-	j.Skew = cmp.Or(j.Skew, defaultSkew)
-	j.Late = cmp.Or(j.Late, defaultLate)
-	if j.Logger == nil {
-		j.Logger = slog.New(slog.DiscardHandler)
-	}
+// check is an ErrInvalid if the job cannot be run.
+func (j *Job) check() error {
 	switch {
 	case j.locks == nil || j.name == "":
-		return j, fmt.Errorf("%w: a job needs a Locker and a name", fencelock.ErrInvalid)
+		return fmt.Errorf("%w: a job needs a Locker and a name", fencelock.ErrInvalid)
 	case driver.CheckName(j.name) != nil:
-		return j, driver.CheckName(j.name)
+		return driver.CheckName(j.name)
 	case len(j.name) > longestName:
-		return j, fmt.Errorf("%w: the name of the job has %d bytes, more than %d", fencelock.ErrInvalid, len(j.name), longestName)
-	case j.Skew < 0 || j.Late < 0 || j.MinHold < 0 || j.AtMost < 0 || j.CatchUp < 0:
-		return j, fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
-			fencelock.ErrInvalid, j.Skew, j.Late, j.MinHold, j.AtMost, j.CatchUp)
-	case j.Overlap == OverlapAllow && cmp.Or(j.MinHold, j.locks.Options().MinHold) > 0:
-		return j, fmt.Errorf("%w: OverlapAllow lets runs of %q share a lock, and a minimum hold needs an exclusive one; leave out MinHold, or use OverlapSkip",
+		return fmt.Errorf("%w: the name of the job has %d bytes, more than %d", fencelock.ErrInvalid, len(j.name), longestName)
+	case j.cfg.Skew < 0 || j.cfg.Late < 0 || j.cfg.MinHold < 0 || j.cfg.AtMost < 0 || j.cfg.CatchUp < 0:
+		return fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
+			fencelock.ErrInvalid, j.cfg.Skew, j.cfg.Late, j.cfg.MinHold, j.cfg.AtMost, j.cfg.CatchUp)
+	case j.cfg.Overlap == OverlapAllow && cmp.Or(j.cfg.MinHold, j.locks.Options().MinHold) > 0:
+		return fmt.Errorf("%w: OverlapAllow lets runs of %q share a lock, and a minimum hold needs an exclusive one; leave out MinHold, or use OverlapSkip",
 			fencelock.ErrInvalid, j.name)
-	case max(j.Skew, j.Late) > longRing/2 || j.Skew+j.Late > longRing/2-early: // the sum may overflow
-		return j, fmt.Errorf("%w: skew %v and late %v are more than %v together", fencelock.ErrInvalid, j.Skew, j.Late, longRing/2)
+	case max(j.cfg.Skew, j.cfg.Late) > longRing/2 || j.cfg.Skew+j.cfg.Late > longRing/2-early: // the sum may overflow
+		return fmt.Errorf("%w: skew %v and late %v are more than %v together", fencelock.ErrInvalid, j.cfg.Skew, j.cfg.Late, longRing/2)
 	}
-	return j, nil
+	return nil
 }
 
 // book returns the place of the job's record. It is fencelock.ErrUnsupported if the engine
-// keeps no records.
-func (j Job) book() (book, error) {
+// keeps no records, and an ErrInvalid if the job cannot be run.
+func (j *Job) book() (book, error) {
+	if j.invalid != nil {
+		return book{}, j.invalid
+	}
 	records, err := j.locks.Records()
-	return book{records, j.name, j.Skew + j.Late}, err
+	return book{records, j.name, j.cfg.Skew + j.cfg.Late}, err
 }
 
 // skipped makes the error of a tick that somebody else's lock keeps from running.
-func (j Job) skipped(tick time.Time, why Reason, err error) error {
+func (j *Job) skipped(tick time.Time, why Reason, err error) error {
 	held, _ := errors.AsType[*fencelock.HeldError](err)
 	return &SkippedError{Job: j.name, Scheduled: tick, Reason: why, Held: held}
 }
 
 // report tells the hook and the logger.
-func (j Job) report(o Outcome) {
-	if j.OnTick != nil {
-		j.OnTick(o)
+func (j *Job) report(o Outcome) {
+	if j.cfg.OnTick != nil {
+		j.cfg.OnTick(o)
 	}
-	log := j.Logger.With("job", o.Job, "tick", o.Scheduled)
+	log := j.cfg.Logger.With("job", o.Job, "tick", o.Scheduled)
 	reason, skipped := o.Skipped()
 	switch {
 	case skipped:

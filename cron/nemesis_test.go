@@ -15,6 +15,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
@@ -154,5 +155,5 @@ func TestTickThatTooFewReplicasHave(t *testing.T) {
 	e := redislock.New(client, &redislock.Config{MinReplicas: 1, RetryTimeout: 300 * time.Millisecond})
 	t.Cleanup(func() { _ = e.Close() })
 	job := cron.New(fencelock.New(e, nil), "job", &cron.Config{Late: 5 * time.Second})
-	want(t, "Claim", job.Claim(t.Context(), time.Now()), fencelock.ErrUnavailable)
+	want(t, "Claim", cronhook.Claim(t.Context(), job, time.Now()), fencelock.ErrUnavailable)
 }

@@ -2,16 +2,14 @@ package cron
 
 import "time"
 
-// Overlap says what happens to a tick that comes due during an earlier run. With
-// OverlapLast, the tick that came due last on an instance waits there, no longer than
-// Config.Late, and those before it are skipped; who calls Tick without a [Due] sees to that. Several
-// ticks that are made up for wait for one another in any case; see [Job.TickAll].
+// Overlap says what happens to a tick that comes due during an earlier run. Several ticks that
+// are made up for (Config.CatchUp) wait for one another in any case.
 type Overlap int
 
 // The ways to deal with an overlap.
 const (
 	OverlapSkip  Overlap = iota // the tick is not run, by anybody
-	OverlapLast                 // the tick runs when the earlier run is over, unless it is too late by then
+	OverlapLast                 // the tick waits, no longer than Config.Late; by Job.Run and the adapters only the newest one of an instance does
 	OverlapAllow                // both run; their locks are shared
 )
 
@@ -43,7 +41,7 @@ func (t *turn) isOver() bool {
 }
 
 // turn returns the turn in which the tick may wait; nil if nothing but Config.Late ends that.
-func (j Job) turn(tick time.Time) *turn {
+func (j *Job) turn(tick time.Time) *turn {
 	if j.turnOf == nil {
 		return nil
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Run is one run of a job on this instance, from Start to Finish.
-type Run struct {
-	job       Job
+// run is one run of a job on this instance, from its beginning to finish.
+type run struct {
+	job       *Job
 	tick      time.Time
 	scheduled time.Time // zero if no schedule asked for the run
 	lock      *fencelock.Lock
@@ -24,19 +24,19 @@ type Run struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	stops     []func() bool // stop what would cancel
-	once      sync.Once     // for Finish
+	once      sync.Once     // for finish
 }
 
 // newRun begins a run under a lock that it releases itself.
-func newRun(ctx context.Context, j Job, tick, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
-	r := &Run{job: j, tick: tick, scheduled: scheduled, lock: lock}
+func newRun(ctx context.Context, j *Job, tick, scheduled time.Time, lock *fencelock.Lock) (*run, error) {
+	r := &run{job: j, tick: tick, scheduled: scheduled, lock: lock}
 	return r.begin(ctx)
 }
 
 // begin begins the run, whose context ends with ctx, the lock, or Config.AtMost. It is a
 // *SkippedError if the job was paused while the run waited for the lock, and fencelock.ErrLost if the
 // lock is lost by now; the lock is given back then.
-func (r *Run) begin(ctx context.Context) (*Run, error) {
+func (r *run) begin(ctx context.Context) (*run, error) {
 	j, lock, begun := r.job, r.lock, false
 	r.began = time.Now()
 	defer func() {
@@ -53,15 +53,15 @@ func (r *Run) begin(ctx context.Context) (*Run, error) {
 	if err := lock.Err(); err != nil { // lost meanwhile: perhaps somebody else runs the job by now
 		return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(r.tick), err)
 	}
-	if j.AtMost > 0 {
-		r.stops = append(r.stops, time.AfterFunc(j.AtMost, func() { r.cancel(ErrAtMost) }).Stop)
+	if j.cfg.AtMost > 0 {
+		r.stops = append(r.stops, time.AfterFunc(j.cfg.AtMost, func() { r.cancel(ErrAtMost) }).Stop)
 	}
 	begun = true
 	return r, nil
 }
 
 // release releases the lock, unless the caller does.
-func (r *Run) release() error {
+func (r *run) release() error {
 	if r.borrowed {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (r *Run) release() error {
 }
 
 // end ends the context: whatever the work left behind ends before the next run begins.
-func (r *Run) end() {
+func (r *run) end() {
 	for _, stop := range r.stops {
 		stop()
 	}
@@ -91,7 +91,7 @@ var errLater = errors.New("a later run has begun")
 
 // write writes the state of the run into the record of the job. It is a *SkippedError if the run
 // must not begin.
-func (r *Run) write(ctx context.Context, limit time.Duration, state State, failure error) error {
+func (r *run) write(ctx context.Context, limit time.Duration, state State, failure error) error {
 	b, err := r.job.book()
 	if errors.Is(err, fencelock.ErrUnsupported) {
 		return err
@@ -105,7 +105,7 @@ func (r *Run) write(ctx context.Context, limit time.Duration, state State, failu
 		}
 	}
 	if err != nil && !errors.Is(err, ErrSkipped) {
-		r.job.Logger.Info("the record does not tell of a run", "job", r.job.name, "token", r.Token(), "state", string(state), "error", err)
+		r.job.cfg.Logger.Info("the record does not tell of a run", "job", r.job.name, "token", r.lock.Token(), "state", string(state), "error", err)
 	}
 	return err
 }
@@ -113,8 +113,8 @@ func (r *Run) write(ctx context.Context, limit time.Duration, state State, failu
 // note makes the run the last one of the record, unless a later run has begun: an instance that
 // stood still overwrites nothing. A run whose beginning is not there yet does not begin if the job
 // was paused meanwhile.
-func (r *Run) note(rec *record, now time.Time, state State, failure error) error {
-	last := &LastRun{Tick: r.scheduled, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.Token(), Started: now.Add(-time.Since(r.began))}
+func (r *run) note(rec *record, now time.Time, state State, failure error) error {
+	last := &LastRun{Tick: r.scheduled, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.lock.Token(), Started: now.Add(-time.Since(r.began))}
 	switch there := rec.Last != nil && rec.Last.Token == last.Token; {
 	case state == Running && rec.Paused != nil && !there:
 		return &SkippedError{Job: r.job.name, Scheduled: r.tick, Reason: Paused, Pause: rec.Paused}
@@ -141,38 +141,24 @@ func TickFrom(ctx context.Context) (time.Time, bool) {
 	return tick, ok
 }
 
-// Scheduled returns the time of the tick, in UTC; that of the call for Job.Now.
-func (r *Run) Scheduled() time.Time { return r.tick }
-
-// Token returns the fencing token: greater than that of every earlier run of the
-// job on any instance.
-func (r *Run) Token() int64 { return r.lock.Token() }
-
-// Context returns a context that ends with the run; see [Job.Tick].
-func (r *Run) Context() context.Context { return r.ctx }
-
 // do does the work of the run, and finishes it.
-func (r *Run) do(fn func(ctx context.Context) error) error {
+func (r *run) do(fn func(ctx context.Context) error) error {
 	err := errExited
-	defer func() { _ = r.Finish(err) }() // for a panic in fn; otherwise the second, and harmless
-	err = fn(r.Context())
-	return r.Finish(err)
+	defer func() { _ = r.finish(err) }() // for a panic in fn; otherwise the second, and harmless
+	err = fn(r.ctx)
+	return r.finish(err)
 }
 
 // errExited stands for fn's error if it panics.
 var errExited = errors.New("the run ended its goroutine")
 
-// Finish ends the run with the error of its work, nil for none, writes the outcome into
-// the job's record, releases the lock unless the run came from Job.StartUnder, and reports
-// the outcome. It returns err, joined with the *LostError of a lock that was lost. If the
-// engine is unreachable it returns after 10 s at the latest. Another call does nothing and
-// returns err.
-func (r *Run) Finish(err error) error {
-	r.once.Do(func() { err = r.finish(err) })
+// finish is a cronhook.Finish.
+func (r *run) finish(err error) error {
+	r.once.Do(func() { err = r.finishOnce(err) })
 	return err
 }
 
-func (r *Run) finish(err error) error {
+func (r *run) finishOnce(err error) error {
 	took := time.Since(r.began)
 	defer func() { _ = r.release() }() // for a panic of the logger; otherwise the second, and harmless
 	r.end()
@@ -186,14 +172,14 @@ func (r *Run) finish(err error) error {
 	// A lock that was lost while the outcome was written stood when the work ended. One that the engine
 	// does not know may have been gone before.
 	if lost == nil && errors.Is(released, fencelock.ErrNotHeld) && !errors.Is(released, fencelock.ErrLost) {
-		lost = &fencelock.LostError{Name: r.job.name, Token: r.Token(), Deadline: r.lock.Deadline(), Reason: released}
+		lost = &fencelock.LostError{Name: r.job.name, Token: r.lock.Token(), Deadline: r.lock.Deadline(), Reason: released}
 	}
 	switch {
 	case lost != nil:
 		err = errors.Join(lost, err)
 	case released != nil:
-		r.job.Logger.Debug("release failed", "job", r.job.name, "tick", r.tick, "error", released)
+		r.job.cfg.Logger.Debug("release failed", "job", r.job.name, "tick", r.tick, "error", released)
 	}
-	r.job.report(Outcome{Job: r.job.name, Scheduled: r.tick, Started: r.began, Took: took, Token: r.Token(), Err: err})
+	r.job.report(Outcome{Job: r.job.name, Scheduled: r.tick, Started: r.began, Took: took, Token: r.lock.Token(), Err: err})
 	return err
 }

@@ -18,20 +18,19 @@ const look = time.Minute
 //
 // Run returns the cause of ctx's end, nil if s has no more ticks, or an ErrInvalid
 // at once. How ticks ended is told by Config.OnTick and Config.Logger alone.
-func (j Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) error) error {
-	due, err := j.Due(s)
+func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) error) error {
+	due, err := j.newDue(s)
 	if err != nil {
 		return err
 	}
-	j = due.Job()
 	var runs sync.WaitGroup
 	defer runs.Wait()
 	for {
 		if ticks := due.Take(time.Now()); len(ticks) > 0 {
-			runs.Go(func() { _ = j.TickAll(ctx, ticks, fn) }) // reported; ends when the runs are over
+			runs.Go(func() { _ = due.TickAll(ctx, ticks, fn) }) // reported; ends when the runs are over
 		}
 		now := time.Now()
-		next := due.Next(now)
+		next := due.nextTick(now)
 		if next.IsZero() {
 			return nil
 		}

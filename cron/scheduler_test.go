@@ -40,7 +40,7 @@ func TestRunIsAScheduler(t *testing.T) {
 		var runs sync.WaitGroup
 		reason := errors.New("deployment")
 		for _, in := range all {
-			in.job.OnTick = ticks.note
+			in.tell(ticks.note)
 			runs.Go(func() { want(t, "Run", in.job.Run(ctx, cron.Every(90*time.Second), nothing), reason) })
 		}
 		time.Sleep(15*time.Minute + time.Second)
@@ -57,7 +57,7 @@ func TestRunEndsWithItsSchedule(t *testing.T) {
 		in, books := alone(cron.Config{})
 		ticks := series(3, 10*time.Minute)
 		var done tally
-		in.job.OnTick = done.note
+		in.tell(done.note)
 		begun := time.Now()
 		err := in.job.Run(t.Context(), times(ticks), func(ctx context.Context) error { return idle(ctx, time.Minute) })
 		if err != nil || time.Since(begun) != 31*time.Minute || len(done.list()) != 3 {
@@ -75,7 +75,7 @@ func TestRunMakesUpForMissedTicks(t *testing.T) {
 			time.Sleep(23*time.Hour + 30*time.Minute)
 			for i, in := range all {
 				var ticks tally
-				in.job.OnTick = ticks.note
+				in.tell(ticks.note)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				want(t, "Run", in.job.Run(ctx, cron.Every(time.Hour), nothing), context.DeadlineExceeded)
 				cancel()

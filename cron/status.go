@@ -15,7 +15,7 @@ import (
 type Status struct {
 	Job    string
 	Tick   time.Time // the newest tick that was taken, by any instance; zero if none was
-	Next   time.Time // the tick after it; zero if the scheduler did not say (see Due.Job)
+	Next   time.Time // the tick after it; zero if only the caller of Job.Tick knows it
 	Last   *LastRun  // nil if the job has never run
 	Paused *Pause    // nil if it is not paused
 }
@@ -23,12 +23,8 @@ type Status struct {
 // Status returns what is known of the job, on any host. A job without a record, which has
 // never had a tick, has a Status that says nothing. fencelock.ErrUnsupported if the engine
 // keeps no records.
-func (j Job) Status(ctx context.Context) (Status, error) {
-	full, err := j.withDefaults()
-	if err != nil {
-		return Status{}, err
-	}
-	b, err := full.book()
+func (j *Job) Status(ctx context.Context) (Status, error) {
+	b, err := j.book()
 	if err != nil {
 		return Status{}, err
 	}
@@ -36,7 +32,7 @@ func (j Job) Status(ctx context.Context) (Status, error) {
 	if err != nil || r == nil {
 		return Status{Job: j.name}, err
 	}
-	return b.status(ctx, full.locks, r)
+	return b.status(ctx, j.locks, r)
 }
 
 // List returns the Status of every job whose name begins with prefix, by name. If some
@@ -117,8 +113,8 @@ func holds(ctx context.Context, locks *fencelock.Locker, name string, token int6
 // Pause keeps the ticks of the job from being run, on all hosts, until Resume, and Now
 // too: they are skipped as Paused. A run under way goes on; a tick that waits for its end is
 // skipped. Pausing once more replaces the reason. fencelock.ErrUnsupported if the engine keeps no
-// records; instances of versions that know none go on.
-func (j Job) Pause(ctx context.Context, reason string) error {
+// records.
+func (j *Job) Pause(ctx context.Context, reason string) error {
 	return j.edit(ctx, "pause", func(r *record, now time.Time) error {
 		r.Paused = &Pause{Reason: reason, Host: recordtext.Host(), Since: now}
 		return nil
@@ -129,7 +125,7 @@ func (j Job) Pause(ctx context.Context, reason string) error {
 // not run any more. It does so also for a job that is not paused but stands still, since an
 // engine's clock was once far ahead: ticks count from now on, also those that were run when all
 // clocks showed this time before.
-func (j Job) Resume(ctx context.Context) error {
+func (j *Job) Resume(ctx context.Context) error {
 	return j.edit(ctx, "resume", func(r *record, now time.Time) error {
 		if r.fresh {
 			return errUnchanged
@@ -146,12 +142,8 @@ func (j Job) Resume(ctx context.Context) error {
 }
 
 // edit changes the record of the job.
-func (j Job) edit(ctx context.Context, what string, f func(r *record, now time.Time) error) error {
-	full, err := j.withDefaults()
-	if err != nil {
-		return err
-	}
-	b, err := full.book()
+func (j *Job) edit(ctx context.Context, what string, f func(r *record, now time.Time) error) error {
+	b, err := j.book()
 	if err == nil {
 		err = b.change(ctx, f)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/google/go-cmp/cmp"
 )
@@ -96,11 +97,11 @@ func TestNextTickFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{CatchUp: 1})
 		s := times{time.Now(), time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}
-		due, err := in.job.Due(s)
+		due, err := cronhook.NewDue(in.job, s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := due.Job().Tick(t.Context(), due.Take(time.Now())[0], books.work(epoch, 0)); err != nil {
+		if err := due.TickAll(t.Context(), due.Take(time.Now()), books.work(epoch, 0)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -190,7 +191,7 @@ func TestPause(t *testing.T) {
 		if d := cmp.Diff(map[time.Duration]bool{time.Hour: true, 5 * time.Hour: true}, ran); d != "" {
 			t.Errorf("(-want +got)\n%s", d)
 		}
-		raised := cron.New(all[1].locks, "job", &all[1].job.Config)
+		raised := cron.New(all[1].locks, "job", &all[1].cfg)
 		wantSkipped(t, raised.Tick(t.Context(), epoch.Add(3*time.Hour), nothing), cron.Claimed)
 	})
 }
@@ -284,7 +285,7 @@ func TestPauseIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{Late: 12 * time.Hour})
 		claim := func(minute int) error {
-			return in.job.Claim(t.Context(), epoch.Add(time.Duration(minute)*time.Minute))
+			return cronhook.Claim(t.Context(), in.job, epoch.Add(time.Duration(minute)*time.Minute))
 		}
 		time.Sleep(4 * time.Hour)
 		for minute := range 100 {
@@ -336,7 +337,7 @@ func TestResumeOfAJobThatStandsStill(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 13 * 24 * time.Hour})
 		engine.ahead.Store(int64(30 * 24 * time.Hour))
 		for i := range 150 {
-			if err := in.job.Claim(t.Context(), epoch.Add(10*24*time.Hour+time.Duration(i)*time.Minute)); err != nil {
+			if err := cronhook.Claim(t.Context(), in.job, epoch.Add(10*24*time.Hour+time.Duration(i)*time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -352,10 +353,10 @@ func TestResumeOfAJobThatStandsStill(t *testing.T) {
 			t.Fatal(err)
 		}
 		resume()
-		wantSkipped(t, in.job.Claim(t.Context(), time.Now().Add(time.Minute)), cron.Claimed)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)), cron.Claimed)
 		resume()
-		wantSkipped(t, in.job.Claim(t.Context(), time.Now()), cron.Claimed)
-		if err := in.job.Claim(t.Context(), time.Now().Add(time.Minute)); err != nil {
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.Claimed)
+		if err := cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)); err != nil {
 			t.Error(err)
 		}
 	})

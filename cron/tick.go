@@ -22,86 +22,52 @@ import (
 // after Config.AtMost. A loss is joined to the error that Tick returns.
 //
 // The time must be the same on all instances, whatever their clocks say: not
-// when the scheduler woke up, but what it woke up for. [Due] finds it.
-func (j Job) Tick(ctx context.Context, scheduled time.Time, fn func(ctx context.Context) error) error {
-	run, err := j.Start(ctx, scheduled)
+// when the scheduler woke up, but what it woke up for.
+func (j *Job) Tick(ctx context.Context, scheduled time.Time, fn func(ctx context.Context) error) error {
+	run, err := j.begin(ctx, scheduled.Round(0), (*Job).start) // wall time, in any zone
 	if err != nil {
 		return err
 	}
 	return run.do(fn)
-}
-
-// TickAll calls Tick for ticks that came due together, as [Due.Take] returns them, one after the
-// other until ctx ends. Several were missed, and are made up for: each of them waits for the run
-// before it, here or on another instance that makes up for some of them, no longer than
-// Config.Late, also with OverlapSkip. It returns the errors of all, but for those of ticks that were
-// skipped, and the cause of ctx's end if some were not tried.
-func (j Job) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx context.Context) error) (failed error) {
-	if len(ticks) > 1 && j.Overlap != OverlapAllow {
-		j.Overlap, j.turnOf = OverlapLast, nil
-	}
-	for _, tick := range ticks {
-		if ctx.Err() != nil {
-			return errors.Join(failed, context.Cause(ctx))
-		}
-		if err := j.Tick(ctx, tick, fn); !errors.Is(err, ErrSkipped) {
-			failed = errors.Join(failed, err)
-		}
-	}
-	return failed
 }
 
 // Now runs fn at once, whatever the schedule says, as one run of the job among others: not
 // beside a run on any host, unless Config.Overlap says so, and not while the job is
 // paused. It returns what Tick returns; the time of the call stands for that of the tick, and
 // no tick is taken.
-func (j Job) Now(ctx context.Context, fn func(ctx context.Context) error) error {
-	run, err := j.begin(ctx, time.Now().Round(0).UTC(), Job.startNow)
+func (j *Job) Now(ctx context.Context, fn func(ctx context.Context) error) error {
+	run, err := j.begin(ctx, time.Now().Round(0).UTC(), (*Job).startNow)
 	if err != nil {
 		return err
 	}
 	return run.do(fn)
 }
 
-// Start is the first half of Tick, for schedulers that call the work themselves:
-// it claims the tick and begins a run, which the caller must Finish.
-func (j Job) Start(ctx context.Context, scheduled time.Time) (*Run, error) {
-	return j.begin(ctx, scheduled.Round(0), Job.start) // wall time, in any zone
-}
-
-// StartUnder begins the run of a tick that this instance has claimed by Claim, under a lock
-// that the caller holds on the name of the job and releases after Finish. The job's record
-// then shows the run: its host, when it began and ended, and the error given to Finish. A
-// run that is not finished while its lock is held is shown as Lost afterwards.
-//
-// StartUnder returns a *SkippedError if the job was paused since the claim, a *LostError if the lock is
-// lost, and fencelock.ErrInvalid if the lock has another name. An engine that has no
-// records or does not answer within a second keeps no run from beginning.
-func (j Job) StartUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*Run, error) {
-	return j.begin(ctx, scheduled.Round(0), func(j Job, ctx context.Context, scheduled time.Time) (*Run, error) {
+// startUnder is begin for a tick that is claimed, under a lock of the caller's.
+func (j *Job) startUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*run, error) {
+	return j.begin(ctx, scheduled.Round(0), func(j *Job, ctx context.Context, scheduled time.Time) (*run, error) {
 		if lock.Name() != j.name {
 			return nil, fmt.Errorf("%w: the run of %q is to begin under a lock on %q", fencelock.ErrInvalid, j.name, lock.Name())
 		}
 		tick := scheduled.UTC()
-		r := &Run{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
+		r := &run{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
 		return r.begin(ctx)
 	})
 }
 
 // begin begins a run with start, and reports why if there is none.
-func (j Job) begin(ctx context.Context, tick time.Time, start func(Job, context.Context, time.Time) (*Run, error)) (*Run, error) {
-	full, err := j.withDefaults()
-	if err != nil {
-		return nil, err
+func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, context.Context, time.Time) (*run, error)) (*run, error) {
+	if j.invalid != nil {
+		return nil, j.invalid
 	}
-	run, err := start(full, ctx, tick)
+	run, err := start(j, ctx, tick)
 	if err != nil {
-		full.report(Outcome{Job: j.name, Scheduled: tick.UTC(), Err: err})
+		j.report(Outcome{Job: j.name, Scheduled: tick.UTC(), Err: err})
 	}
 	return run, err
 }
 
-func (j Job) start(ctx context.Context, scheduled time.Time) (*Run, error) {
+func (j *Job) start(ctx context.Context, scheduled time.Time) (*run, error) {
 	if err := j.claim(ctx, scheduled); err != nil {
 		return nil, err
 	}
@@ -110,7 +76,7 @@ func (j Job) start(ctx context.Context, scheduled time.Time) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if time.Since(tick) > j.Late { // the engine took long to answer, or this process stood still
+	if time.Since(tick) > j.cfg.Late { // the engine took long to answer, or this process stood still
 		_ = lock.Release()
 		return nil, j.skipped(tick, TooLate, nil)
 	}
@@ -118,7 +84,7 @@ func (j Job) start(ctx context.Context, scheduled time.Time) (*Run, error) {
 }
 
 // startNow is start without a claim.
-func (j Job) startNow(ctx context.Context, now time.Time) (*Run, error) {
+func (j *Job) startNow(ctx context.Context, now time.Time) (*run, error) {
 	err := j.insist(ctx, now, func() error { return j.unpaused(ctx, now) })
 	if err != nil {
 		return nil, err
@@ -131,7 +97,7 @@ func (j Job) startNow(ctx context.Context, now time.Time) (*Run, error) {
 }
 
 // unpaused is a *SkippedError if the job is paused.
-func (j Job) unpaused(ctx context.Context, now time.Time) error {
+func (j *Job) unpaused(ctx context.Context, now time.Time) error {
 	b, err := j.book()
 	if errors.Is(err, fencelock.ErrUnsupported) {
 		return nil
@@ -146,25 +112,14 @@ func (j Job) unpaused(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Claim makes this instance the one that runs the tick, and is nil if it is. Otherwise it returns
-// what Tick would. It is for programs that hold a lock of their own while they run it; see
-// [Job.StartUnder].
-func (j Job) Claim(ctx context.Context, scheduled time.Time) error {
-	full, err := j.withDefaults()
-	if err != nil {
-		return err
-	}
-	return full.claim(ctx, scheduled.Round(0))
-}
-
 // claim makes this instance the one that runs the tick, which is in the zone of its
 // schedule.
-func (j Job) claim(ctx context.Context, scheduled time.Time) error {
+func (j *Job) claim(ctx context.Context, scheduled time.Time) error {
 	tick := scheduled.UTC()
 	switch late := time.Since(tick); {
-	case late > j.Late:
+	case late > j.cfg.Late:
 		return j.skipped(tick, TooLate, nil)
-	case late < -j.Skew-early:
+	case late < -j.cfg.Skew-early:
 		return fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.name, stamp(tick), -late)
 	}
 	var next time.Time
@@ -175,7 +130,7 @@ func (j Job) claim(ctx context.Context, scheduled time.Time) error {
 	if err := j.insist(ctx, tick, func() error { return c.try(ctx) }); err != nil {
 		return err
 	}
-	if time.Since(tick) > j.Late {
+	if time.Since(tick) > j.cfg.Late {
 		// The claim took long, or this process stood still: where a lock is the claim,
 		// that of another instance may have come and gone meanwhile.
 		return j.skipped(tick, TooLate, nil)
@@ -189,21 +144,21 @@ const (
 )
 
 // insist calls ask until the engine can be asked, or the tick would be too late.
-func (j Job) insist(ctx context.Context, tick time.Time, ask func() error) error {
+func (j *Job) insist(ctx context.Context, tick time.Time, ask func() error) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		err := ask()
 		wait := pause.Next()
 		if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, fencelock.ErrConfig) ||
-			ctx.Err() != nil || time.Since(tick)+wait > j.Late {
+			ctx.Err() != nil || time.Since(tick)+wait > j.cfg.Late {
 			return err
 		}
-		j.Logger.Info("engine is away", "job", j.name, "tick", tick, "again_in", wait, "error", err)
+		j.cfg.Logger.Info("engine is away", "job", j.name, "tick", tick, "again_in", wait, "error", err)
 		retry.Sleep(ctx, wait)
 	}
 }
 
 // enter takes the lock that runs of the job hold.
-func (j Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, err error) {
+func (j *Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, err error) {
 	err = j.insist(ctx, tick, func() error {
 		lock, err = j.tryEnter(ctx, tick)
 		return err
@@ -212,16 +167,16 @@ func (j Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, e
 }
 
 // tryEnter is one try, which may be a wait.
-func (j Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
+func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.locks.Options()
-	o.Shared, o.Limit, o.Weight = j.Overlap == OverlapAllow, 0, 0
-	o.MinHold, o.Note = cmp.Or(j.MinHold, o.MinHold), stamp(tick)
+	o.Shared, o.Limit, o.Weight = j.cfg.Overlap == OverlapAllow, 0, 0
+	o.MinHold, o.Note = cmp.Or(j.cfg.MinHold, o.MinHold), stamp(tick)
 	locks := j.locks.WithOnly(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	turn := j.turn(tick)
-	if j.Overlap == OverlapLast && !turn.isOver() {
+	if j.cfg.Overlap == OverlapLast && !turn.isOver() {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.Late))
+		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.cfg.Late))
 		defer cancel()
 		defer turn.end(cancel)()
 		acquire = locks.Acquire

@@ -16,6 +16,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -23,7 +24,7 @@ func TestTickReturnsWhatTheRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{})
 		var seen []cron.Outcome
-		in.job.OnTick = func(o cron.Outcome) { seen = append(seen, o) }
+		in.tell(func(o cron.Outcome) { seen = append(seen, o) })
 		broken := errors.New("broken")
 		tick := time.Now()
 		err := in.job.Tick(t.Context(), tick, func(context.Context) error { time.Sleep(time.Second); return broken })
@@ -112,7 +113,7 @@ func TestOverlapLastEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		want(t, "Tick", in.job.Tick(ctx, time.Now(), nothing), context.DeadlineExceeded, fencelock.ErrHeld)
-		short := cron.New(in.locks.With(fencelock.Options{Wait: time.Second}), "job", &in.job.Config)
+		short := cron.New(in.locks.With(fencelock.Options{Wait: time.Second}), "job", &in.cfg)
 		wantSkipped(t, short.Tick(t.Context(), time.Now(), nothing), cron.Overlapped)
 		time.Sleep(time.Minute)
 	})
@@ -390,10 +391,10 @@ func (angryLogger) Handle(_ context.Context, r slog.Record) error {
 func TestLateClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), claimsOnly, cron.Config{Late: 5 * time.Second})
-		wantSkipped(t, in.job.Claim(t.Context(), time.Now().Add(-6*time.Second)), cron.TooLate)
-		want(t, "the future", in.job.Claim(t.Context(), time.Now().Add(time.Hour)), fencelock.ErrInvalid)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(-6*time.Second)), cron.TooLate)
+		want(t, "the future", cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Hour)), fencelock.ErrInvalid)
 		in.engine.Delay(6 * time.Second)
-		wantSkipped(t, in.job.Claim(t.Context(), time.Now()), cron.TooLate)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.TooLate)
 	})
 }
 
@@ -427,7 +428,7 @@ func TestJobsThatMakeNoSense(t *testing.T) {
 		"late for ever":  cron.New(in.locks, "job", &cron.Config{Late: math.MaxInt64}),
 	} {
 		want(t, what, job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrInvalid)
-		_, err := job.Due(cron.Every(time.Hour))
+		_, err := cronhook.NewDue(job, cron.Every(time.Hour))
 		want(t, what, err, fencelock.ErrInvalid)
 		want(t, what, job.Run(t.Context(), cron.Every(time.Hour), nothing), fencelock.ErrInvalid)
 	}
@@ -504,7 +505,7 @@ func TestSkipsAreVisible(t *testing.T) {
 func TestTickTakenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{Skew: time.Millisecond})
-		due, err := in.job.Due(cron.Every(10 * time.Second))
+		due, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -27,14 +28,14 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 		}
 		for _, failure := range []error{nil, errors.New("exit status 3")} {
 			tick := time.Now()
-			if err := all[0].job.Claim(t.Context(), tick); err != nil {
+			if err := cronhook.Claim(t.Context(), all[0].job, tick); err != nil {
 				t.Fatal(err)
 			}
 			lock, err := locks.Acquire(t.Context(), "job")
 			if err != nil {
 				t.Fatal(err)
 			}
-			run, err := all[0].job.StartUnder(t.Context(), tick, lock)
+			finish, err := cronhook.StartUnder(t.Context(), all[0].job, tick, lock)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +43,7 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 				t.Errorf("in the run: %+v", last)
 			}
 			time.Sleep(time.Minute)
-			want(t, "the run", run.Finish(failure), failure)
+			want(t, "the run", finish(failure), failure)
 			if err := lock.Err(); err != nil {
 				t.Errorf("the lock is the caller's: %v", err)
 			}
@@ -68,14 +69,14 @@ func TestRunUnderALockDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := fleet(1, 0, cron.Config{})
 		job := all[0].job
-		if err := job.Claim(t.Context(), epoch); err != nil {
+		if err := cronhook.Claim(t.Context(), job, epoch); err != nil {
 			t.Fatal(err)
 		}
 		other, err := all[0].locks.Acquire(t.Context(), "other")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = job.StartUnder(t.Context(), epoch, other)
+		_, err = cronhook.StartUnder(t.Context(), job, epoch, other)
 		want(t, "another name", err, fencelock.ErrInvalid)
 		lock, err := all[0].locks.Acquire(t.Context(), "job")
 		if err != nil {
@@ -84,7 +85,7 @@ func TestRunUnderALockDoesNotBegin(t *testing.T) {
 		if err := job.Pause(t.Context(), "repairs"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = job.StartUnder(t.Context(), epoch, lock)
+		_, err = cronhook.StartUnder(t.Context(), job, epoch, lock)
 		wantSkipped(t, err, cron.Paused)
 		if err := errors.Join(lock.Err(), other.Err()); err != nil {
 			t.Error(err)
@@ -99,7 +100,7 @@ func TestRunUnderALockDoesNotBegin(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		_, err = job.StartUnder(t.Context(), epoch, lock)
+		_, err = cronhook.StartUnder(t.Context(), job, epoch, lock)
 		want(t, "a lost lock", err, fencelock.ErrLost)
 	})
 }
@@ -108,14 +109,14 @@ func TestRunUnderALockDoesNotBegin(t *testing.T) {
 func TestRunUnderALockIsNotFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := fleet(2, 0, cron.Config{})
-		if err := all[0].job.Claim(t.Context(), epoch); err != nil {
+		if err := cronhook.Claim(t.Context(), all[0].job, epoch); err != nil {
 			t.Fatal(err)
 		}
 		lock, err := all[0].locks.Acquire(t.Context(), "job")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := all[0].job.StartUnder(t.Context(), epoch, lock); err != nil {
+		if _, err := cronhook.StartUnder(t.Context(), all[0].job, epoch, lock); err != nil {
 			t.Fatal(err)
 		}
 		if err := lock.Release(); err != nil {
@@ -138,7 +139,7 @@ func TestRunUnderALockWithoutRecords(t *testing.T) {
 		} {
 			tick := epoch.Add(time.Duration(i) * time.Minute)
 			time.Sleep(time.Until(tick))
-			if err := in.job.Claim(t.Context(), tick); err != nil {
+			if err := cronhook.Claim(t.Context(), in.job, tick); err != nil {
 				t.Fatal(err)
 			}
 			lock, err := in.locks.Acquire(t.Context(), "job")
@@ -146,7 +147,7 @@ func TestRunUnderALockWithoutRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			broken.refuse.Store(1000)
-			run, err := in.job.StartUnder(t.Context(), tick, lock)
+			finish, err := cronhook.StartUnder(t.Context(), in.job, tick, lock)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestRunUnderALockWithoutRecords(t *testing.T) {
 				t.Errorf("the run began after %v", took)
 			}
 			broken.refuse.Store(0)
-			if err := errors.Join(run.Finish(nil), lock.Release()); err != nil {
+			if err := errors.Join(finish(nil), lock.Release()); err != nil {
 				t.Error(err)
 			}
 		}

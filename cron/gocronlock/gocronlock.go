@@ -32,12 +32,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 )
@@ -51,7 +51,7 @@ import (
 // that is told by Config.OnTick and Config.Logger. If gocron calls it longer than Config.Late
 // after the last tick, it fails with a fencelock.ErrInvalid that says what to do.
 func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) error) (func(ctx context.Context) error, error) {
-	due, err := job.Due(schedule)
+	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) er
 		if errors.Is(err, cron.ErrSkipped) {
 			return nil
 		}
-		return errors.Join(err, due.Job().TickAll(ctx, ticks, fn))
+		return errors.Join(err, due.TickAll(ctx, ticks, fn))
 	}, nil
 }
 
@@ -68,23 +68,17 @@ func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) er
 // returns why: a *cron.SkippedError if the tick has been taken, or a job that makes up for missed
 // ticks has missed none, and a fencelock.ErrInvalid if no tick of the schedule could be run at
 // that time. That is so at every call if gocron wakes up at other times.
-func take(job *cron.Job, due *cron.Due, now time.Time) ([]time.Time, error) {
+func take(job *cron.Job, due cronhook.Due, now time.Time) ([]time.Time, error) {
 	ticks := due.Take(now)
 	if len(ticks) > 0 {
 		return ticks, nil
 	}
 	var err error = &cron.SkippedError{Job: job.Name(), Scheduled: now.UTC(), Reason: NoTick}
-	log := slog.LevelInfo
-	if job.CatchUp == 0 && !due.Near(now) {
-		log, err = slog.LevelWarn, fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
+	if due.CatchUp() == 0 && !due.Near(now) {
+		err = fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
 			fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))
 	}
-	if job.OnTick != nil {
-		job.OnTick(cron.Outcome{Job: job.Name(), Scheduled: now.UTC(), Err: err})
-	}
-	if job.Logger != nil {
-		job.Logger.Log(context.Background(), log, "no tick run", "job", job.Name(), "error", err)
-	}
+	due.Report(now, err)
 	return nil, err
 }
 
@@ -111,12 +105,12 @@ var ErrUnknown = errors.New("gocron did not tell how the run ended: a listener o
 // gocron runs a job once for each lock and does not tell runs apart, so job.CatchUp and
 // cron.OverlapAllow are a fencelock.ErrInvalid.
 func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
-	if job.CatchUp > 0 || job.Overlap == cron.OverlapAllow {
-		return nil, fmt.Errorf("%w: %q: CatchUp and OverlapAllow need gocronlock.Task", fencelock.ErrInvalid, job.Name())
-	}
-	due, err := job.Due(schedule)
+	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
 		return nil, err
+	}
+	if due.CatchUp() > 0 || due.RunsOverlap() {
+		return nil, fmt.Errorf("%w: %q: CatchUp and OverlapAllow need gocronlock.Task", fencelock.ErrInvalid, job.Name())
 	}
 	l := &locker{job: job, due: due, result: ErrUnknown}
 	return []gocron.JobOption{
@@ -131,7 +125,7 @@ func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) 
 // locker is a gocron.Locker for one job, which runs once at a time.
 type locker struct {
 	job *cron.Job
-	due *cron.Due
+	due cronhook.Due
 
 	mu     sync.Mutex // guards result
 	result error      // of the work, from its end to Unlock; ErrUnknown at other times
@@ -143,11 +137,11 @@ func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := l.due.Job().Start(ctx, ticks[0])
+	finish, err := l.due.Start(ctx, ticks[0])
 	if err != nil {
 		return nil, err
 	}
-	return lock{l, run}, nil
+	return lock{l, finish}, nil
 }
 
 // ended notes how the work ended.
@@ -160,7 +154,7 @@ func (l *locker) ended(err error) {
 // lock is a run that gocron holds.
 type lock struct {
 	locker *locker
-	run    *cron.Run
+	finish cronhook.Finish
 }
 
 // Unlock ends the run, after the listeners have heard how the work ended.
@@ -169,5 +163,5 @@ func (l lock) Unlock(context.Context) error {
 	err := l.locker.result
 	l.locker.result = ErrUnknown
 	l.locker.mu.Unlock()
-	return l.run.Finish(err)
+	return l.finish(err)
 }

@@ -52,7 +52,11 @@ func (b *books) want(t *testing.T, want map[string]int) {
 }
 
 func job(store *memlock.Engine, b *books) *cron.Job {
-	return cron.New(fencelock.New(store.Client(), nil), "job", &cron.Config{OnTick: b.note})
+	return jobWith(store, cron.Config{OnTick: b.note})
+}
+
+func jobWith(store *memlock.Engine, cfg cron.Config) *cron.Job {
+	return cron.New(fencelock.New(store.Client(), nil), "job", &cfg)
 }
 
 // start makes a scheduler with one job and starts it.
@@ -197,8 +201,7 @@ func TestLimitedRunBegunOffItsTick(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				var told []error // by one call after the other
-				j := job(memlock.New(nil), &books{})
-				j.Late, j.CatchUp, j.OnTick = c.late, c.catchUp, func(o cron.Outcome) { told = append(told, o.Err) }
+				j := jobWith(memlock.New(nil), cron.Config{Late: c.late, CatchUp: c.catchUp, OnTick: func(o cron.Outcome) { told = append(told, o.Err) }})
 				task, err := gocronlock.Task(j, fiveMinutely(t), func(context.Context) error { t.Error("it ran"); return nil })
 				if err != nil {
 					t.Fatal(err)
@@ -221,8 +224,7 @@ func TestCatchUpAtTheStart(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		store, b := memlock.New(nil), &books{}
 		for range 2 {
-			j := job(store, b)
-			j.CatchUp, j.Late = 1, 4*time.Minute
+			j := jobWith(store, cron.Config{CatchUp: 1, Late: 4 * time.Minute, OnTick: b.note})
 			task, err := gocronlock.Task(j, fiveMinutely(t), func(context.Context) error { return nil })
 			if err != nil {
 				t.Fatal(err)
@@ -241,8 +243,7 @@ func TestOptionsTellHowAJobEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, broken := memlock.New(nil), errors.New("broken")
 		var ended []error // by jobs that run one after the other
-		j := job(store, &books{})
-		j.OnTick = func(o cron.Outcome) { ended = append(ended, o.Err) }
+		j := jobWith(store, cron.Config{OnTick: func(o cron.Outcome) { ended = append(ended, o.Err) }})
 		ends := make(chan error)
 		start(t, gocron.DurationJob(time.Hour), gocron.NewTask(func() error { return <-ends }),
 			append(options(t, j, cron.Every(time.Hour)), gocron.WithStartAt(gocronlock.Multiple(time.Hour)))...)
@@ -269,9 +270,8 @@ func TestOptionsTellHowAJobEnded(t *testing.T) {
 // A listener in place of ours hides how the job ended, which is not reported as well.
 func TestAnotherListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := job(memlock.New(nil), &books{})
 		outcomes := make(chan error, 1)
-		j.OnTick = func(o cron.Outcome) { outcomes <- o.Err }
+		j := jobWith(memlock.New(nil), cron.Config{OnTick: func(o cron.Outcome) { outcomes <- o.Err }})
 		opts := append(options(t, j, cron.Every(time.Hour)), gocron.WithStartAt(gocronlock.Multiple(time.Hour)),
 			gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(uuid.UUID, string, error) {})))
 		start(t, gocron.DurationJob(time.Hour), gocron.NewTask(func() error { return errors.New("broken") }), opts...)

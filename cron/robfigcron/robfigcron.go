@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	robfig "github.com/robfig/cron/v3"
 )
 
@@ -32,12 +33,12 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn fun
 	if err != nil {
 		return 0, err
 	}
-	due, err := job.Due(schedule)
+	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
 		return 0, err
 	}
 	e := &entry{ctx: ctx, fn: fn, in: c.Location(), due: due}
-	if job.CatchUp > 0 {
+	if due.CatchUp() > 0 {
 		e.atStart(c)
 	}
 	return c.Schedule(schedule, e), nil
@@ -85,15 +86,15 @@ func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
 // each job: its name is that of the lock. Nothing runs a wrapped job when the
 // scheduler starts, so job.CatchUp is a fencelock.ErrInvalid.
 func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
-	if job.CatchUp > 0 {
-		return nil, fmt.Errorf("%w: %q: CatchUp needs robfigcron.Add", fencelock.ErrInvalid, job.Name())
-	}
 	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
 		return nil, fmt.Errorf("%w: instances share no ticks of @every %v: use cron.Every", fencelock.ErrInvalid, every.Delay)
 	}
-	due, err := job.Due(schedule)
+	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
 		return nil, err
+	}
+	if due.CatchUp() > 0 {
+		return nil, fmt.Errorf("%w: %q: CatchUp needs robfigcron.Add", fencelock.ErrInvalid, job.Name())
 	}
 	return func(inner robfig.Job) robfig.Job {
 		fn := func(context.Context) error { inner.Run(); return nil }
@@ -106,11 +107,11 @@ type entry struct {
 	ctx context.Context // of the runs
 	fn  func(ctx context.Context) error
 	in  *time.Location
-	due *cron.Due
+	due cronhook.Due
 }
 
 // Run is called when the scheduler wakes up. It does not say for which time, and
 // its clock has gone on since; the schedule knows.
 func (e *entry) Run() {
-	_ = e.due.Job().TickAll(e.ctx, e.due.Take(time.Now().In(e.in)), e.fn) // reported by Config.OnTick and Config.Logger
+	_ = e.due.TickAll(e.ctx, e.due.Take(time.Now().In(e.in)), e.fn) // reported by Config.OnTick and Config.Logger
 }

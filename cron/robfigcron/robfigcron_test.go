@@ -35,8 +35,8 @@ func (c *counter) count() int {
 	return len(c.tokens)
 }
 
-func job(store *memlock.Engine) *cron.Job {
-	return cron.New(fencelock.New(store.Client(), nil), "job", nil)
+func job(store *memlock.Engine, cfg cron.Config) *cron.Job {
+	return cron.New(fencelock.New(store.Client(), nil), "job", &cfg)
 }
 
 // Three schedulers, one run for each tick.
@@ -46,7 +46,7 @@ func TestAdd(t *testing.T) {
 		var runs counter
 		for range 3 {
 			c := robfig.New(robfig.WithSeconds())
-			if _, err := robfigcron.Add(t.Context(), c, "*/20 * * * * *", job(store), runs.run); err != nil {
+			if _, err := robfigcron.Add(t.Context(), c, "*/20 * * * * *", job(store, cron.Config{}), runs.run); err != nil {
 				t.Fatal(err)
 			}
 			c.Start()
@@ -66,12 +66,11 @@ func TestAddKeepsTheZone(t *testing.T) {
 		var mu sync.Mutex // guards ticks
 		var ticks []string
 		east := time.FixedZone("east", 3600)
-		j := job(store)
-		j.OnTick = func(o cron.Outcome) {
+		j := job(store, cron.Config{OnTick: func(o cron.Outcome) {
 			mu.Lock()
 			defer mu.Unlock()
 			ticks = append(ticks, o.Scheduled.In(east).Format(time.TimeOnly))
-		}
+		}})
 		c := robfig.New(robfig.WithLocation(east))
 		if _, err := robfigcron.Add(t.Context(), c, "30 5 * * *", j, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -99,7 +98,7 @@ func TestAddEvery(t *testing.T) {
 			c := robfig.New()
 			c.Start()
 			defer c.Stop()
-			if _, err := robfigcron.Add(t.Context(), c, "@every 1h", job(store), runs.run); err != nil {
+			if _, err := robfigcron.Add(t.Context(), c, "@every 1h", job(store, cron.Config{}), runs.run); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +111,7 @@ func TestAddEvery(t *testing.T) {
 
 func TestAddRefuses(t *testing.T) {
 	c := robfig.New()
-	if _, err := robfigcron.Add(t.Context(), c, "nonsense", job(memlock.New(nil)), nil); err == nil {
+	if _, err := robfigcron.Add(t.Context(), c, "nonsense", job(memlock.New(nil), cron.Config{}), nil); err == nil {
 		t.Error("took a spec that makes no sense")
 	}
 	if _, err := robfigcron.Add(t.Context(), c, "@hourly", cron.New(nil, "", nil), nil); !errors.Is(err, fencelock.ErrInvalid) {
@@ -139,8 +138,7 @@ func TestAddCatchesUp(t *testing.T) {
 				if started {
 					c.Start()
 				}
-				j := job(store)
-				j.CatchUp, j.Late = 1, 4*time.Minute
+				j := job(store, cron.Config{CatchUp: 1, Late: 4 * time.Minute})
 				if _, err := robfigcron.Add(t.Context(), c, "*/5 * * * *", j, runs.run); err != nil {
 					t.Fatal(err)
 				}
@@ -192,15 +190,14 @@ func TestOneTickWaitsForALongRun(t *testing.T) {
 }
 
 func TestWrapperRefusesCatchUp(t *testing.T) {
-	j := job(memlock.New(nil))
-	j.CatchUp = 1
+	j := job(memlock.New(nil), cron.Config{CatchUp: 1})
 	if _, err := robfigcron.Wrapper(t.Context(), j, &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestWrapperRefusesEvery(t *testing.T) {
-	_, err := robfigcron.Wrapper(t.Context(), job(memlock.New(nil)), robfig.Every(time.Hour), time.UTC)
+	_, err := robfigcron.Wrapper(t.Context(), job(memlock.New(nil), cron.Config{}), robfig.Every(time.Hour), time.UTC)
 	if !errors.Is(err, fencelock.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
@@ -216,7 +213,7 @@ func TestWrapper(t *testing.T) {
 		var runs counter
 		for range 3 {
 			c := robfig.New()
-			once, err := robfigcron.Wrapper(t.Context(), job(store), schedule, c.Location())
+			once, err := robfigcron.Wrapper(t.Context(), job(store, cron.Config{}), schedule, c.Location())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +234,7 @@ func TestStop(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := robfig.New()
 		begun := time.Now()
-		if _, err := robfigcron.Add(ctx, c, "@hourly", job(memlock.New(nil)), func(ctx context.Context) error {
+		if _, err := robfigcron.Add(ctx, c, "@hourly", job(memlock.New(nil), cron.Config{}), func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Minute)
 			return nil

@@ -11,13 +11,14 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
 // tickRun is the run of a tick that this process has claimed, as the record of the job tells of it.
 // The zero value is a run without a tick, of which no record tells.
 type tickRun struct {
-	lock *fencelock.Lock
-	run  *cron.Run // nil until it has begun
+	lock      *fencelock.Lock
+	finishRun cronhook.Finish // nil until the run has begun
 }
 
 // taker returns a function that claims the tick of a schedule, takes the lock of the job with take,
@@ -27,14 +28,14 @@ type tickRun struct {
 func (t *tickRun) taker(job *cron.Job, every time.Duration, take func(context.Context, string) (*fencelock.Lock, error)) func(context.Context) (*fencelock.Lock, error) {
 	return func(ctx context.Context) (*fencelock.Lock, error) {
 		tick := time.Now().Round(every)
-		if err := asBusy(job.Claim(ctx, tick)); err != nil {
+		if err := asBusy(cronhook.Claim(ctx, job, tick)); err != nil {
 			return nil, err
 		}
 		lock, err := take(ctx, job.Name())
 		if err != nil {
 			return nil, err
 		}
-		if t.run, err = job.StartUnder(ctx, tick, lock); err != nil { // paused meanwhile, or the lock is lost
+		if t.finishRun, err = cronhook.StartUnder(ctx, job, tick, lock); err != nil { // paused meanwhile, or the lock is lost
 			lock.Release() // nothing was started; if this fails, the lease ends
 			return nil, asBusy(err)
 		}
@@ -60,13 +61,13 @@ func asBusy(err error) error {
 // lock is released, so that nobody takes the run for one that was lost. If the lock is lost it waits
 // no longer than for the end of the lease: a run without an outcome counts as lost, too.
 func (t *tickRun) finish(err error) {
-	if t.run == nil {
+	if t.finishRun == nil {
 		return
 	}
 	written := make(chan struct{})
-	go func() { // ends after the time that Finish has, or with the process
+	go func() { // ends after the time that a cronhook.Finish has, or with the process
 		defer close(written)
-		_ = t.run.Finish(err)
+		_ = t.finishRun(err)
 	}()
 	if deadline := t.lock.Deadline(); t.lock.Err() != nil && !deadline.IsZero() {
 		select {
