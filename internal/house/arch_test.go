@@ -117,7 +117,7 @@ const testkit = "internal/testkit/"
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
-	"driver/drivertest", "driver/drivertest/proc", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
+	"driver/drivertest", "driver/drivertest/proc", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
 	"internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/objecttest", "internal/testkit/pgtest",
 	"internal/testkit/redistest",
 }
