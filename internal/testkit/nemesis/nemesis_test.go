@@ -45,7 +45,7 @@ const (
 )
 
 func TestNemesis(t *testing.T) {
-	length, names := shortLength, []string{"redis", "redlock", "postgres", "sentinel-quarantine", "cluster"}
+	length, names := shortLength, []string{"files", "redis", "redlock", "postgres", "sentinel-quarantine", "cluster"}
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		length, names = 20*time.Minute, slices.Sorted(maps.Keys(kinds))
 	}

@@ -1,12 +1,10 @@
 //go:build unix
 
-package fleet_test
+package idempotent_test
 
 import (
-	"bufio"
-	"cmp"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,10 +18,17 @@ import (
 
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/idempotent/idempotentpgx"
+	"github.com/fencelock/fencelock/internal/testkit/crew"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
-// TestDeliveries: jobs are delivered to workers over and over, while every 200 ms a worker
+func TestMain(m *testing.M) { crew.Main(m, map[string]crew.Job{"worker": crew.Of(work)}) }
+
+// patience is how long anything may take that must happen at all.
+const patience = 2 * time.Minute
+
+// TestDeliveries: jobs are delivered to workers over and over, while every 50 ms a worker
 // is killed in the middle of one, or frozen for longer than a lease. Each job is done, all
 // its deliveries have one result, no two runs overlap, and none begins after one was
 // completed. With FENCELOCK_SLOW set, 1,000 deliveries of 100 jobs to 8 workers on every
@@ -36,7 +41,7 @@ func TestDeliveries(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t, kind, engines[kind].start(t))
+			o := newOffice(t, orders{Store: engines.Start(t, kind, jobLease)})
 			for job, result := range o.run() {
 				o.auditJob(job, result)
 			}
@@ -50,7 +55,7 @@ func TestDeliveriesInTransactions(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	pg.Exec(t, idempotentpgx.Schema(), "CREATE TABLE effect (id bigserial, job text NOT NULL)")
-	o := newOffice(t, "transaction", pg.DSN())
+	o := newOffice(t, orders{Store: engines.Store{Kind: "postgres", At: pg.DSN()}, Transaction: true})
 	for job, result := range o.run() {
 		if got := pg.Query(t, "SELECT string_agg(id::text, ' ') FROM effect WHERE job = '"+job+"'"); got != result {
 			t.Errorf("%s: the effects are %q, and the result is %s", job, got, result)
@@ -67,23 +72,23 @@ func TestFrozenWorker(t *testing.T) {
 	for _, kind := range []string{"files", "redis", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t, kind, engines[kind].start(t))
+			o := newOffice(t, orders{Store: engines.Start(t, kind, jobLease)})
 			frozen, next := o.hire(), o.hire()
 			if t.Failed() {
 				return
 			}
-			frozen.say("hold")
-			frozen.want(t, "begun")
-			proc.Freeze(t, frozen.cmd.Process)
-			next.say("hold")
-			next.want(t, "begun")
-			next.say("go")
-			done := next.hear()
-			proc.Thaw(t, frozen.cmd.Process)
-			frozen.say("go")
-			frozen.want(t, "lost")
-			frozen.say("hold")
-			frozen.want(t, done)
+			frozen.Say("hold")
+			frozen.Want(t, "begun")
+			proc.Freeze(t, frozen.Process())
+			next.Say("hold")
+			next.Want(t, "begun")
+			next.Say("go")
+			done := next.Hear()
+			proc.Thaw(t, frozen.Process())
+			frozen.Say("go")
+			frozen.Want(t, "lost")
+			frozen.Say("hold")
+			frozen.Want(t, done)
 			if !strings.HasPrefix(done, "done ") {
 				t.Errorf("the successor said %q", done)
 			}
@@ -94,7 +99,7 @@ func TestFrozenWorker(t *testing.T) {
 // An office delivers jobs to workers. A delivery that was not done comes again.
 type office struct {
 	t                *testing.T
-	kind, addr, dir  string
+	orders           orders
 	jobs, each, size int
 
 	queue chan string
@@ -110,65 +115,39 @@ type office struct {
 }
 
 // newOffice returns an office whose workers share an engine.
-func newOffice(t *testing.T, kind, addr string) *office {
+func newOffice(t *testing.T, with orders) *office {
 	t.Helper()
-	o := &office{t: t, kind: kind, addr: addr, dir: makeDir(t), jobs: 8, each: 4, size: 4}
+	dir, err := os.MkdirTemp("", "fencelock-deliveries-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	with.Dir = dir
+	o := &office{t: t, orders: with, jobs: 8, each: 4, size: 4}
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		o.jobs, o.each, o.size = 100, 10, 8
 	}
 	return o
 }
 
-// A clerk is the process of a worker. One goroutine talks to it.
+// A clerk is a worker that is now and then frozen.
 type clerk struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-
+	*crew.Worker
 	still bool // frozen; the office's mutex guards it
 }
 
 // hire starts a worker, or fails the test and returns nil. It ends with the test.
 func (o *office) hire() *clerk {
-	exe, err := os.Executable()
+	w, err := crew.TryHire(o.t, "worker", o.orders)
 	if err != nil {
 		o.t.Error(err)
 		return nil
 	}
-	c := &clerk{cmd: exec.Command(exe)}
-	c.cmd.Env = append(os.Environ(), envWork+"=1", envKind+"="+o.kind, envAddr+"="+o.addr, envDir+"="+o.dir)
-	c.cmd.Stderr = os.Stderr
-	in, errIn := c.cmd.StdinPipe()
-	out, errOut := c.cmd.StdoutPipe()
-	if err := cmp.Or(errIn, errOut, c.cmd.Start()); err != nil {
-		o.t.Error(err)
-		return nil
-	}
-	o.t.Cleanup(func() {
-		_ = c.cmd.Process.Kill() // it may have ended
-		_ = c.cmd.Wait()         // it was killed
-	})
-	c.in, c.out = in, bufio.NewScanner(out)
-	if got := c.hear(); got != "ready" {
+	if got := w.Hear(); got != "ready" {
 		o.t.Errorf("a worker said %q, and not that it is ready", got)
 		return nil
 	}
-	return c
-}
-
-func (c *clerk) say(line string) { _, _ = fmt.Fprintln(c.in, line) } // one that has ended is not heard of
-
-// hear returns the next line, "" if the worker has ended.
-func (c *clerk) hear() string {
-	c.out.Scan()
-	return c.out.Text()
-}
-
-func (c *clerk) want(t *testing.T, line string) {
-	t.Helper()
-	if got := c.hear(); got != line {
-		t.Fatalf("a worker said %q, want %q", got, line)
-	}
+	return &clerk{Worker: w}
 }
 
 // run makes all deliveries, and returns the result of each job.
@@ -221,8 +200,8 @@ func (o *office) deliver(c *clerk, job string) bool {
 		o.busy = slices.DeleteFunc(o.busy, func(b *clerk) bool { return b == c })
 	}()
 	for {
-		c.say(job)
-		said := c.hear()
+		c.Say(job)
+		said := c.Hear()
 		what, result, _ := strings.Cut(said, " ")
 		o.mu.Lock()
 		switch what {
@@ -249,10 +228,10 @@ func (o *office) deliver(c *clerk, job string) bool {
 // replace hires a worker in the place of one that was killed, and returns nil if it was
 // not: it has seen two runs at once.
 func (o *office) replace(c *clerk) *clerk {
-	_ = c.cmd.Wait() // it was killed
-	status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() {
-		o.t.Errorf("a worker ended by itself: %v", c.cmd.ProcessState)
+	err := c.Wait()
+	ended, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || ended.ExitCode() != -1 {
+		o.t.Errorf("a worker ended by itself: %v", err)
 	}
 	if o.t.Failed() {
 		return nil
@@ -260,10 +239,10 @@ func (o *office) replace(c *clerk) *clerk {
 	return o.hire()
 }
 
-// disturb kills or freezes a worker every 200 ms until all is done. On a busy machine
+// disturb kills or freezes a worker every 50 ms until all is done. On a busy machine
 // workers may start slower than they are killed, so there is an end to that.
 func (o *office) disturb() {
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(3 * patience)
 	for n := 1; ; n++ {
@@ -294,17 +273,17 @@ func (o *office) attack(freeze bool) {
 	c := moving[rand.N(len(moving))]
 	if !freeze {
 		o.killed++
-		_ = c.cmd.Process.Kill()
+		_ = c.Process().Kill()
 		return
 	}
 	o.frozen++
 	c.still = true
-	_ = c.cmd.Process.Signal(syscall.SIGSTOP)
+	_ = c.Process().Signal(syscall.SIGSTOP)
 	time.AfterFunc(3*jobLease/2, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		c.still = false
-		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		_ = c.Process().Signal(syscall.SIGCONT)
 	})
 }
 
@@ -313,7 +292,7 @@ func (o *office) attack(freeze bool) {
 // have got.
 func (o *office) auditJob(job, result string) {
 	o.t.Helper()
-	all, err := logbook{o.dir, job}.entries()
+	all, err := logbook{o.orders.Dir, job}.entries()
 	if err != nil || len(all) == 0 {
 		o.t.Errorf("%s: %d entries, %v", job, len(all), err)
 		return

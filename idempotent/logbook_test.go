@@ -1,6 +1,6 @@
 //go:build unix
 
-package fleet_test
+package idempotent_test
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A logbook is what a lock protects: a file of the name's own, in which each holder
-// writes when it comes and when it goes, with its token. It has a lock of its own
-// for each step, and so sees whoever else is there.
+// A logbook is what a job works on: a file of its own, in which each run writes its beginning and
+// its end, with its token. It has a lock of its own for each step, and so shows every run that
+// overlaps.
 type logbook struct{ dir, name string }
 
 // An entry is one line of a logbook.

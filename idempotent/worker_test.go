@@ -1,13 +1,13 @@
 //go:build unix
 
-package fleet_test
+package idempotent_test
 
 import (
 	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -19,14 +19,22 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/idempotent/idempotentpgx"
+	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
 
 // jobLease is the lease of a run.
 const jobLease = 2 * time.Second
 
+// orders tell a worker where its jobs are done.
+type orders struct {
+	Store       engines.Store
+	Transaction bool   // jobs are done in transactions of PostgreSQL
+	Dir         string // of the logbooks
+}
+
 // A worker does jobs that are delivered to it, once for each, however often they are.
 type worker struct {
-	member
+	dir   string
 	in    *bufio.Scanner
 	store *idempotent.Store // for jobs with a lease
 	pool  *pgxpool.Pool     // for jobs in a transaction
@@ -34,26 +42,25 @@ type worker struct {
 
 // work does the jobs whose names come as lines, and answers each with one: "done" and
 // the result, "lost", or "failed" and why. It ends with its input.
-func work(in *bufio.Scanner) error {
-	w := &worker{member: member{dir: os.Getenv(envDir)}, in: in}
+func work(o orders, in *bufio.Scanner) error {
+	w := &worker{dir: o.Dir, in: in}
 	do := w.lease
-	kind, addr := os.Getenv(envKind), os.Getenv(envAddr)
-	if kind == "transaction" {
-		pool, err := pgxpool.New(context.Background(), addr)
+	if o.Transaction {
+		pool, err := pgxpool.New(context.Background(), o.Store.At)
 		if err != nil {
 			return err
 		}
 		w.pool, do = pool, w.transaction
 	} else {
-		e, err := open(kind, addr)
+		e, err := o.Store.Open()
 		if err != nil {
 			return err
 		}
 		w.store = idempotent.New(e.(driver.RecordKeeper).Records(), &idempotent.Config{Lease: jobLease})
 	}
 	fmt.Println("ready")
-	for w.in.Scan() {
-		result, err := do(w.in.Text())
+	for in.Scan() {
+		result, err := do(in.Text())
 		switch {
 		case errors.Is(err, errOverlap):
 			return err
@@ -65,11 +72,13 @@ func work(in *bufio.Scanner) error {
 			fmt.Println("done", result)
 		}
 	}
-	return w.in.Err()
+	return in.Err()
 }
 
-// lease does a job under a lease. Its result is the token of the run. The books of the
-// job show whether two runs overlap; a job called "hold" has none, and lasts until the
+var errOverlap = errors.New("two runs")
+
+// lease does a job under a lease. Its result is the token of the run. The logbook of the
+// job shows whether two runs overlap; a job called "hold" has none, and lasts until the
 // next line comes.
 func (w *worker) lease(job string) (string, error) {
 	return idempotent.Do(context.Background(), w.store, job, func(ctx context.Context) (string, error) {
@@ -79,12 +88,34 @@ func (w *worker) lease(job string) (string, error) {
 			w.in.Scan()
 			return strconv.FormatInt(token, 10), nil
 		}
-		err := w.visit(ctx, map[string]int64{job: token}, func() error {
-			idle(ctx, patience) // a context may end late on a busy machine
-			return context.Cause(ctx)
-		})
-		return strconv.FormatInt(token, 10), err
+		return strconv.FormatInt(token, 10), w.visit(ctx, job, token)
 	})
+}
+
+// visit writes into the logbook, stays for a moment, and writes again. A run that was overtaken
+// must know by itself that it is lost: otherwise there were two.
+func (w *worker) visit(ctx context.Context, job string, token int64) error {
+	for _, step := range []func(logbook, int64) error{logbook.enter, logbook.leave} {
+		err := step(logbook{w.dir, job}, token)
+		if errors.Is(err, errOvertaken) {
+			if pause(ctx, patience); ctx.Err() == nil { // a context may end late on a busy machine
+				return fmt.Errorf("%w of %s: %w", errOverlap, job, err)
+			}
+		}
+		if err != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		pause(ctx, rand.N(100*time.Millisecond))
+	}
+	return nil
+}
+
+// pause waits for d, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // transaction does a job whose effect is a row.
@@ -92,7 +123,7 @@ func (w *worker) transaction(job string) (result string, err error) {
 	ctx := context.Background()
 	err = pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
 		result, err = idempotentpgx.DoTx(ctx, tx, job, nil, func(ctx context.Context, tx pgx.Tx) (row string, err error) {
-			idle(ctx, 10*time.Millisecond)
+			pause(ctx, rand.N(100*time.Millisecond))
 			return row, tx.QueryRow(ctx, "INSERT INTO effect (job) VALUES ($1) RETURNING id::text", job).Scan(&row)
 		})
 		return err
