@@ -195,7 +195,7 @@ func TestDumpRestoredInPlace(t *testing.T) {
 // what was granted since it was made.
 func TestDatabaseReplacedByACopy(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.StartCluster(t)
 	pg.Exec(t, "CREATE DATABASE app")
 	dsn, cfg := strings.Replace(pg.DSN(), "/postgres?", "/app?", 1), &pglock.Config{MaxTTL: time.Second}
 	req := request("a")

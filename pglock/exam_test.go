@@ -65,11 +65,11 @@ func newPool(dsn string) *pgxpool.Pool {
 // in a database of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	common := pgtest.StartPostgres(t, "max_connections=200")
+	common := pgtest.StartCluster(t, "max_connections=200")
 	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
 		w := &world{pg: common, engine: engineOf(t.Name())}
 		if w.alone = slices.Contains(alone, path.Base(t.Name())); w.alone {
-			w.pg = pgtest.StartPostgres(t)
+			w.pg = pgtest.StartCluster(t)
 		}
 		w.dsn = database(t, w.pg)
 		return w

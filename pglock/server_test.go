@@ -364,7 +364,7 @@ func TestBreakOwnerLeavesTheSuccessorAlone(t *testing.T) {
 // TestOtherEncodings: a database that cannot store all names is refused, and nobody tries again.
 func TestOtherEncodings(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.StartCluster(t)
 	pg.Exec(t, "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
 	e := engine(t, strings.Replace(pg.DSN(), "/postgres?", "/latin?", 1), nil)
 	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "UTF8") {

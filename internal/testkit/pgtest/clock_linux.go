@@ -12,7 +12,7 @@ func StartPostgresBy(t testing.TB, c *hosttest.Clock, settings ...string) *Postg
 	t.Helper()
 	p := newPostgres(newHome(t, "pg"), settings)
 	p.env = c.Env()
-	copyTemplate(t, p.home, p.data())
+	copyTemplate(t, bare, p.home, p.data())
 	p.launch(t)
 	return p
 }

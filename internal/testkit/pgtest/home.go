@@ -5,6 +5,7 @@ package pgtest
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -31,25 +32,30 @@ func newHome(t testing.TB, what string) hosttest.Home {
 	return hosttest.NewHome(t, tenant, what)
 }
 
-// template is a new cluster, made once: initdb takes ten times as long as a copy.
-// It lasts as long as the test binary; its watcher removes it then.
+// template is a new cluster, made once: initdb takes ten times as long as a copy. It lasts as
+// long as the test binary; its watcher removes it then.
 var template struct {
 	sync.Mutex // guards home, done
 	home       hosttest.Home
 	done       bool
 }
 
+// whole and bare are the clusters of the template. A bare one has only the database postgres: two
+// thirds of the files of a new cluster are those of template0 and template1.
+const whole, bare = "whole", "bare"
+
 // copyTemplate makes a cluster in data, which lies in a home.
-func copyTemplate(t testing.TB, h hosttest.Home, data string) {
+func copyTemplate(t testing.TB, which string, h hosttest.Home, data string) {
 	t.Helper()
 	template.Lock()
 	defer template.Unlock()
 	if !template.done {
 		template.home = newHome(t, "template")
-		initdb(t, template.home, filepath.Join(template.home.Dir, "new"))
+		initdb(t, template.home, filepath.Join(template.home.Dir, whole))
+		makeBare(t, template.home)
 		template.done = true
 	}
-	h.Must(t, h.Command("cp", "-Rp", filepath.Join(template.home.Dir, "new"), data))
+	h.Must(t, h.Command("cp", "-Rp", filepath.Join(template.home.Dir, which), data))
 }
 
 // initdb makes a cluster with a system identifier of its own.
@@ -57,4 +63,14 @@ func initdb(t testing.TB, h hosttest.Home, data string) {
 	t.Helper()
 	h.Must(t, h.Command(pgProgram(t, "initdb"), "-D", data, "-U", "postgres", "--auth=trust",
 		"--locale=C", "--encoding=UTF8", "--no-sync", "--wal-segsize=1"))
+}
+
+// makeBare copies the whole cluster and drops what others are made from.
+func makeBare(t testing.TB, h hosttest.Home) {
+	t.Helper()
+	data := filepath.Join(h.Dir, bare)
+	h.Must(t, h.Command("cp", "-Rp", filepath.Join(h.Dir, whole), data))
+	cmd := h.Command(pgProgram(t, "postgres"), "--single", "-D", data, "-c", "exit_on_error=on", "postgres")
+	cmd.Stdin = strings.NewReader("UPDATE pg_database SET datistemplate = false\nDROP DATABASE template0\nDROP DATABASE template1\n")
+	h.Must(t, cmd)
 }

@@ -39,11 +39,23 @@ type Postgres struct {
 // StartPostgres starts a server with settings such as "max_connections=200". Its
 // data survive a crash of the server but not one of the host, unless a setting
 // says fsync=on. All servers of one test binary have the same system identifier,
-// since they begin as copies of one template; Restored makes one with its own.
+// since they begin as copies of one template; Restored makes one with its own. It has
+// one database, and no others can be made; StartCluster starts a server on which they can.
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
+	return startCopy(t, bare, settings)
+}
+
+// StartCluster is StartPostgres for tests that create databases.
+func StartCluster(t testing.TB, settings ...string) *Postgres {
+	t.Helper()
+	return startCopy(t, whole, settings)
+}
+
+func startCopy(t testing.TB, which string, settings []string) *Postgres {
+	t.Helper()
 	p := newPostgres(newHome(t, "pg"), settings)
-	copyTemplate(t, p.home, p.data())
+	copyTemplate(t, which, p.home, p.data())
 	p.launch(t)
 	return p
 }
