@@ -243,7 +243,7 @@ func TestGrantThatLayUnread(t *testing.T) {
 	over := make(chan struct{})
 	tap.texts(func(text string, pass func(string)) {
 		if strings.HasPrefix(text, "grant ") {
-			s.ask(c, atLeast(request("n"), time.Millisecond)).granted() // others look, and take over
+			s.ask(c, minHold(request("n"), time.Millisecond)).granted() // others look, and take over
 			pass(text)
 			close(over)
 		}

@@ -43,7 +43,7 @@ func TestClusterHalfMovedNames(t *testing.T) {
 			m.room = 1
 		},
 		"held":   func(m *halfMoved) { m.holds = append(m.holds, s.hold(e, request(m.name))) },
-		"closed": func(m *halfMoved) { s.hold(e, atLeast(request(m.name), time.Hour)).free() },
+		"closed": func(m *halfMoved) { s.hold(e, minHold(request(m.name), time.Hour)).free() },
 		"shared": func(m *halfMoved) {
 			m.wants, m.room = shared(m.wants, 2), 1
 			m.holds = append(m.holds, s.hold(e, m.wants))

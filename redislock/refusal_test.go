@@ -274,7 +274,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	if err := a.Init(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for i, req := range []driver.Request{request("x"), shared(request("s"), 0), shared(request("l"), 2), atLeast(request("m"), time.Second)} {
+	for i, req := range []driver.Request{request("x"), shared(request("s"), 0), shared(request("l"), 2), minHold(request("m"), time.Second)} {
 		h := s.hold(a, req)
 		ws := s.lineUp(3, request(req.Name), a, b)
 		s.expiring()

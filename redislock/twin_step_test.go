@@ -128,8 +128,8 @@ func (p *play) renew(t testing.TB) error {
 func (p *play) confirm(t testing.TB) error {
 	t.Helper()
 	owner, token, mode := p.holder()
-	atLeast := int64(p.rand.IntN(2) * 900)
-	return p.same(t, "confirm", p.Confirm(owner, token, mode, 5000, atLeast), nil, p.common("-"), owner, token, mode, "5000", fmt.Sprint(atLeast))
+	minHold := int64(p.rand.IntN(2) * 900)
+	return p.same(t, "confirm", p.Confirm(owner, token, mode, 5000, minHold), nil, p.common("-"), owner, token, mode, "5000", fmt.Sprint(minHold))
 }
 
 // resize is of the last version, an old one, or one that was just asked for.
@@ -179,7 +179,7 @@ func (p *play) accident(t testing.TB) error {
 	case 4:
 		p.Fence = twin.Text{}
 		return p.same(t, "del", "ok", nil, fenceKey)
-	case 5: // as a client of an older version writes it, or one that has not seen the queue
+	case 5: // as somebody else writes it, without the queue or what was told to whom
 		text := strings.Fields(p.Fence.Value)
 		if len(text) < 4 {
 			text = []string{"1700000000000000", "1700000000000000", "c1", "0"}

@@ -175,11 +175,11 @@ func (p *play) request() twin.Entry {
 	} else if mode == "s" {
 		limit = pick("0", "2", "2", "5", "5/2", "5/4")
 	}
-	atLeast := pick("0", "0", "0", "700", "3000")
+	minHold := pick("0", "0", "0", "700", "3000")
 	if mode == "s" { // refused with a minimum hold
-		atLeast = "0"
+		minHold = "0"
 	}
-	desc := fmt.Sprintf("%s %s %s %s %s 1 host note", client, mode, limit, pick("100", "1000", "30000", "60000"), atLeast)
+	desc := fmt.Sprintf("%s %s %s %s %s 1 host note", client, mode, limit, pick("100", "1000", "30000", "60000"), minHold)
 	e := twin.Entry{Request: twin.Request{Owner: fmt.Sprintf("o%d", len(p.asked)), Desc: desc}}
 	p.asked = append(p.asked, e)
 	return e

@@ -110,37 +110,6 @@ func TestWeightOfTheDead(t *testing.T) {
 	s.clean("n")
 }
 
-// TestTextsWithoutWeights: holders and waiters whose texts have no weight, as those
-// of an older client, weigh 1 beside those that have one.
-func TestTextsWithoutWeights(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	e := s.engine(nil)
-	old := " old s 4 60000 0 7 host a note"
-	now, ends := time.Now().UnixMicro(), number(time.Now().Add(time.Minute).UnixMilli())
-	s.server.Do(t, "SET", "lock:n", "fencelock shared 4", "PX", "60000")
-	s.server.Do(t, "ZADD", "shared:{lock:n}", ends, number(now))
-	s.server.Do(t, "ZADD", "meta:{lock:n}", number(now), "00000000-0000-7000-8000-000000000001 "+number(now)+" "+number(now)+old)
-	s.server.Do(t, "ZADD", "queue:{lock:waited}", "1", "00000000-0000-7000-8000-000000000002"+old)
-	s.server.Do(t, "ZADD", "alive:{lock:waited}", number(now), "old")
-	for _, key := range []string{"shared:{lock:n}", "meta:{lock:n}", "queue:{lock:waited}", "alive:{lock:waited}"} {
-		s.server.Do(t, "PEXPIRE", key, "60000")
-	}
-	h := s.hold(e, weighing(shared(request("n"), 4), 3))
-	s.refused(e, shared(request("n"), 4))
-	h.free()
-	s.hold(e, weighing(shared(request("n"), 4), 3))
-	st := s.status("n")
-	if len(st.Holders) != 2 || st.Holders[0].Weight != 1 || st.Holders[1].Weight != 3 || st.Holders[0].Note != "a note" {
-		t.Errorf("holders %+v", st.Holders)
-	}
-	waited := s.status("waited")
-	if len(waited.Waiters) != 1 || waited.Waiters[0].Weight != 1 || waited.Mode != driver.Shared || waited.Limit != 4 {
-		t.Errorf("waiters only: %+v", waited)
-	}
-	s.expiring()
-}
-
 // TestTextOfTheExclusive: a request that is not shared has no weight in its text.
 func TestTextOfTheExclusive(t *testing.T) {
 	t.Parallel()

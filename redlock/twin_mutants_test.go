@@ -23,7 +23,7 @@ var changed = []struct {
 	{"if waited >= 0 then leave(caller) end", "", 14},
 	{"join(caller, now - waited, mode, desc)", "join(caller, now, mode, desc)", 6},
 	{"if state == 's' and token <= last then return 'low' end", "", 47},
-	{"notbefore = math.max(notbefore, now + atleast * 1000)", "notbefore = now", 12},
+	{"notbefore = math.max(notbefore, now + minhold * 1000)", "notbefore = now", 12},
 	{"if last > token or not", "if not", 13},
 	{"if ARGV[5] == '1' then", "if false then", 97},
 	{"extend(bar, (by - now) / 1000 + 1)", "", 3},

@@ -269,9 +269,9 @@ func (p *twins) ok(yes bool, no string) string {
 }
 
 func (p *twins) raise() error {
-	o, token, atLeast := p.owner(), p.token(), []int64{0, 0, 30_000}[p.IntN(3)]
-	got := strings.Replace(p.run("raise", id(int64(o)), id(token), id(atLeast)), "low", "gone", 1)
-	if want := p.ok(p.model.Raise(o, token, atLeast*1000, p.now), "gone"); got != want {
+	o, token, minHold := p.owner(), p.token(), []int64{0, 0, 30_000}[p.IntN(3)]
+	got := strings.Replace(p.run("raise", id(int64(o)), id(token), id(minHold)), "low", "gone", 1)
+	if want := p.ok(p.model.Raise(o, token, minHold*1000, p.now), "gone"); got != want {
 		return fmt.Errorf("raise: the server says %q, the model %q", got, want)
 	}
 	return nil

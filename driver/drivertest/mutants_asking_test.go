@@ -81,7 +81,7 @@ var asking = []mutant{
 			return acquire(ctx, req)
 		}
 	}},
-	{"hides minimum holds", "at-least", func(b *broken) {
+	{"hides minimum holds", "min-hold", func(b *broken) {
 		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 			list, err := b.process.List(ctx, q)
 			for i := range list {

@@ -128,7 +128,7 @@ var holding = []mutant{
 			}
 		})
 	}},
-	{"no minimum hold", "at-least", func(b *broken) {
+	{"no minimum hold", "min-hold", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.MinHold = 0 })
 	}},
 	{"a break needs a holder", "break-minimum", func(b *broken) {
@@ -174,7 +174,7 @@ var holding = []mutant{
 			return 0, driver.ErrNotHeld
 		}
 	}},
-	{"the minimum hold ends with the lease", "at-least", func(b *broken) {
+	{"the minimum hold ends with the lease", "min-hold", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.MinHold = min(req.MinHold, req.TTL) })
 	}},
 }

@@ -7,9 +7,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Host is the host and the trace of an identity as one text, "host#trace". What servers
-// store has no field for traces: an earlier version reads this as the name of a host, and all
-// other fields as before.
+// Host is the host and the trace of an identity as one text, "host#trace".
 func Host(id driver.Identity) string {
 	if !driver.ValidTrace(id.Trace) {
 		return id.Host

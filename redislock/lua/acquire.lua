@@ -4,9 +4,9 @@
 -- else among the newest, since the same request may arrive twice. ARGV: 2 owner, 3 desc.
 local owner, desc = ARGV[2], ARGV[3]
 local wait, place, again = string.find(flags, 'w'), string.find(flags, 'p'), string.find(flags, 'a')
-local client, mode, word, ttl, atleast = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
+local client, mode, word, ttl, minhold = string.match(desc, '^(%S+) (%a) (%S+) (%d+) (%d+) ')
 local limit, weight = S.share(word)
-ttl, atleast = tonumber(ttl), tonumber(atleast)
+ttl, minhold = tonumber(ttl), tonumber(minhold)
 if undone then S.commit(true) end
 if S.barred > ms and tonumber(call('ZSCORE', alive, owner) or 0) < 0 then return 'late ' .. S.int(now) end
 if wait and S.barred > ms then S.noteAlive(client) end
@@ -25,7 +25,7 @@ if not token then
   end
 end
 if token then
-  if atleast > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + atleast * 1000), true end
+  if minhold > 0 then S.notbefore, S.dirty = math.max(S.notbefore, now + minhold * 1000), true end
   return string.format('granted %d %d %d', now, token, floor)
 end
 if not wait then return string.format('held %d %s', now, (S.blockedInfo())) end

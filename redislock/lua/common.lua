@@ -18,7 +18,7 @@
 --   shared  tokens of shared holders, scored by when they end (milliseconds)
 --   meta    shared holders as text, scored by token
 --   marker  (quarantine only) the server's last known incarnation
--- A holder as text is "owner token since client mode limit ttl atleast pid host
+-- A holder as text is "owner token since client mode limit ttl minhold pid host
 -- note"; a waiting request the same without token and since. The limit is "5", or
 -- "5/2" with a weight of 2. Integers are formatted with %d: tostring loses digits.
 -- ARGV[1] says what is asked for (- in most scripts), how long a fence is kept,

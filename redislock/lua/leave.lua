@@ -3,7 +3,7 @@
 -- ARGV: 2 owner, 3 desc, 4 when its client last heard from us if it waits for
 -- nothing else, 5 until when a late try of it must not be served.
 local owner, desc, heard, late = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local client, atleast = string.match(desc, '^(%S+) %a %S+ %d+ (%d+) ')
+local client, minhold = string.match(desc, '^(%S+) %a %S+ %d+ (%d+) ')
 local done = 'left'
 if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
   done = 'gone'
@@ -17,7 +17,7 @@ if call('ZREM', queue, owner .. ' ' .. desc) == 0 then
       end
     end
   end
-  if done == 'released' and tonumber(atleast) > 0 and S.notbefore > now then S.notbefore, S.dirty = 0, true end
+  if done == 'released' and tonumber(minhold) > 0 and S.notbefore > now then S.notbefore, S.dirty = 0, true end
 end
 -- Another request of the client may have joined meanwhile.
 local word = tonumber(call('ZSCORE', alive, client) or -1)

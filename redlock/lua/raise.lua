@@ -2,7 +2,7 @@
 -- and stores it. Shared holders stand beside one another, so there a token that
 -- may be another's is refused: no two have the same.
 -- ARGV: 1 owner, 2 token, 3 minimum hold in milliseconds.
-local owner, token, atleast = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local owner, token, minhold = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 loadFence()
 local own, state = ownLease(owner)
 if not own then return 'gone' end
@@ -10,6 +10,6 @@ if own ~= token then
   if state == 's' and token <= last then return 'low' end
   retoken(owner, token, state)
 end
-if atleast > 0 then notbefore = math.max(notbefore, now + atleast * 1000) end
-if own ~= token or atleast > 0 then storeFence(token) end
+if minhold > 0 then notbefore = math.max(notbefore, now + minhold * 1000) end
+if own ~= token or minhold > 0 then storeFence(token) end
 return 'ok ' .. server()

@@ -55,7 +55,7 @@ type request struct {
 	forced  bool  // it breaks the name
 	waits   bool  // it goes on until it has the lock
 	joins   bool  // it is in the nodes' queues
-	atLeast int64 // the minimum hold, in microseconds
+	minHold int64 // the minimum hold, in microseconds
 	caller  Caller
 	since   int64 // by its monotonic clock
 }

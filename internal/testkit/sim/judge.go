@@ -70,7 +70,7 @@ func (j *judge) minHold(c *client) {
 	if w.now < o.closed && c.called > o.closedAt && !c.request.forced {
 		w.violate(Early, "client %d got token %d %v before the end of a minimum hold", c.id, c.token, time.Duration(o.closed-w.now))
 	}
-	hold := c.request.atLeast * 1000
+	hold := c.request.minHold * 1000
 	if until := c.called + hold - hold/50; hold > 0 && until > o.closed {
 		o.closed, o.closedAt = until, w.now
 	}

@@ -207,7 +207,7 @@ func (n *Node) remember(token int64) {
 
 // Raise is the second round of a take: it stores the token of an acquisition, and
 // its minimum hold.
-func (n *Node) Raise(owner Owner, token, atLeast, now int64) bool {
+func (n *Node) Raise(owner Owner, token, minHold, now int64) bool {
 	n.lapse(now)
 	s := n.find(owner)
 	if s == nil {
@@ -223,10 +223,10 @@ func (n *Node) Raise(owner Owner, token, atLeast, now int64) bool {
 		}
 		return false
 	}
-	if atLeast > 0 && !n.lacks(HoldLine) {
-		n.NotBefore = max(n.NotBefore, now+atLeast)
+	if minHold > 0 && !n.lacks(HoldLine) {
+		n.NotBefore = max(n.NotBefore, now+minHold)
 	}
-	if s.Token != token || atLeast > 0 {
+	if s.Token != token || minHold > 0 {
 		n.remember(token)
 	}
 	s.Token = token

@@ -60,7 +60,7 @@ func (c *client) try(from uint8) {
 	c.last = max(epoch+int64(now.Wall)/1000+5000, c.last+1)
 	terms := w.terms
 	terms.Shared = c.request.shared
-	terms.TwoRound = terms.TwoRound || c.request.atLeast > 0
+	terms.TwoRound = terms.TwoRound || c.request.minHold > 0
 	if c.lent = c.ttl; w.class.Single && w.rng.chance(300) {
 		c.lent = ttl / 4 // as when a waiter is handed the lock: the first renewal makes it a whole lease
 	}
@@ -90,8 +90,8 @@ func (c *client) want() {
 	if !w.class.Single && w.rng.chance(w.class.Break) {
 		c.request.forced, c.request.shared, c.request.waits = true, false, false
 	} else if w.rng.chance(50) {
-		if atLeast := w.rng.below(int64(maxTTL) / 1000 * 8 / 10); !c.request.shared {
-			c.request.atLeast = atLeast
+		if minHold := w.rng.below(int64(maxTTL) / 1000 * 8 / 10); !c.request.shared {
+			c.request.minHold = minHold
 		}
 	}
 	w.judge.since = append(w.judge.since, w.now)
@@ -162,14 +162,14 @@ func (c *client) obey(o quorum.Orders) {
 		c.lag()
 	}
 	for _, i := range o.Raise {
-		c.tell(c.nodes[i], event{kind: evRaise, owner: c.owner, token: c.take.Token(), floor: c.request.atLeast})
+		c.tell(c.nodes[i], event{kind: evRaise, owner: c.owner, token: c.take.Token(), floor: c.request.minHold})
 	}
 	if len(o.Raise) > 0 && !c.raising {
 		c.raising = true
 		c.alarm(int64(limit), evRaiseLimit, 0)
 	}
 	undo := quiet
-	if c.request.atLeast > 0 { // with its minimum hold
+	if c.request.minHold > 0 { // with its minimum hold
 		undo |= failed
 	}
 	for _, i := range o.Free {

@@ -21,7 +21,7 @@ func patienceFor(ttl int64) int64 { return patience * min(ttl, touchMax) }
 type desc struct {
 	client, mode, limit string
 	weight              int64
-	ttl, atLeast        int64
+	ttl, minHold        int64
 }
 
 func readDesc(text string) (d desc, ok bool) {
@@ -30,7 +30,7 @@ func readDesc(text string) (d desc, ok bool) {
 		return d, false
 	}
 	limit, weight, weighted := strings.Cut(w[2], "/")
-	d = desc{client: w[0], mode: w[1], limit: limit, weight: 1, ttl: number(w[3]), atLeast: number(w[4])}
+	d = desc{client: w[0], mode: w[1], limit: limit, weight: 1, ttl: number(w[3]), minHold: number(w[4])}
 	if weighted {
 		d.weight = number(weight)
 	}

@@ -73,8 +73,8 @@ func (n *Name) take(r Request, ttl int64) {
 func (n *Name) enter(r Request, d desc, wait, again bool) string {
 	f := &n.fence
 	if token, floor, ok := n.ownLease(r.Owner, d, again); ok {
-		if d.atLeast > 0 {
-			f.notBefore, n.dirty = max(f.notBefore, n.Now+d.atLeast*1000), true
+		if d.minHold > 0 {
+			f.notBefore, n.dirty = max(f.notBefore, n.Now+d.minHold*1000), true
 		}
 		return fmt.Sprintf("granted %d %s %s", n.Now, token, floor)
 	}
@@ -89,8 +89,8 @@ func (n *Name) enter(r Request, d desc, wait, again bool) string {
 		}
 		if left == 0 {
 			token, floor := n.addHolder(r.Owner, r.Desc, d.ttl)
-			if d.atLeast > 0 {
-				f.notBefore = n.Now + d.atLeast*1000
+			if d.minHold > 0 {
+				f.notBefore = n.Now + d.minHold*1000
 			}
 			return fmt.Sprintf("granted %d %d %d", n.Now, token, floor)
 		}
@@ -197,7 +197,7 @@ func (n *Name) Leave(r Request, heard, late int64) string {
 	d, _ := readDesc(r.Desc)
 	done := "left"
 	if !n.Queue.remove(r.Owner + " " + r.Desc) {
-		done = n.giveBack(r.Owner, d.atLeast > 0)
+		done = n.giveBack(r.Owner, d.minHold > 0)
 	}
 	if word, known := n.Alive.Scores[d.client]; known && word >= 0 && word <= heard {
 		n.Alive.remove(d.client)
@@ -275,7 +275,7 @@ func (n *Name) Touch(client string, ttl, until int64, first Entry, back []Entry)
 }
 
 // Confirm is the confirm script.
-func (n *Name) Confirm(owner, token, mode string, ttl, atLeast int64) string {
+func (n *Name) Confirm(owner, token, mode string, ttl, minHold int64) string {
 	n.call()
 	n.begin()
 	own := owner + " " + token + " "
@@ -294,8 +294,8 @@ func (n *Name) Confirm(owner, token, mode string, ttl, atLeast int64) string {
 		n.commit()
 		return "ok"
 	}
-	if atLeast > 0 {
-		n.fence.notBefore, n.dirty = max(n.fence.notBefore, n.Now+atLeast*1000), true
+	if minHold > 0 {
+		n.fence.notBefore, n.dirty = max(n.fence.notBefore, n.Now+minHold*1000), true
 	}
 	n.commit()
 	return "ok"

@@ -204,7 +204,7 @@ func readFence(text string) fence {
 	switch {
 	case !f.lined:
 		f.told = "-"
-	case f.told == "": // an older client's
+	case f.told == "": // written by somebody else
 		f.told = "*"
 	}
 	return f

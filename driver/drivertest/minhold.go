@@ -6,15 +6,15 @@ import (
 
 // minimumCases are about minimum holds.
 var minimumCases = []Case{
-	newCase("at-least", keepsMinHolds, atLeast),
+	newCase("min-hold", keepsMinHolds, minHold),
 }
 
-// atLeast: nobody gets a name before its minimum hold is over, even when the
+// minHold: nobody gets a name before its minimum hold is over, even when the
 // holder released it or was killed.
 //
 // It fails an engine that keeps a minimum hold with the holder, so that a release or a
 // death ends it, or forgets those who wait for its end.
-func atLeast(t *run) {
+func minHold(t *run) {
 	c, doomed, next := t.client(), t.client(), t.client()
 	least := t.ttl / 2
 	for _, end := range []func(*held){

@@ -11,7 +11,7 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-func atLeast(r driver.Request, d time.Duration) driver.Request {
+func minHold(r driver.Request, d time.Duration) driver.Request {
 	r.MinHold = d
 	return r
 }
@@ -24,7 +24,7 @@ func TestMinimumHoldAfterHandOver(t *testing.T) {
 	a, c := s.engine(nil), s.engine(nil)
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
-	w := s.queue(b, atLeast(request("n"), time.Hour))
+	w := s.queue(b, minHold(request("n"), time.Hour))
 	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.ConfirmScript {
 			w.cancel()
@@ -40,7 +40,7 @@ func TestMinimumHoldAfterHandOver(t *testing.T) {
 
 	tap.calls(nil)
 	h = s.hold(a, request("n"))
-	w = s.queue(b, atLeast(request("n"), time.Hour))
+	w = s.queue(b, minHold(request("n"), time.Hour))
 	h.free()
 	g := w.granted()
 	g.free()
@@ -63,7 +63,7 @@ func TestMinimumHoldOutlives(t *testing.T) {
 		func(hold) { s.server.Do(t, "DEL", "lock:n") },
 		func(h hold) { h.free() },
 	} {
-		h := s.hold(a, atLeast(request("n"), time.Second))
+		h := s.hold(a, minHold(request("n"), time.Second))
 		w := s.queue(b, request("n"))
 		end(h)
 		if early, err := s.ask(a, try(request("n"))).ended(); err == nil {
@@ -87,7 +87,7 @@ func TestNextAfterAMinimumHold(t *testing.T) {
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
-	first := s.queue(b, atLeast(request("n"), time.Second))
+	first := s.queue(b, minHold(request("n"), time.Second))
 	next := s.queue(b, request("n"))
 	h.free()
 	g := first.granted()
@@ -109,7 +109,7 @@ func TestAskedToLookBeforeItKnows(t *testing.T) {
 	b, tap := s.tapped(nil)
 	s.hold(b, request("warm"))
 	s.ready(b) // it is not asked again
-	h := s.hold(a, atLeast(request("n"), time.Second))
+	h := s.hold(a, minHold(request("n"), time.Second))
 	heard := make(chan struct{})
 	hear := sync.OnceFunc(func() { close(heard) })
 	defer hear()
