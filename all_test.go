@@ -22,7 +22,7 @@ import (
 func inBubble(t *testing.T, test func(t *testing.T, locks *fencelock.Locker, engine *memlock.Engine)) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memlock.New(nil)
-		test(t, fencelock.New(engine, &fencelock.Config{TTL: hour}), engine)
+		test(t, fencelock.New(engine, nil).With(fencelock.Options{TTL: hour}), engine)
 	})
 }
 
@@ -110,7 +110,7 @@ func TestTryAcquireAllHoldsNothingIfOneIsHeld(t *testing.T) {
 // taken is the error, and the others are given back.
 func TestTryAcquireAllHoldsNothingAfterALoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
-		locks := fencelock.New(&slow{Engine: engine, name: "c"}, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(&slow{Engine: engine, name: "c"}, nil).With(fencelock.Options{TTL: hour})
 		time.AfterFunc(time.Minute, func() { engine.Lose("a") })
 		_, err := locks.TryAcquireAll(t.Context(), "a", "b", "c")
 		if facts, ok := errors.AsType[*fencelock.LostError](err); !ok || facts.Name != "a" {
@@ -341,9 +341,9 @@ func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
 func TestTheTracerHearsOfEveryName(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 		got := map[string]int64{}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+		locks := fencelock.New(engine, &fencelock.Config{Tracer: &fencelock.Tracer{
 			AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) { got[data.Name] = data.Token },
-		}})
+		}}).With(fencelock.Options{TTL: hour})
 		set, err := locks.AcquireAll(t.Context(), "a", "b")
 		if err != nil {
 			t.Fatal(err)
@@ -380,7 +380,7 @@ func TestASetThatGivesUpTellsBusyFromBroken(t *testing.T) {
 				if c.hang {
 					inner.Hang()
 				}
-				locks := fencelock.New(engine, &fencelock.Config{TTL: hour}).With(fencelock.Options{Wait: time.Minute})
+				locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour, Wait: time.Minute})
 				_, err := locks.AcquireAll(t.Context(), "a", "b")
 				if !errors.Is(err, c.want) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want %v and over time", err, c.want)
@@ -435,7 +435,7 @@ func (u *unsure) Renew(ctx context.Context, leases []driver.Lease) []error {
 func TestAcquireAllGoesOnAfterAFailedConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &unsure{Engine: memlock.New(nil), successes: 1, failures: 5}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		set, err := locks.AcquireAll(t.Context(), "a", "b")
 		if err != nil {
 			t.Fatal(err)

@@ -111,7 +111,7 @@ func testSilentPart(t *testing.T, parts bool, apart time.Duration) {
 	if parts {
 		engine = parted{patchy}
 	}
-	locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 	var sick, well []*fencelock.Lock
 	for i := range 100 {
 		sick = append(sick, acquire(t, locks, fmt.Sprint("sick-", i)))
@@ -146,7 +146,7 @@ func testSilentPart(t *testing.T, parts bool, apart time.Duration) {
 func TestWhatFailedTogetherIsTriedAgainTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &patchy{Engine: memlock.New(nil), silent: true}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		var held []*fencelock.Lock
 		for i := range 500 {
 			held = append(held, acquire(t, locks, fmt.Sprint("sick-", i)))
@@ -181,10 +181,9 @@ func TestARenewalEndsWithItsLocks(t *testing.T) {
 		var told strings.Builder
 		failed := 0
 		locks := fencelock.New(engine, &fencelock.Config{
-			TTL:    hour,
 			Logger: slog.New(slog.NewTextHandler(&told, nil)),
 			Tracer: &fencelock.Tracer{RenewEnd: func(_ context.Context, d fencelock.TraceRenewEnd) { failed += d.Failed }},
-		})
+		}).With(fencelock.Options{TTL: hour})
 		const calls = 8 // at once
 		var held []*fencelock.Lock
 		for i := range 1000*calls + 500 {
@@ -222,7 +221,7 @@ func TestAShortLeaseDoesNotHurryALongOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 32 * hour
 		engine := &hesitant{Engine: memlock.New(nil), takes: 6 * time.Minute}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: ttl})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl})
 		lock := acquire(t, locks, "long")
 		brief := locks.With(fencelock.Options{TTL: 32 * time.Minute}) // renewals may take a sixth, which is too short
 		for i := range 14 * 60 {

@@ -9,31 +9,19 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Config is what a Locker does for all its locks. The zero Config is useful. Times
+// Config is what a Locker does for all its locks, and those that [Locker.With] makes of it
+// have too; what may differ from lock to lock are Options. The zero Config is useful. Times
 // of more than ten years are ErrInvalid; so are those of Options.
 type Config struct {
-	// TTL is how long after the last renewal the engine lets others in, which
-	// is how long a holder that vanished blocks them. Locks are renewed at a
-	// third of it. At least 100 ms; 0 means the default, 30 s.
-	TTL time.Duration
-
 	// Margin is how long before the end of the TTL a hold ends, for clocks that
 	// drift and timers that fire late. 0 means the default, 2 % of the TTL and
 	// 10 ms more.
 	Margin time.Duration
 
-	// Grace is how long before the deadline a lock's context ends, so that work
-	// can stop in time. 0, the default, means at the deadline.
-	Grace time.Duration
-
 	// ReleaseTimeout bounds a release, which runs on a context of its own. An
 	// engine that stays silent for longer frees the name when the lease ends.
 	// 0 means the default, 5 s.
 	ReleaseTimeout time.Duration
-
-	// Note is shown to people who list the holders, such as a job's number.
-	// Empty, the default, shows nothing.
-	Note string
 
 	// Tracer is told about acquisitions, holds, renewals and releases. nil, the
 	// default, tells nobody.
@@ -47,6 +35,15 @@ type Config struct {
 // Options are what one use of a Locker asks for; see [Locker.With]. The defaults are
 // those of a Locker that [New] returns.
 type Options struct {
+	// TTL is how long after the last renewal the engine lets others in, which
+	// is how long a holder that vanished blocks them. Locks are renewed at a
+	// third of it. At least 100 ms; 0 means the default, 30 s.
+	TTL time.Duration
+
+	// Grace is how long before the deadline a lock's context ends, so that work
+	// can stop in time. 0, the default, means at the deadline.
+	Grace time.Duration
+
 	// Shared lets other shared holders in and keeps exclusive ones out. The
 	// default is exclusive.
 	Shared bool
@@ -60,12 +57,6 @@ type Options struct {
 	// default, means 1.
 	Weight int
 
-	// TTL replaces Config.TTL.
-	TTL time.Duration
-
-	// Grace replaces Config.Grace.
-	Grace time.Duration
-
 	// Wait bounds how long Do and Acquire wait for their turn. 0, the default,
 	// is as long as the context allows.
 	Wait time.Duration
@@ -75,7 +66,8 @@ type Options struct {
 	// is ErrInvalid. 0, the default, is no such time.
 	MinHold time.Duration
 
-	// Note replaces Config.Note.
+	// Note is shown to people who list the holders, such as a job's number.
+	// Empty, the default, shows nothing.
 	Note string
 
 	// OnWait is called when an acquisition joins the queue, with its place by then. It
@@ -89,12 +81,6 @@ const (
 	driftPart             = 50 // the margin's share of the TTL is 1/50
 	lateness              = 10 * time.Millisecond
 )
-
-// or returns o with what a Config has in its zero fields.
-func (o Options) or(c Config) Options {
-	o.TTL, o.Grace, o.Note = cmp.Or(o.TTL, c.TTL), cmp.Or(o.Grace, c.Grace), cmp.Or(o.Note, c.Note)
-	return o
-}
 
 // over returns o with what base has in its zero fields.
 func (o Options) over(base Options) Options {

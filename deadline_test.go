@@ -67,7 +67,7 @@ func TestDeadlineIsNeverLate(t *testing.T) {
 func readDeadlines(t *testing.T) {
 	finish := make(chan os.Signal, 1)
 	signal.Notify(finish, syscall.SIGHUP)
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: time.Hour, Margin: time.Second})
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Margin: time.Second}).With(fencelock.Options{TTL: time.Hour})
 	os.NewFile(3, "ready").Close()
 	lock := acquire(t, locks, "a")
 	truth := time.Now().Add(time.Hour - time.Second) // or a little earlier

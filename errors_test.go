@@ -50,9 +50,7 @@ func TestTimesNearTheLongestNumber(t *testing.T) {
 		return driver.Grant{}, driver.ErrUnavailable
 	}
 	for what, locks := range map[string]func(time.Duration) *fencelock.Locker{
-		"Config.TTL":    func(d time.Duration) *fencelock.Locker { return fencelock.New(engine, &fencelock.Config{TTL: d}) },
 		"Config.Margin": func(d time.Duration) *fencelock.Locker { return fencelock.New(engine, &fencelock.Config{Margin: d}) },
-		"Config.Grace":  func(d time.Duration) *fencelock.Locker { return fencelock.New(engine, &fencelock.Config{Grace: d}) },
 		"Config.ReleaseTimeout": func(d time.Duration) *fencelock.Locker {
 			return fencelock.New(engine, &fencelock.Config{ReleaseTimeout: d})
 		},
@@ -86,9 +84,9 @@ func TestTimesNearTheLongestNumber(t *testing.T) {
 // The longest times that are allowed work.
 func TestTimesOfTenYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks := fencelock.New(memlock.New(nil), &fencelock.Config{
-			TTL: driver.MaxDuration, Margin: driver.MaxDuration / 4, Grace: driver.MaxDuration / 4, ReleaseTimeout: driver.MaxDuration})
-		lock, err := locks.With(fencelock.Options{Wait: driver.MaxDuration, MinHold: driver.MaxDuration}).Acquire(t.Context(), "a")
+		locks := fencelock.New(memlock.New(nil), &fencelock.Config{Margin: driver.MaxDuration / 4, ReleaseTimeout: driver.MaxDuration})
+		lock, err := locks.With(fencelock.Options{
+			TTL: driver.MaxDuration, Grace: driver.MaxDuration / 4, Wait: driver.MaxDuration, MinHold: driver.MaxDuration}).Acquire(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func (e unconfirmed) Release(ctx context.Context, _ driver.Lease) error {
 func TestAGrantIsGivenBackInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := unconfirmed{memlock.New(nil), make(chan error, 1)}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		begun := time.Now()

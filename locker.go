@@ -18,8 +18,8 @@ type Locker struct {
 	engine  driver.Engine
 	traits  driver.Traits
 	cfg     Config
-	opts    Options // with the Config's values in its zero fields
-	self    driver.Identity
+	opts    Options         // whose TTL is not zero
+	self    driver.Identity // this process, for people who ask who holds a lock
 	renewer *renewer
 }
 
@@ -30,8 +30,8 @@ func New(engine Engine, cfg *Config) *Locker {
 		engine:  engine,
 		traits:  engine.Traits(),
 		cfg:     full,
-		opts:    Options{}.or(full),
-		self:    self(full.Note),
+		opts:    Options{TTL: defaultTTL},
+		self:    driver.Identity{Host: hostname(), PID: os.Getpid()},
 		renewer: newRenewer(engine, full),
 	}
 }
@@ -42,7 +42,6 @@ func (c *Config) withDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	out.TTL = cmp.Or(out.TTL, defaultTTL)
 	out.ReleaseTimeout = cmp.Or(out.ReleaseTimeout, defaultReleaseTimeout)
 	if out.Logger == nil {
 		out.Logger = slog.New(slog.DiscardHandler)
@@ -51,11 +50,6 @@ func (c *Config) withDefaults() Config {
 		out.Tracer = &Tracer{}
 	}
 	return out
-}
-
-// self is this process, for people who ask who holds a lock.
-func self(note string) driver.Identity {
-	return driver.Identity{Host: hostname(), PID: os.Getpid(), Note: note}
 }
 
 // hostname is asked for once: it costs system calls, and every request tells it.
@@ -67,7 +61,7 @@ var hostname = sync.OnceValue(func() string {
 	return host
 })
 
-// Options returns what l asks for, the Config's TTL, grace and note included.
+// Options returns what l asks for.
 func (l *Locker) Options() Options { return l.opts }
 
 // With returns a Locker on the same engine and the same keep-alive, for acquisitions
@@ -78,7 +72,7 @@ func (l *Locker) Options() Options { return l.opts }
 func (l *Locker) With(o Options) *Locker { return l.WithOnly(o.over(l.opts)) }
 
 // WithOnly is With for code that says everything: nothing is kept of the options that l
-// has, and a zero field of o means what the Config says, or the default. Code that is
+// has, and a zero field of o means the default. Code that is
 // given a Locker and takes an option back begins with those it has:
 //
 //	o := locks.Options()
@@ -86,8 +80,8 @@ func (l *Locker) With(o Options) *Locker { return l.WithOnly(o.over(l.opts)) }
 //	patient := locks.WithOnly(o)
 func (l *Locker) WithOnly(o Options) *Locker {
 	out := *l
-	out.opts = o.or(l.cfg)
-	out.self.Note = out.opts.Note
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	out.opts, out.self.Note = o, o.Note
 	return &out
 }
 

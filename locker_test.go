@@ -20,8 +20,7 @@ const hour = time.Hour
 // newLocks returns a Locker with one-hour leases and the engine below it.
 func newLocks(cfg fencelock.Config) (*fencelock.Locker, *memlock.Engine) {
 	engine := memlock.New(nil)
-	cfg.TTL = hour
-	return fencelock.New(engine, &cfg), engine
+	return fencelock.New(engine, &cfg).With(fencelock.Options{TTL: hour}), engine
 }
 
 func acquire(t *testing.T, locks *fencelock.Locker, name string) *fencelock.Lock {
@@ -256,8 +255,8 @@ func TestPassingFailuresAreRiddenOut(t *testing.T) {
 
 func TestGraceEndsTheContextBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks, engine := newLocks(fencelock.Config{Grace: 10 * time.Minute})
-		lock := acquire(t, locks, "a")
+		locks, engine := newLocks(fencelock.Config{})
+		lock := acquire(t, locks.With(fencelock.Options{Grace: 10 * time.Minute}), "a")
 		engine.Freeze()
 		<-lock.Context().Done()
 		if left := time.Until(lock.Deadline()); left != 10*time.Minute {
@@ -285,7 +284,7 @@ func TestSharedAndLimited(t *testing.T) {
 
 // With keeps each option that it is not told to change, and changes each that it is told.
 func TestWithMerges(t *testing.T) {
-	locks, _ := newLocks(fencelock.Config{Note: "run 7"})
+	locks := fencelock.New(memlock.New(nil), nil)
 	options := reflect.TypeFor[fencelock.Options]()
 	for i := range options.NumField() {
 		field := options.Field(i).Name
@@ -324,14 +323,13 @@ func some(t *testing.T, field string, n int64) (o fencelock.Options) {
 	return o
 }
 
-// WithOnly keeps nothing of the options that a Locker had before, and what it leaves open
-// is what the Config says.
+// WithOnly keeps nothing of the options that a Locker had before.
 func TestWithOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks, _ := newLocks(fencelock.Config{Note: "run 7"})
+		locks, _ := newLocks(fencelock.Config{})
 		seats := locks.With(fencelock.Options{Shared: true, Limit: 2, TTL: time.Minute, Wait: time.Second, Note: "seat"})
 		alone := seats.WithOnly(fencelock.Options{})
-		if got := alone.Options(); got.Shared || got.Limit != 0 || got.TTL != hour || got.Wait != 0 || got.Note != "run 7" {
+		if got := alone.Options(); got.Shared || got.Limit != 0 || got.TTL != 30*time.Second || got.Wait != 0 || got.Note != "" {
 			t.Errorf("%+v", got)
 		}
 		first := acquire(t, alone, "a")
@@ -407,7 +405,7 @@ func TestBadInputIsRefusedBeforeAnything(t *testing.T) {
 
 func TestErrIsNotInTheWayOfRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: 10 * time.Second})
+		locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{TTL: 10 * time.Second})
 		lock := acquire(t, locks, "a")
 		for range 10_000 {
 			time.Sleep(10 * time.Millisecond)

@@ -128,7 +128,7 @@ func TestAPanicInAHookOfReleaseLeavesNothing(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				engine := &scripted{Engine: memlock.New(nil)}
-				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: tracer})
+				locks := fencelock.New(engine, &fencelock.Config{Tracer: tracer}).With(fencelock.Options{TTL: hour})
 				for _, use := range []func(){
 					func() { _ = acquire(t, locks, "a").Release() },
 					func() { _ = locks.Do(t.Context(), "a", func(context.Context) error { return nil }) },

@@ -97,7 +97,7 @@ func TestHooksChangeNoCall(t *testing.T) {
 	for _, w := range watchers() {
 		synctest.Test(t, func(t *testing.T) {
 			engine := &counted{Engine: memlock.New(nil), began: time.Now()}
-			locks := fencelock.New(engine, &fencelock.Config{TTL: time.Minute, Tracer: w.tracer})
+			locks := fencelock.New(engine, &fencelock.Config{Tracer: w.tracer}).With(fencelock.Options{TTL: time.Minute})
 			first := acquire(t, locks, "a")
 			time.AfterFunc(30*time.Second, func() { _ = first.Release() })
 			second := acquire(t, locks, "a") // waits for the first

@@ -111,13 +111,13 @@ func TestNothingIsLeftBehindOnWaitThatPanics(t *testing.T) {
 func TestNothingIsLeftBehindOfASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 		for _, bad := range []string{"a", "b", "c"} {
-			locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+			locks := fencelock.New(engine, &fencelock.Config{Tracer: &fencelock.Tracer{
 				AcquireEnd: func(_ context.Context, data fencelock.TraceAcquireEnd) {
 					if data.Name == bad {
 						panic("boom")
 					}
 				},
-			}})
+			}}).With(fencelock.Options{TTL: hour})
 			recovered(t, func() { _, _ = locks.AcquireAll(t.Context(), "a", "b", "c") })
 			nothing(t, engine)
 		}
@@ -167,9 +167,9 @@ func TestLocksAreRenewedAfterAHookThatEndsItsGoroutine(t *testing.T) {
 func TestNothingIsLeftBehindOfASetThatIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &unsure{Engine: memlock.New(nil), successes: 2, failures: 1}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+		locks := fencelock.New(engine, &fencelock.Config{Tracer: &fencelock.Tracer{
 			ReleaseStart: func(context.Context, fencelock.TraceLock) context.Context { panic("boom") },
-		}})
+		}}).With(fencelock.Options{TTL: hour})
 		recovered(t, func() { _, _ = locks.AcquireAll(t.Context(), "a", "b", "c") })
 		nothing(t, engine.Engine)
 	})

@@ -71,7 +71,7 @@ func (d *deaf) Renew(ctx context.Context, leases []driver.Lease) []error {
 func TestRenewalsGoInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scripted{Engine: memlock.New(nil)}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		var held []*fencelock.Lock
 		for i := range 2500 {
 			held = append(held, acquire(t, locks, fmt.Sprint("lock-", i)))
@@ -116,7 +116,7 @@ func TestAStaleGrantIsConfirmedFirst(t *testing.T) {
 			}
 			return grant, err
 		}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		lock := acquire(t, locks, "a")
 		if stale != 2 {
 			t.Errorf("%d acquires, want a second one after the first had lapsed", stale)
@@ -137,7 +137,7 @@ func TestAGrantWithoutASendTimeIsConfirmedFirst(t *testing.T) {
 			grant.Sent = time.Time{}
 			return grant, err
 		}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		lock := acquire(t, locks, "a")
 		if len(engine.batches) != 1 || time.Until(lock.Deadline()) <= 0 {
 			t.Errorf("%d confirmations, deadline in %v", len(engine.batches), time.Until(lock.Deadline()))
@@ -176,7 +176,7 @@ func TestAWaitOutlastsAFailedConfirmation(t *testing.T) {
 			}
 			return inner.Renew(context.Background(), leases)
 		}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		lock, err := locks.Acquire(t.Context(), "a")
 		if err != nil || grants != 4 {
 			t.Fatalf("after %d grants: %v, want the lock with the fourth", grants, err)
@@ -263,7 +263,7 @@ func TestTheDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 			return errs
 		}
 		life := hour - hour/50 - 10*time.Millisecond
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		sent := time.Now()
 		lock := acquire(t, locks, "a")
 		if got := lock.Deadline().Sub(sent); got != life {
@@ -280,7 +280,7 @@ func TestTheDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 func TestAnAttemptToRenewLeavesTimeForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &deaf{Engine: memlock.New(nil)}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		lock := acquire(t, locks, "a")
 		time.Sleep(50 * time.Minute)
 		engine.mu.Lock()
@@ -296,7 +296,7 @@ func TestAnAttemptToRenewLeavesTimeForAnother(t *testing.T) {
 func TestRenewalsEndWithTheLastLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scripted{Engine: memlock.New(nil)}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: hour})
 		lock := acquire(t, locks, "a")
 		time.Sleep(30 * time.Minute)
 		_ = lock.Release()
@@ -328,7 +328,7 @@ func TestTracerSeesStartsAndEnds(t *testing.T) {
 			ReleaseEnd: func(_ context.Context, d fencelock.TraceReleaseEnd) { saw(fmt.Sprint("release ", d.Err == nil)) },
 		}
 		engine := memlock.New(nil)
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: tracer})
+		locks := fencelock.New(engine, &fencelock.Config{Tracer: tracer}).With(fencelock.Options{TTL: hour})
 		lock := acquire(t, locks, "a")
 		_, err := locks.With(fencelock.Options{Wait: time.Minute}).Acquire(t.Context(), "a")
 		if err == nil {

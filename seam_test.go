@@ -74,9 +74,9 @@ func TestTracerHearsAWholeLock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var l told
 				engine := memlock.New(nil)
-				first := acquire(t, fencelock.New(engine.Client(), &fencelock.Config{TTL: hour}), "a")
+				first := acquire(t, fencelock.New(engine.Client(), nil).With(fencelock.Options{TTL: hour}), "a")
 				time.AfterFunc(time.Minute, func() { _ = first.Release() })
-				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: l.tracer()})
+				locks := fencelock.New(engine, &fencelock.Config{Tracer: l.tracer()}).With(fencelock.Options{TTL: hour})
 				lock := acquire(t, locks.With(fencelock.Options{Shared: true}), "a")
 				time.Sleep(time.Minute)
 				c.end(engine)
@@ -141,9 +141,9 @@ func TestRenewEndSaysWhatIsLeft(t *testing.T) {
 		var mu sync.Mutex // guards got
 		var got []fencelock.TraceRenewEnd
 		engine := &halfDeaf{Engine: memlock.New(nil)}
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: &fencelock.Tracer{
+		locks := fencelock.New(engine, &fencelock.Config{Tracer: &fencelock.Tracer{
 			RenewEnd: func(_ context.Context, d fencelock.TraceRenewEnd) { mu.Lock(); got = append(got, d); mu.Unlock() },
-		}})
+		}}).With(fencelock.Options{TTL: hour})
 		for _, name := range []string{"a", "b", "c"} {
 			defer acquire(t, locks, name).Release()
 		}
@@ -200,7 +200,8 @@ func TestStats(t *testing.T) {
 // A note of a context is that of one acquisition.
 func TestWithNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks, _ := newLocks(fencelock.Config{Note: "run 7"})
+		locks, _ := newLocks(fencelock.Config{})
+		locks = locks.With(fencelock.Options{Note: "run 7"})
 		err := locks.DoAll(fencelock.WithNote(t.Context(), "request 1"), []string{"a", "b"}, func(ctx context.Context) error {
 			defer acquire(t, locks, "c").Release()
 			list, err := locks.List(ctx, "")
@@ -241,7 +242,7 @@ func TestWithTrace(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
-				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: c.tracer})
+				locks := fencelock.New(engine, &fencelock.Config{Tracer: c.tracer}).With(fencelock.Options{TTL: hour})
 				ctx := fencelock.WithTrace(t.Context(), c.given)
 				shown := func(ctx context.Context) error {
 					list, err := fencelock.New(engine, nil).List(ctx, "")
@@ -314,7 +315,7 @@ func TestLoggersGetTheContextOfTheLock(t *testing.T) {
 			heard[message] = ctx.Value(spanKey{})
 		}})
 		engine := memlock.New(nil)
-		locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Logger: logger})
+		locks := fencelock.New(engine, &fencelock.Config{Logger: logger}).With(fencelock.Options{TTL: hour})
 		ctx := context.WithValue(t.Context(), spanKey{}, "request 7")
 		lock, err := locks.Acquire(ctx, "a")
 		if err != nil {

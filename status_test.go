@@ -24,7 +24,7 @@ type (
 )
 
 func TestStatusOfAName(t *testing.T) {
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Note: "run 7"})
+	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{Note: "run 7"})
 	if s, err := locks.Status(t.Context(), "x"); err != nil || s.Name != "x" || len(s.Holders) > 0 {
 		t.Errorf("free: %+v, %v", s, err)
 	}
@@ -220,7 +220,7 @@ func TestEnginesThatCannotTell(t *testing.T) {
 
 // A look at who is in charge, for people and dashboards.
 func ExampleLocker_Status() {
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Note: "10.0.0.7:8080"})
+	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{Note: "10.0.0.7:8080"})
 	ctx := context.Background()
 	_ = locks.Do(ctx, "leader", func(ctx context.Context) error {
 		status, err := locks.Status(ctx, "leader")

@@ -92,7 +92,7 @@ func TestTracesOfASet(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, _ *fencelock.Locker, engine *memlock.Engine) {
 				j := &journal{events: map[string][]string{}}
-				locks := fencelock.New(engine, &fencelock.Config{TTL: hour, Tracer: j.tracer()})
+				locks := fencelock.New(engine, &fencelock.Config{Tracer: j.tracer()}).With(fencelock.Options{TTL: hour})
 				held := acquire(t, fencelock.New(engine.Client(), nil), c.held)
 				if c.act != nil {
 					time.AfterFunc(time.Minute, func() { c.act(held, engine) })

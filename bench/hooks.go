@@ -38,7 +38,7 @@ func hooked(a *arena, s settings) ([]row, error) {
 // openHooked returns our library in memory, with a tracer.
 func openHooked(tracer *fencelock.Tracer) func(*process) (client, error) {
 	return func(*process) (client, error) {
-		locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: ttl, Tracer: tracer})
+		locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: tracer}).With(fencelock.Options{TTL: ttl})
 		return ourClient{locks, func() {}}, nil
 	}
 }

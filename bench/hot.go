@@ -63,5 +63,5 @@ func openOursOnGoredis(p *process) (client, error) {
 		return nil, err
 	}
 	engine := goredis.New(rdb, nil)
-	return ourClient{fencelock.New(engine, &fencelock.Config{TTL: ttl}), func() { _ = engine.Close() }}, nil
+	return ourClient{fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl}), func() { _ = engine.Close() }}, nil
 }

@@ -36,7 +36,7 @@ func openMode(o fencelock.Options) func(*process) (client, error) {
 			return nil, err
 		}
 		engine := redislock.New(rdb, nil)
-		locks := fencelock.New(engine, &fencelock.Config{TTL: ttl}).With(o)
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl}).With(o)
 		return ourClient{locks, func() { _ = engine.Close() }}, nil
 	}
 }

@@ -67,7 +67,7 @@ func openOursOnPostgres(p *process) (client, error) {
 		return nil, err
 	}
 	engine := pglock.New(pool, nil)
-	return ourClient{fencelock.New(engine, &fencelock.Config{TTL: ttl}), func() { _ = engine.Close() }}, nil
+	return ourClient{fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl}), func() { _ = engine.Close() }}, nil
 }
 
 // advisoryClient has one connection and asks for no more than it must.

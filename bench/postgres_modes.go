@@ -50,7 +50,7 @@ func openPostgresMode(o fencelock.Options) func(*process) (client, error) {
 			return nil, err
 		}
 		engine := pglock.New(pool, nil)
-		locks := fencelock.New(engine, &fencelock.Config{TTL: ttl}).With(o)
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl}).With(o)
 		return ourClient{locks, func() { _ = engine.Close() }}, nil
 	}
 }

@@ -84,7 +84,7 @@ func openOurs(p *process) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ourClient{fencelock.New(redislock.New(rdb, nil), &fencelock.Config{TTL: ttl}), func() {}}, nil
+	return ourClient{fencelock.New(redislock.New(rdb, nil), nil).With(fencelock.Options{TTL: ttl}), func() {}}, nil
 }
 
 func (c ourClient) acquire(ctx context.Context, name string) (lock, error) {

@@ -80,7 +80,7 @@ func openOursOnNodes(p *process) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ourClient{fencelock.New(engine, &fencelock.Config{TTL: redlockTTL}), func() { _ = engine.Close() }}, nil
+	return ourClient{fencelock.New(engine, nil).With(fencelock.Options{TTL: redlockTTL}), func() { _ = engine.Close() }}, nil
 }
 
 func openRedsyncNodes(options ...redsync.Option) func(*process) (client, error) {

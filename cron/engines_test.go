@@ -52,7 +52,7 @@ func everyTickOnce(t *testing.T, name string, claims bool, client engines.Connec
 		if claims {
 			engine = claimsOnly(engine)
 		}
-		in.locks = fencelock.New(engine, &fencelock.Config{TTL: ttl})
+		in.locks = fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl})
 		in.job = cron.New(in.locks, name, &cron.Config{OnTick: books.note, Overlap: cron.OverlapLast, Late: 10 * time.Minute})
 		if err := in.job.Tick(t.Context(), time.Now(), nothing); err != nil { // connects
 			t.Errorf("%s: instance %d: %v", name, i, err)

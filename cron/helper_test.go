@@ -99,7 +99,7 @@ func (l *ledger) instance(engine *memlock.Engine, through func(driver.Engine) dr
 	if through != nil {
 		seen = through(engine)
 	}
-	in.locks = fencelock.New(seen, &fencelock.Config{TTL: ttl})
+	in.locks = fencelock.New(seen, nil).With(fencelock.Options{TTL: ttl})
 	in.cfg = cfg
 	in.tell(l.note)
 	return in

@@ -33,12 +33,6 @@ type Config struct {
 	// The default is OverlapSkip.
 	Overlap Overlap
 
-	// MinHold is how much time passes between the beginnings of two runs at
-	// least, whatever their ticks; a tick that comes too early overlaps. With
-	// OverlapAllow it is fencelock.ErrInvalid, and so is Options.MinHold of the
-	// Locker. 0, the default, is no such time.
-	MinHold time.Duration
-
 	// AtMost is how long a run may take: its context then ends with the cause
 	// ErrAtMost. The lock is kept until the run has returned all the same. 0, the
 	// default, is no bound.
@@ -68,8 +62,9 @@ type Job struct {
 
 // New returns a job of that name, which is also the name of the lock that its runs
 // hold, and has at most 480 bytes. It does no I/O; cfg may be nil. The TTL of locks is how long an instance that
-// vanished blocks later runs; its note gives way to the tick, and its
-// Shared, Limit and Weight to what Config.Overlap says.
+// vanished blocks later runs. Its minimum hold is how much time passes between the beginnings of two runs at
+// least, whatever their ticks: a tick that comes too early overlaps; with OverlapAllow a minimum hold is
+// fencelock.ErrInvalid. Its note gives way to the tick, and its Shared, Limit and Weight to what Config.Overlap says.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
 	j := &Job{locks: locks, name: name}
 	if cfg != nil {
@@ -109,10 +104,10 @@ func (j *Job) check() error {
 		return driver.CheckName(j.name)
 	case len(j.name) > longestName:
 		return fmt.Errorf("%w: the name of the job has %d bytes, more than %d", fencelock.ErrInvalid, len(j.name), longestName)
-	case j.cfg.Skew < 0 || j.cfg.Late < 0 || j.cfg.MinHold < 0 || j.cfg.AtMost < 0 || j.cfg.CatchUp < 0:
-		return fmt.Errorf("%w: skew %v, late %v, at least %v, at most %v and catch-up %d must not be negative",
-			fencelock.ErrInvalid, j.cfg.Skew, j.cfg.Late, j.cfg.MinHold, j.cfg.AtMost, j.cfg.CatchUp)
-	case j.cfg.Overlap == OverlapAllow && cmp.Or(j.cfg.MinHold, j.locks.Options().MinHold) > 0:
+	case j.cfg.Skew < 0 || j.cfg.Late < 0 || j.cfg.AtMost < 0 || j.cfg.CatchUp < 0:
+		return fmt.Errorf("%w: skew %v, late %v, at most %v and catch-up %d must not be negative",
+			fencelock.ErrInvalid, j.cfg.Skew, j.cfg.Late, j.cfg.AtMost, j.cfg.CatchUp)
+	case j.cfg.Overlap == OverlapAllow && j.locks.Options().MinHold > 0:
 		return fmt.Errorf("%w: OverlapAllow lets runs of %q share a lock, and a minimum hold needs an exclusive one; leave out MinHold, or use OverlapSkip",
 			fencelock.ErrInvalid, j.name)
 	case max(j.cfg.Skew, j.cfg.Late) > longRing/2 || j.cfg.Skew+j.cfg.Late > longRing/2-early: // the sum may overflow

@@ -50,7 +50,7 @@ func TestTicksUnderFaults(t *testing.T) {
 				engine := open(t, proxy.Addr())
 				hosts.Go(func() { // ends with ctx
 					for ctx.Err() == nil {
-						locks := fencelock.New(engine, &fencelock.Config{TTL: 2 * time.Second})
+						locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: 2 * time.Second})
 						in := &instance{locks: locks, ledger: books}
 						in.job = cron.New(locks, "job", &cron.Config{Late: 12 * time.Second, CatchUp: 200, Overlap: cron.OverlapAllow, OnTick: books.note})
 						deploy(ctx, time.Duration(2+rand.IntN(3))*time.Second, cron.Every(100*time.Millisecond), 0, in)

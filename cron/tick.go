@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -170,7 +169,7 @@ func (j *Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, 
 func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.locks.Options()
 	o.Shared, o.Limit, o.Weight = j.cfg.Overlap == OverlapAllow, 0, 0
-	o.MinHold, o.Note = cmp.Or(j.cfg.MinHold, o.MinHold), stamp(tick)
+	o.Note = stamp(tick)
 	locks := j.locks.WithOnly(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	turn := j.turn(tick)

@@ -156,26 +156,19 @@ func TestLockersWithOptions(t *testing.T) {
 
 // Runs that overlap hold a shared lock, and a minimum hold belongs to an exclusive one.
 func TestMinHoldOfRunsThatOverlap(t *testing.T) {
-	for name, c := range map[string]struct {
-		options fencelock.Options
-		cfg     cron.Config
-	}{
-		"of the job":    {cfg: cron.Config{Overlap: cron.OverlapAllow, MinHold: time.Minute}},
-		"of the Locker": {fencelock.Options{MinHold: time.Minute}, cron.Config{Overlap: cron.OverlapAllow}},
-	} {
-		locks := fencelock.New(memlock.New(nil), nil).With(c.options)
-		err := cron.New(locks, "job", &c.cfg).Tick(t.Context(), time.Now(), nothing)
-		if !errors.Is(err, fencelock.ErrInvalid) || !strings.Contains(err.Error(), "OverlapAllow") {
-			t.Errorf("%s: got %v, want ErrInvalid that names OverlapAllow", name, err)
-		}
+	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{MinHold: time.Minute})
+	err := cron.New(locks, "job", &cron.Config{Overlap: cron.OverlapAllow}).Tick(t.Context(), time.Now(), nothing)
+	if !errors.Is(err, fencelock.ErrInvalid) || !strings.Contains(err.Error(), "OverlapAllow") {
+		t.Errorf("got %v, want ErrInvalid that names OverlapAllow", err)
 	}
 }
 
 func TestMinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, _ := alone(cron.Config{MinHold: 30 * time.Second})
+		in, _ := alone(cron.Config{})
+		job := cron.New(in.locks.With(fencelock.Options{MinHold: 30 * time.Second}), "job", &in.cfg)
 		for i, ran := range []bool{true, false, true} {
-			err := in.job.Tick(t.Context(), time.Now(), nothing)
+			err := job.Tick(t.Context(), time.Now(), nothing)
 			if ran != (err == nil) {
 				t.Errorf("tick %d: %v", i, err)
 			}

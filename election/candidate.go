@@ -28,11 +28,6 @@ type Config struct {
 	// publishes the Locker's note.
 	Value string
 
-	// Grace is how long before its lease ends a term is over that cannot be renewed:
-	// the time for the work to stop before anyone else may lead. Negative is none.
-	// 0 means the default: the Locker's grace, or a fifth of its TTL if that is 0.
-	Grace time.Duration
-
 	// Shutdown is how long the work may go on after its context has ended before
 	// Run returns ErrStuck. The name, unless it is lost, is kept until the work
 	// returns at last, and until then this Candidate does not campaign. Negative
@@ -77,8 +72,9 @@ type Candidate struct {
 	lost    time.Time // when term was lost; zero before
 }
 
-// New returns a candidate for name. It does no I/O; cfg may be nil. The Locker's TTL, note,
-// minimum hold and OnWait are those of the terms. Its wait limit, Shared, Limit and Weight are
+// New returns a candidate for name. It does no I/O; cfg may be nil. The Locker's TTL, grace, note,
+// minimum hold and OnWait are those of the terms; the grace, a fifth of the TTL if it is 0, is the time
+// for the work to stop before anyone else may lead. Its wait limit, Shared, Limit and Weight are
 // not: a campaign goes on until it leads, and one leads at a time.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	c := &Candidate{name: name}
@@ -92,9 +88,9 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	}
 	o := locks.Options()
 	o.Note = cmp.Or(c.cfg.Value, o.Note)
-	o.Grace = max(1, cmp.Or(c.cfg.Grace, o.Grace, o.TTL/5)) // 0 would be that of the Locker's Config
-	o.Wait = 0                                              // a campaign keeps its place in the queue
-	o.Shared, o.Limit, o.Weight = false, 0, 0               // or several would lead at once
+	o.Grace = cmp.Or(o.Grace, o.TTL/5)        // for the work to stop before anyone else may lead
+	o.Wait = 0                                // a campaign keeps its place in the queue
+	o.Shared, o.Limit, o.Weight = false, 0, 0 // or several would lead at once
 	c.locks = locks.WithOnly(o)
 	return c
 }

@@ -32,7 +32,7 @@ func TestElectionOnRealEngines(t *testing.T) {
 			watcher.Go(func() { watch(watching, t, fencelock.New(client(), nil), seen) })
 			th := &throne{t: t}
 			for _, value := range []string{"a:1", "b:2", "c:3"} {
-				c := election.New(fencelock.New(client(), &fencelock.Config{TTL: ttl}), name, &election.Config{Value: value})
+				c := election.New(fencelock.New(client(), nil).With(fencelock.Options{TTL: ttl}), name, &election.Config{Value: value})
 				candidates.Go(func() {
 					if err := c.Run(t.Context(), func(ctx context.Context) error {
 						th.sit(ctx)

@@ -12,7 +12,7 @@ import (
 
 // One of many processes does the billing. The others wait for their turn.
 func ExampleRun() {
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: 15 * time.Second})
+	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{TTL: 15 * time.Second})
 
 	err := election.Run(context.Background(), locks, "billing", func(ctx context.Context) error {
 		term, _ := fencelock.TokenFrom(ctx)

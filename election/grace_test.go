@@ -15,22 +15,19 @@ import (
 // A leader that is cut off has the grace to stop its work before another one leads.
 func TestGrace(t *testing.T) {
 	for what, c := range map[string]struct {
-		cfg    election.Config
-		locker time.Duration // the grace of the Locker
+		grace  time.Duration // of the Locker
 		takes  time.Duration // how long the work takes to stop
 		beside bool          // whether the next leader begins meanwhile
 	}{
-		"a fifth of the TTL": {election.Config{}, 0, 1900 * time.Millisecond, false},
-		"the Locker's":       {election.Config{}, 5 * time.Second, 4900 * time.Millisecond, false},
-		"its own":            {election.Config{Grace: 4 * time.Second}, time.Second, 3900 * time.Millisecond, false},
-		"none":               {election.Config{Grace: -1}, 0, 1900 * time.Millisecond, true},
-		"not the Locker's":   {election.Config{Grace: -1}, 3 * time.Second, 1900 * time.Millisecond, true},
+		"a fifth of the TTL": {0, 1900 * time.Millisecond, false},
+		"the Locker's":       {5 * time.Second, 4900 * time.Millisecond, false},
+		"hardly any":         {1, 1900 * time.Millisecond, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New(nil)
 				engine := store.Client()
-				a := election.New(fencelock.New(engine, &fencelock.Config{TTL: ttl, Grace: c.locker}), name, &c.cfg)
+				a := election.New(fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl, Grace: c.grace}), name, nil)
 				b := start(store, election.Config{})
 				ctx, cancel := context.WithCancel(t.Context())
 				stopped := make(chan struct{})

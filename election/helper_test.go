@@ -30,7 +30,7 @@ type process struct {
 
 func start(engine *memlock.Engine, cfg election.Config) *process {
 	p := &process{engine: engine, changes: &log{}}
-	p.locks = fencelock.New(engine, &fencelock.Config{TTL: ttl})
+	p.locks = fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl})
 	cfg.OnChange = func(c election.Change) { p.changes.add("%v", c.State) }
 	p.Candidate = election.New(p.locks, name, &cfg)
 	return p

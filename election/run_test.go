@@ -457,7 +457,7 @@ func (angry) Handle(context.Context, slog.Record) error { panic("full") }
 func TestOnChangeHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, seen := memlock.New(nil), &log{}
-		locks := fencelock.New(store, &fencelock.Config{TTL: ttl})
+		locks := fencelock.New(store, nil).With(fencelock.Options{TTL: ttl})
 		var c *election.Candidate
 		c = election.New(locks, name, &election.Config{OnChange: func(change election.Change) {
 			time.Sleep(time.Minute)
@@ -479,7 +479,7 @@ func TestOnChangeHoldsNothingUp(t *testing.T) {
 func TestOnChangeThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &log{}
-		locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: ttl})
+		locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{TTL: ttl})
 		c := election.New(locks, name, &election.Config{OnChange: func(change election.Change) {
 			seen.add("%v", change.State)
 			runtime.Goexit()

@@ -86,7 +86,7 @@ func testFailover(t *testing.T, failover func(*testing.T, pair), parameters stri
 	f := &fleet{t: t}
 	for range 2 {
 		e := engine(t, p.dsn(parameters), &pglock.Config{MaxTTL: 2 * time.Second})
-		locks := fencelock.New(e, &fencelock.Config{TTL: 1500 * time.Millisecond})
+		locks := fencelock.New(e, nil).With(fencelock.Options{TTL: 1500 * time.Millisecond})
 		f.run(ctx, "lead", func() error { return election.Run(ctx, locks, "lead", f.lead) })
 		f.run(ctx, "lock", func() error { return f.acquire(ctx, locks) })
 		f.run(ctx, "record", func() error { return f.count(ctx, e.Records()) })

@@ -31,7 +31,7 @@ func TestManyRequestsBesideATableLock(t *testing.T) {
 			t.Parallel()
 			pg := pgtest.StartPostgres(t)
 			e := engine(t, pg.DSN(), nil)
-			locks := fencelock.New(e, &fencelock.Config{TTL: 3 * time.Second})
+			locks := fencelock.New(e, nil).With(fencelock.Options{TTL: 3 * time.Second})
 			lock, err := locks.Acquire(t.Context(), "held")
 			if err != nil {
 				t.Fatal(err)

@@ -32,7 +32,7 @@ func partitioned(t *testing.T, name string) {
 	t.Cleanup(func() { _ = proxy.Close() })
 	engine := redislock.New(rueidisClient(t, rueidisOption(proxy.Addr())), patient(nil))
 	t.Cleanup(func() { _ = engine.Close() })
-	locks := fencelock.New(engine, &fencelock.Config{TTL: 4 * time.Second})
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: 4 * time.Second})
 	b := s.engine(nil)
 	if name == "handed-over" {
 		blocker := s.hold(b, request(name))

@@ -31,13 +31,13 @@ func eachStore(t *testing.T, test func(t *testing.T, s engines.Store)) {
 // visit makes a client of the store for the test itself.
 func visit(t *testing.T, s engines.Store) (*semaphore.Semaphore, *fencelock.Locker) {
 	t.Helper()
-	locks := fencelock.New(s.Connect(t), &fencelock.Config{TTL: longTTL})
+	locks := fencelock.New(s.Connect(t), nil).With(fencelock.Options{TTL: longTTL})
 	return semaphore.New(locks, name, size), locks
 }
 
 // A majority cannot count holders, and says so.
 func TestEnginesWithoutLimits(t *testing.T) {
-	locks := fencelock.New(engines.All(fleetTTL)["redlock"](t)(), &fencelock.Config{TTL: fleetTTL})
+	locks := fencelock.New(engines.All(fleetTTL)["redlock"](t)(), nil).With(fencelock.Options{TTL: fleetTTL})
 	s := semaphore.New(locks, name, size)
 	_, err := s.TryAcquire(t.Context(), 1)
 	want(t, "TryAcquire", err, fencelock.ErrUnsupported)

@@ -28,7 +28,7 @@ type process struct {
 // start makes a process that uses the semaphore with the given size.
 func start(store *memlock.Engine, size int) *process {
 	p := &process{engine: store.Client()}
-	p.locks = fencelock.New(p.engine, &fencelock.Config{TTL: ttl})
+	p.locks = fencelock.New(p.engine, nil).With(fencelock.Options{TTL: ttl})
 	p.Semaphore = semaphore.New(p.locks, name, size)
 	return p
 }

@@ -41,7 +41,7 @@ func (o orders) obey(in *bufio.Scanner) error {
 	if err != nil {
 		return err
 	}
-	locks := fencelock.New(engine, &fencelock.Config{TTL: o.TTL})
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: o.TTL})
 	joins := sync.OnceFunc(func() { _ = note(books, "waits", os.Getpid()) })
 	s := semaphore.New(locks.With(fencelock.Options{OnWait: func(fencelock.WaitInfo) { joins() }}), name, size)
 	for round := 0; told.Err() == nil && (o.Rounds == 0 || round < o.Rounds); round++ {

@@ -26,7 +26,7 @@ func lossBeforeGrant(t *run) {
 	if most := t.traits.MaxTTL; most > 0 {
 		ttl = min(ttl, most)
 	}
-	lock := lockOf(t, fencelock.New(c, &fencelock.Config{TTL: ttl}), "cut-off")
+	lock := lockOf(t, fencelock.New(c, nil).With(fencelock.Options{TTL: ttl}), "cut-off")
 	defer func() { // also when the case fails: the keep-alive ends with the hold
 		t.thaw(c)
 		lock.Release()

@@ -29,7 +29,7 @@ type instance struct {
 func start(t *testing.T, store *memlock.Engine, job func(context.Context)) *instance {
 	t.Helper()
 	in := &instance{engine: store.Client()}
-	in.candidate = election.New(fencelock.New(in.engine, &fencelock.Config{TTL: 10 * time.Second}), "jobs", nil)
+	in.candidate = election.New(fencelock.New(in.engine, nil).With(fencelock.Options{TTL: 10 * time.Second}), "jobs", nil)
 	in.elector = gocronelector.New(in.candidate)
 	var err error
 	in.scheduler, err = gocron.NewScheduler(gocron.WithDistributedElector(in.elector))

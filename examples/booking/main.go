@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	engine := pglock.New(pool, nil)
 	defer engine.Close()
 	// Whoever waits for a room for longer than this is asked to come again.
-	locks := fencelock.New(engine, &fencelock.Config{TTL: *ttl}).With(fencelock.Options{Wait: 10 * time.Second})
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: *ttl, Wait: 10 * time.Second})
 	d := &desk{pool: pool, locks: locks}
 	if err := d.prepare(ctx); err != nil {
 		return err

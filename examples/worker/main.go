@@ -37,12 +37,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	q, locks, done, err := open(ctx, *url, &fencelock.Config{TTL: *ttl, Note: "worker"})
+	q, locks, done, err := open(ctx, *url)
 	if err != nil {
 		return err
 	}
 	defer done()
-	w := newWorker(q, locks, slog.New(slog.NewTextHandler(out, nil)).With("pid", os.Getpid()))
+	w := newWorker(q, locks.With(fencelock.Options{TTL: *ttl, Note: "worker"}), slog.New(slog.NewTextHandler(out, nil)).With("pid", os.Getpid()))
 	w.careless = *careless
 	return w.run(ctx)
 }

@@ -68,13 +68,13 @@ type table struct{ pool *pgxpool.Pool }
 
 // open connects to the queue of a database, and to locks on the same server. What it
 // opened is closed by calling done.
-var open = func(ctx context.Context, url string, cfg *fencelock.Config) (q Queue, locks *fencelock.Locker, done func(), err error) {
+var open = func(ctx context.Context, url string) (q Queue, locks *fencelock.Locker, done func(), err error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	engine := pglock.New(pool, nil)
-	return table{pool}, fencelock.New(engine, cfg), func() { _ = engine.Close(); pool.Close() }, nil
+	return table{pool}, fencelock.New(engine, nil), func() { _ = engine.Close(); pool.Close() }, nil
 }
 
 func (q table) Next(ctx context.Context) (Task, error) {

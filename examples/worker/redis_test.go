@@ -41,7 +41,7 @@ func taskKey(id int64) string { return fmt.Sprintf("worker:task:%d", id) }
 // that a worker that dies loses nothing.
 type redisQueue struct{ rdb rueidis.Client }
 
-func openRedis(url string, cfg *fencelock.Config) (Queue, *fencelock.Locker, func(), error) {
+func openRedis(url string) (Queue, *fencelock.Locker, func(), error) {
 	opts, err := rueidis.ParseURL(url)
 	if err != nil {
 		return nil, nil, nil, err
@@ -51,7 +51,7 @@ func openRedis(url string, cfg *fencelock.Config) (Queue, *fencelock.Locker, fun
 		return nil, nil, nil, err
 	}
 	engine := redislock.New(rdb, nil)
-	return redisQueue{rdb}, fencelock.New(engine, cfg), func() { _ = engine.Close(); rdb.Close() }, nil
+	return redisQueue{rdb}, fencelock.New(engine, nil), func() { _ = engine.Close(); rdb.Close() }, nil
 }
 
 func (q redisQueue) Add(ctx context.Context, length time.Duration) error {

@@ -61,11 +61,11 @@ type State struct {
 }
 
 // openAny opens the queue of the example, or one on Redis.
-func openAny(ctx context.Context, url string, cfg *fencelock.Config) (Queue, *fencelock.Locker, func(), error) {
+func openAny(ctx context.Context, url string) (Queue, *fencelock.Locker, func(), error) {
 	if strings.HasPrefix(url, "redis:") {
-		return openRedis(url, cfg)
+		return openRedis(url)
 	}
-	return openTable(ctx, url, cfg)
+	return openTable(ctx, url)
 }
 
 var openTable = open
@@ -88,7 +88,7 @@ func (q table) States(ctx context.Context) ([]State, error) {
 func start(t *testing.T, kind string) (url string, q shownQueue, locks *fencelock.Locker) {
 	t.Helper()
 	url = servers[kind](t)
-	opened, locks, done, err := openAny(t.Context(), url, nil)
+	opened, locks, done, err := openAny(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -261,7 +261,7 @@ func (r *round) awaitFree(left time.Duration) (took, bound time.Duration) {
 	if c, ok := engine.(interface{ Close() error }); ok {
 		defer c.Close()
 	}
-	locks := fencelock.New(engine, &fencelock.Config{TTL: ttl})
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	late, stop := lateness(ctx)

@@ -93,7 +93,7 @@ func (j job) work() error {
 		engine, err = kinds[j.Kind].open(j.Known)
 	}
 	limits := engine.Traits().Limits
-	locks := fencelock.New(planted[j.Planted](engine), &fencelock.Config{TTL: ttl, ReleaseTimeout: ttl})
+	locks := fencelock.New(planted[j.Planted](engine), &fencelock.Config{ReleaseTimeout: ttl}).With(fencelock.Options{TTL: ttl})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ended := make(chan error)

@@ -132,8 +132,8 @@ func (c *command) checkTimes() error {
 // locker makes locks whose contexts end while there is still time to kill: the grace is
 // what the command has to end, and what the kill itself takes.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
-	o.Grace = c.KillAfter + supervise.KillReserve
-	return fencelock.New(engine, &fencelock.Config{TTL: c.TTL, Note: c.Note}).With(o)
+	o.TTL, o.Note, o.Grace = c.TTL, c.Note, c.KillAfter+supervise.KillReserve
+	return fencelock.New(engine, nil).With(o)
 }
 
 // under returns the command, not started yet, for one acquisition. The watchdog is told

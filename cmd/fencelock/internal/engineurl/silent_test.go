@@ -40,7 +40,7 @@ func silentClient(t *testing.T, raw string, proxies []*faults.Proxy) silence {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = end() })
-	locks := fencelock.New(engine, &fencelock.Config{TTL: heldTTL})
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: heldTTL})
 	s := silence{engine: engine}
 	if s.held, err = locks.Acquire(t.Context(), "held"); err != nil {
 		t.Fatal(err)

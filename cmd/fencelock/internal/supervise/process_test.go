@@ -79,8 +79,7 @@ func terms() {
 
 // wrapLock takes a lock that ends when it is broken.
 func wrapLock() (*fencelock.Locker, *fencelock.Lock) {
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{TTL: wrapTTL}).
-		With(fencelock.Options{Grace: wrapKillAfter + supervise.KillReserve})
+	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{TTL: wrapTTL, Grace: wrapKillAfter + supervise.KillReserve})
 	lock, err := locks.Acquire(context.Background(), "x")
 	check(err)
 	return locks, lock
