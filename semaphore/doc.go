@@ -8,7 +8,7 @@
 //
 // A semaphore is one name of a fencelock.Locker, held in shared mode with a limit,
 // the size. [Semaphore.Do] holds a permit while a function runs, and
-// [Semaphore.Acquire] gives the [Permit] to code that cannot be a function;
+// [Semaphore.Acquire] gives the permit, a [fencelock.Lock], to code that cannot be a function;
 // [Semaphore.TryDo] and [Semaphore.TryAcquire] do not wait. A permit has a weight: how
 // much of the size it takes. Ask for all you need in one permit: who holds some while it
 // waits for more can wait for ever.
@@ -29,7 +29,7 @@
 // that dies gives its permits back without a word: when the TTL ends, and at once
 // on files. None leaks. A process that is frozen, or cut off from the engine, finds
 // the context of its permit ended before the engine gives the units to others, and
-// [Permit.Err] says so. (On files there is no TTL: a frozen process keeps its
+// its Err says so. (On files there is no TTL: a frozen process keeps its
 // permits until it goes on or dies.)
 //
 // What such a process may still do in its last step, fencing catches in part. Token

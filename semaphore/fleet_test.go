@@ -208,7 +208,7 @@ func untilStatus(t *testing.T, s *semaphore.Semaphore, what string, done func(se
 	}
 }
 
-func mustTake(t *testing.T, s *semaphore.Semaphore, weight int) *semaphore.Permit {
+func mustTake(t *testing.T, s *semaphore.Semaphore, weight int) *fencelock.Lock {
 	t.Helper()
 	permit, err := s.TryAcquire(t.Context(), weight)
 	if err != nil {

@@ -34,7 +34,7 @@ func start(store *memlock.Engine, size int) *process {
 }
 
 // take acquires a permit at once, or fails the test.
-func (p *process) take(t *testing.T, weight int) *semaphore.Permit {
+func (p *process) take(t *testing.T, weight int) *fencelock.Lock {
 	t.Helper()
 	permit, err := p.TryAcquire(t.Context(), weight)
 	if err != nil {
@@ -59,7 +59,7 @@ func (p *process) queue(ctx context.Context, weight int) *waiting {
 // waiting is one Acquire under way.
 type waiting struct {
 	done   chan struct{} // closed when permit, err and at are set
-	permit *semaphore.Permit
+	permit *fencelock.Lock
 	err    error
 	at     time.Time
 }
@@ -85,11 +85,11 @@ func wantThrough(t *testing.T, all []*waiting, over ...bool) {
 	}
 }
 
-func release(t *testing.T, permits ...*semaphore.Permit) {
+func release(t *testing.T, permits ...*fencelock.Lock) {
 	t.Helper()
 	for _, p := range permits {
 		if err := p.Release(); err != nil {
-			t.Errorf("release of a permit of %d: %v", p.Weight(), err)
+			t.Errorf("release of permit %d: %v", p.Token(), err)
 		}
 	}
 }

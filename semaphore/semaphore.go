@@ -28,21 +28,21 @@ func New(locks *fencelock.Locker, name string, size int) *Semaphore {
 func (s *Semaphore) Name() string { return s.name }
 
 // Acquire waits until it holds a permit of that weight, no longer than ctx and the
-// Locker's wait limit allow, and returns the permit, which the caller must Release.
+// Locker's wait limit allow, and returns it, a lock like any other, which the caller must Release.
 // ctx bounds the wait and never the permit. Weight 0 is 1.
 //
 // A weight above the size given to New is fencelock.ErrInvalid at once, even if the
 // semaphore was made larger since. A wait that ends without a permit is the context's error,
 // and besides fencelock.ErrHeld, or fencelock.ErrUnavailable if the engine was out of reach; see
 // [fencelock.Locker.Acquire].
-func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Permit, error) {
+func (s *Semaphore) Acquire(ctx context.Context, weight int) (*fencelock.Lock, error) {
 	return s.permit(weight, func(l *fencelock.Locker) (*fencelock.Lock, error) { return l.Acquire(ctx, s.name) })
 }
 
 // TryAcquire is Acquire without waiting: if the permit does not fit, or others wait
 // for theirs, it returns a *fencelock.HeldError at once, which names the oldest
 // holder.
-func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Permit, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*fencelock.Lock, error) {
 	return s.permit(weight, func(l *fencelock.Locker) (*fencelock.Lock, error) { return l.TryAcquire(ctx, s.name) })
 }
 
@@ -78,17 +78,13 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	return s.locks.Resize(ctx, s.name, size)
 }
 
-// permit gets a lock of that weight and makes a permit of it.
-func (s *Semaphore) permit(weight int, acquire func(*fencelock.Locker) (*fencelock.Lock, error)) (*Permit, error) {
+// permit gets a permit of that weight with acquire.
+func (s *Semaphore) permit(weight int, acquire func(*fencelock.Locker) (*fencelock.Lock, error)) (*fencelock.Lock, error) {
 	locks, err := s.with(weight)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := acquire(locks)
-	if err != nil {
-		return nil, err
-	}
-	return &Permit{Lock: lock, weight: locks.Options().Weight}, nil
+	return acquire(locks)
 }
 
 // with returns a Locker whose locks are permits of that weight; 0 is 1.

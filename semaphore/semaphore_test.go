@@ -20,8 +20,9 @@ func TestPermitsUpToTheSize(t *testing.T) {
 		a, b := start(store, 5), start(store, 5)
 		wantStatus(t, a.Semaphore, 5, 0, 0)
 		first, second := a.take(t, 0), b.take(t, 3)
-		if first.Weight() != 1 || second.Weight() != 3 || first.Name() != name || a.Name() != name {
-			t.Errorf("weights %d and %d, name %q", first.Weight(), second.Weight(), first.Name())
+		wantStatus(t, a.Semaphore, 5, 4, 0)
+		if first.Name() != name || a.Name() != name {
+			t.Errorf("name %q", first.Name())
 		}
 		if second.Token() <= first.Token() || second.Floor() != first.Token() {
 			t.Errorf("tokens %d and %d, floor %d", first.Token(), second.Token(), second.Floor())
@@ -227,7 +228,7 @@ func TestSizesThatDiffer(t *testing.T) {
 		if err := three.Resize(t.Context(), 4); err != nil {
 			t.Fatal(err)
 		}
-		permits := []*semaphore.Permit{permit, three.take(t, 2), five.take(t, 1)}
+		permits := []*fencelock.Lock{permit, three.take(t, 2), five.take(t, 1)}
 		wantStatus(t, three.Semaphore, 4, 4, 0)
 		_, err = five.TryAcquire(t.Context(), 1)
 		want(t, "a permit too many", err, fencelock.ErrHeld)
@@ -280,7 +281,7 @@ func TestLockersWithOptions(t *testing.T) {
 			s := semaphore.New(p.locks.With(o), name, 5)
 			first, err := s.TryAcquire(t.Context(), 0)
 			second, too := s.TryAcquire(t.Context(), 4)
-			if err != nil || too != nil || first.Weight() != 1 || second.Weight() != 4 {
+			if err != nil || too != nil {
 				t.Fatalf("%+v: %v, %v", o, err, too)
 			}
 			wantStatus(t, p.Semaphore, 5, 5, 0)
@@ -292,7 +293,7 @@ func TestLockersWithOptions(t *testing.T) {
 		}
 		odd := p.locks.With(fencelock.Options{TTL: time.Minute, Note: "job 7"})
 		permit, err := semaphore.New(odd, name, 5).Acquire(t.Context(), 0)
-		if err != nil || permit.Weight() != 1 || permit.Lease().TTL != time.Minute {
+		if err != nil || permit.Lease().TTL != time.Minute {
 			t.Fatalf("%+v, %v", permit, err)
 		}
 		_, err = semaphore.New(odd, "other", 0).TryAcquire(t.Context(), 1)

@@ -63,11 +63,11 @@ func (o orders) obey(in *bufio.Scanner) error {
 }
 
 // use writes down that the permit stands and, before it is given back, that it ends.
-func (o orders) use(books io.Writer, permit *semaphore.Permit) error {
+func (o orders) use(books io.Writer, permit *fencelock.Lock) error {
 	if permit.Err() != nil {
 		return nil
 	}
-	if err := note(books, "+", os.Getpid(), permit.Weight(), permit.Token()); err != nil {
+	if err := note(books, "+", os.Getpid(), max(1, o.Weight), permit.Token()); err != nil {
 		return err
 	}
 	select {
@@ -78,7 +78,7 @@ func (o orders) use(books io.Writer, permit *semaphore.Permit) error {
 	if permit.Err() != nil {
 		end = "lost"
 	}
-	if err := note(books, end, os.Getpid(), permit.Weight(), permit.Token()); err != nil {
+	if err := note(books, end, os.Getpid(), max(1, o.Weight), permit.Token()); err != nil {
 		return err
 	}
 	return ignore(permit.Release(), fencelock.ErrNotHeld)
