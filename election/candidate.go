@@ -25,7 +25,7 @@ var (
 type Config struct {
 	// Value is published while this candidate leads or waits, such as its
 	// address; see [Observe]. It travels as the lock's note. Empty, the default,
-	// publishes the Locker's note.
+	// publishes the Locker's note. A leader changes it by [Term.Publish].
 	Value string
 
 	// Shutdown is how long the work may go on after its context has ended before

@@ -7,7 +7,7 @@
 //	})
 //
 // Most programs should use [Run]. [New] makes a [Candidate], which publishes a
-// value (its address), resigns on request, answers health checks and bounds how
+// value (its address; [Term.Publish] changes it), resigns on request, answers health checks and bounds how
 // long its work may take to stop. [Candidate.Terms] is Run as a loop. [Observe]
 // tells everybody else who leads.
 //
@@ -15,7 +15,8 @@
 //
 // A term is one acquisition of the name, and its number is the fencing token: it
 // only grows, across all processes. The context of a term that cannot be renewed ends
-// [Config].Grace before the engine lets anyone else lead: the time for its work to stop.
+// before the engine lets anyone else lead, by the grace of the Locker or a fifth of its TTL: the
+// time for its work to stop.
 // A name is given back only after the work of the
 // term has returned, so a clean change of leaders has no overlap. A process does
 // not campaign again while the work of its last term still runs.

@@ -13,7 +13,7 @@ import (
 
 // Leader is who leads. The zero Leader means that nobody does.
 type Leader struct {
-	Value string // what the leader published
+	Value string // what the leader publishes
 	Host  string
 	PID   int
 	Owner string    // never empty while somebody leads
@@ -29,8 +29,31 @@ func (l Leader) same(o Leader) bool {
 // Current asks once who leads name. The answer may be out of date when it
 // arrives. A holder without an owner is no leader: another program, or on PostgreSQL
 // a leader that is just coming or going. fencelock.ErrUnsupported if the engine cannot
-// list its locks.
+// list its locks. What a leader has published by [Term.Publish] stands in the engine's records:
+// if these may not be read, it is fencelock.ErrConfig.
 func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
+	var leader Leader
+	for range 2 { // the second time a later leader has published meanwhile
+		var err error
+		if leader, err = holder(ctx, locks, name); err != nil || leader.Owner == "" {
+			return leader, err
+		}
+		p, err := lastPublished(ctx, locks, name)
+		if err != nil {
+			return Leader{}, err
+		}
+		if p.Term == leader.Term {
+			leader.Value = p.Value
+		}
+		if p.Term <= leader.Term {
+			break
+		}
+	}
+	return leader, nil
+}
+
+// holder is Current with the value that the leader published when it asked for the name.
+func holder(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
 	status, err := locks.Status(ctx, name)
 	if err == nil && len(status.Holders) == 0 && status.Trouble != nil { // perhaps somebody leads unseen
 		return Leader{}, fmt.Errorf("%w: the leader of %q cannot be seen: %w", fencelock.ErrUnavailable, name, status.Trouble)

@@ -11,6 +11,7 @@ import (
 
 // Term is one time in charge. It is safe for concurrent use.
 type Term struct {
+	locks    *fencelock.Locker
 	lock     *fencelock.Lock
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -27,6 +28,10 @@ func (t *Term) Context() context.Context { return t.ctx }
 // Number returns the term's number, which is the fencing token of its lock:
 // greater than that of every earlier term of this name in any process.
 func (t *Term) Number() int64 { return t.lock.Token() }
+
+// Lock returns the lock that the term stands on, for guards and for status. The term
+// releases it.
+func (t *Term) Lock() *fencelock.Lock { return t.lock }
 
 // Err returns nil while the term stands, and why not otherwise. It is exact, does
 // no I/O, and belongs right before a step that only the leader may take.
@@ -79,7 +84,7 @@ func (c *Candidate) body(term *Term, yield func(*Term, error) bool) bool {
 
 // enter begins a term, whose context ends with ctx, the lock, or a resignation.
 func (c *Candidate) enter(ctx context.Context, lock *fencelock.Lock) *Term {
-	term := &Term{lock: lock}
+	term := &Term{locks: c.locks, lock: lock}
 	term.ctx, term.cancel = context.WithCancelCause(lock.Context())
 	c.mu.Lock()
 	c.term, c.lost = term, time.Time{}

@@ -1,0 +1,104 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// publication is the record of what a leader has published in its term, in JSON.
+type publication struct {
+	Name  string `json:"name"`
+	Term  int64  `json:"term"`
+	Value string `json:"value"`
+}
+
+const (
+	recordPrefix  = "election/" // begins the keys of records
+	firstConflict = time.Millisecond
+	lastConflict  = 100 * time.Millisecond
+)
+
+// Publish replaces the value that the leader publishes, for the rest of the term; the next
+// term begins with Config.Value again. [Observe] yields it within 5 s, [Current] at once. A leader may
+// publish until its work has returned, also after Resign.
+//
+// The error is fencelock.ErrLost if the term is lost, also if that comes out afterwards; fencelock.ErrNotHeld
+// if it has ended; fencelock.ErrConflict if a later term has published; fencelock.ErrUnavailable if nobody knows
+// whether the value is published, and Publish may be called again; and fencelock.ErrUnsupported if the engine
+// keeps no records.
+func (t *Term) Publish(ctx context.Context, value string) error {
+	records, err := t.locks.Records()
+	if err != nil {
+		return err
+	}
+	for pause := retry.NewBackoff(firstConflict, lastConflict); ; {
+		err := t.publish(ctx, records, value)
+		if !errors.Is(err, fencelock.ErrConflict) || errors.Is(err, errLater) || !pause.Wait(ctx) {
+			return err
+		}
+	}
+}
+
+// errLater says that a later term has published.
+var errLater = fmt.Errorf("%w: a later term has published", fencelock.ErrConflict)
+
+// publish is one try. It asks whether the term stands before and after it: a value that is
+// written too late belongs to no leader, and nobody is told of it.
+func (t *Term) publish(ctx context.Context, records fencelock.Records, value string) error {
+	if err := t.lock.Err(); err != nil {
+		return err
+	}
+	name := t.lock.Name()
+	there, version, err := published(ctx, records, name)
+	if err != nil {
+		return err
+	}
+	if there.Term > t.Number() {
+		return errLater
+	}
+	text, err := json.Marshal(publication{name, t.Number(), value})
+	if err != nil {
+		return fmt.Errorf("%w: %w", fencelock.ErrInvalid, err)
+	}
+	if _, err := records.Swap(ctx, recordPrefix+name, text, version, 0); err != nil {
+		return err
+	}
+	return t.lock.Err()
+}
+
+// published returns what has been published under name last, and the version of the
+// record; the zero publication and "" if nothing has.
+func published(ctx context.Context, records fencelock.Records, name string) (publication, string, error) {
+	rec, err := records.Get(ctx, recordPrefix+name)
+	if err != nil || rec.Version == "" {
+		return publication{}, "", err
+	}
+	var p publication
+	if err := json.Unmarshal(rec.Value, &p); err != nil || p.Name != name {
+		return publication{}, "", fmt.Errorf("%w: the record %q is not that of an election: %w", fencelock.ErrConfig, rec.Key, cmp.Or(err, errNoName))
+	}
+	return p, rec.Version, nil
+}
+
+var errNoName = errors.New("it does not name that election")
+
+// lastPublished is published for who does not know whether anybody can have published.
+func lastPublished(ctx context.Context, locks *fencelock.Locker, name string) (publication, error) {
+	records, err := locks.Records()
+	if errors.Is(err, fencelock.ErrUnsupported) || driver.CheckName(recordPrefix+name) != nil {
+		return publication{}, nil
+	}
+	if err != nil {
+		return publication{}, err
+	}
+	p, _, err := published(ctx, records, name)
+	return p, err
+}
