@@ -9,7 +9,7 @@
 //
 //	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
 //		return inTx(ctx, db, func(tx *sql.Tx) error {
-//			if err := fence.CheckTx(ctx, tx, "invoice:42"); err != nil {
+//			if err := fencepostgres.Check(ctx, tx, "invoice:42"); err != nil {
 //				return err // a *fence.StaleError: somebody has held the lock since
 //			}
 //			_, err := tx.ExecContext(ctx, "UPDATE invoice SET paid = true WHERE id = 42")
@@ -18,9 +18,9 @@
 //	})
 //
 // Every guard takes the token from the context, and none there is [ErrNoToken], never a
-// pass. [CheckTx] guards what a transaction of PostgreSQL writes, [ReplaceFile] a file,
-// [Transport] and [Handler] an HTTP service. The packages fencepgx, fencemysql, fenceredis,
-// fencegoredis, fencegrpc and fenceobject are for other clients and resources.
+// pass. [ReplaceFile] guards a file, [Transport] and [Handler] an HTTP service. The packages
+// fencepostgres, fencepgx, fencemysql, fenceredis, fencegoredis, fencegrpc and fenceobject guard
+// what transactions, servers and stores keep.
 //
 // All that write a resource must use the same guard of it, and the same lock: tokens of
 // two names, or of one name on two engines, have no order.
@@ -127,4 +127,25 @@ type given struct {
 func (f Fence) Refuse(ctx context.Context, resource string, floor int64) error {
 	fencelock.ReportStale(ctx, fencelock.TraceStale{Resource: resource, Name: f.Name, Token: f.Token, Floor: floor})
 	return &StaleError{Resource: resource, Token: f.Token, Floor: floor}
+}
+
+// Wrote is for a floor that stands in a column of your own table: it turns the number
+// of rows that a guarded UPDATE has changed into a *[StaleError], of unknown floor, if
+// it is 0. The row must exist; see docs/guards.md. Make the UPDATE in a transaction or on a
+// sql.Conn: a sql.DB itself may make it twice, if the answer to the first was lost.
+//
+//	f, err := fence.From(ctx)
+//	...
+//	r, err := tx.ExecContext(ctx, `UPDATE invoice SET paid = true, fence = greatest(fence, $1)
+//		WHERE id = 42 AND fence <= $2`, f.Floor, f.Token)
+//	...
+//	n, err := r.RowsAffected()
+//	...
+//	return fence.Wrote(ctx, "invoice:42", n)
+func Wrote(ctx context.Context, resource string, rows int64) error {
+	f, err := From(ctx)
+	if err != nil || rows > 0 {
+		return err
+	}
+	return f.Refuse(ctx, resource, 0)
 }

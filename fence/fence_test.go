@@ -21,6 +21,11 @@ func acquire(t *testing.T, locks *fencelock.Locker, name string) *fencelock.Lock
 	return lock
 }
 
+// under returns a context with the fence of an exclusive holder.
+func under(t *testing.T, token int64) context.Context {
+	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
+}
+
 // of is the fence of a lock.
 func of(l *fencelock.Lock) fence.Fence {
 	return fence.Fence{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}

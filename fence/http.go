@@ -113,7 +113,7 @@ func Refused(r *http.Response) error {
 //
 // The floor is checked before next runs and not with its writes: a request that is
 // stopped in next may write late. Where that matters, next uses a guard itself, such as
-// [CheckTx].
+// that of package fencepostgres.
 func Handler(store Store, resource func(*http.Request) string, next http.Handler) http.Handler {
 	if resource == nil {
 		resource = func(r *http.Request) string { return r.URL.Path }

@@ -2,7 +2,6 @@ package fence
 
 import (
 	"context"
-	"database/sql"
 	"sync"
 )
 
@@ -42,18 +41,4 @@ func (m *Memory) Check(ctx context.Context, resource string, f Fence) error {
 		return f.Refuse(ctx, resource, floor)
 	}
 	return nil
-}
-
-// SQLStore is a Store in the table of [Schema], on PostgreSQL. It shares its floors with
-// [CheckTx].
-type SQLStore struct{ DB *sql.DB }
-
-// Check compares and raises a floor, in one statement that commits by itself: a process that
-// is stopped keeps nobody waiting. Where connections are stricter than READ COMMITTED, of
-// several that check one resource at once some get a serialization failure (40001).
-func (s SQLStore) Check(ctx context.Context, resource string, f Fence) error {
-	if !f.valid() {
-		return ErrNoToken
-	}
-	return f.check(ctx, s.DB, resource)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencepgx"
+	"github.com/fencelock/fencelock/fence/fencepostgres"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/idempotent/idempotentpgx"
 )
@@ -56,7 +56,7 @@ type desk struct {
 // create a table at once, even with IF NOT EXISTS.
 func (d *desk) prepare(ctx context.Context) error {
 	return d.locks.Do(ctx, "booking/schema", func(ctx context.Context) error {
-		for _, sql := range []string{schema, fence.Schema(), idempotentpgx.Schema()} {
+		for _, sql := range []string{schema, fencepostgres.Schema(), idempotentpgx.Schema()} {
 			if _, err := d.pool.Exec(ctx, sql); err != nil {
 				return err
 			}

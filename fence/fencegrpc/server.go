@@ -31,7 +31,7 @@ func (r Resource) of(ctx context.Context, method string, request any) string {
 //
 // The floor is checked before the handler runs and not with its writes: a call that is
 // stopped in the handler may write late. Where that matters, the handler uses a guard
-// itself, such as [fence.CheckTx].
+// itself, such as fencepostgres.Check.
 func UnaryServerInterceptor(store fence.Store, resource Resource) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		ctx, f, err := incoming(ctx)

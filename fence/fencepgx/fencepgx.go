@@ -1,5 +1,5 @@
 // Package fencepgx is the guard of package fence for transactions of pgx: like
-// [fence.CheckTx], with the same table, so that both can guard one resource.
+// that of fencepostgres, with the same table, so that both can guard one resource.
 package fencepgx
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Check guards what tx writes to a resource. Call it before the writes. It returns a
 // *[fence.StaleError] if the token of ctx is stale, and the caller rolls back; the rest
-// is as with [fence.CheckTx]. The table is that of [fence.Schema].
+// is as with fencepostgres.Check, and the table that of fencepostgres.Schema.
 //
 // A transaction that was begun in another one is a savepoint of it. If that is rolled back,
 // so is a check that was made there: check in the outermost one.

@@ -18,6 +18,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencepgx"
+	"github.com/fencelock/fencelock/fence/fencepostgres"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
@@ -58,7 +59,7 @@ func ExampleCheck() {
 
 func TestCheck(t *testing.T) {
 	server := pgtest.StartPostgres(t)
-	server.Exec(t, fence.Schema(), "CREATE TABLE invoice (id text PRIMARY KEY, value text NOT NULL)")
+	server.Exec(t, fencepostgres.Schema(), "CREATE TABLE invoice (id text PRIMARY KEY, value text NOT NULL)")
 	pool, err := pgxpool.New(t.Context(), server.DSN())
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package fence_test
+package fencepostgres_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
+	"github.com/fencelock/fencelock/fence/fencepostgres"
 	"github.com/fencelock/fencelock/fence/internal/exam"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
@@ -48,7 +49,7 @@ func openPostgres(t *testing.T) (db *sql.DB, dsn string) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	for _, statement := range []string{
-		fence.Schema(), fence.Schema(),
+		fencepostgres.Schema(), fencepostgres.Schema(),
 		"CREATE TABLE invoice (id text PRIMARY KEY, value text NOT NULL DEFAULT '', fence bigint NOT NULL DEFAULT 0)",
 	} {
 		if _, err := db.Exec(statement); err != nil {
@@ -58,7 +59,7 @@ func openPostgres(t *testing.T) (db *sql.DB, dsn string) {
 	return db, dsn
 }
 
-// invoice is a row that CheckTx guards.
+// invoice is a row that Check guards.
 func invoice(t *testing.T, db *sql.DB, id string, level sql.IsolationLevel) exam.Resource {
 	if _, err := db.Exec("INSERT INTO invoice (id) VALUES ($1)", id); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func invoice(t *testing.T, db *sql.DB, id string, level sql.IsolationLevel) exam
 		Name: id,
 		Write: func(ctx context.Context, value string) error {
 			return inTx(ctx, db, level, func(tx *sql.Tx) error {
-				if err := fence.CheckTx(ctx, tx, id); err != nil {
+				if err := fencepostgres.Check(ctx, tx, id); err != nil {
 					return err
 				}
 				_, err := tx.ExecContext(ctx, "UPDATE invoice SET value = $2 WHERE id = $1", id, value)
@@ -89,11 +90,7 @@ func TestPostgres(t *testing.T) {
 			}
 		})
 	}
-	t.Run("store", func(t *testing.T) {
-		if err := exam.Run(t.Context(), service(t, fence.SQLStore{DB: db}, "store")); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Run("store", func(t *testing.T) { checkStore(t, db) })
 	t.Run("tracer", func(t *testing.T) { checkTracer(t, db) })
 	t.Run("column", func(t *testing.T) {
 		if err := exam.Run(t.Context(), column(t, db)); err != nil {
@@ -107,15 +104,40 @@ func TestPostgres(t *testing.T) {
 	t.Run("mutants", func(t *testing.T) { checkPostgresMutants(t, db) })
 }
 
+// checkStore: a Store shares its floors with transactions, and refuses what it cannot keep.
+func checkStore(t *testing.T, db *sql.DB) {
+	r := invoice(t, db, "store", sql.LevelReadCommitted)
+	store := fencepostgres.Store{DB: db}
+	at := func(token int64) error {
+		return store.Check(t.Context(), r.Name, fence.Fence{Token: token, Floor: token})
+	}
+	if err := errors.Join(at(6), at(6)); err != nil {
+		t.Error(err)
+	}
+	if err := r.Write(under(t, 5), "late"); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("after the store has seen 6, a transaction with 5: %v", err)
+	}
+	if err := r.Write(under(t, 7), "next"); err != nil {
+		t.Error(err)
+	}
+	stale, ok := errors.AsType[*fence.StaleError](at(6))
+	if !ok || stale.Floor != 7 {
+		t.Errorf("after a transaction with 7, the store with 6: %+v", stale)
+	}
+	if err := at(0); !errors.Is(err, fence.ErrNoToken) {
+		t.Errorf("without a token: %v", err)
+	}
+	for _, name := range []string{strings.Repeat("n", 2001), "a\xff", "a\x00"} {
+		if err := store.Check(t.Context(), name, fence.Fence{Token: 1, Floor: 1}); !errors.Is(err, fence.ErrResource) {
+			t.Errorf("%.10q: %v", name, err)
+		}
+	}
+}
+
 // checkTracer: a store has no transaction open while a tracer runs, so that one that blocks
 // or panics keeps nobody waiting.
 func checkTracer(t *testing.T, db *sql.DB) {
-	store := fence.SQLStore{DB: db}
-	for _, s := range []fence.Store{store, new(fence.Memory)} {
-		if err := s.Check(t.Context(), "traced", fence.Fence{}); !errors.Is(err, fence.ErrNoToken) {
-			t.Errorf("without a token %T returns %v", s, err)
-		}
-	}
+	store := fencepostgres.Store{DB: db}
 	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: &fencelock.Tracer{
 		Stale: func(context.Context, fencelock.TraceStale) {
 			if used := db.Stats().InUse; used != 0 {
@@ -124,7 +146,10 @@ func checkTracer(t *testing.T, db *sql.DB) {
 			panic("tracer")
 		},
 	}})
-	lock := acquire(t, locks, "lock")
+	lock, err := locks.Acquire(t.Context(), "lock")
+	if err != nil {
+		t.Fatal(err)
+	}
 	next := fence.Fence{Name: "lock", Token: lock.Token() + 1, Floor: lock.Token() + 1}
 	if err := store.Check(t.Context(), "traced", next); err != nil {
 		t.Fatal(err)
@@ -134,7 +159,7 @@ func checkTracer(t *testing.T, db *sql.DB) {
 			t.Error("the tracer was not told")
 		}
 	}()
-	_ = store.Check(lock.Context(), "traced", of(lock))
+	_ = store.Check(lock.Context(), "traced", fence.Fence{Name: "lock", Token: lock.Token(), Floor: lock.Token()})
 }
 
 // column is a row with a floor of its own. The exam wants to know floors that Wrote
@@ -170,7 +195,7 @@ func checkUncommitted(t *testing.T, db *sql.DB) {
 	r := invoice(t, db, "uncommitted", sql.LevelReadCommitted)
 	passed, written := make(chan struct{}), make(chan error, 1)
 	err := inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
-		if err := fence.CheckTx(under(t, 5), tx, r.Name); err != nil {
+		if err := fencepostgres.Check(under(t, 5), tx, r.Name); err != nil {
 			return err
 		}
 		go func() { // ends with the second transaction
@@ -212,7 +237,7 @@ func checkSnapshot(t *testing.T, db *sql.DB) {
 		if err := r.Write(under(t, 6), "second"); err != nil {
 			return err
 		}
-		return fence.CheckTx(under(t, 5), tx, r.Name)
+		return fencepostgres.Check(under(t, 5), tx, r.Name)
 	})
 	if failed, ok := errors.AsType[*pgconn.PgError](err); !ok || failed.Code != "40001" {
 		t.Errorf("the guard returned %v, want the server's serialization failure", err)
@@ -230,7 +255,7 @@ func checkRace(t *testing.T, db *sql.DB) {
 		all.Go(func() { // ends with its transaction
 			ctx := under(t, token+1)
 			err := inTx(ctx, db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
-				if err := fence.CheckTx(ctx, tx, "race"); err != nil {
+				if err := fencepostgres.Check(ctx, tx, "race"); err != nil {
 					return err
 				}
 				_, err := tx.Exec("INSERT INTO log (token) VALUES ($1)", token+1)
@@ -253,12 +278,12 @@ func checkRace(t *testing.T, db *sql.DB) {
 // checkExamples runs the examples of this package that need a server.
 func checkExamples(t *testing.T, dsn string) {
 	t.Setenv("DATABASE_URL", dsn)
-	if got, want := exam.Prints(ExampleCheckTx), "next: <nil>\nlate: true\n"; got != want {
-		t.Errorf("ExampleCheckTx prints %q, want %q", got, want)
+	if got, want := exam.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
+		t.Errorf("ExampleCheck prints %q, want %q", got, want)
 	}
 	want := "first: <nil>\nsecond: <nil>\nfirst again: <nil>\nexclusive: <nil>\nlate: true\n"
-	if got := exam.Prints(ExampleCheckTx_shared); got != want {
-		t.Errorf("ExampleCheckTx_shared prints %q, want %q", got, want)
+	if got := exam.Prints(ExampleCheck_shared); got != want {
+		t.Errorf("ExampleCheck_shared prints %q, want %q", got, want)
 	}
 }
 

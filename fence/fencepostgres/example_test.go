@@ -1,4 +1,4 @@
-package fence_test
+package fencepostgres_test
 
 import (
 	"context"
@@ -10,11 +10,12 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
+	"github.com/fencelock/fencelock/fence/fencepostgres"
 	"github.com/fencelock/fencelock/memlock"
 )
 
 // A holder that was stopped for longer than its lease writes late, and bounces.
-func ExampleCheckTx() {
+func ExampleCheck() {
 	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
@@ -30,7 +31,7 @@ func ExampleCheckTx() {
 			return err
 		}
 		defer tx.Rollback()
-		if err := fence.CheckTx(ctx, tx, "invoice:42"); err != nil {
+		if err := fencepostgres.Check(ctx, tx, "invoice:42"); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE invoice SET value = 'paid' WHERE id = '42'"); err != nil {
@@ -51,7 +52,7 @@ func ExampleCheckTx() {
 }
 
 // Shared holders do not shut one another out, an exclusive one shuts out both.
-func ExampleCheckTx_shared() {
+func ExampleCheck_shared() {
 	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
@@ -68,7 +69,7 @@ func ExampleCheckTx_shared() {
 			return err
 		}
 		defer tx.Rollback()
-		if err := fence.CheckTx(ctx, tx, "stock"); err != nil {
+		if err := fencepostgres.Check(ctx, tx, "stock"); err != nil {
 			return err
 		}
 		return tx.Commit()

@@ -1,20 +1,23 @@
-package fence
+// Package fencepostgres is the guard of package fence for transactions of PostgreSQL, by
+// database/sql. Package fencepgx is that for pgx, with the same table.
+package fencepostgres
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
 
+	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 )
 
-// Schema is the statement that creates the table of [CheckTx], fence_floor, if it is not
+// Schema is the statement that creates the table of [Check], fence_floor, if it is not
 // there: one row for each resource. A role that uses the guard needs SELECT, INSERT and
 // UPDATE on it.
 func Schema() string { return sqlfloor.PostgresSchema }
 
-// CheckTx guards what tx writes to a resource, on PostgreSQL. Call it before the writes,
-// so that transactions do not wait for one another in a circle. It returns a *[StaleError]
+// Check guards what tx writes to a resource. Call it before the writes,
+// so that transactions do not wait for one another in a circle. It returns a *[fence.StaleError]
 // if the token of ctx is stale, and the caller rolls back. Otherwise whoever else calls
 // it for the resource waits until tx has ended, so that no write comes between.
 //
@@ -28,12 +31,12 @@ func Schema() string { return sqlfloor.PostgresSchema }
 //
 // The database driver must take PostgreSQL's parameters ($1) and wrap the server's
 // errors, as pgx/v5/stdlib does.
-func CheckTx(ctx context.Context, tx *sql.Tx, resource string) error {
-	f, err := From(ctx)
+func Check(ctx context.Context, tx *sql.Tx, resource string) error {
+	f, err := fence.From(ctx)
 	if err != nil {
 		return err
 	}
-	return f.check(ctx, tx, resource)
+	return check(ctx, f, tx, resource)
 }
 
 // querier is what a *sql.DB and a *sql.Tx have in common.
@@ -43,9 +46,9 @@ type querier interface {
 }
 
 // check compares and raises a floor in one statement.
-func (f Fence) check(ctx context.Context, db querier, resource string) error {
+func check(ctx context.Context, f fence.Fence, db querier, resource string) error {
 	if !sqlfloor.PostgresName(resource) {
-		return fmt.Errorf("%w: %.40q has %d bytes; it must be UTF-8 without NUL, of %d bytes at most", ErrResource, resource, len(resource), sqlfloor.PostgresMaxName)
+		return fmt.Errorf("%w: %.40q has %d bytes; it must be UTF-8 without NUL, of %d bytes at most", fence.ErrResource, resource, len(resource), sqlfloor.PostgresMaxName)
 	}
 	result, err := db.ExecContext(ctx, sqlfloor.PostgresRaise, resource, f.Token, f.Floor)
 	if err != nil {
@@ -65,23 +68,15 @@ func (f Fence) check(ctx context.Context, db querier, resource string) error {
 	return f.Refuse(ctx, resource, floor)
 }
 
-// Wrote is for a floor that stands in a column of your own table: it turns the number
-// of rows that a guarded UPDATE has changed into a *[StaleError], of unknown floor, if
-// it is 0. The row must exist; see docs/guards.md. Make the UPDATE in a transaction or on a
-// sql.Conn: a sql.DB itself may make it twice, if the answer to the first was lost.
-//
-//	f, err := fence.From(ctx)
-//	...
-//	r, err := tx.ExecContext(ctx, `UPDATE invoice SET paid = true, fence = greatest(fence, $1)
-//		WHERE id = 42 AND fence <= $2`, f.Floor, f.Token)
-//	...
-//	n, err := r.RowsAffected()
-//	...
-//	return fence.Wrote(ctx, "invoice:42", n)
-func Wrote(ctx context.Context, resource string, rows int64) error {
-	f, err := From(ctx)
-	if err != nil || rows > 0 {
+// Store is a [fence.Store] in the table of [Schema]. It shares its floors with [Check].
+type Store struct{ DB *sql.DB }
+
+// Check compares and raises a floor, in one statement that commits by itself: a process that
+// is stopped keeps nobody waiting. Where connections are stricter than READ COMMITTED, of
+// several that check one resource at once some get a serialization failure (40001).
+func (s Store) Check(ctx context.Context, resource string, f fence.Fence) error {
+	if _, err := fence.From(fence.NewContext(ctx, f)); err != nil { // a fence without a token
 		return err
 	}
-	return f.Refuse(ctx, resource, 0)
+	return check(ctx, f, s.DB, resource)
 }
