@@ -5,7 +5,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Node is a connection to one master: of [Rueidis], of [NewLazy], or of goredis.Node.
+// Node is a connection to one master: of [Rueidis] or of [NewLazy].
 type Node = redisconn.Node
 
 // Rueidis returns a node on a rueidis client, which stays the caller's to close. The

@@ -5,7 +5,7 @@
 //	locks := fencelock.New(redlock.New(nodes, nil), nil)
 //
 // [Rueidis] makes a node of a client, [NewLazy] one of a master that may be down, and
-// package goredis one of an application's go-redis client. Call [Engine.Init]
+// package redlock/goredis has New for an application's go-redis clients. Call [Engine.Init]
 // once when the servers are new; else they do not vote before MaxTTL has passed.
 //
 // # What is promised

@@ -1,102 +1,42 @@
+// Package goredis makes a lock engine of an application's go-redis client, so
+// that it needs no second client of another kind.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	engine := goredis.New(client, nil)
+//	defer engine.Close()
+//	locker := fencelock.New(engine, nil)
+//
+// The client may be a *redis.Client, also one of redis.NewFailoverClient, or a
+// *redis.ClusterClient. A *redis.Ring is refused: when one of its servers fails it
+// moves that server's keys to another, and locks would be granted twice. The
+// client stays the caller's, who closes it after the engine.
+//
+// go-redis sends a command again when the connection fails; for the scripts of a
+// lock this is switched off, whatever MaxRetries says, since one that was sent may
+// have run. Redirections of a Cluster are followed. go-redis hands a context to
+// the network only with Options.ContextTimeoutEnabled; calls return when their
+// context ends without it too, and leave a goroutine behind that ends at
+// ReadTimeout, so that must not be switched off.
+//
+// Each engine that waits keeps one connection for its subscription, and asks it
+// every 10 s whether the server is there. Behind Sentinel, set ReadTimeout below
+// half of the shortest TTL, so that a dead master is noticed in time.
+//
+// The engine of package redislock itself, on rueidis, shares a connection between
+// calls and does more with many goroutines at once; a single caller sees no
+// difference.
 package goredis
 
 import (
-	"context"
-	"errors"
-	"fmt"
-
-	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/goredisconn"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/internal/open"
 	"github.com/redis/go-redis/v9"
 )
 
-var errRing = fmt.Errorf("%w: goredis: a redis.Ring moves keys between servers, so it cannot keep locks: use a redis.Client or a redis.ClusterClient", driver.ErrConfig)
-
 // New returns an engine on an application's client. It does no I/O. The cfg may be
 // nil.
 func New(client redis.UniversalClient, cfg *redislock.Config) *redislock.Engine {
-	return open.Engine.(func(redisconn.Conn, *redislock.Config) *redislock.Engine)(newConn(client), cfg)
-}
-
-// Node returns a node of package redlock: one of its masters, behind an application's
-// client, which stays the caller's. It does no I/O. The master may be down: go-redis dials
-// when it is asked.
-func Node(client redis.UniversalClient) redisconn.Node { return redisconn.NodeOf(newConn(client)) }
-
-// conn is a redisconn.Conn on a go-redis client, which stays the caller's: it is not closed
-// here.
-type conn struct {
-	client  redis.UniversalClient
-	refused error // why the client does not serve
-}
-
-// newConn looks at the client's type alone: a wrapper, or a client of another kind, may
-// send a command twice, or to a server of its own choice.
-func newConn(client redis.UniversalClient) *conn {
-	c := &conn{client: client}
-	switch client.(type) {
-	case *redis.Client, *redis.ClusterClient:
-	case *redis.Ring:
-		c.refused = errRing
-	default:
-		c.refused = fmt.Errorf("%w: goredis: cannot use a %T: pass the redis.Client or redis.ClusterClient itself", driver.ErrConfig, client)
-	}
-	return c
-}
-
-// Cluster reports whether the client talks to a Redis Cluster.
-func (c *conn) Cluster() bool {
-	_, ok := c.client.(*redis.ClusterClient)
-	return ok
-}
-
-// check says why a call cannot even begin: New and Node return no error, so a client that
-// does not serve shows here.
-func (c *conn) check(ctx context.Context) error {
-	if c.refused != nil {
-		return c.refused
-	}
-	return ctx.Err()
-}
-
-// A once is a command that the client does not send again after it may have
-// reached the server.
-type once struct{ *redis.Cmd }
-
-// NoRetry tells the client so.
-func (once) NoRetry() bool { return true }
-
-// errorOf makes an error of the client's one that the engines know.
-func errorOf(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if reply, ok := errors.AsType[redis.Error](err); ok {
-		return redisconn.ServerError{Text: reply.Error()}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
-// Unreached adds the addresses to an error that is not a server's.
-func (c *conn) Unreached(err error) error {
-	switch client := c.client.(type) {
-	case *redis.Client:
-		return redisconn.Unreached(err, client.Options().Addr)
-	case *redis.ClusterClient:
-		return redisconn.Unreached(err, client.Options().Addrs...)
-	}
-	return err
-}
-
-// promptly returns what f returns, or what failed returns as soon as ctx ends,
-// by its deadline as well.
-func promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
-	ctx, cancel := redisconn.Timed(ctx)
-	defer cancel()
-	return redisconn.Promptly(ctx, f, failed)
+	return open.Engine.(func(redisconn.Conn, *redislock.Config) *redislock.Engine)(goredisconn.New(client), cfg)
 }

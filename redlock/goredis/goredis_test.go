@@ -8,22 +8,22 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock/goredis"
 	"github.com/fencelock/fencelock/redlock"
+	"github.com/fencelock/fencelock/redlock/goredis"
 	"github.com/redis/go-redis/v9"
 )
 
-// TestNodesThatDoNotServe: clients of a kind that cannot keep locks are an ErrConfig, and
+// TestClientsThatDoNotServe: clients of a kind that cannot keep locks are an ErrConfig, and
 // nobody waits for a change.
-func TestNodesThatDoNotServe(t *testing.T) {
+func TestClientsThatDoNotServe(t *testing.T) {
 	t.Parallel()
-	var nodes []redlock.Node
+	var clients []redis.UniversalClient
 	for range 3 {
 		ring := redis.NewRing(&redis.RingOptions{})
 		t.Cleanup(func() { _ = ring.Close() })
-		nodes = append(nodes, goredis.Node(ring))
+		clients = append(clients, ring)
 	}
-	e := redlock.New(nodes, &redlock.Config{RetryTimeout: time.Second})
+	e := goredis.New(clients, &redlock.Config{RetryTimeout: time.Second})
 	t.Cleanup(func() { _ = e.Close() })
 	for _, wait := range []bool{false, true} {
 		_, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: time.Second, Wait: wait})
@@ -33,17 +33,17 @@ func TestNodesThatDoNotServe(t *testing.T) {
 	}
 }
 
-// TestNode: a majority of masters behind clients of go-redis keeps a lock.
-func TestNode(t *testing.T) {
+// TestMajority: a majority of masters behind clients of go-redis keeps a lock.
+func TestMajority(t *testing.T) {
 	t.Parallel()
-	var nodes []redlock.Node
+	var clients []redis.UniversalClient
 	for range 3 {
 		client := redis.NewClient(&redis.Options{Addr: redistest.StartRedis(t).Addr()})
 		t.Cleanup(func() { _ = client.Close() })
-		nodes = append(nodes, goredis.Node(client))
+		clients = append(clients, client)
 	}
 	cfg := &redlock.Config{MaxTTL: 10 * time.Minute, NodeLimit: 20 * time.Second, RetryTimeout: time.Minute} // the machine may be slow
-	e, other := redlock.New(nodes, cfg), redlock.New(nodes, cfg)
+	e, other := goredis.New(clients, cfg), goredis.New(clients, cfg)
 	t.Cleanup(func() { _, _ = e.Close(), other.Close() })
 	if err := e.Init(t.Context()); err != nil {
 		t.Fatal(err)

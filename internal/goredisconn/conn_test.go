@@ -1,4 +1,4 @@
-package goredis_test
+package goredisconn_test
 
 import (
 	"errors"
@@ -8,13 +8,13 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/conntest"
-	"github.com/fencelock/fencelock/redislock/goredis"
+	"github.com/fencelock/fencelock/internal/goredisconn"
 	"github.com/redis/go-redis/v9"
 )
 
 func connOf(t testing.TB, client redis.UniversalClient) redisconn.Conn {
 	t.Cleanup(func() { _ = client.Close() })
-	return goredis.NewConn(client)
+	return goredisconn.New(client)
 }
 
 func TestConn(t *testing.T) {

@@ -1,0 +1,90 @@
+// Package goredisconn makes connections of clients of go-redis, for the engines on Redis.
+package goredisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/redis/go-redis/v9"
+)
+
+var errRing = fmt.Errorf("%w: goredis: a redis.Ring moves keys between servers, so it cannot keep locks: use a redis.Client or a redis.ClusterClient", driver.ErrConfig)
+
+// conn is a redisconn.Conn on a go-redis client, which stays the caller's: it is not closed
+// here.
+type conn struct {
+	client  redis.UniversalClient
+	refused error // why the client does not serve
+}
+
+// New returns a connection on an application's client. It looks at the client's type alone: a wrapper,
+// or a client of another kind, may send a command twice, or to a server of its own choice.
+func New(client redis.UniversalClient) redisconn.Conn {
+	c := &conn{client: client}
+	switch client.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	case *redis.Ring:
+		c.refused = errRing
+	default:
+		c.refused = fmt.Errorf("%w: goredis: cannot use a %T: pass the redis.Client or redis.ClusterClient itself", driver.ErrConfig, client)
+	}
+	return c
+}
+
+// Cluster reports whether the client talks to a Redis Cluster.
+func (c *conn) Cluster() bool {
+	_, ok := c.client.(*redis.ClusterClient)
+	return ok
+}
+
+// check says why a call cannot even begin: constructors return no error, so a client that
+// does not serve shows here.
+func (c *conn) check(ctx context.Context) error {
+	if c.refused != nil {
+		return c.refused
+	}
+	return ctx.Err()
+}
+
+// A once is a command that the client does not send again after it may have
+// reached the server.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells the client so.
+func (once) NoRetry() bool { return true }
+
+// errorOf makes an error of the client's one that the engines know.
+func errorOf(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		return redisconn.ServerError{Text: reply.Error()}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Unreached adds the addresses to an error that is not a server's.
+func (c *conn) Unreached(err error) error {
+	switch client := c.client.(type) {
+	case *redis.Client:
+		return redisconn.Unreached(err, client.Options().Addr)
+	case *redis.ClusterClient:
+		return redisconn.Unreached(err, client.Options().Addrs...)
+	}
+	return err
+}
+
+// promptly returns what f returns, or what failed returns as soon as ctx ends,
+// by its deadline as well.
+func promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
+	ctx, cancel := redisconn.Timed(ctx)
+	defer cancel()
+	return redisconn.Promptly(ctx, f, failed)
+}

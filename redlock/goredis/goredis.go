@@ -1,0 +1,26 @@
+// Package goredis makes an engine of package redlock of an application's go-redis clients.
+//
+//	engine := goredis.New([]redis.UniversalClient{first, second, third}, nil)
+//	defer engine.Close()
+//	locks := fencelock.New(engine, nil)
+//
+// What package redislock/goredis says of clients holds here too. Each has its own master, which may
+// be down: go-redis dials when it is asked.
+package goredis
+
+import (
+	"github.com/fencelock/fencelock/internal/goredisconn"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/redlock"
+	"github.com/redis/go-redis/v9"
+)
+
+// New returns an engine on the masters behind an application's clients, an odd number of three
+// or more, which stay the caller's to close. It does no I/O; cfg may be nil.
+func New(clients []redis.UniversalClient, cfg *redlock.Config) *redlock.Engine {
+	var nodes []redlock.Node
+	for _, client := range clients {
+		nodes = append(nodes, redisconn.NodeOf(goredisconn.New(client)))
+	}
+	return redlock.New(nodes, cfg)
+}
