@@ -20,7 +20,7 @@ type app struct {
 	stdout, stderr io.Writer // data, and talk to people
 	url            string    // of the engine; "" is the user's own directory
 	json, verbose  bool
-	verbs          []*verb // every verb there is
+	helpFailed     error // a page of help could not be written
 }
 
 // say tells people something, in the command's voice.

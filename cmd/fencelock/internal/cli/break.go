@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -22,28 +24,32 @@ type breakCmd struct {
 	Force  bool   // end the connections of those who do not let go
 }
 
-// verb describes break.
-func (c *breakCmd) verb() *verb {
-	return &verb{
-		name: "break", group: seeLocks, short: "Take a lock away from its holders and print the new token.",
-		args: []arg{nameArg(&c.Name)}, flags: c.flags, run: c.Run,
-		long: `Ends every current acquisition of the name and prints a fresh fencing token, greater than theirs: hand it to the guard of what the lock protects, and the old holder's writes are refused from then on. A holder that can be reached learns at once, any other at its deadline. A minimum hold of the name ends too, so a mistaken one is undone.
+// newBreak returns the verb break. It asks for a reason and for no confirmation: scripts use it.
+func newBreak(a *app) *cobra.Command {
+	c := new(breakCmd)
+	cmd := &cobra.Command{
+		Use: "break [flags] NAME", GroupID: seeLocks, Short: "Take a lock away from its holders and print the new token.", SuggestFor: []string{"unlock", "release"},
+		Long: `Ends every current acquisition of the name and prints a fresh fencing token, greater than theirs: hand it to the guard of what the lock protects, and the old holder's writes are refused from then on. A holder that can be reached learns at once, any other at its deadline. A minimum hold of the name ends too, so a mistaken one is undone.
 
 On postgres:// a holder that cannot be reached keeps the lock at first: exit code 69, after the token. --force then ends its connection, and with it all other locks there; it names them on stderr before it does anything.`,
-		examples: []string{"fencelock status nightly", `fencelock break nightly --reason "host db3 is gone"`},
-		codes: []explained{
-			{"1", "nobody holds the name, and no minimum hold closes it"},
-			{"74", "the token could not be printed: the lock is broken, and the token stands on stderr"},
+		Example: `fencelock status nightly
+fencelock break nightly --reason "host db3 is gone"`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{nameRow}),
+			exitCodes: table([]explained{
+				{"1", "nobody holds the name, and no minimum hold closes it"},
+				{"74", "the token could not be printed: the lock is broken, and the token stands on stderr"},
+			}),
 		},
+		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames,
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-}
-
-// flags are those of break. It asks for a reason and for no confirmation: scripts use it.
-func (c *breakCmd) flags(f flagSet) {
-	reason := text(&c.Reason, "TEXT")
-	reason.required = true
-	f.add("reason", "", reason, "Why; the holder is told, where it can be reached.")
-	f.add("force", "", boolean(&c.Force), "On postgres://, end the connections of holders that do not let go.")
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&c.Reason, "reason", "", "`TEXT` that says why; the holder is told, where it can be reached.")
+	f.BoolVar(&c.Force, "force", false, "On postgres://, end the connections of holders that do not let go.")
+	_ = cmd.MarkFlagRequired("reason")
+	return cmd
 }
 
 // Run takes the name away from its holders.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
@@ -41,30 +42,32 @@ type command struct {
 // ownerVariable tells a command which acquisition it runs under.
 const ownerVariable = "FENCELOCK_OWNER"
 
-// commonCommand is a command with its presets.
-func commonCommand() command { return command{TTL: defaultTTL, Signal: "TERM", KillAfter: byDefault} }
+// commandVariables is what a command under a lock finds in its environment.
+var commandVariables = table([]explained{
+	{"FENCELOCK_NAME", "the name of the lock"},
+	{"FENCELOCK_TOKEN", "the fencing token: greater than that of every holder before"},
+	{ownerVariable, "this acquisition, as fencelock status shows it"},
+})
 
 // byDefault is no duration that anybody can mean: zero kills at once.
 const byDefault time.Duration = math.MinInt64
 
 // flags adds the flags that run, elect and once share.
-func (c *command) flags(f flagSet) {
-	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
-	f.add("ttl", "", duration(&c.TTL, "10s", "30s", "1m"), "How long others wait for a holder that vanished.")
-	f.add("signal", "", withValues(text(&c.Signal, "NAME"), "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"),
-		"Signal that asks the command to end when the lock is lost.")
-	killAfter := duration(&c.KillAfter, "5s")
-	killAfter.preset = "" // it depends on the TTL
-	f.add("kill-after", "k", killAfter,
+func (c *command) flags(cmd *cobra.Command) {
+	withCommand(cmd, &c.Name, &c.Command)
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c in the place of CMD.")
+	f.DurationVar(&c.TTL, "ttl", defaultTTL, "How long others wait for a holder that vanished.")
+	offer(cmd, "ttl", 0, "10s", "30s", "1m")
+	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal that asks the command to end when the lock is lost.")
+	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
+	f.DurationVarP(&c.KillAfter, "kill-after", "k", byDefault,
 		"How long it has to end before it is killed; 0 kills at once. At most TTL/2 - 200ms. By default 5s, or a third of the TTL.")
-	f.add("note", "", text(&c.Note, "TEXT"), "Shown to people who list the locks.")
-	f.add("pass-url", "", boolean(&c.PassURL), "Give the command FENCELOCK_URL, which may hold a password.")
-}
-
-// withValues is an option with values worth offering.
-func withValues(o *option, values ...string) *option {
-	o.values = values
-	return o
+	f.Lookup("kill-after").DefValue = ""
+	offer(cmd, "kill-after", 0, "5s")
+	f.StringVar(&c.Note, "note", "", "`TEXT` shown to people who list the locks.")
+	f.BoolVar(&c.PassURL, "pass-url", false, "Give the command FENCELOCK_URL, which may hold a password.")
 }
 
 // What the times of a command may be.

@@ -9,197 +9,111 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
-// completeVerb is what the scripts of "fencelock completion" call, with the words that
-// follow fencelock, up to the one that is typed. It prints the words that fit, a line
-// each, with a tab and what they mean; or, where a command is typed that is not ours,
-// ":command N", and N words stand before it.
-const completeVerb = "__complete"
+// newCompletion prints what makes a shell complete our words.
+func newCompletion(a *app) *cobra.Command {
+	var shell string
+	return &cobra.Command{
+		Use: "completion [flags] SHELL", GroupID: moreVerb, Short: "Print a completion script for bash, zsh, fish or powershell.",
+		Long: `Names of locks are completed by asking the engine of FENCELOCK_URL. Bash needs its package bash-completion. What follows -- is completed as the command that it is, except in powershell.`,
+		Example: `source <(fencelock completion bash)
+source <(fencelock completion zsh)
+fencelock completion fish | source
+fencelock completion powershell | Out-String | Invoke-Expression`,
+		Annotations: map[string]string{argumentRows: table([]explained{{"SHELL", "bash, zsh, fish or powershell."}})},
+		Args:        arguments(&shell), ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, _ []string) error { return printScript(cmd, shell, a.stdout) },
+	}
+}
 
-// printCompletions answers a script. It never fails because of what was typed: a shell
-// shows no errors while a line is written.
-func printCompletions(w io.Writer, all []*verb, words []string) error {
-	found, before := complete(all, words)
-	if before > 0 {
-		_, err := fmt.Fprintf(w, ":command %d\n", before)
-		return err
+// printScript prints the script that cobra makes for a shell. It asks "fencelock __complete" for
+// words, and knows no verb itself: a new fencelock completes its new flags with an old script.
+func printScript(cmd *cobra.Command, shell string, w io.Writer) (err error) {
+	switch root := cmd.Root(); shell {
+	case "bash":
+		err = root.GenBashCompletionV2(w, true)
+	case "zsh":
+		err = root.GenZshCompletion(w)
+	case "fish":
+		err = root.GenFishCompletion(w, true)
+	case "powershell":
+		err = root.GenPowerShellCompletionWithDesc(w)
+	default:
+		return &misuse{error: fmt.Errorf("<shell>: %q is not one of %s", shell, strings.Join(cmd.ValidArgs, ", "))}
 	}
-	var b strings.Builder
-	for _, c := range found {
-		fmt.Fprintf(&b, "%s\t%s\n", c.word, c.meaning)
+	if err == nil {
+		_, err = io.WriteString(w, commandScripts[shell])
 	}
-	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// complete returns what the last word may become. If that belongs to a command that
-// runs under a lock, it returns how many words stand before that command instead.
-func complete(all []*verb, words []string) (found []explained, before int) {
-	if len(words) == 0 {
-		words = []string{""}
-	}
-	typed := words[len(words)-1] // all words before it are complete
-	c := &partial{line: line{verbs: all}}
-	c.begin()
-	for i, word := range words[:len(words)-1] {
-		if c.read(word); c.command {
-			return nil, i + 1
+// commandScripts stands behind the scripts of cobra, which do not complete what follows -- as the
+// command that it is. And they evaluate what was typed, at each tab: in fish a line behind -c would
+// be run, and in each shell what stands in $(...). A line with such words is not completed.
+var commandScripts = map[string]string{
+	"bash": `
+_fencelock() {
+    local i
+    for ((i = 1; i <= COMP_CWORD; i++)); do
+        [[ ${COMP_WORDS[i]} == *[$'$\x60(']* ]] && return
+        [[ ${COMP_WORDS[i]} == -- ]] && ((i < COMP_CWORD)) && { _command_offset $((i + 1)); return; }
+    done
+    __start_fencelock
+}
+complete -o default -F _fencelock fencelock
+`,
+	"zsh": `
+_fencelock_line() {
+    local i=${words[(ie)--]}
+    [[ ${words[1,i]} == *[$'$\x60(']* ]] && return 1
+    (( i < CURRENT )) || { _fencelock; return; }
+    shift i words
+    (( CURRENT -= i ))
+    _normal
+}
+compdef _fencelock_line fencelock
+`,
+	"fish": `
+function __fencelock_perform_completion
+    set -l words (commandline -opc)
+    set -l typed (commandline -ct)
+    if set -l at (contains -i -- -- $words)
+        complete -C (string join ' ' -- (string escape -- $words[(math $at + 1)..-1]) $typed)
+        echo :4
+        return
+    end
+    set -l flag (string match -r -- '^-.*=' $typed)
+    fencelock __complete $words[2..-1] $typed 2>/dev/null | string replace -r '^(?=[^:])' -- "$flag"
+end
+`,
+	"powershell": `
+Register-ArgumentCompleter -CommandName 'fencelock' -ScriptBlock {
+    param($WordToComplete, $CommandAst, $CursorPosition)
+    if ("$CommandAst" -notmatch '[$(\x60]') {
+        & ${__fencelockCompleterBlock} $WordToComplete $CommandAst $CursorPosition
+    }
+}
+`,
+}
+
+// completeCommand completes the name that stands before a command by names, if there are any. The
+// shell finds files for what follows.
+func completeCommand(names cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) > 0:
+			return nil, cobra.ShellCompDirectiveDefault
+		case names == nil:
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return names(cmd, args, typed)
 	}
-	if c.atCommand() && (c.ended || typed != "" && typed[0] != '-') {
-		return nil, len(words)
-	}
-	for _, e := range c.choices(typed) {
-		if strings.HasPrefix(e.word, typed) && e.word != "" {
-			found = append(found, e)
-		}
-	}
-	return found, 0
-}
-
-// partial is a command line that is not complete yet.
-type partial struct {
-	line
-	given   int         // arguments of the verb so far
-	waiting *pflag.Flag // its value comes next
-	ended   bool        // -- was read
-	command bool        // a word of the command was read
-	lost    bool        // there is no such verb
-}
-
-// read reads a word that is complete, as line.read would, but takes what is wrong: the
-// next word may be completed all the same.
-func (c *partial) read(word string) {
-	switch {
-	case c.waiting != nil:
-		_ = c.waiting.Value.Set(word) // a wrong one is not ours to refuse
-		c.waiting = nil
-	case c.ended || word == "-" || !strings.HasPrefix(word, "-"):
-		c.readArgument(word)
-	case word == "--":
-		c.ended = true
-	case strings.HasPrefix(word, "--"):
-		name, value, given := strings.Cut(word[2:], "=")
-		c.readFlag(c.flags.Lookup(name), value, given)
-	default:
-		c.readShort(word[1:])
-	}
-}
-
-// readArgument reads a word that is no flag: the verb, then its arguments, then the command.
-func (c *partial) readArgument(word string) {
-	switch {
-	case c.verb == nil:
-		c.setVerb(word)
-		c.lost = c.lost || c.verb == nil
-	case c.atCommand():
-		c.command = true
-	default:
-		c.given++
-	}
-}
-
-// readShort reads flags of one letter, of which the last may take a value.
-func (c *partial) readShort(letters string) {
-	for i := range len(letters) {
-		f := c.flags.ShorthandLookup(letters[i : i+1])
-		if f == nil || f.NoOptDefVal == "" {
-			c.readFlag(f, letters[i+1:], i+1 < len(letters))
-			return
-		}
-	}
-}
-
-// readFlag reads a flag; one that takes a value and was given none waits for it.
-func (c *partial) readFlag(f *pflag.Flag, value string, given bool) {
-	switch {
-	case f == nil || f.NoOptDefVal != "":
-	case given:
-		_ = f.Value.Set(value)
-	default:
-		c.waiting = f
-	}
-}
-
-// atCommand reports whether the next argument begins the command. From there on the shell
-// completes as if that stood alone.
-func (c *partial) atCommand() bool {
-	return c.verb != nil && c.verb.runs != nil && c.given >= len(c.verb.args)
-}
-
-// choices returns what may stand where typed stands.
-func (c *partial) choices(typed string) (all []explained) {
-	name, _, valued := strings.Cut(typed, "=")
-	switch {
-	case c.lost:
-		return nil
-	case c.waiting != nil:
-		return valuesOf(c.waiting, "")
-	case !c.ended && valued && strings.HasPrefix(typed, "--"):
-		if f := c.flags.Lookup(name[2:]); f != nil {
-			return valuesOf(f, name+"=")
-		}
-		return nil
-	case !c.ended && strings.HasPrefix(typed, "-"):
-		return c.flagChoices()
-	case c.verb == nil:
-		return verbChoices(c.verbs)
-	case c.atCommand():
-		return []explained{{"--", "the command follows"}}
-	case c.given < len(c.verb.args):
-		return c.argumentChoices(c.verb.args[c.given], typed)
-	}
-	return nil
-}
-
-// verbChoices returns the names of all verbs.
-func verbChoices(verbs []*verb) (all []explained) {
-	for _, v := range verbs {
-		all = append(all, explained{v.name, v.short})
-	}
-	return all
-}
-
-// valuesOf returns the values worth offering for a flag, each with before in front of it.
-func valuesOf(f *pflag.Flag, before string) (all []explained) {
-	for _, v := range f.Value.(*option).values {
-		all = append(all, explained{before + v, ""})
-	}
-	return all
-}
-
-// flagChoices returns the flags that may stand here, by both of their names.
-func (c *partial) flagChoices() (all []explained) {
-	c.flags.VisitAll(func(f *pflag.Flag) {
-		all = append(all, explained{"--" + f.Name, f.Usage})
-		if f.Shorthand != "" {
-			all = append(all, explained{"-" + f.Shorthand, f.Usage})
-		}
-	})
-	if c.atCommand() {
-		all = append(all, explained{"--", "the command follows"})
-	}
-	return all
-}
-
-// argumentChoices returns what an argument may be.
-func (c *partial) argumentChoices(a arg, typed string) (all []explained) {
-	for _, v := range a.values {
-		all = append(all, explained{v, ""})
-	}
-	if a.verbs {
-		all = append(all, verbChoices(c.verbs)...)
-	}
-	if a.lock {
-		all = append(all, c.lockNames(typed)...)
-	}
-	return all
 }
 
 // completePatience is how long the engine may take to tell names. The shell stands still
@@ -208,10 +122,12 @@ const completePatience = 10 * time.Second
 
 // lockNames asks the engine for names. A name may be a piece of script, such as
 // $(reboot), so only those of harmless characters are offered.
-func (c *partial) lockNames(prefix string) (all []explained) {
-	ctx, stop := context.WithTimeout(context.Background(), completePatience)
+func (a *app) lockNames(_ *cobra.Command, args []string, prefix string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, stop := context.WithTimeout(a.ctx, completePatience)
 	defer stop()
-	a := &app{ctx: ctx, url: strings.Trim(c.givenURL(), `'"`)}
 	var list []fencelock.Status
 	_ = a.within(ctx, func(engine driver.Engine) (err error) { // whoever completes wants no errors
 		list, err = fencelock.New(engine, nil).List(ctx, prefix)
@@ -219,8 +135,8 @@ func (c *partial) lockNames(prefix string) (all []explained) {
 	})
 	for _, s := range list {
 		if s.Name[0] != '-' && termtext.ShellWord(s.Name) == s.Name {
-			all = append(all, explained{s.Name, modeLimit(s)})
+			names = append(names, cobra.CompletionWithDesc(s.Name, modeLimit(s)))
 		}
 	}
-	return all
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

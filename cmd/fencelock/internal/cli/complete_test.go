@@ -3,52 +3,55 @@
 package cli
 
 import (
-	"strconv"
+	"io"
 	"strings"
 	"testing"
 )
 
-// What is typed is split at spaces; nothing behind the last one is an empty word.
+// What is typed is split at spaces; nothing behind the last one is an empty word. Shells offer
+// of these words those that begin with what is typed, and files where none does and the line
+// ends with 0.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
-		"el":                         "elect",
-		"--url mem: resiz":           "resize",
-		"jobs pa":                    "pause",
-		"-v --json doc":              "doctor",
-		"--jso":                      "--json",
-		"completion ":                "bash zsh fish",
-		"completion bash ":           "",
-		"ls -":                       "--url --json --verbose -v --help -h --version --scan",
-		"run --on-lost ":             "terminate ignore",
-		"run --on-lost=":             "--on-lost=terminate --on-lost=ignore",
-		"run --signal U":             "USR1 USR2",
-		"run -w ":                    "10s 1m 10m",
-		"run -nw ":                   "10s 1m 10m",
-		"run -w5 --noteb":            "",
-		"run --note --note x --kill": "--kill-after",
-		"run --nonblock=x":           "",
-		"run x ":                     "--",
-		"run x --shar":               "--shared",
-		"run -- -x ":                 ":command 4",
-		"run x -n ":                  "--",
-		"run x l":                    ":command 3",
-		"run x ls -":                 ":command 3",
-		"run -n x -- ls -":           ":command 5",
-		"elect x -- ":                ":command 4",
-		"elect --ttl 5s x -- a b c":  ":command 6",
-		"nonesuch ":                  "",
-		"ls --scan --url redlock:/":  "redlock://",
-		"break --reas":               "--reason",
-		"init ":                      "",
+		"el":                        "elect :4",
+		"--url mem: resiz":          "resize :4",
+		"jobs pa":                   "pause :4",
+		"-v --json doc":             "doctor :4",
+		"--jso":                     "--json :4",
+		"completion ":               "bash zsh fish powershell :4",
+		"completion bash ":          ":4",
+		"help doc":                  "doctor :4",
+		"ls -":                      "--help -h --json --url --verbose -v --scan :4",
+		"run --on-lost ":            "terminate ignore :4",
+		"run --on-lost=":            "terminate ignore :4",
+		"run x --on-lost ":          "terminate ignore :4",
+		"run -w ":                   "10s 1m 10m :4",
+		"run -nw ":                  "10s 1m 10m :4",
+		"run -w5 --noteb":           ":4",
+		"run --note ":               ":4",
+		"run --note --note x --kil": "--kill-after :4",
+		"run x ":                    ":0",
+		"run x --shar":              "--shared :4",
+		"run x -n ":                 ":0",
+		"run x l":                   ":0",
+		"run x ls -- ":              ":0",
+		"run -n x -- ls -":          ":0",
+		"elect x -- ":               ":0",
+		"once k -- a --ttl ":        ":0",
+		"nonesuch ":                 ":4",
+		"break --":                  "--reason :4", // it must be given
+		"break --reason x --":       "--help --json --url --verbose --force :4",
+		"init ":                     ":4",
 	} {
-		found, before := complete(allVerbs(), strings.Split(typed, " "))
-		var got []string
-		for _, f := range found {
-			got = append(got, f.word)
+		var out strings.Builder
+		if code := run(append([]string{"__complete"}, strings.Split(typed, " ")...), nil, &out, io.Discard); code != 0 {
+			t.Errorf("%q: exit code %d", typed, code)
 		}
-		if before > 0 {
-			got = []string{":command", strconv.Itoa(before)}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
 		}
 		if all := strings.Join(got, " "); all != want {
 			t.Errorf("%q: %q, want %q", typed, all, want)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
 // completions is what is typed, with a tab behind it, and what it becomes. The rest of
@@ -26,13 +28,13 @@ var completions = []struct{ typed, want string }{
 	{"status reb", "status reb"}, // a name that is a piece of script is not offered
 }
 
-func TestCompletionInBash(t *testing.T) {
-	t.Parallel()
-	completeInTerminal(t, "", "bash", "--norc", "--noprofile", "-i")
+// evaluated is what a script would run that evaluates what is typed.
+var evaluated = []string{
+	"run x -c 'true && touch pwned' --tt", "run --note 'a; touch pwned' --tt", "status $(touch pwned) ni", "status (touch pwned) ni", "status `touch pwned` ni",
+	"status $(touch pwned", "run x -- echo $(touch pwned) --tt", "run x -- echo >pwned --tt", "ls >pwned --sc",
 }
 
-// The package bash-completion knows more of other commands than bash does.
-func TestCompletionInBashWithItsPackage(t *testing.T) {
+func TestCompletionInBash(t *testing.T) {
 	t.Parallel()
 	const library = "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err != nil {
@@ -65,6 +67,10 @@ func completeInTerminal(t *testing.T, setup, shell string, args ...string) {
 			t.Errorf("%q became %q, want %s", c.typed, got, want)
 		}
 	}
+	for _, typed := range evaluated { // and take it back
+		s.enter("fencelock " + typed + "\t\x05\x15echo end-$((1+1))\n")
+		s.expect("end-2")
+	}
 }
 
 func TestCompletionInFish(t *testing.T) {
@@ -73,6 +79,9 @@ func TestCompletionInFish(t *testing.T) {
 	script := "fencelock completion fish | source\n"
 	for _, c := range completions {
 		script += "complete -C 'fencelock " + c.typed + "' | string replace -r '\\t.*' ''; echo .\n"
+	}
+	for _, typed := range evaluated {
+		script += "complete -C " + termtext.ShellQuote("fencelock "+typed) + "\n"
 	}
 	cmd := exec.Command("fish", "--no-config", "-c", script)
 	cmd.Dir, cmd.Env = dir, completionEnv(dir)
@@ -117,7 +126,7 @@ func completionDir(t *testing.T, shell string) string {
 	}
 	t.Cleanup(func() {
 		if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
-			t.Error("the name of a lock was run")
+			t.Error("what was typed, or the name of a lock, was run")
 		}
 	})
 	return dir

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
@@ -21,17 +23,20 @@ const doctorPatience = 30 * time.Second
 // settings are fit for long leases only.
 type doctorCmd struct{ TTL time.Duration }
 
-// verb describes doctor.
-func (c *doctorCmd) verb() *verb {
-	c.TTL = defaultTTL
-	return &verb{
-		name: "doctor", group: seeLocks, short: "Check an engine's configuration against what locks promise.",
-		flags: func(f flagSet) { f.add("ttl", "", duration(&c.TTL), "The TTL of the locks you mean to use.") },
-		check: c.check, run: c.Run,
-		long:     `A finding a line: good, unknown (could not be looked at), warning (weakens a promise in some failures) or broken, then what was seen. What is not good says what it means for locks, and what to do. Nothing but a probe name is locked, and it is left free.`,
-		examples: []string{"fencelock doctor", `fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`},
-		codes:    []explained{{"70", "something is broken"}},
+// newDoctor returns the verb doctor.
+func newDoctor(a *app) *cobra.Command {
+	c := new(doctorCmd)
+	cmd := &cobra.Command{
+		Use: "doctor [flags]", GroupID: seeLocks, Short: "Check an engine's configuration against what locks promise.", SuggestFor: []string{"check"},
+		Long: `A finding a line: good, unknown (could not be looked at), warning (weakens a promise in some failures) or broken, then what was seen. What is not good says what it means for locks, and what to do. Nothing but a probe name is locked, and it is left free.`,
+		Example: `fencelock doctor
+fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
+		Annotations: map[string]string{exitCodes: table([]explained{{"70", "something is broken"}})},
+		Args:        arguments(), PreRunE: checked(c.check),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().DurationVar(&c.TTL, "ttl", defaultTTL, "The TTL of the locks you mean to use.")
+	return cmd
 }
 
 // check finds what the parser cannot.

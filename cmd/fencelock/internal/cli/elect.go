@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
@@ -31,33 +32,34 @@ type electCmd struct {
 	fails   int            // terms in a row whose command failed at once
 }
 
-// verb describes elect.
-func (c *electCmd) verb() *verb {
-	c.command = commonCommand()
-	return &verb{
-		name: "elect", group: useLocks, short: "Keep a command running while this process is the leader.",
-		args: []arg{nameArg(&c.Name)}, runs: &c.Command, check: c.check, run: c.Run,
-		flags: func(f flagSet) {
-			f.add("restart", "", boolean(&c.Restart), "When the command ends by itself, campaign again, behind the others. By default elect ends with it.")
-			c.flags(f)
-		},
-		long: `Of all processes that do this for one name, one runs the command, and the others stand by. A leader that is stopped is followed at once, one that vanished when its TTL is over. A leader that loses the lock ends its command before anyone else leads, and stands by again; it also does when the engine comes back after an outage. The command finds its term in FENCELOCK_TOKEN: only greater ones follow.
+// newElect returns the verb elect.
+func newElect(a *app) *cobra.Command {
+	c := new(electCmd)
+	cmd := &cobra.Command{
+		Use: "elect [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Keep a command running while this process is the leader.", SuggestFor: []string{"leader"},
+		Long: `Of all processes that do this for one name, one runs the command, and the others stand by. A leader that is stopped is followed at once, one that vanished when its TTL is over. A leader that loses the lock ends its command before anyone else leads, and stands by again; it also does when the engine comes back after an outage. The command finds its term in FENCELOCK_TOKEN: only greater ones follow.
 
 With --restart, a command that ends by itself gives the others their turn; if it fails at once over and over, its process stands back for longer each time, up to a minute.`,
-		examples: []string{
-			"fencelock elect billing -- ./billing",
-			"fencelock elect --ttl 10s --restart billing -- ./billing",
-			"fencelock status billing",
+		Example: `fencelock elect billing -- ./billing
+fencelock elect --ttl 10s --restart billing -- ./billing
+fencelock status billing`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{nameRow, commandRow}),
+			variables:    commandVariables,
+			exitCodes: table([]explained{
+				{"", "the command's own, also after INT, TERM or HUP, which are passed on to it"},
+				{"128+n", "signal n came while standing by, or the command died of it"},
+				{"71", "something of fencelock's own did not start"},
+				{"126", "the command cannot be executed"},
+				{"127", "the command was not found"},
+			}),
 		},
-		variables: commandVariables(),
-		codes: []explained{
-			{"", "the command's own, also after INT, TERM or HUP, which are passed on to it"},
-			{"128+n", "signal n came while standing by, or the command died of it"},
-			{"71", "something of fencelock's own did not start"},
-			{"126", "the command cannot be executed"},
-			{"127", "the command was not found"},
-		},
+		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().BoolVar(&c.Restart, "restart", false, "When the command ends by itself, campaign again, behind the others. By default elect ends with it.")
+	c.command.flags(cmd)
+	return cmd
 }
 
 // Run campaigns and leads, a term after the other and the engine open all the time, until

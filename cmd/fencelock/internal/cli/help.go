@@ -9,27 +9,39 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 // helpWidth is how many columns a help page takes.
 const helpWidth = 80
 
-// about is what there is to know before one knows any verb.
-const about = "Locks that many processes share, with fencing tokens."
+// The sections of a page that cobra does not know: annotations of a command, as table makes them.
+const (
+	argumentRows = "Arguments"
+	variables    = "Variables"
+	exitCodes    = "Exit codes"
+)
 
-// aboutExamples are one of each use, the most common first.
-var aboutExamples = []explained{
-	{"fencelock run nightly -- ./backup.sh", "one backup at a time"},
-	{"fencelock run -n nightly -- ./backup.sh", "or exit 75 at once"},
-	{"fencelock elect billing -- ./billing", "one leader, and the others stand by"},
-	{"fencelock ls", "who holds what"},
+// explained is a word with what it means.
+type explained struct{ word, meaning string }
+
+// table is rows of explanations in one text: a line each, with a tab behind the word.
+func table(rows []explained) string {
+	var lines []string
+	for _, r := range rows {
+		lines = append(lines, r.word+"\t"+r.meaning)
+	}
+	return strings.Join(lines, "\n")
 }
 
-// aboutVariables are what the program itself finds in its environment.
-var aboutVariables = []explained{
-	{"FENCELOCK_URL", "where the locks are, if --url does not say"},
-	{"XDG_STATE_HOME", "without a URL, locks are in its directory fencelock; those of root are in /var/lib/fencelock"},
+// explanations returns the rows of a table.
+func explanations(table string) (rows []explained) {
+	for line := range strings.Lines(table) {
+		word, meaning, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		rows = append(rows, explained{word, meaning})
+	}
+	return rows
 }
 
 // commonCodes are the exit codes of every verb.
@@ -52,97 +64,79 @@ var verbCodes = []explained{
 	{"128+n", "the command died of signal n"},
 }
 
-// withCommonCodes puts exit codes and those of every verb in order.
-func withCommonCodes(codes []explained) []explained {
-	all := slices.Concat(codes, commonCodes)
-	slices.SortStableFunc(all, func(a, b explained) int {
-		return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
-	})
-	return all
+// addCommonCodes adds to each command the exit codes of every one, and puts them in order.
+func addCommonCodes(root *cobra.Command) {
+	for _, cmd := range append(root.Commands(), root) {
+		all := append(explanations(cmd.Annotations[exitCodes]), commonCodes...)
+		slices.SortStableFunc(all, func(a, b explained) int {
+			return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
+		})
+		if cmd.Annotations == nil {
+			cmd.Annotations = map[string]string{}
+		}
+		cmd.Annotations[exitCodes] = table(all)
+	}
+}
+
+// addHelp adds the verb help. It is that of cobra, but refuses what is no verb.
+func addHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Use, help.GroupID, help.Short, help.Long = "help [flags] [COMMAND]", moreVerb, "Show the page of a command.", ""
+	help.Args = func(_ *cobra.Command, words []string) error {
+		if found, _, err := root.Find(words); err != nil || len(words) > 1 || len(words) == 1 && found == root {
+			return noVerb(root, words[len(words)-1:])
+		}
+		return nil
+	}
 }
 
 // shortHelp tells in a few lines what there is, for a bare "fencelock".
-func shortHelp(w io.Writer, all []*verb) {
+func shortHelp(root *cobra.Command) error {
+	w := root.ErrOrStderr()
 	fmt.Fprintln(w, "usage: fencelock COMMAND [ARGUMENTS]")
-	for _, v := range all {
-		fmt.Fprintf(w, "  %-11s %s\n", v.name, v.short)
+	for _, v := range root.Commands() {
+		fmt.Fprintf(w, "  %-11s %s\n", v.Name(), v.Short)
 	}
 	fmt.Fprintln(w, "try: fencelock run nightly -- ./backup.sh, or fencelock --help")
+	return nil
 }
 
-// printHelp prints the page of the verb that was asked for, or the first one.
-func printHelp(w io.Writer, l *line) error {
+// printHelp prints the page of a command.
+func (a *app) printHelp(cmd *cobra.Command, _ []string) {
+	_, a.helpFailed = io.WriteString(a.stdout, helpPage(cmd))
+}
+
+// helpPage is the page of a command: what it does, examples, and then all it takes.
+func helpPage(cmd *cobra.Command) string {
 	var p page
-	if l.verb == nil {
-		p.first(l)
-	} else {
-		p.verb(l)
-	}
-	_, err := io.WriteString(w, p.String())
-	return err
-}
-
-// first is the page of the program.
-func (p *page) first(l *line) {
-	p.WriteString("Usage: fencelock COMMAND [flags] [ARGUMENTS]\n\n" + about + "\n\n")
-	p.table("", aboutExamples)
-	group := ""
-	for _, v := range l.verbs {
-		if v.group != group {
-			group = v.group
-			p.head(group)
-		}
-		p.row(11, v.name, v.short)
-	}
-	p.head("Flags")
-	p.flags(l.global)
-	p.table("Variables", aboutVariables)
-	p.table("Exit codes", withCommonCodes(verbCodes))
-	p.WriteString("\nMore: fencelock COMMAND --help\n")
-}
-
-// verb is the page of a verb: what it does, examples, and then all it takes.
-func (p *page) verb(l *line) {
-	v := l.verb
-	p.WriteString("Usage: " + usage(v) + "\n\n" + v.short + "\n")
-	for _, paragraph := range v.paragraphs() {
-		p.WriteString("\n" + wrap(paragraph, 0, helpWidth) + "\n")
-	}
-	p.head("Examples")
-	for _, e := range v.examples {
-		p.WriteString("  " + e + "\n")
-	}
-	p.table("Arguments", v.arguments())
-	own := newFlagSet()
-	l.flags.VisitAll(func(f *pflag.Flag) {
-		if l.global.Lookup(f.Name) == nil {
-			own.AddFlag(f)
-		}
-	})
-	if own.HasFlags() {
-		p.head("Flags")
-		p.flags(own)
-	}
-	p.head("Flags of every command")
-	p.flags(l.global)
-	p.table("Variables of the command", v.variables)
-	p.table("Exit codes", withCommonCodes(v.codes))
-}
-
-// usage is how the verb is written.
-func usage(v *verb) string {
-	words := []string{"fencelock", v.name, "[flags]"}
-	for _, a := range v.args {
-		if a.optional {
-			words = append(words, "["+a.name+"]")
-		} else {
-			words = append(words, a.name)
+	p.WriteString("Usage: " + cmd.UseLine() + "\n\n" + cmd.Short + "\n")
+	for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
+		if paragraph != "" {
+			p.WriteString("\n" + wrap(paragraph, 0, helpWidth) + "\n")
 		}
 	}
-	if v.runs != nil {
-		words = append(words, "-- CMD [ARG]...")
+	if cmd.Example != "" {
+		p.head("Examples")
+		p.WriteString("  " + strings.ReplaceAll(cmd.Example, "\n", "\n  ") + "\n")
 	}
-	return strings.Join(words, " ")
+	p.table("Arguments", cmd.Annotations[argumentRows])
+	for _, g := range cmd.Groups() {
+		p.head(g.Title)
+		for _, v := range cmd.Commands() {
+			if v.GroupID == g.ID {
+				p.row(11, v.Name(), v.Short)
+			}
+		}
+	}
+	p.flags("Flags", cmd.LocalFlags())
+	p.flags("Flags of every command", cmd.InheritedFlags())
+	p.table("Variables", cmd.Annotations[variables])
+	p.table("Exit codes", cmd.Annotations[exitCodes])
+	if cmd.HasSubCommands() {
+		p.WriteString("\nMore: fencelock COMMAND --help\n")
+	}
+	return p.String()
 }
 
 // page is a page of help that is being written.
@@ -151,16 +145,14 @@ type page struct{ strings.Builder }
 // head begins a section.
 func (p *page) head(title string) { p.WriteString("\n" + title + ":\n") }
 
-// table writes words and what they mean below a title. A meaning without a word is a
-// sentence for itself. An empty table is not there at all.
-func (p *page) table(title string, rows []explained) {
+// table writes a table below a title. A meaning without a word is a sentence for itself. An
+// empty table is not there at all.
+func (p *page) table(title, table string) {
+	rows, width := explanations(table), 0
 	if len(rows) == 0 {
 		return
 	}
-	if title != "" {
-		p.head(title)
-	}
-	width := 0
+	p.head(title)
 	for _, r := range rows {
 		width = max(width, len(r.word))
 	}
@@ -181,28 +173,28 @@ func (p *page) row(width int, word, meaning string) {
 // flagColumn is where the explanation of a flag begins.
 const flagColumn = 26
 
-// flags explains flags: a short one beside its explanation, a long one above it.
-func (p *page) flags(f flagSet) {
+// flags explains flags below a title: a short one beside its explanation, a long one above it.
+func (p *page) flags(title string, f *pflag.FlagSet) {
+	if !f.HasFlags() {
+		return
+	}
+	p.head(title)
+	f.SortFlags = false
 	f.VisitAll(func(f *pflag.Flag) {
 		word := "    " + longForm(f)
 		if f.Shorthand != "" {
 			word = "-" + f.Shorthand + ", " + longForm(f)
 		}
-		help := flagHelp(f)
+		_, help := pflag.UnquoteUsage(f)
+		if !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
+			help += " (default " + f.DefValue + ")"
+		}
 		if len(word) > flagColumn-4 {
 			fmt.Fprintf(p, "  %s\n%*s%s\n", word, flagColumn, "", wrap(help, flagColumn, helpWidth))
 			return
 		}
 		p.row(flagColumn-4, word, help)
 	})
-}
-
-// flagHelp is the explanation of a flag, with its preset.
-func flagHelp(f *pflag.Flag) string {
-	if f.DefValue == "" {
-		return f.Usage
-	}
-	return f.Usage + " (default " + f.DefValue + ")"
 }
 
 // wrap breaks text into lines of at most width columns, of which all but the first are

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
@@ -25,24 +26,23 @@ type initCmd struct {
 	Yes   bool // do not ask
 }
 
-// verb describes init.
-func (c *initCmd) verb() *verb {
-	return &verb{
-		name: "init", group: seeLocks, short: "Give an engine what it needs once: PostgreSQL a schema, Redlock new servers.",
-		run: c.Run,
-		flags: func(f flagSet) {
-			f.add("print", "", boolean(&c.Print), "Print the SQL of PostgreSQL's schema and connect to nothing.")
-			f.add("yes", "", boolean(&c.Yes), "Nobody can hold a lock on these Redis servers: do not ask.")
-		},
-		long: `PostgreSQL: creates the schema fencelock. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
+// newInit returns the verb init.
+func newInit(a *app) *cobra.Command {
+	c := new(initCmd)
+	cmd := &cobra.Command{
+		Use: "init [flags]", GroupID: seeLocks, Short: "Give an engine what it needs once: PostgreSQL a schema, Redlock new servers.",
+		Long: `PostgreSQL: creates the schema fencelock. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
 
 Redlock, and Redis with quarantine=on: declares the servers new, so that they grant at once and do not wait until everything they may have forgotten is over. Do that only while nobody can hold a lock on them.`,
-		examples: []string{
-			"fencelock init --url postgres://app@db.example/app",
-			"fencelock init --url postgres:// --print | psql -1 -d app",
-			"fencelock init --url redlock://h1,h2,h3 --yes",
-		},
+		Example: `fencelock init --url postgres://app@db.example/app
+fencelock init --url postgres:// --print | psql -1 -d app
+fencelock init --url redlock://h1,h2,h3 --yes`,
+		Args: arguments(),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().BoolVar(&c.Print, "print", false, "Print the SQL of PostgreSQL's schema and connect to nothing.")
+	cmd.Flags().BoolVar(&c.Yes, "yes", false, "Nobody can hold a lock on these Redis servers: do not ask.")
+	return cmd
 }
 
 // initer is an engine that must be given something once. It may be given it again.

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/cron"
@@ -31,25 +33,31 @@ const (
 	resumeJob = "resume"
 )
 
-// verb describes jobs.
-func (c *jobsCmd) verb() *verb {
-	return &verb{
-		name: "jobs", group: seeLocks, short: "List the jobs that run at ticks, pause and resume them.",
-		args: []arg{
-			{name: "PREFIX", help: "Only jobs whose names begin with this; or pause or resume, and the NAME of a job; or list, and any prefix.", optional: true,
-				values: []string{listJobs, pauseJob, resumeJob}, set: setText(&c.First)},
-			{name: "NAME", help: "The job to pause or to resume; the prefix after list.", optional: true, set: setText(&c.Name)},
-		},
-		flags: func(f flagSet) {
-			f.add("reason", "", text(&c.Reason, "TEXT"), "With pause: why. The hosts that skip a tick say so.")
-		},
-		check: c.check, run: c.Run,
-		long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has no NEXT.
+// newJobs returns the verb jobs.
+func newJobs(a *app) *cobra.Command {
+	c := new(jobsCmd)
+	cmd := &cobra.Command{
+		Use: "jobs [flags] [PREFIX] [NAME]", GroupID: seeLocks, Short: "List the jobs that run at ticks, pause and resume them.",
+		Long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has no NEXT.
 
 pause keeps a job from being run on all hosts, until resume; a run under way goes on, and no tick is made up for. The jobs of an engine without records, such as Redlock, cannot be listed.`,
-		examples: []string{"fencelock jobs", "fencelock jobs --json | jq -r 'select(.last.state == \"failed\").job'", `fencelock jobs pause nightly --reason "disk full"`, "fencelock jobs resume nightly", "fencelock jobs list pause-"},
-		codes:    []explained{{"1", "no job of that NAME is known, so there is nothing to pause or to resume"}},
+		Example: `fencelock jobs
+fencelock jobs --json | jq -r 'select(.last.state == "failed").job'
+fencelock jobs pause nightly --reason "disk full"
+fencelock jobs resume nightly
+fencelock jobs list pause-`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{
+				{"PREFIX", "Only jobs whose names begin with this; or pause or resume, and the NAME of a job; or list, and any prefix."},
+				{"NAME", "The job to pause or to resume; the prefix after list."},
+			}),
+			exitCodes: table([]explained{{"1", "no job of that NAME is known, so there is nothing to pause or to resume"}}),
+		},
+		Args: arguments(&c.First, &c.Name), ValidArgs: []string{listJobs, pauseJob, resumeJob},
+		PreRunE: checked(c.check), RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "With pause: `TEXT` that says why. The hosts that skip a tick say so.")
+	return cmd
 }
 
 // check finds what the parser cannot.

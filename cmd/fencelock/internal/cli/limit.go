@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/ratelimit"
@@ -31,43 +33,50 @@ type limitCmd struct {
 	Command []string // may be empty: then to wait is all
 }
 
-// verb describes limit.
-func (c *limitCmd) verb() *verb {
-	c.Count, c.Rate.Burst, c.Conflict = 1, 1, exitBusy
-	return &verb{
-		name: "limit", group: useLocks, short: "Wait for a turn, so often and no more, and run a command.",
-		args: []arg{{name: "NAME", help: "The name of the rate, which is apart from the locks.", set: setText(&c.Name)}},
-		runs: &c.Command, flags: c.flags, check: c.check, run: c.Run,
-		long: `Takes from a rate that all who give the same NAME share, by the clock of the engine, and waits for its turn if there have been too many. Then it becomes the command, if there is one, and ends otherwise. All should give the same rate and burst.
+// newLimit returns the verb limit.
+func newLimit(a *app) *cobra.Command {
+	c := new(limitCmd)
+	cmd := &cobra.Command{
+		Use: "limit [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Wait for a turn, so often and no more, and run a command.",
+		Long: `Takes from a rate that all who give the same NAME share, by the clock of the engine, and waits for its turn if there have been too many. Then it becomes the command, if there is one, and ends otherwise. All should give the same rate and burst.
 
 It does not bound how many run at once: "run --limit" does.`,
-		examples: []string{
-			"fencelock limit --rate 10/m partner -- curl https://partner.example/feed",
-			"fencelock limit -n --rate 3/h --burst 3 mail:ops -- mail -s alarm ops",
-			"fencelock limit --rate 100/s --burst 20 --json api",
+		Example: `fencelock limit --rate 10/m partner -- curl https://partner.example/feed
+fencelock limit -n --rate 3/h --burst 3 mail:ops -- mail -s alarm ops
+fencelock limit --rate 100/s --burst 20 --json api`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{{"NAME", "The name of the rate, which is apart from the locks."}, commandRow}),
+			exitCodes: table([]explained{
+				{"", "the command's own"},
+				{"128+n", "signal n came while waiting"},
+				{"75", "its turn would come too late for -n or -w; -E changes it"},
+				{"126", "the command cannot be executed"},
+				{"127", "the command was not found"},
+			}),
 		},
-		codes: []explained{
-			{"", "the command's own"},
-			{"128+n", "signal n came while waiting"},
-			{"75", "its turn would come too late for -n or -w; -E changes it"},
-			{"126", "the command cannot be executed"},
-			{"127", "the command was not found"},
-		},
+		ValidArgsFunction: completeCommand(nil), PreRunE: checked(c.check),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	c.flags(cmd)
+	return cmd
 }
 
-// flags are those of limit. --wait, -n, -E and -c mean what they mean to run.
-func (c *limitCmd) flags(f flagSet) {
-	rate := &option{set: c.setRate, placeholder: "N/TIME", values: []string{"1/s", "10/s", "10/m", "100/h"}, required: true}
-	f.add("rate", "", rate, "How many in which time, such as 100/s, 10/m, 3/h or 5/90s.")
-	f.add("burst", "", atLeast(1, &c.Rate.Burst, number(&c.Rate.Burst)), "How many at once after a pause; 1 if it is not given.")
-	f.add("count", "", number(&c.Count), "Take so many at once.")
-	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if there have been too many.")
-	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
-		"Exit 75, at once, if the turn would come later than that. A bare number is seconds; 0 is -n.")
-	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if there have been too many.")
-	f.add("pass-url", "", boolean(&c.PassURL), "Give the command FENCELOCK_URL, which may hold a password.")
-	f.add("command", "c", text(&c.Line, "LINE"), "Run LINE with /bin/sh -c in the place of CMD.")
+// flags adds those of limit. --wait, -n, -E and -c mean what they mean to run.
+func (c *limitCmd) flags(cmd *cobra.Command) {
+	withCommand(cmd, &c.Name, &c.Command)
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.Func("rate", "`N/TIME`, how many in which time, such as 100/s, 10/m, 3/h or 5/90s.", c.setRate)
+	offer(cmd, "rate", 0, "1/s", "10/s", "10/m", "100/h")
+	_ = cmd.MarkFlagRequired("rate")
+	c.Rate.Burst, c.Count = 1, 1
+	f.Var(number{&c.Rate.Burst, 1}, "burst", "How many at once after a pause.")
+	f.Var(number{&c.Count, 1}, "count", "Take so many at once.")
+	c.ifBusy.flags(cmd, "Do not wait: exit 75 if there have been too many.",
+		"Exit 75, at once, if the turn would come later than that `DURATION`. A bare number is seconds; 0 is -n.",
+		"Exit code if there have been too many.")
+	f.BoolVar(&c.PassURL, "pass-url", false, "Give the command FENCELOCK_URL, which may hold a password.")
+	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c in the place of CMD.")
 }
 
 // setRate reads a rate such as 10/m. A bare unit is one of it.
@@ -93,7 +102,7 @@ func (c *limitCmd) check() (err error) {
 	switch {
 	case c.Wait.limit < 0:
 		return errors.New("durations must not be negative")
-	case c.Count < 1 || c.Count > c.Rate.Burst:
+	case c.Count > c.Rate.Burst:
 		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, c.Rate.Burst)
 	}
 	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
@@ -20,19 +22,22 @@ type lsCmd struct {
 	Scan   bool   // look at all keys, which takes long where there are many
 }
 
-// verb describes ls.
-func (c *lsCmd) verb() *verb {
-	return &verb{
-		name: "ls", group: seeLocks, short: "List the locks that are held or waited for.",
-		args: []arg{prefixArg(&c.Prefix)}, run: c.Run,
-		flags: func(f flagSet) {
-			f.add("scan", "", boolean(&c.Scan), "Look through all keys of a Redis, not only at names that were held or waited for a while.")
-		},
-		long: `A line for each holder; a lock that is only waited for has the holder "-". SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that ends with its process. A limit follows the mode: shared/3 is one holder of three, and shared:2/3 takes two places of the three.
+// newLs returns the verb ls.
+func newLs(a *app) *cobra.Command {
+	c := new(lsCmd)
+	cmd := &cobra.Command{
+		Use: "ls [flags] [PREFIX]", GroupID: seeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list"},
+		Long: `A line for each holder; a lock that is only waited for has the holder "-". SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that ends with its process. A limit follows the mode: shared/3 is one holder of three, and shared:2/3 takes two places of the three.
 
 What could not be looked at says so; names that this user may not read are exit code 78, after the rest.`,
-		examples: []string{"fencelock ls", "fencelock ls invoice: --json | jq -r .name"},
+		Example: `fencelock ls
+fencelock ls invoice: --json | jq -r .name`,
+		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
+		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().BoolVar(&c.Scan, "scan", false, "Look through all keys of a Redis, not only at names that were held or waited for a while.")
+	return cmd
 }
 
 // Run prints every lock with the prefix.

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -37,51 +39,56 @@ const (
 	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line about them are one record
 )
 
-// verb describes once.
-func (c *onceCmd) verb() *verb {
-	c.Conflict, c.Retention, c.MaxOutput, c.command = exitBusy, defaultKept, defaultOutput, commonCommand()
-	return &verb{
-		name: "once", group: useLocks, short: "Run a command once for each key, and repeat its output and exit code.",
-		args: []arg{{name: "KEY", help: "What is to be done once, such as an order or a migration.", set: setText(&c.Name)}},
-		runs: &c.Command, flags: c.flags, check: c.check, run: c.Run,
-		long: `The first who asks for a key runs the command. Whoever asks while it runs waits for its end. All later ones get its output and its exit code, until the retention is over. A failure is an outcome too. To run the command again, ask with --retry-failed.
+// newOnce returns the verb once.
+func newOnce(a *app) *cobra.Command {
+	c := new(onceCmd)
+	cmd := &cobra.Command{
+		Use: "once [flags] KEY -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command once for each key, and repeat its output and exit code.",
+		Long: `The first who asks for a key runs the command. Whoever asks while it runs waits for its end. All later ones get its output and its exit code, until the retention is over. A failure is an outcome too. To run the command again, ask with --retry-failed.
 
 The command runs under the lock once/KEY, and is ended before that is lost. A run that was lost has no outcome: the next who asks runs the command again, and what the lost run has to say is refused. Nor has a run that fails after fencelock was told to end. If the outcome cannot be stored, the exit code is 69.
 
 A key stands for one command line, or for one --payload if that is given. Another one is refused with 64, since the answer would be that of another command.`,
-		examples: []string{
-			"fencelock once migrate:42 -- ./migrate --to 42",
-			"fencelock once -n order:981 -- ./ship 981",
-			"fencelock once --retry-failed --retention 720h report:2026-11 -- ./report",
-			"fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME",
+		Example: `fencelock once migrate:42 -- ./migrate --to 42
+fencelock once -n order:981 -- ./ship 981
+fencelock once --retry-failed --retention 720h report:2026-11 -- ./report
+fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{{"KEY", "What is to be done once, such as an order or a migration."}, commandRow}),
+			variables:    commandVariables,
+			exitCodes: table([]explained{
+				{"", "the command's own, of this run or of the one before"},
+				{"128+n", "the command died of signal n, or signal n came while waiting"},
+				{"71", "something of fencelock's own did not start"},
+				{"74", "the output could not be written: the outcome is stored, and asking again repeats it"},
+				{"75", "somebody else runs the command, for -n or when -w was over; -E changes it"},
+				{"76", "the lock was lost while the command ran: it has no outcome of this run"},
+				{"126", "the command cannot be executed"},
+				{"127", "the command was not found"},
+			}),
 		},
-		variables: commandVariables(),
-		codes: []explained{
-			{"", "the command's own, of this run or of the one before"},
-			{"128+n", "the command died of signal n, or signal n came while waiting"},
-			{"71", "something of fencelock's own did not start"},
-			{"74", "the output could not be written: the outcome is stored, and asking again repeats it"},
-			{"75", "somebody else runs the command, for -n or when -w was over; -E changes it"},
-			{"76", "the lock was lost while the command ran: it has no outcome of this run"},
-			{"126", "the command cannot be executed"},
-			{"127", "the command was not found"},
-		},
+		ValidArgsFunction: completeCommand(nil), PreRunE: checked(c.check),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	c.flags(cmd)
+	return cmd
 }
 
-// flags are those of once, and behind them those it shares with run. --wait, -n and -E
+// flags adds those of once, and behind them those it shares with run. --wait, -n and -E
 // mean what they mean there.
-func (c *onceCmd) flags(f flagSet) {
-	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if somebody else runs the command.")
-	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
-		"Wait at most so long for another's run, then exit 75. A bare number is seconds; 0 is -n.")
-	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if somebody else runs the command.")
-	f.add("retry-failed", "", boolean(&c.RetryFailed), "If the command has failed, run it again, and do not repeat its failure.")
-	f.add("payload", "", &option{placeholder: "TEXT", set: func(s string) error { c.Payload = &s; return nil }},
-		"What the key stands for, in the place of the command line.")
-	f.add("retention", "", duration(&c.Retention, "1h", "24h", "720h"), "How long the outcome is kept.")
-	f.add("max-output", "", number(&c.MaxOutput), fmt.Sprintf("How many bytes of stdout, and of stderr, are kept; at most %d.", mostOutput))
-	c.command.flags(f)
+func (c *onceCmd) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	c.ifBusy.flags(cmd, "Do not wait: exit 75 if somebody else runs the command.",
+		"Wait at most this `DURATION` for another's run, then exit 75. A bare number is seconds; 0 is -n.",
+		"Exit code if somebody else runs the command.")
+	f.BoolVar(&c.RetryFailed, "retry-failed", false, "If the command has failed, run it again, and do not repeat its failure.")
+	f.Func("payload", "`TEXT` that the key stands for, in the place of the command line.", func(s string) error { c.Payload = &s; return nil })
+	f.DurationVar(&c.Retention, "retention", defaultKept, "How long the outcome is kept.")
+	offer(cmd, "retention", 0, "1h", "24h", "720h")
+	c.MaxOutput = defaultOutput
+	f.Var(number{&c.MaxOutput, 0}, "max-output", fmt.Sprintf("How many bytes of stdout, and of stderr, are kept; at most %d.", mostOutput))
+	c.command.flags(cmd)
 }
 
 // check finds what the parser cannot, and fills in the defaults.
@@ -94,7 +101,7 @@ func (c *onceCmd) check() error {
 		return errors.New("durations must not be negative")
 	case c.Retention < time.Second || c.Retention > driver.MaxDuration:
 		return fmt.Errorf("the retention %v is not between a second and ten years", c.Retention)
-	case c.MaxOutput < 0 || c.MaxOutput > mostOutput:
+	case c.MaxOutput > mostOutput:
 		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, mostOutput)
 	}
 	return nil

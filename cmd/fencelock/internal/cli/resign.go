@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os/signal"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
@@ -18,21 +20,26 @@ import (
 // resignCmd takes a name away from its leader, and from nobody else.
 type resignCmd struct{ Name, Reason string }
 
-// verb describes resign.
-func (c *resignCmd) verb() *verb {
-	return &verb{
-		name: "resign", group: seeLocks, short: "Make the leader give way to the next one, and print a token that shuts it out.",
-		args: []arg{nameArg(&c.Name)}, run: c.Run,
-		flags: func(f flagSet) {
-			f.add("reason", "", text(&c.Reason, "TEXT"), "Why; the leader is told, where it can be reached.")
+// newResign returns the verb resign.
+func newResign(a *app) *cobra.Command {
+	c := new(resignCmd)
+	cmd := &cobra.Command{
+		Use: "resign [flags] NAME", GroupID: seeLocks, Short: "Make the leader give way to the next one, and print a token that shuts it out.",
+		Long: `Ends the term of the leader that is there, and of no other: if it gives way in the same instant, its successor keeps the name. The next one in the queue leads at once, while the old one, if it can be reached, stops its work, and campaigns again behind the others; otherwise its term ends with its lease. To stop a leader without any overlap, end its process: elect gives the name back when its command has ended.`,
+		Example: `fencelock resign billing --reason maintenance
+fencelock status billing`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{nameRow}),
+			exitCodes: table([]explained{
+				{"1", "nobody leads, or the leader has just gone"},
+				{"74", "the token could not be printed: the term has ended, and the token stands on stderr"},
+			}),
 		},
-		long:     `Ends the term of the leader that is there, and of no other: if it gives way in the same instant, its successor keeps the name. The next one in the queue leads at once, while the old one, if it can be reached, stops its work, and campaigns again behind the others; otherwise its term ends with its lease. To stop a leader without any overlap, end its process: elect gives the name back when its command has ended.`,
-		examples: []string{"fencelock resign billing --reason maintenance", "fencelock status billing"},
-		codes: []explained{
-			{"1", "nobody leads, or the leader has just gone"},
-			{"74", "the token could not be printed: the term has ended, and the token stands on stderr"},
-		},
+		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames,
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why; the leader is told, where it can be reached.")
+	return cmd
 }
 
 // Run ends the term, and prints the token.

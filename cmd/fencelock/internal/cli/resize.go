@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 )
@@ -17,14 +19,24 @@ type resizeCmd struct {
 	Limit int // at least 1
 }
 
-// verb describes resize.
-func (c *resizeCmd) verb() *verb {
-	return &verb{
-		name: "resize", group: seeLocks, short: "Change how many may hold a lock that is shared with a limit.",
-		args:  []arg{nameArg(&c.Name), {name: "LIMIT", help: "How many holders, or how much weight, from now on.", set: number(&c.Limit).set}},
-		check: func() error { return driver.CheckResize(c.Name, c.Limit) }, run: c.Run,
-		long:     `Sets the limit of a name that is held with "run --limit", for everybody and from now on; it takes the place of the --limit they give. Holders stay, even if they are too many now, and waiters who fit get in at once. The engine forgets the new limit only when it forgets the name's last token, long after anybody used it.`,
-		examples: []string{"fencelock run --limit 3 seats -- ./work", "fencelock resize seats 5"},
+// newResize returns the verb resize.
+func newResize(a *app) *cobra.Command {
+	c := new(resizeCmd)
+	var limit string
+	return &cobra.Command{
+		Use: "resize [flags] NAME LIMIT", GroupID: seeLocks, Short: "Change how many may hold a lock that is shared with a limit.",
+		Long: `Sets the limit of a name that is held with "run --limit", for everybody and from now on; it takes the place of the --limit they give. Holders stay, even if they are too many now, and waiters who fit get in at once. The engine forgets the new limit only when it forgets the name's last token, long after anybody used it.`,
+		Example: `fencelock run --limit 3 seats -- ./work
+fencelock resize seats 5`,
+		Annotations: map[string]string{argumentRows: table([]explained{nameRow, {"LIMIT", "How many holders, or how much weight, from now on."}})},
+		Args:        arguments(&c.Name, &limit), ValidArgsFunction: a.lockNames,
+		PreRunE: checked(func() (err error) {
+			if c.Limit, err = parseNumber(limit); err != nil {
+				return err
+			}
+			return driver.CheckResize(c.Name, c.Limit)
+		}),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/cron"
@@ -33,65 +35,59 @@ type runCmd struct {
 	tick tickRun
 }
 
-// verb describes run.
-func (c *runCmd) verb() *verb {
-	*c = runCmd{ifBusy: ifBusy{Conflict: exitBusy}, OnLost: "terminate", command: commonCommand()}
-	return &verb{
-		name: "run", group: useLocks, short: "Run a command while holding a lock.",
-		args: []arg{nameArg(&c.Name)}, runs: &c.Command, flags: c.flags, check: c.check,
-		run: c.Run,
-		long: `Waits for the lock, runs the command while it is held, and gives it back when the command and all that it started are gone. If the lock is lost, the command is ended before others can get in.
+// newRun returns the verb run.
+func newRun(a *app) *cobra.Command {
+	c := new(runCmd)
+	cmd := &cobra.Command{
+		Use: "run [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command while holding a lock.", SuggestFor: []string{"exec", "lock"},
+		Long: `Waits for the lock, runs the command while it is held, and gives it back when the command and all that it started are gone. If the lock is lost, the command is ended before others can get in.
 
 The command is everything it started, also what has left its process group or its session; elsewhere than on Linux it is its process group. A small process, lock-watchdog, is its parent, and kills it if fencelock is killed or frozen. What it cannot kill are processes that became another user: use "sudo fencelock run", not "fencelock run ... sudo". The lock is not given back while such a process lives, but a lease ends. Nor can it reach work that was handed to a service (systemd-run, docker, at), and nobody kills the command if fencelock and lock-watchdog are killed at the same moment. A resource that checks FENCELOCK_TOKEN is safe even then.`,
-		examples: []string{
-			"fencelock run nightly -- ./backup.sh",
-			"fencelock run -n nightly -- ./backup.sh",
-			"fencelock run -w 10m --note 'by hand' nightly -- ./backup.sh --full",
-			"fencelock run nightly -c 'cd /srv && tar -c data | gzip >/backup/data.tar.gz'",
-			"fencelock run --limit 3 builds -- make",
-			"fencelock run --tick 1m report -- ./report.sh",
+		Example: `fencelock run nightly -- ./backup.sh
+fencelock run -n nightly -- ./backup.sh
+fencelock run -w 10m --note 'by hand' nightly -- ./backup.sh --full
+fencelock run nightly -c 'cd /srv && tar -c data | gzip >/backup/data.tar.gz'
+fencelock run --limit 3 builds -- make
+fencelock run --tick 1m report -- ./report.sh`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{nameRow, commandRow}),
+			variables:    commandVariables,
+			exitCodes: table([]explained{
+				{"", "the command's own"},
+				{"128+n", "the command died of signal n, or signal n came while waiting"},
+				{"71", "something of fencelock's own did not start, or its watchdog was killed"},
+				{"75", "the lock is busy, or the wait was over; -E and -q change it"},
+				{"76", "the lock was lost while the command ran, or before it was started"},
+				{"126", "the command cannot be executed"},
+				{"127", "the command was not found"},
+			}),
 		},
-		variables: commandVariables(),
-		codes: []explained{
-			{"", "the command's own"},
-			{"128+n", "the command died of signal n, or signal n came while waiting"},
-			{"71", "something of fencelock's own did not start, or its watchdog was killed"},
-			{"75", "the lock is busy, or the wait was over; -E and -q change it"},
-			{"76", "the lock was lost while the command ran, or before it was started"},
-			{"126", "the command cannot be executed"},
-			{"127", "the command was not found"},
-		},
+		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
+		RunE:              func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	c.flags(cmd)
+	return cmd
 }
 
-// commandVariables is what a command under a lock finds in its environment.
-func commandVariables() []explained {
-	return []explained{
-		{"FENCELOCK_NAME", "the name of the lock"},
-		{"FENCELOCK_TOKEN", "the fencing token: greater than that of every holder before"},
-		{ownerVariable, "this acquisition, as fencelock status shows it"},
-	}
-}
-
-// flags are those of run, and behind them those it shares with elect.
-func (c *runCmd) flags(f flagSet) {
-	f.add("nonblock", "n", boolean(&c.Nonblock), "Do not wait: exit 75 if the lock is held.")
-	f.add("wait", "w", &option{set: c.Wait.set, placeholder: "DURATION", values: []string{"10s", "1m", "10m"}},
-		"Wait at most so long, then exit 75. A bare number is seconds; 0 is -n.")
-	f.add("conflict-exit-code", "E", number(&c.Conflict), "Exit code if the lock is busy.")
-	f.add("quiet-if-busy", "q", boolean(&c.Quiet), "If the lock is busy, say nothing and exit 0.")
-	f.add("shared", "s", boolean(&c.Shared), "Share the lock with other shared holders.")
-	f.add("limit", "", atLeast(1, &c.Limit, number(&c.Limit)), "Share the lock with at most N holders in all.")
-	f.add("weight", "", atLeast(1, &c.Weight, number(&c.Weight)), "With --limit: take N of it instead of 1.")
-	f.add("min-hold", "", duration(&c.MinHold, "1m"),
-		"Nobody gets the lock again before this is over, even if this process dies; break undoes it.")
-	f.add("tick", "", atLeast(time.Second, &c.Tick, duration(&c.Tick, "1m", "5m", "1h", "12h")),
-		"Run once per tick of that schedule on all hosts together, such as 1m from their crontabs; exit 75 if another host has claimed the tick. No longer than the shortest time between two runs: 12h for one each day, since a day may have 23 hours.")
-	f.add("on-lost", "", choice(&c.OnLost, "WHAT", "terminate", "ignore"),
-		"What happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too).")
-	f.add("close", "o", boolean(&c.Close),
-		"Do not wait for processes the command leaves behind, and keep the lock's descriptor from it.")
-	c.command.flags(f)
+// flags adds those of run, and behind them those it shares with elect.
+func (c *runCmd) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	c.ifBusy.flags(cmd, "Do not wait: exit 75 if the lock is held.",
+		"Wait at most this `DURATION`, then exit 75. A bare number is seconds; 0 is -n.",
+		"Exit code if the lock is busy.")
+	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, say nothing and exit 0.")
+	f.BoolVarP(&c.Shared, "shared", "s", false, "Share the lock with other shared holders.")
+	f.Var(number{&c.Limit, 1}, "limit", "Share the lock with at most N holders in all.")
+	f.Var(number{&c.Weight, 1}, "weight", "With --limit: take N of it instead of 1.")
+	f.DurationVar(&c.MinHold, "min-hold", 0, "Nobody gets the lock again before this is over, even if this process dies; break undoes it.")
+	offer(cmd, "min-hold", 0, "1m")
+	f.Func("tick", "Run once per tick of that schedule on all hosts together, a `DURATION` such as 1m from their crontabs; exit 75 if another host has claimed the tick. No longer than the shortest time between two runs: 12h for one each day, since a day may have 23 hours.", c.setTick)
+	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
+	f.StringVar(&c.OnLost, "on-lost", "terminate", "`WHAT` happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too).")
+	offer(cmd, "on-lost", 0, "terminate", "ignore")
+	f.BoolVarP(&c.Close, "close", "o", false, "Do not wait for processes the command leaves behind, and keep the lock's descriptor from it.")
+	c.command.flags(cmd)
 }
 
 // check finds what the parser cannot, and fills in the defaults.
@@ -101,6 +97,8 @@ func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.ifBusy.check
 // limit would wait for ever.
 func (c *runCmd) checkNumbers() error {
 	switch {
+	case c.OnLost != "terminate" && c.OnLost != "ignore":
+		return fmt.Errorf("--on-lost: %q is not one of terminate, ignore", c.OnLost)
 	case c.Wait.limit < 0 || c.MinHold < 0:
 		return errors.New("durations must not be negative")
 	case c.Weight > 0 && c.Limit == 0:
@@ -111,11 +109,33 @@ func (c *runCmd) checkNumbers() error {
 	return nil
 }
 
+// setTick reads the tick. 0, as an empty variable in a script makes it, would mean that the flag was
+// not given.
+func (c *runCmd) setTick(s string) (err error) {
+	if c.Tick, err = time.ParseDuration(s); err != nil {
+		return notDuration(s)
+	}
+	if c.Tick < time.Second {
+		return fmt.Errorf("%s is less than 1s", s)
+	}
+	return nil
+}
+
 // ifBusy says what to do if it is not our turn, for every verb that waits for one.
 type ifBusy struct {
 	Nonblock bool
 	Wait     waitLimit
 	Conflict int // exit code if we do not wait, or not for long enough
+}
+
+// flags adds those of a verb that waits for its turn, with its own explanations.
+func (b *ifBusy) flags(cmd *cobra.Command, nonblock, wait, conflict string) {
+	b.Conflict = exitBusy
+	f := cmd.Flags()
+	f.BoolVarP(&b.Nonblock, "nonblock", "n", false, nonblock)
+	f.FuncP("wait", "w", wait, b.Wait.set)
+	offer(cmd, "wait", 0, "10s", "1m", "10m")
+	f.VarP(number{&b.Conflict, 0}, "conflict-exit-code", "E", conflict)
 }
 
 // atOnce reports whether not to wait.

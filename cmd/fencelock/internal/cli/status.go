@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
@@ -16,13 +18,17 @@ import (
 // statusCmd shows one lock.
 type statusCmd struct{ Name string }
 
-// verb describes status.
-func (c *statusCmd) verb() *verb {
-	return &verb{
-		name: "status", group: seeLocks, short: "Show who holds and who waits for one lock.",
-		args: []arg{nameArg(&c.Name)}, run: c.Run,
-		long:     `A lock that nobody holds is "free", and the exit code is 0 all the same.`,
-		examples: []string{"fencelock status nightly", "fencelock status nightly --json | jq '.holders[].pid'"},
+// newStatus returns the verb status.
+func newStatus(a *app) *cobra.Command {
+	c := new(statusCmd)
+	return &cobra.Command{
+		Use: "status [flags] NAME", GroupID: seeLocks, Short: "Show who holds and who waits for one lock.", SuggestFor: []string{"show", "info"},
+		Long: `A lock that nobody holds is "free", and the exit code is 0 all the same.`,
+		Example: `fencelock status nightly
+fencelock status nightly --json | jq '.holders[].pid'`,
+		Annotations: map[string]string{argumentRows: table([]explained{nameRow})},
+		Args:        arguments(&c.Name), ValidArgsFunction: a.lockNames,
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
 

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
 // versionCmd prints the version.
 type versionCmd struct{}
 
-// verb describes version.
-func (c *versionCmd) verb() *verb {
-	return &verb{name: "version", group: moreVerb, short: "Print the version.", run: c.Run}
+// newVersion returns the verb version.
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "version [flags]", GroupID: moreVerb, Short: "Print the version.",
+		Args: arguments(), RunE: func(*cobra.Command, []string) error { return versionCmd{}.Run(a) },
+	}
 }
 
 // build is what version prints; docs/cli-json.md documents it.

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
@@ -21,13 +22,17 @@ import (
 // watchCmd follows locks.
 type watchCmd struct{ Prefix string }
 
-// verb describes watch.
-func (c *watchCmd) verb() *verb {
-	return &verb{
-		name: "watch", group: seeLocks, short: "Follow what happens to locks, a line for each event.",
-		args: []arg{prefixArg(&c.Prefix)}, run: c.Run,
-		long:     `Begins with what stands already, then prints a line for each event: waiting, acquired, released, lost, left. Ends on INT or TERM, or when its reader is gone, with exit code 0.`,
-		examples: []string{"fencelock watch", `fencelock watch invoice: --json | jq 'select(.event == "lost")'`},
+// newWatch returns the verb watch.
+func newWatch(a *app) *cobra.Command {
+	c := new(watchCmd)
+	return &cobra.Command{
+		Use: "watch [flags] [PREFIX]", GroupID: seeLocks, Short: "Follow what happens to locks, a line for each event.", SuggestFor: []string{"follow", "tail"},
+		Long: `Begins with what stands already, then prints a line for each event: waiting, acquired, released, lost, left. Ends on INT or TERM, or when its reader is gone, with exit code 0.`,
+		Example: `fencelock watch
+fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
+		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
+		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
 

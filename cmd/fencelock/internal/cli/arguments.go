@@ -1,0 +1,66 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The arguments that several verbs have, as help explains them.
+var (
+	nameRow    = explained{"NAME", "The name of the lock."}
+	prefixRow  = explained{"PREFIX", "Only names that begin with this."}
+	commandRow = explained{"CMD", "The command and its arguments, after --."}
+)
+
+// arguments stores what follows a verb. The verb's Use has a word for each, in brackets if it
+// may be left out.
+func arguments(into ...*string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(into) {
+			return &misuse{error: fmt.Errorf("unexpected argument %s", args[len(into)])}
+		}
+		for i, arg := range args {
+			*into[i] = arg
+		}
+		if words := strings.Fields(cmd.Use)[2:]; len(args) < len(into) && words[len(args)][0] != '[' {
+			return &misuse{error: fmt.Errorf("expected \"<%s>\"", strings.ToLower(words[len(args)]))}
+		}
+		return nil
+	}
+}
+
+// withCommand makes a verb take a name, and then a command, to which all belongs that follows.
+// Flags may stand on both sides of the name.
+func withCommand(cmd *cobra.Command, name *string, command *[]string) {
+	cmd.Flags().SetInterspersed(false)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := arguments(name)(cmd, args[:min(len(args), 1)]); err != nil {
+			return err
+		}
+		*command = args[1:]
+		if cmd.ArgsLenAtDash() >= 0 {
+			return nil
+		}
+		err := cmd.ParseFlags(args[1:])
+		if help, _ := cmd.Flags().GetBool("help"); err == nil && help {
+			err = pflag.ErrHelp
+		}
+		*command = cmd.Flags().Args()
+		return err
+	}
+}
+
+// checked is a step before a verb runs, for what the parser cannot find.
+func checked(check func() error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		if err := check(); err != nil {
+			return &misuse{error: fmt.Errorf("%s: %w", cmd.Name(), err)}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+)
+
+// misuse is what is wrong with a command line.
+type misuse struct {
+	error
+	try string // "" is the help page of the command
+}
+
+// Unwrap returns what is wrong.
+func (m *misuse) Unwrap() error { return m.error }
+
+// refuse turns what is wrong with the command line into a refusal that says what to try. Other
+// errors stay as they are. A URL may be in it.
+func refuse(cmd *cobra.Command, err error) error {
+	wrong, ok := errors.AsType[*misuse](wrongFlag(cmd, err))
+	if !ok {
+		return err
+	}
+	if wrong.try == "" {
+		wrong.try = cmd.CommandPath() + " --help"
+	}
+	text := engineurl.Redact(strings.ReplaceAll(wrong.Error(), "\n", " "))
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s", text, wrong.try)}
+}
+
+// wrongFlag says in our words what pflag found wrong. A value is repeated only by flags that
+// take no secret.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlag(cmd, unknown)
+	}
+	if empty, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return &misuse{error: fmt.Errorf("--%s: a value is missing; write %s", empty.GetFlag().Name, longForm(empty.GetFlag()))}
+	}
+	if syntax, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return &misuse{error: syntax}
+	}
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	cause := wrong.Unwrap()
+	switch wrong.GetFlag().Value.Type() {
+	case "duration":
+		cause = notDuration(wrong.GetValue())
+	case "bool":
+		cause = fmt.Errorf("%q is neither true nor false", wrong.GetValue())
+	}
+	return &misuse{error: fmt.Errorf("--%s: %w", wrong.GetFlag().Name, cause)}
+}
+
+// unknownFlag says which flag may be meant, or which verb has it if it stands before any.
+func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
+	name, dashes := unknown.GetSpecifiedName(), "--"
+	if unknown.GetSpecifiedShortnames() != "" {
+		dashes = "-"
+	}
+	for _, owner := range cmd.Commands() { // of the root; no verb has any
+		f := owner.Flags()
+		if dashes == "--" && f.Lookup(name) != nil || dashes == "-" && len(name) == 1 && f.ShorthandLookup(name) != nil {
+			return &misuse{fmt.Errorf("unknown flag %s%s before the command; it is a flag of %s", dashes, name, owner.Name()),
+				strings.Replace(owner.UseLine(), "[flags]", dashes+name, 1)}
+		}
+	}
+	near := ""
+	if dashes == "--" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		near = termtext.Suggest(name, names, ", did you mean \"--%s\"?")
+	}
+	return &misuse{error: fmt.Errorf("unknown flag %s%s%s", dashes, name, near)}
+}
+
+// noVerb says what is wrong with words of which the first is no verb. They may be what flock
+// takes: a name, and a command. The suggestions of cobra are too many for words as short as ours.
+func noVerb(root *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	what := "unexpected argument " + words[0]
+	var names []string
+	for _, verb := range root.Commands() {
+		if slices.Contains(verb.SuggestFor, words[0]) {
+			return &misuse{error: fmt.Errorf("%s, did you mean %q?", what, verb.Name())}
+		}
+		names = append(names, verb.Name())
+	}
+	near := termtext.Suggest(words[0], names, ", did you mean %q?")
+	if near == "" && len(words) > 1 && !strings.Contains(words[0], "://") {
+		return &misuse{errors.New(what + "; it is no command of fencelock"), "fencelock run NAME -- CMD [ARG]..., or fencelock --help"}
+	}
+	return &misuse{error: errors.New(what + near)}
+}

@@ -1,0 +1,111 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+)
+
+// The groups that help shows verbs in.
+const (
+	useLocks = "Use locks"
+	seeLocks = "See and manage locks"
+	moreVerb = "More"
+)
+
+// New returns the tree of commands, for those who describe it and do not run it.
+func New() *cobra.Command { return newRoot(new(app)) }
+
+// newRoot returns the tree of commands. They work with a, into which the flags of every
+// command are read.
+func newRoot(a *app) *cobra.Command {
+	cobra.EnableCommandSorting = false // they stand in the order people read them
+	var version bool
+	root := &cobra.Command{
+		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Locks that many processes share, with fencing tokens.",
+		Example: `fencelock run nightly -- ./backup.sh     one backup at a time
+fencelock run -n nightly -- ./backup.sh  or exit 75 at once
+fencelock elect billing -- ./billing     one leader, and the others stand by
+fencelock ls                             who holds what`,
+		Annotations: map[string]string{
+			variables: table([]explained{
+				{"FENCELOCK_URL", "where the locks are, if --url does not say"},
+				{"XDG_STATE_HOME", "without a URL, locks are in its directory fencelock; those of root are in /var/lib/fencelock"},
+			}),
+			exitCodes: table(verbCodes),
+		},
+		Args: noVerb, PersistentPreRunE: checkFlags,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case version:
+				return versionCmd{}.Run(a)
+			case cmd.Flags().NFlag() == 0:
+				_ = cmd.Usage()
+				return exitWith(exitUsage)
+			}
+			return &misuse{error: errors.New("expected a command such as run or ls")}
+		},
+		TraverseChildren: true, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.Flags().SetInterspersed(false) // or a flag behind a wrong verb would be called the mistake
+	a.addFlags(root)
+	root.Flags().BoolVar(&version, "version", false, "Print the version.")
+	root.SetUsageFunc(shortHelp)
+	root.SetHelpFunc(a.printHelp)
+	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
+	root.AddCommand(
+		newRun(a), newElect(a), newOnce(a), newLimit(a),
+		newLs(a), newStatus(a), newWatch(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a),
+		newCompletion(a), newVersion(a),
+	)
+	addHelp(root)
+	addCommonCodes(root)
+	return root
+}
+
+// addFlags adds the flags of every command.
+func (a *app) addFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.SortFlags = false
+	f.StringVar(&a.url, "url", os.Getenv("FENCELOCK_URL"), "`URL` of the locks, such as file:///path; by default a directory of your own. ($FENCELOCK_URL)")
+	f.Lookup("url").DefValue = "" // it may hold a password
+	offer(root, "url", cobra.ShellCompDirectiveNoSpace, engineurl.Beginnings()...)
+	f.BoolVar(&a.json, "json", false, "Print one JSON object a line.")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "Say more on stderr.")
+	f.BoolP("help", "h", false, "Show this page.")
+	root.Flags().SortFlags = false
+	root.Flags().AddFlagSet(f)
+}
+
+// checkFlags looks whether the flags are there that must be given, and whether a URL that is
+// given is one.
+func checkFlags(cmd *cobra.Command, _ []string) error {
+	if cmd.Name() == cobra.ShellCompRequestCmd { // nobody runs a command: its words may be taken for flags
+		for _, verb := range cmd.Root().Commands() {
+			verb.Flags().SetInterspersed(true)
+		}
+		return nil
+	}
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
+			missing = append(missing, longForm(f))
+		}
+	})
+	if len(missing) > 0 {
+		return &misuse{error: errors.New("missing flags: " + strings.Join(missing, ", "))}
+	}
+	if url := cmd.Flag("url"); url.Changed && url.Value.String() == "" { // such as "$LOCKS", which is not set
+		return &misuse{error: errors.New("--url is empty; name an engine, or leave the flag out for FENCELOCK_URL or locks of this host")}
+	}
+	return nil
+}

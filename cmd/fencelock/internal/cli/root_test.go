@@ -1,0 +1,165 @@
+//go:build unix
+
+package cli
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+)
+
+// readRun reads a command line of run.
+func readRun(args ...string) (*runCmd, error) {
+	c, root := new(runCmd), newRoot(new(app))
+	cmd := &cobra.Command{Use: "read [flags] NAME -- CMD [ARG]...", PreRunE: checked(c.check), Run: func(*cobra.Command, []string) {}}
+	c.flags(cmd)
+	root.AddCommand(cmd)
+	root.SetArgs(append([]string{"read"}, args...))
+	_, err := root.ExecuteC()
+	return c, err
+}
+
+func TestFlagsStandBeforeAndAfterTheName(t *testing.T) {
+	for _, args := range []string{
+		"-n -s --ttl 9s x -- cmd -n --ttl",
+		"x -n -s --ttl 9s -- cmd -n --ttl",
+		"-n x --ttl=9s -s cmd -n --ttl",
+		"-ns --ttl=9s -- x cmd -n --ttl",
+		"-ns --ttl=9s -- x -- cmd -n --ttl",
+	} {
+		c, err := readRun(strings.Fields(args)...)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		if !c.Nonblock || !c.Shared || c.TTL != 9*time.Second || c.Name != "x" || !slices.Equal(c.Command, []string{"cmd", "-n", "--ttl"}) {
+			t.Errorf("%s: read as %+v", args, c)
+		}
+	}
+}
+
+func TestValuesOfFlags(t *testing.T) {
+	c, err := readRun("-w1m30s", "-E", "010", "--min-hold=2s", "--note", "--", "--signal", "usr1", "--on-lost=ignore", "x", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Wait.limit != 90*time.Second || c.Conflict != 10 || c.MinHold != 2*time.Second || c.Note != "--" || c.Signal != "SIGUSR1" || c.OnLost != "ignore" {
+		t.Errorf("%+v", c)
+	}
+	if c, err = readRun("-w", "0.5", "x", "cmd"); err != nil || c.Wait.limit != time.Second/2 || c.Conflict != exitBusy {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestRefusedCommandLines(t *testing.T) {
+	for args, want := range map[string]string{
+		"run":                           `expected "<name>"`,
+		"run --":                        `expected "<name>"`,
+		"run x":                         "run: no command to run; write it after --",
+		"run -n -w 1s x -- cmd":         "run: --nonblock and --wait can't be used together",
+		"run -w soon x -- cmd":          `--wait: "soon" is not a duration such as 30s or 1m30s`,
+		"run --ttl 5 x -- cmd":          `--ttl: "5" is not a duration such as 30s or 1m30s`,
+		"run --limit 1.5 x -- cmd":      `--limit: "1.5" is not a whole number`,
+		"run --limit 0 x -- cmd":        `--limit: 0 is less than 1`,
+		"run --tick 0 x -- cmd":         `--tick: 0 is less than 1s`,
+		"run --on-lost shrug x cmd":     `run: --on-lost: "shrug" is not one of terminate, ignore`,
+		"run --json=maybe x cmd":        `--json: "maybe" is neither true nor false`,
+		"--json=maybe ls":               `--json: "maybe" is neither true nor false`,
+		"run -z x cmd":                  "unknown flag -z",
+		"run x -z -- cmd":               "unknown flag -z",
+		"run --nonblok x cmd":           `unknown flag --nonblok, did you mean "--nonblock"?`,
+		"run --=x y cmd":                "bad flag syntax: --=x",
+		"run --ttl":                     "--ttl: a value is missing; write --ttl=DURATION",
+		"--url":                         "--url: a value is missing; write --url=URL",
+		"--json":                        "expected a command such as run or ls",
+		"statu":                         `unexpected argument statu, did you mean "status"?`,
+		"help statu":                    `unexpected argument statu, did you mean "status"?`,
+		"help run x":                    "unexpected argument x",
+		"status x y":                    "unexpected argument y",
+		"ls x y":                        "unexpected argument y",
+		"version y":                     "unexpected argument y",
+		"resize x many":                 `resize: "many" is not a whole number`,
+		"resize x 10000000000000000000": `resize: "10000000000000000000" is too large`,
+		"break x":                       "missing flags: --reason=TEXT",
+		"limit x":                       "missing flags: --rate=N/TIME",
+		"completion":                    `expected "<shell>"`,
+		"completion tcsh":               `<shell>: "tcsh" is not one of bash, zsh, fish, powershell`,
+	} {
+		var talk strings.Builder
+		code := run(strings.Fields(args), nil, io.Discard, &talk)
+		if got, _, _ := strings.Cut(talk.String(), "\n"); code != exitUsage || got != "fencelock: "+want {
+			t.Errorf("%s: %d, %s, want %s", args, code, got, want)
+		}
+	}
+}
+
+func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
+	t.Setenv("FENCELOCK_URL", "mem:")
+	for args, want := range map[string]string{
+		"ls":                 "mem:",
+		"--url redis://h ls": "redis://h",
+		"ls --url=redis://h": "redis://h",
+		"--url a ls --url b": "b",
+	} {
+		a := new(app)
+		root := newRoot(a)
+		for _, verb := range root.Commands() {
+			verb.RunE = func(*cobra.Command, []string) error { return nil }
+		}
+		root.SetArgs(strings.Fields(args))
+		if err := root.Execute(); err != nil || a.url != want {
+			t.Errorf("%s: %q, %v", args, a.url, err)
+		}
+	}
+}
+
+// Help needs nothing that the command would need, is on stdout, and fits into a terminal.
+func TestHelp(t *testing.T) {
+	t.Setenv("FENCELOCK_URL", "redis://u:s3cret@h")
+	for _, cmd := range append(newRoot(new(app)).Commands(), newRoot(new(app))) {
+		name := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "fencelock"), " ")
+		var first string
+		for _, args := range []string{name + " --help", "help " + name} {
+			var out, talk strings.Builder
+			if code := run(strings.Fields(args), nil, &out, &talk); code != 0 || talk.String() != "" {
+				t.Errorf("%s: %d, %s", args, code, talk.String())
+			}
+			for row := range strings.Lines(out.String()) {
+				if len(row) > helpWidth+1 {
+					t.Errorf("%s: a line of %d bytes: %s", args, len(row), row)
+				}
+			}
+			if strings.Contains(out.String(), "s3cret") || !strings.HasPrefix(out.String(), "Usage: fencelock ") {
+				t.Errorf("%s: %s", args, out.String())
+			}
+			if first == "" {
+				first = out.String()
+			}
+			if out.String() != first {
+				t.Errorf("%s differs from %s --help", args, name)
+			}
+		}
+	}
+}
+
+// A flag that stands in the URL is refused as one.
+func TestFlagsInTheURL(t *testing.T) {
+	for _, cmd := range newRoot(new(app)).Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Name == "retention" { // of once; redis:// has one of its own
+				return
+			}
+			_, _, err := engineurl.Open(t.Context(), "redis://h?"+f.Name+"=1")
+			if err == nil || !strings.Contains(err.Error(), f.Name+" is a flag and no parameter of a URL") {
+				t.Errorf("--%s of %s: %v", f.Name, cmd.Name(), err)
+			}
+		})
+	}
+}
