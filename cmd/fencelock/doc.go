@@ -20,7 +20,7 @@
 //	fencelock init                                what an engine needs once
 //	fencelock doctor                              is the engine fit to keep promises?
 //	fencelock completion bash                     words to complete in a shell
-//	fencelock man run                             a manual page
+//	fencelock help run                            what a verb does and takes
 //
 // Each verb explains itself with --help.
 //

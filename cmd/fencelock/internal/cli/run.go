@@ -63,7 +63,7 @@ fencelock run --tick 1m report -- ./report.sh`,
 			}),
 		},
 		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
-		RunE:              func(*cobra.Command, []string) error { return c.Run(a) },
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	c.flags(cmd)
 	return cmd
