@@ -29,7 +29,7 @@ func main() {
 // write writes the pages into dir, which must be there. SOURCE_DATE_EPOCH sets their date.
 func write(dir string) error {
 	root := cli.New()
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		cmd.Long = description(cmd)
 	}
 	return doc.GenManTreeFromOpts(root, doc.GenManTreeOptions{

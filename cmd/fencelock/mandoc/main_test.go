@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/cli"
@@ -19,7 +20,7 @@ func TestEachVerbHasAPageWithItsFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := cli.New()
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		if cmd.Name() == "help" { // of a terminal
 			continue
 		}

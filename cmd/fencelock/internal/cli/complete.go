@@ -102,15 +102,12 @@ Register-ArgumentCompleter -CommandName 'fencelock' -ScriptBlock {
 `,
 }
 
-// completeCommand completes the name that stands before a command by names, if there are any. The
-// shell finds files for what follows.
+// completeCommand completes the name that stands before a command by names. The shell finds files
+// for what follows.
 func completeCommand(names cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		switch {
-		case len(args) > 0:
+		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
-		case names == nil:
-			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return names(cmd, args, typed)
 	}

@@ -66,7 +66,7 @@ var verbCodes = []explained{
 
 // addCommonCodes adds to each command the exit codes of every one, and puts them in order.
 func addCommonCodes(root *cobra.Command) {
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		all := append(explanations(cmd.Annotations[exitCodes]), commonCodes...)
 		slices.SortStableFunc(all, func(a, b explained) int {
 			return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
@@ -84,7 +84,7 @@ func addHelp(root *cobra.Command) {
 	help, _, _ := root.Find([]string{"help"})
 	help.Use, help.GroupID, help.Short, help.Long = "help [flags] [COMMAND]", moreVerb, "Show the page of a command.", ""
 	help.Args = func(_ *cobra.Command, words []string) error {
-		if found, _, err := root.Find(words); err != nil || len(words) > 1 || len(words) == 1 && found == root {
+		if found, _, _ := root.Find(words); len(words) > 1 || len(words) == 1 && found == root {
 			return noVerb(root, words[len(words)-1:])
 		}
 		return nil

@@ -54,7 +54,7 @@ fencelock limit --rate 100/s --burst 20 --json api`,
 				{"127", "the command was not found"},
 			}),
 		},
-		ValidArgsFunction: completeCommand(nil), PreRunE: checked(c.check),
+		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	c.flags(cmd)

@@ -92,6 +92,9 @@ func noVerb(root *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
+	if root.ArgsLenAtDash() == 0 {
+		return &misuse{error: errors.New("unexpected -- before the command")}
+	}
 	what := "unexpected argument " + words[0]
 	var names []string
 	for _, verb := range root.Commands() {

@@ -67,7 +67,7 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 				{"127", "the command was not found"},
 			}),
 		},
-		ValidArgsFunction: completeCommand(nil), PreRunE: checked(c.check),
+		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	c.flags(cmd)

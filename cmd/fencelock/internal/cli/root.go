@@ -20,13 +20,14 @@ const (
 	moreVerb = "More"
 )
 
+func init() { cobra.EnableCommandSorting = false } // verbs stand in the order people read them
+
 // New returns the tree of commands, for those who describe it and do not run it.
 func New() *cobra.Command { return newRoot(new(app)) }
 
 // newRoot returns the tree of commands. They work with a, into which the flags of every
 // command are read.
 func newRoot(a *app) *cobra.Command {
-	cobra.EnableCommandSorting = false // they stand in the order people read them
 	var version bool
 	root := &cobra.Command{
 		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Locks that many processes share, with fencing tokens.",
@@ -103,6 +104,9 @@ func checkFlags(cmd *cobra.Command, _ []string) error {
 	})
 	if len(missing) > 0 {
 		return &misuse{error: errors.New("missing flags: " + strings.Join(missing, ", "))}
+	}
+	if cmd.HasParent() && cmd.Root().Flags().Changed("version") {
+		return &misuse{error: errors.New("--version stands alone, without a command")}
 	}
 	if url := cmd.Flag("url"); url.Changed && url.Value.String() == "" { // such as "$LOCKS", which is not set
 		return &misuse{error: errors.New("--url is empty; name an engine, or leave the flag out for FENCELOCK_URL or locks of this host")}

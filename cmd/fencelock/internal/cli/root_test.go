@@ -78,6 +78,8 @@ func TestRefusedCommandLines(t *testing.T) {
 		"run --=x y cmd":                "bad flag syntax: --=x",
 		"run --ttl":                     "--ttl: a value is missing; write --ttl=DURATION",
 		"--url":                         "--url: a value is missing; write --url=URL",
+		"--version ls":                  "--version stands alone, without a command",
+		"-- ls":                         "unexpected -- before the command",
 		"--json":                        "expected a command such as run or ls",
 		"statu":                         `unexpected argument statu, did you mean "status"?`,
 		"help statu":                    `unexpected argument statu, did you mean "status"?`,
@@ -123,10 +125,11 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 // Help needs nothing that the command would need, is on stdout, and fits into a terminal.
 func TestHelp(t *testing.T) {
 	t.Setenv("FENCELOCK_URL", "redis://u:s3cret@h")
-	for _, cmd := range append(newRoot(new(app)).Commands(), newRoot(new(app))) {
+	root := newRoot(new(app))
+	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		name := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "fencelock"), " ")
 		var first string
-		for _, args := range []string{name + " --help", "help " + name} {
+		for _, args := range []string{name + " --help", "help " + name, "--help " + name, strings.TrimPrefix(name+" x --help", " x")} {
 			var out, talk strings.Builder
 			if code := run(strings.Fields(args), nil, &out, &talk); code != 0 || talk.String() != "" {
 				t.Errorf("%s: %d, %s", args, code, talk.String())
