@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/goredisconn"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/conntest"
-	"github.com/fencelock/fencelock/internal/goredisconn"
 	"github.com/redis/go-redis/v9"
 )
 
