@@ -113,7 +113,7 @@ func helpPage(cmd *cobra.Command) string {
 	p.WriteString("Usage: " + cmd.UseLine() + "\n\n" + cmd.Short + "\n")
 	for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
 		if paragraph != "" {
-			p.WriteString("\n" + wrap(paragraph, 0, helpWidth) + "\n")
+			p.WriteString("\n" + wrap(paragraph, 0) + "\n")
 		}
 	}
 	if cmd.Example != "" {
@@ -158,7 +158,7 @@ func (p *page) table(title, table string) {
 	}
 	for _, r := range rows {
 		if r.word == "" {
-			p.WriteString("  " + wrap(r.meaning, 2, helpWidth) + "\n")
+			p.WriteString("  " + wrap(r.meaning, 2) + "\n")
 			continue
 		}
 		p.row(width, r.word, r.meaning)
@@ -167,7 +167,7 @@ func (p *page) table(title, table string) {
 
 // row writes a word and what it means, in a column that begins behind the widest word.
 func (p *page) row(width int, word, meaning string) {
-	fmt.Fprintf(p, "  %-*s  %s\n", width, word, wrap(meaning, width+4, helpWidth))
+	fmt.Fprintf(p, "  %-*s  %s\n", width, word, wrap(meaning, width+4))
 }
 
 // flagColumn is where the explanation of a flag begins.
@@ -190,22 +190,22 @@ func (p *page) flags(title string, f *pflag.FlagSet) {
 			help += " (default " + f.DefValue + ")"
 		}
 		if len(word) > flagColumn-4 {
-			fmt.Fprintf(p, "  %s\n%*s%s\n", word, flagColumn, "", wrap(help, flagColumn, helpWidth))
+			fmt.Fprintf(p, "  %s\n%*s%s\n", word, flagColumn, "", wrap(help, flagColumn))
 			return
 		}
 		p.row(flagColumn-4, word, help)
 	})
 }
 
-// wrap breaks text into lines of at most width columns, of which all but the first are
+// wrap breaks text into lines of at most helpWidth columns, of which all but the first are
 // indented. A word that is longer has a line for itself.
-func wrap(text string, indent, width int) string {
+func wrap(text string, indent int) string {
 	var b strings.Builder
 	column := indent
 	for i, word := range strings.Fields(text) {
 		switch {
 		case i == 0:
-		case column+1+len(word) > width:
+		case column+1+len(word) > helpWidth:
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			column = indent
 		default:
