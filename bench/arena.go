@@ -20,6 +20,7 @@ type suite struct {
 	bars        map[string][]bar // by row, for those that differ between engines
 	per         int              // operations in a round of alone
 	start       func() (server, error)
+	inside      bool // of interest to those who change this library: measured when asked for by name, and not on the page
 }
 
 // suites are all that is measured; every engine has one.

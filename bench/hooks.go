@@ -12,8 +12,9 @@ import (
 // hooksSuite is what the front door and its hooks cost, on an engine that costs next to
 // nothing.
 var hooksSuite = suite{
-	name:  "hooks",
-	title: "The front door and its hooks",
+	name:   "hooks",
+	inside: true,
+	title:  "The front door and its hooks",
 	notes: "Locks in memory, so that nothing hides the cost. `bare` is the engine without the front door: no renewal, no context, no deadline. `fencelock`\n" +
 		"has no tracer, `one hook` a tracer with AcquireEnd, and `all hooks` one with every hook. The hooks do nothing. Compare the differences\n" +
 		"with the 300 us that a lock on Redis takes.\n",

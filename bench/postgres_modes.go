@@ -11,8 +11,9 @@ import (
 // postgresModesSuite is what other kinds of our locks cost on PostgreSQL, and those of a
 // process that holds many.
 var postgresModesSuite = suite{
-	name:  "postgres-modes",
-	title: "PostgreSQL: shared locks, permits, many locks held, and many turns of one",
+	name:   "postgres-modes",
+	inside: true,
+	title:  "PostgreSQL: shared locks, permits, many locks held, and many turns of one",
 	notes: "`bare` and `minimal` are those of the section before. `fencelock` is an exclusive lock, `shared` a shared one, `permit` a shared one\n" +
 		"with a limit, and `beside 8000` an exclusive one of an engine that holds 8,000 others. `bare beside` has 8,000 on its connection: at the end\n" +
 		"of each transaction the server looks at every lock that its session has.\n",

@@ -86,7 +86,7 @@ func page(old string, reports []*report, s settings) string {
 		known[r.suite.title] = r.section()
 	}
 	var sections strings.Builder
-	for _, suite := range suites {
+	for _, suite := range outside() {
 		if text, ok := known[suite.title]; ok {
 			sections.WriteString("\n" + text)
 		}

@@ -10,12 +10,15 @@ import (
 // where none means all.
 type selection struct{ suites, measures, contestants string }
 
-// choose returns the selected suites, with the selected measures and
+// choose returns the selected suites, by default those that users read, with the selected measures and
 // contestants alone.
 func (sel selection) choose() ([]suite, error) {
 	some, err := pick(suites, sel.suites, suiteNames(), func(s suite) string { return s.name })
 	if err != nil {
 		return nil, err
+	}
+	if sel.suites == "" {
+		some = outside()
 	}
 	known := measureNames(some)
 	if _, err := pick(known, sel.measures, known, func(name string) string { return name }); err != nil {
@@ -57,6 +60,11 @@ func (s suite) only(with string) suite {
 	named := append(strings.Split(with, ","), bare, minimal, ours)
 	s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), func(c contestant) bool { return !slices.Contains(named, c.name) })
 	return s
+}
+
+// outside are the suites that users read.
+func outside() []suite {
+	return slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return s.inside })
 }
 
 func suiteNames() []string {
