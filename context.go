@@ -5,13 +5,8 @@ import (
 	"reflect"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/heldlock"
 )
-
-// lockKey is the context key of the lock that a context was made for.
-type lockKey struct{}
-
-// nameKey is the context key of the lock of one name.
-type nameKey string
 
 // same reports whether a and b are one context. It says no of those whose type cannot be
 // compared, which == would panic for.
@@ -46,54 +41,33 @@ func traceFrom(ctx context.Context) string {
 	return ""
 }
 
-// Held is what a context says of a lock that it was made for. It is comparable.
-type Held struct {
-	Name  string
-	Token int64 // the fencing token; see [Lock.Token]
-	Floor int64 // at most Token, and equal to it for an exclusive lock; see [Lock.Floor]
+// TokenFrom returns the fencing token of the innermost lock that ctx was made for, by Do or
+// by a context of a Lock. It is false if there is none, or if that is one of several locks
+// held together; see [TokenFor]. It says nothing about whether the lock still stands.
+func TokenFrom(ctx context.Context) (token int64, ok bool) {
+	return tokenOf(ctx.Value(heldlock.Inner{}))
 }
 
-// HeldFrom returns what ctx says of the innermost lock that it was made for, by Do or by a
-// context of a Lock. It is false if there is none, or if that is one of several locks held
-// together; see [HeldFor]. It says nothing about whether the lock still stands.
-//
-// A guard refuses tokens below the greatest floor it has seen, so that shared holders do
-// not shut one another out.
-func HeldFrom(ctx context.Context) (held Held, ok bool) {
-	return heldOf(ctx.Value(lockKey{}))
-}
-
-// HeldFor returns what ctx says of the innermost lock of that name that it was made for,
-// and false if there is none. Contexts of several locks, nested or held together, know
+// TokenFor returns the fencing token of the innermost lock of that name that ctx was made
+// for, and false if there is none. Contexts of several locks, nested or held together, know
 // them all.
-func HeldFor(ctx context.Context, name string) (held Held, ok bool) {
-	return heldOf(ctx.Value(nameKey(name)))
+func TokenFor(ctx context.Context, name string) (token int64, ok bool) {
+	return tokenOf(ctx.Value(heldlock.Named(name)))
 }
 
-func heldOf(value any) (Held, bool) {
+func tokenOf(value any) (int64, bool) {
 	l, ok := value.(*Lock)
 	if !ok {
-		return Held{}, false
+		return 0, false
 	}
-	return Held{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}, true
+	return l.Token(), true
 }
 
-// TokenFrom returns the fencing token of the innermost lock that ctx was made for. It is
-// false where [HeldFrom] is.
-func TokenFrom(ctx context.Context) (token int64, ok bool) {
-	held, ok := HeldFrom(ctx)
-	return held.Token, ok
-}
+func init() { heldlock.ReportStale = reportStale }
 
-// SameLock reports whether a and b were made for the same innermost lock or the same set
-// of locks, or both for none. So a value that was given over a lock can tell whether
-// another one has been taken since.
-func SameLock(a, b context.Context) bool { return a.Value(lockKey{}) == b.Value(lockKey{}) }
-
-// ReportStale tells Tracer.Stale that a guard refused a write under the lock of
-// data.Name that ctx was made for, and nobody if ctx was made for none. Guards call it.
-func ReportStale(ctx context.Context, data TraceStale) {
-	if l, ok := ctx.Value(nameKey(data.Name)).(*Lock); ok {
-		end(ctx, l.renewer.cfg.Tracer.Stale, data)
+// reportStale is heldlock.ReportStale.
+func reportStale(ctx context.Context, resource, name string, token, floor int64) {
+	if l, ok := ctx.Value(heldlock.Named(name)).(*Lock); ok {
+		end(ctx, l.renewer.cfg.Tracer.Stale, TraceStale{Resource: resource, Name: name, Token: token, Floor: floor})
 	}
 }

@@ -17,14 +17,6 @@ type (
 	//	Held     *HeldError // who is in the way; nil means unknown
 	//	Trouble  error      // why the engine itself grants nothing now; nil means it works
 	WaitInfo = driver.WaitInfo
-	// Lease identifies an acquisition to its engine; see [Lock.Lease]. Its fields are
-	//
-	//	Name  string
-	//	Owner string
-	//	Token int64
-	//	Mode  Mode
-	//	TTL   time.Duration // of the request
-	Lease = driver.Lease
 )
 
 // The modes.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/clock"
+	"github.com/fencelock/fencelock/internal/heldlock"
 	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/internal/schedule"
 )
@@ -100,9 +101,6 @@ func (l *Lock) Token() int64 { return l.lease.Token }
 // Floor returns the smallest token among those who held the name when this lock
 // was granted: Token itself, unless the lock is shared.
 func (l *Lock) Floor() int64 { return l.floor }
-
-// Lease returns what identifies the acquisition to the engine.
-func (l *Lock) Lease() Lease { return l.lease }
 
 // Context returns a context that ends with the hold: with a cause that is
 // ErrLost when the lock is lost, at the deadline less the grace at the latest,
@@ -288,9 +286,9 @@ func (v *lockValues) Value(key any) any {
 // named returns l if key, of a value of a context, asks for it, and nil otherwise.
 func (l *Lock) named(key any) *Lock {
 	switch key := key.(type) {
-	case lockKey:
+	case heldlock.Inner:
 		return l
-	case nameKey:
+	case heldlock.Named:
 		if l.lease.Name == string(key) {
 			return l
 		}

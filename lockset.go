@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/fencelock/fencelock/internal/heldlock"
 )
 
 // LockSet is several locks held together, from the moment it is returned until it
@@ -34,15 +36,6 @@ func (s *LockSet) Lock(name string) *Lock {
 	return s.locks[i]
 }
 
-// Tokens returns the fencing token of each name.
-func (s *LockSet) Tokens() map[string]int64 {
-	tokens := make(map[string]int64, len(s.locks))
-	for _, l := range s.locks {
-		tokens[l.Name()] = l.Token()
-	}
-	return tokens
-}
-
 // Err returns nil while every lock of the set is held, and otherwise what the
 // first one that is not says; see [Lock.Err].
 func (s *LockSet) Err() error {
@@ -55,7 +48,7 @@ func (s *LockSet) Err() error {
 }
 
 // Context returns a context that ends as soon as one of the locks does, with the
-// same cause; see [Lock.Context]. [HeldFor] finds each lock in it.
+// same cause; see [Lock.Context]. [TokenFor] finds that of each lock in it.
 func (s *LockSet) Context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,12 +127,12 @@ type setContext struct {
 
 func (c setContext) Value(key any) any {
 	switch key := key.(type) {
-	case lockKey:
+	case heldlock.Inner:
 		if len(c.set.locks) == 1 {
 			return c.set.locks[0]
 		}
 		return c.set
-	case nameKey:
+	case heldlock.Named:
 		if l := c.set.Lock(string(key)); l != nil {
 			return l
 		}

@@ -12,7 +12,7 @@
 // limits, an order of waiters and the longest minimum hold are Traits; a lease is one too,
 // and an engine without it ends a lock with its process. Everything else is an interface that
 // an engine implements if it can: [Lister], [Breaker], [OwnerBreaker], [Watcher],
-// [Resizer], [RecordKeeper], [Parter], [Inheritor], [Inspector], and with Traits.Rates
+// [Resizer], [RecordKeeper], [Parter], [Inspector], and with Traits.Rates
 // [RateLimiter]. The exam skips what is not there, and says so.
 //
 // The words mean the same on every engine. An acquisition is one successful

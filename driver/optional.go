@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"os"
 )
 
 // What an engine may do besides. One that cannot does not implement it.
@@ -75,10 +74,4 @@ type Watcher interface {
 	// returns an error, which it returns. It starts with an EventAcquired or
 	// EventWaiting for what stands already.
 	Watch(ctx context.Context, q Query, fn func(Event) error) error
-}
-
-// Inheritor is an engine whose acquisitions live in descriptors: a child process
-// that inherits them keeps the lock alive for as long as it lives itself.
-type Inheritor interface {
-	Inherit(lease Lease) ([]*os.File, error)
 }

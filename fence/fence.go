@@ -31,7 +31,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fencelock/fencelock"
+	_ "github.com/fencelock/fencelock" // whose locks heldlock finds
+	"github.com/fencelock/fencelock/internal/heldlock"
 )
 
 var (
@@ -65,7 +66,7 @@ func (e *StaleError) Error() string {
 // Is reports that a StaleError is an ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// Fence is what a write carries to its guard: the [fencelock.Held] of a lock, or what came
+// Fence is what a write carries to its guard: what a context says of a lock, or what came
 // from elsewhere. It is comparable.
 type Fence struct {
 	Name  string // of the lock
@@ -79,9 +80,8 @@ type Fence struct {
 func From(ctx context.Context) (Fence, error) {
 	g, ok := ctx.Value(givenKey{}).(given)
 	f := g.fence
-	if !ok || !fencelock.SameLock(ctx, g.over) {
-		held, _ := fencelock.HeldFrom(ctx)
-		f = Fence(held)
+	if inner := ctx.Value(heldlock.Inner{}); !ok || inner != g.over.Value(heldlock.Inner{}) {
+		f = of(inner)
 	}
 	if !f.valid() {
 		return Fence{}, ErrNoToken
@@ -89,19 +89,22 @@ func From(ctx context.Context) (Fence, error) {
 	return f, nil
 }
 
+// of is the fence of what a context says of a lock, and the zero Fence if it says nothing.
+func of(value any) Fence {
+	l, ok := value.(heldlock.Lock)
+	if !ok {
+		return Fence{}
+	}
+	return Fence{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}
+}
+
 // valid reports whether f is the fence of a lock.
 func (f Fence) valid() bool { return 0 < f.Floor && f.Floor <= f.Token }
-
-// For returns the fence of the innermost lock of that name, or ErrNoToken.
-func For(ctx context.Context, name string) (Fence, error) {
-	return From(With(ctx, name))
-}
 
 // With returns a context whose guards use the lock of that name, of several that ctx
 // was made for. If it is none of them, they return ErrNoToken.
 func With(ctx context.Context, name string) context.Context {
-	held, _ := fencelock.HeldFor(ctx, name)
-	return NewContext(ctx, Fence(held))
+	return NewContext(ctx, of(ctx.Value(heldlock.Named(name))))
 }
 
 // NewContext returns a context with a fence that came from elsewhere: with a message,
@@ -125,7 +128,7 @@ type given struct {
 // Refuse returns the *StaleError of a write that a guard has refused, and tells the
 // tracer of the lock. It is for guards of your own; floor is 0 if unknown.
 func (f Fence) Refuse(ctx context.Context, resource string, floor int64) error {
-	fencelock.ReportStale(ctx, fencelock.TraceStale{Resource: resource, Name: f.Name, Token: f.Token, Floor: floor})
+	heldlock.ReportStale(ctx, resource, f.Name, f.Token, floor)
 	return &StaleError{Resource: resource, Token: f.Token, Floor: floor}
 }
 

@@ -87,9 +87,6 @@ func TestFrom(t *testing.T) {
 	if s2.Floor() != s1.Token() {
 		t.Errorf("the second shared holder has floor %d, want %d", s2.Floor(), s1.Token())
 	}
-	if got, err := fence.For(set.Context(), "c"); err != nil || got != of(set.Lock("c")) {
-		t.Errorf("For: %+v, %v", got, err)
-	}
 }
 
 // A refusal reaches the tracer of the lock, also of one in a set, and nobody where the

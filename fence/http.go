@@ -15,15 +15,16 @@ import (
 // The headers of a fenced request: the name of the lock, percent-encoded, and two
 // decimal numbers.
 const (
-	HeaderName  = "Fencelock-Name"
-	HeaderToken = "Fencelock-Token"
-	HeaderFloor = "Fencelock-Floor"
+	headerName  = "Fencelock-Name"
+	headerToken = "Fencelock-Token"
+	headerFloor = "Fencelock-Floor"
 )
 
 // staleType is the type of the problem document of a refusal.
 const staleType = "tag:github.com,2026:fencelock/stale-token"
 
-// Transport is an http.RoundTripper that sends the fence of the request's context along.
+// Transport is an http.RoundTripper that sends the fence of the request's context along, in the
+// headers Fencelock-Name, Fencelock-Token and Fencelock-Floor.
 // A request without one fails with [ErrNoToken], and is not sent. A refusal is a response
 // like any other, of status 412, which [Refused] makes an error of; the tracer of the
 // lock has been told then. It is safe for concurrent use if Base is.
@@ -41,9 +42,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r = r.Clone(r.Context())
-	r.Header.Set(HeaderName, url.PathEscape(f.Name))
-	r.Header.Set(HeaderToken, strconv.FormatInt(f.Token, 10))
-	r.Header.Set(HeaderFloor, strconv.FormatInt(f.Floor, 10))
+	r.Header.Set(headerName, url.PathEscape(f.Name))
+	r.Header.Set(headerToken, strconv.FormatInt(f.Token, 10))
+	r.Header.Set(headerFloor, strconv.FormatInt(f.Floor, 10))
 	base := t.Base
 	if base == nil {
 		base = http.DefaultTransport
@@ -148,7 +149,7 @@ func Handler(store Store, resource func(*http.Request) string, next http.Handler
 // fenceOf reads the headers of a request, or returns what to answer.
 func fenceOf(r *http.Request) (Fence, *problem) {
 	var values []string
-	for _, name := range []string{HeaderName, HeaderToken, HeaderFloor} {
+	for _, name := range []string{headerName, headerToken, headerFloor} {
 		switch v := r.Header.Values(name); len(v) {
 		case 0:
 			return Fence{}, plain(http.StatusPreconditionRequired, fmt.Sprintf("the header %s is missing", name))

@@ -139,7 +139,7 @@ func TestHandlerAnswers(t *testing.T) {
 		"passed": {memory, []string{"a%2Fb%0Ac"}, []string{"1152921504606846978"}, []string{"1"}, 200, "{a/b\nc 1152921504606846978 1}"},
 	} {
 		r := httptest.NewRequest(http.MethodPut, "/r", nil)
-		for header, values := range map[string][]string{fence.HeaderName: c.lock, fence.HeaderToken: c.token, fence.HeaderFloor: c.floor} {
+		for header, values := range map[string][]string{"Fencelock-Name": c.lock, "Fencelock-Token": c.token, "Fencelock-Floor": c.floor} {
 			for _, v := range values {
 				r.Header.Add(header, v)
 			}
@@ -219,7 +219,7 @@ func TestTransportTracerThatPanics(t *testing.T) {
 		memory := new(fence.Memory)
 		_ = memory.Check(t.Context(), "/x", fence.Fence{Token: 1 << 62, Floor: 1 << 62})
 		late := httptest.NewRequest(http.MethodPut, "/x", nil)
-		for _, header := range []string{fence.HeaderName, fence.HeaderToken, fence.HeaderFloor} {
+		for _, header := range []string{"Fencelock-Name", "Fencelock-Token", "Fencelock-Floor"} {
 			late.Header.Set(header, "1")
 		}
 		fence.Handler(memory, nil, http.NotFoundHandler()).ServeHTTP(w, late)
@@ -286,7 +286,7 @@ func (picky) Check(context.Context, string, fence.Fence) error {
 func TestHandlerOfAResourceThatCannotBeKept(t *testing.T) {
 	h := fence.Handler(picky{}, nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was passed on") }))
 	r := httptest.NewRequest(http.MethodPut, "/invoice", nil)
-	for name, value := range map[string]string{fence.HeaderName: "a", fence.HeaderToken: "1", fence.HeaderFloor: "1"} {
+	for name, value := range map[string]string{"Fencelock-Name": "a", "Fencelock-Token": "1", "Fencelock-Floor": "1"} {
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()

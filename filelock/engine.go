@@ -62,7 +62,6 @@ var _ interface {
 	driver.OwnerBreaker
 	driver.Resizer
 	driver.Watcher
-	driver.Inheritor
 	driver.Inspector
 	driver.RecordKeeper
 } = (*Engine)(nil)

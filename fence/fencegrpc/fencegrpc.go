@@ -35,9 +35,9 @@ import (
 // The metadata of a fenced call: the name of the lock, percent-encoded, and two decimal
 // numbers.
 const (
-	KeyName  = "fencelock-name"
-	KeyToken = "fencelock-token"
-	KeyFloor = "fencelock-floor"
+	keyName  = "fencelock-name"
+	keyToken = "fencelock-token"
+	keyFloor = "fencelock-floor"
 )
 
 // What the ErrorInfo of a status says.
@@ -54,9 +54,9 @@ func outgoing(ctx context.Context) (context.Context, fence.Fence, error) {
 	}
 	md, _ := metadata.FromOutgoingContext(ctx)
 	md = md.Copy()
-	md.Set(KeyName, url.PathEscape(f.Name))
-	md.Set(KeyToken, strconv.FormatInt(f.Token, 10))
-	md.Set(KeyFloor, strconv.FormatInt(f.Floor, 10))
+	md.Set(keyName, url.PathEscape(f.Name))
+	md.Set(keyToken, strconv.FormatInt(f.Token, 10))
+	md.Set(keyFloor, strconv.FormatInt(f.Floor, 10))
 	return metadata.NewOutgoingContext(ctx, md), f, nil
 }
 
@@ -65,7 +65,7 @@ func outgoing(ctx context.Context) (context.Context, fence.Fence, error) {
 func incoming(ctx context.Context) (context.Context, fence.Fence, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	var values []string
-	for _, key := range []string{KeyName, KeyToken, KeyFloor} {
+	for _, key := range []string{keyName, keyToken, keyFloor} {
 		v := md.Get(key)
 		if len(v) != 1 {
 			return nil, fence.Fence{}, status.Errorf(codes.InvalidArgument, "the call has %d values of %s, want one", len(v), key)

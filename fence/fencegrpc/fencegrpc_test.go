@@ -391,7 +391,7 @@ func TestResourceThatCannotBeKept(t *testing.T) {
 func TestOutgoing(t *testing.T) {
 	t.Parallel()
 	store := new(fence.Memory)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), fencegrpc.KeyToken, "7", "other", "kept")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "fencelock-token", "7", "other", "kept")
 	ctx = fence.NewContext(ctx, fence.Fence{Name: "n", Token: 9, Floor: 8})
 	var sent metadata.MD
 	err := fencegrpc.UnaryClientInterceptor()(ctx, putMethod, nil, nil, nil,
@@ -401,7 +401,7 @@ func TestOutgoing(t *testing.T) {
 				&grpc.UnaryServerInfo{FullMethod: putMethod}, func(context.Context, any) (any, error) { return nil, nil })
 			return err
 		})
-	if err != nil || !slices.Equal(sent.Get(fencegrpc.KeyToken), []string{"9"}) || !slices.Equal(sent.Get("other"), []string{"kept"}) {
+	if err != nil || !slices.Equal(sent.Get("fencelock-token"), []string{"9"}) || !slices.Equal(sent.Get("other"), []string{"kept"}) {
 		t.Errorf("sent %v, %v", sent, err)
 	}
 	err = store.Check(t.Context(), putMethod, fence.Fence{Token: 7, Floor: 7})

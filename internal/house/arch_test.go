@@ -33,6 +33,7 @@ var rooms = []room{
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
 	{folder: "driver/drivertest/proc", imports: []string{"driver"}},
 	{folder: "internal/hold", imports: []string{}},
+	{folder: "internal/heldlock", imports: []string{}},
 	{folder: "internal/clock", imports: []string{"internal/hold", "golang.org/x/sys"}},
 	{folder: "internal/retry", imports: []string{}},
 	{folder: "internal/deadline", imports: []string{}},
@@ -59,7 +60,7 @@ var rooms = []room{
 	{folder: "idempotent/idempotentpgx", imports: []string{"driver", "idempotent", "github.com/jackc/pgx/v5"}},
 	{folder: "optimistic", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "optimistic/optimisticpgx", imports: []string{"driver", "optimistic", "github.com/jackc/pgx/v5"}},
-	{folder: "fence", imports: []string{"."}},
+	{folder: "fence", imports: []string{".", "internal/heldlock"}},
 	{folder: "fence/fencepostgres", imports: []string{"fence", "fence/internal/sqlfloor"}},
 	{folder: "fence/fencepgx", imports: []string{"fence", "fence/internal/sqlfloor", "github.com/jackc/pgx/v5"}},
 	{folder: "fence/fenceredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/rueidis"}},
@@ -104,7 +105,7 @@ var rooms = []room{
 	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
-	{folder: ".", imports: []string{"driver", "internal/clock", "internal/deadline", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync"}},
+	{folder: ".", imports: []string{"driver", "internal/clock", "internal/deadline", "internal/heldlock", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync"}},
 }
 
 // sets are the names the plan uses for several modules at once.

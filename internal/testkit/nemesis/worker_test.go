@@ -235,7 +235,11 @@ func (h *hand) take(w wish) (held, map[string]int64, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, s.Tokens(), nil
+		tokens := map[string]int64{}
+		for _, l := range s.Locks() {
+			tokens[l.Name()] = l.Token()
+		}
+		return s, tokens, nil
 	}
 	l, err := one(ctx, w.names[0])
 	if err != nil {

@@ -72,12 +72,17 @@ func (a *app) stuck(end supervise.End, lock *fencelock.Lock) error {
 	return &exitError{code: exitLost, err: fmt.Errorf("lock %q was lost, and part of the command lives on, since it belongs to another user (processes: %d)\ntry: sudo fencelock run ..., and not fencelock run ... sudo", lock.Name(), end.Left)}
 }
 
+// inheritor is an engine whose locks live in descriptors, which the command gets, such as filelock.
+type inheritor interface {
+	Inherit(l driver.Lease) ([]*os.File, error)
+}
+
 // begin starts the command. The watchdog, and with it the command, gets the descriptors of a lock
 // that lives in some. Ours are closed: they would keep the lock after its release.
 func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
-	if inheritor, ok := engine.(driver.Inheritor); ok {
+	if i, ok := engine.(inheritor); ok {
 		var err error
-		if c.Inherit, err = inheritor.Inherit(lock.Lease()); errors.Is(err, driver.ErrNotHeld) {
+		if c.Inherit, err = i.Inherit(driver.Lease{Name: lock.Name(), Owner: lock.Owner(), Token: lock.Token()}); errors.Is(err, driver.ErrNotHeld) {
 			return nil, fmt.Errorf("%w before the command was started: %w", driver.ErrLost, err)
 		} else if err != nil {
 			return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
