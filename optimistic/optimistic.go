@@ -41,7 +41,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -84,8 +83,6 @@ type Store struct {
 	records driver.Records
 	cfg     Config
 
-	updates, conflicts, promotions atomic.Int64
-
 	mu  sync.Mutex           // guards hot
 	hot map[string]time.Time // when many were last seen to update a key at once
 }
@@ -121,7 +118,6 @@ func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Cont
 	if err != nil {
 		return Result{Tries: u.result.Tries, Promoted: u.result.Promoted}, err
 	}
-	s.updates.Add(1)
 	return u.result, nil
 }
 
@@ -129,18 +125,6 @@ func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Cont
 func (s *Store) Get(ctx context.Context, key string) (value []byte, ok bool, err error) {
 	rec, err := s.records.Get(ctx, prefix+key)
 	return rec.Value, rec.Version != "", err
-}
-
-// Stats counts what the updates of a Store have come to since it was made.
-type Stats struct {
-	Updates    int64 // that were stored
-	Conflicts  int64 // tries that found that somebody else had written
-	Promotions int64 // updates that had the lock
-}
-
-// Stats returns the counts so far.
-func (s *Store) Stats() Stats {
-	return Stats{Updates: s.updates.Load(), Conflicts: s.conflicts.Load(), Promotions: s.promotions.Load()}
 }
 
 // update is one Update under way. One goroutine uses it.
@@ -172,7 +156,6 @@ func (u *update) promote(ctx context.Context) error {
 	var done error
 	locked := func(context.Context) error {
 		u.result.Promoted = true
-		u.promotions.Add(1)
 		_, done = u.insist(ctx, 0)
 		return nil
 	}
@@ -227,13 +210,10 @@ func (u *update) try(ctx context.Context) (conflict bool, err error) {
 		return false, err
 	}
 	_, err = u.records.Swap(ctx, prefix+u.key, value, rec.Version, u.cfg.TTL)
-	if conflict = errors.Is(err, driver.ErrConflict); conflict {
-		u.conflicts.Add(1)
-	}
 	if err == nil {
 		u.result.Value = value
 	}
-	return conflict, err
+	return errors.Is(err, driver.ErrConflict), err
 }
 
 // isHot reports whether many updated the key a moment ago.

@@ -44,8 +44,8 @@
 // # When the engine is down
 //
 // Config.Down says what happens: nothing is granted (the default, and an error says so),
-// everything, or a share for each process, counted in its own memory. Result.By shows who
-// decided, and Result.Err why it was not the engine.
+// everything, or a share for each process, counted in its own memory. Result.Err says
+// why it was not the engine that decided.
 //
 // # What it is not
 //

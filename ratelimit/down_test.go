@@ -44,7 +44,7 @@ func TestClosed(t *testing.T) {
 func TestOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open, Timeout: 50 * ms, Pause: 200 * ms})
-		down := ratelimit.Result{OK: true, Remaining: 3, By: ratelimit.ByOpen, Err: driver.ErrUnavailable}
+		down := ratelimit.Result{OK: true, Remaining: 3, Err: driver.ErrUnavailable}
 		engine.Hang()
 		asked := func(want time.Duration) {
 			t.Helper()
@@ -72,7 +72,7 @@ func TestOpen(t *testing.T) {
 			t.Error(err)
 		}
 		r, err := l.Reserve(t.Context(), "k")
-		if err != nil || r.Delay() != 0 || r.Result().By != ratelimit.ByOpen || r.Cancel(t.Context()) != nil {
+		if err != nil || r.Delay() != 0 || !errors.Is(r.Result().Err, driver.ErrUnavailable) || r.Cancel(t.Context()) != nil {
 			t.Errorf("%+v, %v", r, err)
 		}
 		<-probe
@@ -90,7 +90,7 @@ func TestLocal(t *testing.T) {
 		cfg := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.Limit{Events: 1, Burst: 2}}
 		l, other := ratelimit.New(engine, "test", tenth, cfg), ratelimit.New(engine, "test", tenth, cfg)
 		engine.Refuse(errDown)
-		local := ratelimit.Result{By: ratelimit.ByLocal, Err: errDown, Next: time.Second, Reset: 2 * time.Second}
+		local := ratelimit.Result{Err: errDown, Next: time.Second, Reset: 2 * time.Second}
 		granted, refused := local, local
 		granted.OK, refused.RetryAfter = true, time.Second
 		allow(t, l, 2, granted)
@@ -135,7 +135,7 @@ func TestTimeoutBetweenSteps(t *testing.T) {
 			t.Errorf("nothing is granted: %v", err)
 		}
 		open := ratelimit.New(rates, "test", tenth, &ratelimit.Config{Down: ratelimit.Open, Timeout: 50 * ms})
-		allow(t, open, 1, ratelimit.Result{OK: true, Remaining: 3, By: ratelimit.ByOpen, Err: driver.ErrUnavailable})
+		allow(t, open, 1, ratelimit.Result{OK: true, Remaining: 3, Err: driver.ErrUnavailable})
 	})
 }
 

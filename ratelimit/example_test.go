@@ -57,12 +57,12 @@ func ExampleConfig() {
 	engine.Refuse(errors.New("connection refused"))
 	for range 3 {
 		result, err := api.Allow(context.Background(), "user:42")
-		fmt.Println(result.OK, "by", result.By, err)
+		fmt.Println(result.OK, result.Err != nil, err)
 	}
 	// Output:
-	// true by local <nil>
-	// true by local <nil>
-	// false by local <nil>
+	// true true <nil>
+	// true true <nil>
+	// false true <nil>
 }
 
 // An API with a limit for each account.

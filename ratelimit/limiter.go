@@ -114,30 +114,16 @@ func (l *Limiter) Name() string { return l.name }
 // Limit returns the limit, with its defaults filled in.
 func (l *Limiter) Limit() Limit { return l.limit }
 
-// Source says who decided about a request.
-type Source int
-
-// The sources.
-const (
-	ByEngine Source = iota // the engine, for all processes
-	ByOpen                 // nobody: the engine is down, and the policy is Open
-	ByLocal                // this process alone: the engine is down, and the policy is Local
-)
-
-// String returns "engine", "open" or "local".
-func (s Source) String() string { return [...]string{"engine", "open", "local"}[s] }
-
 // Result is what was decided about a request.
 type Result struct {
 	OK         bool
-	Limit      Limit         // the limit that was kept: with ByLocal, that of this process
+	Limit      Limit         // the limit that was kept: that of this process if it decided alone
 	Granted    int           // how many events were granted: 0 by Peek, fewer than asked for only by AllowAtMost
-	Remaining  int           // how many more may happen at once now; with ByOpen, the whole burst
+	Remaining  int           // how many more may happen at once now; the whole burst if everything is granted
 	RetryAfter time.Duration // until the same request, or one event of an AllowAtMost, would be granted; 0 if OK
 	Next       time.Duration // until one more than Remaining may happen; 0 if all of the burst may
 	Reset      time.Duration // until all of the burst may happen; 0 if it may
-	By         Source        // who decided
-	Err        error         // why it was not the engine; nil with ByEngine
+	Err        error         // why the engine is down, so that Config.Down has decided; nil if the engine has
 }
 
 // Allow reports whether one event of a key may happen now. If not, nothing is taken.
@@ -246,7 +232,7 @@ func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, e
 	case ctx.Err() != nil, !isDown(err), l.cfg.Down == Closed:
 		return d, err
 	case l.cfg.Down == Open:
-		d.Result = Result{OK: true, Granted: asked.n, Limit: l.limit, Remaining: l.limit.Burst, By: ByOpen, Err: err}
+		d.Result = Result{OK: true, Granted: asked.n, Limit: l.limit, Remaining: l.limit.Burst, Err: err}
 		return d, nil
 	}
 	local, tooMany := w.of(l.cfg.Local.withDefaults())
@@ -328,7 +314,7 @@ func (l *Limiter) decideHere(d *decision, w wish, why error) {
 	got, ahead := l.table.Take(take.Key, now, take.Cost.Microseconds(), take.Most.Microseconds(), take.Least().Microseconds())
 	taken := driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now)}
 	d.Result, d.take, d.taken = l.local.result(l.cfg.Local.withDefaults(), take, taken), take, taken
-	d.By, d.Err = ByLocal, why
+	d.Err = why
 }
 
 // result says what an answer means.
@@ -352,12 +338,12 @@ func (p pace) result(limit Limit, take driver.RateTake, taken driver.RateTaken) 
 
 // back gives back what was decided.
 func (l *Limiter) back(ctx context.Context, d *decision) error {
-	switch d.By {
-	case ByEngine:
+	switch {
+	case d.Err == nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
 		defer cancel()
 		return l.engine.ReturnRate(ctx, d.take, d.taken)
-	case ByLocal:
+	case l.cfg.Down == Local:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.table.Return(d.take.Key, d.taken.Cost.Microseconds(), left(d.taken))

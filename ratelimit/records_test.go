@@ -235,7 +235,7 @@ func TestConflictsAreNoOutage(t *testing.T) {
 			l := ratelimit.New(ratelimit.OnRecords(b), "test", tenth, &ratelimit.Config{Down: policy, Local: tenth, Timeout: time.Second})
 			b.left.Store(100) // ten seconds of conflicts
 			got, err := l.Allow(t.Context(), "k")
-			if err != nil || !got.OK || got.By != ratelimit.ByEngine || b.left.Load() >= 0 {
+			if err != nil || !got.OK || got.Err != nil || b.left.Load() >= 0 {
 				t.Errorf("policy %d: %+v, %v; %d conflicts to come", policy, got, err, b.left.Load())
 			}
 			b.left.Store(1000)

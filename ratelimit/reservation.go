@@ -44,7 +44,7 @@ func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within t
 		return nil, &LimitedError{Key: key, Limit: d.Limit, RetryAfter: d.RetryAfter}
 	}
 	p := l.pace
-	if d.By == ByLocal {
+	if d.Err != nil && l.cfg.Down == Local {
 		p = l.local
 	}
 	// The engine said how long from its answer on, and the answer is here: so it is no
@@ -52,7 +52,7 @@ func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within t
 	return &Reservation{limiter: l, d: d, at: time.Now().Add(max(0, d.taken.Ahead-p.burst))}, nil
 }
 
-// Result says what is left of the limit, and who decided.
+// Result says what is left of the limit, and whether the engine decided.
 func (r *Reservation) Result() Result { return r.d.Result }
 
 // Delay returns how long it is until the turn comes, 0 once it has.

@@ -21,15 +21,12 @@ func Changed(tag pgconn.CommandTag, err error) error {
 	return err
 }
 
-// Beginner begins transactions: a *pgxpool.Pool or a *pgx.Conn.
-type Beginner interface {
+// Tx runs fn in a transaction of db, a *pgxpool.Pool or a *pgx.Conn, and commits it, again if the
+// database refuses it for what others do at the same time; see [optimistic.Tx]. The level to
+// use it with is pgx.Serializable.
+func Tx(ctx context.Context, db interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
-}
-
-// Tx runs fn in a transaction and commits it, again if the database refuses it for what
-// others do at the same time; see [optimistic.Tx]. The level to use it with is
-// pgx.Serializable.
-func Tx(ctx context.Context, db Beginner, opts pgx.TxOptions, fn func(ctx context.Context, tx pgx.Tx) error) error {
+}, opts pgx.TxOptions, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	return optimistic.Retry(ctx, func(ctx context.Context) error {
 		err := pgx.BeginTxFunc(ctx, db, opts, func(tx pgx.Tx) error { return fn(ctx, tx) })
 		if optimistic.Refused(err) {
