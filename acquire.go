@@ -153,7 +153,7 @@ func newReport(ctx context.Context, cfg *Config, req driver.Request) *report {
 	if untraced(ctx, cfg) {
 		return nil
 	}
-	r := &report{cfg: cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{Name: req.Name, Mode: req.Mode}}
+	r := &report{cfg: cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{TraceLock: TraceLock{Name: req.Name, Mode: req.Mode}}}
 	r.ctx = start(ctx, cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
 	return r
 }

@@ -78,7 +78,7 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 // announce tells the tracer that the hold has begun, after AcquireEnd. HoldEnd must not
 // overtake either.
 func (l *Lock) announce() {
-	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token})
+	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, l.traced())
 	l.mu.Lock()
 	l.parent, l.told = parent, true
 	loss, held := l.loss, l.held
@@ -86,6 +86,11 @@ func (l *Lock) announce() {
 	if loss != nil {
 		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, held)
 	}
+}
+
+// traced is l as the tracer is told of it.
+func (l *Lock) traced() TraceLock {
+	return TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
 }
 
 // Name returns the name of the lock.

@@ -57,7 +57,7 @@ func (n *notifier) lost(ctx context.Context, mode driver.Mode, loss *LostError, 
 	}
 	n.tell(func() {
 		n.logger.WarnContext(ctx, "lock lost", "name", loss.Name, "token", loss.Token, "held", held, "error", loss.Reason)
-		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{Name: loss.Name, Mode: mode, Token: loss.Token, Held: held, Lost: loss})
+		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{TraceLock: TraceLock{Name: loss.Name, Mode: mode, Token: loss.Token}, Held: held, Lost: loss})
 	})
 }
 

@@ -35,7 +35,7 @@ func (l *Lock) Release() error {
 	if lost := l.lost(); lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
 	}
-	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Held: l.held})
+	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{TraceLock: l.traced(), Held: l.held})
 	return err
 }
 
@@ -99,8 +99,8 @@ func (l *Lock) releaseEngine() error {
 	defer limit.Stop()
 	done := false
 	defer unless(&done, func() { _ = release(limit, l.renewer.engine, l.lease) })
-	data := TraceReleaseEnd{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
-	ctx := start(limit, cfg.Tracer.ReleaseStart, TraceLock{Name: data.Name, Mode: data.Mode, Token: data.Token})
+	data := TraceReleaseEnd{TraceLock: l.traced()}
+	ctx := start(limit, cfg.Tracer.ReleaseStart, data.TraceLock)
 	done = true
 	data.Err = release(ctx, l.renewer.engine, l.lease)
 	data.Took = time.Since(begun)

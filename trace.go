@@ -40,11 +40,10 @@ type TraceAcquireStart struct {
 	Wait bool // false for TryAcquire
 }
 
-// TraceAcquireEnd describes an acquisition that succeeded (Err is nil) or not.
+// TraceAcquireEnd describes an acquisition that succeeded (Err is nil) or not, which has no token
+// then.
 type TraceAcquireEnd struct {
-	Name     string
-	Mode     Mode
-	Token    int64
+	TraceLock
 	Waited   time.Duration // from start to end
 	Queued   time.Duration // how much of that in the queue; 0 if it did not wait
 	Position int           // the first place in the queue; 0 if it did not wait or is unknown
@@ -60,7 +59,7 @@ type TraceAcquireWait struct {
 	Held     *HeldError // who is in the way; nil means unknown
 }
 
-// TraceLock describes a lock whose hold or release begins.
+// TraceLock says which lock it is.
 type TraceLock struct {
 	Name  string
 	Mode  Mode
@@ -81,20 +80,16 @@ type TraceRenewEnd struct {
 
 // TraceHoldEnd describes the end of a hold.
 type TraceHoldEnd struct {
-	Name  string
-	Mode  Mode
-	Token int64
-	Held  time.Duration
-	Lost  *LostError // nil when the lock was released
+	TraceLock
+	Held time.Duration
+	Lost *LostError // nil when the lock was released
 }
 
 // TraceReleaseEnd describes how a release ended.
 type TraceReleaseEnd struct {
-	Name  string
-	Mode  Mode
-	Token int64
-	Took  time.Duration
-	Err   error
+	TraceLock
+	Took time.Duration
+	Err  error
 }
 
 // TraceStale describes a write that the guard of a resource refused.
