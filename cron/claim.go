@@ -62,9 +62,9 @@ func (c *claim) refused(r *record) error {
 	case by == c.id:
 		return nil
 	case !free:
-		return &SkippedError{Job: c.job.name, Scheduled: c.tick, Reason: Claimed}
+		return &SkippedError{Job: c.job.name, Scheduled: c.tick, Reason: ReasonClaimed}
 	case r.Paused != nil:
-		return &SkippedError{Job: c.job.name, Scheduled: c.tick, Reason: Paused, Pause: r.Paused}
+		return &SkippedError{Job: c.job.name, Scheduled: c.tick, Reason: ReasonPaused, Pause: r.Paused}
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (c *claim) lock(ctx context.Context) error {
 	o.MinHold, o.Note = c.job.keep(), stamp(c.tick)
 	lock, err := c.job.locks.WithOnly(o).TryAcquire(ctx, c.job.claimName(c.tick))
 	if errors.Is(err, fencelock.ErrHeld) {
-		return c.job.skipped(c.tick, Claimed, err)
+		return c.job.skipped(c.tick, ReasonClaimed, err)
 	}
 	if errors.Is(err, fencelock.ErrInvalid) {
 		err = fmt.Errorf("an engine without records keeps a claim for Skew and Late, %v: %w", c.job.keep(), err)

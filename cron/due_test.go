@@ -82,10 +82,10 @@ func TestTicksThatArePastAreReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Take(time.Now().Add(90 * time.Minute)); len(got) > 0 || books.skipped[cron.TooLate] != 1 {
+		if got := d.Take(time.Now().Add(90 * time.Minute)); len(got) > 0 || books.skipped[cron.ReasonTooLate] != 1 {
 			t.Errorf("due %v, skipped %v", got, books.skipped)
 		}
-		if got := d.Take(time.Now().Add(100 * time.Minute)); len(got) > 0 || books.skipped[cron.TooLate] != 1 {
+		if got := d.Take(time.Now().Add(100 * time.Minute)); len(got) > 0 || books.skipped[cron.ReasonTooLate] != 1 {
 			t.Errorf("due %v, skipped %v", got, books.skipped)
 		}
 	})

@@ -71,7 +71,7 @@ func everyTickOnce(t *testing.T, name string, claims bool, client engines.Connec
 			t.Errorf("%s: tick %d was run %d times", name, i, books.runs[tick])
 		}
 	}
-	if len(books.failed) > 0 || books.skipped[cron.Claimed] != 7*len(ticks) {
+	if len(books.failed) > 0 || books.skipped[cron.ReasonClaimed] != 7*len(ticks) {
 		t.Errorf("%s: skipped %v, failed %v", name, books.skipped, books.failed)
 	}
 	if _, err := all[1].locks.Records(); err != nil { // without records nobody can tell
@@ -83,7 +83,7 @@ func everyTickOnce(t *testing.T, name string, claims bool, client engines.Connec
 	}
 	for i, in := range all {
 		s, err := in.job.Status(t.Context())
-		if err != nil || !s.Tick.Equal(last) || s.Last == nil || s.Last.State != cron.OK || s.Last.Token == 0 {
+		if err != nil || !s.Tick.Equal(last) || s.Last == nil || s.Last.State != cron.StateOK || s.Last.Token == 0 {
 			t.Errorf("%s: instance %d says %+v, %v", name, i, s, err)
 		}
 	}

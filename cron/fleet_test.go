@@ -28,7 +28,7 @@ func TestEveryTickRunsOnce(t *testing.T) {
 				}
 				schedulers.Wait()
 				books.wantRuns(t, ticks, 1)
-				if len(books.failed) > 0 || books.skipped[cron.Claimed] != 700 {
+				if len(books.failed) > 0 || books.skipped[cron.ReasonClaimed] != 700 {
 					t.Errorf("skipped %v, failed %v", books.skipped, books.failed)
 				}
 			})
@@ -101,7 +101,7 @@ func TestInstanceKilledInItsRun(t *testing.T) {
 						t.Errorf("%v was run %d times", tick, runs)
 					}
 				}
-				if got := books.skipped[cron.Overlapped]; got != c.lost {
+				if got := books.skipped[cron.ReasonOverlapped]; got != c.lost {
 					t.Errorf("%d ticks overlapped the dead, want %d", got, c.lost)
 				}
 			})
@@ -135,8 +135,8 @@ func TestSlowClaimDoesNotRunAnOldTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{Late: 5 * time.Second})
 		in.engine.Delay(6 * time.Second)
-		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.TooLate)
-		if books.skipped[cron.TooLate] != 1 {
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.ReasonTooLate)
+		if books.skipped[cron.ReasonTooLate] != 1 {
 			t.Errorf("%v", books.skipped)
 		}
 	})

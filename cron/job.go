@@ -33,11 +33,6 @@ type Config struct {
 	// The default is OverlapSkip.
 	Overlap Overlap
 
-	// AtMost is how long a run may take: its context then ends with the cause
-	// ErrAtMost. The lock is kept until the run has returned all the same. 0, the
-	// default, is no bound.
-	AtMost time.Duration
-
 	// OnTick is told how each tick ended on this instance, skipped ones included.
 	// It must not block. nil, the default, is no call.
 	OnTick func(Outcome)
@@ -104,9 +99,9 @@ func (j *Job) check() error {
 		return driver.CheckName(j.name)
 	case len(j.name) > longestName:
 		return fmt.Errorf("%w: the name of the job has %d bytes, more than %d", fencelock.ErrInvalid, len(j.name), longestName)
-	case j.cfg.Skew < 0 || j.cfg.Late < 0 || j.cfg.AtMost < 0 || j.cfg.CatchUp < 0:
-		return fmt.Errorf("%w: skew %v, late %v, at most %v and catch-up %d must not be negative",
-			fencelock.ErrInvalid, j.cfg.Skew, j.cfg.Late, j.cfg.AtMost, j.cfg.CatchUp)
+	case j.cfg.Skew < 0 || j.cfg.Late < 0 || j.cfg.CatchUp < 0:
+		return fmt.Errorf("%w: skew %v, late %v and catch-up %d must not be negative",
+			fencelock.ErrInvalid, j.cfg.Skew, j.cfg.Late, j.cfg.CatchUp)
 	case j.cfg.Overlap == OverlapAllow && j.locks.Options().MinHold > 0:
 		return fmt.Errorf("%w: OverlapAllow lets runs of %q share a lock, and a minimum hold needs an exclusive one; leave out MinHold, or use OverlapSkip",
 			fencelock.ErrInvalid, j.name)

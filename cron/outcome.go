@@ -8,24 +8,19 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-var (
-	// ErrSkipped says that the tick was not run here, as it should be. The error
-	// is a *SkippedError.
-	ErrSkipped = errors.New("tick was skipped")
-	// ErrAtMost is the cause of the end of a run that took longer than
-	// Config.AtMost.
-	ErrAtMost = errors.New("the run took longer than it may")
-)
+// ErrSkipped says that the tick was not run here, as it should be. The error is a
+// *SkippedError.
+var ErrSkipped = errors.New("tick was skipped")
 
 // Reason is why a tick was skipped.
 type Reason string
 
 // The reasons.
 const (
-	Claimed    Reason = "already claimed"
-	Overlapped Reason = "an earlier run still holds the job"
-	TooLate    Reason = "too late"
-	Paused     Reason = "the job is paused"
+	ReasonClaimed    Reason = "already claimed"
+	ReasonOverlapped Reason = "an earlier run still holds the job"
+	ReasonTooLate    Reason = "too late"
+	ReasonPaused     Reason = "the job is paused"
 )
 
 // SkippedError says why a tick was not run. It satisfies
@@ -35,7 +30,7 @@ type SkippedError struct {
 	Scheduled time.Time
 	Reason    Reason
 	Held      *fencelock.HeldError // who claimed or holds it, if a lock says so
-	Pause     *Pause               // who paused it; nil unless Paused
+	Pause     *Pause               // who paused it; nil unless Reason is ReasonPaused
 }
 
 // Error tells the tick and the reason.

@@ -80,10 +80,10 @@ type State string
 
 // The states.
 const (
-	Running State = "running"
-	OK      State = "ok"
-	Failed  State = "failed"
-	Lost    State = "lost" // it holds the job no more, and has told no outcome: its process died, or the engine was away
+	StateRunning State = "running"
+	StateOK      State = "ok"
+	StateFailed  State = "failed"
+	StateLost    State = "lost" // it holds the job no more, and has told no outcome: its process died, or the engine was away
 )
 
 // LastRun is the run of a job that began last, on any instance. It has JSON tags.
@@ -94,8 +94,8 @@ type LastRun struct {
 	PID     int       `json:"pid"`
 	Token   int64     `json:"token"` // the fencing token
 	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended,omitzero"`  // zero if it is Running or Lost
-	Error   string    `json:"error,omitempty"` // if it Failed; up to 1 KiB
+	Ended   time.Time `json:"ended,omitzero"`  // zero if it runs, or is lost
+	Error   string    `json:"error,omitempty"` // if it failed; up to 1 KiB
 }
 
 // Pause says who paused a job, and why.

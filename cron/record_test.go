@@ -204,7 +204,7 @@ func TestTicksOutOfOrder(t *testing.T) {
 			t.Error(err)
 		}
 		for _, i := range []int{1, 40, 60, 150} {
-			wantSkipped(t, in.job.Tick(t.Context(), tick(i), nothing), cron.Claimed)
+			wantSkipped(t, in.job.Tick(t.Context(), tick(i), nothing), cron.ReasonClaimed)
 		}
 	})
 }
@@ -251,7 +251,7 @@ func TestEngineAwayAtTheTick(t *testing.T) {
 		}
 		deploy(t.Context(), 3*time.Hour+2*time.Minute, cron.Every(time.Hour), time.Second, all...)
 		books.wantEach(t, 3)
-		if s := all[2].status(t); s.Last == nil || s.Last.State != cron.OK || !s.Last.Tick.Equal(epoch.Add(3*time.Hour)) {
+		if s := all[2].status(t); s.Last == nil || s.Last.State != cron.StateOK || !s.Last.Tick.Equal(epoch.Add(3*time.Hour)) {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -270,8 +270,8 @@ func TestLostAnswer(t *testing.T) {
 			if err := one.job.Tick(t.Context(), epoch, books.work(epoch, 0)); err != nil {
 				t.Errorf("lost %d: %v", lose, err)
 			}
-			wantSkipped(t, two.job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.Claimed)
-			wantSkipped(t, one.job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.Claimed)
+			wantSkipped(t, two.job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.ReasonClaimed)
+			wantSkipped(t, one.job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.ReasonClaimed)
 			books.wantEach(t, 1)
 			rec, err := store.Records().Get(t.Context(), "cron/job")
 			if n := strings.Count(string(rec.Value), fmt.Sprint(epoch.UnixNano())); err != nil || n != 1 {
@@ -289,7 +289,7 @@ func TestProcessThatDiesInItsRun(t *testing.T) {
 		all, books := fleet(2, 0, cfg)
 		time.AfterFunc(30*time.Second, all[0].engine.Kill)
 		_ = all[0].job.Tick(t.Context(), epoch, books.work(epoch, time.Minute)) // its locks are lost
-		if s := all[1].status(t); s.Last == nil || s.Last.State != cron.Lost || !s.Last.Tick.Equal(epoch) || s.Last.Token == 0 {
+		if s := all[1].status(t); s.Last == nil || s.Last.State != cron.StateLost || !s.Last.Tick.Equal(epoch) || s.Last.Token == 0 {
 			t.Errorf("%+v", s.Last)
 		}
 		deploy(t.Context(), 2*time.Minute, cron.Every(4*time.Minute), time.Second, all[1])
@@ -297,7 +297,7 @@ func TestProcessThatDiesInItsRun(t *testing.T) {
 			t.Errorf("the tick was run %d times", books.runs[epoch])
 		}
 		deploy(t.Context(), 2*time.Minute, cron.Every(4*time.Minute), time.Second, all[1])
-		if s := all[1].status(t); s.Last.State != cron.OK || !s.Last.Tick.Equal(epoch.Add(4*time.Minute)) {
+		if s := all[1].status(t); s.Last.State != cron.StateOK || !s.Last.Tick.Equal(epoch.Add(4*time.Minute)) {
 			t.Errorf("%+v", s.Last)
 		}
 	})
@@ -316,7 +316,7 @@ func TestFrozenInstanceFindsTheRecord(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		all[1].engine.Thaw()
-		wantSkipped(t, <-asked, cron.Claimed)
+		wantSkipped(t, <-asked, cron.ReasonClaimed)
 		books.wantEach(t, 1)
 	})
 }
@@ -343,7 +343,7 @@ func TestStaleRunTellsNothing(t *testing.T) {
 		all[0].engine.Thaw()
 		close(frozen)
 		want(t, "the frozen one", <-ended, fencelock.ErrLost)
-		if s := all[0].status(t); s.Last.State != cron.OK || !s.Last.Tick.Equal(tick) || s.Last.Error != "" {
+		if s := all[0].status(t); s.Last.State != cron.StateOK || !s.Last.Tick.Equal(tick) || s.Last.Error != "" {
 			t.Errorf("%+v", s.Last)
 		}
 	})

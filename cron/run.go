@@ -33,7 +33,7 @@ func newRun(ctx context.Context, j *Job, tick, scheduled time.Time, lock *fencel
 	return r.begin(ctx)
 }
 
-// begin begins the run, whose context ends with ctx, the lock, or Config.AtMost. It is a
+// begin begins the run, whose context ends with ctx or the lock. It is a
 // *SkippedError if the job was paused while the run waited for the lock, and fencelock.ErrLost if the
 // lock is lost by now; the lock is given back then.
 func (r *run) begin(ctx context.Context) (*run, error) {
@@ -47,14 +47,11 @@ func (r *run) begin(ctx context.Context) (*run, error) {
 	}()
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, r.tick))
 	r.stops = append(r.stops, context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) }))
-	if err := r.write(r.ctx, beginLimit, Running, nil); errors.Is(err, ErrSkipped) {
+	if err := r.write(r.ctx, beginLimit, StateRunning, nil); errors.Is(err, ErrSkipped) {
 		return nil, err
 	}
 	if err := lock.Err(); err != nil { // lost meanwhile: perhaps somebody else runs the job by now
 		return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(r.tick), err)
-	}
-	if j.cfg.AtMost > 0 {
-		r.stops = append(r.stops, time.AfterFunc(j.cfg.AtMost, func() { r.cancel(ErrAtMost) }).Stop)
 	}
 	begun = true
 	return r, nil
@@ -116,12 +113,12 @@ func (r *run) write(ctx context.Context, limit time.Duration, state State, failu
 func (r *run) note(rec *record, now time.Time, state State, failure error) error {
 	last := &LastRun{Tick: r.scheduled, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.lock.Token(), Started: now.Add(-time.Since(r.began))}
 	switch there := rec.Last != nil && rec.Last.Token == last.Token; {
-	case state == Running && rec.Paused != nil && !there:
-		return &SkippedError{Job: r.job.name, Scheduled: r.tick, Reason: Paused, Pause: rec.Paused}
+	case state == StateRunning && rec.Paused != nil && !there:
+		return &SkippedError{Job: r.job.name, Scheduled: r.tick, Reason: ReasonPaused, Pause: rec.Paused}
 	case rec.Last != nil && rec.Last.Token > last.Token:
 		return errLater
 	}
-	if state != Running {
+	if state != StateRunning {
 		last.Ended = now
 	}
 	if failure != nil {
@@ -163,9 +160,9 @@ func (r *run) finishOnce(err error) error {
 	defer func() { _ = r.release() }() // for a panic of the logger; otherwise the second, and harmless
 	r.end()
 	lost := r.lock.Err()
-	state, failure := OK, errors.Join(lost, err)
+	state, failure := StateOK, errors.Join(lost, err)
 	if failure != nil {
-		state = Failed
+		state = StateFailed
 	}
 	_ = r.write(context.WithoutCancel(r.ctx), endLimit, state, failure) // logged
 	released := r.release()

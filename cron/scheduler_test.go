@@ -103,7 +103,7 @@ func TestInstancesShareWhatWasMissed(t *testing.T) {
 				time.Sleep(23*time.Hour + 30*time.Minute)
 				deploy(t.Context(), 20*time.Minute, cron.Every(time.Hour), time.Minute, all...)
 				books.wantEach(t, 10)
-				if n := books.skipped[cron.Overlapped]; n > 0 {
+				if n := books.skipped[cron.ReasonOverlapped]; n > 0 {
 					t.Errorf("%d ticks overlapped", n)
 				}
 			})
@@ -161,7 +161,7 @@ func TestOneTickWaitsForALongRun(t *testing.T) {
 		<-ended
 		books.mu.Lock()
 		defer books.mu.Unlock()
-		if skipped := books.skipped[cron.Overlapped]; skipped != 29 || runs.Load() < 4 {
+		if skipped := books.skipped[cron.ReasonOverlapped]; skipped != 29 || runs.Load() < 4 {
 			t.Errorf("%d skipped, %d runs", skipped, runs.Load())
 		}
 	})

@@ -65,11 +65,11 @@ func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status
 	return list, unreadable
 }
 
-// status makes a Status of a record. A run that the record calls running is Lost if the
+// status makes a Status of a record. A run that the record calls running is lost if the
 // record still does so after the lock of the job was found without it: outcomes are
 // written before locks are given back.
 func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (Status, error) {
-	if r.Last != nil && r.Last.State == Running {
+	if r.Last != nil && r.Last.State == StateRunning {
 		held, err := holds(ctx, locks, b.job, r.Last.Token)
 		if err != nil {
 			return Status{}, err
@@ -83,8 +83,8 @@ func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (S
 			if again != nil {
 				r = again
 			}
-			if r.Last != nil && r.Last.Token == token && r.Last.State == Running {
-				r.Last.State = Lost
+			if r.Last != nil && r.Last.Token == token && r.Last.State == StateRunning {
+				r.Last.State = StateLost
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func holds(ctx context.Context, locks *fencelock.Locker, name string, token int6
 }
 
 // Pause keeps the ticks of the job from being run, on all hosts, until Resume, and Now
-// too: they are skipped as Paused. A run under way goes on; a tick that waits for its end is
+// too: they are skipped with ReasonPaused. A run under way goes on; a tick that waits for its end is
 // skipped. Pausing once more replaces the reason. fencelock.ErrUnsupported if the engine keeps no
 // records.
 func (j *Job) Pause(ctx context.Context, reason string) error {

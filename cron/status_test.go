@@ -28,16 +28,16 @@ func TestStatus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last := &cron.LastRun{Tick: epoch, State: cron.Running, Host: host, PID: os.Getpid(), Started: epoch}
+		last := &cron.LastRun{Tick: epoch, State: cron.StateRunning, Host: host, PID: os.Getpid(), Started: epoch}
 		wanted := cron.Status{Job: "job", Tick: epoch, Last: last}
 		for _, c := range []struct {
 			after time.Duration
 			err   error
 			state cron.State
 			text  string
-		}{{time.Second, nil, cron.OK, ""}, {time.Minute, errors.New(strings.Repeat("broken", 1000)), cron.Failed, strings.Repeat("broken", 1000)[:1024]}} {
+		}{{time.Second, nil, cron.StateOK, ""}, {time.Minute, errors.New(strings.Repeat("broken", 1000)), cron.StateFailed, strings.Repeat("broken", 1000)[:1024]}} {
 			wanted.Tick, last.Tick, last.Started = time.Now().UTC().Round(0), time.Now().UTC().Round(0), time.Now().UTC().Round(0)
-			last.State, last.Ended, last.Error = cron.Running, time.Time{}, ""
+			last.State, last.Ended, last.Error = cron.StateRunning, time.Time{}, ""
 			_ = all[0].job.Tick(t.Context(), time.Now(), func(ctx context.Context) error {
 				last.Token, _ = fencelock.TokenFrom(ctx)
 				if d := cmp.Diff(wanted, all[1].status(t)); d != "" {
@@ -123,7 +123,7 @@ func TestList(t *testing.T) {
 			var names []string
 			for _, s := range list {
 				names = append(names, s.Job)
-				if s.Last == nil || s.Last.State != cron.OK || !s.Tick.Equal(epoch) {
+				if s.Last == nil || s.Last.State != cron.StateOK || !s.Tick.Equal(epoch) {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -172,7 +172,7 @@ func TestPause(t *testing.T) {
 		})
 		time.AfterFunc(270*time.Minute, func() {
 			books.mu.Lock()
-			if books.skipped[cron.Paused] != 9 { // three ticks on three hosts
+			if books.skipped[cron.ReasonPaused] != 9 { // three ticks on three hosts
 				t.Errorf("%v", books.skipped)
 			}
 			books.mu.Unlock()
@@ -192,7 +192,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", d)
 		}
 		raised := cron.New(all[1].locks, "job", &all[1].cfg)
-		wantSkipped(t, raised.Tick(t.Context(), epoch.Add(3*time.Hour), nothing), cron.Claimed)
+		wantSkipped(t, raised.Tick(t.Context(), epoch.Add(3*time.Hour), nothing), cron.ReasonClaimed)
 	})
 }
 
@@ -215,11 +215,11 @@ func TestPausedJob(t *testing.T) {
 			}
 		}
 		err := in.job.Tick(t.Context(), epoch, nothing)
-		wantSkipped(t, err, cron.Paused)
+		wantSkipped(t, err, cron.ReasonPaused)
 		if !strings.Contains(err.Error(), "the job is paused since 2000-01-01T00:00:00Z by") || !strings.Contains(err.Error(), ": and broken") {
 			t.Error(err)
 		}
-		wantSkipped(t, in.job.Now(t.Context(), nothing), cron.Paused)
+		wantSkipped(t, in.job.Now(t.Context(), nothing), cron.ReasonPaused)
 		if err := in.job.Resume(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -248,8 +248,8 @@ func TestPauseWhileATickWaits(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				wantSkipped(t, begin(all[1], t.Context()), cron.Paused)
-				if s := all[0].status(t); s.Last == nil || s.Last.State != cron.OK || !s.Last.Tick.Equal(epoch) {
+				wantSkipped(t, begin(all[1], t.Context()), cron.ReasonPaused)
+				if s := all[0].status(t); s.Last == nil || s.Last.State != cron.StateOK || !s.Last.Tick.Equal(epoch) {
 					t.Errorf("%+v", s.Last)
 				}
 				if s, err := all[0].locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 {
@@ -274,7 +274,7 @@ func TestPauseAfterTheBeginning(t *testing.T) {
 		if err := in.job.Now(t.Context(), nothing); err != nil {
 			t.Error(err)
 		}
-		if s := in.status(t); s.Last == nil || s.Last.State != cron.OK || s.Paused == nil {
+		if s := in.status(t); s.Last == nil || s.Last.State != cron.StateOK || s.Paused == nil {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -298,7 +298,7 @@ func TestPauseIsNotForgotten(t *testing.T) {
 		if err = errors.Join(err, claim(241), claim(242)); err != nil {
 			t.Fatal(err)
 		}
-		wantSkipped(t, claim(200), cron.Claimed)
+		wantSkipped(t, claim(200), cron.ReasonClaimed)
 	})
 }
 
@@ -310,7 +310,7 @@ func TestPauseLasts(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * 365 * 24 * time.Hour)
-		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.Paused)
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.ReasonPaused)
 	})
 }
 
@@ -325,7 +325,7 @@ func TestResumeForgetsNoTick(t *testing.T) {
 		if err := in.job.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantSkipped(t, in.job.Tick(t.Context(), epoch.Add(10*time.Minute), nothing), cron.Claimed)
+		wantSkipped(t, in.job.Tick(t.Context(), epoch.Add(10*time.Minute), nothing), cron.ReasonClaimed)
 	})
 }
 
@@ -353,9 +353,9 @@ func TestResumeOfAJobThatStandsStill(t *testing.T) {
 			t.Fatal(err)
 		}
 		resume()
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)), cron.Claimed)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)), cron.ReasonClaimed)
 		resume()
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.Claimed)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.ReasonClaimed)
 		if err := cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)); err != nil {
 			t.Error(err)
 		}
@@ -373,9 +373,9 @@ func TestNow(t *testing.T) {
 			if tick, ok := cron.TickFrom(ctx); !ok || !tick.Equal(called) {
 				t.Errorf("made for %v, %v", tick, ok)
 			}
-			wantSkipped(t, all[1].job.Now(ctx, nothing), cron.Overlapped)
-			wantSkipped(t, all[1].job.Tick(ctx, epoch.Add(time.Second), nothing), cron.Overlapped)
-			if s := all[1].status(t); s.Last == nil || s.Last.State != cron.Running || !s.Last.Tick.IsZero() {
+			wantSkipped(t, all[1].job.Now(ctx, nothing), cron.ReasonOverlapped)
+			wantSkipped(t, all[1].job.Tick(ctx, epoch.Add(time.Second), nothing), cron.ReasonOverlapped)
+			if s := all[1].status(t); s.Last == nil || s.Last.State != cron.StateRunning || !s.Last.Tick.IsZero() {
 				t.Errorf("%+v", s.Last)
 			}
 			return nil
@@ -425,7 +425,7 @@ func TestStatusWhenTheLockCannotBeSeen(t *testing.T) {
 			return blind{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
 		}, cron.Config{})
 		if err := in.job.Tick(t.Context(), epoch, func(context.Context) error {
-			if s := eyes.status(t); s.Last == nil || s.Last.State != cron.Running {
+			if s := eyes.status(t); s.Last == nil || s.Last.State != cron.StateRunning {
 				t.Errorf("%+v", s.Last)
 			}
 			return nil

@@ -17,8 +17,7 @@ import (
 // the tick was too late (Config.Late); the tick may then be run by nobody.
 //
 // The context of fn is ctx with the fencing token of the run; it ends with a
-// cause that is fencelock.ErrLost if the lock of the run is lost, and ErrAtMost
-// after Config.AtMost. A loss is joined to the error that Tick returns.
+// cause that is fencelock.ErrLost if the lock of the run is lost. A loss is joined to the error that Tick returns.
 //
 // The time must be the same on all instances, whatever their clocks say: not
 // when the scheduler woke up, but what it woke up for.
@@ -77,7 +76,7 @@ func (j *Job) start(ctx context.Context, scheduled time.Time) (*run, error) {
 	}
 	if time.Since(tick) > j.cfg.Late { // the engine took long to answer, or this process stood still
 		_ = lock.Release()
-		return nil, j.skipped(tick, TooLate, nil)
+		return nil, j.skipped(tick, ReasonTooLate, nil)
 	}
 	return newRun(ctx, j, tick, tick, lock)
 }
@@ -103,7 +102,7 @@ func (j *Job) unpaused(ctx context.Context, now time.Time) error {
 	}
 	r, _, err := b.read(ctx)
 	if err == nil && r != nil && r.Paused != nil {
-		return &SkippedError{Job: j.name, Scheduled: now, Reason: Paused, Pause: r.Paused}
+		return &SkippedError{Job: j.name, Scheduled: now, Reason: ReasonPaused, Pause: r.Paused}
 	}
 	if err != nil {
 		return fmt.Errorf("run %q at %s: %w", j.name, stamp(now), err)
@@ -117,7 +116,7 @@ func (j *Job) claim(ctx context.Context, scheduled time.Time) error {
 	tick := scheduled.UTC()
 	switch late := time.Since(tick); {
 	case late > j.cfg.Late:
-		return j.skipped(tick, TooLate, nil)
+		return j.skipped(tick, ReasonTooLate, nil)
 	case late < -j.cfg.Skew-early:
 		return fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.name, stamp(tick), -late)
 	}
@@ -132,7 +131,7 @@ func (j *Job) claim(ctx context.Context, scheduled time.Time) error {
 	if time.Since(tick) > j.cfg.Late {
 		// The claim took long, or this process stood still: where a lock is the claim,
 		// that of another instance may have come and gone meanwhile.
-		return j.skipped(tick, TooLate, nil)
+		return j.skipped(tick, ReasonTooLate, nil)
 	}
 	return nil
 }
@@ -186,11 +185,11 @@ func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, er
 		return lock, nil
 	case ctx.Err() != nil:
 	case errors.Is(err, fencelock.ErrHeld):
-		return nil, j.skipped(tick, Overlapped, err)
+		return nil, j.skipped(tick, ReasonOverlapped, err)
 	case waiting.Err() != nil && turn.isOver():
 		return j.tryEnter(ctx, tick) // without a wait: nobody may hold it, and the engine be slower than ticks come
 	case waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
-		return nil, j.skipped(tick, Overlapped, err)
+		return nil, j.skipped(tick, ReasonOverlapped, err)
 	}
 	return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(tick), err)
 }

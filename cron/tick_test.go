@@ -29,11 +29,11 @@ func TestTickReturnsWhatTheRunReturns(t *testing.T) {
 		tick := time.Now()
 		err := in.job.Tick(t.Context(), tick, func(context.Context) error { time.Sleep(time.Second); return broken })
 		want(t, "Tick", err, broken)
-		wantSkipped(t, in.job.Tick(t.Context(), tick, nothing), cron.Claimed)
+		wantSkipped(t, in.job.Tick(t.Context(), tick, nothing), cron.ReasonClaimed)
 		if len(seen) != 2 || seen[0].Took != time.Second || seen[0].Token == 0 || !seen[0].Scheduled.Equal(tick) || !errors.Is(seen[0].Err, broken) {
 			t.Errorf("%+v", seen)
 		}
-		if reason, skipped := seen[1].Skipped(); !skipped || reason != cron.Claimed {
+		if reason, skipped := seen[1].Skipped(); !skipped || reason != cron.ReasonClaimed {
 			t.Errorf("%+v", seen[1])
 		}
 		if _, skipped := seen[0].Skipped(); skipped {
@@ -50,7 +50,7 @@ func TestTickIsAnInstant(t *testing.T) {
 		if err := in.job.Tick(t.Context(), tick.In(time.FixedZone("east", 5*3600+1800)), nothing); err != nil {
 			t.Error(err)
 		}
-		wantSkipped(t, in.job.Tick(t.Context(), tick.UTC(), nothing), cron.Claimed)
+		wantSkipped(t, in.job.Tick(t.Context(), tick.UTC(), nothing), cron.ReasonClaimed)
 	})
 }
 
@@ -59,7 +59,7 @@ func TestTicksTooLateAndTooEarly(t *testing.T) {
 		in, _ := alone(cron.Config{Late: 10 * time.Second, Skew: 5 * time.Second})
 		time.Sleep(time.Minute)
 		now := time.Now()
-		wantSkipped(t, in.job.Tick(t.Context(), now.Add(-11*time.Second), nothing), cron.TooLate)
+		wantSkipped(t, in.job.Tick(t.Context(), now.Add(-11*time.Second), nothing), cron.ReasonTooLate)
 		want(t, "the future", in.job.Tick(t.Context(), now.Add(6*time.Second), nothing), fencelock.ErrInvalid)
 		if s := in.status(t); !s.Tick.IsZero() {
 			t.Errorf("%v was taken", s.Tick)
@@ -96,7 +96,7 @@ func TestOverlap(t *testing.T) {
 					t.Errorf("began at %v, %v", began, err)
 				}
 				if began == 0 {
-					wantSkipped(t, err, cron.Overlapped)
+					wantSkipped(t, err, cron.ReasonOverlapped)
 				}
 				time.Sleep(time.Minute)
 			})
@@ -114,7 +114,7 @@ func TestOverlapLastEnds(t *testing.T) {
 		defer cancel()
 		want(t, "Tick", in.job.Tick(ctx, time.Now(), nothing), context.DeadlineExceeded, fencelock.ErrHeld)
 		short := cron.New(in.locks.With(fencelock.Options{Wait: time.Second}), "job", &in.cfg)
-		wantSkipped(t, short.Tick(t.Context(), time.Now(), nothing), cron.Overlapped)
+		wantSkipped(t, short.Tick(t.Context(), time.Now(), nothing), cron.ReasonOverlapped)
 		time.Sleep(time.Minute)
 	})
 }
@@ -214,20 +214,9 @@ func TestTooLateWithTheLock(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), func(e driver.Engine) driver.Engine {
 			return tardyLocks{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
 		}, cron.Config{Late: 5 * time.Second})
-		wantSkipped(t, in.job.Tick(t.Context(), epoch, in.ledger.work(epoch, 0)), cron.TooLate)
+		wantSkipped(t, in.job.Tick(t.Context(), epoch, in.ledger.work(epoch, 0)), cron.ReasonTooLate)
 		if s, err := in.locks.Status(t.Context(), "job"); err != nil || len(s.Holders) > 0 || in.ledger.ran() > 0 {
 			t.Errorf("%+v, %v, %d runs", s, err, in.ledger.ran())
-		}
-	})
-}
-
-func TestAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		in, books := alone(cron.Config{AtMost: 3 * time.Second})
-		begun := time.Now()
-		want(t, "Tick", in.job.Tick(t.Context(), begun, books.work(begun, time.Hour)), cron.ErrAtMost)
-		if took := time.Since(begun); took != 3*time.Second {
-			t.Errorf("took %v", took)
 		}
 	})
 }
@@ -384,10 +373,10 @@ func (angryLogger) Handle(_ context.Context, r slog.Record) error {
 func TestLateClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), claimsOnly, cron.Config{Late: 5 * time.Second})
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(-6*time.Second)), cron.TooLate)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(-6*time.Second)), cron.ReasonTooLate)
 		want(t, "the future", cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Hour)), fencelock.ErrInvalid)
 		in.engine.Delay(6 * time.Second)
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.TooLate)
+		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.ReasonTooLate)
 	})
 }
 

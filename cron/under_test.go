@@ -39,7 +39,7 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if last := all[1].status(t).Last; last == nil || last.State != cron.Running || last.Token != lock.Token() {
+			if last := all[1].status(t).Last; last == nil || last.State != cron.StateRunning || last.Token != lock.Token() {
 				t.Errorf("in the run: %+v", last)
 			}
 			time.Sleep(time.Minute)
@@ -47,9 +47,9 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 			if err := lock.Err(); err != nil {
 				t.Errorf("the lock is the caller's: %v", err)
 			}
-			wanted := cron.LastRun{Tick: tick.UTC().Round(0), State: cron.OK, Host: host, PID: os.Getpid(), Token: lock.Token(), Started: tick.UTC().Round(0), Ended: time.Now().UTC().Round(0)}
+			wanted := cron.LastRun{Tick: tick.UTC().Round(0), State: cron.StateOK, Host: host, PID: os.Getpid(), Token: lock.Token(), Started: tick.UTC().Round(0), Ended: time.Now().UTC().Round(0)}
 			if failure != nil {
-				wanted.State, wanted.Error = cron.Failed, failure.Error()
+				wanted.State, wanted.Error = cron.StateFailed, failure.Error()
 			}
 			if last := all[1].status(t).Last; last == nil || *last != wanted {
 				t.Errorf("afterwards: %+v, want %+v", last, wanted)
@@ -86,7 +86,7 @@ func TestRunUnderALockDoesNotBegin(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = cronhook.StartUnder(t.Context(), job, epoch, lock)
-		wantSkipped(t, err, cron.Paused)
+		wantSkipped(t, err, cron.ReasonPaused)
 		if err := errors.Join(lock.Err(), other.Err()); err != nil {
 			t.Error(err)
 		}
@@ -122,7 +122,7 @@ func TestRunUnderALockIsNotFinished(t *testing.T) {
 		if err := lock.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if last := all[1].status(t).Last; last == nil || last.State != cron.Lost {
+		if last := all[1].status(t).Last; last == nil || last.State != cron.StateLost {
 			t.Errorf("%+v", last)
 		}
 	})

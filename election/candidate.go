@@ -28,15 +28,15 @@ type Config struct {
 	// publishes the Locker's note. A leader changes it by [Term.Publish].
 	Value string
 
-	// Shutdown is how long the work may go on after its context has ended before
+	// ShutdownTimeout is how long the work may go on after its context has ended before
 	// Run returns ErrStuck. The name, unless it is lost, is kept until the work
 	// returns at last, and until then this Candidate does not campaign. Negative
 	// means for ever. 0 means the default, 30 s.
-	Shutdown time.Duration
+	ShutdownTimeout time.Duration
 
-	// Rest is how long a candidate that resigned waits before it campaigns again,
+	// ResignPause is how long a candidate that resigned waits before it campaigns again,
 	// so that another one gets its turn. 0 means the default, 1 s.
-	Rest time.Duration
+	ResignPause time.Duration
 
 	// OnChange is told every change of state, in order and from one goroutine. A
 	// call that blocks delays the next one and nothing else. nil, the default, is
@@ -81,8 +81,8 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	if cfg != nil {
 		c.cfg = *cfg
 	}
-	c.cfg.Shutdown = cmp.Or(c.cfg.Shutdown, defaultShutdown)
-	c.cfg.Rest = cmp.Or(c.cfg.Rest, defaultRest)
+	c.cfg.ShutdownTimeout = cmp.Or(c.cfg.ShutdownTimeout, defaultShutdown)
+	c.cfg.ResignPause = cmp.Or(c.cfg.ResignPause, defaultRest)
 	if c.cfg.Logger == nil {
 		c.cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -185,6 +185,6 @@ func (c *Candidate) rest(ctx context.Context, term *Term) {
 	c.set(Campaigning, term)
 	c.mu.Unlock()
 	if !term.lost {
-		retry.Sleep(ctx, c.cfg.Rest)
+		retry.Sleep(ctx, c.cfg.ResignPause)
 	}
 }

@@ -23,7 +23,7 @@
 //
 // Who breaks the name, or calls [Depose], takes it away at once: the term ends when its
 // process hears of that, or with its lease. And nothing stops work that ignores its context. Such work goes on beside the next
-// leader's; [Config].Shutdown makes that an error, and the right answer to it is
+// leader's; [Config].ShutdownTimeout makes that an error, and the right answer to it is
 // to end the process. A process that was frozen may also take one more step when
 // it thaws. Hand the term's number to whatever the leader writes to, and let it
 // refuse smaller ones.

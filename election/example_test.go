@@ -37,7 +37,7 @@ func ExampleCandidate_Terms() {
 			return
 		}
 		leader, err := election.Current(ctx, locks, "billing")
-		fmt.Println(leader.Value, leader.Term == term.Number(), err)
+		fmt.Println(leader.Value, leader.Term == term.Token(), err)
 		break // resigns for good
 	}
 	leader, err := election.Current(ctx, locks, "billing")

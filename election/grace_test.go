@@ -74,14 +74,14 @@ func TestDepose(t *testing.T) {
 		want(t, "Depose", err, fencelock.ErrNotHeld)
 		a, b := start(store, election.Config{Value: "a"}), start(store.Client(), election.Config{Value: "b"})
 		first, second := a.run(obey), b.run(obey)
-		term := a.Term().Number()
+		term := a.Term().Token()
 		leader, token, err := election.Depose(t.Context(), locks, name, "maintenance")
 		if err != nil || leader.Value != "a" || leader.Term != term || token <= term {
 			t.Errorf("%+v, %d, %v", leader, token, err)
 		}
 		wantState(t, b, election.Leading)
 		wantState(t, a, election.Campaigning)
-		if next := b.Term(); next == nil || next.Number() <= token {
+		if next := b.Term(); next == nil || next.Token() <= token {
 			t.Errorf("the next term is %v, after %d", next, token)
 		}
 		_, err = locks.BreakOwner(t.Context(), name, leader.Owner, "once more")

@@ -17,7 +17,7 @@ import (
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New(nil)
-		p := start(store, election.Config{Shutdown: time.Minute})
+		p := start(store, election.Config{ShutdownTimeout: time.Minute})
 		probe := func(code int, body string) {
 			t.Helper()
 			synctest.Wait()
@@ -55,7 +55,7 @@ func TestHealth(t *testing.T) {
 // its lock stands.
 func TestStuckWorkIsUnhealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(memlock.New(nil), election.Config{Shutdown: time.Second})
+		p := start(memlock.New(nil), election.Config{ShutdownTimeout: time.Second})
 		release := make(chan struct{})
 		r := p.run(func(context.Context) error {
 			<-release
@@ -140,7 +140,7 @@ func TestASilentEngineIsNoStuckWork(t *testing.T) {
 func TestStuckWorkIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New(nil)
-		p := start(store, election.Config{Shutdown: time.Second})
+		p := start(store, election.Config{ShutdownTimeout: time.Second})
 		release := make(chan struct{})
 		r := p.run(func(context.Context) error { <-release; return nil })
 		store.Lose(name)

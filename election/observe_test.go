@@ -40,7 +40,7 @@ func TestObserve(t *testing.T) {
 		b := start(store.Client(), election.Config{Value: "b:2"})
 		first, second := a.run(obey), b.run(obey)
 		leader, err := election.Current(t.Context(), watcher, name)
-		if err != nil || leader.Value != "a:1" || leader.Term != a.Term().Number() || leader.Since.IsZero() || leader.PID == 0 {
+		if err != nil || leader.Value != "a:1" || leader.Term != a.Term().Token() || leader.Since.IsZero() || leader.PID == 0 {
 			t.Errorf("%+v, %v", leader, err)
 		}
 		first.cancel(nil)

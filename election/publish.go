@@ -61,10 +61,10 @@ func (t *Term) publish(ctx context.Context, records fencelock.Records, value str
 	if err != nil {
 		return err
 	}
-	if there.Term > t.Number() {
+	if there.Term > t.Token() {
 		return errLater
 	}
-	text, err := json.Marshal(publication{name, t.Number(), value})
+	text, err := json.Marshal(publication{name, t.Token(), value})
 	if err != nil {
 		return fmt.Errorf("%w: %w", fencelock.ErrInvalid, err)
 	}

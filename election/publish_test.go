@@ -64,8 +64,8 @@ func TestPublish(t *testing.T) {
 		if got := seen.String(); got != "a a2 a3  nobody b b2" {
 			t.Errorf("observed %q", got)
 		}
-		if got := next.Lock(); got.Name() != name || got.Token() != next.Number() {
-			t.Errorf("the lock of term %d is %q, %d", next.Number(), got.Name(), got.Token())
+		if got := next.Lock(); got.Name() != name || got.Token() != next.Token() {
+			t.Errorf("the lock of term %d is %q, %d", next.Token(), got.Name(), got.Token())
 		}
 		end()
 	})
@@ -120,7 +120,7 @@ func TestPublishAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later := fmt.Sprintf(`{"name":%q,"term":%d,"value":"later"}`, name, term.Number()+1)
+		later := fmt.Sprintf(`{"name":%q,"term":%d,"value":"later"}`, name, term.Token()+1)
 		version, err := records.Swap(t.Context(), key, []byte(later), rec.Version, 0)
 		if err != nil {
 			t.Fatal(err)

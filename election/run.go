@@ -25,15 +25,16 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 //   - The term is lost: the context of fn ends with a cause that is
 //     fencelock.ErrLost. Once fn has returned, Run campaigns again; what fn
 //     returned is logged.
-//   - Resign is called, or fn returns ErrResigned: the same, after Config.Rest.
+//   - Resign is called, or fn returns ErrResigned: the same, after Config.ResignPause.
 //
-// A panic in fn ends the term, and Run panics with a [*PanicError].
+// A panic in fn ends the term, and Run panics with an error that tells the value and the stack, and wraps the
+// value if that is an error.
 //
 // The context of fn is made from ctx and carries the term's number for
 // fencelock.TokenFrom. An engine that cannot be reached is asked again until ctx
 // ends; Run gives up on errors that will not pass (fencelock.ErrInvalid,
 // fencelock.ErrUnsupported, fencelock.ErrConfig), and with [ErrStuck] when fn goes on for longer than
-// Config.Shutdown after its context has ended. If ctx ends during a campaign, the
+// Config.ShutdownTimeout after its context has ended. If ctx ends during a campaign, the
 // error satisfies errors.Is(err, ctx.Err()).
 func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := c.begin(); err != nil {
@@ -57,7 +58,7 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 			return err // work closes the term when fn returns at last
 		}
 		c.close(term)
-		if panicked, ok := err.(*PanicError); ok { //nolint:errorlint // fn may return one of another Run
+		if panicked, ok := err.(*panicError); ok { //nolint:errorlint // fn may return one of another Run
 			panic(panicked)
 		}
 		if !term.again(err) {
@@ -68,19 +69,19 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 	}
 }
 
-// PanicError is what Run panics with when fn did, in the goroutine of its caller, after
+// panicError is what Run panics with when fn did, in the goroutine of its caller, after
 // the term has ended.
-type PanicError struct {
-	Value any    // what fn panicked with
-	Stack []byte // where, as runtime/debug.Stack tells it
+type panicError struct {
+	value any    // what fn panicked with
+	stack []byte // where, as runtime/debug.Stack tells it
 }
 
 // Error returns the value and the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack) }
+func (e *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.value, e.stack) }
 
 // Unwrap returns the value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
 	return err
 }
 
@@ -93,7 +94,7 @@ func (c *Candidate) work(term *Term, fn func(ctx context.Context) error, done ch
 	err := errExited
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{v, debug.Stack()}
+			err = &panicError{v, debug.Stack()}
 		}
 		if !c.leave(term) {
 			done <- err
@@ -102,7 +103,7 @@ func (c *Candidate) work(term *Term, fn func(ctx context.Context) error, done ch
 		c.noteResult(term, err)
 		c.close(term)
 		c.end(term)
-		if panicked, ok := err.(*PanicError); ok { //nolint:errorlint // see Run
+		if panicked, ok := err.(*panicError); ok { //nolint:errorlint // see Run
 			panic(panicked) // nobody else hears of it
 		}
 	}()
@@ -117,10 +118,10 @@ func (c *Candidate) await(term *Term, done <-chan error) (err error, stuck bool)
 		return err, false
 	case <-term.ctx.Done():
 	}
-	if c.cfg.Shutdown < 0 {
+	if c.cfg.ShutdownTimeout < 0 {
 		return <-done, false
 	}
-	limit := time.NewTimer(c.cfg.Shutdown)
+	limit := time.NewTimer(c.cfg.ShutdownTimeout)
 	defer limit.Stop()
 	select {
 	case err := <-done:
@@ -131,7 +132,7 @@ func (c *Candidate) await(term *Term, done <-chan error) (err error, stuck bool)
 		return <-done, false // it returned in the same instant
 	}
 	return fmt.Errorf("%w: %q, term %d, %v after the term's end (%w): end this process",
-		ErrStuck, c.name, term.Number(), c.cfg.Shutdown, context.Cause(term.ctx)), true
+		ErrStuck, c.name, term.Token(), c.cfg.ShutdownTimeout, context.Cause(term.ctx)), true
 }
 
 // noteResult logs what would be hidden: the error of work whose term was over.
@@ -139,5 +140,5 @@ func (c *Candidate) noteResult(term *Term, err error) {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, fencelock.ErrLost) || errors.Is(err, ErrResigned) {
 		return
 	}
-	c.cfg.Logger.Warn("leader's work failed after its term", "name", c.name, "term", term.Number(), "error", err)
+	c.cfg.Logger.Warn("leader's work failed after its term", "name", c.name, "term", term.Token(), "error", err)
 }

@@ -45,7 +45,7 @@ func (c *Candidate) set(s State, term *Term) {
 	}
 	change := Change{State: s}
 	if term != nil {
-		change.Term = term.Number()
+		change.Term = term.Token()
 		if s != Leading {
 			change.Cause = context.Cause(term.ctx)
 		}

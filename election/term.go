@@ -25,9 +25,9 @@ type Term struct {
 // to Run or Terms. It carries the term's number for fencelock.TokenFrom.
 func (t *Term) Context() context.Context { return t.ctx }
 
-// Number returns the term's number, which is the fencing token of its lock:
-// greater than that of every earlier term of this name in any process.
-func (t *Term) Number() int64 { return t.lock.Token() }
+// Token returns the term's number, which is the fencing token of its lock: greater than
+// that of every earlier term of this name in any process.
+func (t *Term) Token() int64 { return t.lock.Token() }
 
 // Lock returns the lock that the term stands on, for guards and for status. The term
 // releases it.
@@ -52,7 +52,7 @@ func (t *Term) again(err error) bool {
 // loop is the work of the term: it should return when the term's context ends.
 // When the body ends, so does the term, and the candidate campaigns again; break
 // resigns for good. An error is the last thing yielded; it is as for Run, a
-// canceled ctx included. Config.Shutdown does not apply, since nothing else can
+// canceled ctx included. Config.ShutdownTimeout does not apply, since nothing else can
 // leave the body; [Candidate.Check] tells of a body that goes on too long.
 func (c *Candidate) Terms(ctx context.Context) iter.Seq2[*Term, error] {
 	return func(yield func(*Term, error) bool) {
@@ -127,7 +127,7 @@ func (c *Candidate) close(term *Term) {
 	err := term.lock.Release()
 	term.lost = errors.Is(standing, fencelock.ErrLost) || errors.Is(err, fencelock.ErrNotHeld)
 	if err != nil && !term.lost {
-		c.cfg.Logger.Warn("release failed", "name", c.name, "term", term.Number(), "error", err)
+		c.cfg.Logger.Warn("release failed", "name", c.name, "term", term.Token(), "error", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

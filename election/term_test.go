@@ -23,10 +23,10 @@ func TestTermsAreALoop(t *testing.T) {
 				t.Fatal(err)
 			}
 			token, _ := fencelock.TokenFrom(term.Context())
-			if term.Number() <= last || token != term.Number() || p.Term() != term {
-				t.Errorf("round %d: term %d after %d", round, term.Number(), last)
+			if term.Token() <= last || token != term.Token() || p.Term() != term {
+				t.Errorf("round %d: term %d after %d", round, term.Token(), last)
 			}
-			last = term.Number()
+			last = term.Token()
 			if round++; round == 3 {
 				break
 			}

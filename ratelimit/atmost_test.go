@@ -178,16 +178,16 @@ func TestCrowdOfAtMost(t *testing.T) {
 // TestDownAtMost: the policies apply to AllowAtMost and Peek, and not to Reset.
 func TestDownAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		local := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.Limit{Events: 1, Burst: 2}}
+		local := &ratelimit.Config{Down: ratelimit.FailLocal, Local: ratelimit.Limit{Events: 1, Burst: 2}}
 		ls := map[ratelimit.Policy]*ratelimit.Limiter{
-			ratelimit.Closed: ratelimit.New(engine, "test", tenth, nil),
-			ratelimit.Open:   ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open}),
-			ratelimit.Local:  ratelimit.New(engine, "test", tenth, local),
+			ratelimit.FailClosed: ratelimit.New(engine, "test", tenth, nil),
+			ratelimit.FailOpen:   ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.FailOpen}),
+			ratelimit.FailLocal:  ratelimit.New(engine, "test", tenth, local),
 		}
 		engine.Refuse(errDown)
 		for policy, want := range map[ratelimit.Policy]ratelimit.Result{
-			ratelimit.Open:  {OK: true, Granted: 3, Remaining: 3},
-			ratelimit.Local: {OK: true, Granted: 2, Next: time.Second, Reset: 2 * time.Second},
+			ratelimit.FailOpen:  {OK: true, Granted: 3, Remaining: 3},
+			ratelimit.FailLocal: {OK: true, Granted: 2, Next: time.Second, Reset: 2 * time.Second},
 		} {
 			for range 2 { // after a reset too, which says that the engine is down
 				look, err := ls[policy].Peek(t.Context(), "k")
@@ -205,10 +205,10 @@ func TestDownAtMost(t *testing.T) {
 				}
 			}
 		}
-		if got, err := ls[ratelimit.Closed].AllowAtMost(t.Context(), "k", 5); !errors.Is(err, driver.ErrUnavailable) || got.OK {
+		if got, err := ls[ratelimit.FailClosed].AllowAtMost(t.Context(), "k", 5); !errors.Is(err, driver.ErrUnavailable) || got.OK {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := ls[ratelimit.Closed].Peek(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) || got.OK {
+		if got, err := ls[ratelimit.FailClosed].Peek(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) || got.OK {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -48,7 +48,7 @@ func crowd(t *testing.T, limiters []*ratelimit.Limiter, last time.Duration, fail
 // Nobody is granted more than there is.
 func TestSlowRecordsAreNoOutage(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open} {
+	for _, policy := range []ratelimit.Policy{ratelimit.FailClosed, ratelimit.FailOpen} {
 		for _, processes := range []int{1, 3} {
 			synctest.Test(t, func(t *testing.T) {
 				records := memlock.New(nil).Records()

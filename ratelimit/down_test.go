@@ -43,7 +43,7 @@ func TestClosed(t *testing.T) {
 // engine is back, while the others do not wait for it.
 func TestOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open, Timeout: 50 * ms, Pause: 200 * ms})
+		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.FailOpen, Timeout: 50 * ms, Pause: 200 * ms})
 		down := ratelimit.Result{OK: true, Remaining: 3, Err: driver.ErrUnavailable}
 		engine.Hang()
 		asked := func(want time.Duration) {
@@ -87,7 +87,7 @@ func TestOpen(t *testing.T) {
 // TestLocal: each process keeps a limit of its own.
 func TestLocal(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		cfg := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.Limit{Events: 1, Burst: 2}}
+		cfg := &ratelimit.Config{Down: ratelimit.FailLocal, Local: ratelimit.Limit{Events: 1, Burst: 2}}
 		l, other := ratelimit.New(engine, "test", tenth, cfg), ratelimit.New(engine, "test", tenth, cfg)
 		engine.Refuse(errDown)
 		local := ratelimit.Result{Err: errDown, Next: time.Second, Reset: 2 * time.Second}
@@ -134,7 +134,7 @@ func TestTimeoutBetweenSteps(t *testing.T) {
 		if _, err := closed.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("nothing is granted: %v", err)
 		}
-		open := ratelimit.New(rates, "test", tenth, &ratelimit.Config{Down: ratelimit.Open, Timeout: 50 * ms})
+		open := ratelimit.New(rates, "test", tenth, &ratelimit.Config{Down: ratelimit.FailOpen, Timeout: 50 * ms})
 		allow(t, open, 1, ratelimit.Result{OK: true, Remaining: 3, Err: driver.ErrUnavailable})
 	})
 }

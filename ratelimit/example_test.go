@@ -50,7 +50,7 @@ func ExampleLimiter_Wait() {
 func ExampleConfig() {
 	engine := memlock.New(nil)
 	api := ratelimit.New(engine, "api", ratelimit.PerSecond(100), &ratelimit.Config{
-		Down:  ratelimit.Local,
+		Down:  ratelimit.FailLocal,
 		Local: ratelimit.PerMinute(2), // for each process
 	})
 

@@ -28,7 +28,7 @@ func TestHotKeyOnRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connect := all[name](t)
-			for what, policy := range map[string]ratelimit.Policy{"closed": ratelimit.Closed, "open": ratelimit.Open} {
+			for what, policy := range map[string]ratelimit.Policy{"closed": ratelimit.FailClosed, "open": ratelimit.FailOpen} {
 				hot(t, what, &ratelimit.Config{Down: policy, Timeout: timeout}, last, func() driver.RateLimiter {
 					return ratelimit.OnRecords(connect().(driver.RecordKeeper).Records())
 				})

@@ -50,7 +50,7 @@ func Handler(l *Limiter, key func(*http.Request) string, next http.Handler) http
 			l.refuse(w, err)
 			return
 		}
-		if result.Err == nil || l.cfg.Down == Local {
+		if result.Err == nil || l.cfg.Down == FailLocal {
 			w.Header().Add("RateLimit-Policy", l.policyField(result))
 			w.Header().Add("RateLimit", l.limitField(result))
 		}

@@ -115,13 +115,13 @@ func TestHandlerWithoutEngine(t *testing.T) {
 	if got := w.Body.String(); got != `{"type":"about:blank","title":"the rate limit could not be checked","status":503}`+"\n" {
 		t.Error(got)
 	}
-	open := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), &ratelimit.Config{Down: ratelimit.Open, Timeout: time.Minute}), nil, done)
+	open := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), &ratelimit.Config{Down: ratelimit.FailOpen, Timeout: time.Minute}), nil, done)
 	fields(t, get(open, "192.0.2.1:1"), 200, nil)
 	bad := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), patient), func(*http.Request) string { return "\xff" }, done)
 	fields(t, get(bad, "192.0.2.1:1"), 400, nil)
 	senseless := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(0), patient), nil, done)
 	fields(t, get(senseless, "192.0.2.1:1"), 503, nil) // no request can do anything about it
-	local := &ratelimit.Config{Down: ratelimit.Local, Local: ratelimit.PerMinute(2), Timeout: time.Minute}
+	local := &ratelimit.Config{Down: ratelimit.FailLocal, Local: ratelimit.PerMinute(2), Timeout: time.Minute}
 	here := ratelimit.Handler(ratelimit.New(engine, "api", ratelimit.PerHour(1), local), nil, done)
 	fields(t, get(here, "192.0.2.1:1"), 200, map[string]string{"RateLimit-Policy": `"api";q=2;w=60`, "RateLimit": `"api";r=1;t=30`})
 }

@@ -35,20 +35,20 @@ type Policy int
 
 // The policies.
 const (
-	Closed Policy = iota // nothing is granted: the error of the engine is returned
-	Open                 // everything is granted
-	Local                // Config.Local is granted to each process
+	FailClosed Policy = iota // nothing is granted: the error of the engine is returned
+	FailOpen                 // everything is granted
+	FailLocal                // Config.Local is granted to each process
 )
 
 // Config tunes a limiter. The zero value is useful.
 type Config struct {
 	// Down is what happens while the engine is down (ErrUnavailable, ErrConfig). The
-	// zero value is Closed.
+	// zero value is FailClosed.
 	Down Policy
 
 	// Local is the limit that each process keeps by itself, for each key, while the
-	// engine is down and Down is Local: the limit divided by the number of processes,
-	// say. It is ignored otherwise. The zero value is invalid with Local.
+	// engine is down and Down is FailLocal: the limit divided by the number of processes,
+	// say. It is ignored otherwise. The zero value is invalid with FailLocal.
 	Local Limit
 
 	// Timeout is how long the engine may take for an answer before it counts as down;
@@ -56,9 +56,9 @@ type Config struct {
 	// tells nothing of the engine: so it should be less than the callers have.
 	Timeout time.Duration
 
-	// Pause is how long Open and Local decide by themselves, once the engine was down,
+	// Pause is how long FailOpen and FailLocal decide by themselves, once the engine was down,
 	// before a request asks it again: only that one waits for it meanwhile. 0 means a
-	// second. It is ignored with Closed.
+	// second. It is ignored with FailClosed.
 	Pause time.Duration
 }
 
@@ -76,10 +76,10 @@ type Limiter struct {
 	mu    sync.Mutex // guards all below
 	down  error      // why the engine was down when it was asked last; nil if it was not
 	until time.Time  // with down: when it is asked again
-	table gcra.Table // of Local
+	table gcra.Table // of FailLocal
 }
 
-// epoch is where the clock of Local begins.
+// epoch is where the clock of FailLocal begins.
 var epoch = time.Now()
 
 // New returns a limiter for whoever uses the same name on the same engine. The name keeps
@@ -95,10 +95,10 @@ func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limi
 	l.pace, l.bad = limit.pace()
 	switch {
 	case l.bad != nil:
-	case l.cfg.Down < Closed || l.cfg.Down > Local || l.cfg.Timeout < 0 || l.cfg.Pause < 0:
+	case l.cfg.Down < FailClosed || l.cfg.Down > FailLocal || l.cfg.Timeout < 0 || l.cfg.Pause < 0:
 		l.bad = fmt.Errorf("%w: the policy %d, the timeout %v and the pause %v: none of them may be negative, and there are three policies",
 			driver.ErrInvalid, l.cfg.Down, l.cfg.Timeout, l.cfg.Pause)
-	case l.cfg.Down == Local:
+	case l.cfg.Down == FailLocal:
 		l.local, l.bad = l.cfg.Local.pace()
 	}
 	return l
@@ -129,7 +129,7 @@ type Result struct {
 // Allow reports whether one event of a key may happen now. If not, nothing is taken.
 //
 // An error means that nothing was decided: fencelock.ErrUnavailable or ErrConfig if the
-// engine is down and the policy is Closed, ErrInvalid for a limit or a key that makes no
+// engine is down and the policy is FailClosed, ErrInvalid for a limit or a key that makes no
 // sense, or ctx's own. A key is any text of up to 512 bytes, less the limiter's name; ""
 // is fine where there is only one.
 func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
@@ -164,7 +164,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 //
 // The policy does not apply: if the engine is down the error is fencelock.ErrUnavailable or
 // ErrConfig, and what the engine has counted may stand. What this process has counted for
-// Local is forgotten even then.
+// FailLocal is forgotten even then.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := cmp.Or(l.bad, ctx.Err()); err != nil {
 		return err
@@ -229,9 +229,9 @@ func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, e
 	case err == nil:
 		d.Result = l.pace.result(l.limit, d.take, d.taken)
 		return d, nil
-	case ctx.Err() != nil, !isDown(err), l.cfg.Down == Closed:
+	case ctx.Err() != nil, !isDown(err), l.cfg.Down == FailClosed:
 		return d, err
-	case l.cfg.Down == Open:
+	case l.cfg.Down == FailOpen:
 		d.Result = Result{OK: true, Granted: asked.n, Limit: l.limit, Remaining: l.limit.Burst, Err: err}
 		return d, nil
 	}
@@ -250,7 +250,7 @@ func isDown(err error) bool {
 
 // paused returns why the engine is not to be asked just now, nil if it is.
 func (l *Limiter) paused() error {
-	if l.cfg.Down == Closed {
+	if l.cfg.Down == FailClosed {
 		return nil
 	}
 	l.mu.Lock()
@@ -343,7 +343,7 @@ func (l *Limiter) back(ctx context.Context, d *decision) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
 		defer cancel()
 		return l.engine.ReturnRate(ctx, d.take, d.taken)
-	case l.cfg.Down == Local:
+	case l.cfg.Down == FailLocal:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.table.Return(d.take.Key, d.taken.Cost.Microseconds(), left(d.taken))

@@ -129,7 +129,7 @@ func TestErrors(t *testing.T) {
 			"a nanosecond":    {Events: 1, Per: 1},
 			"below a us each": {Events: 1100, Per: time.Millisecond},
 		} {
-			l := ratelimit.New(engine, "test", limit, &ratelimit.Config{Down: ratelimit.Open})
+			l := ratelimit.New(engine, "test", limit, &ratelimit.Config{Down: ratelimit.FailOpen})
 			_, err := l.Allow(t.Context(), "k")
 			_, err2 := l.Reserve(t.Context(), "k")
 			for _, err := range []error{err, err2, l.Wait(t.Context(), "k")} {
@@ -139,17 +139,17 @@ func TestErrors(t *testing.T) {
 			}
 		}
 		for name, local := range map[string]ratelimit.Limit{"of nothing": {}, "of one for ever": {Events: 1, Per: math.MaxInt64}} {
-			l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Local, Local: local})
+			l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.FailLocal, Local: local})
 			if got, err := l.Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("a local limit %s: %+v, %v", name, got, err)
 			}
 		}
-		for _, cfg := range []ratelimit.Config{{Down: -1}, {Down: ratelimit.Local + 1}, {Timeout: -1}, {Pause: -1}} {
+		for _, cfg := range []ratelimit.Config{{Down: -1}, {Down: ratelimit.FailLocal + 1}, {Timeout: -1}, {Pause: -1}} {
 			if _, err := ratelimit.New(engine, "test", tenth, &cfg).Allow(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("%+v: %v", cfg, err)
 			}
 		}
-		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.Open})
+		l := ratelimit.New(engine, "test", tenth, &ratelimit.Config{Down: ratelimit.FailOpen})
 		for _, c := range []struct {
 			key string
 			n   int

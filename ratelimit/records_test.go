@@ -229,7 +229,7 @@ func (b *busy) pass(ctx context.Context) error {
 // context ends, whatever the policy: nothing is granted that the record does not say.
 func TestConflictsAreNoOutage(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
+	for _, policy := range []ratelimit.Policy{ratelimit.FailClosed, ratelimit.FailOpen, ratelimit.FailLocal} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &busy{Records: memlock.New(nil).Records(), takes: 50 * ms}
 			l := ratelimit.New(ratelimit.OnRecords(b), "test", tenth, &ratelimit.Config{Down: policy, Local: tenth, Timeout: time.Second})

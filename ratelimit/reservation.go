@@ -44,7 +44,7 @@ func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within t
 		return nil, &LimitedError{Key: key, Limit: d.Limit, RetryAfter: d.RetryAfter}
 	}
 	p := l.pace
-	if d.Err != nil && l.cfg.Down == Local {
+	if d.Err != nil && l.cfg.Down == FailLocal {
 		p = l.local
 	}
 	// The engine said how long from its answer on, and the answer is here: so it is no

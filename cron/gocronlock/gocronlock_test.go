@@ -103,7 +103,7 @@ func TestTask(t *testing.T) {
 		if runs.Load() != 12 {
 			t.Errorf("%d runs", runs.Load())
 		}
-		b.want(t, map[string]int{"ran": 12, string(cron.Claimed): 24})
+		b.want(t, map[string]int{"ran": 12, string(cron.ReasonClaimed): 24})
 	})
 }
 
@@ -135,7 +135,7 @@ func TestOptions(t *testing.T) {
 		if runs.Load() != 12 || refused.Load() != 24 {
 			t.Errorf("%d runs, %d refused", runs.Load(), refused.Load())
 		}
-		b.want(t, map[string]int{"ran": 12, string(cron.Claimed): 24})
+		b.want(t, map[string]int{"ran": 12, string(cron.ReasonClaimed): 24})
 	})
 }
 
@@ -149,7 +149,7 @@ func TestOptionsOfADuration(t *testing.T) {
 			start(t, gocron.DurationJob(30*time.Second), gocron.NewTask(func() {}), opts...)
 		}
 		time.Sleep(10*time.Minute + time.Second)
-		b.want(t, map[string]int{"ran": 20, string(cron.Claimed): 40})
+		b.want(t, map[string]int{"ran": 20, string(cron.ReasonClaimed): 40})
 	})
 }
 
@@ -174,7 +174,7 @@ func TestDurationOffItsMultiples(t *testing.T) {
 		opts := append(options(t, job(memlock.New(nil), b), every), gocron.WithEventListeners(gocron.AfterLockError(check)))
 		start(t, gocron.DurationJob(10*time.Minute), gocron.NewTask(func() { ran.Add(1) }), opts...)
 		time.Sleep(time.Hour + time.Minute)
-		b.want(t, map[string]int{"failed": 12, string(cron.TooLate): 12})
+		b.want(t, map[string]int{"failed": 12, string(cron.ReasonTooLate): 12})
 		if refused.Load() != 12 || ran.Load() != 0 {
 			t.Errorf("refused %d times, ran %d times", refused.Load(), ran.Load())
 		}
@@ -232,9 +232,9 @@ func TestCatchUpAtTheStart(t *testing.T) {
 			start(t, gocron.CronJob("*/5 * * * *", false), gocron.NewTask(task), gocron.WithStartAt(gocron.WithStartImmediately()))
 		}
 		time.Sleep(time.Second)
-		b.want(t, map[string]int{"ran": 1, string(cron.Claimed): 1})
+		b.want(t, map[string]int{"ran": 1, string(cron.ReasonClaimed): 1})
 		time.Sleep(5 * time.Minute)
-		b.want(t, map[string]int{"ran": 2, string(cron.Claimed): 2})
+		b.want(t, map[string]int{"ran": 2, string(cron.ReasonClaimed): 2})
 	})
 }
 

@@ -73,7 +73,7 @@ var ErrShutdown = errors.New("the scheduler was shut down")
 // Jobs that go on for longer than gocron's stop timeout (10 s unless
 // gocron.WithStopTimeout says otherwise) are stuck: nobody can tell when they are
 // done, so the name is not given back. Run then fails with election.ErrStuck,
-// once election.Config.Shutdown has passed as well, and the process should end. Of a scheduler
+// once election.Config.ShutdownTimeout has passed as well, and the process should end. Of a scheduler
 // that was shut down gocron says so to the caller of Shutdown alone, and the name is given back.
 func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 	return e.candidate.Run(ctx, func(ctx context.Context) error {

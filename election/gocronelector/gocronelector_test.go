@@ -312,7 +312,7 @@ func TestStuckJobs(t *testing.T) {
 	store, leave, started := memlock.New(nil), make(chan struct{}), make(chan struct{})
 	defer close(leave)
 	locks := fencelock.New(store, nil)
-	elector := gocronelector.New(election.New(locks, "jobs", &election.Config{Shutdown: 200 * time.Millisecond}))
+	elector := gocronelector.New(election.New(locks, "jobs", &election.Config{ShutdownTimeout: 200 * time.Millisecond}))
 	s, err := gocron.NewScheduler(gocron.WithDistributedElector(elector), gocron.WithStopTimeout(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)

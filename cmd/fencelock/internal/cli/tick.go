@@ -51,7 +51,7 @@ func asBusy(err error) error {
 	switch {
 	case !ok:
 		return err
-	case skipped.Reason == cron.TooLate:
+	case skipped.Reason == cron.ReasonTooLate:
 		return fmt.Errorf("%w: no answer in half a tick: %w", driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrHeld, err)
