@@ -62,9 +62,9 @@ func (c *claim) refused(r *record) error {
 	case by == c.id:
 		return nil
 	case !free:
-		return &SkippedError{Job: c.job.name, Scheduled: c.tick, Reason: ReasonClaimed}
+		return &SkippedError{Job: c.job.name, Tick: c.tick, Reason: ReasonClaimed}
 	case r.Paused != nil:
-		return &SkippedError{Job: c.job.name, Scheduled: c.tick, Reason: ReasonPaused, Pause: r.Paused}
+		return &SkippedError{Job: c.job.name, Tick: c.tick, Reason: ReasonPaused, Pause: r.Paused}
 	}
 	return nil
 }

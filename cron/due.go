@@ -45,7 +45,7 @@ func (d *due) Take(now time.Time) []time.Time {
 	}
 	if !past.IsZero() {
 		past = past.UTC()
-		d.job.report(Outcome{Job: d.job.name, Scheduled: past, Err: d.job.skipped(past, ReasonTooLate, nil)})
+		d.job.report(Run{Tick: past}, d.job.skipped(past, ReasonTooLate, nil))
 	}
 	return ticks
 }

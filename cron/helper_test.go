@@ -39,13 +39,13 @@ func newLedger() *ledger {
 	return &ledger{runs: map[time.Time]int{}, skipped: map[cron.Reason]int{}}
 }
 
-func (l *ledger) note(o cron.Outcome) {
+func (l *ledger) note(_ cron.Run, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if reason, skipped := o.Skipped(); skipped {
-		l.skipped[reason]++
-	} else if o.Err != nil {
-		l.failed = append(l.failed, o.Err)
+	if skipped, ok := errors.AsType[*cron.SkippedError](err); ok {
+		l.skipped[skipped.Reason]++
+	} else if err != nil {
+		l.failed = append(l.failed, err)
 	}
 }
 
@@ -106,7 +106,7 @@ func (l *ledger) instance(engine *memlock.Engine, through func(driver.Engine) dr
 }
 
 // tell makes the job of in anew, which tells f how ticks end.
-func (in *instance) tell(f func(cron.Outcome)) {
+func (in *instance) tell(f func(cron.Run, error)) {
 	in.cfg.OnTick = f
 	in.job = cron.New(in.locks, "job", &in.cfg)
 }

@@ -23,7 +23,7 @@ func init() {
 }
 
 // finisher returns how to finish a run, if it has begun.
-func finisher(r *run, err error) (cronhook.Finish, error) {
+func finisher(r *ongoing, err error) (cronhook.Finish, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (d *due) Start(ctx context.Context, tick time.Time) (cronhook.Finish, error
 
 // Report is part of cronhook.Due.
 func (d *due) Report(now time.Time, why error) {
-	d.job.report(Outcome{Job: d.job.name, Scheduled: now.UTC(), Err: why})
+	d.job.report(Run{Tick: now.UTC()}, why)
 }
 
 // CatchUp is part of cronhook.Due.

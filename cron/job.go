@@ -33,9 +33,10 @@ type Config struct {
 	// The default is OverlapSkip.
 	Overlap Overlap
 
-	// OnTick is told how each tick ended on this instance, skipped ones included.
-	// It must not block. nil, the default, is no call.
-	OnTick func(Outcome)
+	// OnTick is told how each tick ended on this instance, with the run that it had and what
+	// Tick returned. A tick without a run, with a *SkippedError for one, has a Run of
+	// its Tick alone. The times are those of this host. It must not block. nil, the default, is no call.
+	OnTick func(run Run, err error)
 
 	// Logger gets failures as warnings, skipped ticks as information, and runs at
 	// debug level. nil, the default, is silent.
@@ -124,22 +125,22 @@ func (j *Job) book() (book, error) {
 // skipped makes the error of a tick that somebody else's lock keeps from running.
 func (j *Job) skipped(tick time.Time, why Reason, err error) error {
 	held, _ := errors.AsType[*fencelock.HeldError](err)
-	return &SkippedError{Job: j.name, Scheduled: tick, Reason: why, Held: held}
+	return &SkippedError{Job: j.name, Tick: tick, Reason: why, Held: held}
 }
 
-// report tells the hook and the logger.
-func (j *Job) report(o Outcome) {
+// report tells the hook and the logger how a tick ended, whose run has begun if it has a time for that.
+func (j *Job) report(run Run, err error) {
 	if j.cfg.OnTick != nil {
-		j.cfg.OnTick(o)
+		j.cfg.OnTick(run, err)
 	}
-	log := j.cfg.Logger.With("job", o.Job, "tick", o.Scheduled)
-	reason, skipped := o.Skipped()
+	log := j.cfg.Logger.With("job", j.name, "tick", run.Tick)
+	skipped, ok := errors.AsType[*SkippedError](err)
 	switch {
-	case skipped:
-		log.Info("tick skipped", slog.String("reason", string(reason)), "error", o.Err)
-	case o.Err != nil:
-		log.Warn("tick failed", "token", o.Token, "took", o.Took, "error", o.Err)
+	case ok && run.Started.IsZero():
+		log.Info("tick skipped", slog.String("reason", string(skipped.Reason)), "error", err)
+	case err != nil:
+		log.Warn("tick failed", "token", run.Token, "took", run.Ended.Sub(run.Started), "error", err)
 	default:
-		log.Debug("tick run", "token", o.Token, "took", o.Took)
+		log.Debug("tick run", "token", run.Token, "took", run.Ended.Sub(run.Started))
 	}
 }

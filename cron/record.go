@@ -22,7 +22,7 @@ type record struct {
 	Floor  time.Time `json:"floor"`         // no tick up to this one can be taken
 	Ticks  ticks     `json:"ticks"`         // that have been taken, oldest first
 	Next   time.Time `json:"next,omitzero"` // the tick after the newest of them, if that is known
-	Last   *LastRun  `json:"last,omitempty"`
+	Last   *Run      `json:"last,omitempty"`
 	Paused *Pause    `json:"paused,omitempty"`
 
 	fresh bool // it is not stored yet
@@ -86,9 +86,9 @@ const (
 	StateLost    State = "lost" // it holds the job no more, and has told no outcome: its process died, or the engine was away
 )
 
-// LastRun is the run of a job that began last, on any instance. It has JSON tags.
-type LastRun struct {
-	Tick    time.Time `json:"tick,omitzero"` // zero for a run by Job.Now
+// Run is one run of a job, on any instance. It has JSON tags.
+type Run struct {
+	Tick    time.Time `json:"tick,omitzero"` // zero in the Status of a run by Job.Now
 	State   State     `json:"state"`
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`

@@ -13,8 +13,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// run is one run of a job on this instance, from its beginning to finish.
-type run struct {
+// ongoing is one run of a job on this instance, from its beginning to finish.
+type ongoing struct {
 	job       *Job
 	tick      time.Time
 	scheduled time.Time // zero if no schedule asked for the run
@@ -28,15 +28,15 @@ type run struct {
 }
 
 // newRun begins a run under a lock that it releases itself.
-func newRun(ctx context.Context, j *Job, tick, scheduled time.Time, lock *fencelock.Lock) (*run, error) {
-	r := &run{job: j, tick: tick, scheduled: scheduled, lock: lock}
+func newRun(ctx context.Context, j *Job, tick, scheduled time.Time, lock *fencelock.Lock) (*ongoing, error) {
+	r := &ongoing{job: j, tick: tick, scheduled: scheduled, lock: lock}
 	return r.begin(ctx)
 }
 
 // begin begins the run, whose context ends with ctx or the lock. It is a
 // *SkippedError if the job was paused while the run waited for the lock, and fencelock.ErrLost if the
 // lock is lost by now; the lock is given back then.
-func (r *run) begin(ctx context.Context) (*run, error) {
+func (r *ongoing) begin(ctx context.Context) (*ongoing, error) {
 	j, lock, begun := r.job, r.lock, false
 	r.began = time.Now()
 	defer func() {
@@ -58,7 +58,7 @@ func (r *run) begin(ctx context.Context) (*run, error) {
 }
 
 // release releases the lock, unless the caller does.
-func (r *run) release() error {
+func (r *ongoing) release() error {
 	if r.borrowed {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (r *run) release() error {
 }
 
 // end ends the context: whatever the work left behind ends before the next run begins.
-func (r *run) end() {
+func (r *ongoing) end() {
 	for _, stop := range r.stops {
 		stop()
 	}
@@ -88,7 +88,7 @@ var errLater = errors.New("a later run has begun")
 
 // write writes the state of the run into the record of the job. It is a *SkippedError if the run
 // must not begin.
-func (r *run) write(ctx context.Context, limit time.Duration, state State, failure error) error {
+func (r *ongoing) write(ctx context.Context, limit time.Duration, state State, failure error) error {
 	b, err := r.job.book()
 	if errors.Is(err, fencelock.ErrUnsupported) {
 		return err
@@ -110,22 +110,29 @@ func (r *run) write(ctx context.Context, limit time.Duration, state State, failu
 // note makes the run the last one of the record, unless a later run has begun: an instance that
 // stood still overwrites nothing. A run whose beginning is not there yet does not begin if the job
 // was paused meanwhile.
-func (r *run) note(rec *record, now time.Time, state State, failure error) error {
-	last := &LastRun{Tick: r.scheduled, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.lock.Token(), Started: now.Add(-time.Since(r.began))}
+func (r *ongoing) note(rec *record, now time.Time, state State, failure error) error {
+	last := r.told(state, failure)
+	last.Tick, last.Started = r.scheduled, now.Add(-time.Since(r.began))
 	switch there := rec.Last != nil && rec.Last.Token == last.Token; {
 	case state == StateRunning && rec.Paused != nil && !there:
-		return &SkippedError{Job: r.job.name, Scheduled: r.tick, Reason: ReasonPaused, Pause: rec.Paused}
+		return &SkippedError{Job: r.job.name, Tick: r.tick, Reason: ReasonPaused, Pause: rec.Paused}
 	case rec.Last != nil && rec.Last.Token > last.Token:
 		return errLater
 	}
 	if state != StateRunning {
 		last.Ended = now
 	}
-	if failure != nil {
-		last.Error = recordtext.Cut(fmt.Sprint(failure), maxError) // Sprint outlives an Error that panics
-	}
-	rec.Last = last
+	rec.Last = &last
 	return nil
+}
+
+// told returns what is told of the run, by this host's clock, while it has not ended.
+func (r *ongoing) told(state State, failure error) Run {
+	run := Run{Tick: r.tick, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.lock.Token(), Started: r.began}
+	if failure != nil {
+		run.Error = recordtext.Cut(fmt.Sprint(failure), maxError) // Sprint outlives an Error that panics
+	}
+	return run
 }
 
 // tickKey is the context key of the tick that a run is for.
@@ -139,7 +146,7 @@ func TickFrom(ctx context.Context) (time.Time, bool) {
 }
 
 // do does the work of the run, and finishes it.
-func (r *run) do(fn func(ctx context.Context) error) error {
+func (r *ongoing) do(fn func(ctx context.Context) error) error {
 	err := errExited
 	defer func() { _ = r.finish(err) }() // for a panic in fn; otherwise the second, and harmless
 	err = fn(r.ctx)
@@ -150,12 +157,12 @@ func (r *run) do(fn func(ctx context.Context) error) error {
 var errExited = errors.New("the run ended its goroutine")
 
 // finish is a cronhook.Finish.
-func (r *run) finish(err error) error {
+func (r *ongoing) finish(err error) error {
 	r.once.Do(func() { err = r.finishOnce(err) })
 	return err
 }
 
-func (r *run) finishOnce(err error) error {
+func (r *ongoing) finishOnce(err error) error {
 	took := time.Since(r.began)
 	defer func() { _ = r.release() }() // for a panic of the logger; otherwise the second, and harmless
 	r.end()
@@ -177,6 +184,11 @@ func (r *run) finishOnce(err error) error {
 	case released != nil:
 		r.job.cfg.Logger.Debug("release failed", "job", r.job.name, "tick", r.tick, "error", released)
 	}
-	r.job.report(Outcome{Job: r.job.name, Scheduled: r.tick, Started: r.began, Took: took, Token: r.lock.Token(), Err: err})
+	if err != nil {
+		state = StateFailed
+	}
+	told := r.told(state, err)
+	told.Ended = r.began.Add(took)
+	r.job.report(told, err)
 	return err
 }

@@ -18,11 +18,11 @@ type tally struct {
 	ran []time.Time
 }
 
-func (y *tally) note(o cron.Outcome) {
+func (y *tally) note(run cron.Run, err error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if o.Err == nil {
-		y.ran = append(y.ran, o.Scheduled)
+	if err == nil {
+		y.ran = append(y.ran, run.Tick)
 	}
 }
 

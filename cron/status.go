@@ -16,7 +16,7 @@ type Status struct {
 	Job    string
 	Tick   time.Time // the newest tick that was taken, by any instance; zero if none was
 	Next   time.Time // the tick after it; zero if only the caller of Job.Tick knows it
-	Last   *LastRun  // nil if the job has never run
+	Last   *Run      // nil if the job has never run
 	Paused *Pause    // nil if it is not paused
 }
 

@@ -28,7 +28,7 @@ func TestStatus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last := &cron.LastRun{Tick: epoch, State: cron.StateRunning, Host: host, PID: os.Getpid(), Started: epoch}
+		last := &cron.Run{Tick: epoch, State: cron.StateRunning, Host: host, PID: os.Getpid(), Started: epoch}
 		wanted := cron.Status{Job: "job", Tick: epoch, Last: last}
 		for _, c := range []struct {
 			after time.Duration

@@ -42,30 +42,30 @@ func (j *Job) Now(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // startUnder is begin for a tick that is claimed, under a lock of the caller's.
-func (j *Job) startUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*run, error) {
-	return j.begin(ctx, scheduled.Round(0), func(j *Job, ctx context.Context, scheduled time.Time) (*run, error) {
+func (j *Job) startUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*ongoing, error) {
+	return j.begin(ctx, scheduled.Round(0), func(j *Job, ctx context.Context, scheduled time.Time) (*ongoing, error) {
 		if lock.Name() != j.name {
 			return nil, fmt.Errorf("%w: the run of %q is to begin under a lock on %q", fencelock.ErrInvalid, j.name, lock.Name())
 		}
 		tick := scheduled.UTC()
-		r := &run{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
+		r := &ongoing{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
 		return r.begin(ctx)
 	})
 }
 
 // begin begins a run with start, and reports why if there is none.
-func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, context.Context, time.Time) (*run, error)) (*run, error) {
+func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, context.Context, time.Time) (*ongoing, error)) (*ongoing, error) {
 	if j.invalid != nil {
 		return nil, j.invalid
 	}
 	run, err := start(j, ctx, tick)
 	if err != nil {
-		j.report(Outcome{Job: j.name, Scheduled: tick.UTC(), Err: err})
+		j.report(Run{Tick: tick.UTC()}, err)
 	}
 	return run, err
 }
 
-func (j *Job) start(ctx context.Context, scheduled time.Time) (*run, error) {
+func (j *Job) start(ctx context.Context, scheduled time.Time) (*ongoing, error) {
 	if err := j.claim(ctx, scheduled); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (j *Job) start(ctx context.Context, scheduled time.Time) (*run, error) {
 }
 
 // startNow is start without a claim.
-func (j *Job) startNow(ctx context.Context, now time.Time) (*run, error) {
+func (j *Job) startNow(ctx context.Context, now time.Time) (*ongoing, error) {
 	err := j.insist(ctx, now, func() error { return j.unpaused(ctx, now) })
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (j *Job) unpaused(ctx context.Context, now time.Time) error {
 	}
 	r, _, err := b.read(ctx)
 	if err == nil && r != nil && r.Paused != nil {
-		return &SkippedError{Job: j.name, Scheduled: now, Reason: ReasonPaused, Pause: r.Paused}
+		return &SkippedError{Job: j.name, Tick: now, Reason: ReasonPaused, Pause: r.Paused}
 	}
 	if err != nil {
 		return fmt.Errorf("run %q at %s: %w", j.name, stamp(now), err)

@@ -23,22 +23,25 @@ import (
 func TestTickReturnsWhatTheRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{})
-		var seen []cron.Outcome
-		in.tell(func(o cron.Outcome) { seen = append(seen, o) })
+		var seen []cron.Run
+		var errs []error
+		in.tell(func(run cron.Run, err error) { seen, errs = append(seen, run), append(errs, err) })
 		broken := errors.New("broken")
 		tick := time.Now()
 		err := in.job.Tick(t.Context(), tick, func(context.Context) error { time.Sleep(time.Second); return broken })
 		want(t, "Tick", err, broken)
 		wantSkipped(t, in.job.Tick(t.Context(), tick, nothing), cron.ReasonClaimed)
-		if len(seen) != 2 || seen[0].Took != time.Second || seen[0].Token == 0 || !seen[0].Scheduled.Equal(tick) || !errors.Is(seen[0].Err, broken) {
-			t.Errorf("%+v", seen)
+		if len(seen) != 2 {
+			t.Fatalf("%+v", seen)
 		}
-		if reason, skipped := seen[1].Skipped(); !skipped || reason != cron.ReasonClaimed {
-			t.Errorf("%+v", seen[1])
+		ran := seen[0]
+		if ran.Ended.Sub(ran.Started) != time.Second || ran.Token == 0 || !ran.Tick.Equal(tick) || ran.State != cron.StateFailed || ran.Error != "broken" || !errors.Is(errs[0], broken) {
+			t.Errorf("%+v, %v", ran, errs[0])
 		}
-		if _, skipped := seen[0].Skipped(); skipped {
-			t.Error("a run counts as skipped")
+		if seen[1] != (cron.Run{Tick: tick.UTC().Round(0)}) {
+			t.Errorf("skipped: %+v", seen[1])
 		}
+		wantSkipped(t, errs[1], cron.ReasonClaimed)
 	})
 }
 

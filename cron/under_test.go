@@ -47,7 +47,7 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 			if err := lock.Err(); err != nil {
 				t.Errorf("the lock is the caller's: %v", err)
 			}
-			wanted := cron.LastRun{Tick: tick.UTC().Round(0), State: cron.StateOK, Host: host, PID: os.Getpid(), Token: lock.Token(), Started: tick.UTC().Round(0), Ended: time.Now().UTC().Round(0)}
+			wanted := cron.Run{Tick: tick.UTC().Round(0), State: cron.StateOK, Host: host, PID: os.Getpid(), Token: lock.Token(), Started: tick.UTC().Round(0), Ended: time.Now().UTC().Round(0)}
 			if failure != nil {
 				wanted.State, wanted.Error = cron.StateFailed, failure.Error()
 			}

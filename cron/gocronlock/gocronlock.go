@@ -73,7 +73,7 @@ func take(job *cron.Job, due cronhook.Due, now time.Time) ([]time.Time, error) {
 	if len(ticks) > 0 {
 		return ticks, nil
 	}
-	var err error = &cron.SkippedError{Job: job.Name(), Scheduled: now.UTC(), Reason: NoTick}
+	var err error = &cron.SkippedError{Job: job.Name(), Tick: now.UTC(), Reason: NoTick}
 	if due.CatchUp() == 0 && !due.Near(now) {
 		err = fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
 			fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))

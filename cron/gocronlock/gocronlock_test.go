@@ -26,16 +26,16 @@ type books struct {
 	seen map[string]int
 }
 
-func (b *books) note(o cron.Outcome) {
+func (b *books) note(_ cron.Run, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.seen == nil {
 		b.seen = map[string]int{}
 	}
-	switch reason, skipped := o.Skipped(); {
-	case skipped:
-		b.seen[string(reason)]++
-	case o.Err != nil:
+	switch skipped, ok := errors.AsType[*cron.SkippedError](err); {
+	case ok:
+		b.seen[string(skipped.Reason)]++
+	case err != nil:
 		b.seen["failed"]++
 	default:
 		b.seen["ran"]++
@@ -201,7 +201,7 @@ func TestLimitedRunBegunOffItsTick(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				var told []error // by one call after the other
-				j := jobWith(memlock.New(nil), cron.Config{Late: c.late, CatchUp: c.catchUp, OnTick: func(o cron.Outcome) { told = append(told, o.Err) }})
+				j := jobWith(memlock.New(nil), cron.Config{Late: c.late, CatchUp: c.catchUp, OnTick: func(_ cron.Run, err error) { told = append(told, err) }})
 				task, err := gocronlock.Task(j, fiveMinutely(t), func(context.Context) error { t.Error("it ran"); return nil })
 				if err != nil {
 					t.Fatal(err)
@@ -243,7 +243,7 @@ func TestOptionsTellHowAJobEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, broken := memlock.New(nil), errors.New("broken")
 		var ended []error // by jobs that run one after the other
-		j := jobWith(store, cron.Config{OnTick: func(o cron.Outcome) { ended = append(ended, o.Err) }})
+		j := jobWith(store, cron.Config{OnTick: func(_ cron.Run, err error) { ended = append(ended, err) }})
 		ends := make(chan error)
 		start(t, gocron.DurationJob(time.Hour), gocron.NewTask(func() error { return <-ends }),
 			append(options(t, j, cron.Every(time.Hour)), gocron.WithStartAt(gocronlock.Multiple(time.Hour)))...)
@@ -271,7 +271,7 @@ func TestOptionsTellHowAJobEnded(t *testing.T) {
 func TestAnotherListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outcomes := make(chan error, 1)
-		j := jobWith(memlock.New(nil), cron.Config{OnTick: func(o cron.Outcome) { outcomes <- o.Err }})
+		j := jobWith(memlock.New(nil), cron.Config{OnTick: func(_ cron.Run, err error) { outcomes <- err }})
 		opts := append(options(t, j, cron.Every(time.Hour)), gocron.WithStartAt(gocronlock.Multiple(time.Hour)),
 			gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(uuid.UUID, string, error) {})))
 		start(t, gocron.DurationJob(time.Hour), gocron.NewTask(func() error { return errors.New("broken") }), opts...)

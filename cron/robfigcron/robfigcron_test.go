@@ -66,10 +66,10 @@ func TestAddKeepsTheZone(t *testing.T) {
 		var mu sync.Mutex // guards ticks
 		var ticks []string
 		east := time.FixedZone("east", 3600)
-		j := job(store, cron.Config{OnTick: func(o cron.Outcome) {
+		j := job(store, cron.Config{OnTick: func(run cron.Run, _ error) {
 			mu.Lock()
 			defer mu.Unlock()
-			ticks = append(ticks, o.Scheduled.In(east).Format(time.TimeOnly))
+			ticks = append(ticks, run.Tick.In(east).Format(time.TimeOnly))
 		}})
 		c := robfig.New(robfig.WithLocation(east))
 		if _, err := robfigcron.Add(t.Context(), c, "30 5 * * *", j, func(context.Context) error { return nil }); err != nil {

@@ -46,12 +46,12 @@ func invoices(ctx context.Context) error {
 }
 
 // tell says how a tick ended on this instance.
-func tell(o cron.Outcome) {
+func tell(_ cron.Run, err error) {
 	switch {
-	case errors.Is(o.Err, cron.ErrSkipped):
-		fmt.Println("skipped:", o.Err)
-	case o.Err != nil:
-		fmt.Println("failed:", o.Err)
+	case errors.Is(err, cron.ErrSkipped):
+		fmt.Println("skipped:", err)
+	case err != nil:
+		fmt.Println("failed:", err)
 	default:
 		fmt.Println("done")
 	}

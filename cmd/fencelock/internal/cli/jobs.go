@@ -145,7 +145,7 @@ func printJobs(w io.Writer, list []cron.Status) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tTICK\tSTATE\tHOST\tSTARTED\tTOOK\tNEXT\tNOTE")
 	for _, s := range list {
-		last, took, note := cmp.Or(s.Last, &cron.LastRun{}), "-", "-"
+		last, took, note := cmp.Or(s.Last, &cron.Run{}), "-", "-"
 		if !last.Ended.IsZero() {
 			took = last.Ended.Sub(last.Started).Round(time.Millisecond).String()
 		}
@@ -162,7 +162,7 @@ func printJobs(w io.Writer, list []cron.Status) error {
 }
 
 // placeOf is where a run was.
-func placeOf(r *cron.LastRun) string {
+func placeOf(r *cron.Run) string {
 	if r.PID == 0 {
 		return "-"
 	}
