@@ -68,13 +68,13 @@ func holder(ctx context.Context, locks *fencelock.Locker, name string) (Leader, 
 // Depose takes the name away from the leader that leads now, and from no other: a
 // successor that has come meanwhile keeps it. The leader hears of it at once if it can be
 // reached; its term ends as lost, while the next one in the queue leads already, and it
-// campaigns again behind those who wait. Depose returns who that was, and a token that shuts
-// it out of guarded resources. fencelock.ErrNotHeld if nobody leads or that leader has just
+// campaigns again behind those who wait. Depose returns who that was, with the value that it
+// began its term with, and a token that shuts it out of guarded resources. fencelock.ErrNotHeld if nobody leads or that leader has just
 // gone, fencelock.ErrUnsupported if the engine cannot do it.
 //
 // A leader that goes by itself calls [Candidate.Resign], which waits for the work.
 func Depose(ctx context.Context, locks *fencelock.Locker, name, reason string) (Leader, int64, error) {
-	leader, err := Current(ctx, locks, name)
+	leader, err := holder(ctx, locks, name) // also for an operator who may not read records
 	if err != nil {
 		return Leader{}, 0, err
 	}
