@@ -13,7 +13,7 @@ import (
 
 // DoAll is [Locker.Do] for several names: it runs fn while holding all of them;
 // see [Locker.AcquireAll]. The context given to fn ends when any of the locks is
-// lost, and [TokenFor] finds the token of each.
+// lost, and [HeldFor] finds each.
 func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
 	return l.doAll(ctx, names, true, fn)
 }

@@ -62,13 +62,13 @@ func TestAcquireAllHoldsEveryNameOnce(t *testing.T) {
 		}
 		ctx := set.Context()
 		for _, lock := range set.Locks() {
-			known, _ := fencelock.TokenFor(ctx, lock.Name())
-			if lock.Token() <= 0 || set.Lock(lock.Name()) != lock || known != lock.Token() {
-				t.Errorf("token of %q: %d in the set, %d in the context", lock.Name(), lock.Token(), known)
+			known, _ := fencelock.HeldFor(ctx, lock.Name())
+			if lock.Token() <= 0 || set.Lock(lock.Name()) != lock || known.Token != lock.Token() {
+				t.Errorf("token of %q: %d in the set, %+v in the context", lock.Name(), lock.Token(), known)
 			}
 		}
 		_, one := fencelock.TokenFrom(ctx)
-		_, fourth := fencelock.TokenFor(ctx, "d")
+		_, fourth := fencelock.HeldFor(ctx, "d")
 		if one || fourth || set.Lock("d") != nil {
 			t.Error("a token without a lock")
 		}
@@ -227,7 +227,7 @@ func TestTryDoAll(t *testing.T) {
 		ran, mine := 0, errors.New("mine")
 		err := locks.TryDoAll(t.Context(), []string{"b", "a"}, func(ctx context.Context) error {
 			ran++
-			if _, ok := fencelock.TokenFor(ctx, "b"); !ok {
+			if _, ok := fencelock.HeldFor(ctx, "b"); !ok {
 				t.Error("the context does not know b")
 			}
 			again := locks.TryDoAll(t.Context(), []string{"c", "b"}, func(context.Context) error { ran++; return nil })

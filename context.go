@@ -41,26 +41,40 @@ func traceFrom(ctx context.Context) string {
 	return ""
 }
 
-// TokenFrom returns the fencing token of the innermost lock that ctx was made for, by Do or
-// by a context of a Lock. It is false if there is none, or if that is one of several locks
-// held together; see [TokenFor]. It says nothing about whether the lock still stands.
-func TokenFrom(ctx context.Context) (token int64, ok bool) {
-	return tokenOf(ctx.Value(heldlock.Inner{}))
+// Held is what a context says of a lock that it was made for. It is comparable.
+type Held struct {
+	Name  string
+	Token int64 // the fencing token; see [Lock.Token]
+	Floor int64 // at most Token, and equal to it for an exclusive lock; see [Lock.Floor]
 }
 
-// TokenFor returns the fencing token of the innermost lock of that name that ctx was made
-// for, and false if there is none. Contexts of several locks, nested or held together, know
+// HeldFrom returns what ctx says of the innermost lock that it was made for, by Do or by a
+// context of a Lock. It is false if there is none, or if that is one of several locks held
+// together; see [HeldFor]. It says nothing about whether the lock still stands.
+func HeldFrom(ctx context.Context) (held Held, ok bool) {
+	return heldOf(ctx.Value(heldlock.Inner{}))
+}
+
+// HeldFor returns what ctx says of the innermost lock of that name that it was made for,
+// and false if there is none. Contexts of several locks, nested or held together, know
 // them all.
-func TokenFor(ctx context.Context, name string) (token int64, ok bool) {
-	return tokenOf(ctx.Value(heldlock.Named(name)))
+func HeldFor(ctx context.Context, name string) (held Held, ok bool) {
+	return heldOf(ctx.Value(heldlock.Named(name)))
 }
 
-func tokenOf(value any) (int64, bool) {
+func heldOf(value any) (Held, bool) {
 	l, ok := value.(*Lock)
 	if !ok {
-		return 0, false
+		return Held{}, false
 	}
-	return l.Token(), true
+	return Held{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}, true
+}
+
+// TokenFrom returns the fencing token of the innermost lock that ctx was made for. It is
+// false where [HeldFrom] is.
+func TokenFrom(ctx context.Context) (token int64, ok bool) {
+	held, ok := HeldFrom(ctx)
+	return held.Token, ok
 }
 
 func init() { heldlock.ReportStale = reportStale }

@@ -79,7 +79,7 @@ func TestNestedLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, _ := newLocks(fencelock.Config{})
 		_, token := fencelock.TokenFrom(t.Context())
-		_, named := fencelock.TokenFor(t.Context(), "outer")
+		_, named := fencelock.HeldFor(t.Context(), "outer")
 		if token || named {
 			t.Error("a lock that nobody took")
 		}
@@ -88,8 +88,8 @@ func TestNestedLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := fencelock.TokenFor(inner.Context(), "outer"); !ok || got != outer.Token() {
-			t.Errorf("token %d, want that of the outer lock, %d", got, outer.Token())
+		if got, ok := fencelock.HeldFor(inner.Context(), "outer"); !ok || got.Name != "outer" || got.Token != outer.Token() || got.Floor != outer.Floor() {
+			t.Errorf("%+v, want the outer lock, token %d", got, outer.Token())
 		}
 		if got, ok := fencelock.TokenFrom(inner.Context()); !ok || got != inner.Token() {
 			t.Errorf("token %d, want that of the innermost lock, %d", got, inner.Token())

@@ -17,8 +17,8 @@ func ExampleLocker_DoAll() {
 
 	err := locks.DoAll(context.Background(), accounts, func(ctx context.Context) error {
 		for _, account := range accounts {
-			token, _ := fencelock.TokenFor(ctx, account)
-			fmt.Println(account, "under a token of its own:", token > 0)
+			held, _ := fencelock.HeldFor(ctx, account)
+			fmt.Println(account, "under a token of its own:", held.Token > 0)
 		}
 		return nil
 	})
@@ -59,16 +59,16 @@ func ExampleLocker_AcquireAll() {
 }
 
 // Contexts of nested locks know each of them.
-func ExampleTokenFor() {
+func ExampleHeldFor() {
 	locks := fencelock.New(memlock.New(nil), nil)
 
 	err := locks.Do(context.Background(), "order", func(ctx context.Context) error {
 		return locks.Do(ctx, "stock", func(ctx context.Context) error {
-			order, _ := fencelock.TokenFor(ctx, "order")
-			stock, _ := fencelock.TokenFor(ctx, "stock")
-			inner, _ := fencelock.TokenFrom(ctx)
-			_, other := fencelock.TokenFor(ctx, "else")
-			fmt.Println(order > 0, stock == inner, other)
+			order, _ := fencelock.HeldFor(ctx, "order")
+			stock, _ := fencelock.HeldFor(ctx, "stock")
+			inner, _ := fencelock.HeldFrom(ctx)
+			_, other := fencelock.HeldFor(ctx, "else")
+			fmt.Println(order.Token > 0, stock == inner, other)
 			return nil
 		})
 	})

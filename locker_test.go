@@ -38,8 +38,8 @@ func TestDoHoldsRenewsAndReleases(t *testing.T) {
 		other := fencelock.New(engine.Client(), nil)
 		err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
 			token, ok := fencelock.TokenFrom(ctx)
-			if named, too := fencelock.TokenFor(ctx, "a"); !ok || !too || token <= 0 || named != token {
-				t.Errorf("token %d, of a %d", token, named)
+			if held, too := fencelock.HeldFor(ctx, "a"); !ok || !too || token <= 0 || held.Token != token {
+				t.Errorf("token %d, of a %+v", token, held)
 			}
 			time.Sleep(100 * hour)
 			if _, err := other.TryAcquire(ctx, "a"); !errors.Is(err, fencelock.ErrHeld) {

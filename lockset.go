@@ -48,7 +48,7 @@ func (s *LockSet) Err() error {
 }
 
 // Context returns a context that ends as soon as one of the locks does, with the
-// same cause; see [Lock.Context]. [TokenFor] finds that of each lock in it.
+// same cause; see [Lock.Context]. [HeldFor] finds each lock in it.
 func (s *LockSet) Context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ import (
 	"errors"
 	"fmt"
 
-	_ "github.com/fencelock/fencelock" // whose locks heldlock finds
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/heldlock"
 )
 
@@ -66,7 +66,7 @@ func (e *StaleError) Error() string {
 // Is reports that a StaleError is an ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// Fence is what a write carries to its guard: what a context says of a lock, or what came
+// Fence is what a write carries to its guard: the [fencelock.Held] of a lock, or what came
 // from elsewhere. It is comparable.
 type Fence struct {
 	Name  string // of the lock
@@ -80,22 +80,14 @@ type Fence struct {
 func From(ctx context.Context) (Fence, error) {
 	g, ok := ctx.Value(givenKey{}).(given)
 	f := g.fence
-	if inner := ctx.Value(heldlock.Inner{}); !ok || inner != g.over.Value(heldlock.Inner{}) {
-		f = of(inner)
+	if !ok || ctx.Value(heldlock.Inner{}) != g.over.Value(heldlock.Inner{}) {
+		held, _ := fencelock.HeldFrom(ctx)
+		f = Fence(held)
 	}
 	if !f.valid() {
 		return Fence{}, ErrNoToken
 	}
 	return f, nil
-}
-
-// of is the fence of what a context says of a lock, and the zero Fence if it says nothing.
-func of(value any) Fence {
-	l, ok := value.(heldlock.Lock)
-	if !ok {
-		return Fence{}
-	}
-	return Fence{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}
 }
 
 // valid reports whether f is the fence of a lock.
@@ -104,7 +96,8 @@ func (f Fence) valid() bool { return 0 < f.Floor && f.Floor <= f.Token }
 // With returns a context whose guards use the lock of that name, of several that ctx
 // was made for. If it is none of them, they return ErrNoToken.
 func With(ctx context.Context, name string) context.Context {
-	return NewContext(ctx, of(ctx.Value(heldlock.Named(name))))
+	held, _ := fencelock.HeldFor(ctx, name)
+	return NewContext(ctx, Fence(held))
 }
 
 // NewContext returns a context with a fence that came from elsewhere: with a message,
