@@ -68,7 +68,7 @@ func (p *process) goredisClient() (*redis.Client, error) { return p.goredisAt(p.
 
 func (p *process) goredisAt(addr string) (*redis.Client, error) {
 	return shared(p, "go-redis "+addr, func() (*redis.Client, func(), error) {
-		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		return rdb, func() { _ = rdb.Close() }, nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/deadline"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/redis/go-redis/v9"
@@ -56,13 +57,25 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 	if err := c.check(ctx); err != nil {
 		return failed(c.Unreached(err))
 	}
-	ctx, cancel := redisconn.Timed(ctx)
-	defer cancel()
-	replies := promptly(ctx, func() []redisconn.Reply { return c.eval(ctx, calls) }, failed)
+	var replies []redisconn.Reply
+	if c.punctual(ctx) {
+		replies = c.eval(ctx, calls)
+	} else {
+		timed, cancel := redisconn.Timed(ctx)
+		defer cancel()
+		replies = promptly(timed, func() []redisconn.Reply { return c.eval(timed, calls) }, failed)
+	}
 	for i := range replies {
 		replies[i].Err = c.Unreached(replies[i].Err)
 	}
 	return replies
+}
+
+// punctual reports whether the client itself ends a call by the time that ctx ends: it knows
+// deadlines, if the application says so, and nothing else that may end a context.
+func (c *conn) punctual(ctx context.Context) bool {
+	client, ok := c.client.(*redis.Client)
+	return ok && client.Options().ContextTimeoutEnabled && deadline.Beneath(ctx).Done() == nil
 }
 
 // eval makes calls until each has run or has failed: those that the server has certainly

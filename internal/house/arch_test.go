@@ -44,7 +44,7 @@ var rooms = []room{
 	{folder: "redislock", imports: []string{"driver", "internal/nameindex", "internal/redisconn", "internal/redisfmt", "internal/redisinspect", "internal/retry", "internal/words", "redislock/internal/open", "engine libraries", "github.com/redis/rueidis"}},
 	{folder: "redislock/goredis", imports: []string{"internal/goredisconn", "internal/redisconn", "redislock", "redislock/internal/open", "github.com/redis/go-redis/v9"}},
 	{folder: "redlock/goredis", imports: []string{"internal/goredisconn", "internal/redisconn", "redlock", "github.com/redis/go-redis/v9"}},
-	{folder: "internal/goredisconn", imports: []string{"driver", "internal/redisconn", "internal/retry", "github.com/redis/go-redis/v9"}},
+	{folder: "internal/goredisconn", imports: []string{"driver", "internal/deadline", "internal/redisconn", "internal/retry", "github.com/redis/go-redis/v9"}},
 	{folder: "redislock/internal/open", imports: []string{}},
 	{folder: "pglock", imports: []string{"driver", "internal/retry", "internal/words", "engine libraries", "github.com/jackc/pgx/v5", "pglock/internal/pipe"}},
 	{folder: "pglock/internal/pipe", imports: []string{"internal/deadline", "github.com/jackc/pgx/v5"}},

@@ -11,7 +11,7 @@ import (
 )
 
 func Example() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer func() { _ = client.Close() }()
 
 	engine := goredis.New(client, nil)
