@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
@@ -36,7 +37,8 @@ func TestCancelledCallsLeaveNoKeyClosed(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := idempotent.New(all[name](t)().(driver.RecordKeeper).Records(), nil)
+			e := all[name](t)()
+			s := idempotent.New(fencelock.New(e, nil), e.(driver.RecordKeeper).Records(), nil)
 			c := &cancelled{store: s, handler: s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Context().Err() != nil { // nothing is done for a client that has gone
 					w.WriteHeader(http.StatusServiceUnavailable)

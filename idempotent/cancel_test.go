@@ -67,7 +67,7 @@ func cutClaim(t *testing.T, engine *memlock.Engine, late time.Duration, gone, ag
 		c.cancel = cancel
 	}
 	ran := false
-	_, err := idempotent.Do(ctx, idempotent.New(c, &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) { ran = true; return 0, nil })
+	_, err := idempotent.Do(ctx, over(engine, c, nil), "a", func(context.Context) (int64, error) { ran = true; return 0, nil })
 	if !gone && late == 0 && err == nil && ran {
 		return // the claim was found, and stored once more
 	}

@@ -66,8 +66,9 @@ func TestDeliveriesInTransactions(t *testing.T) {
 	}
 }
 
-// TestFrozenWorker: on every engine that keeps records, a worker that was frozen for longer
-// than its lease finds its completion refused, and what its successor has stored stays.
+// TestFrozenWorker: on the engines with leases, a worker that was frozen for longer than
+// its lease finds its completion refused, and what its successor has stored stays. On
+// files it keeps its key, and those who wait get its outcome when it goes on.
 func TestFrozenWorker(t *testing.T) {
 	for _, kind := range []string{"files", "redis", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
@@ -81,6 +82,14 @@ func TestFrozenWorker(t *testing.T) {
 			frozen.Want(t, "begun")
 			proc.Freeze(t, frozen.Process())
 			next.Say("hold")
+			if kind == "files" {
+				pause(t.Context(), 3*jobLease/2)
+				proc.Thaw(t, frozen.Process())
+				frozen.Say("go")
+				done := frozen.Hear()
+				next.Want(t, done)
+				return
+			}
 			next.Want(t, "begun")
 			next.Say("go")
 			done := next.Hear()

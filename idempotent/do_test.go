@@ -25,7 +25,7 @@ func TestOnce(t *testing.T) {
 		run := func(key string, want int64) {
 			t.Helper()
 			got, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{Retention: time.Hour}), key, func(ctx context.Context) (int64, error) {
-				token, ok := idempotent.TokenFrom(ctx)
+				token, ok := fencelock.TokenFrom(ctx)
 				if !ok {
 					t.Error("no token in the context of a run")
 				}
@@ -44,7 +44,7 @@ func TestOnce(t *testing.T) {
 		if tokens[2] <= tokens[0] {
 			t.Errorf("tokens %v", tokens)
 		}
-		if _, ok := idempotent.TokenFrom(t.Context()); ok {
+		if _, ok := fencelock.TokenFrom(t.Context()); ok {
 			t.Error("a token without a run")
 		}
 	})
@@ -103,7 +103,7 @@ func TestInProgress(t *testing.T) {
 		s := jobs(engine, idempotent.Config{})
 		_, err := idempotent.Do(t.Context(), s.With(idempotent.Options{NoWait: true}), "a", counted(&runs))
 		busy, ok := errors.AsType[*idempotent.InProgressError](err)
-		if !ok || !errors.Is(err, idempotent.ErrInProgress) || busy.Key != "a" || busy.PID == 0 || time.Until(busy.Until) != lease {
+		if !ok || !errors.Is(err, idempotent.ErrInProgress) || busy.Key != "a" || busy.Held.PID == 0 || busy.Held.Name != "idempotent/a" || time.Until(busy.Held.Until) != lease {
 			t.Errorf("without a wait: %+v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -129,7 +129,7 @@ func TestFailure(t *testing.T) {
 		var tokens []int64
 		for _, own := range []error{passing, passing, final} {
 			_, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
-				token, _ := idempotent.TokenFrom(ctx)
+				token, _ := fencelock.TokenFrom(ctx)
 				tokens = append(tokens, token)
 				return 0, own
 			})
@@ -233,7 +233,8 @@ func TestResultThatIsNotKept(t *testing.T) {
 }
 
 func TestInvalid(t *testing.T) {
-	records := memlock.New(nil).Records()
+	engine := memlock.New(nil)
+	records := engine.Records()
 	var runs atomic.Int64
 	for what, c := range map[string]struct {
 		key string
@@ -241,20 +242,18 @@ func TestInvalid(t *testing.T) {
 	}{
 		"no key":               {"", idempotent.Config{}},
 		"a long key":           {strings.Repeat("n", 505), idempotent.Config{}},
-		"a short lease":        {"a", idempotent.Config{Lease: time.Millisecond}},
-		"a negative lease":     {"a", idempotent.Config{Lease: -1}},
 		"a negative retention": {"a", idempotent.Config{Retention: -1}},
-		"a short retention":    {"a", idempotent.Config{Retention: time.Second}}, // who waits could miss the outcome, and run the job again
+		"a short retention":    {"a", idempotent.Config{Retention: time.Second - 1}},
 		"a long result":        {"a", idempotent.Config{MaxResult: driver.MaxRecord}},
 	} {
-		if _, err := idempotent.Do(t.Context(), idempotent.New(records, &c.cfg), c.key, counted(&runs)); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := idempotent.Do(t.Context(), over(engine, records, &c.cfg), c.key, counted(&runs)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	if _, err := records.Swap(t.Context(), "idempotent/a", []byte("no JSON"), "", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := idempotent.Do(t.Context(), idempotent.New(records, nil), "a", counted(&runs)); !errors.Is(err, driver.ErrInvalid) || runs.Load() > 0 {
+	if _, err := idempotent.Do(t.Context(), over(engine, records, nil), "a", counted(&runs)); !errors.Is(err, driver.ErrConfig) || runs.Load() > 0 {
 		t.Errorf("a record of somebody else: %v", err)
 	}
 }
@@ -266,7 +265,7 @@ func TestFenceOfARun(t *testing.T) {
 		locks, s := fencelock.New(engine, nil), jobs(engine, idempotent.Config{})
 		err := locks.Do(t.Context(), "outer", func(ctx context.Context) error {
 			_, err := idempotent.Do(ctx, s, "a", func(ctx context.Context) (int64, error) {
-				token, ok := idempotent.TokenFrom(ctx)
+				token, ok := fencelock.TokenFrom(ctx)
 				if f, err := fence.From(ctx); !ok || err != nil || f != (fence.Fence{Name: "idempotent/a", Token: token, Floor: token}) {
 					t.Errorf("in the run: %+v, %v; its token is %d", f, err, token)
 				}

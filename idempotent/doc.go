@@ -1,7 +1,7 @@
 // Package idempotent does a job once for each key, however often it is asked for: a
 // payment that a client sends twice, an event that a queue delivers again.
 //
-//	jobs := idempotent.New(engine.Records(), nil)
+//	jobs := idempotent.New(locks, engine.Records(), nil)
 //	receipt, err := idempotent.Do(ctx, jobs, "payment:42", func(ctx context.Context) (Receipt, error) {
 //		return charge(ctx) // once; who asks again gets the same receipt
 //	})
@@ -12,28 +12,33 @@
 //
 // # What it promises
 //
-// Two runs of one key do not overlap, and no run begins after one has been completed. A
-// run has a lease, which is renewed while it goes on. The run of a process that died, or
-// was frozen or cut off, is taken over when its lease has ended. Its context has ended
-// before that; one that was frozen hears of it as it goes on, and one whose machine was
-// suspended with the next renewal. **Its completion is refused** when it wakes up: Do
-// returns an error that is fencelock.ErrLost, and what the later run has stored stays.
+// A run holds the lock idempotent/KEY. So two runs of one key do not overlap, and no run
+// begins after one has been completed. The run of a process that died, or was frozen or cut
+// off, is taken over when the TTL of its lock has ended, and its context has ended before that. **Its
+// completion is refused** when it wakes up: Do returns an error that is fencelock.ErrLost, and what
+// the later run has stored stays. On files there is no TTL: the key of a process that died is free at
+// once, and a frozen one keeps its key until it goes on, is killed, or its lock is broken.
 //
-// What a run has done to the outside world before it was lost, nobody can undo. A run
-// that is taken over begins anew, so its effects should be such that they can be made
-// again, or be refused: pass the key on, or guard the resource with the token of the run,
-// which grows from run to run of a key. The guards of package fence find it in the context
-// of the run: the name of its fence is idempotent/KEY.
+// What a run has done to the outside world before it was lost, nobody can undo. A run that
+// is taken over begins anew, so its effects should be such that they can be made again, or
+// be refused: pass the key on, or guard the resource with the token of the run, which
+// grows from run to run of a key. The guards of package fence find it in the context of the run: the
+// name of its fence is idempotent/KEY.
 //
-// All this rests on the records of an engine, and lasts as they do: see its page. On
-// Redis a failover may forget the last completions. A run whose own record was forgotten stores
-// it anew while its lease lasts, unless another one has begun.
+// Outcomes last as the records of their engine do: see its page. On Redis a failover may forget
+// the last completions. A run whose own record was forgotten stores it anew while it has its lock.
+//
+// # Waiting
+//
+// Whoever asks while the job runs waits until the run has ended, and not for a turn of the lock:
+// all are answered at once. Those of one process share one wait. They are readers of the lock,
+// so whoever lists its waiters sees them.
 //
 // # Failures
 //
 // A run whose function returns an error, or panics, is over, and the next caller runs the
 // job again. With Config.Remember a failure can be a result too: later callers get a
-// [FailedError].
+// [FailedError]. Options.Again runs a job again that is over.
 //
 // # Transactions
 //

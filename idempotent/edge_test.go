@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/memlock"
@@ -42,15 +43,16 @@ func TestPanicAfterTheJob(t *testing.T) {
 // TestRecordsOfAnotherVersion: what a record says that this version does not know may be
 // that the job was done, so it is not run.
 func TestRecordsOfAnotherVersion(t *testing.T) {
-	records := memlock.New(nil).Records()
+	engine := memlock.New(nil)
+	records := engine.Records()
 	for i, value := range []string{`{"state":"archived","owner":"o","token":1}` + "\n1", `{}`, `null`, `{"done":true,"token":1}`} {
 		key := fmt.Sprint("job ", i)
 		if _, err := records.Swap(t.Context(), "idempotent/"+key, []byte(value), "", 0); err != nil {
 			t.Fatal(err)
 		}
 		var runs atomic.Int64
-		_, err := idempotent.Do(t.Context(), idempotent.New(records, nil), key, counted(&runs))
-		if !errors.Is(err, driver.ErrInvalid) || runs.Load() != 0 {
+		_, err := idempotent.Do(t.Context(), over(engine, records, nil), key, counted(&runs))
+		if !errors.Is(err, driver.ErrConfig) || runs.Load() != 0 {
 			t.Errorf("%s: %v, and %d runs", value, err, runs.Load())
 		}
 	}
@@ -89,7 +91,7 @@ func (s *slow) Swap(ctx context.Context, key string, value []byte, version strin
 // TestShortWait: a limit of the wait for others is none of the job's, nor of the records'.
 func TestShortWait(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		s := idempotent.New(&slow{engine.Records(), time.Second}, &idempotent.Config{Lease: lease}).With(idempotent.Options{Wait: time.Millisecond})
+		s := over(engine, &slow{engine.Records(), time.Second}, nil).With(idempotent.Options{Wait: time.Millisecond})
 		var runs atomic.Int64
 		if got, err := idempotent.Do(t.Context(), s, "a", counted(&runs)); got != 1 || err != nil {
 			t.Errorf("nobody else runs the job: %d, %v", got, err)
@@ -118,13 +120,13 @@ func TestWaitEndsInTheMiddleOfALook(t *testing.T) {
 			return 1, nil
 		})
 		synctest.Wait()
-		s := idempotent.New(&slow{engine.Records(), 10 * time.Second}, &idempotent.Config{Lease: lease})
+		s := over(engine, &slow{engine.Records(), 10 * time.Second}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // the second look takes from 10 to 20
 		defer cancel()
 		var runs atomic.Int64
 		_, err := idempotent.Do(ctx, s, "a", counted(&runs))
 		busy, ok := errors.AsType[*idempotent.InProgressError](err)
-		if !ok || busy.PID == 0 || !errors.Is(err, context.DeadlineExceeded) {
+		if !ok || busy.Held.PID == 0 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
@@ -137,103 +139,167 @@ func TestWaitEndsInTheMiddleOfALook(t *testing.T) {
 	})
 }
 
-// TestSlowClaim: a run that was taken over before its job began is no run: its caller gets
-// the result of the other one.
-func TestSlowClaim(t *testing.T) {
-	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		var runs atomic.Int64
-		late := start(t.Context(), idempotent.New(&slow{engine.Records(), 2 * lease}, &idempotent.Config{Lease: lease}), "a", counted(&runs))
-		time.Sleep(2*lease + lease/2) // its claim was carried out after two leases, and is answered after four
-		other, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs))
-		if got := <-late; other != 1 || err != nil || got.value != 1 || got.err != nil || runs.Load() != 1 {
-			t.Errorf("%+v; the other one: %d, %v; and %d runs", got, other, err, runs.Load())
-		}
-	})
-}
-
-// vague is a record store that does not know exactly how late it is.
-type vague struct {
+// interrupted is a record store with something that happens before or after its first Swap.
+type interrupted struct {
 	driver.Records
-	by time.Duration
+	before, after func()
 }
 
-func (v *vague) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	earliest, latest, err = v.Records.Clock(ctx)
-	return earliest.Add(-v.by), latest.Add(v.by), err
+func (i *interrupted) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	before, after := i.before, i.after
+	i.before, i.after = nil, nil
+	if before != nil {
+		before()
+	}
+	next, err := i.Records.Swap(ctx, key, value, version, ttl)
+	if after != nil {
+		after()
+	}
+	return next, err
 }
 
-// TestVagueClock: a lease counts from the latest that the clock may have shown, and is over
-// when the earliest is past its end.
-func TestVagueClock(t *testing.T) {
-	const by = 20 * time.Second
-	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		killed := engine.Client()
-		cfg := &idempotent.Config{Lease: lease}
-		end := make(chan struct{})
-		a := start(t.Context(), idempotent.New(&vague{killed.Records(), by}, cfg), "a", func(context.Context) (int64, error) {
-			<-end
-			return 1, nil
-		})
-		synctest.Wait()
-		begun := time.Now()
-		killed.Kill()
-		var runs atomic.Int64
-		if _, err := idempotent.Do(t.Context(), idempotent.New(&vague{engine.Client().Records(), by}, cfg), "a", counted(&runs)); err != nil {
-			t.Error(err)
-		}
-		if d := time.Since(begun); d < lease+2*by {
-			t.Errorf("taken over after %v, with a lease of %v and a clock that is %v off", d, lease, by)
-		}
-		close(end)
-		<-a
-	})
-}
-
-// stepped is a record store whose clock somebody has set back.
-type stepped struct {
-	driver.Records
-	back *atomic.Int64
-}
-
-func (s stepped) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	earliest, latest, err = s.Records.Clock(ctx)
-	by := time.Duration(s.back.Load())
-	return earliest.Add(-by), latest.Add(-by), err
-}
-
-// TestClockSetBack: a run that died before the clock was set back a month keeps nobody out for
-// longer than its lease, though none of those who ask waits. One that lives is not taken over.
-func TestClockSetBack(t *testing.T) {
-	for _, killed := range []bool{true, false} {
+// TestLockLostInTheClaim: who has lost the lock before its function begins, while it writes that it
+// runs, begins nothing: it gets the outcome of the run that came between.
+func TestLockLostInTheClaim(t *testing.T) {
+	for _, before := range []bool{true, false} {
 		bubble(t, func(t *testing.T, engine *memlock.Engine) {
-			var back, runs atomic.Int64
-			first := engine.Client()
-			cfg := &idempotent.Config{Lease: lease}
-			a := start(t.Context(), idempotent.New(stepped{first.Records(), &back}, cfg), "a", func(ctx context.Context) (int64, error) {
-				time.Sleep(5*lease + lease/2)
-				if !killed && ctx.Err() != nil {
-					t.Errorf("the context of a run that lives: %v", context.Cause(ctx))
+			var runs atomic.Int64
+			other := func() {
+				engine.Lose("idempotent/a")
+				if got, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs)); got != 1 || err != nil {
+					t.Errorf("the run in between: %d, %v", got, err)
 				}
-				return counted(&runs)(ctx)
-			})
-			synctest.Wait()
-			back.Store(int64(30 * 24 * time.Hour))
-			if killed {
-				first.Kill()
 			}
-			begun := time.Now()
-			s := idempotent.New(stepped{engine.Client().Records(), &back}, cfg).With(idempotent.Options{NoWait: true})
-			got, err := idempotent.Do(t.Context(), s, "a", counted(&runs))
-			for ; errors.Is(err, idempotent.ErrInProgress) && time.Since(begun) < 10*lease; time.Sleep(lease / 10) {
-				got, err = idempotent.Do(t.Context(), s, "a", counted(&runs))
+			records := &interrupted{Records: engine.Records()}
+			if before {
+				records.before = other
+			} else {
+				records.after = other
 			}
-			took := time.Since(begun)
-			if got != 1 || err != nil || killed && (took < lease || took > lease+lease/4) || !killed && took < 5*lease {
-				t.Errorf("killed %v: %d, %v after %v", killed, got, err, took)
-			}
-			if got := <-a; killed == (got.err == nil) {
-				t.Errorf("killed %v: the first run: %+v", killed, got)
+			got, err := idempotent.Do(t.Context(), over(engine, records, nil), "a", counted(&runs))
+			if got != 1 || err != nil || runs.Load() != 1 {
+				t.Errorf("before %v: %d, %v, and %d runs", before, got, err, runs.Load())
 			}
 		})
 	}
+}
+
+// TestGreaterTokenInTheRecord: a run under a lock whose token is not greater than that of
+// the run before does not begin: the locks are those of another engine, or have gone back.
+func TestGreaterTokenInTheRecord(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		begin(t, jobs(engine, idempotent.Config{})).Abandon()
+		records := engine.Records()
+		rec, err := records.Get(t.Context(), "idempotent/a")
+		if err == nil {
+			_, err = records.Swap(t.Context(), rec.Key, []byte(`{"state":"running","owner":"another","token":9223372036854775807}`), rec.Version, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs atomic.Int64
+		if _, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs)); !errors.Is(err, fencelock.ErrLost) || runs.Load() > 0 {
+			t.Errorf("%v, and %d runs", err, runs.Load())
+		}
+		if _, err := fencelock.New(engine, nil).TryAcquire(t.Context(), "idempotent/a"); err != nil {
+			t.Errorf("the lock afterwards: %v", err)
+		}
+	})
+}
+
+// TestWaitersOfOneProcess: those who wait behind another caller of their process go on when that
+// one gives up, has failed, or has lost its lock, however long its function goes on.
+func TestWaitersOfOneProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		other, s := begin(t, jobs(engine, idempotent.Config{})), jobs(engine, idempotent.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := start(ctx, s, "a", func(context.Context) (int64, error) { return 0, nil })
+		synctest.Wait()
+		var runs atomic.Int64
+		var all []<-chan answer
+		for range 100 {
+			all = append(all, start(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+				switch n := runs.Add(1); n {
+				case 1:
+					return 0, errors.New("failed")
+				case 2:
+					engine.Lose("idempotent/a")
+					time.Sleep(time.Hour)
+					return n, ctx.Err()
+				default:
+					return n, nil
+				}
+			}))
+		}
+		short := start(ctx, s, "a", func(context.Context) (int64, error) { return 0, nil })
+		for _, c := range []<-chan answer{first, short} {
+			got := <-c
+			busy, ok := errors.AsType[*idempotent.InProgressError](got.err)
+			if !ok || !errors.Is(got.err, context.DeadlineExceeded) || !errors.Is(got.err, fencelock.ErrHeld) || busy.Held.PID == 0 {
+				t.Errorf("a wait that ended: %v", got.err)
+			}
+		}
+		other.Abandon()
+		answers := map[int64]int{}
+		for _, c := range all {
+			got := <-c
+			answers[got.value]++
+			if (got.value == 3) != (got.err == nil) {
+				t.Errorf("%+v", got)
+			}
+		}
+		if answers[3] != 98 || runs.Load() != 3 {
+			t.Errorf("answers %v, and %d runs", answers, runs.Load())
+		}
+	})
+}
+
+// TestOutageForManyOfOneProcess: what the engine said to one of those who wait is everybody's
+// answer: they do not ask one after the other.
+func TestOutageForManyOfOneProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		client := engine.Client()
+		s, run := over(client, client.Records(), nil), begin(t, jobs(engine, idempotent.Config{}))
+		var all []<-chan answer
+		for range 100 {
+			all = append(all, start(t.Context(), s, "a", func(context.Context) (int64, error) { return 0, nil }))
+		}
+		synctest.Wait()
+		client.Refuse(errors.New("down"))
+		begun := time.Now()
+		run.Abandon()
+		for _, c := range all {
+			if got := <-c; !errors.Is(got.err, driver.ErrUnavailable) {
+				t.Errorf("%+v", got)
+			}
+		}
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestWaiterBehindOneThatDoesNot: that another caller of its process does not wait is nothing to one
+// that does.
+func TestWaiterBehindOneThatDoesNot(t *testing.T) {
+	bubble(t, func(t *testing.T, engine *memlock.Engine) {
+		run, client := begin(t, jobs(engine, idempotent.Config{})), engine.Client()
+		s := over(client, client.Records(), nil)
+		client.Delay(time.Second)
+		job := func(context.Context) (int64, error) { return 1, nil }
+		first := start(t.Context(), s.With(idempotent.Options{NoWait: true}), "a", job)
+		time.Sleep(time.Millisecond)
+		second := start(t.Context(), s, "a", job)
+		if got := <-first; !errors.Is(got.err, idempotent.ErrInProgress) {
+			t.Errorf("one that does not wait: %+v", got)
+		}
+		time.Sleep(time.Hour)
+		if err := run.Complete([]byte("2")); err != nil {
+			t.Error(err)
+		}
+		if got := <-second; got.value != 2 || got.err != nil {
+			t.Errorf("one that waits: %+v", got)
+		}
+	})
 }

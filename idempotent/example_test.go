@@ -2,11 +2,13 @@ package idempotent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -14,7 +16,8 @@ import (
 // A payment that a client sends twice is made once.
 func ExampleDo() {
 	ctx := context.Background()
-	payments := idempotent.New(memlock.New(nil).Records(), nil)
+	engine := memlock.New(nil)
+	payments := idempotent.New(fencelock.New(engine, nil), engine.Records(), nil)
 
 	type receipt struct{ Number, Cents int }
 	made := 0
@@ -32,6 +35,31 @@ func ExampleDo() {
 	// made: 1
 }
 
+// A program that cannot make a function of its work begins a run and ends it.
+func ExampleStore_Begin() {
+	ctx := context.Background()
+	engine := memlock.New(nil)
+	imports := idempotent.New(fencelock.New(engine, nil), engine.Records(), nil)
+
+	for range 2 {
+		run, err := imports.Begin(ctx, "import:2026-11-25")
+		if done, ok := errors.AsType[*idempotent.DoneError](err); ok {
+			fmt.Printf("done before: %s\n", done.Result)
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("imports") // as long as run.Context() stands
+		fmt.Println("stored:", run.Complete([]byte("981 rows")))
+	}
+	// Output:
+	// imports
+	// stored: <nil>
+	// done before: 981 rows
+}
+
 // A client that heard no answer sends its order again, and gets the answer of the first
 // one.
 func ExampleStore_Handler() {
@@ -41,7 +69,8 @@ func ExampleStore_Handler() {
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, "order %d", orders)
 	})
-	handler := idempotent.New(memlock.New(nil).Records(), nil).Handler(order, nil)
+	engine := memlock.New(nil)
+	handler := idempotent.New(fencelock.New(engine, nil), engine.Records(), nil).Handler(order, nil)
 
 	for range 2 {
 		r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader("tea"))

@@ -8,12 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/memlock"
 )
 
-const lease = time.Minute
+const lease = time.Minute // the TTL of the locks
 
 // bubble runs a test in virtual time, on a new store in memory.
 func bubble(t *testing.T, f func(t *testing.T, engine *memlock.Engine)) {
@@ -23,8 +24,19 @@ func bubble(t *testing.T, f func(t *testing.T, engine *memlock.Engine)) {
 
 // jobs makes a store of jobs for another client of an engine.
 func jobs(e *memlock.Engine, cfg idempotent.Config) *idempotent.Store {
-	cfg.Lease = lease
-	return idempotent.New(e.Client().Records(), &cfg)
+	c := e.Client()
+	return over(c, c.Records(), &cfg)
+}
+
+// over makes a store of jobs on the locks of an engine and on records.
+func over(e driver.Engine, r driver.Records, cfg *idempotent.Config) *idempotent.Store {
+	return idempotent.New(fencelock.New(e, &fencelock.Config{TTL: lease}), r, cfg)
+}
+
+// newStore makes a store of jobs in a memory of its own.
+func newStore(cfg *idempotent.Config) *idempotent.Store {
+	e := memlock.New(nil)
+	return over(e, e.Records(), cfg)
 }
 
 // counted returns a job that counts its runs and returns which it was.
@@ -74,11 +86,4 @@ func (f *faulty) Get(ctx context.Context, key string) (driver.Record, error) {
 		return driver.Record{}, f.refusal()
 	}
 	return f.Records.Get(ctx, key)
-}
-
-func (f *faulty) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	if f.cut.Load() {
-		return earliest, latest, f.refusal()
-	}
-	return f.Records.Clock(ctx)
 }

@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fencelock/fencelock"
 )
@@ -30,13 +29,6 @@ type HTTP struct {
 
 	// Optional lets requests without a key pass. The default answers them with 400.
 	Optional bool
-
-	// Wait bounds how long a request waits while another one of its key is served; it is
-	// answered with 409 then. 0, the default, is as long as the client waits.
-	Wait time.Duration
-
-	// NoWait answers with 409 at once. The default waits for the answer.
-	NoWait bool
 
 	// Client says whose key it is, so that two clients cannot read one another's
 	// answers: an account, say, that was authenticated before. nil, the default, goes by
@@ -91,17 +83,18 @@ func IsOutcome(status int, header http.Header) bool {
 // Handler serves each request that has an Idempotency-Key once, by next, and answers
 // every other one of that key with the status, header and body that were kept. It follows
 // draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 if the first request
-// is served for longer than HTTP.Wait and HTTP.NoWait allow, 422 if the key came with another method, host, URL or body. The answers are
-// problem documents. It is 503 if the records cannot be asked, and nothing was done then.
+// is served for longer than Options.Wait and Options.NoWait allow, 422 if the key came with another method, host, URL or body. The answers are
+// problem documents. It is 503 if the engine cannot be asked, and nothing was done then.
 // A refusal by next, such as 429 or 503, is sent and not kept: see HTTP.Keep. Nor is there an outcome
 // if next returns without writing anything after the client has hung up, which ends its context: the next
 // request of the key is served anew.
 // Of a body that a handler before has made a form of, its values are compared, and no files.
 //
-// next gets the context of the run ([TokenFrom]). Its answer is held in memory until it
+// next gets the context of the run (fencelock.TokenFrom). Its answer is held in memory until it
 // is complete, so it cannot flush or hijack, and has no trailers. One that is longer than
 // Config.MaxResult is not kept: later requests of the key get 409. One that cannot be stored is
-// sent all the same, and the next request may be served anew. The store's Options and Codec are not used; cfg may be nil.
+// sent all the same, and the next request may be served anew. The Remember, the Codec and the payload of the store
+// are not used; cfg may be nil.
 func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
 	h := &handler{store: *s, next: next}
 	if cfg != nil {
@@ -165,7 +158,7 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	if len(r.PostForm) > 0 { // somebody has read the body before, to make a form of it
 		contents = append(contents, r.PostForm.Encode())
 	}
-	store := h.store.With(Options{Payload: []byte(digest(contents...)), Wait: h.cfg.Wait, NoWait: h.cfg.NoWait})
+	store := h.store.With(Options{Payload: []byte(digest(contents...))})
 	var served *reply
 	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
 		var spoke bool

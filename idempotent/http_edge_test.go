@@ -33,7 +33,7 @@ func TestHTTPWrongStatus(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{0, 99, 1000} {
 		var calls atomic.Int64
-		h := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := newStore(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if calls.Add(1) == 1 {
 				w.WriteHeader(status)
 			}
@@ -57,7 +57,7 @@ func TestHTTPSameAnswer(t *testing.T) {
 	t.Parallel()
 	const name, body = "attachment; filename=\"caf\xe9.txt\"", "\x00\xff\xfe binary"
 	var calls atomic.Int64
-	h := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := newStore(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls.Add(1)
 		w.Header().Set("Content-Disposition", name)
 		w.Header()["X-Two"] = []string{"1", "2"}
@@ -81,7 +81,7 @@ func TestHTTPSameAnswer(t *testing.T) {
 func TestHTTPUnderPrefixes(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	h := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }), nil)
+	h := newStore(nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/one/", http.StripPrefix("/one", h))
 	mux.Handle("/two/", http.StripPrefix("/two", h))
@@ -96,7 +96,7 @@ func TestHTTPUnderPrefixes(t *testing.T) {
 			t.Errorf("%s: %d, want %d", c.path, w.Code, c.want)
 		}
 	}
-	same := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }),
+	same := newStore(nil).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }),
 		&idempotent.HTTP{Host: func(*http.Request) string { return "shop" }})
 	for _, path := range []string{"http://a.example/orders", "http://b.example/orders"} {
 		if w := post(same, path, "a"); w.Code != http.StatusOK {
@@ -126,7 +126,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{status: 200, keep: func(int, http.Header) bool { return false }},
 	} {
 		var calls atomic.Int64
-		h := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := newStore(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			calls.Add(1)
 			if c.retryAfter != "" {
 				w.Header().Set("Retry-After", c.retryAfter)
@@ -149,7 +149,7 @@ func TestHTTPRefusals(t *testing.T) {
 func TestHTTPFormOfBefore(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	h := idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := newStore(nil).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		if r.PostForm.Get("cents") != "100" {
 			t.Errorf("the form %v", r.PostForm)
@@ -182,7 +182,7 @@ func TestHTTPFailed(t *testing.T) {
 		engine := memlock.New(nil)
 		var heard []error
 		var during error // what the engine fails with from the middle of a request
-		h := idempotent.New(engine.Records(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := over(engine, engine.Records(), nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			engine.Refuse(during)
 			if r.URL.Path == "/broken" {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -223,7 +223,7 @@ func TestHTTPFilesOfAForm(t *testing.T) {
 		}
 		return len(list)
 	}
-	server := httptest.NewServer(idempotent.New(memlock.New(nil).Records(), nil).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(newStore(nil).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if err := r.ParseMultipartForm(1); err != nil || files() != 1 {
 			t.Errorf("%d files, %v", files(), err)
 		}
@@ -277,7 +277,7 @@ func TestClientHangsUp(t *testing.T) {
 				w.WriteHeader(http.StatusCreated)
 			}
 		})
-		h := idempotent.New(memlock.New(nil).Records(), nil).Handler(next, nil)
+		h := newStore(nil).Handler(next, nil)
 		for _, ctx := range []context.Context{ctx, t.Context(), t.Context()} {
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("x"))
 			r.Header.Set("Idempotency-Key", `"k"`)

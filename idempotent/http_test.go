@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
@@ -110,7 +109,7 @@ func serve(t *testing.T, s *idempotent.Store, next http.Handler, cfg *idempotent
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	next := &service{}
-	url := serve(t, idempotent.New(memlock.New(nil).Records(), &idempotent.Config{MaxResult: 1000}), next, &idempotent.HTTP{MaxBody: 5000})
+	url := serve(t, newStore(&idempotent.Config{MaxResult: 1000}), next, &idempotent.HTTP{MaxBody: 5000})
 	long := strings.Repeat("x", 2000)
 	for _, q := range []request{
 		{status: 400, want: "needs one Idempotency-Key"},
@@ -154,7 +153,7 @@ func TestHTTP(t *testing.T) {
 func TestHTTPInProgress(t *testing.T) {
 	t.Parallel()
 	next := &service{wait: make(chan struct{}), asked: make(chan struct{}, 1)}
-	url := serve(t, idempotent.New(memlock.New(nil).Records(), nil), next, &idempotent.HTTP{NoWait: true})
+	url := serve(t, newStore(nil).With(idempotent.Options{NoWait: true}), next, nil)
 	first := make(chan string, 1)
 	go func() { // ends with the answer
 		_, body := request{key: "a", body: "tea", status: 201}.send(t, url)
@@ -178,7 +177,7 @@ func TestHTTPAtOnce(t *testing.T) {
 	engine, next := memlock.New(nil), &service{}
 	var urls []string
 	for range 3 { // servers that share the records
-		urls = append(urls, serve(t, idempotent.New(engine.Client().Records(), nil), next, &idempotent.HTTP{Wait: time.Minute, Host: func(*http.Request) string { return "shop" }}))
+		urls = append(urls, serve(t, jobs(engine, idempotent.Config{}), next, &idempotent.HTTP{Host: func(*http.Request) string { return "shop" }}))
 	}
 	var all sync.WaitGroup
 	for i := range 50 {
@@ -201,7 +200,7 @@ func TestHTTPWithoutRecords(t *testing.T) {
 	t.Parallel()
 	engine, next := memlock.New(nil), &service{}
 	engine.Refuse(errors.New("down"))
-	url := serve(t, idempotent.New(engine.Records(), nil), next, &idempotent.HTTP{Optional: true})
+	url := serve(t, over(engine, engine.Records(), nil), next, &idempotent.HTTP{Optional: true})
 	request{key: "a", body: "tea", status: 503, want: "nothing was done"}.send(t, url)
 	request{body: "tea", status: 201, want: "order 1"}.send(t, url)
 	engine.Refuse(nil)
@@ -232,7 +231,7 @@ func TestHTTPTakenOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	url := serve(t, idempotent.New(records, nil), next, nil)
+	url := serve(t, over(engine, records, nil), next, nil)
 	request{key: "a", body: "tea", status: 409, want: "served once more"}.send(t, url)
 	request{key: "a", body: "tea", status: 202, want: "other"}.send(t, url)
 }

@@ -22,10 +22,10 @@ func TestFrozenRun(t *testing.T) {
 			frozen := engine.Client()
 			var ctxA context.Context
 			var tokenA int64
-			a := start(t.Context(), idempotent.New(frozen.Records(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+			a := start(t.Context(), over(frozen, frozen.Records(), nil), "a", func(ctx context.Context) (int64, error) {
 				ctxA = ctx
-				tokenA, _ = idempotent.TokenFrom(ctx)
-				time.Sleep(5 * lease)
+				tokenA, _ = fencelock.TokenFrom(ctx)
+				time.Sleep(8 * lease)
 				return 1, own
 			})
 			synctest.Wait()
@@ -35,7 +35,7 @@ func TestFrozenRun(t *testing.T) {
 				if cause := context.Cause(ctxA); !errors.Is(cause, fencelock.ErrLost) {
 					t.Errorf("another run has begun, and the context of the first one: %v", cause)
 				}
-				if token, _ := idempotent.TokenFrom(ctx); token <= tokenA {
+				if token, _ := fencelock.TokenFrom(ctx); token <= tokenA {
 					t.Errorf("token %d after %d", token, tokenA)
 				}
 				return 2, nil
@@ -47,7 +47,7 @@ func TestFrozenRun(t *testing.T) {
 			frozen.Thaw()
 			got := <-a
 			lost, ok := errors.AsType[*fencelock.LostError](got.err)
-			if !ok || lost.Name != "a" || lost.Token != tokenA || own != nil && !errors.Is(got.err, own) {
+			if !ok || lost.Name != "idempotent/a" || lost.Token != tokenA || own != nil && !errors.Is(got.err, own) {
 				t.Errorf("the run that was frozen: %+v", got)
 			}
 			if c, err := idempotent.Do(t.Context(), s, "a", func(context.Context) (int64, error) { return 3, nil }); c != 2 || err != nil {
@@ -62,13 +62,13 @@ func TestFrozenRun(t *testing.T) {
 func TestFrozenRunThatNobodyTookOver(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		frozen := engine.Client()
-		a := start(t.Context(), idempotent.New(frozen.Records(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
-			time.Sleep(5 * lease)
+		a := start(t.Context(), over(frozen, frozen.Records(), nil), "a", func(context.Context) (int64, error) {
+			time.Sleep(6 * lease)
 			return 1, nil
 		})
 		synctest.Wait()
 		frozen.Freeze()
-		time.Sleep(6 * lease)
+		time.Sleep(5 * lease)
 		frozen.Thaw()
 		if got := <-a; got.value != 1 || got.err != nil {
 			t.Errorf("%+v, want 1", got)
@@ -86,7 +86,7 @@ func TestKilledRun(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		killed := engine.Client()
 		end := make(chan struct{})
-		a := start(t.Context(), idempotent.New(killed.Records(), &idempotent.Config{Lease: lease}), "a", func(context.Context) (int64, error) {
+		a := start(t.Context(), over(killed, killed.Records(), nil), "a", func(context.Context) (int64, error) {
 			<-end
 			return 1, nil
 		})
@@ -113,7 +113,7 @@ func TestLostAnswers(t *testing.T) {
 		bubble(t, func(t *testing.T, engine *memlock.Engine) {
 			var swaps, runs atomic.Int64
 			f := &faulty{Records: engine.Records(), lose: func() bool { return swaps.Add(1)%int64(every) == 0 }}
-			s := idempotent.New(f, &idempotent.Config{Lease: lease})
+			s := over(engine, f, nil)
 			for range 2 {
 				got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
 					time.Sleep(3 * lease)
@@ -137,14 +137,13 @@ func TestTooFewReplicas(t *testing.T) {
 				few.Store(want == 0)
 				var runs atomic.Int64
 				f := &faulty{Records: engine.Records(), lose: few.Load}
-				_, err := idempotent.Do(t.Context(), idempotent.New(f, &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+				_, err := idempotent.Do(t.Context(), over(engine, f, nil), "a", func(ctx context.Context) (int64, error) {
 					few.Store(true)
 					return counted(&runs)(ctx)
 				})
 				if !errors.Is(err, driver.ErrUnavailable) || runs.Load() != want {
 					t.Errorf("too few from %s: %d runs, %v", from, runs.Load(), err)
 				}
-				time.Sleep(2 * lease) // until the claim is undone
 			})
 		})
 	}
@@ -157,14 +156,14 @@ func TestCutOff(t *testing.T) {
 	for _, why := range []error{driver.ErrUnavailable, driver.ErrConfig} {
 		for _, back := range []bool{true, false} {
 			bubble(t, func(t *testing.T, engine *memlock.Engine) {
-				cutOff(t, &faulty{Records: engine.Records(), why: why}, back)
+				cutOff(t, engine, &faulty{Records: engine.Records(), why: why}, back)
 			})
 		}
 	}
 }
 
-func cutOff(t *testing.T, f *faulty, back bool) {
-	s := idempotent.New(f, &idempotent.Config{Lease: lease})
+func cutOff(t *testing.T, engine *memlock.Engine, f *faulty, back bool) {
+	s := over(engine, f, nil)
 	got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
 		time.Sleep(lease)
 		f.cut.Store(true)
@@ -185,52 +184,47 @@ func cutOff(t *testing.T, f *faulty, back bool) {
 	}
 }
 
-// TestRunThatHearsOfItsEnd: a run that finds its record taken at its next renewal ends then, and
-// is lost, whether the records can be asked afterwards or not.
-func TestRunThatHearsOfItsEnd(t *testing.T) {
+// TestBrokenRun: a run whose lock is broken hears of it at once, and what it has done counts
+// unless another run has begun.
+func TestBrokenRun(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		f := &faulty{Records: engine.Records()}
 		begun := time.Now()
-		_, err := idempotent.Do(t.Context(), idempotent.New(f, &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
-			rec, err := f.Get(ctx, "idempotent/a")
-			if err == nil {
-				_, err = f.Records.Swap(ctx, rec.Key, []byte(`{"state":"running","owner":"another","token":1}`), rec.Version, 0)
-			}
-			if err != nil {
+		s := jobs(engine, idempotent.Config{})
+		var runs atomic.Int64
+		got, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
+			if _, err := engine.Break(t.Context(), "idempotent/a", "test"); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
 			if _, lost := errors.AsType[*fencelock.LostError](context.Cause(ctx)); !lost {
 				t.Errorf("its context ended with %v", context.Cause(ctx))
 			}
-			f.cut.Store(true)
-			return 1, nil
+			return counted(&runs)(ctx)
 		})
-		if d := time.Since(begun); !errors.Is(err, fencelock.ErrLost) || d > lease/2 {
-			t.Errorf("%v after %v", err, d)
+		if time.Since(begun) > time.Second || got != 1 || err != nil {
+			t.Errorf("%d, %v after %v", got, err, time.Since(begun))
+		}
+		failed := errors.New("failed")
+		_, err = idempotent.Do(t.Context(), s, "b", func(ctx context.Context) (int64, error) {
+			engine.Lose("idempotent/b")
+			<-ctx.Done()
+			return 0, failed
+		})
+		if !errors.Is(err, fencelock.ErrLost) || !errors.Is(err, failed) {
+			t.Errorf("a run that was lost, and has failed: %v", err)
 		}
 	})
 }
 
-// TestForgottenRun: a run whose record the engine has forgotten is the run still while its lease
-// lasts, and what it has done is stored; unless another one has begun meanwhile.
+// TestForgottenRun: what a run has done is stored though the engine has forgotten its record, as
+// long as it has the lock; then nobody else can have run the job.
 func TestForgottenRun(t *testing.T) {
-	for _, c := range []struct {
-		what   string
-		take   time.Duration // from then on
-		rival  bool
-		frozen bool // the renewals
-		lost   bool
-	}{
-		{what: "at its end"},
-		{what: "long before", take: 3 * lease},
-		{what: "with a rival", take: lease, rival: true, lost: true},
-		{what: "and frozen", take: 3 * lease, frozen: true, lost: true},
-	} {
+	for _, lost := range []bool{false, true} {
 		bubble(t, func(t *testing.T, engine *memlock.Engine) {
-			first, records := engine.Client(), engine.Records()
+			records := engine.Records()
+			s := jobs(engine, idempotent.Config{})
 			var runs atomic.Int64
-			a := start(t.Context(), idempotent.New(first.Records(), &idempotent.Config{Lease: lease}), "a", func(ctx context.Context) (int64, error) {
+			_, err := idempotent.Do(t.Context(), s, "a", func(ctx context.Context) (int64, error) {
 				rec, err := records.Get(t.Context(), "idempotent/a")
 				if err == nil {
 					_, err = records.Swap(t.Context(), rec.Key, nil, rec.Version, time.Nanosecond)
@@ -239,33 +233,24 @@ func TestForgottenRun(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Nanosecond) // it has expired
-				if c.frozen {
-					first.Freeze()
-				}
-				time.Sleep(c.take)
-				first.Thaw()
-				if c.lost == (ctx.Err() == nil) {
-					t.Errorf("%s: the context: %v", c.what, context.Cause(ctx))
+				if lost {
+					engine.Lose("idempotent/a")
 				}
 				return counted(&runs)(ctx)
 			})
-			synctest.Wait()
-			if c.rival {
-				time.Sleep(lease / 10)
-			} else {
-				time.Sleep(c.take + lease)
+			if lost != errors.Is(err, fencelock.ErrLost) || !lost && err != nil {
+				t.Errorf("lost %v: %v", lost, err)
 			}
-			b, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs))
-			if got := <-a; c.lost != errors.Is(got.err, fencelock.ErrLost) || !c.lost && (got.err != nil || b != got.value || runs.Load() != 1) || err != nil {
-				t.Errorf("%s: %+v; asked again: %d, %v; %d runs", c.what, got, b, err, runs.Load())
+			want := map[bool]int64{false: 1, true: 2}[lost]
+			if got, err := idempotent.Do(t.Context(), s, "a", counted(&runs)); got != want || err != nil {
+				t.Errorf("lost %v: asked again: %d, %v", lost, got, err)
 			}
 		})
 	}
 }
 
-// TestLeaseBeyondTheRetention: a run is remembered for as long as its lease, however short its
-// outcome is kept.
-func TestLeaseBeyondTheRetention(t *testing.T) {
+// TestRunBeyondTheRetention: a run may take longer than its outcome is kept.
+func TestRunBeyondTheRetention(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		cfg := idempotent.Config{Retention: 2 * time.Second}
 		var runs atomic.Int64

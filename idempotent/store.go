@@ -1,9 +1,7 @@
 package idempotent
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,21 +23,44 @@ var (
 	ErrNoResult = errors.New("idempotent: the job was done, and its result was not kept")
 )
 
-// InProgressError says who runs the job. It is an ErrInProgress.
+// InProgressError says who runs the job. It is an ErrInProgress, and wraps the
+// *fencelock.HeldError of the run's lock.
 type InProgressError struct {
-	Key   string
-	Host  string
-	PID   int
-	Until time.Time // when the run can be taken over unless it is renewed, by the clock of the records
+	Key  string
+	Held *fencelock.HeldError
 }
 
 // Error names the key and the process.
 func (e *InProgressError) Error() string {
-	return fmt.Sprintf("%v: %q by pid %d on %s", ErrInProgress, e.Key, e.PID, e.Host)
+	return fmt.Sprintf("%v: %q by pid %d on %s", ErrInProgress, e.Key, e.Held.PID, e.Held.Host)
 }
 
 // Is makes errors.Is(err, ErrInProgress) true.
 func (e *InProgressError) Is(target error) bool { return target == ErrInProgress }
+
+// Unwrap returns Held.
+func (e *InProgressError) Unwrap() error { return e.Held }
+
+// DoneError says that the job is over, and carries its outcome. It wraps Err.
+type DoneError struct {
+	Key    string
+	Result []byte    // as it was stored, by the [Codec] or by [Run.Complete]
+	Err    error     // nil, an ErrNoResult, or the *FailedError of a failure that was remembered
+	Host   string    // of the process that ran the job
+	PID    int       // of that
+	Ended  time.Time // by the clock of Host
+}
+
+// Error names the key, and says what became of the job.
+func (e *DoneError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("idempotent: %q is done", e.Key)
+}
+
+// Unwrap returns Err.
+func (e *DoneError) Unwrap() error { return e.Err }
 
 // FailedError is a failure that was remembered.
 type FailedError struct {
@@ -69,18 +90,13 @@ func (JSON) Decode(data []byte, value any) error { return json.Unmarshal(data, v
 
 // Config tunes a Store. The zero value is useful.
 type Config struct {
-	// Lease is how long a run that vanished keeps others out. It is renewed at a third
-	// of it. At least 100 ms; 0 means the default, 30 s.
-	Lease time.Duration
-
 	// Retention is how long the outcome of a run is kept; a key that is used later is
-	// new. At least two seconds, or whoever waits could miss it between two looks; 0 means
-	// the default, 24 h.
+	// new. At least a second; 0 means the default, 24 h.
 	Retention time.Duration
 
 	// MaxResult is how many bytes an encoded result may have to be kept; of one that is
 	// longer later callers get ErrNoResult. 0 means the default, 64 KiB; more than
-	// 256 KiB, half of the longest record, is ErrInvalid.
+	// 504 KiB, the longest record without its head, is ErrInvalid.
 	MaxResult int
 
 	// Remember reports whether a failure is the outcome of its key. nil, the default,
@@ -97,43 +113,52 @@ type Options struct {
 	// no payload, which matches no other.
 	Payload []byte
 
-	// Wait bounds how long Do waits while another caller runs the job. 0, the default,
-	// is as long as the context allows.
+	// Wait bounds how long a caller waits while another one runs the job. 0, the
+	// default, is as long as the context allows.
 	Wait time.Duration
 
-	// NoWait makes Do return ErrInProgress while another caller runs the job. The
-	// default waits for the outcome.
+	// NoWait makes Do and Begin return an *InProgressError while another caller runs the
+	// job. The default waits for the outcome.
 	NoWait bool
+
+	// Again reports whether a job that is over is run again, such as one whose failure
+	// was remembered. It must be safe for concurrent use. nil, the default, runs none again.
+	Again func(*DoneError) bool
 }
 
 const (
-	defaultLease     = 30 * time.Second
-	minLease         = 100 * time.Millisecond
-	minRetention     = 2 * lastLook
+	minRetention     = time.Second
 	defaultRetention = 24 * time.Hour
 	defaultMaxResult = 64 << 10
-	mostResult       = driver.MaxRecord / 2
+	mostResult       = driver.MaxRecord - 8<<10 // beside the result stands a line about it
 )
-
-// keyPrefix begins the keys of the records.
-const keyPrefix = "idempotent/"
 
 // Store does jobs once. It is safe for concurrent use and needs no closing.
 type Store struct {
+	locks       *fencelock.Locker
+	readers     *fencelock.Locker // for shared locks
 	records     driver.Records
 	cfg         Config
 	opts        Options
-	fingerprint string
+	fingerprint string // of the payload
+	flights     *flights
 }
 
-// New returns a Store on the records of an engine, such as engine.Records(). It does no
-// I/O; cfg may be nil.
-func New(records fencelock.Records, cfg *Config) *Store {
-	s := &Store{records: records}
+// New returns a Store whose runs hold locks of locks, and whose outcomes are kept in
+// records: those of the same engine, such as engine.Records(), or of another one if that keeps none
+// (Redlock). All who use a key must use the same pair, since the tokens of the locks are
+// compared in the records.
+//
+// The TTL, the grace, the note and OnWait of locks count, and no other of its options.
+// New does no I/O; cfg may be nil.
+func New(locks *fencelock.Locker, records fencelock.Records, cfg *Config) *Store {
+	o := locks.Options()
+	o = fencelock.Options{TTL: o.TTL, Grace: o.Grace, Note: o.Note, OnWait: o.OnWait}
+	s := &Store{locks: locks.WithOnly(o), records: records, flights: &flights{all: map[string]*flight{}}}
+	s.readers = s.locks.With(fencelock.Options{Shared: true})
 	if cfg != nil {
 		s.cfg = *cfg
 	}
-	s.cfg.Lease = cmp.Or(s.cfg.Lease, defaultLease)
 	s.cfg.Retention = cmp.Or(s.cfg.Retention, defaultRetention)
 	s.cfg.MaxResult = cmp.Or(s.cfg.MaxResult, defaultMaxResult)
 	if s.cfg.Codec == nil {
@@ -142,18 +167,22 @@ func New(records fencelock.Records, cfg *Config) *Store {
 	return s
 }
 
-// With returns a Store on the same records for jobs with the options o.
+// With returns a Store on the same locks and records for jobs with the options o. A zero
+// field of o leaves what s has.
 func (s *Store) With(o Options) *Store {
 	out := *s
-	out.opts, out.fingerprint = o, ""
 	if o.Payload != nil {
 		sum := sha256.Sum256(o.Payload)
-		out.fingerprint = hex.EncodeToString(sum[:])
+		out.opts.Payload, out.fingerprint = o.Payload, hex.EncodeToString(sum[:])
+	}
+	out.opts.Wait, out.opts.NoWait = cmp.Or(o.Wait, s.opts.Wait), o.NoWait || s.opts.NoWait
+	if o.Again != nil {
+		out.opts.Again = o.Again
 	}
 	return &out
 }
 
-// check returns an ErrInvalid for a key or times that make no sense.
+// check returns an ErrInvalid for a key or settings that make no sense.
 func (s *Store) check(key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err
@@ -161,66 +190,12 @@ func (s *Store) check(key string) error {
 	switch {
 	case len(keyPrefix)+len(key) > 512:
 		return fmt.Errorf("%w: the key has %d bytes, more than %d", driver.ErrInvalid, len(key), 512-len(keyPrefix))
-	case s.cfg.Lease < minLease || s.cfg.Lease > driver.MaxDuration/2:
-		return fmt.Errorf("%w: the lease %v is shorter than %v or longer than five years", driver.ErrInvalid, s.cfg.Lease, minLease)
-	case s.cfg.Retention < minRetention || s.cfg.Retention > driver.MaxDuration/2:
-		return fmt.Errorf("%w: the retention %v is shorter than %v or longer than five years", driver.ErrInvalid, s.cfg.Retention, minRetention)
+	case s.cfg.Retention < minRetention || s.cfg.Retention > driver.MaxDuration:
+		return fmt.Errorf("%w: the retention %v is shorter than %v or longer than ten years", driver.ErrInvalid, s.cfg.Retention, minRetention)
 	case s.opts.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", driver.ErrInvalid, s.opts.Wait)
 	case s.cfg.MaxResult < 0 || s.cfg.MaxResult > mostResult:
 		return fmt.Errorf("%w: results of %d bytes are too long for a record; %d is the most", driver.ErrInvalid, s.cfg.MaxResult, mostResult)
 	}
 	return nil
-}
-
-// The states of a job; one without a record is absent.
-const (
-	running  = "running"
-	done     = "done"
-	noResult = "no result" // done, and nothing is kept of it
-	failed   = "failed"    // for good
-	open     = "open"      // the last run failed, and the next caller runs
-)
-
-// state is what a record says about a job: one line of JSON, and the result behind it.
-type state struct {
-	State       string `json:"state"`
-	Owner       string `json:"owner"` // of the last run, unique
-	Token       int64  `json:"token"` // of the last run
-	Until       int64  `json:"until,omitempty"`
-	Lease       int64  `json:"lease,omitempty"` // as Until, in microseconds; 0 in records of before
-	Fingerprint string `json:"payload,omitempty"`
-	Host        string `json:"host,omitempty"`
-	PID         int    `json:"pid,omitempty"`
-	Error       string `json:"error,omitempty"`
-
-	result  []byte
-	version string // of the record; empty if there is none
-}
-
-func (st state) encode() []byte {
-	b, err := json.Marshal(st)
-	if err != nil {
-		panic(err) // texts and numbers always marshal
-	}
-	return append(append(b, '\n'), st.result...)
-}
-
-// look reads the state of a job.
-func (s *Store) look(ctx context.Context, key string) (state, error) {
-	rec, err := s.records.Get(ctx, keyPrefix+key)
-	if err != nil || rec.Version == "" {
-		return state{}, err
-	}
-	st := state{version: rec.Version}
-	head, result, _ := bytes.Cut(rec.Value, []byte("\n"))
-	if err := json.Unmarshal(head, &st); err != nil {
-		return state{}, fmt.Errorf("%w: the record of %q is not of this package: %w", driver.ErrInvalid, keyPrefix+key, err)
-	}
-	st.result = result
-	switch st.State {
-	case running, done, noResult, failed, open:
-		return st, nil
-	}
-	return state{}, fmt.Errorf("%w: the record of %q is of another version of this package: its state is %q", driver.ErrInvalid, keyPrefix+key, st.State)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
 
-// jobLease is the lease of a run.
+// jobLease is the TTL of the lock of a run.
 const jobLease = 2 * time.Second
 
 // orders tell a worker where its jobs are done.
@@ -56,7 +56,7 @@ func work(o orders, in *bufio.Scanner) error {
 		if err != nil {
 			return err
 		}
-		w.store = idempotent.New(e.(driver.RecordKeeper).Records(), &idempotent.Config{Lease: jobLease})
+		w.store = idempotent.New(fencelock.New(e, &fencelock.Config{TTL: jobLease}), e.(driver.RecordKeeper).Records(), nil)
 	}
 	fmt.Println("ready")
 	for in.Scan() {
@@ -82,7 +82,7 @@ var errOverlap = errors.New("two runs")
 // next line comes.
 func (w *worker) lease(job string) (string, error) {
 	return idempotent.Do(context.Background(), w.store, job, func(ctx context.Context) (string, error) {
-		token, _ := idempotent.TokenFrom(ctx)
+		token, _ := fencelock.TokenFrom(ctx)
 		if job == "hold" {
 			fmt.Println("begun")
 			w.in.Scan()

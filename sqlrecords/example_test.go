@@ -14,13 +14,12 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/sqlrecords"
 )
 
-// A number that many processes count up, and a job that is done once, in a table of MariaDB.
+// A number that many processes count up, in a table of MariaDB.
 func Example() {
 	db, err := sql.Open("mysql", os.Getenv("DATABASE_DSN"))
 	if err != nil {
@@ -43,15 +42,6 @@ func Example() {
 		fmt.Println("visit", string(n.Value), err)
 	}
 
-	jobs := idempotent.New(records, nil)
-	for range 2 {
-		mailed, err := idempotent.Do(ctx, jobs, "mail:42", func(context.Context) (string, error) {
-			fmt.Println("mails")
-			return "mailed", nil
-		})
-		fmt.Println(mailed, err)
-	}
-
 	_, err = records.Swap(ctx, "optimistic/visits", []byte("0"), "", 0) // as if there were none
 	fmt.Println("lost update:", errors.Is(err, driver.ErrConflict))
 }
@@ -69,7 +59,7 @@ func TestExample(t *testing.T) {
 	os.Stdout = before
 	_ = out.Close()
 	got, err := io.ReadAll(in)
-	want := "visit 1 <nil>\nvisit 2 <nil>\nmails\nmailed <nil>\nmailed <nil>\nlost update: true\n"
+	want := "visit 1 <nil>\nvisit 2 <nil>\nlost update: true\n"
 	if err != nil || string(got) != want {
 		t.Errorf("the example prints %q, %v, want %q", got, err, want)
 	}

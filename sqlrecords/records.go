@@ -1,13 +1,12 @@
 // Package sqlrecords keeps records ([driver.Records]) in one table of a database, by
-// database/sql: MariaDB, MySQL or PostgreSQL. What stands on records stands on it, with
-// or without an engine of locks:
+// database/sql: MariaDB, MySQL or PostgreSQL. What stands on records stands on it:
 //
 //	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
 //	if err := records.Init(ctx); err != nil { // makes the table, once
 //		return err
 //	}
 //	visits := optimistic.New(records, nil)
-//	jobs := idempotent.New(records, nil)
+//	jobs := idempotent.New(locks, records, nil) // with the locks of an engine
 //	mails := ratelimit.New(ratelimit.OnRecords(records), "mails", ratelimit.PerHour(3), nil)
 //
 // Each call is one statement or two, each a transaction of its own, so that a process

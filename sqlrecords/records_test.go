@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
 	"github.com/fencelock/fencelock/sqlrecords"
@@ -315,7 +317,7 @@ func users(t *testing.T, s *server) {
 	if got := string(get(t, r, "optimistic/sum").Value); got != fmt.Sprint(clients*each) {
 		t.Errorf("%d updates made it %s", clients*each, got)
 	}
-	jobs, runs := idempotent.New(r, nil), 0
+	jobs, runs := idempotent.New(fencelock.New(memlock.New(nil), nil), r, nil), 0
 	for range 2 {
 		got, err := idempotent.Do(t.Context(), jobs, "job", func(context.Context) (string, error) {
 			runs++

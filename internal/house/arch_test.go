@@ -56,7 +56,7 @@ var rooms = []room{
 	{folder: "cron/", imports: []string{".", "cron", "internal/cronhook", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "ratelimit", imports: []string{"driver", "internal/gcra"}},
-	{folder: "idempotent", imports: []string{".", "driver", "fence", "internal/recordtext", "internal/retry"}},
+	{folder: "idempotent", imports: []string{".", "driver", "internal/recordtext", "internal/retry"}},
 	{folder: "idempotent/idempotentpgx", imports: []string{"driver", "idempotent", "github.com/jackc/pgx/v5"}},
 	{folder: "optimistic", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "optimistic/optimisticpgx", imports: []string{"driver", "optimistic", "github.com/jackc/pgx/v5"}},
