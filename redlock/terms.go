@@ -10,7 +10,7 @@ import (
 
 // terms are those of a take or a renewal.
 func (s *nodeSet) terms(mode driver.Mode, ttl time.Duration) quorum.Terms {
-	return quorum.Terms{Nodes: len(s.nodes), TTL: ttl, Drift: drift(ttl), Shared: mode == driver.Shared}
+	return quorum.Terms{Nodes: len(s.nodes), Need: s.need, TTL: ttl, Drift: drift(ttl), Shared: mode == driver.Shared}
 }
 
 // drift is what clocks may eat of a lease: a hundredth, and two milliseconds for

@@ -39,22 +39,7 @@ const (
 // NewRenewal begins an attempt. The caller has read the time and then asks every
 // node.
 func NewRenewal(terms Terms, now hold.Instant) *Renewal {
-	r := &Renewal{}
-	r.Reset(terms, now)
-	return r
-}
-
-// Reset begins another attempt in the memory of an old one.
-func (r *Renewal) Reset(terms Terms, now hold.Instant) {
-	said, heard, by := r.said[:0], r.heard[:0], r.by[:0]
-	if cap(said) < terms.Nodes {
-		said, heard, by = make([]Standing, 0, terms.Nodes), make([]bool, 0, terms.Nodes), make([]uint64, 0, terms.Nodes)
-	}
-	said, heard, by = said[:terms.Nodes], heard[:terms.Nodes], by[:terms.Nodes]
-	clear(said)
-	clear(heard)
-	clear(by)
-	*r = Renewal{terms: terms, sent: now, said: said, heard: heard, by: by}
+	return &Renewal{terms: terms, sent: now, said: make([]Standing, terms.Nodes), heard: make([]bool, terms.Nodes), by: make([]uint64, terms.Nodes)}
 }
 
 // Extends tells from when the lease counts that this attempt extends: the
@@ -87,8 +72,8 @@ func (r *Renewal) Heard(node int, s Standing, server uint64, now hold.Instant) (
 		}
 		return nil
 	}
-	if r.result == Kept && s == Free && (r.terms.valid(r.sent, now) || r.terms.Without == LeaseLine) {
-		return only(node)
+	if r.result == Kept && s == Free && r.terms.valid(r.sent, now) {
+		return []int{node}
 	}
 	return nil
 }
@@ -107,15 +92,12 @@ func (r *Renewal) count(now hold.Instant) {
 			gone++
 		}
 	}
-	need := r.terms.Majority()
+	need := r.terms.Need
 	switch {
 	case kept >= need && r.late(now):
 		r.result = Failed
 	case kept >= need:
 		r.result = Kept
-		if r.terms.Without == SentLine {
-			r.sent = now
-		}
 	case gone > r.terms.Nodes-need:
 		r.result = Gone
 	case kept+open < need && gone+open <= r.terms.Nodes-need:
@@ -126,7 +108,7 @@ func (r *Renewal) count(now hold.Instant) {
 // again reports whether the server that renewed for a node did so for an earlier
 // one, too.
 func (r *Renewal) again(node int) bool {
-	if r.by[node] == 0 || r.terms.Without == DistinctLine {
+	if r.by[node] == 0 {
 		return false
 	}
 	for i, server := range r.by[:node] {
@@ -139,7 +121,7 @@ func (r *Renewal) again(node int) bool {
 
 // late reports whether the lease that was to be extended is over.
 func (r *Renewal) late(now hold.Instant) bool {
-	return r.knows && r.terms.Without != LateLine && !r.terms.valid(r.old, now)
+	return r.knows && !r.terms.valid(r.old, now)
 }
 
 func (r *Renewal) free() (nodes []int) {

@@ -59,7 +59,7 @@ func TestRenewalTooLate(t *testing.T) {
 		t.Errorf("a repair of %v after the lease", repair)
 	}
 	for now, want := range map[time.Duration]quorum.Result{end - 1: quorum.Kept, end: quorum.Failed} {
-		r.Reset(terms, at(end/2))
+		r := quorum.NewRenewal(terms, at(end/2))
 		r.Extends(at(0))
 		for i := range 3 {
 			r.Heard(i, quorum.Renewed, 0, at(now))

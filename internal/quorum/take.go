@@ -10,8 +10,7 @@ type Vote struct {
 	Server  uint64 // which server it was; 0 means unknown
 }
 
-// Orders are the requests that follow from an answer. The slices are to be read
-// only: they are shared.
+// Orders are the requests that follow from an answer.
 type Orders struct {
 	Raise []int // raise the stored token to Take.Token on these nodes
 	Free  []int // give the lock back on these nodes, whatever they answered
@@ -55,20 +54,7 @@ type vote struct {
 // Every attempt needs an owner of its own: its clean-up may still be on the way
 // when the next attempt begins, and would free what that one was granted.
 func NewTake(terms Terms, proposed int64, now hold.Instant) *Take {
-	t := &Take{}
-	t.Reset(terms, proposed, now)
-	return t
-}
-
-// Reset begins another attempt in the memory of an old one.
-func (t *Take) Reset(terms Terms, proposed int64, now hold.Instant) {
-	votes := t.votes[:0]
-	if cap(votes) < terms.Nodes {
-		votes = make([]vote, 0, terms.Nodes)
-	}
-	votes = votes[:terms.Nodes]
-	clear(votes)
-	*t = Take{terms: terms, proposed: proposed, sent: now, votes: votes}
+	return &Take{terms: terms, proposed: proposed, sent: now, votes: make([]vote, terms.Nodes)}
 }
 
 // State returns how far the take is.
@@ -83,7 +69,7 @@ func (t *Take) Token() int64 { return t.token }
 // node after this take did, and before that raised its token, so the tokens of
 // the first round count.
 func (t *Take) Floor() int64 {
-	if !t.terms.Shared && t.terms.Without != FloorLine {
+	if !t.terms.Shared {
 		return t.token
 	}
 	return min(t.floor, t.token)
@@ -107,13 +93,12 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 		switch {
 		case !v.Granted:
 			return t.settle(now)
-		case t.terms.Without == StragglerLine:
 		case t.state == Raising || v.Token != t.token || t.terms.TwoRound: // a straggler: it holds the lock as well
-			return t.raise(only(node))
+			return t.raise([]int{node})
 		}
 	case Lost:
 		if v.Granted {
-			return t.free(only(node))
+			return Orders{Free: []int{node}}
 		}
 	}
 	return Orders{}
@@ -138,7 +123,7 @@ func (t *Take) count(now hold.Instant) Orders {
 			}
 		}
 	}
-	need := t.terms.Majority()
+	need := t.terms.Need
 	switch {
 	case !t.terms.valid(t.sent, now), granted+open < need:
 		return t.lose()
@@ -146,14 +131,10 @@ func (t *Take) count(now hold.Instant) Orders {
 		return Orders{}
 	case same >= need && !t.terms.TwoRound:
 		t.token = t.proposed
-		return t.win(now)
-	case t.terms.Without == WriteBackLine:
-		return t.win(now)
+		t.state = Won
+		return Orders{}
 	}
 	t.state = Raising
-	if t.terms.Without == GrantedLine {
-		return t.raise(every(len(t.votes)))
-	}
 	return t.raise(t.granted())
 }
 
@@ -162,7 +143,7 @@ func (t *Take) count(now hold.Instant) Orders {
 // has one vote.
 func (t *Take) again(node int, server func(*vote) uint64) bool {
 	me := server(&t.votes[node])
-	if me == 0 || t.terms.Without == DistinctLine {
+	if me == 0 {
 		return false
 	}
 	for i := range t.votes[:node] {
@@ -222,11 +203,11 @@ func (t *Take) settle(now hold.Instant) Orders {
 			open++ // a straggler may still grant, and be told
 		}
 	}
-	switch need := t.terms.Majority(); {
+	switch need := t.terms.Need; {
 	case !t.terms.valid(t.sent, now), stored+open < need:
 		return t.lose()
 	case stored >= need:
-		return t.win(now)
+		t.state = Won
 	}
 	return Orders{}
 }
@@ -240,21 +221,14 @@ func (t *Take) Expire() Orders {
 	return t.lose()
 }
 
-func (t *Take) win(now hold.Instant) Orders {
-	t.state = Won
-	if t.terms.Without == SentLine {
-		t.sent = now
-	}
-	return Orders{}
-}
-
 // lose frees every node: one that has not answered may have granted.
 func (t *Take) lose() Orders {
 	t.state = Lost
-	if t.terms.Without == EveryLine {
-		return t.free(t.granted())
+	all := make([]int, len(t.votes))
+	for i := range all {
+		all[i] = i
 	}
-	return t.free(every(len(t.votes)))
+	return Orders{Free: all}
 }
 
 func (t *Take) granted() (nodes []int) {
@@ -264,11 +238,4 @@ func (t *Take) granted() (nodes []int) {
 		}
 	}
 	return nodes
-}
-
-func (t *Take) free(nodes []int) Orders {
-	if t.terms.Without == CleanUpLine {
-		return Orders{}
-	}
-	return Orders{Free: nodes}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-var terms = quorum.Terms{Nodes: 5, TTL: 10 * time.Second, Drift: 200 * time.Millisecond}
+var terms = quorum.Terms{Nodes: 5, Need: 3, TTL: 10 * time.Second, Drift: 200 * time.Millisecond}
 
 // at is the instant d after the origin on three clocks that agree.
 func at(d time.Duration) hold.Instant { return hold.Instant{Mono: d, Boot: d, Wall: d} }
@@ -145,7 +145,7 @@ func TestExpire(t *testing.T) {
 	if got := play(take, 0, says{3, 9, 0}); !slices.Equal(got, []string{"free [3]"}) {
 		t.Errorf("%q after the end, want the straggler freed", got)
 	}
-	take.Reset(terms, 9, at(0))
+	take = quorum.NewTake(terms, 9, at(0))
 	play(take, 0, says{0, 9, 0}, says{1, 9, 0}, says{2, 9, 0})
 	if o := take.Expire(); len(o.Free) > 0 || take.State() != quorum.Won {
 		t.Error("a lock that was won expired")
@@ -154,7 +154,7 @@ func TestExpire(t *testing.T) {
 
 func TestManyNodes(t *testing.T) {
 	many := terms
-	many.Nodes = 101
+	many.Nodes, many.Need = 101, 51
 	take := quorum.NewTake(many, 9, at(0))
 	for i := range 51 {
 		play(take, 0, says{50 + i, 9, 0})
@@ -162,8 +162,7 @@ func TestManyNodes(t *testing.T) {
 	if take.State() != quorum.Won || len(play(take, 0, says{3, 10, 0})) != 1 {
 		t.Errorf("state %d with 51 of 101", take.State())
 	}
-	take.Reset(many, 9, at(0))
-	if o := take.Expire(); len(o.Free) != 101 {
+	if o := quorum.NewTake(many, 9, at(0)).Expire(); len(o.Free) != 101 {
 		t.Errorf("%d nodes freed, want 101", len(o.Free))
 	}
 }
@@ -184,7 +183,7 @@ func TestMajorityOfServers(t *testing.T) {
 	if take.Asked(2, yes(3, 9), at(1)); take.State() != quorum.Won {
 		t.Errorf("state %d after three servers have granted", take.State())
 	}
-	take.Reset(terms, 9, at(0))
+	take = quorum.NewTake(terms, 9, at(0))
 	for i, token := range []int64{7, 8, 10} {
 		take.Asked(i, yes(uint64(i+1), token), at(1))
 	}

@@ -5,8 +5,6 @@ import (
 	"io"
 	"sync"
 	"text/tabwriter"
-
-	"github.com/fencelock/fencelock/internal/quorum"
 )
 
 // Campaign is many schedules of many classes.
@@ -15,8 +13,7 @@ type Campaign struct {
 	Seed    uint64 // of the first schedule of each class
 	Events  int64  // at least so many in all
 	Cores   int    // classes played at the same time; 0 means 1
-	Without quorum.Line
-	Lacks   Line
+	Lacks   Line   // what the clients and the nodes leave out
 }
 
 // Result is what came of a class.
@@ -38,7 +35,7 @@ func (c Campaign) Play() []Result {
 	var players sync.WaitGroup
 	for range max(c.Cores, 1) {
 		players.Go(func() { // ends when all classes are played
-			w := &World{Without: c.Without, Lacks: c.Lacks}
+			w := &World{Lacks: c.Lacks}
 			for i := range next {
 				results[i] = c.play(w, c.Classes[i])
 			}

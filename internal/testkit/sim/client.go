@@ -42,10 +42,10 @@ type client struct {
 	won      int64 // when
 	renewed  int64 // when it asked for a renewal
 
-	take    quorum.Take
+	take    take
 	hold    hold.Hold
 	lease   hold.Instant // from when the lease counts
-	renewal quorum.Renewal
+	renewal renewal
 }
 
 // request is what a client wants, for one attempt, or for as long as it waits.
@@ -61,10 +61,9 @@ type request struct {
 }
 
 // reset makes a client new, as after a start of its process. Events of the one before
-// do not count for it, and its memory is used again.
+// do not count for it.
 func (c *client) reset(w *World, id uint8) {
-	turn, take, renewal := c.turn+1, c.take, c.renewal
-	*c = client{process: process{world: w, id: id, turn: turn}, take: take, renewal: renewal, ttl: ttl}
+	*c = client{process: process{world: w, id: id, turn: c.turn + 1}, ttl: ttl}
 	c.rate = w.rng.within(w.class.Rate)
 	c.wall = w.rng.within(w.class.Astray) * 1000
 	for i := range c.nodes {

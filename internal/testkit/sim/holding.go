@@ -61,7 +61,7 @@ func (c *client) renew() {
 	c.renewed = w.now
 	terms := w.terms
 	terms.TTL = c.ttl
-	c.renewal.Reset(terms, c.instant())
+	c.renewal = renewal{Renewal: *quorum.NewRenewal(terms, c.instant()), lacks: w.Lacks}
 	if w.Lacks&AcquaintLine == 0 {
 		c.renewal.Extends(c.lease)
 	}

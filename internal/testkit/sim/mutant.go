@@ -1,46 +1,43 @@
 package sim
 
-import "github.com/fencelock/fencelock/internal/quorum"
-
 // Mutant is a lock without one of its safety lines, and where that shows.
 type Mutant struct {
-	Name    string
-	Without quorum.Line // what the clients leave out
-	Lacks   Line        // what the nodes, or the clients around package quorum, leave out
-	Class   string      // the class whose schedules show it
-	Shows   Violation
-	Seed    uint64 // a schedule that shows it, so that a test need not search
+	Name  string
+	Lacks Line   // what the nodes, or the clients, leave out
+	Class string // the class whose schedules show it
+	Shows Violation
+	Seed  uint64 // a schedule that shows it, so that a test need not search
 }
 
 // Mutants are the locks that the simulation must find.
 var Mutants = []Mutant{
-	{Name: "no drift margin", Without: quorum.DriftLine, Class: "clocks", Shows: Overlap, Seed: 9},
-	{Name: "elapsed time not subtracted", Without: quorum.ElapsedLine, Class: "pauses", Shows: Stillborn, Seed: 1},
-	{Name: "quorum off by one", Without: quorum.MajorityLine, Class: "network", Shows: Overlap, Seed: 2},
-	{Name: "no clean-up", Without: quorum.CleanUpLine, Class: "calm", Shows: Leftover, Seed: 1},
-	{Name: "no write-back", Without: quorum.WriteBackLine, Class: "clocks", Shows: Disorder, Seed: 1},
+	{Name: "no drift margin", Lacks: DriftLine, Class: "clocks", Shows: Overlap, Seed: 9},
+	{Name: "elapsed time not subtracted", Lacks: ElapsedLine, Class: "pauses", Shows: Stillborn, Seed: 1},
+	{Name: "quorum off by one", Lacks: MajorityLine, Class: "network", Shows: Overlap, Seed: 2},
+	{Name: "no clean-up", Lacks: CleanUpLine, Class: "calm", Shows: Leftover, Seed: 1},
+	{Name: "no write-back", Lacks: WriteBackLine, Class: "clocks", Shows: Disorder, Seed: 1},
 	{Name: "write-back without owner check", Lacks: OwnerLine, Class: "locks lost", Shows: Disorder, Seed: 5973},
-	{Name: "write-back to nodes that did not grant", Without: quorum.GrantedLine, Lacks: OwnerLine | MissLine, Class: "locks lost", Shows: Disorder, Seed: 442},
+	{Name: "write-back to nodes that did not grant", Lacks: GrantedLine | OwnerLine | MissLine, Class: "locks lost", Shows: Disorder, Seed: 442},
 	{Name: "no quarantine", Lacks: WaitLine, Class: "restarts", Shows: Overlap, Seed: 1},
 	{Name: "quarantine by uptime when the marker is gone", Lacks: MarkLine, Class: "restarts", Shows: Overlap, Seed: 25},
 	{Name: "incarnation without replication id", Lacks: ReplLine, Class: "restarts", Shows: Overlap, Seed: 52},
 	{Name: "no check of the node set", Lacks: NodesLine, Class: "node lists", Shows: Overlap, Seed: 1},
 	{Name: "proposals not capped", Lacks: CapLine, Class: "clocks", Shows: Poisoned, Seed: 1},
 	{Name: "renew revives", Lacks: ReviveLine, Class: "single", Shows: Overlap, Seed: 163},
-	{Name: "deadline from the reply", Without: quorum.SentLine, Class: "network", Shows: Overlap, Seed: 716},
+	{Name: "deadline from the reply", Lacks: SentLine, Class: "network", Shows: Overlap, Seed: 716},
 	{Name: "one owner for all attempts", Lacks: FreshLine | FreedLine, Class: "network", Shows: Overlap, Seed: 2},
 	{Name: "release without owner check", Lacks: CompareLine, Class: "network", Shows: Overlap, Seed: 1},
 	{Name: "renew leaves a seat's greater token", Lacks: SeatLine, Class: "network", Shows: Refused, Seed: 1184},
 	{Name: "raise lowers a sharer's token and refuses once", Lacks: LowLine, Class: "network", Shows: Disorder, Seed: 7478},
-	{Name: "an exclusive floor from the first round", Without: quorum.FloorLine, Class: "clocks", Shows: Leak, Seed: 1155},
+	{Name: "an exclusive floor from the first round", Lacks: FloorLine, Class: "clocks", Shows: Leak, Seed: 1155},
 	{Name: "clock that stops in suspend", Lacks: SuspendLine, Class: "pauses", Shows: Overlap, Seed: 1},
-	{Name: "a majority of addresses", Without: quorum.DistinctLine, Class: "addresses", Shows: Overlap, Seed: 1},
+	{Name: "a majority of addresses", Lacks: DistinctLine, Class: "addresses", Shows: Overlap, Seed: 1},
 	{Name: "a greater MaxTTL is not noted by a node that votes", Lacks: LongestLine, Class: "max ttl", Shows: Overlap, Seed: 144},
 	{Name: "a request has no end", Lacks: ByLine, Class: "late", Shows: Ghost, Seed: 1},
 	{Name: "what is taken back bars nothing", Lacks: BarLine | FreedLine, Class: "late", Shows: Ghost, Seed: 1},
-	{Name: "a straggler is repaired after the lease", Without: quorum.LeaseLine, Class: "everything", Shows: Revived, Seed: 201},
-	{Name: "a straggler is not raised", Without: quorum.StragglerLine, Class: "calm", Shows: Misnamed, Seed: 1},
-	{Name: "a lost take frees only what has granted", Without: quorum.EveryLine, Class: "network", Shows: Leftover, Seed: 1},
+	{Name: "a straggler is repaired after the lease", Lacks: LeaseLine, Class: "everything", Shows: Revived, Seed: 201},
+	{Name: "a straggler is not raised", Lacks: StragglerLine, Class: "calm", Shows: Misnamed, Seed: 1},
+	{Name: "a lost take frees only what has granted", Lacks: EveryLine, Class: "network", Shows: Leftover, Seed: 1},
 	{Name: "a late renewal moves an ended hold", Lacks: EndedLine, Class: "network", Shows: Revived, Seed: 31},
 	{Name: "no minimum hold", Lacks: HoldLine, Class: "calm", Shows: Early, Seed: 1},
 	{Name: "a failed take leaves its minimum hold", Lacks: UndoLine, Class: "network", Shows: Closed, Seed: 1},
@@ -52,7 +49,7 @@ var Mutants = []Mutant{
 // there were so many events. It returns that seed, or 0, and how many schedules
 // it took.
 func (m Mutant) Hunt(seed uint64, events int64) (found uint64, schedules int64) {
-	w := &World{Without: m.Without, Lacks: m.Lacks}
+	w := &World{Lacks: m.Lacks}
 	for ; w.Tally.Events < events; seed++ {
 		_ = w.Run(ClassOf(m.Class), seed) // what it shows is counted
 		if w.Tally.Broken[m.Shows] > 0 {

@@ -53,11 +53,11 @@ type Seat struct {
 	Until int64 // when it ends, by the node's clock
 }
 
-// Line is a line of the nodes or of the clients that keeps the lock safe; those
-// of package quorum are apart.
-type Line uint32
+// Line is a line of the nodes or of the clients that keeps the lock safe. The
+// simulator leaves out one at a time and must find out.
+type Line uint64
 
-// The lines of the nodes and of the clients around package quorum.
+// The lines. Those from MajorityLine on are of package quorum; see quorum.go.
 const (
 	OwnerLine    Line = 1 << iota // raise asks who has the lock
 	MissLine                      // raise is refused where no lock stands
@@ -83,6 +83,19 @@ const (
 	TillLine                      // a name is kept for who was told for a moment only
 	EndedLine                     // a renewal says nothing about a hold that has ended
 	FreedLine                     // what was released bars its owner for a while
+
+	MajorityLine  // a majority, not one less
+	DriftLine     // less the drift
+	ElapsedLine   // less the time that asking took
+	SentLine      // counted from the request, not from the answer
+	CleanUpLine   // what a failed take got is given back
+	WriteBackLine // the second round
+	GrantedLine   // the second round goes to nodes that granted only
+	FloorLine     // an exclusive acquisition's floor is its token
+	DistinctLine  // a majority is of distinct servers
+	LeaseLine     // a straggler is repaired while the lease lasts only
+	StragglerLine // a straggler of the first round gets the token as well
+	EveryLine     // a take that is lost frees nodes that have not answered, too
 )
 
 // incarnation tells apart the lives of a server's memory.

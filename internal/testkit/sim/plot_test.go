@@ -19,7 +19,7 @@ const (
 	ownB  = sim.Owner(2)
 )
 
-var terms = quorum.Terms{Nodes: 3, TTL: time.Second, Drift: 30 * time.Millisecond}
+var terms = quorum.Terms{Nodes: 3, Need: 2, TTL: time.Second, Drift: 30 * time.Millisecond}
 
 // plot is a schedule of single steps. Times are in microseconds, and all clocks
 // agree.

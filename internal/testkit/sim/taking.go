@@ -59,13 +59,13 @@ func (c *client) try(from uint8) {
 	now := c.instant()
 	c.last = max(epoch+int64(now.Wall)/1000+5000, c.last+1)
 	terms := w.terms
-	terms.Shared = c.request.shared
+	terms.Shared = c.request.shared || w.Lacks&FloorLine != 0
 	terms.TwoRound = terms.TwoRound || c.request.minHold > 0
 	if c.lent = c.ttl; w.class.Single && w.rng.chance(300) {
 		c.lent = ttl / 4 // as when a waiter is handed the lock: the first renewal makes it a whole lease
 	}
 	terms.TTL = c.lent
-	c.take.Reset(terms, c.last, now)
+	c.take = take{Take: *quorum.NewTake(terms, c.last, now), lacks: w.Lacks, nodes: w.size}
 	w.Journal.calls(c)
 	for i := range w.size {
 		n := c.nodes[i]
@@ -145,7 +145,7 @@ func (c *client) vote(e *event) {
 	if e.owner == c.owner && !c.over() {
 		v := quorum.Vote{Granted: granted, Token: e.token, Floor: e.floor, Server: uint64(e.server)}
 		c.obey(c.take.Asked(int(c.index[e.node]), v, c.instant()))
-	} else if granted && w.Without != quorum.CleanUpLine {
+	} else if granted && w.Lacks&CleanUpLine == 0 {
 		c.takeBack(e.node, e.owner, 0, quiet)
 	}
 }

@@ -12,11 +12,10 @@ import (
 // World is one simulated deployment. Its memory is used again by every Run. It
 // is not safe for concurrent use; several worlds are.
 type World struct {
-	Tally   Tally       // of all schedules so far
-	Without quorum.Line // a line that the clients leave out
-	Lacks   Line        // lines that the nodes and the clients leave out
-	Trace   io.Writer   // gets a line for every event; nil means none
-	Journal *Journal    // gets the history of every schedule; nil means none
+	Tally   Tally     // of all schedules so far
+	Lacks   Line      // lines that the nodes and the clients leave out
+	Trace   io.Writer // gets a line for every event; nil means none
+	Journal *Journal  // gets the history of every schedule; nil means none
 
 	class   *Class
 	seed    uint64
@@ -109,11 +108,14 @@ func (w *World) setUp(class *Class, seed uint64) {
 	if class.Single {
 		w.size = 1
 	}
-	w.margin = margin
-	if w.Without == quorum.DriftLine {
-		w.margin = 0
+	w.terms = quorum.Terms{Nodes: w.size, Need: w.size/2 + 1, TTL: ttl, Drift: margin, TwoRound: w.rng.chance(250)}
+	if w.Lacks&DriftLine != 0 {
+		w.terms.Drift = 0
 	}
-	w.terms = quorum.Terms{Nodes: w.size, TTL: ttl, Drift: margin, TwoRound: w.rng.chance(250), Without: w.Without}
+	if w.Lacks&MajorityLine != 0 {
+		w.terms.Need--
+	}
+	w.margin = w.terms.Drift
 	w.Journal.reset()
 	w.setUpServers()
 	w.setUpClients(int(2 + w.rng.below(4)))
