@@ -35,24 +35,6 @@ func TestEncodedNamesNeverMeet(t *testing.T) {
 	})
 }
 
-func TestListReturnsTheExactNames(t *testing.T) {
-	t.Parallel()
-	e := filelock.New(tempDir(t), nil)
-	want := []string{"../../etc/passwd", "A", "a", strings.Repeat("ä", 200)}
-	for _, name := range want {
-		hold(t, e, name)
-	}
-	got, err := e.List(context.Background(), driver.Query{})
-	if err != nil || len(got) != len(want) {
-		t.Fatalf("List: %d names, %v", len(got), err)
-	}
-	for i, s := range got {
-		if s.Name != want[i] {
-			t.Errorf("name %d is %q, want %q", i, s.Name, want[i])
-		}
-	}
-}
-
 func TestNetworkFileSystemIsRefused(t *testing.T) {
 	restore := filelock.SetFileSystem(func(string) (string, bool, error) { return "nfs", true, nil })
 	defer restore() // of the whole package: not beside other tests

@@ -1,14 +1,10 @@
 package filelock_test
 
 import (
-	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,116 +12,6 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
 )
-
-func TestFourProcessesCountToAThousand(t *testing.T) {
-	t.Parallel()
-	dir, file := tempDir(t), filepath.Join(tempDir(t), "counter")
-	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for range 4 {
-		p := proc.Start(t, "files", dir)
-		wg.Go(func() {
-			for range 250 {
-				if err := increment(p, file); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if b, _ := os.ReadFile(file); string(b) != "1000" {
-		t.Errorf("the counter is %s", b)
-	}
-}
-
-// increment adds one to the number in a file under the lock, without any care.
-func increment(e driver.Engine, file string) error {
-	req := request("counter")
-	req.Wait = true
-	g, err := e.Acquire(context.Background(), req)
-	if err != nil {
-		return err
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(string(b))
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
-		return err
-	}
-	return e.Release(context.Background(), leaseOf("counter", g))
-}
-
-func TestTenProcessesInOrderWithOneKilledAndOneFrozen(t *testing.T) {
-	t.Parallel()
-	dir, ctx := tempDir(t), t.Context()
-	first := proc.Start(t, "files", dir)
-	l := hold(t, first, "a")
-	ps := make([]*proc.Process, 10)
-	granted := make([]<-chan driver.Grant, 10)
-	for i := range ps {
-		ps[i] = proc.Start(t, "files", dir)
-		granted[i] = queueUp(t, ctx, ps[i], "a")
-	}
-	ps[1].Kill(t)
-	ps[3].Freeze(t)
-	release(t, first, l)
-	last := l.Token
-	for i := range ps {
-		if i == 1 || i == 3 {
-			continue
-		}
-		g := await(t, granted[i], "the grant of waiter "+strconv.Itoa(i))
-		if g.Token <= last {
-			t.Errorf("waiter %d has token %d after %d", i, g.Token, last)
-		}
-		last = g.Token
-		release(t, ps[i], leaseOf("a", g))
-	}
-	ps[3].Thaw(t)
-	g := await(t, granted[3], "the grant of the waiter that was frozen")
-	release(t, ps[3], leaseOf("a", g))
-}
-
-func TestCrashedHoldersLockIsTaken(t *testing.T) {
-	t.Parallel()
-	dir := tempDir(t)
-	waiter := proc.Start(t, "files", dir)
-	for range 5 {
-		p := proc.Start(t, "files", dir)
-		hold(t, p, "a")
-		granted := queueUp(t, t.Context(), waiter, "a")
-		start := time.Now()
-		p.Kill(t)
-		g := await(t, granted, "the crashed holder's lock")
-		t.Logf("taken %v after the kill", time.Since(start))
-		release(t, waiter, leaseOf("a", g))
-	}
-}
-
-func TestHandOverTime(t *testing.T) {
-	t.Parallel()
-	dir := tempDir(t)
-	a, b := filelock.New(dir, nil), filelock.New(dir, nil)
-	var all time.Duration
-	for range 50 {
-		l := hold(t, a, "a")
-		granted := queueUp(t, t.Context(), b, "a")
-		start := time.Now()
-		release(t, a, l)
-		g := await(t, granted, "the hand-over")
-		all += time.Since(start)
-		release(t, b, leaseOf("a", g))
-	}
-	t.Logf("a hand-over took %v on average", all/50)
-}
 
 func TestChildKeepsTheLock(t *testing.T) {
 	t.Parallel()

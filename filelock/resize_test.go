@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
@@ -33,24 +32,6 @@ func limitOf(t testing.TB, e *filelock.Engine) int {
 		t.Fatalf("List: %+v, %v", s, err)
 	}
 	return s[0].Limit
-}
-
-func TestResizeIsSeenByOtherProcesses(t *testing.T) {
-	t.Parallel()
-	dir := tempDir(t)
-	holder, waiter, admin := proc.Start(t, "files", dir), proc.Start(t, "files", dir), proc.Start(t, "files", dir)
-	acquire(t, holder, seats("a", 2, 2))
-	first := queueUpFor(t, t.Context(), waiter, seats("a", 2, 1))
-	second := queueUpFor(t, t.Context(), holder, seats("a", 2, 2))
-	start := time.Now()
-	resize(t, admin, 5)
-	await(t, first, "a grant after the limit was raised")
-	await(t, second, "another one")
-	t.Logf("both granted %v after the resize began", time.Since(start))
-	resize(t, admin, 3)
-	if _, err := waiter.Acquire(t.Context(), seats("a", 7, 1)); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("with 5 of 3 taken: %v", err)
-	}
 }
 
 func TestResizeIsSeenWithoutEvents(t *testing.T) {
@@ -200,23 +181,4 @@ func TestLimitRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, granted, "a grant by the limit of the requests")
-}
-
-func TestResizeThatCannotBe(t *testing.T) {
-	t.Parallel()
-	dir := tempDir(t)
-	e := filelock.New(dir, nil)
-	for name, limit := range map[string]int{"": 1, "a": 0, "b": -1} {
-		if err := e.Resize(context.Background(), name, limit); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("%q to %d: %v", name, limit, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := e.Resize(ctx, "a", 2); !errors.Is(err, context.Canceled) || !oneLineWith(err, `resize "a"`) {
-		t.Errorf("cancelled: %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
 }

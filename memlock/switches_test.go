@@ -252,19 +252,3 @@ func TestHang(t *testing.T) {
 		}
 	})
 }
-
-func TestCancelledBeforeTheCall(t *testing.T) {
-	bubble(t, func(t *testing.T, a, _, _ *memlock.Engine) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		req := request("x")
-		for _, req.Wait = range []bool{false, true} {
-			if _, err := a.Acquire(ctx, req); err != context.Canceled {
-				t.Errorf("got %v", err)
-			}
-		}
-		if s := only(t, a); s != nil {
-			t.Errorf("left behind: %+v", s)
-		}
-	})
-}

@@ -2,7 +2,6 @@ package memlock_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,44 +136,6 @@ func TestACallbackThatPanics(t *testing.T) {
 	})
 }
 
-func TestSharedWaitersAreGrantedTogether(t *testing.T) {
-	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
-		held := take(t, a, request("x"))
-		shared := request("x")
-		shared.Mode, shared.Limit = driver.Shared, 2
-		one, two, three := wait(b, shared), wait(c, shared), wait(c, shared)
-		if err := a.Release(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		if !one.answered() || !two.answered() || three.answered() {
-			t.Fatal("want two of three granted")
-		}
-		if one.grant.Floor != min(one.grant.Token, two.grant.Token) {
-			t.Errorf("floor %d of tokens %d and %d", one.grant.Floor, one.grant.Token, two.grant.Token)
-		}
-		three.cancel()
-	})
-}
-
-func TestLimitMismatch(t *testing.T) {
-	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
-		shared := request("x")
-		shared.Mode, shared.Limit = driver.Shared, 3
-		held := take(t, a, shared)
-		other := shared
-		other.Limit = 5
-		_, err := b.Acquire(t.Context(), other)
-		want(t, err, driver.ErrInvalid)
-		if err == nil || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "5") {
-			t.Errorf("%v does not name both limits", err)
-		}
-		if err := a.Release(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		take(t, b, other) // nobody holds it: a new limit is fine
-	})
-}
-
 func TestMinHold(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
 		req := request("x")
@@ -197,38 +158,6 @@ func TestMinHold(t *testing.T) {
 		<-w.done
 		if w.err != nil || !w.at.Equal(end) {
 			t.Errorf("granted at %v, want %v: %v", w.at, end, w.err)
-		}
-	})
-}
-
-// The minimum hold of an exclusive holder shuts out those who share the name as well.
-func TestMinHoldShutsOutSharedWaiters(t *testing.T) {
-	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
-		req, shared := request("x"), request("x")
-		req.MinHold, shared.Mode = 2*ttl, driver.Shared
-		end := time.Now().Add(2 * ttl)
-		held := take(t, a, req)
-		w := wait(b, shared)
-		if err := a.Release(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		if <-w.done; !w.at.Equal(end) {
-			t.Errorf("the waiter got in at %v, want %v", w.at, end)
-		}
-	})
-}
-
-func TestNothingIsLeftBehind(t *testing.T) {
-	bubble(t, func(t *testing.T, a, b, _ *memlock.Engine) {
-		first := take(t, a, request("x"))
-		wait(b, request("x")).cancel()
-		synctest.Wait()
-		time.Sleep(ttl)
-		if s := only(t, a); s != nil {
-			t.Errorf("left: %+v", s)
-		}
-		if second := take(t, b, request("x")); second.Token <= first.Token {
-			t.Errorf("token %d after %d", second.Token, first.Token)
 		}
 	})
 }

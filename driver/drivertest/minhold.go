@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // minimumCases are about minimum holds.
@@ -32,7 +34,11 @@ func minHold(t *run) {
 		over := h.sent.Add(least)
 		t.refusedUntil(over, next, t.shortLease("rationed"), "before its minimum hold was over")
 		t.view(next).closed("rationed", over)
-		g := t.wait(next, t.shortLease("rationed")).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
+		waiter := t.shortLease("rationed")
+		if holder == c {
+			waiter.Mode = driver.Shared // which an exclusive minimum hold shuts out as well
+		}
+		g := t.wait(next, waiter).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
 		if early := time.Until(over); early > t.slack() {
 			t.Fatalf("a waiter got in %v before a minimum hold of %v was over", early, least)
 		}

@@ -120,8 +120,12 @@ func (t resizes) keepsOrder() {
 	t.set(cs[3], "grown-in-order", 6)
 	light.granted(t.patience, "a light waiter after the limit was raised for it").free()
 	g.free()
-	h.stands("after the limit was raised three times")
+	writer, reader := t.queue(cs[1], t.request("grown-in-order")), t.queue(cs[2], t.weighing("grown-in-order", 3, 1))
+	t.set(cs[3], "grown-in-order", 9)
+	reader.pending("behind an exclusive waiter, after the limit was raised")
+	h.stands("after the limit was raised four times")
 	h.free()
+	line{writer, reader}.inOrder()
 }
 
 // overrides: requests may ask for whatever limit; the new one is in force.
@@ -187,6 +191,12 @@ func (t resizes) senseless() {
 			t.Errorf("setting the limit of %.10q to %d: got %v, want ErrInvalid", bad.name, bad.limit, err)
 		}
 	}
+	ended, cancel := context.WithCancel(t.ctx)
+	cancel()
+	err := within(t.run, "Resize", func(context.Context) error { return c.(driver.Resizer).Resize(ended, "sensible", 1) })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("setting a limit with a context that has ended: got %v, want Canceled", err)
+	}
 	t.view(c).weighed("sensible", 2, []int{1}, nil)
 	t.hold(c, t.weighing("sensible", 2, 0)).free()
 	h.free()
@@ -207,6 +217,11 @@ func resizeLasts(t *run) {
 	t.hold(cs[1], req).free()
 	h := t.hold(cs[2], req)
 	t.refused(cs[1], req, "whose limit was lowered before everybody left")
+	if b, ok := as[driver.Breaker](cs[1]); ok {
+		breakName(t, b, "lasting")
+		h = t.take(t.patience, cs[2], req)
+		t.refused(cs[1], req, "whose limit was lowered before it was broken")
+	}
 	h.free()
 	t.world.Restart(t.TB)
 	h = t.take(t.ttl+t.traits.MaxTTL+t.patience, cs[2], req)

@@ -62,8 +62,8 @@ func limit(t *run) {
 	t.refused(cs[0], req, "whose limit is reached again")
 	other := req
 	other.Limit = 4
-	if _, err := t.attempt(cs[0], other); err == nil {
-		t.Errorf("a limit of %d was accepted while %d is in force", other.Limit, req.Limit)
+	if _, err := t.attempt(cs[0], other); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a limit of %d while %d is in force: got %v, want ErrInvalid", other.Limit, req.Limit, err)
 	}
 	for _, h := range in {
 		h.stands("within the limit")
