@@ -11,54 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/pglock"
 )
-
-// TestChainOfWaiters: processes that wait for one name get it in the order in which they came.
-func TestChainOfWaiters(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	req := request("chain")
-	first := engine(t, pg.DSN(), nil)
-	l := try(t, first, req)
-	stop := beat(t, first, l)
-	var engines []*pglock.Engine
-	var waits []<-chan wait
-	for range 12 {
-		e := engine(t, pg.DSN(), nil)
-		engines, waits = append(engines, e), append(waits, queueUp(t, t.Context(), e, req))
-	}
-	stop()
-	release(t, first, l)
-	for i, w := range waits {
-		next := granted(t, w)
-		if next.Token <= l.Token {
-			t.Errorf("waiter %d has token %d after %d", i, next.Token, l.Token)
-		}
-		l = next
-		release(t, engines[i], l)
-	}
-}
-
-// TestPairsKeepTheirOrder: of two processes that come one after the other the first gets the
-// name first.
-func TestPairsKeepTheirOrder(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	holder, first, second := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
-	req := request("pair")
-	for i := range slow(256, 8) {
-		l := try(t, holder, req)
-		one, two := queueUp(t, t.Context(), first, req), queueUp(t, t.Context(), second, req)
-		release(t, holder, l)
-		l = granted(t, one)
-		if len(two) > 0 {
-			t.Errorf("pair %d: the second one came in", i)
-		}
-		release(t, first, l)
-		release(t, second, granted(t, two))
-	}
-}
 
 // TestHotNameStaysFast: what a turn of a name costs does not grow with the turns before it,
 // nor does what is stored for it.

@@ -107,40 +107,6 @@ func (s scene) winner(ws []*call) (h hold) {
 	return h
 }
 
-// TestEqualTurns: contenders that come back at once take turns.
-func TestEqualTurns(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	const processes, workers, rounds = 8, 8, 10
-	turns := make(chan int, processes*workers*rounds)
-	stop := make(chan struct{})
-	for p := range processes {
-		e := s.engine(nil)
-		s.ask(e, request("warm"+strconv.Itoa(p)))
-		s.ready(e)
-		for w := range workers {
-			go s.worker(e, p*workers+w, turns, stop)
-		}
-	}
-	count := make([]int, processes*workers)
-	for late := len(count); late > 0; { // until all have come
-		if i := <-turns; count[i] == 0 {
-			count[i] = 1
-			late--
-		}
-	}
-	clear(count)
-	for range processes * workers * rounds {
-		count[<-turns]++
-	}
-	close(stop)
-	for i, n := range count {
-		if n < rounds-1 || n > rounds+1 {
-			t.Errorf("contender %d had %d turns, want %d", i, n, rounds)
-		}
-	}
-}
-
 // worker takes turns until stop.
 func (s scene) worker(e *redislock.Engine, me int, turns chan<- int, stop <-chan struct{}) {
 	for {

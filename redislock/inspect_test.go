@@ -259,6 +259,7 @@ func TestDocumentedRuleIsEnoughForLocks(t *testing.T) {
 		t.Errorf("listed: %q", got)
 	}
 	s.lists(engine, driver.Query{}, "x")
+	s.resize(engine, "x", 2)
 	if token, err := engine.Break(t.Context(), "x", "test"); err != nil || token <= held.Token {
 		t.Errorf("Break: %d, %v", token, err)
 	}

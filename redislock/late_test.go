@@ -3,14 +3,12 @@ package redislock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
-	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -34,64 +32,6 @@ func (s scene) free(name string) {
 		return
 	}
 	h.free()
-}
-
-// TestTryThatARetryHasOvertaken: the first try of an acquire arrives when the second
-// was granted and its lock released.
-func TestTryThatARetryHasOvertaken(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	proxy, err := faults.NewProxy(s.server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = proxy.Close() })
-	e := redislock.New(rueidisClient(t, rueidisOption(proxy.Addr())), patient(nil))
-	t.Cleanup(func() { _ = e.Close() })
-	s.hold(e, request("warm")).free()
-	for _, req := range kinds() {
-		held := proxy.HoldNext("lock:" + req.Name)
-		c := s.ask(e, req)
-		<-held.Caught()
-		held.ResetClients()
-		h := c.granted()
-		if req.MinHold > 0 {
-			s.server.Do(t, "SET", "fence:{lock:"+req.Name+"}", fmt.Sprintf("%d %d - 0", h.Token, h.Token), "PX", "60000")
-		}
-		h.free()
-		held.Deliver()
-		<-held.Answered()
-		held.End()
-		s.free(req.Name)
-	}
-}
-
-// TestTryBesideItsRetry: the first try of an acquire arrives while the lock is held that
-// the second was granted. The release ends both.
-func TestTryBesideItsRetry(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	e, tap := s.tapped(nil)
-	s.warm(e)
-	s.ready(e)
-	for _, req := range kinds()[:5] {
-		var first redisconn.Call
-		tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-			if c.Script == redislock.AcquireScript && first.Script == nil {
-				first = c
-				return redisconn.Reply{Err: errLost}
-			}
-			return do()
-		})
-		h := s.hold(e, req)
-		tap.calls(nil)
-		first.Args[3] = number(s.clock() + time.Minute.Microseconds()) // the test may be slow
-		if r := tap.Conn.Eval(t.Context(), []redisconn.Call{first})[0]; r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		h.free()
-		s.clean(req.Name)
-	}
 }
 
 // TestTryOfTheDead: a process sends a try and ends, or gives up and its withdrawal is

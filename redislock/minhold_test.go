@@ -53,33 +53,6 @@ func TestMinimumHoldAfterHandOver(t *testing.T) {
 	}
 }
 
-// TestMinimumHoldOutlives: the death of the holder does not shorten it, and a waiter gets
-// in when it is over.
-func TestMinimumHoldOutlives(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b := s.engine(nil), s.engine(nil)
-	for _, end := range []func(hold){
-		func(hold) { s.server.Do(t, "DEL", "lock:n") },
-		func(h hold) { h.free() },
-	} {
-		h := s.hold(a, minHold(request("n"), time.Second))
-		w := s.queue(b, request("n"))
-		end(h)
-		if early, err := s.ask(a, try(request("n"))).ended(); err == nil {
-			if !w.answered() {
-				t.Error("a try got in")
-			}
-			early.free()
-		}
-		g := w.granted()
-		if early := time.Until(h.Sent.Add(time.Second)); early > 0 {
-			t.Errorf("a waiter got in %v early", early)
-		}
-		g.free()
-	}
-}
-
 // TestNextAfterAMinimumHold: who waits for a hand-over gets in when the minimum hold ends that
 // the holder before has left, not when it would have looked by itself.
 func TestNextAfterAMinimumHold(t *testing.T) {

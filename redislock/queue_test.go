@@ -1,7 +1,6 @@
 package redislock_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,34 +9,6 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redislock"
 )
-
-// TestQueueOfTheDead: a thousand requests of processes that died stand in front.
-// They cost nobody anything.
-func TestQueueOfTheDead(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b := s.engine(nil), s.engine(nil)
-	h := s.hold(a, request("n"))
-	args, now := []string{"ZADD", "queue:{lock:n}"}, time.Now().UnixMicro()-1e6
-	alive := []string{"ZADD", "alive:{lock:n}"}
-	for i := range 1000 {
-		client := fmt.Sprintf("dead%012d", i)
-		args = append(args, number(now+int64(i)), fmt.Sprintf("00000000-0000-7000-8000-%012d %s x 0 60000 0 1 host ", i, client))
-		alive = append(alive, number(now+int64(i)), client)
-	}
-	s.server.Do(t, args...)
-	s.server.Do(t, alive...)
-	w := s.queue(b, request("n"))
-	begun := time.Now()
-	h.free()
-	w.granted().free()
-	if took := time.Since(begun); took > 15*time.Second {
-		t.Errorf("it took %v to pass a thousand dead", took)
-	} else {
-		t.Logf("it took %v to pass a thousand dead", took)
-	}
-	s.clean("n")
-}
 
 // TestFrozenProcess: a process with many waiters is frozen. It costs one grant TTL
 // once, and gets its places back when it is thawed.
@@ -74,35 +45,6 @@ func TestFrozenProcess(t *testing.T) {
 	})
 	last.free()
 	s.inOrder(append(lost, late)...)
-}
-
-// TestTwoFrozenProcesses: the one that gets the lock and the next in line are
-// frozen, and a third one is asked to look.
-func TestTwoFrozenProcesses(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	s.brisk = true
-	a, c := s.engine(nil), s.engine(nil)
-	b, first := s.tapped(nil)
-	d, second := s.tapped(nil)
-	h := s.hold(a, request("n"))
-	s.queue(b, request("n"))
-	s.queue(d, request("n"))
-	w := s.queue(c, request("n"))
-	deaf := func(string, func(string)) {}
-	first.texts(deaf)
-	second.texts(deaf)
-	dead := func(redisconn.Call, func() redisconn.Reply) redisconn.Reply { return redisconn.Reply{Err: errLost} }
-	first.calls(dead)
-	second.calls(dead)
-	begun := time.Now()
-	h.free()
-	w.granted().free()
-	took := time.Since(begun)
-	if took > 20*time.Second {
-		t.Errorf("two frozen processes cost %v, want two grants of 2 s", took)
-	}
-	t.Logf("two frozen processes cost %v", took)
 }
 
 // TestHailsDoNotSilenceAClient: a client that is asked again and again to look
@@ -153,55 +95,6 @@ func TestTakeover(t *testing.T) {
 	first.free()
 	s.inOrder(ws[1:]...)
 	s.clean("n")
-}
-
-// TestTryNeverBarges: the lock is free and its waiter has not looked yet, whether
-// the server still remembers the last grant or not. A try lets the waiter in, and
-// is refused.
-func TestTryNeverBarges(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
-	for _, lost := range [][]string{{"lock:n"}, {"lock:n", "fence:{lock:n}"}} {
-		s.hold(a, request("n"))
-		w := s.queue(b, request("n"))
-		s.server.Do(t, append([]string{"DEL"}, lost...)...)
-		s.refused(c, request("n"))
-		w.granted().free()
-	}
-}
-
-// TestProcessThatSpokeIsNotSuspended: a grant runs out, but its process was heard
-// of since. Its other waiters keep their places.
-func TestProcessThatSpokeIsNotSuspended(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
-	h := s.hold(a, request("n"))
-	w := s.queue(b, request("n"))
-	second, third := s.queue(b, request("n")), s.queue(c, request("n"))
-	h.free()
-	w.granted() // and never renewed
-	fourth := s.queue(b, request("n"))
-	s.server.Do(t, "DEL", "lock:n") // its grant is over
-	s.refused(a, request("n"))      // lets the next one in
-	s.inOrder(second, third, fourth)
-}
-
-// TestMinimumHoldKeepsTheOrder: a client whose holder let go before its minimum
-// hold was over has lost nothing for its other waiters.
-func TestMinimumHoldKeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b, c := s.engine(nil), s.engine(nil), s.engine(nil)
-	h := s.hold(a, request("n"))
-	least := request("n")
-	least.MinHold = 500 * time.Millisecond
-	w := s.queue(b, least)
-	second, third := s.queue(b, request("n")), s.queue(c, request("n"))
-	h.free()
-	w.granted().free()
-	s.inOrder(second, third)
 }
 
 // TestRejoinedQueueIsNotPassed: a client takes its place again while the lock is

@@ -57,24 +57,6 @@ func TestManySharedWaiters(t *testing.T) {
 	s.clean("n")
 }
 
-// TestWriterIsNotStarved: readers come all the time, and do not pass a writer.
-func TestWriterIsNotStarved(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b := s.engine(nil), s.engine(nil)
-	reader := s.hold(a, shared(request("n"), 0))
-	writer := s.queue(b, request("n"))
-	late := s.queue(a, shared(request("n"), 0))
-	s.refused(a, shared(request("n"), 0))
-	reader.free()
-	w := writer.kept()
-	if late.answered() {
-		t.Error("a reader passed a writer")
-	}
-	w.free()
-	late.granted().free()
-}
-
 // TestLimitMismatch: a request with another limit is refused, whether it comes
 // while the lock is shared or waits since before.
 func TestLimitMismatch(t *testing.T) {
@@ -108,30 +90,6 @@ func TestLimitMismatch(t *testing.T) {
 	third.free()
 	s.clean("n")
 	s.until("no trace in the client", func() bool { r, g, h := b.Traces(); return r+g+h == 0 })
-}
-
-// TestSharedHolderDies: of several shared holders one dies; its place is free when
-// its lease is over, and the floor rises.
-func TestSharedHolderDies(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b := s.engine(nil), s.engine(nil)
-	req := shared(request("n"), 2)
-	req.TTL = 4 * time.Second
-	dead := s.hold(a, req)
-	dies := keep(dead)
-	alive := s.hold(a, shared(request("n"), 2))
-	w := s.queue(b, shared(request("n"), 2))
-	dies()
-	g := w.kept()
-	if g.Floor != alive.Token {
-		t.Errorf("floor %d, want %d", g.Floor, alive.Token)
-	}
-	s.gone(dead.renew())
-	s.gone(dead.release())
-	g.free()
-	alive.free()
-	s.clean("n")
 }
 
 // TestLostSharedAnnouncement: the announcement of a shared grant that is not the

@@ -24,33 +24,6 @@ func (r *rising) next(h hold) hold {
 	return h
 }
 
-// TestTokensRise: over releases, hand-overs, expiry, breaks, FLUSHALL and the loss
-// of the remembered token.
-func TestTokensRise(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b := s.engine(nil), s.engine(nil)
-	r := rising{scene: s}
-	for range 50 {
-		r.next(s.hold(a, request("n"))).free()
-	}
-	h := r.next(s.hold(a, request("n")))
-	w := s.queue(b, request("n"))
-	h.free()
-	r.next(w.kept())
-	token, err := a.Break(t.Context(), "n", "a test")
-	if err != nil || token <= r.last {
-		t.Fatalf("break: token %d after %d: %v", token, r.last, err)
-	}
-	r.last = token
-	r.next(s.hold(b, brief("n")))
-	r.next(s.hold(a, brief("n")))
-	s.server.Do(t, "FLUSHALL")
-	r.next(s.hold(a, request("n"))).free()
-	s.server.Do(t, "DEL", "fence:{lock:n}")
-	r.next(s.hold(a, request("n"))).free()
-}
-
 // TestTokensAfterAClockStep: the remembered token is ahead of the server's clock,
 // as after a step back. Tokens go on from there, digit by digit, and the memory
 // outlives the step.
@@ -79,40 +52,6 @@ func TestTokensAfterAClockStep(t *testing.T) {
 	days := 24 * time.Hour.Milliseconds()
 	if left := number64(t, s.server.Do(t, "PTTL", "fence:{lock:n}")); left < 106*days || left > 108*days {
 		t.Errorf("the last token is kept for %d ms, want 107 days", left)
-	}
-}
-
-// TestTokenOfASharedHolder: the floor is the token of the oldest holder that still
-// stands.
-func TestTokenOfASharedHolder(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	e := s.engine(nil)
-	var hs []hold
-	for range 3 {
-		hs = append(hs, s.hold(e, shared(request("n"), 0)))
-	}
-	hs[0].free()
-	if g := s.hold(e, shared(request("n"), 0)); g.Floor != hs[1].Token {
-		t.Errorf("floor %d, want %d", g.Floor, hs[1].Token)
-	}
-}
-
-// TestGrantKeepsItsToken: a lease that ends a wait is renewed and released under
-// the token of the message.
-func TestGrantKeepsItsToken(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a, b := s.engine(nil), s.engine(nil)
-	for _, req := range []driver.Request{request("n"), shared(request("n"), 0)} {
-		h := s.hold(a, request("n"))
-		w := s.queue(b, req)
-		h.free()
-		g := w.kept()
-		if holders := s.status("n").Holders; len(holders) != 1 || holders[0].Token != g.Token || holders[0].TTL < long/2 {
-			t.Errorf("%+v, want token %d for %v", holders, g.Token, long)
-		}
-		g.free()
 	}
 }
 

@@ -126,4 +126,8 @@ func weightNotPassed(t *run) {
 	for _, in := range []*held{s, th, l} {
 		in.free()
 	}
+	only := t.hold(cs[0], t.weighing("seat", 1, 1))
+	seat, writer := t.queue(cs[1], t.weighing("seat", 1, 1)), t.queue(cs[2], t.request("seat"))
+	only.free()
+	line{seat, writer}.inOrder()
 }
