@@ -30,7 +30,7 @@ func jobs(e *memlock.Engine, cfg idempotent.Config) *idempotent.Store {
 
 // over makes a store of jobs on the locks of an engine and on records.
 func over(e driver.Engine, r driver.Records, cfg *idempotent.Config) *idempotent.Store {
-	return idempotent.New(fencelock.New(e, &fencelock.Config{TTL: lease}), r, cfg)
+	return idempotent.New(fencelock.New(e, nil).With(fencelock.Options{TTL: lease}), r, cfg)
 }
 
 // newStore makes a store of jobs in a memory of its own.

@@ -118,7 +118,7 @@ func TestWith(t *testing.T) {
 // TestLockerWithOptions: whatever the Locker is for, the runs hold exclusive locks.
 func TestLockerWithOptions(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		locks := fencelock.New(engine, &fencelock.Config{TTL: lease}).With(fencelock.Options{Shared: true, Limit: 5, Weight: 2, Wait: time.Second})
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: lease, Shared: true, Limit: 5, Weight: 2, Wait: time.Second})
 		s := idempotent.New(locks, engine.Records(), nil)
 		run := begin(t, s)
 		next := start(t.Context(), s, "a", func(context.Context) (int64, error) { return 2, nil })

@@ -56,7 +56,7 @@ func work(o orders, in *bufio.Scanner) error {
 		if err != nil {
 			return err
 		}
-		w.store = idempotent.New(fencelock.New(e, &fencelock.Config{TTL: jobLease}), e.(driver.RecordKeeper).Records(), nil)
+		w.store = idempotent.New(fencelock.New(e, nil).With(fencelock.Options{TTL: jobLease}), e.(driver.RecordKeeper).Records(), nil)
 	}
 	fmt.Println("ready")
 	for in.Scan() {
