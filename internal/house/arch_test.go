@@ -93,7 +93,7 @@ var rooms = []room{
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
 	{folder: "internal/testkit/ratetest", imports: []string{"internal/gcra", "pgregory.net/rapid"}},
 	{folder: "internal/testkit/redistest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
-	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum", "internal/testkit/check"}},
+	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum"}},
 	{folder: "internal/testkit/sim/", imports: []string{"internal/testkit/sim"}},
 	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},

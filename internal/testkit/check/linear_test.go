@@ -90,24 +90,3 @@ func TestTooLong(t *testing.T) {
 		t.Errorf("%v, want a refusal", err)
 	}
 }
-
-func TestCounter(t *testing.T) {
-	add := func(c *check.GuardedCounter, token, value int64) bool { return c.Write(token, token, value+1) }
-	for _, unguarded := range []bool{false, true} {
-		c := &check.GuardedCounter{Unguarded: unguarded}
-		old, _ := c.Read(1, 1)
-		recent, ok := c.Read(2, 2)
-		if !ok || !add(c, 2, recent) {
-			t.Fatal("the later holder is refused")
-		}
-		if got := add(c, 1, old); got != unguarded {
-			t.Errorf("unguarded: %v; the earlier holder's write passed: %v", unguarded, got)
-		}
-		if err := c.Check(); (err != nil) != unguarded {
-			t.Errorf("unguarded: %v; %v", unguarded, err)
-		}
-		if c.Stale() != 1 {
-			t.Errorf("%d stale calls, want 1", c.Stale())
-		}
-	}
-}

@@ -3,11 +3,15 @@
 package hosttest
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -58,4 +62,35 @@ func FreePort(t testing.TB) int {
 	}
 	t.Fatal("no free port on 127.0.0.1 between 10000 and 32000")
 	return 0
+}
+
+// Orphan is for a test that servers end with their test. It runs the test again, in a process of its
+// own where start starts the servers and says where they are, kills that process, and returns
+// what start has said.
+func Orphan(t testing.TB, start func() string) string {
+	t.Helper()
+	const env = "FENCELOCK_TEST_ORPHAN"
+	if os.Getenv(env) != "" {
+		fmt.Println(env, start())
+		select {} // until it is killed
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), env+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for lines := bufio.NewScanner(out); said == "" && lines.Scan(); {
+		_, said, _ = strings.Cut(lines.Text(), env+" ")
+	}
+	_, _ = cmd.Process.Kill(), cmd.Wait()
+	if said == "" {
+		t.Fatal("the servers did not start")
+	}
+	return said
 }

@@ -6,13 +6,16 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
+	"net"
 	"os"
-	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 )
 
@@ -48,54 +51,32 @@ func TestMariaDB(t *testing.T) {
 	}
 }
 
-const orphan = "FENCELOCK_TEST_ORPHAN"
-
 // TestServersEndWithTheTests: a test binary that is killed leaves no server and no
 // directory.
 func TestServersEndWithTheTests(t *testing.T) {
-	if dir := os.Getenv(orphan); dir != "" {
-		mariadbtest.Start(t)
-		if err := os.WriteFile(dir+"/started", nil, 0o600); err != nil {
+	t.Parallel()
+	addr, data, _ := strings.Cut(hosttest.Orphan(t, func() (said string) {
+		m := mariadbtest.Start(t)
+		db, err := sql.Open("mysql", m.DSN("test"))
+		if err == nil {
+			err = db.QueryRow("SELECT @@datadir").Scan(&said)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		select {} // until it is killed
-	}
-	t.Parallel()
-	dir, err := os.MkdirTemp("", "fencelock-orphan-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil { // the servers run as another user
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestServersEndWithTheTests$")
-	cmd.Env = append(os.Environ(), orphan+"="+dir, "TMPDIR="+dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }() // ends when it is killed
-	for started := false; !started; time.Sleep(10 * time.Millisecond) {
-		select {
-		case err := <-gone:
-			t.Fatalf("it ended before its server ran: %v", err)
-		default:
-			_, err := os.Stat(dir + "/started")
-			started = err == nil
-		}
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-gone
+		return m.Addr() + " " + said
+	}), " ")
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		left, err := os.ReadDir(dir)
-		if err == nil && len(left) == 1 { // the file "started"
+		_, err := os.Stat(data)
+		conn, dial := net.Dial("tcp", addr)
+		if dial == nil {
+			_ = conn.Close()
+		}
+		if errors.Is(err, fs.ErrNotExist) && dial != nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d things are left in %s, %v", len(left), dir, err)
+			t.Fatalf("left in %s: %v; the server: %v", data, err, dial)
 		}
 	}
 }

@@ -3,8 +3,6 @@
 package pgtest_test
 
 import (
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -40,21 +38,3 @@ func TestPgBouncer(t *testing.T) {
 		}
 	}
 }
-
-func TestPgBouncerSettings(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t)
-	b := pgtest.StartPgBouncer(t, p, "session", "default_pool_size=7")
-	if b.Port() == p.Port() || b.PID() <= 1 {
-		t.Errorf("port %d, pid %d", b.Port(), b.PID())
-	}
-	out, err := p.Command(t, "psql", "-X", "-At", "-c", "SHOW CONFIG", "-h", "127.0.0.1",
-		"-p", portText(b), "-d", "pgbouncer").CombinedOutput()
-	if err != nil || !contains(out, "default_pool_size|7|") {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-func portText(b *pgtest.PgBouncer) string { return strconv.Itoa(b.Port()) }
-
-func contains(out []byte, text string) bool { return strings.Contains(string(out), text) }

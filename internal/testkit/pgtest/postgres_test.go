@@ -5,51 +5,15 @@ package pgtest_test
 import (
 	"context"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
-
-func TestPostgres(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t, "max_connections=33")
-	if got := p.Query(t, "SHOW max_connections"); got != "33" {
-		t.Errorf("max_connections is %s, want 33", got)
-	}
-	if got := p.Query(t, "SHOW fsync"); got != "off" {
-		t.Errorf("fsync is %s, want off", got)
-	}
-	if got := p.Query(t, "SELECT $1::text || current_user", "I am "); got != "I am postgres" {
-		t.Errorf("got %q", got)
-	}
-	if got := p.Query(t, "SELECT 1 WHERE false"); got != "" {
-		t.Errorf("no row is %q", got)
-	}
-	p.Exec(t, "CREATE ROLE app LOGIN")
-	out, err := p.Command(t, "psql", "-X", "-At", "-c", "SELECT current_user", p.As("app")).CombinedOutput()
-	if got := strings.TrimSpace(string(out)); err != nil || got != "app" {
-		t.Errorf("psql says %q, %v", got, err)
-	}
-	// The host of the URL and the socket in the directory are the same server.
-	out, err = p.Command(t, "psql", "-X", "-At", "-h", p.Dir(), "-c", "SHOW port").CombinedOutput()
-	if got := strings.TrimSpace(string(out)); err != nil || got != strconv.Itoa(p.Port()) {
-		t.Errorf("the socket leads to port %q, %v, want %d", got, err, p.Port())
-	}
-}
-
-func TestPostgresSettingsOverride(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t, "fsync=on")
-	if got := p.Query(t, "SHOW fsync"); got != "on" {
-		t.Errorf("fsync is %s, want on", got)
-	}
-}
 
 func TestPostgresRestart(t *testing.T) {
 	t.Parallel()
@@ -115,16 +79,6 @@ func TestPostgresKillAndFreezeAreSeen(t *testing.T) {
 	}
 }
 
-func TestPostgresTerminate(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t)
-	conn := p.Connect(t)
-	p.Terminate(t, conn.PgConn().PID())
-	if err := conn.Ping(t.Context()); err == nil {
-		t.Error("a terminated backend answers")
-	}
-}
-
 func TestPostgresStandby(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPostgres(t)
@@ -152,64 +106,16 @@ func TestPostgresStandby(t *testing.T) {
 	}
 }
 
-func TestPostgresRestored(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t, "max_connections=33")
-	p.Exec(t, "CREATE SCHEMA app", "CREATE TABLE app.kept AS SELECT 7 AS n", "CREATE SEQUENCE app.s", "SELECT nextval('app.s')")
-	r := p.Restored(t)
-	if got := r.Query(t, "SELECT n FROM app.kept"); got != "7" {
-		t.Errorf("the table has %q, want 7", got)
-	}
-	if got := r.Query(t, "SELECT nextval('app.s')"); got != "2" {
-		t.Errorf("the sequence goes on with %s, want 2", got)
-	}
-	if got := r.Query(t, "SHOW max_connections"); got != "33" {
-		t.Errorf("max_connections is %s, want 33", got)
-	}
-	const id = "SELECT system_identifier::text FROM pg_control_system()"
-	if p.Query(t, id) == r.Query(t, id) {
-		t.Error("a restored cluster has the system identifier of the dumped one")
-	}
-}
-
-// startedPostgres tells a child of TestPostgresDiesWithTheBinary what it is for.
-const startedPostgres = "FENCELOCK_PGTEST_STARTED"
-
 // A test binary that is killed leaves neither servers nor files behind.
 func TestPostgresDiesWithTheBinary(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(startedPostgres) != "" {
+	fields := strings.Fields(hosttest.Orphan(t, func() string {
 		p := pgtest.StartPostgres(t)
 		b := pgtest.StartPgBouncer(t, p, "session")
-		_, _ = os.Stdout.WriteString("dirs " + p.Dir() + " " + b.Dir() + " " + p.DSN() + "\n")
+		said := p.Dir() + " " + b.Dir() + " " + p.DSN()
 		p.Freeze(t)
-		_, _ = os.Stdout.WriteString("frozen\n")
-		select {}
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestPostgresDiesWithTheBinary$")
-	cmd.Env = append(os.Environ(), startedPostgres+"=1")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var said strings.Builder
-	for buf := make([]byte, 512); !strings.Contains(said.String(), "frozen"); {
-		n, err := out.Read(buf)
-		said.Write(buf[:n])
-		if err != nil {
-			t.Fatalf("the child said %q: %v", said.String(), err)
-		}
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was killed
-	_, line, _ := strings.Cut(said.String(), "dirs ")
-	fields := strings.Fields(line)
+		return said
+	}))
 	for _, dir := range fields[:2] {
 		for range 600 {
 			if _, err := os.Stat(dir); os.IsNotExist(err) {

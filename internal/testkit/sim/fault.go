@@ -100,9 +100,6 @@ func (w *World) repoint(c *client) {
 // kill ends a client's process, and starts another after a while.
 func (c *client) kill() {
 	w := c.world
-	if c.state == holding {
-		w.Journal.ends(c)
-	}
 	c.reset(w, c.id)
 	w.after(w.rng.below(term/4), event{kind: evTry, client: c.id, round: c.turn})
 }

@@ -184,7 +184,6 @@ func (c *client) release() {
 
 // leave ends what belongs to a hold.
 func (c *client) leave() {
-	c.world.Journal.ends(c)
 	c.timer++
 	c.attempt++
 	c.state = idle

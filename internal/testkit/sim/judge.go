@@ -120,7 +120,6 @@ func (j *judge) write(e *event) {
 	w.Tally.Writes++
 	c, g := &w.clients[e.client], &j.guard
 	current := c.owner == e.owner && c.believes()
-	w.Journal.wrote(e, e.token >= g.floor)
 	if e.token < g.floor {
 		w.Tally.Stale++
 		if current && w.class.Inside() && !j.past[e.owner].broken {

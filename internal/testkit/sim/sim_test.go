@@ -2,10 +2,8 @@ package sim_test
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
-	"github.com/fencelock/fencelock/internal/testkit/check"
 	"github.com/fencelock/fencelock/internal/testkit/sim"
 )
 
@@ -94,55 +92,4 @@ func TestNoMutant(t *testing.T) {
 			t.Errorf("%d times %v with all lines", n, v)
 		}
 	}
-}
-
-// TestJudges lets package check judge histories of the simulation.
-func TestJudges(t *testing.T) {
-	for _, name := range []string{"network", "pauses", "clocks", "everything"} {
-		journal := &sim.Journal{}
-		w := &sim.World{Journal: journal}
-		for seed := range uint64(40 / pace) {
-			if err := w.Run(sim.ClassOf(name), seed); err != nil {
-				t.Fatal(err)
-			}
-			for _, err := range check.Sweep(journal.Grants) {
-				t.Errorf("class %q, seed %d: %v", name, seed, err)
-			}
-			if err := check.TryLock(exclusive(journal), ""); err != nil {
-				t.Errorf("class %q, seed %d: %v", name, seed, err)
-			}
-			if err := check.Register(journal.Writes, ""); err != nil {
-				t.Errorf("class %q, seed %d: %v", name, seed, err)
-			}
-		}
-	}
-}
-
-// TestJudgesFind lets them judge histories of a lock without quarantine.
-func TestJudgesFind(t *testing.T) {
-	journal := &sim.Journal{}
-	w := &sim.World{Journal: journal}
-	swept, searched := 0, 0
-	for seed := range uint64(40) {
-		_ = w.Run(sim.ClassOf("lists unchecked"), seed) // what it shows is judged here
-		if len(check.Sweep(journal.Grants)) > 0 {
-			swept++
-		}
-		if check.TryLock(exclusive(journal), "") != nil {
-			searched++
-		}
-	}
-	if swept == 0 || searched == 0 {
-		t.Errorf("of 40 histories with overlaps the sweep found %d, the search %d", swept, searched)
-	}
-}
-
-// exclusive is the part of a history that a model of an exclusive lock explains:
-// none of it if the lock was shared. Refusals need no explanation.
-func exclusive(j *sim.Journal) []check.Op {
-	if slices.ContainsFunc(j.Grants, func(g check.Grant) bool { return g.Shared }) {
-		return nil
-	}
-	ops := slices.DeleteFunc(slices.Clone(j.Ops), func(o check.Op) bool { return !o.OK && !o.Unknown })
-	return ops[:min(len(ops), check.MaxOps)]
 }

@@ -66,7 +66,6 @@ func (c *client) try(from uint8) {
 	}
 	terms.TTL = c.lent
 	c.take = take{Take: *quorum.NewTake(terms, c.last, now), lacks: w.Lacks, nodes: w.size}
-	w.Journal.calls(c)
 	for i := range w.size {
 		n := c.nodes[i]
 		c.asked[n], c.mended[n] = c.notAfter(n, limit), 0
@@ -191,7 +190,6 @@ func (c *client) missed() {
 	w := c.world
 	w.Tally.Missed++
 	w.judge.past[c.owner].lost = true
-	w.Journal.answered(c, false)
 	if r := &c.request; !r.waits || w.rng.chance(100) {
 		if r.open = false; r.joins {
 			c.depart()
@@ -217,7 +215,6 @@ func (c *client) begin() {
 	}
 	c.hold = hold.New(hold.Terms{TTL: c.ttl, Margin: w.margin, Leased: true}, c.lease, c.lent)
 	w.judge.acquired(c)
-	w.Journal.answered(c, true)
 	if c.request.open = false; c.request.joins {
 		c.depart()
 	}

@@ -12,10 +12,9 @@ import (
 // World is one simulated deployment. Its memory is used again by every Run. It
 // is not safe for concurrent use; several worlds are.
 type World struct {
-	Tally   Tally     // of all schedules so far
-	Lacks   Line      // lines that the nodes and the clients leave out
-	Trace   io.Writer // gets a line for every event; nil means none
-	Journal *Journal  // gets the history of every schedule; nil means none
+	Tally Tally     // of all schedules so far
+	Lacks Line      // lines that the nodes and the clients leave out
+	Trace io.Writer // gets a line for every event; nil means none
 
 	class   *Class
 	seed    uint64
@@ -116,7 +115,6 @@ func (w *World) setUp(class *Class, seed uint64) {
 		w.terms.Need--
 	}
 	w.margin = w.terms.Drift
-	w.Journal.reset()
 	w.setUpServers()
 	w.setUpClients(int(2 + w.rng.below(4)))
 	if len(class.Faults) > 0 {
@@ -160,14 +158,9 @@ func (w *World) setUpClients(n int) {
 	}
 }
 
-// close ends a schedule. Whoever holds the lock now believes in it to the end.
+// close ends a schedule.
 func (w *World) close() {
 	if n := w.judge.lapsed; w.class.Calm && n > 0 {
 		w.violate(Leftover, "%d leases ran out although nothing went wrong", n)
-	}
-	for i := range w.clients {
-		if c := &w.clients[i]; c.state == holding {
-			w.Journal.ends(c)
-		}
 	}
 }
