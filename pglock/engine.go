@@ -148,6 +148,9 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := checkLimit(limit); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if _, err := e.own.ask(ctx, `SELECT fencelock.resize($1::bigint, $2::text, $3::integer)`, keyOf(name), name, limit); err != nil {
 		return failure(err)
 	}
