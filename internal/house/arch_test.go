@@ -80,7 +80,7 @@ var rooms = []room{
 	{folder: "internal/redisinspect", imports: []string{"driver", "internal/nameindex", "internal/redisconn", "internal/redisfmt"}},
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver"}},
-	{folder: "internal/testkit/check", imports: []string{"github.com/anishathalye/porcupine"}},
+	{folder: "internal/testkit/check", imports: []string{}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/testkit/faults", "internal/testkit/redistest"}},
 	{folder: "internal/testkit/engines", imports: []string{
 		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",
