@@ -3,7 +3,6 @@ package semaphore_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,16 +74,6 @@ func (w *waiting) through() bool {
 	}
 }
 
-// wantThrough fails the test unless exactly those waits of all are over.
-func wantThrough(t *testing.T, all []*waiting, over ...bool) {
-	t.Helper()
-	for i, w := range all {
-		if got := w.through(); got != over[i] {
-			t.Errorf("waiter %d: its wait is over: %v, want %v", i, got, over[i])
-		}
-	}
-}
-
 func release(t *testing.T, permits ...*fencelock.Lock) {
 	t.Helper()
 	for _, p := range permits {
@@ -102,28 +91,6 @@ func wantStatus(t *testing.T, s *semaphore.Semaphore, size, taken, waiters int) 
 		t.Errorf("size %d, taken %d, free %d, %d waiters, %v; want size %d, taken %d, %d waiters",
 			st.Size, st.Taken, st.Free(), len(st.Waiters), err, size, taken, waiters)
 	}
-}
-
-// room checks that no more than limit are in it at once.
-type room struct {
-	mu    sync.Mutex // guards all below
-	in    int
-	most  int
-	times int
-}
-
-func (r *room) enter(weight int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.in += weight
-	r.most = max(r.most, r.in)
-	r.times++
-}
-
-func (r *room) leave(weight int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.in -= weight
 }
 
 func want(t *testing.T, what string, err error, targets ...error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,110 +86,6 @@ func TestTryDo(t *testing.T) {
 			t.Errorf("ran %d times", ran)
 		}
 		wantStatus(t, p.Semaphore, 5, 0, 0)
-	})
-}
-
-// Fifty processes want in, each with its own weight: never more than five at once.
-func TestNeverMoreThanTheSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, in := memlock.New(nil), &room{}
-		var all sync.WaitGroup
-		for i := range 50 {
-			p, weight := start(store, 5), 1+i%3
-			all.Go(func() {
-				for range 10 {
-					if err := p.Do(t.Context(), weight, func(context.Context) error {
-						in.enter(weight)
-						defer in.leave(weight)
-						time.Sleep(time.Duration(1+i) * time.Millisecond)
-						return nil
-					}); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		if in.most != 5 || in.times != 500 {
-			t.Errorf("%d at once, %d times", in.most, in.times)
-		}
-	})
-}
-
-// Who asks first gets in first: light requests wait behind a heavy one, whether
-// they would fit or not, and those that do not wait are refused.
-func TestFirstComeFirstServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New(nil)
-		p := start(store, 5)
-		one, three := p.take(t, 1), p.take(t, 3)
-		var all []*waiting
-		for _, weight := range []int{3, 1, 1, 5, 1} {
-			all = append(all, start(store, 5).queue(t.Context(), weight))
-		}
-		wantThrough(t, all, false, false, false, false, false)
-		wantStatus(t, p.Semaphore, 5, 4, 5)
-		_, err := p.TryAcquire(t.Context(), 1)
-		want(t, "passing a waiter", err, fencelock.ErrHeld)
-		release(t, one)
-		wantThrough(t, all, false, false, false, false, false)
-		release(t, three)
-		wantThrough(t, all, true, true, true, false, false)
-		release(t, all[0].permit, all[1].permit)
-		wantThrough(t, all, true, true, true, false, false)
-		release(t, all[2].permit)
-		wantThrough(t, all, true, true, true, true, false)
-		release(t, all[3].permit)
-		wantThrough(t, all, true, true, true, true, true)
-		for i := 1; i < len(all); i++ {
-			if all[i].permit.Token() <= all[i-1].permit.Token() {
-				t.Errorf("token %d after %d", all[i].permit.Token(), all[i-1].permit.Token())
-			}
-		}
-	})
-}
-
-// A heavy request that gives up lets the light ones behind it in.
-func TestWaitsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New(nil)
-		p := start(store, 5)
-		p.take(t, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		begun := time.Now()
-		heavy, light := start(store, 5).queue(ctx, 5), start(store, 5).queue(t.Context(), 2)
-		wantThrough(t, []*waiting{heavy, light}, false, false)
-		<-light.done
-		<-heavy.done
-		want(t, "the heavy one", heavy.err, context.DeadlineExceeded, fencelock.ErrHeld)
-		if light.err != nil || light.at.Sub(begun) != time.Minute {
-			t.Errorf("the light one: %v after %v", light.err, light.at.Sub(begun))
-		}
-		limited := semaphore.New(p.locks.With(fencelock.Options{Wait: time.Second}), name, 5)
-		_, err := limited.Acquire(t.Context(), 5)
-		want(t, "a wait limit", err, context.DeadlineExceeded, fencelock.ErrHeld)
-		want(t, "a wait limit", limited.Do(t.Context(), 5, nil), context.DeadlineExceeded, fencelock.ErrHeld)
-	})
-}
-
-// The context that a permit was asked for with bounds the wait, not the permit.
-func TestThePermitOutlivesItsWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := start(memlock.New(nil), 5)
-		ctx, cancel := context.WithCancel(t.Context())
-		permit, err := p.Acquire(ctx, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		time.Sleep(10 * ttl)
-		if permit.Err() != nil || permit.Context().Err() != nil {
-			t.Errorf("%v, %v", permit.Err(), permit.Context().Err())
-		}
-		release(t, permit)
-		want(t, "Err", permit.Err(), fencelock.ErrNotHeld)
-		want(t, "the cause", context.Cause(permit.Context()), context.Canceled)
 	})
 }
 
