@@ -81,7 +81,7 @@ func (s *Store) judge(key string, r record) error {
 	case r.version == "":
 		return nil
 	case r.Payload != s.fingerprint:
-		return fmt.Errorf("%w: %q", ErrMismatch, key)
+		return fmt.Errorf("%w: %q, by pid %d on %s", ErrMismatch, key, r.PID, r.Host)
 	case r.State == running:
 		return nil
 	}

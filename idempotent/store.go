@@ -96,7 +96,7 @@ type Config struct {
 
 	// MaxResult is how many bytes an encoded result may have to be kept; of one that is
 	// longer later callers get ErrNoResult. 0 means the default, 64 KiB; more than
-	// 504 KiB, the longest record without its head, is ErrInvalid.
+	// 508 KiB, the longest record without its head, is ErrInvalid.
 	MaxResult int
 
 	// Remember reports whether a failure is the outcome of its key. nil, the default,
@@ -130,7 +130,7 @@ const (
 	minRetention     = time.Second
 	defaultRetention = 24 * time.Hour
 	defaultMaxResult = 64 << 10
-	mostResult       = driver.MaxRecord - 8<<10 // beside the result stands a line about it
+	mostResult       = driver.MaxRecord - 4<<10 // beside the result stands a line about it
 )
 
 // Store does jobs once. It is safe for concurrent use and needs no closing.

@@ -5,9 +5,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/idempotent"
 )
 
 // onceCmd runs a command once for each key, and gives its output and exit code to whoever
@@ -36,7 +35,8 @@ type onceCmd struct {
 const (
 	defaultKept   = 24 * time.Hour
 	defaultOutput = 64 << 10
-	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line about them are one record
+	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line about them are one result
+	mostResult    = driver.MaxRecord - 4<<10
 )
 
 // newOnce returns the verb once.
@@ -46,7 +46,7 @@ func newOnce(a *app) *cobra.Command {
 		Use: "once [flags] KEY -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command once for each key, and repeat its output and exit code.",
 		Long: `The first who asks for a key runs the command. Whoever asks while it runs waits for its end. All later ones get its output and its exit code, until the retention is over. A failure is an outcome too. To run the command again, ask with --retry-failed.
 
-The command runs under the lock once/KEY, and is ended before that is lost. A run that was lost has no outcome: the next who asks runs the command again, and what the lost run has to say is refused. Nor has a run that fails after fencelock was told to end. If the outcome cannot be stored, the exit code is 69.
+The command runs under the lock idempotent/KEY, and is ended before that is lost. A run that was lost has no outcome: the next who asks runs the command again, and what the lost run has to say is refused. Nor has a run that fails after fencelock was told to end. If the outcome cannot be stored, the exit code is 69.
 
 A key stands for one command line, or for one --payload if that is given. Another one is refused with 64, since the answer would be that of another command.`,
 		Example: `fencelock once migrate:42 -- ./migrate --to 42
@@ -93,7 +93,7 @@ func (c *onceCmd) flags(cmd *cobra.Command) {
 
 // check finds what the parser cannot, and fills in the defaults.
 func (c *onceCmd) check() error {
-	if err := cmp.Or(c.command.check(), c.ifBusy.check(), driver.CheckName(oncePrefix+c.Name)); err != nil {
+	if err := cmp.Or(c.command.check(), c.ifBusy.check(), driver.CheckName("idempotent/"+c.Name)); err != nil {
 		return err
 	}
 	switch {
@@ -107,19 +107,17 @@ func (c *onceCmd) check() error {
 	return nil
 }
 
-// fingerprint is what is stored of the payload. Each word has its length before it, so that
-// two command lines of the same letters differ.
-func (c *onceCmd) fingerprint() string {
+// payload is what the key stands for. Each word has its length before it, so that two
+// command lines of the same letters differ.
+func (c *onceCmd) payload() (p []byte) {
 	words := append([]string{"command"}, c.Command...)
 	if c.Payload != nil {
 		words = []string{"payload", *c.Payload}
 	}
-	h := sha256.New()
 	for _, w := range words {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(w))))
-		h.Write([]byte(w))
+		p = append(binary.BigEndian.AppendUint64(p, uint64(len(w))), w...)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return p
 }
 
 // Run runs the command, or repeats its outcome. Its error carries the exit code.
@@ -130,60 +128,53 @@ func (c *onceCmd) Run(a *app) error {
 			return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s keeps no records, since a majority of servers cannot agree on a value that stays\ntry: file:///path, redis:// or postgres://, which keep some",
 				driver.ErrUnsupported, engine.Traits().Engine)}
 		}
-		job := &onceJob{
-			records: records.Records(), name: oncePrefix + c.Name, payload: c.fingerprint(),
-			retryFailed: c.RetryFailed, retention: c.Retention, patience: max(c.TTL, leastStoring),
-		}
 		line := newWaitLine(a, c.Name, logEvery)
-		locker := c.locker(engine, fencelock.Options{Wait: c.Wait.limit, OnWait: line.update})
-		lock, signals, err := a.await(func(ctx context.Context) (*fencelock.Lock, error) { return c.take(ctx, locker, job) })
+		jobs := idempotent.New(c.locker(engine, fencelock.Options{OnWait: line.update}), records.Records(),
+			&idempotent.Config{Retention: c.Retention, MaxResult: mostResult})
+		jobs = jobs.With(idempotent.Options{Payload: c.payload(), Wait: c.Wait.limit, NoWait: c.atOnce(), Again: c.again})
+		var run *idempotent.Run
+		lock, signals, err := a.await(func(ctx context.Context) (_ *fencelock.Lock, err error) {
+			if run, err = jobs.Begin(ctx, c.Name); err != nil {
+				return nil, err
+			}
+			return run.Lock(), nil
+		})
 		line.stop()
-		if over, ok := errors.AsType[*overError](err); ok {
-			return c.repeat(a, over.record)
+		if over, ok := errors.AsType[*idempotent.DoneError](err); ok {
+			return c.repeat(a, over)
 		}
 		if err != nil {
 			return c.refusal(err)
 		}
-		return c.perform(a, engine, job, c.under(a, lock, path, signals))
+		return c.perform(a, engine, run, c.under(a, lock, path, signals))
 	})
 }
 
-// take takes the lock of the job and notes that it runs. The error is an *overError if it
-// is over.
-func (c *onceCmd) take(ctx context.Context, locker *fencelock.Locker, job *onceJob) (*fencelock.Lock, error) {
-	if err := job.over(ctx); err != nil {
-		return nil, err
-	}
-	acquire := locker.Acquire
-	if c.atOnce() {
-		acquire = locker.TryAcquire
-	}
-	lock, err := acquire(ctx, job.name)
-	if err != nil {
-		return nil, err
-	}
-	if err := job.claim(lock.ContextWith(ctx), lock); err != nil {
-		if _, over := errors.AsType[*overError](err); !over {
-			err = cmp.Or(lock.Err(), err) // the end of its context says less
-		}
-		_ = lock.Release() // nothing was started; if this fails, the lease ends
-		return nil, err
-	}
-	return lock, nil
+// again reports whether a command that has ended is run again.
+func (c *onceCmd) again(over *idempotent.DoneError) bool {
+	r, err := decodeOnce(over)
+	return c.RetryFailed && err == nil && r.Code != 0
 }
 
-// refusal says who runs the command, and what to do about it.
+// refusal says who runs the command, or has used the key, and what to do about it.
 func (c *onceCmd) refusal(err error) error {
-	held, ok := errors.AsType[*fencelock.HeldError](err)
-	if !ok {
-		return err
+	busy, ok := errors.AsType[*idempotent.InProgressError](err)
+	switch {
+	case ok:
+		hint := fmt.Sprintf("fencelock once -w 30s %s -- ..., or fencelock status %s", termtext.ShellWord(c.Name), termtext.ShellWord(busy.Held.Name))
+		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is in progress: %w\ntry: %s", c.Name, busy.Held, hint)}
+	case errors.Is(err, idempotent.ErrMismatch):
+		return &exitError{code: exitUsage, err: fmt.Errorf("%w\ntry: another key, or --payload if the command line may differ", err)}
 	}
-	hint := fmt.Sprintf("fencelock once -w 30s %s -- ..., or fencelock status %s", termtext.ShellWord(c.Name), termtext.ShellWord(oncePrefix+c.Name))
-	return &exitError{code: c.Conflict, err: fmt.Errorf("%q is in progress: %w\ntry: %s", c.Name, held, hint)}
+	return err
 }
 
 // repeat gives the outcome of a run that is over.
-func (c *onceCmd) repeat(a *app, r onceRecord) error {
+func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
+	r, err := decodeOnce(over)
+	if err != nil {
+		return err
+	}
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
 	readers := newReaders(a)
@@ -202,7 +193,7 @@ func (c *onceCmd) repeat(a *app, r onceRecord) error {
 		}
 	}
 	if a.verbose || isTTY(a.stderr) {
-		a.say("%q was run by pid %d on %s and ended at %s; that was its output", c.Name, r.PID, r.Host, r.Ended.Format(time.RFC3339))
+		a.say("%q was run by pid %d on %s and ended at %s; that was its output", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
 	}
 	return exitWith(r.Code)
 }
@@ -211,45 +202,41 @@ func (c *onceCmd) repeat(a *app, r onceRecord) error {
 // have the lock. A run that was lost, or that has failed because we were told to end, has
 // none. Nobody waits for those who read our output but we, and no longer than until the
 // next signal.
-func (c *onceCmd) perform(a *app, engine driver.Engine, job *onceJob, what supervise.Command) error {
+func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, what supervise.Command) error {
 	out, err := newOutput(a, c.MaxOutput)
 	if err != nil {
-		job.lock.Release() // nothing runs; if this fails, the lease ends
+		run.Abandon() // nothing runs
 		return &exitError{code: exitStart, err: err}
 	}
 	defer out.close()
 	what.Output = out.writers()
-	process, err := begin(engine, job.lock, what)
+	process, err := begin(engine, run.Lock(), what)
 	if err != nil {
-		job.lock.Release() // the same
+		run.Abandon()
 		return err
 	}
 	end := process.Wait()
 	defer process.Close()
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
-	stuck := a.stuck(end, job.lock)
-	end = a.late(end, job.lock)
+	stuck := a.stuck(end, run.Lock())
+	end = a.late(end, run.Lock())
 	out.finish()
 	code := codeOf(end)
 	if end.Lost || end.Broken || end.Asked && code != 0 {
 		err := stuck
 		if stuck == nil {
-			err = a.verdict(end, giveBack(job.lock))
+			err = a.verdict(end, giveBack(run.Lock()))
 		}
 		ctx, cancel := context.WithTimeout(ctx, lastMessage)
 		defer cancel()
 		_ = a.deliver(ctx, out.readers()) // err says more
 		return err
 	}
-	unstored := job.complete(out.record(code))
-	freed := giveBack(job.lock)
+	unstored := run.Complete(out.outcome(code).encode())
 	unread := a.deliver(ctx, out.readers())
 	if unstored != nil {
 		return fmt.Errorf("the command ended with code %d, but %w", code, unstored)
 	}
-	if errors.Is(freed, driver.ErrNotHeld) {
-		freed = nil // it was ours for long enough
-	}
-	return cmp.Or(unread, a.verdict(end, freed))
+	return cmp.Or(unread, a.verdict(end, nil))
 }

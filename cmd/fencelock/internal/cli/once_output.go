@@ -4,12 +4,17 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/idempotent"
 )
 
 // output is what a command writes: it is passed on at once, and its beginning is kept.
@@ -50,10 +55,10 @@ func (o *output) finish() {
 	}
 }
 
-// record is what to store of a command that has ended. It is called after finish.
-func (o *output) record(code int) onceRecord {
+// outcome is what to store of a command that has ended. It is called after finish.
+func (o *output) outcome(code int) onceOutcome {
 	out, err := o.streams[0], o.streams[1]
-	return onceRecord{Code: code, stdout: out.kept, stderr: err.kept, StdoutCut: out.cut, StderrCut: err.cut}
+	return onceOutcome{Code: code, stdout: out.kept, stderr: err.kept, StdoutCut: out.cut, StderrCut: err.cut}
 }
 
 // readers are those whom it is passed on to.
@@ -65,6 +70,35 @@ func (o *output) close() {
 			_ = errors.Join(s.theirs.Close(), s.ours.Close()) // they may be closed
 		}
 	}
+}
+
+// onceOutcome is the outcome of a command: a line of JSON, and the output behind it.
+type onceOutcome struct {
+	Code      int  `json:"code"`   // exit code of the command
+	Stdout    int  `json:"stdout"` // bytes
+	StdoutCut bool `json:"stdout_cut,omitempty"`
+	StderrCut bool `json:"stderr_cut,omitempty"`
+
+	stdout, stderr []byte // what was kept of them
+}
+
+func (o onceOutcome) encode() []byte {
+	o.Stdout = len(o.stdout)
+	head, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // numbers always marshal
+	}
+	return bytes.Join([][]byte{head, {'\n'}, o.stdout, o.stderr}, nil)
+}
+
+// decodeOnce reads the outcome of a job that is over.
+func decodeOnce(over *idempotent.DoneError) (o onceOutcome, err error) {
+	head, output, _ := bytes.Cut(over.Result, []byte("\n"))
+	if err := json.Unmarshal(head, &o); over.Err != nil || err != nil || o.Stdout < 0 || o.Stdout > len(output) {
+		return o, fmt.Errorf("%w: the outcome of %q was stored by another program", driver.ErrConfig, over.Key)
+	}
+	o.stdout, o.stderr = output[:o.Stdout], output[o.Stdout:]
+	return o, nil
 }
 
 // stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until

@@ -39,7 +39,7 @@ func TestOutputInOrder(t *testing.T) {
 		go close(out.opened) // ends at once
 		o.finish()
 		must(t, a.deliver(context.Background(), o.readers()))
-		if r := o.record(0); !bytes.Equal(out.Bytes(), want) || !bytes.Equal(r.stdout, want[:most]) || !r.StdoutCut || r.StderrCut {
+		if r := o.outcome(0); !bytes.Equal(out.Bytes(), want) || !bytes.Equal(r.stdout, want[:most]) || !r.StdoutCut || r.StderrCut {
 			t.Fatalf("%d bytes were passed on, %d kept (cut: %v); want %d in order, and %d", out.Len(), len(r.stdout), r.StdoutCut, len(want), most)
 		}
 		o.close()
