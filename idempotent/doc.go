@@ -28,6 +28,9 @@
 // Outcomes last as the records of their engine do: see its page. On Redis a failover may forget
 // the last completions. A run whose own record was forgotten stores it anew while it has its lock.
 //
+// Each key is the name of a lock. On Redis the last token of a name stays for a week, besides the
+// record: where keys are many, use locks of an engine whose Retention is an hour.
+//
 // # Waiting
 //
 // Whoever asks while the job runs waits until the run has ended, and not for a turn of the lock:
