@@ -122,7 +122,8 @@ type Options struct {
 	NoWait bool
 
 	// Again reports whether a job that is over is run again, such as one whose failure
-	// was remembered. It must be safe for concurrent use. nil, the default, runs none again.
+	// was remembered. It is asked several times for one use, and must be safe for concurrent
+	// use. nil, the default, runs none again.
 	Again func(*DoneError) bool
 }
 
