@@ -297,7 +297,7 @@ func (l *Limiter) once(ctx context.Context, call func(context.Context) error) er
 	err := call(limited)
 	switch {
 	case ctx.Err() != nil && isDown(err):
-		return fmt.Errorf("%w: %v", ctx.Err(), err) // which tells nothing of the engine
+		return fmt.Errorf("%w: %s", ctx.Err(), err.Error()) // not wrapped: it tells nothing of the engine
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) && !errors.Is(err, driver.ErrConflict):
 		// The time was up between two steps, such as those of OnRecords.
 		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)

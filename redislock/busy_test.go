@@ -3,7 +3,6 @@ package redislock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -120,5 +119,5 @@ func (b *busyScene) give(e *redislock.Engine, l driver.Lease) {
 			return
 		}
 	}
-	b.Error(fmt.Sprintf("%q was not released", l.Name))
+	b.Errorf("%q was not released", l.Name)
 }

@@ -181,13 +181,13 @@ func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) 
 // refused says in the server's words why there is no connection, and what to do. Class
 // 28 is a login that is refused, 3D000 a database that does not exist.
 func (p *postgresTarget) refused(err error) error {
-	kind, hint := driver.ErrUnavailable, hintUnreachable
-	if errors.Is(err, driver.ErrConfig) {
+	kind, hint, config := driver.ErrUnavailable, hintUnreachable, errors.Is(err, driver.ErrConfig)
+	if config {
 		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
 	}
 	switch pg, _ := errors.AsType[*pgconn.PgError](err); {
 	case pg == nil:
-	case kind == driver.ErrConfig && pg.Code == "3D000":
+	case config && pg.Code == "3D000":
 		hint = "check the name of the database in FENCELOCK_URL"
 	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
 		return fmt.Errorf("postgres: %s%s", p.hide(pg.Error()), p.meant())
