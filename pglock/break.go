@@ -92,10 +92,7 @@ func (b *breaker) end(ctx context.Context, name, owner, reason string) (int64, e
 	if err == nil {
 		err = k.finish(ctx)
 	}
-	if err != nil {
-		return k.token, failure(err)
-	}
-	return k.token, nil
+	return k.token, failure(err)
 }
 
 // chosen reports whether a holder is one of those that the break ends.

@@ -151,10 +151,8 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if _, err := e.own.ask(ctx, `SELECT fencelock.resize($1::bigint, $2::text, $3::integer)`, keyOf(name), name, limit); err != nil {
-		return failure(err)
-	}
-	return nil
+	_, err := e.own.ask(ctx, `SELECT fencelock.resize($1::bigint, $2::text, $3::integer)`, keyOf(name), name, limit)
+	return failure(err)
 }
 
 // Records returns the records of the database: the rows of fencelock.record, which
@@ -182,25 +180,17 @@ func (e *Engine) ResetRate(ctx context.Context, key string) error {
 // Init creates the schema with the rights of the pool's role. Where it is there already, in this
 // version, its functions are made anew; another version is driver.ErrConfig.
 func (e *Engine) Init(ctx context.Context) error {
-	err := e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
+	return failure(e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
 		defer c.Close(ctx)
 		return create(ctx, c)
-	})
-	if err != nil {
-		return failure(err)
-	}
-	return nil
+	}))
 }
 
 // Ping connects to a host of the pool's DSN and hangs up, to learn whether it lets the role in.
 // The error is driver.ErrUnavailable if a host does not answer, and driver.ErrConfig if every
 // one refuses us.
 func (e *Engine) Ping(ctx context.Context) error {
-	err := e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error { return c.Close(ctx) })
-	if err != nil {
-		return failure(err)
-	}
-	return nil
+	return failure(e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error { return c.Close(ctx) }))
 }
 
 // closeLimit bounds what Close waits for the server.

@@ -80,8 +80,11 @@ func missing(err error) bool {
 	return ok && slices.Contains([]string{"42883", "42P01", "42704", "3F000"}, pg.Code)
 }
 
-// failure puts what went wrong below driver.ErrConfig or driver.ErrUnavailable, once.
+// failure puts what went wrong, if anything, below driver.ErrConfig or driver.ErrUnavailable, once.
 func failure(err error) error {
+	if err == nil {
+		return nil
+	}
 	for _, known := range []error{driver.ErrUnavailable, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrHeld} {
 		if errors.Is(err, known) {
 			return err

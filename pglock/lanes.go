@@ -29,12 +29,10 @@ type lanes struct {
 
 // lane is a connection that is used for a key.
 type lane struct {
+	*opening
 	key   string
 	reads bool
-	users int           // requests under way; guarded by lanes.mu
-	ready chan struct{} // closed when s and err are valid
-	s     *session
-	err   error
+	users int // requests under way; guarded by lanes.mu
 }
 
 // laneWait is a request that waits for a lane.
@@ -107,17 +105,12 @@ func (p *lanes) call(ctx context.Context, key string, send func(*session) *pipe.
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-l.ready:
-	case <-ctx.Done():
+	s, err := l.session(ctx)
+	if err != nil {
 		p.leave(l)
-		return nil, ctx.Err()
+		return nil, err
 	}
-	if l.err != nil {
-		p.leave(l)
-		return nil, l.err
-	}
-	c := send(l.s)
+	c := send(s)
 	_, err = c.Wait(ctx)
 	if c.Answered() {
 		p.leave(l)
@@ -139,12 +132,8 @@ func (p *lanes) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.byKey {
-		select {
-		case <-l.ready:
-			if l.s != nil {
-				l.s.stale.Store(true)
-			}
-		default:
+		if l.over() && l.s != nil {
+			l.s.stale.Store(true)
 		}
 	}
 	for s := p.takeIdle(); s != nil; s = p.takeIdle() {
@@ -192,35 +181,17 @@ func (p *lanes) join(key string, reads bool) *lane {
 	if !reads && p.writing >= maxLanes {
 		return nil
 	}
-	l := &lane{key: key, reads: reads, users: 1, ready: make(chan struct{})}
+	l := &lane{key: key, reads: reads, users: 1}
 	p.byKey[key] = l
 	if !reads {
 		p.writing++
 	}
-	if l.s = p.takeIdle(); l.s != nil {
-		close(l.ready)
+	if s := p.takeIdle(); s != nil {
+		l.opening = opened(s)
 	} else {
-		go p.open(l) // ends within dialLimit
+		l.opening = open(p.dial)
 	}
 	return l
-}
-
-// usable reports whether requests can join: the connection lives, or is being opened.
-func (l *lane) usable() bool {
-	select {
-	case <-l.ready:
-		return l.err == nil && l.s.fit()
-	default:
-		return true
-	}
-}
-
-// open dials for a lane.
-func (p *lanes) open(l *lane) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-	defer cancel()
-	l.s, l.err = p.dial(ctx)
-	close(l.ready)
 }
 
 // leave ends a request. The connection of a lane that nobody uses goes to the next one.
@@ -236,10 +207,9 @@ func (p *lanes) leave(l *lane) {
 	if !l.reads {
 		p.writing--
 	}
-	select {
-	case <-l.ready:
+	if l.over() {
 		p.putIdle(l.s)
-	default:
+	} else {
 		go func() { // ends within dialLimit
 			<-l.ready
 			p.mu.Lock()

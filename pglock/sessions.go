@@ -9,66 +9,26 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// lazySession is a session that is opened when it is needed, for whoever asks
-// meanwhile. Opening it takes the time it takes: a caller with less waits no longer than it
-// likes, and the next one finds it open.
+// lazySession is a session that is opened when it is needed, for whoever asks meanwhile.
 type lazySession struct {
 	dial func(context.Context) (*session, error)
 
-	mu      sync.Mutex // guards all below
-	current *session
-	opening *opening
+	mu   sync.Mutex // guards last
+	last *opening   // nil before the first
 }
 
-// opening is a dial under way.
-type opening struct {
-	done chan struct{} // closed when session and err are valid
-	s    *session
-	err  error
-}
-
-// isOpen reports whether the session is open.
-func (l *lazySession) isOpen() bool {
+// start opens the session if there is none that lives.
+func (l *lazySession) start() *opening {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.current.fit()
+	if !l.last.usable() {
+		l.last = open(l.dial)
+	}
+	return l.last
 }
 
 // get returns the session, opening one if there is none that lives.
-func (l *lazySession) get(ctx context.Context) (*session, error) {
-	l.mu.Lock()
-	if l.current.fit() {
-		defer l.mu.Unlock()
-		return l.current, nil
-	}
-	o := l.opening
-	if o == nil {
-		o = &opening{done: make(chan struct{})}
-		l.opening = o
-		go l.open(o) // ends within dialLimit
-	}
-	l.mu.Unlock()
-	select {
-	case <-o.done:
-		return o.s, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// open dials.
-func (l *lazySession) open(o *opening) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-	defer cancel()
-	o.s, o.err = l.dial(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if o.err == nil {
-		l.current = o.s
-	}
-	l.opening = nil
-	close(o.done)
-}
+func (l *lazySession) get(ctx context.Context) (*session, error) { return l.start().session(ctx) }
 
 // ownSession is the engine's own session, which holds no locks. It is for questions, for what may
 // take long or waits for the disk, and it is where a break is heard.
@@ -93,15 +53,7 @@ const askLimit = 5 * time.Second
 
 // listen opens the session for a process that holds locks and has no other need of it: it is
 // where a break is heard.
-func (o *ownSession) listen() {
-	if !o.isOpen() {
-		go func() { // ends when the session is open or cannot be opened
-			ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-			defer cancel()
-			_, _ = o.get(ctx) // the next renewal tries again
-		}()
-	}
-}
+func (o *ownSession) listen() { o.start() } // if it cannot be opened the next renewal tries again
 
 // forgetSQL frees what an owner has written down about a key.
 const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)
@@ -203,5 +155,5 @@ func (l *lockSessions) forget(s *session) {
 func (l *lazySession) busy(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.current != s || l.opening != nil
+	return !l.last.over() || l.last.s != nil && l.last.s != s
 }

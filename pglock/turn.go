@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/fencelock/fencelock/driver"
@@ -34,22 +35,12 @@ func (t *turn) fits(k *place) bool {
 
 // join puts a request in line. A try that cannot come next soon is refused.
 func (t *turn) join(k *place) {
-	if k.try && (t.waiting || !t.fits(k) || t.hasWaiter()) {
+	if k.try && (t.waiting || !t.fits(k) || slices.ContainsFunc(t.queue, func(o *place) bool { return !o.try })) {
 		k.refuse()
 		return
 	}
 	t.queue = append(t.queue, k)
 	t.advance()
-}
-
-// hasWaiter reports whether anybody in the line is willing to wait.
-func (t *turn) hasWaiter() bool {
-	for _, k := range t.queue {
-		if !k.try {
-			return true
-		}
-	}
-	return false
 }
 
 // refuse tells a try that the lock is held.
@@ -108,12 +99,7 @@ func (t *turn) quit(k *place) {
 		t.next()
 		return
 	}
-	for i, o := range t.queue {
-		if o == k {
-			t.queue = append(t.queue[:i], t.queue[i+1:]...)
-			break
-		}
-	}
+	t.queue = slices.DeleteFunc(t.queue, func(o *place) bool { return o == k })
 	t.advance()
 }
 

@@ -30,27 +30,17 @@ func (p *waiterPool) get(ctx context.Context, ttl time.Duration) (*session, erro
 	if s := p.take(ttl); s != nil {
 		return s, nil
 	}
-	type dialled struct {
-		s   *session
-		err error
-	}
-	done := make(chan dialled, 1)
-	go func() { // ends within dialLimit
-		ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-		defer cancel()
-		s, err := p.dialer.dial(ctx, ttl, true)
-		done <- dialled{s, err}
-	}()
+	o := open(func(ctx context.Context) (*session, error) { return p.dialer.dial(ctx, ttl, true) })
 	select {
-	case d := <-done:
-		if d.err != nil {
+	case <-o.ready:
+		if o.err != nil {
 			<-p.slots
 		}
-		return d.s, d.err
+		return o.s, o.err
 	case <-ctx.Done():
 		go func() { // ends within dialLimit
-			if d := <-done; d.err == nil {
-				p.put(d.s)
+			if <-o.ready; o.err == nil {
+				p.put(o.s)
 			} else {
 				<-p.slots
 			}
