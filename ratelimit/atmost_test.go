@@ -2,8 +2,6 @@ package ratelimit_test
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,40 +135,6 @@ func TestReset(t *testing.T) {
 		}
 		if err := ratelimit.New(one, "test", ratelimit.Limit{}, nil).Reset(t.Context(), "k"); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("a limit that is none: %v", err)
-		}
-	})
-}
-
-// TestCrowdOfAtMost: sixty who ask at once for as many as there are get a burst together, and
-// after a reset among them no more than another one.
-func TestCrowdOfAtMost(t *testing.T) {
-	everywhere(t, func(t *testing.T, one, two driver.RateLimiter) {
-		hourly := ratelimit.PerHour(100)
-		ls := []*ratelimit.Limiter{ratelimit.New(one, "test", hourly, nil), ratelimit.New(two, "test", hourly, nil)}
-		for round, most := range []int64{100, 200} {
-			var granted atomic.Int64
-			var callers sync.WaitGroup
-			for i := range 60 {
-				callers.Go(func() { // ends with its answer
-					if round == 1 && i == 30 {
-						if err := ls[0].Reset(t.Context(), "k"); err != nil {
-							t.Error(err)
-						}
-					}
-					got, err := ls[i%2].AllowAtMost(t.Context(), "k", 7)
-					if err != nil {
-						t.Error(err)
-					}
-					granted.Add(int64(got.Granted))
-				})
-			}
-			callers.Wait()
-			if n := granted.Load(); n > most || round == 0 && n != most {
-				t.Errorf("round %d: %d granted, at most %d", round, n, most)
-			}
-			if err := ls[0].Reset(t.Context(), "k"); err != nil {
-				t.Error(err)
-			}
 		}
 	})
 }

@@ -68,7 +68,7 @@ type table struct{ pool *pgxpool.Pool }
 
 // open connects to the queue of a database, and to locks on the same server. What it
 // opened is closed by calling done.
-var open = func(ctx context.Context, url string) (q Queue, locks *fencelock.Locker, done func(), err error) {
+func open(ctx context.Context, url string) (q Queue, locks *fencelock.Locker, done func(), err error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return nil, nil, nil, err

@@ -27,7 +27,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 const envWorker = "FENCELOCK_EXAMPLE_WORKER"
@@ -41,15 +40,7 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	open = openAny
 	main()
-}
-
-// A shownQueue is one that tests fill and look into.
-type shownQueue interface {
-	Queue
-	Add(ctx context.Context, length time.Duration) error
-	States(ctx context.Context) ([]State, error) // ordered by the ids, which begin with 1
 }
 
 // State is what became of a task.
@@ -59,16 +50,6 @@ type State struct {
 	Token   int64   // the greatest token that came with it
 	Results []int64 // the tokens of its results: one, if all is well
 }
-
-// openAny opens the queue of the example, or one on Redis.
-func openAny(ctx context.Context, url string) (Queue, *fencelock.Locker, func(), error) {
-	if strings.HasPrefix(url, "redis:") {
-		return openRedis(url)
-	}
-	return openTable(ctx, url)
-}
-
-var openTable = open
 
 //go:embed postgres.sql
 var schema string
@@ -85,25 +66,16 @@ func (q table) States(ctx context.Context) ([]State, error) {
 }
 
 // start starts a server and opens the queue on it, and locks.
-func start(t *testing.T, kind string) (url string, q shownQueue, locks *fencelock.Locker) {
+func start(t *testing.T) (url string, q table, locks *fencelock.Locker) {
 	t.Helper()
-	url = servers[kind](t)
-	opened, locks, done, err := openAny(t.Context(), url)
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, schema)
+	opened, locks, done, err := open(t.Context(), pg.DSN())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(done)
-	return url, opened.(shownQueue), locks
-}
-
-// servers start a server for a queue, and return its URL.
-var servers = map[string]func(testing.TB) string{
-	"redis": func(t testing.TB) string { return "redis://" + redistest.StartRedis(t).Addr() },
-	"postgres": func(t testing.TB) string {
-		pg := pgtest.StartPostgres(t)
-		pg.Exec(t, schema)
-		return pg.DSN()
-	},
+	return pg.DSN(), opened.(table), locks
 }
 
 // Five workers, one of them killed every 200 ms and replaced, another one frozen
@@ -114,24 +86,20 @@ func TestEveryResultIsWrittenOnce(t *testing.T) {
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		tasks = 1000
 	}
-	for kind := range servers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			url, q, _ := start(t, kind)
-			for range tasks {
-				if err := q.Add(t.Context(), rand.N(100*time.Millisecond)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			said := chaos(t, url, tasks/2)
-			states, err := q.States(t.Context())
-			if err != nil || len(states) != tasks {
-				t.Fatalf("%d tasks, %v", len(states), err)
-			}
-			for _, state := range states {
-				wantOneResult(t, state, said.began[state.ID])
-			}
-		})
+	t.Parallel()
+	url, q, _ := start(t)
+	for range tasks {
+		if err := q.Add(t.Context(), rand.N(100*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := chaos(t, url, tasks/2)
+	states, err := q.States(t.Context())
+	if err != nil || len(states) != tasks {
+		t.Fatalf("%d tasks, %v", len(states), err)
+	}
+	for _, state := range states {
+		wantOneResult(t, state, said.began[state.ID])
 	}
 }
 
@@ -234,7 +202,7 @@ func listen(t *testing.T, out io.Reader) story {
 func TestStopEndsTheWork(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	url, q, locks := start(t, "redis")
+	url, q, locks := start(t)
 	if err := q.Add(ctx, 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +256,7 @@ func (q late) Finish(ctx context.Context, t Task, token int64, result string) er
 
 func TestStopLosesNoResult(t *testing.T) {
 	t.Parallel()
-	_, q, locks := start(t, "redis")
+	_, q, locks := start(t)
 	if err := q.Add(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -305,88 +273,80 @@ func TestStopLosesNoResult(t *testing.T) {
 
 // The guard alone, step by step.
 func TestGuard(t *testing.T) {
-	for kind := range servers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			ctx := t.Context()
-			_, q, _ := start(t, kind)
-			if _, err := q.Next(ctx); !errors.Is(err, errNone) {
-				t.Errorf("an empty queue: %v", err)
-			}
-			if err := q.Add(ctx, time.Second); err != nil {
-				t.Fatal(err)
-			}
-			task, err := q.Next(ctx)
-			if err != nil || task.Length != time.Second {
-				t.Fatal(task, err)
-			}
-			begin := func(token int64) error { return q.Begin(ctx, task, token) }
-			finish := func(token int64) error { return q.Finish(ctx, task, token, "result") }
-			for i, step := range []struct {
-				do    func(int64) error
-				token int64
-				want  error
-			}{
-				{begin, 10, nil},
-				{begin, 10, errRefused},
-				{begin, 9, errRefused},
-				{begin, 12, nil}, // a takeover
-				{finish, 10, errRefused},
-				{finish, 12, nil},
-				{finish, 12, errRefused},
-				{finish, 13, errRefused},
-				{begin, 14, errRefused},
-			} {
-				if err := step.do(step.token); !errors.Is(err, step.want) {
-					t.Errorf("step %d: %v", i, err)
-				}
-			}
-			if states, err := q.States(ctx); err != nil || !slices.Equal(states[0].Results, []int64{12}) || states[0].Tries != 2 {
-				t.Errorf("%+v, %v", states, err)
-			}
-			wantTaken(t, q)
-		})
+	t.Parallel()
+	ctx := t.Context()
+	_, q, _ := start(t)
+	if _, err := q.Next(ctx); !errors.Is(err, errNone) {
+		t.Errorf("an empty queue: %v", err)
 	}
+	if err := q.Add(ctx, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	task, err := q.Next(ctx)
+	if err != nil || task.Length != time.Second {
+		t.Fatal(task, err)
+	}
+	begin := func(token int64) error { return q.Begin(ctx, task, token) }
+	finish := func(token int64) error { return q.Finish(ctx, task, token, "result") }
+	for i, step := range []struct {
+		do    func(int64) error
+		token int64
+		want  error
+	}{
+		{begin, 10, nil},
+		{begin, 10, errRefused},
+		{begin, 9, errRefused},
+		{begin, 12, nil}, // a takeover
+		{finish, 10, errRefused},
+		{finish, 12, nil},
+		{finish, 12, errRefused},
+		{finish, 13, errRefused},
+		{begin, 14, errRefused},
+	} {
+		if err := step.do(step.token); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+	if states, err := q.States(ctx); err != nil || !slices.Equal(states[0].Results, []int64{12}) || states[0].Tries != 2 {
+		t.Errorf("%+v, %v", states, err)
+	}
+	wantTaken(t, q)
 }
 
 // A task that was put back is given out again; one that is done is not.
 func TestPutBack(t *testing.T) {
-	for kind := range servers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			ctx := t.Context()
-			_, q, _ := start(t, kind)
-			if err := q.Add(ctx, 0); err != nil {
-				t.Fatal(err)
+	t.Parallel()
+	ctx := t.Context()
+	_, q, _ := start(t)
+	if err := q.Add(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	for token := int64(1); token < 3; token++ {
+		task, err := q.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantTaken(t, q, task.ID)
+		if err := q.Begin(ctx, task, token); err != nil {
+			t.Error(err)
+		}
+		if states, err := q.States(ctx); err != nil || states[0].Tries != int(token) {
+			t.Errorf("%+v, %v", states, err)
+		}
+		if token == 2 {
+			if err := q.Finish(ctx, task, token, ""); err != nil {
+				t.Error(err)
 			}
-			for token := int64(1); token < 3; token++ {
-				task, err := q.Next(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				wantTaken(t, q, task.ID)
-				if err := q.Begin(ctx, task, token); err != nil {
-					t.Error(err)
-				}
-				if states, err := q.States(ctx); err != nil || states[0].Tries != int(token) {
-					t.Errorf("%+v, %v", states, err)
-				}
-				if token == 2 {
-					if err := q.Finish(ctx, task, token, ""); err != nil {
-						t.Error(err)
-					}
-				}
-				for range 2 {
-					if err := q.PutBack(ctx, task); err != nil {
-						t.Error(err)
-					}
-				}
-				wantTaken(t, q)
+		}
+		for range 2 {
+			if err := q.PutBack(ctx, task); err != nil {
+				t.Error(err)
 			}
-			if _, err := q.Next(ctx); !errors.Is(err, errNone) {
-				t.Errorf("after the result: %v", err)
-			}
-		})
+		}
+		wantTaken(t, q)
+	}
+	if _, err := q.Next(ctx); !errors.Is(err, errNone) {
+		t.Errorf("after the result: %v", err)
 	}
 }
 

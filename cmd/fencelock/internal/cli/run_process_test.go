@@ -178,7 +178,7 @@ func TestOrphansBesideStrangers(t *testing.T) {
 func TestWatchdogSurvives(t *testing.T) {
 	t.Parallel()
 	needProc(t)
-	w := startWrapped(t, "")
+	w := startWrapped(t, "run", "")
 	watchdog := watchdogOf(t, w)
 	must(t, unix.Kill(watchdog, unix.SIGSTOP))
 	eventually(t, "the stopped watchdog goes on", func() bool {
@@ -194,7 +194,7 @@ func TestWatchdogSurvives(t *testing.T) {
 func TestWatchdogKilled(t *testing.T) {
 	t.Parallel()
 	needProc(t)
-	w := startWrapped(t, "")
+	w := startWrapped(t, "run", "")
 	must(t, unix.Kill(watchdogOf(t, w), unix.SIGKILL))
 	if err := w.Wait(); exitCodeOf(err) != exitStart {
 		t.Errorf("%v, want exit status 71", err)
@@ -302,4 +302,23 @@ func TestProgramReplacedWhileItWaits(t *testing.T) {
 	if _, err := os.Stat(wrong); err == nil {
 		t.Error("the new program was started in the name of the old one")
 	}
+}
+
+// below returns the processes that descend from pid.
+func below(pid int) (all []int) {
+	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for row := range strings.Lines(string(out)) {
+		var child, parent int
+		fmt.Sscan(row, &child, &parent)
+		children[parent] = append(children[parent], child)
+	}
+	all = children[pid]
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wrapped is a "fencelock run" whose command has started.
+// wrapped is a "fencelock run", or elect, whose command has started.
 type wrapped struct {
 	*exec.Cmd
+	pids              string // the file with the next two
 	child, grandchild int
 }
 
 // startWrapped runs a shell that has a child of its own.
-func startWrapped(t *testing.T, url string, flags ...string) wrapped {
+func startWrapped(t *testing.T, verb, url string, flags ...string) wrapped {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "fencelock")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -30,24 +33,22 @@ func startWrapped(t *testing.T, url string, flags ...string) wrapped {
 		url = "file://" + filepath.Join(dir, "locks")
 	}
 	pids := filepath.Join(dir, "pids")
-	args := append([]string{"run", "--url", url}, flags...)
+	args := append([]string{verb, "--url", url}, flags...)
 	script := `sleep 600 & echo $$ $! >"$0.new"; mv "$0.new" "$0"; wait`
 	args = append(args, "x", "--", "sh", "-c", script, pids)
-	w := wrapped{Cmd: exec.Command("fencelock", args...)}
+	w := wrapped{Cmd: exec.Command("fencelock", args...), pids: pids}
 	w.Stderr = t.Output()
 	must(t, w.Start())
 	t.Cleanup(func() { w.Process.Kill() })
-	eventually(t, "the command starts", func() bool {
-		text, err := os.ReadFile(pids)
-		fields := strings.Fields(string(text))
-		if err != nil || len(fields) != 2 {
-			return false
-		}
-		w.child, _ = strconv.Atoi(fields[0])
-		w.grandchild, _ = strconv.Atoi(fields[1])
-		return true
-	})
+	eventually(t, "the command starts", w.started)
 	return w
+}
+
+// started reads which processes there are, once their command has started.
+func (w *wrapped) started() bool {
+	text, _ := os.ReadFile(w.pids) // there is none before
+	n, _ := fmt.Sscan(string(text), &w.child, &w.grandchild)
+	return n == 2
 }
 
 // bothGone waits until neither process runs; a corpse does not.
@@ -81,29 +82,38 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestRunWrapperKilled(t *testing.T) {
 	t.Parallel()
-	w := startWrapped(t, "")
-	must(t, w.Process.Kill())
-	w.Wait()
-	w.bothGone(t)
+	for _, verb := range []string{"run", "elect"} {
+		w := startWrapped(t, verb, "")
+		must(t, w.Process.Kill())
+		w.Wait()
+		w.bothGone(t)
+	}
 }
 
+// TestRunWrapperFrozen: the command is gone at the end of the lease. Thawed, run ends, and elect
+// campaigns again.
 func TestRunWrapperFrozen(t *testing.T) {
 	t.Parallel()
-	w := startWrapped(t, "mem:", "--ttl", "5s") // which a busy machine renews in time
-	must(t, w.Process.Signal(unix.SIGSTOP))
-	frozen := time.Now()
-	w.bothGone(t)
-	t.Logf("a lease of 5s: the command was gone %v after the freeze", time.Since(frozen))
-	must(t, w.Process.Signal(unix.SIGCONT))
+	frozen := func(verb string) wrapped {
+		w := startWrapped(t, verb, "mem:", "--ttl", "5s") // which a busy machine renews in time
+		must(t, w.Process.Signal(unix.SIGSTOP))
+		begun := time.Now()
+		w.bothGone(t)
+		t.Logf("a lease of 5s: the command of %s was gone %v after the freeze", verb, time.Since(begun))
+		must(t, w.Process.Signal(unix.SIGCONT))
+		return w
+	}
+	run, elect := frozen("run"), frozen("elect")
 	var exit *exec.ExitError
-	if err := w.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
+	if err := run.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
 		t.Fatalf("got %v, want exit status 76", err)
 	}
+	eventually(t, "the command of another term starts", func() bool { return elect.started() && runs(elect.child) })
 }
 
 func TestRunTerminated(t *testing.T) {
 	t.Parallel()
-	w := startWrapped(t, "", "--kill-after", "200ms")
+	w := startWrapped(t, "run", "", "--kill-after", "200ms")
 	must(t, w.Process.Signal(unix.SIGTERM))
 	w.Wait()
 	if code := w.ProcessState.ExitCode(); code != exitSignal+int(unix.SIGTERM) {

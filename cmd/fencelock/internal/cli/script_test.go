@@ -36,7 +36,7 @@ const scriptPatience = 3 * time.Minute
 const noExitPause = "atexit_sleep_ms=0"
 
 // programs are what the test binary is under other names.
-var programs = map[string]func(){"fencelock": Main, "holdlock": holdLock, "fencedlog": fencedLog}
+var programs = map[string]func(){"fencelock": Main, "holdlock": holdLock}
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", noExitPause) // for the commands that tests start
