@@ -50,26 +50,6 @@ func TestEveryTickRunsOnceInARush(t *testing.T) {
 	})
 }
 
-// A plain lock under the same clocks runs every tick on every instance: what the
-// claims are for.
-func TestAPlainLockDoesNotDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(3, 5*time.Second, cron.Config{})
-		ticks := series(10, 30*time.Second)
-		var schedulers sync.WaitGroup
-		for _, in := range all {
-			schedulers.Go(func() {
-				for _, tick := range ticks {
-					_ = idle(t.Context(), time.Until(tick.Add(in.behind)))
-					_ = in.locks.Do(t.Context(), "job", books.work(tick, time.Millisecond))
-				}
-			})
-		}
-		schedulers.Wait()
-		books.wantRuns(t, ticks, 3)
-	})
-}
-
 // An instance that dies takes its tick with it. How long it holds up later ticks
 // is its TTL, and what becomes of them is the policy.
 func TestInstanceKilledInItsRun(t *testing.T) {
@@ -138,24 +118,6 @@ func TestSlowClaimDoesNotRunAnOldTick(t *testing.T) {
 		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.ReasonTooLate)
 		if books.skipped[cron.ReasonTooLate] != 1 {
 			t.Errorf("%v", books.skipped)
-		}
-	})
-}
-
-// Tokens grow from run to run, whichever instance it is.
-func TestTokensGrowAcrossInstances(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, books := fleet(3, 0, cron.Config{})
-		for i, tick := range series(12, time.Minute) {
-			time.Sleep(time.Until(tick))
-			if err := all[i%3].job.Tick(t.Context(), tick, books.work(tick, 0)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for i := 1; i < len(books.tokens); i++ {
-			if books.tokens[i] <= books.tokens[i-1] {
-				t.Errorf("token %d after %d", books.tokens[i], books.tokens[i-1])
-			}
 		}
 	})
 }

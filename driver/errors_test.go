@@ -116,19 +116,6 @@ func TestLimitError(t *testing.T) {
 	}
 }
 
-func TestCheckResize(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		limit int
-		want  error
-	}{{"n", 1, nil}, {"n", 0, driver.ErrInvalid}, {"n", -1, driver.ErrInvalid}, {"", 1, driver.ErrInvalid},
-		{"n", driver.MaxLimit, nil}, {"n", driver.MaxLimit + 1, driver.ErrInvalid}, {"n", math.MaxInt, driver.ErrInvalid}} {
-		if err := driver.CheckResize(c.name, c.limit); !errors.Is(err, c.want) {
-			t.Errorf("Resize(%q, %d): got %v, want %v", c.name, c.limit, err, c.want)
-		}
-	}
-}
-
 func TestHeldError(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	who := driver.Identity{Host: "a.example", PID: 12, Note: "nightly"}

@@ -139,58 +139,6 @@ func TestReadOnlyRole(t *testing.T) {
 	}
 }
 
-// TestExitRightAfterRelease: what was released is free, whenever its process ends.
-func TestExitRightAfterRelease(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	other := engine(t, pg.DSN(), nil)
-	for range 30 {
-		p := engine(t, pg.DSN(), nil)
-		l := try(t, p, request("a"))
-		release(t, p, l)
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-		release(t, other, try(t, other, request("a")))
-	}
-}
-
-// TestHolderCutAtEveryStep: wherever the connection of a holder ends, in its acquire or its
-// release, nobody else is in before a holder that was told has ended, and the
-// name is free after its TTL.
-func TestHolderCutAtEveryStep(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.StartPostgres(t)
-	cfg := &pglock.Config{MaxTTL: time.Second}
-	e, next := engine(t, pg.DSN(), cfg), engine(t, pg.DSN(), cfg)
-	req := request("a")
-	req.TTL = time.Second
-	spend(t, next, req, 1)
-	end := time.Now().Add(15 * time.Second)
-	for i := 0; i < 8 && time.Now().Before(end); i++ {
-		var cut sync.WaitGroup
-		cut.Go(func() {
-			time.Sleep(time.Duration(i) * 300 * time.Microsecond)
-			pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock' AND pid % 2 = "+fmt.Sprint(i%2))
-		})
-		g, err := e.Acquire(t.Context(), req)
-		if err == nil {
-			err = e.Release(t.Context(), leaseOf(req, g))
-		}
-		cut.Wait()
-		waits := req
-		waits.Wait = true
-		n, failed := next.Acquire(t.Context(), waits)
-		if failed != nil {
-			t.Fatalf("the next one: %v (the one before: %v)", failed, err)
-		}
-		if n.Token <= g.Token {
-			t.Errorf("token %d after %d", n.Token, g.Token)
-		}
-		_ = next.Release(t.Context(), leaseOf(req, n)) // its connection may have been cut as well
-	}
-}
-
 // TestManyAcquiresAtOnceLeaveRoom: requests under way count, and the application goes on.
 func TestManyAcquiresAtOnceLeaveRoom(t *testing.T) {
 	t.Parallel()

@@ -143,22 +143,6 @@ func TestTxGrantLeavesTheTransaction(t *testing.T) {
 	})
 }
 
-// Why a wait releases its savepoint: a rollback to one frees what was locked after it.
-func TestTxSavepointFreesTheLock(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t)
-	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
-		a, b := begin(""), begin("")
-		must(t, a.exec("SAVEPOINT before"), a.lock(t.Context(), "job"))
-		wantHeld(t, b.try(t.Context(), "job"), "job", nil)
-		must(t, a.exec("ROLLBACK TO SAVEPOINT before"), b.try(t.Context(), "job"))
-
-		c := begin("")
-		must(t, c.lock(t.Context(), "kept"), c.exec("SAVEPOINT after"), c.exec("ROLLBACK TO SAVEPOINT after"))
-		wantHeld(t, b.try(t.Context(), "kept"), "kept", nil)
-	})
-}
-
 // The application's own limits end a wait as well, and leave the transaction.
 func TestTxServerLimits(t *testing.T) {
 	t.Parallel()
@@ -276,29 +260,6 @@ func TestTxIsolation(t *testing.T) {
 				t.Errorf("%s locks after a refusal", n)
 			}
 			must(t, tx.lock(t.Context(), "job", pglock.AllowSnapshot), tx.end(true)) // the refusal harmed nothing
-		}
-	})
-}
-
-// Why: above READ COMMITTED the snapshot is older than the grant. The transaction
-// that waited for the lock reads what was there before the last holder wrote.
-func TestTxSnapshotPrecedesTheWait(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPostgres(t)
-	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)")
-	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
-		for isolation, want := range map[string]string{"read committed": "1", "repeatable read": "0", "serializable": "0"} {
-			p.Exec(t, "UPDATE counter SET n = 0")
-			first, second := begin(""), begin(isolation)
-			must(t, first.lock(t.Context(), "counter"))
-			done := make(chan error, 1)
-			go func() { done <- second.lock(t.Context(), "counter", pglock.AllowSnapshot) }()
-			awaitWaiters(t, p, 1)
-			must(t, first.exec("UPDATE counter SET n = n + 1"), first.end(true), <-done)
-			if got, err := second.value("SELECT n::text FROM counter"); err != nil || got != want {
-				t.Errorf("at %s the next holder reads %q, %v, want %s", isolation, got, err, want)
-			}
-			must(t, second.end(true))
 		}
 	})
 }

@@ -100,15 +100,6 @@ func TestTxUnprivilegedRole(t *testing.T) {
 	})
 }
 
-// The locks of two databases of one server are apart, as keys are.
-func TestTxOtherDatabase(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartCluster(t)
-	p.Exec(t, "CREATE DATABASE other")
-	a, b := beginPgx(t, p.DSN(), ""), beginPgx(t, strings.Replace(p.DSN(), "/postgres?", "/other?", 1), "")
-	must(t, a.lock(t.Context(), "job"), b.try(t.Context(), "job"))
-}
-
 func TestTxInterruptedByAnAdministrator(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPostgres(t)

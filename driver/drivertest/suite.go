@@ -12,7 +12,7 @@
 //
 // Many cases are about faults: a process that dies or stops, an engine that falls silent. An
 // engine on a server meets the real ones with package drivertest/proc: its Process is a Client
-// in a child process, which is killed and frozen, and its Proxy makes a World a [Cutter].
+// in a child process, which is killed and frozen, and its Freeze, of a server, makes a World a [Cutter].
 package drivertest
 
 import (

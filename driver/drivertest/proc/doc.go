@@ -1,8 +1,8 @@
 // Package proc makes the faults that package drivertest is about happen to real processes:
-// it runs an engine in child processes of the test, which can be killed and frozen, and
-// stands between them and a server, which then falls silent.
+// it runs an engine in child processes of the test, which can be killed and frozen, as can
+// a server that the test has started.
 //
-// A [Process] is a drivertest.Client, and a [Proxy] makes a drivertest.World a
+// A [Process] is a drivertest.Client, and [Freeze] makes a drivertest.World a
 // drivertest.Cutter. So an engine on a server takes all of the exam with
 //
 //	func TestMain(m *testing.M) {
@@ -10,19 +10,15 @@
 //		os.Exit(m.Run())
 //	}
 //
-//	type world struct {
-//		server *server // started by the test
-//		*proc.Proxy    // in front of it
-//	}
+//	type world struct{ *server } // started by the test
 //
-//	func (w world) Client(t testing.TB) drivertest.Client { return proc.Start(t, "mine", w.Addr()) }
-//	func (w world) Restart(t testing.TB)                  { w.server.restart(t) }
+//	func (w world) Client(t testing.TB) drivertest.Client { return proc.Start(t, "mine", w.addr()) }
+//	func (w world) Restart(t testing.TB)                  { w.restart(t) }
+//	func (w world) Cut(t testing.TB)                      { proc.Freeze(t, w.process) }
+//	func (w world) Mend(t testing.TB)                     { proc.Thaw(t, w.process) }
 //
 //	func TestExam(t *testing.T) {
-//		drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-//			s := start(t)
-//			return world{s, proc.NewProxy(t, s.addr())}
-//		}})
+//		drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world{start(t)} }})
 //	}
 //
 // Killing, freezing and the exit of children need a Unix system.

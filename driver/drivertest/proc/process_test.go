@@ -17,19 +17,12 @@ import (
 var (
 	_ drivertest.Client   = (*proc.Process)(nil)
 	_ drivertest.Remote   = (*proc.Process)(nil)
-	_ drivertest.Cutter   = world{}
 	_ driver.Lister       = (*proc.Process)(nil)
 	_ driver.Breaker      = (*proc.Process)(nil)
 	_ driver.OwnerBreaker = (*proc.Process)(nil)
 	_ driver.Resizer      = (*proc.Process)(nil)
 	_ driver.RecordKeeper = (*proc.Process)(nil)
 )
-
-// world is a deployment whose server stands behind a proxy.
-type world struct{ *proc.Proxy }
-
-func (w world) Client(t testing.TB) drivertest.Client { return proc.Start(t, "echo", w.Addr()) }
-func (w world) Restart(testing.TB)                    {}
 
 func TestMain(m *testing.M) {
 	proc.Main(map[string]func(string) driver.Engine{
