@@ -41,25 +41,6 @@ func watchers() []struct {
 	}
 }
 
-// BenchmarkHooks is an acquire and a release with nobody told, with one hook and with all.
-func BenchmarkHooks(b *testing.B) {
-	for _, w := range watchers() {
-		b.Run(w.what, func(b *testing.B) {
-			locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: w.tracer})
-			b.ReportAllocs()
-			for b.Loop() {
-				lock, err := locks.Acquire(b.Context(), "a")
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := lock.Release(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // counted writes down every call of an engine, and what of it an engine acts on.
 type counted struct {
 	*memlock.Engine

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -125,34 +122,6 @@ func grammar(t *testing.T, name string, events []string) {
 	one := `start in <nil>, wait (true|false); ((acquired in ` + name + `; (let go|lost))|[^;]* in ` + name + `)`
 	if !regexp.MustCompile(`^` + one + `(; ` + one + `)*$`).MatchString(text) {
 		t.Errorf("%s was told of as: %s", name, text)
-	}
-}
-
-// A tracer or a logger watches, and changes nothing that is asked of the engine but
-// that it wants to hear once of the wait.
-func TestWatchingChangesNothing(t *testing.T) {
-	debug := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	for what, c := range map[string]struct {
-		cfg    fencelock.Config
-		opts   fencelock.Options
-		listen bool
-	}{
-		"nobody":    {},
-		"a tracer":  {cfg: fencelock.Config{Tracer: (&journal{events: map[string][]string{}}).tracer()}, listen: true},
-		"debugging": {cfg: fencelock.Config{Logger: debug}, listen: true},
-		"OnWait":    {opts: fencelock.Options{OnWait: func(fencelock.WaitInfo) {}}, listen: true},
-	} {
-		inner := memlock.New(nil)
-		engine := &scripted{Engine: inner}
-		engine.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			if (req.OnWait != nil) != c.listen {
-				t.Errorf("%s: listens %v", what, req.OnWait != nil)
-			}
-			return inner.Acquire(ctx, req)
-		}
-		if err := acquire(t, fencelock.New(engine, &c.cfg).With(c.opts), "a").Release(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

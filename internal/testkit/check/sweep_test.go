@@ -103,20 +103,6 @@ func pairs(history []check.Grant) bool {
 	return false
 }
 
-func BenchmarkSweep(b *testing.B) {
-	var history []check.Grant
-	for i := range 1_000_000 {
-		g := grant(int64(i+1), i, i, i+1)
-		g.Name = fmt.Sprint(i % 1000)
-		history = append(history, g)
-	}
-	for b.Loop() {
-		if errs := check.Sweep(history); len(errs) > 0 {
-			b.Fatal(errs)
-		}
-	}
-}
-
 // TestSweepNamesBoth: a violation says which two acquisitions it is about.
 func TestSweepNamesBoth(t *testing.T) {
 	first, second := grant(1, 0, 1, 3), grant(2, 0, 2, 4)
