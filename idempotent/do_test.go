@@ -69,27 +69,6 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestLongRun: a run that goes on for many leases is not taken over, whoever waits, and
-// even if the context of its caller has ended.
-func TestLongRun(t *testing.T) {
-	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		var runs atomic.Int64
-		ctx, cancel := context.WithCancel(t.Context())
-		first := start(ctx, jobs(engine, idempotent.Config{}), "a", func(ctx context.Context) (int64, error) {
-			time.Sleep(10*lease + lease/2)
-			return counted(&runs)(ctx)
-		})
-		synctest.Wait()
-		second := start(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs))
-		cancel()
-		for _, c := range []<-chan answer{first, second} {
-			if got := <-c; got.value != 1 || got.err != nil {
-				t.Errorf("%+v, want 1", got)
-			}
-		}
-	})
-}
-
 // TestInProgress: who does not wait, or not for long, hears who runs the job.
 func TestInProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {

@@ -80,33 +80,6 @@ func TestFrozenRunThatNobodyTookOver(t *testing.T) {
 	})
 }
 
-// TestKilledRun: a run whose process has died is taken over when its lease has ended, and
-// not before.
-func TestKilledRun(t *testing.T) {
-	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		killed := engine.Client()
-		end := make(chan struct{})
-		a := start(t.Context(), over(killed, killed.Records(), nil), "a", func(context.Context) (int64, error) {
-			<-end
-			return 1, nil
-		})
-		synctest.Wait()
-		begun := time.Now()
-		killed.Kill()
-		var runs atomic.Int64
-		if got, err := idempotent.Do(t.Context(), jobs(engine, idempotent.Config{}), "a", counted(&runs)); got != 1 || err != nil {
-			t.Errorf("%d, %v", got, err)
-		}
-		if d := time.Since(begun); d < lease || d > lease+2*time.Second {
-			t.Errorf("taken over after %v, with a lease of %v", d, lease)
-		}
-		close(end)
-		if got := <-a; !errors.Is(got.err, driver.ErrUnavailable) {
-			t.Errorf("the run of the dead: %+v", got)
-		}
-	})
-}
-
 // TestLostAnswers: the answers of some swaps are lost, and the job runs once all the same.
 func TestLostAnswers(t *testing.T) {
 	for every := 2; every <= 4; every++ {
