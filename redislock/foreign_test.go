@@ -163,3 +163,5 @@ func TestMinimumHoldBindsUsAlone(t *testing.T) {
 		t.Errorf("held by %+v", held)
 	}
 }
+
+const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`

@@ -160,35 +160,6 @@ func TestAddCatchesUp(t *testing.T) {
 	}
 }
 
-// Of the ticks that come due during a long run one waits.
-func TestOneTickWaitsForALongRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		locks := fencelock.New(memlock.New(nil), nil)
-		c := robfig.New()
-		runs := 0 // one at a time
-		j := cron.New(locks, "job", &cron.Config{Overlap: cron.OverlapLast, Late: time.Hour})
-		if _, err := robfigcron.Add(t.Context(), c, "* * * * *", j, func(context.Context) error {
-			if runs++; runs == 1 {
-				time.Sleep(30*time.Minute + 30*time.Second)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		c.Start()
-		time.Sleep(25 * time.Minute)
-		synctest.Wait()
-		if s, err := locks.Status(t.Context(), "job"); err != nil || len(s.Waiters) != 1 {
-			t.Errorf("%d wait, want 1; %v", len(s.Waiters), err)
-		}
-		time.Sleep(10*time.Minute + time.Second)
-		<-c.Stop().Done()
-		if runs != 1+1+4 {
-			t.Errorf("%d runs", runs)
-		}
-	})
-}
-
 func TestWrapperRefusesCatchUp(t *testing.T) {
 	j := job(memlock.New(nil), cron.Config{CatchUp: 1})
 	if _, err := robfigcron.Wrapper(t.Context(), j, &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -62,23 +61,6 @@ func ExampleCheck() {
 	fmt.Println("late:", errors.Is(pay(inFlight), fence.ErrStale))
 }
 
-// inTx runs fn in a transaction, and commits unless fn fails.
-func inTx(ctx context.Context, db *sql.DB, level sql.IsolationLevel, fn func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
-// under returns a context with the fence of an exclusive holder.
-func under(t *testing.T, token int64) context.Context {
-	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
-}
-
 // open opens a pool.
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
@@ -90,25 +72,16 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// invoice is a row that Check guards.
-func invoice(t *testing.T, db *sql.DB, id string, level sql.IsolationLevel) exam.Resource {
-	t.Helper()
-	if _, err := db.Exec("INSERT INTO invoice (id) VALUES (?)", id); err != nil {
-		t.Fatal(err)
-	}
-	return exam.Resource{
-		Name: id,
-		Write: func(ctx context.Context, value string) error {
-			return inTx(ctx, db, level, func(tx *sql.Tx) error {
-				if err := fencemysql.Check(ctx, tx, id); err != nil {
-					return err
-				}
-				_, err := tx.ExecContext(ctx, "UPDATE invoice SET value = ? WHERE id = ?", value, id)
-				return err
-			})
+// guard is the guard of a pool.
+func guard(db *sql.DB) exam.SQL {
+	return exam.SQL{
+		DB: db, Store: fencemysql.Store{DB: db}, Waits: "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+		Check: func(ctx context.Context, tx *sql.Tx, resource string) error {
+			return fencemysql.Check(ctx, tx, resource)
 		},
-		Read: func() (value string, err error) {
-			return value, db.QueryRow("SELECT value FROM invoice WHERE id = ?", id).Scan(&value)
+		Again: func(err error) bool {
+			failed, ok := errors.AsType[*mysql.MySQLError](err)
+			return ok && failed.Number == 1213
 		},
 	}
 }
@@ -118,96 +91,54 @@ func TestCheck(t *testing.T) {
 	db := open(t, server.DSN("test"))
 	for _, statement := range []string{
 		fencemysql.Schema(), fencemysql.Schema(),
-		"CREATE TABLE invoice (id VARCHAR(100) PRIMARY KEY, value TEXT NOT NULL DEFAULT '', fence BIGINT NOT NULL DEFAULT 0)",
+		exam.Invoices,
 		"CREATE TABLE written (id INT AUTO_INCREMENT PRIMARY KEY, token BIGINT)",
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}
+	guard(db).Run(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		t.Run(level.String(), func(t *testing.T) {
-			for name, settings := range map[string]string{"": "", "found rows": "?clientFoundRows=true&interpolateParams=true"} {
-				db := open(t, server.DSN("test")+settings)
-				if err := exam.Run(t.Context(), invoice(t, db, level.String()+name, level)); err != nil {
-					t.Error(name, err)
-				}
+			found := guard(open(t, server.DSN("test")+"?clientFoundRows=true&interpolateParams=true"))
+			if err := exam.Run(t.Context(), found.Invoice(t, level.String()+" found rows", level)); err != nil {
+				t.Error(err)
 			}
-			checkRace(t, db, level)
 			checkSnapshot(t, db, level, "")
 			checkSnapshot(t, open(t, server.DSN("test")+"?innodb_snapshot_isolation=ON"), level, "strict ")
 		})
 	}
-	t.Run("store", func(t *testing.T) { checkStore(t, db) })
 	t.Run("column", func(t *testing.T) { checkColumn(t, server, db) })
-	t.Run("uncommitted", func(t *testing.T) { checkUncommitted(t, db) })
 	t.Run("frozen", func(t *testing.T) { checkFrozen(t, server, db) })
 	t.Run("ended", func(t *testing.T) { checkEnded(t, db) })
 	t.Run("names", func(t *testing.T) { checkNames(t, db) })
 	t.Run("character sets", func(t *testing.T) { checkCharacterSets(t, server) })
 	t.Run("lax", func(t *testing.T) { checkLax(t, server) })
 	t.Run("together", func(t *testing.T) { checkTogether(t, db) })
-	t.Run("tracer", func(t *testing.T) { checkTracer(t, db) })
 	t.Run("example", func(t *testing.T) { checkExample(t, server.DSN("test")) })
 	t.Run("mutants", func(t *testing.T) { checkMutants(t, db) })
 	t.Run("no table", func(t *testing.T) { checkNoTable(t, db) })
-}
-
-// checkRace: of many holders at once, the writes that were accepted came in the order of
-// their tokens.
-func checkRace(t *testing.T, db *sql.DB, level sql.IsolationLevel) {
-	if _, err := db.Exec("DELETE FROM written"); err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for token := range int64(16) {
-		all.Go(func() { // ends with its transaction
-			ctx := under(t, token+1)
-			for {
-				err := inTx(ctx, db, level, func(tx *sql.Tx) error {
-					if err := fencemysql.Check(ctx, tx, "race "+level.String()); err != nil {
-						return err
-					}
-					_, err := tx.Exec("INSERT INTO written (token) VALUES (?)", token+1)
-					return err
-				})
-				if failed, ok := errors.AsType[*mysql.MySQLError](err); ok && failed.Number == 1213 {
-					continue // nothing was written
-				}
-				if err != nil && !errors.Is(err, fence.ErrStale) {
-					t.Error(err)
-				}
-				return
-			}
-		})
-	}
-	all.Wait()
-	var wrong, last int64
-	err := db.QueryRow(`SELECT COUNT(CASE WHEN token < earlier THEN 1 END), MAX(token)
-		FROM (SELECT token, LAG(token) OVER (ORDER BY id) AS earlier FROM written) AS w`).Scan(&wrong, &last)
-	if err != nil || wrong != 0 || last != 16 {
-		t.Errorf("%d writes after greater tokens, the greatest is %d, %v", wrong, last, err)
-	}
 }
 
 // checkSnapshot: a stale holder is refused also in a transaction whose snapshot is older
 // than its successor's write. A server that lets nobody lock what has changed since the
 // snapshot says so instead (1020).
 func checkSnapshot(t *testing.T, db *sql.DB, level sql.IsolationLevel, run string) {
-	r := invoice(t, db, run+"snapshot "+level.String(), sql.LevelReadCommitted)
-	other := invoice(t, db, run+"other "+level.String(), sql.LevelReadCommitted)
-	if err := errors.Join(r.Write(under(t, 5), "first"), other.Write(under(t, 5), "first")); err != nil {
+	r := guard(db).Invoice(t, run+"snapshot "+level.String(), sql.LevelReadCommitted)
+	other := guard(db).Invoice(t, run+"other "+level.String(), sql.LevelReadCommitted)
+	if err := errors.Join(r.Write(exam.Under(t, 5), "first"), other.Write(exam.Under(t, 5), "first")); err != nil {
 		t.Fatal(err)
 	}
-	err := inTx(t.Context(), db, level, func(tx *sql.Tx) error {
+	err := guard(db).InTx(t.Context(), level, func(tx *sql.Tx) error {
 		var value string // takes the snapshot
 		if err := tx.QueryRow("SELECT value FROM invoice WHERE id = ?", other.Name).Scan(&value); err != nil {
 			return err
 		}
-		if err := r.Write(under(t, 6), "second"); err != nil {
+		if err := r.Write(exam.Under(t, 6), "second"); err != nil {
 			return err
 		}
-		return fencemysql.Check(under(t, 5), tx, r.Name)
+		return fencemysql.Check(exam.Under(t, 5), tx, r.Name)
 	})
 	if failed, ok := errors.AsType[*mysql.MySQLError](err); ok && failed.Number == 1020 && run != "" && level != sql.LevelReadCommitted {
 		return
@@ -218,91 +149,21 @@ func checkSnapshot(t *testing.T, db *sql.DB, level sql.IsolationLevel, run strin
 	}
 }
 
-// checkStore: a Store shares its floors with transactions.
-func checkStore(t *testing.T, db *sql.DB) {
-	r := invoice(t, db, "store", sql.LevelReadCommitted)
-	store := fencemysql.Store{DB: db}
-	if err := store.Check(t.Context(), r.Name, fence.Fence{Token: 6, Floor: 6}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Write(under(t, 5), "late"); !errors.Is(err, fence.ErrStale) {
-		t.Errorf("after the store has seen 6, a transaction with 5: %v", err)
-	}
-	if err := r.Write(under(t, 7), "next"); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Check(t.Context(), r.Name, fence.Fence{Token: 6, Floor: 6}); !errors.Is(err, fence.ErrStale) {
-		t.Errorf("after a transaction with 7, the store with 6: %v", err)
-	}
-}
-
 // checkColumn: a floor in a column of the row. Without clientFoundRows the server counts
 // rows that have changed, and the same write once more looks as if it were stale.
 func checkColumn(t *testing.T, server *mariadbtest.MariaDB, db *sql.DB) {
-	r := invoice(t, db, "column", sql.LevelDefault)
-	write := func(ctx context.Context, db *sql.DB, value string) error {
-		f, err := fence.From(ctx)
-		if err != nil {
-			return err
-		}
-		result, err := db.ExecContext(ctx, `UPDATE invoice SET value = ?, fence = GREATEST(fence, ?)
-			WHERE id = 'column' AND fence <= ?`, value, f.Floor, f.Token)
-		if err != nil {
-			return err
-		}
-		rows, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		err = fence.Wrote(ctx, "column", rows)
-		if stale, ok := errors.AsType[*fence.StaleError](err); ok { // the exam wants to know the floor
-			return errors.Join(db.QueryRow("SELECT fence FROM invoice WHERE id = 'column'").Scan(&stale.Floor), err)
-		}
-		return err
-	}
-	found := open(t, server.DSN("test")+"?clientFoundRows=true")
-	r.Write = func(ctx context.Context, value string) error { return write(ctx, found, value) }
+	r := guard(db).Invoice(t, "column", sql.LevelDefault)
+	found := guard(open(t, server.DSN("test")+"?clientFoundRows=true"))
+	r.Write = found.Column
 	if err := exam.Run(t.Context(), r); err != nil {
 		t.Error(err)
 	}
-	last := under(t, 1<<61)
-	if err := errors.Join(write(last, found, "same"), write(last, found, "same")); err != nil {
+	last := exam.Under(t, 1<<61)
+	if err := errors.Join(found.Column(last, "same"), found.Column(last, "same")); err != nil {
 		t.Errorf("the same write twice, with clientFoundRows: %v", err)
 	}
-	if err := write(last, db, "same"); !errors.Is(err, fence.ErrStale) {
+	if err := guard(db).Column(last, "same"); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("the same write once more, without clientFoundRows: %v: docs/guards.md says that it looks stale", err)
-	}
-}
-
-// checkUncommitted: a successor waits until a transaction that has passed the guard has
-// ended, so that the order of the writes is that of the tokens.
-func checkUncommitted(t *testing.T, db *sql.DB) {
-	r := invoice(t, db, "uncommitted", sql.LevelReadCommitted)
-	written := make(chan error, 1)
-	err := inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
-		if err := fencemysql.Check(under(t, 5), tx, r.Name); err != nil {
-			return err
-		}
-		go func() { written <- r.Write(under(t, 6), "second") }() // ends with the second transaction
-		// Until the server says that it waits for a lock. It tells the same again to who asks
-		// within a tenth of a second.
-		for waits := 0; waits == 0; time.Sleep(200 * time.Millisecond) {
-			err := db.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&waits)
-			if err != nil {
-				return err
-			}
-		}
-		_, err := tx.Exec("UPDATE invoice SET value = 'first' WHERE id = ?", r.Name)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
-	if got, err := r.Read(); got != "second" {
-		t.Errorf("the invoice has %q, %v, want that of the second holder", got, err)
 	}
 }
 
@@ -310,16 +171,16 @@ func checkUncommitted(t *testing.T, db *sql.DB) {
 // told to, and the next holder writes. What the other had done is undone, and so is what it
 // does when it goes on.
 func checkFrozen(t *testing.T, server *mariadbtest.MariaDB, db *sql.DB) {
-	r := invoice(t, db, "frozen", sql.LevelReadCommitted)
+	r := guard(db).Invoice(t, "frozen", sql.LevelReadCommitted)
 	tx, err := open(t, server.DSN("test")+"?idle_transaction_timeout=1").Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback() // done by the server before that
-	if err := fencemysql.Check(under(t, 5), tx, r.Name); err != nil {
+	if err := fencemysql.Check(exam.Under(t, 5), tx, r.Name); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(under(t, 6), "next"); err != nil {
+	if err := r.Write(exam.Under(t, 6), "next"); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
 	if _, err := tx.Exec("UPDATE invoice SET value = 'late' WHERE id = 'frozen'"); err == nil {
@@ -333,15 +194,15 @@ func checkFrozen(t *testing.T, server *mariadbtest.MariaDB, db *sql.DB) {
 // checkEnded: in a transaction that the server has ended already, without the program's
 // doing, the guard would lock nothing, and is an error.
 func checkEnded(t *testing.T, db *sql.DB) {
-	r := invoice(t, db, "ended", sql.LevelReadCommitted)
-	err := inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) error {
+	r := guard(db).Invoice(t, "ended", sql.LevelReadCommitted)
+	err := guard(db).InTx(t.Context(), sql.LevelDefault, func(tx *sql.Tx) error {
 		if _, err := tx.Exec("CREATE TABLE IF NOT EXISTS ends_it (id INT)"); err != nil {
 			return err
 		}
-		if err := fencemysql.Check(under(t, 5), tx, r.Name); err != nil {
+		if err := fencemysql.Check(exam.Under(t, 5), tx, r.Name); err != nil {
 			return err
 		}
-		if err := r.Write(under(t, 6), "next"); err != nil {
+		if err := r.Write(exam.Under(t, 6), "next"); err != nil {
 			return err
 		}
 		_, err := tx.Exec("UPDATE invoice SET value = 'late' WHERE id = 'ended'")
@@ -426,35 +287,6 @@ func checkTogether(t *testing.T, db *sql.DB) {
 	all.Wait()
 }
 
-// checkTracer: a tracer that panics leaves no transaction behind, whose lock would keep
-// everybody else waiting.
-func checkTracer(t *testing.T, db *sql.DB) {
-	store := fencemysql.Store{DB: db}
-	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: &fencelock.Tracer{
-		Stale: func(context.Context, fencelock.TraceStale) { panic("tracer") },
-	}})
-	lock, err := locks.Acquire(t.Context(), "lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Release()
-	next := fence.Fence{Name: "lock", Token: lock.Token() + 1, Floor: lock.Token() + 1}
-	if err := store.Check(t.Context(), "traced", next); err != nil {
-		t.Fatal(err)
-	}
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the tracer was not told")
-			}
-		}()
-		_ = store.Check(lock.Context(), "traced", fence.Fence{Name: "lock", Token: lock.Token(), Floor: lock.Token()})
-	}()
-	if used := db.Stats().InUse; used != 0 {
-		t.Errorf("%d connections are in use", used)
-	}
-}
-
 // checkExample runs the example of this package, which needs a server.
 func checkExample(t *testing.T, dsn string) {
 	t.Setenv("DATABASE_DSN", dsn)
@@ -479,7 +311,7 @@ func checkMutants(t *testing.T, db *sql.DB) {
 		if *m.statement == whole {
 			t.Errorf("%s: changes nothing", name)
 		}
-		err := exam.Run(t.Context(), invoice(t, db, "mutant "+name, sql.LevelReadCommitted))
+		err := exam.Run(t.Context(), guard(db).Invoice(t, "mutant "+name, sql.LevelReadCommitted))
 		if err == nil {
 			t.Errorf("%s: passes", name)
 		}
@@ -489,14 +321,14 @@ func checkMutants(t *testing.T, db *sql.DB) {
 	whole := sqlfloor.MySQLStale // a read that does not lock sees an old snapshot
 	defer func() { sqlfloor.MySQLStale = whole }()
 	sqlfloor.MySQLStale = strings.Replace(whole, " FOR UPDATE", "", 1)
-	r := invoice(t, db, "mutant snapshot", sql.LevelReadCommitted)
-	if err := r.Write(under(t, 5), "first"); err != nil {
+	r := guard(db).Invoice(t, "mutant snapshot", sql.LevelReadCommitted)
+	if err := r.Write(exam.Under(t, 5), "first"); err != nil {
 		t.Fatal(err)
 	}
-	_ = inTx(t.Context(), db, sql.LevelRepeatableRead, func(tx *sql.Tx) error {
+	_ = guard(db).InTx(t.Context(), sql.LevelRepeatableRead, func(tx *sql.Tx) error {
 		_, err := tx.Exec("SELECT value FROM invoice")
-		err = errors.Join(err, r.Write(under(t, 6), "second"))
-		if late := fencemysql.Check(under(t, 5), tx, r.Name); err != nil || late != nil {
+		err = errors.Join(err, r.Write(exam.Under(t, 6), "second"))
+		if late := fencemysql.Check(exam.Under(t, 5), tx, r.Name); err != nil || late != nil {
 			t.Errorf("without FOR UPDATE the guard returned %v and %v: this test does not see the difference", err, late)
 		}
 		return errors.New("roll back")
@@ -508,7 +340,7 @@ func checkNoTable(t *testing.T, db *sql.DB) {
 	if _, err := db.Exec("DROP TABLE fence_floor"); err != nil {
 		t.Fatal(err)
 	}
-	err := invoice(t, db, "no table", sql.LevelReadCommitted).Write(under(t, 1), "")
+	err := guard(db).Invoice(t, "no table", sql.LevelReadCommitted).Write(exam.Under(t, 1), "")
 	if failed, ok := errors.AsType[*mysql.MySQLError](err); !ok || failed.Number != 1146 {
 		t.Errorf("without its table the guard returns %v", err)
 	}

@@ -71,7 +71,7 @@ var rooms = []room{
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
-	{folder: "fence/internal/exam", imports: []string{"fence", "fence/internal/redisfloor", "internal/testkit/faults", "internal/testkit/redistest"}},
+	{folder: "fence/internal/exam", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/testkit/faults", "internal/testkit/redistest"}},
 	{folder: "internal/cronhook", imports: []string{"."}},
 	{folder: "internal/words", imports: []string{"driver"}},
 	{folder: "internal/recordtext", imports: []string{}},

@@ -1,3 +1,0 @@
-package redislock_test
-
-const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
