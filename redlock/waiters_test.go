@@ -3,8 +3,6 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,100 +48,6 @@ func useEverything(t *testing.T, e *redlock.Engine) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); <-done })
-}
-
-// TestHandOver measures how long a release takes to reach one of n waiting
-// clients. The figures are for reading; what is tested is that all get in. With
-// FENCELOCK_SLOW set there are up to 32 of them.
-func TestHandOver(t *testing.T) {
-	t.Parallel()
-	w, crowds := startNodes(t, 5), []int{2, 8}
-	if os.Getenv("FENCELOCK_SLOW") != "" {
-		crowds = append(crowds, 32)
-	}
-	for _, n := range crowds {
-		handOver(t, w, n)
-	}
-}
-
-func handOver(t *testing.T, w world, n int) {
-	const turns, ttl = 6, time.Minute
-	var mu sync.Mutex // guards released, took, got
-	var released time.Time
-	var took []time.Duration
-	got := make([]int, n)
-	var all sync.WaitGroup
-	for i := range n {
-		e := open(t, w.addrs(), redlock.Config{RetryTimeout: 10 * time.Minute})
-		all.Go(func() {
-			for range turns {
-				g, err := e.Acquire(context.Background(), driver.Request{Name: "hot", TTL: ttl, Wait: true, Identity: driver.Identity{PID: i + 1}})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if !released.IsZero() {
-					took = append(took, time.Since(released))
-				}
-				got[i]++
-				mu.Unlock()
-				time.Sleep(2 * time.Millisecond)
-				mu.Lock()
-				released = time.Now()
-				mu.Unlock()
-				if err := e.Release(context.Background(), leaseOf("hot", g, ttl)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if t.Failed() {
-		return
-	}
-	slices.Sort(took)
-	t.Logf("%2d clients: hand-over p50 %v, p99 %v, most %v", n, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
-}
-
-// TestPanicPassesTheTurnOn: of three requests of one process the second panics in its
-// callback, and who recovers finds that the third gets its turn.
-func TestPanicPassesTheTurnOn(t *testing.T) {
-	t.Parallel()
-	w := startNodes(t, 3)
-	holder, e := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
-	_, l := take(t, holder, "x", long)
-	done := make(chan error, 2)
-	queue := func() {
-		waits := make(chan struct{})
-		told := sync.OnceFunc(func() { close(waits) })
-		go func() { // ends with the test at the latest
-			g, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: long, Wait: true, OnWait: func(driver.WaitInfo) { told() }})
-			if err == nil {
-				err = e.Release(context.Background(), leaseOf("x", g, long))
-			}
-			done <- err
-		}()
-		<-waits
-	}
-	queue()
-	func() {
-		defer func() { _ = recover() }()
-		_, err := e.Acquire(t.Context(), driver.Request{Name: "x", TTL: long, Wait: true, OnWait: func(driver.WaitInfo) { panic("a callback that panics") }})
-		t.Errorf("no panic: %v", err)
-	}()
-	queue()
-	release(t, holder, l)
-	for range 2 {
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("a turn was passed to nobody")
-		}
-	}
 }
 
 // TestDeafWaiter: a waiter whose subscriptions are refused gets in all the same.

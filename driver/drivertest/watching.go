@@ -78,16 +78,18 @@ func panickingCallback(t *run) {
 	cs := t.clients(3)
 	for _, behind := range []bool{false, true} {
 		h := t.hold(cs[0], t.request("panicked"))
-		left := 0
-		var first *call
+		var ws line
 		if behind { // another request of the same client
-			first, left = t.queue(cs[1], t.request("panicked")), 1
+			ws = t.line(1, cs[1:], t.request("panicked"))
 		}
 		panics(t, cs[1], t.request("panicked"))
-		t.view(cs[0]).waiters("panicked", left)
+		t.view(cs[0]).waiters("panicked", len(ws))
+		ws = append(ws, t.queue(cs[1], t.request("panicked")))
 		h.free()
-		if behind {
-			first.granted(t.patience, "the waiter before one that panicked").free()
+		if behind && !ordered(t.traits) {
+			ws.inAnyOrder()
+		} else {
+			ws.inOrder()
 		}
 		t.take(t.patience, cs[2], t.request("panicked")).free()
 		t.take(t.patience, cs[1], t.request("panicked")).free()
