@@ -1,7 +1,6 @@
 package filelock_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -29,18 +28,6 @@ func TestFrozenHeavyWaiterIsPassed(t *testing.T) {
 	heavy.Thaw(t)
 	release(t, e, l)
 	await(t, first, "the heavy one, which kept its place")
-}
-
-func TestTheGreatestWeights(t *testing.T) {
-	t.Parallel()
-	e := filelock.New(tempDir(t), nil)
-	acquire(t, e, seats("a", driver.MaxLimit, driver.MaxLimit))
-	for range 3 {
-		queueUpFor(t, t.Context(), e, seats("a", driver.MaxLimit, driver.MaxLimit))
-		if _, err := e.Acquire(t.Context(), seats("a", driver.MaxLimit, 1)); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("beside them all: %v", err)
-		}
-	}
 }
 
 func TestTicketNames(t *testing.T) {

@@ -1,10 +1,8 @@
 package semaphore_test
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -40,38 +38,6 @@ func (p *process) take(t *testing.T, weight int) *fencelock.Lock {
 		t.Fatalf("a permit of %d: %v", weight, err)
 	}
 	return permit
-}
-
-// queue waits for a permit in a goroutine, which ends with the wait, and returns
-// when it is in the queue or through it.
-func (p *process) queue(ctx context.Context, weight int) *waiting {
-	w := &waiting{done: make(chan struct{})}
-	go func() {
-		w.permit, w.err = p.Acquire(ctx, weight)
-		w.at = time.Now()
-		close(w.done)
-	}()
-	synctest.Wait()
-	return w
-}
-
-// waiting is one Acquire under way.
-type waiting struct {
-	done   chan struct{} // closed when permit, err and at are set
-	permit *fencelock.Lock
-	err    error
-	at     time.Time
-}
-
-// through reports whether the wait is over.
-func (w *waiting) through() bool {
-	synctest.Wait()
-	select {
-	case <-w.done:
-		return true
-	default:
-		return false
-	}
 }
 
 func release(t *testing.T, permits ...*fencelock.Lock) {

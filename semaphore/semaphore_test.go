@@ -89,30 +89,6 @@ func TestTryDo(t *testing.T) {
 	})
 }
 
-// Exclusive locks of the name and permits keep each other out.
-func TestTheWholeSemaphore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New(nil)
-		p := start(store, 5)
-		permit := p.take(t, 1)
-		_, err := p.locks.TryAcquire(t.Context(), name)
-		want(t, "all of it", err, fencelock.ErrHeld)
-		begun := time.Now()
-		time.AfterFunc(time.Minute, func() { release(t, permit) })
-		all, err := p.locks.Acquire(t.Context(), name)
-		if took := time.Since(begun); err != nil || took != time.Minute {
-			t.Fatalf("all of it after %v, %v", took, err)
-		}
-		_, err = p.TryAcquire(t.Context(), 1)
-		want(t, "a closed semaphore", err, fencelock.ErrHeld)
-		w := start(store, 5).queue(t.Context(), 2)
-		wantStatus(t, p.Semaphore, 5, 5, 1)
-		if err := all.Release(); err != nil || !w.through() {
-			t.Error(err)
-		}
-	})
-}
-
 func TestSizesThatDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New(nil)

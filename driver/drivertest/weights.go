@@ -37,6 +37,16 @@ func weights(t *run) {
 	h.free()
 	light.free()
 	t.hold(cs[1], t.weighing("units", 5, 5)).free()
+	most := t.weighing("most", driver.MaxLimit, driver.MaxLimit) // no sum of them is small again
+	h = t.hold(cs[0], most)
+	ws := t.line(2, cs[1:], most)
+	t.refused(cs[2], t.weighing("most", driver.MaxLimit, 1), "that all units of the greatest limit are taken of")
+	h.free()
+	if ordered(t.traits) {
+		ws.inOrder()
+	} else {
+		ws.inAnyOrder()
+	}
 	unitsOfTheDead(t, cs[0])
 	(&scales{run: t}).crowd(cs)
 }

@@ -118,41 +118,6 @@ func eventually(t *testing.T, r *redistest.Redis, want string, args ...string) {
 	t.Fatalf("%v: %q, want %q", args, got, want)
 }
 
-func TestPassesEverything(t *testing.T) {
-	t.Parallel()
-	r, p := start(t)
-	c := dial(t, p)
-	long := strings.Repeat("x", 1<<20)
-	c.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1048576\r\n" + long)
-	c.hears("+OK")
-	if r.Do(t, "GET", "a") != long {
-		t.Error("the value was changed on its way")
-	}
-	c.send("GET a")
-	c.hears("$1048576")
-	c.hears(long)
-	c.send("QUIT")
-	c.hears("+OK")
-	if _, err := c.line(); !errors.Is(err, io.EOF) {
-		t.Errorf("the server's end: %v", err)
-	}
-}
-
-func TestClientsEndReachesTheServer(t *testing.T) {
-	t.Parallel()
-	r, p := start(t)
-	c := dial(t, p)
-	c.ask("CLIENT SETNAME guest", "+OK")
-	c.Close()
-	for range 2000 {
-		if !strings.Contains(r.Do(t, "CLIENT", "LIST"), "name=guest") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("the server still has the connection")
-}
-
 func TestDropIsSilentAndLosesForEver(t *testing.T) {
 	t.Parallel()
 	r, p := start(t)
@@ -267,16 +232,6 @@ func TestDelayedBytesAreLostInAPartition(t *testing.T) {
 	if got := r.Do(t, "DBSIZE"); got != "0" {
 		t.Errorf("%s keys were written in a partition", got)
 	}
-}
-
-func TestReset(t *testing.T) {
-	t.Parallel()
-	_, p := start(t)
-	c := dial(t, p)
-	c.ask("PING", "+PONG")
-	p.Reset()
-	c.isReset()
-	dial(t, p).ask("PING", "+PONG")
 }
 
 func TestRefuse(t *testing.T) {
