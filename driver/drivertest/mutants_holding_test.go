@@ -131,6 +131,23 @@ var holding = []mutant{
 	{"no minimum hold", "min-hold", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.MinHold = 0 })
 	}},
+	{"a minimum hold shuts out the exclusive alone", "min-hold", func(b *broken) {
+		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			if s := b.status(ctx, req.Name); req.Mode == driver.Shared && len(s.Holders) == 0 && !s.NotBefore.IsZero() {
+				b.process.Break(ctx, req.Name, "for the others")
+			}
+			return b.process.Acquire(ctx, req)
+		}
+	}},
+	{"another limit is a holder in the way", "limit", func(b *broken) {
+		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
+			g, err := b.process.Acquire(ctx, req)
+			if errors.Is(err, driver.ErrInvalid) {
+				err = &driver.HeldError{Name: req.Name}
+			}
+			return g, err
+		}
+	}},
 	{"a break needs a holder", "break-minimum", func(b *broken) {
 		b.brk = func(ctx context.Context, name, reason string) (int64, error) {
 			if _, ok := b.holder(ctx, name); !ok {

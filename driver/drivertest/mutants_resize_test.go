@@ -2,6 +2,7 @@ package drivertest_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -34,6 +35,17 @@ var resizing = []mutant{
 				b.process.Resize(ctx, req.Name, req.Limit)
 			}
 			return b.process.Acquire(ctx, req)
+		}
+	}},
+	{"resize is forgotten in a break", "resize-lasts", func(b *broken) {
+		b.brk = func(ctx context.Context, name, reason string) (int64, error) {
+			token, err := b.process.Break(ctx, name, reason)
+			return token, errors.Join(err, b.process.Resize(ctx, name, 3))
+		}
+	}},
+	{"resize goes on when its context has ended", "resize", func(b *broken) {
+		b.resize = func(ctx context.Context, name string, limit int) error {
+			return errors.Join(b.process.Resize(context.WithoutCancel(ctx), name, limit), ctx.Err())
 		}
 	}},
 	{"resize down lets one more in", "resize", func(b *broken) {

@@ -9,6 +9,9 @@ import (
 
 // weighing are engines that are wrong about weights.
 var weighing = []mutant{
+	{"the greatest weights are none", "weights", func(b *broken) {
+		b.ask(func(req *driver.Request) { req.Weight %= driver.MaxLimit })
+	}},
 	{"weights are ignored", "weights", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.Weight = 0 })
 	}},
