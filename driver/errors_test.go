@@ -99,14 +99,6 @@ func TestRequestCheck(t *testing.T) {
 	}
 }
 
-func TestRequestUnits(t *testing.T) {
-	for weight, want := range map[int]int{0: 1, 1: 1, 7: 7} {
-		if got := (driver.Request{Weight: weight}).Units(); got != want {
-			t.Errorf("weight %d takes %d, want %d", weight, got, want)
-		}
-	}
-}
-
 func TestLimitError(t *testing.T) {
 	err := driver.LimitError("seats", 3, 0)
 	want := `invalid request: "seats" is in use with a limit of 3, and this request asks for it without a limit; ` +

@@ -120,8 +120,20 @@ func TestAddRefuses(t *testing.T) {
 	if left := c.Entries(); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
-	if _, err := robfigcron.Wrapper(t.Context(), cron.New(nil, "", nil), &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
-		t.Errorf("got %v", err)
+}
+
+func TestWrapperRefuses(t *testing.T) {
+	for what, c := range map[string]struct {
+		job      *cron.Job
+		schedule robfig.Schedule
+	}{
+		"no name":  {cron.New(nil, "", nil), &robfig.SpecSchedule{}},
+		"catch-up": {job(memlock.New(nil), cron.Config{CatchUp: 1}), &robfig.SpecSchedule{}},
+		"@every":   {job(memlock.New(nil), cron.Config{}), robfig.Every(time.Hour)},
+	} {
+		if _, err := robfigcron.Wrapper(t.Context(), c.job, c.schedule, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 }
 
@@ -157,20 +169,6 @@ func TestAddCatchesUp(t *testing.T) {
 				t.Errorf("started before %v: %d runs with the next tick", started, got)
 			}
 		})
-	}
-}
-
-func TestWrapperRefusesCatchUp(t *testing.T) {
-	j := job(memlock.New(nil), cron.Config{CatchUp: 1})
-	if _, err := robfigcron.Wrapper(t.Context(), j, &robfig.SpecSchedule{}, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestWrapperRefusesEvery(t *testing.T) {
-	_, err := robfigcron.Wrapper(t.Context(), job(memlock.New(nil), cron.Config{}), robfig.Every(time.Hour), time.UTC)
-	if !errors.Is(err, fencelock.ErrInvalid) {
-		t.Errorf("got %v", err)
 	}
 }
 
