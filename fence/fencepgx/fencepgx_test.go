@@ -100,10 +100,6 @@ func TestCheck(t *testing.T) {
 }
 
 // under is a context with the fence of an exclusive holder.
-func under(t *testing.T, token int64) context.Context {
-	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
-}
-
 // checkFrozen: the server ends the transaction of a process that was stopped in it, if it is
 // told to, and the next holder writes.
 func checkFrozen(t *testing.T, server *pgtest.Postgres, pool *pgxpool.Pool) {
@@ -116,10 +112,10 @@ func checkFrozen(t *testing.T, server *pgtest.Postgres, pool *pgxpool.Pool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fencepgx.Check(under(t, 5), tx, r.Name); err != nil {
+	if err := fencepgx.Check(exam.Under(t, 5), tx, r.Name); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(under(t, 6), "next"); err != nil {
+	if err := r.Write(exam.Under(t, 6), "next"); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
 	if _, err := tx.Exec(t.Context(), "UPDATE invoice SET value = 'late' WHERE id = 'frozen'"); err == nil {
@@ -138,12 +134,12 @@ func checkSavepoint(t *testing.T, pool *pgxpool.Pool) {
 		name := fmt.Sprint("savepoint ", fails)
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
-				return errors.Join(fencepgx.Check(under(t, 5), tx, name), fails)
+				return errors.Join(fencepgx.Check(exam.Under(t, 5), tx, name), fails)
 			})
 			if !errors.Is(err, fails) {
 				return err
 			}
-			return fencepgx.Check(under(t, 4), tx, name)
+			return fencepgx.Check(exam.Under(t, 4), tx, name)
 		})
 		if errors.Is(err, fence.ErrStale) != (fails == nil) {
 			t.Errorf("a check after one in a savepoint that ended with %v: %v", fails, err)
