@@ -119,7 +119,7 @@ func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 func (acq *acquirer) hold(w *waiter, token int64) {
 	acq.marker.remark()
 	others := acq.queue.keep(w, token)
-	acq.queue.index.note(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
+	acq.queue.index.Add(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
 	for _, other := range others {
 		acq.giveBack(acq.releaseCall(w.keys, w.req.Mode, w.owner, other))
 	}

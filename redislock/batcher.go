@@ -151,7 +151,7 @@ func (b *batcher) runBatches(batch []*pendingOp) {
 			b.execBatch(batch)
 		}
 	}
-	if !b.spawn(task) {
+	if !b.tasks.Go(task) {
 		task()
 	}
 }

@@ -6,35 +6,33 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
+	"github.com/fencelock/fencelock/internal/tasks"
 )
 
 // client makes calls: what they begin with, how long they may take, and what is
 // known of the server's clock. It knows no locks.
 type client struct {
 	keyspace
-	*tasks
-	conn redisconn.Conn
-	cfg  Config
-	id   string // its channel is named after it
+	tasks  *tasks.Group
+	closed context.Context // ends with Close
+	conn   redisconn.Conn
+	cfg    Config
+	id     string // its channel is named after it
 
-	retention string    // of a fence, as an argument
-	common    [8]string // the first argument of most scripts, by what is asked for
+	retention string // of a fence, as an argument
 	clock     clock
 }
 
 func newClient(conn redisconn.Conn, cfg *Config) *client {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	c := &client{tasks: newTasks(), conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:])}
+	all := tasks.New()
+	c := &client{tasks: all, closed: all.Closed, conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:])}
 	c.keyspace = keyspace{prefix: c.cfg.Prefix, cluster: conn.Cluster}
 	c.retention = redisfmt.Millis(c.cfg.Retention)
-	for i := range c.common {
-		c.common[i] = c.commonArg(acquireFlags(i))
-	}
 	return c
 }
 
@@ -75,7 +73,7 @@ func (c *client) flaggedCall(a acquireFlags, s *redisconn.Script, ks keys, args 
 	if c.cfg.Quarantine {
 		passed = append(passed, c.markerKey())
 	}
-	return redisconn.Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), c.common[a]), args...)}
+	return redisconn.Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), c.commonArg(a)), args...)}
 }
 
 // eval runs one script, on the master that has its keys.
@@ -94,53 +92,3 @@ func (c *client) unreached(err error) error {
 
 // errClosed is what calls on a closed engine wrap.
 var errClosed = errors.New("the engine was closed")
-
-// tasks are the goroutines and the waiting requests that Close waits for.
-type tasks struct {
-	closed context.Context // ends with Close
-	end    context.CancelFunc
-	group  sync.WaitGroup
-
-	gate sync.Mutex // guards done, and that group grows from zero before it alone
-	done bool       // no more tasks
-}
-
-func newTasks() *tasks {
-	t := &tasks{}
-	t.closed, t.end = context.WithCancel(context.Background())
-	return t
-}
-
-// enter makes shut wait for leave, unless shut was called.
-func (t *tasks) enter() bool {
-	t.gate.Lock()
-	defer t.gate.Unlock()
-	if t.done {
-		return false
-	}
-	t.group.Add(1)
-	return true
-}
-
-func (t *tasks) leave() { t.group.Done() }
-
-// spawn runs a task that shut waits for, unless shut was called.
-func (t *tasks) spawn(task func()) bool {
-	if !t.enter() {
-		return false
-	}
-	go func() { // ends with the task
-		defer t.leave()
-		task()
-	}()
-	return true
-}
-
-// shut ends closed and waits for all.
-func (t *tasks) shut() {
-	t.gate.Lock()
-	t.done = true
-	t.gate.Unlock()
-	t.end()
-	t.group.Wait()
-}

@@ -48,7 +48,7 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 		c.conn = redisconn.Refusing(err)
 	}
 	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, hot: map[string]bool{}, freeing: map[string]bool{}}
-	queue.index = &nameIndex{client: c, matters: queue.matters}
+	queue.index = newNameIndex(c, queue.matters)
 	batcher := &batcher{client: c, delay: batchDelay}
 	fitness := &fitness{client: c, looking: make(chan struct{}, 1)}
 	marker, parts := &marker{client: c}, &parts{client: c}
@@ -66,7 +66,7 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 // driver.ErrUnavailable. Locks it holds stay until they expire; release them
 // first. It waits for the engine's goroutines and does not close the client.
 func (e *Engine) Close() error {
-	e.shut()
+	e.tasks.Close()
 	return nil
 }
 

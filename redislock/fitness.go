@@ -58,8 +58,8 @@ func (f *fitness) fit(ctx context.Context) error {
 	case ok && age < fitFor:
 		return nil
 	case ok:
-		f.set(time.Now()) // one looks, the others go on
-		f.spawn(func() {  // ends when the masters have answered, with RetryTimeout, or with Close
+		f.set(time.Now())   // one looks, the others go on
+		f.tasks.Go(func() { // ends when the masters have answered, with RetryTimeout, or with Close
 			if f.examine(f.closed) != nil {
 				f.forget()
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -24,43 +23,24 @@ const (
 // says.
 type nameIndex struct {
 	*client
-	matters func(nameindex.Noted) bool // whether a name is still held, or waited for
-
-	mu    sync.Mutex // guards notes
-	notes nameindex.Notes
+	nameindex.Notes
 }
 
-// note has a name noted in the index soon, if it still matters then.
-func (x *nameIndex) note(n nameindex.Noted) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.notes.Add(n, func() bool {
-		return x.spawn(func() { nameindex.Keep(x.closed, closeLimit, x.due, x.write) })
-	})
+func newNameIndex(c *client, matters func(nameindex.Noted) bool) *nameIndex {
+	x := &nameIndex{client: c}
+	x.Tasks, x.AtClose, x.Matters, x.Write = c.tasks, closeLimit, matters, x.write
+	return x
 }
 
-// due returns the names to note now, and whether there may be more.
-func (x *nameIndex) due() (due map[string]time.Duration, more bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.notes.Due(x.closed.Err() != nil, x.matters)
-}
-
-// write notes names. Nobody needs to know whether that worked: the next renewal
-// notes them again.
-func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
+// write notes names.
+func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (refused bool) {
 	args := map[string][]string{}
 	for name, life := range due {
 		key := x.indexOf(name)
 		args[key] = append(args[key], redisfmt.Millis(life), name)
 	}
-	for _, r := range x.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args)) {
-		if redisconn.Denied(r.Err) {
-			x.mu.Lock()
-			x.notes.Refuse()
-			x.mu.Unlock()
-		}
-	}
+	replies := x.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args))
+	return slices.ContainsFunc(replies, func(r redisconn.Reply) bool { return redisconn.Denied(r.Err) })
 }
 
 // chunked makes calls with so many of the arguments for each key, after some that all

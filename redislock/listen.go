@@ -28,7 +28,7 @@ func (l *listener) start() bool {
 	l.mu.Lock()
 	if !l.started {
 		l.started = true
-		l.spawn(l.subscribe) // ends with Close
+		l.tasks.Go(l.subscribe) // ends with Close
 	}
 	l.mu.Unlock()
 	return l.ready()

@@ -52,7 +52,7 @@ func (p *parts) know() {
 	if !p.begin(time.Now()) {
 		return
 	}
-	p.spawn(func() { // ends when the masters have answered, with its limit, or soon after Close
+	p.tasks.Go(func() { // ends when the masters have answered, with its limit, or soon after Close
 		ctx, cancel := context.WithTimeout(p.closed, partsLimit)
 		defer cancel()
 		answers, _ := p.conn.Each(ctx, "CLUSTER", "NODES") // who does not answer is asked next time

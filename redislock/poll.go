@@ -23,7 +23,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	if g == nil {
 		g = &group{name: w.req.Name, keys: w.keys, poke: make(chan struct{}, 1)}
 		q.groups[w.req.Name] = g
-		q.group.Go(func() { q.pollLoop(g) }) // ends when nobody of the group waits, or with Close
+		q.tasks.Spawn(func() { q.pollLoop(g) }) // ends when nobody of the group waits, or with Close
 	}
 	g.waiters = append(g.waiters, w)
 	g.sample, w.sample = a.sample, a.sample
@@ -40,7 +40,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 // server that this client lives. A server that refuses to be asked for RetryTimeout ends
 // the waits.
 func (q *waitQueue) pollLoop(g *group) {
-	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
+	q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failed := newBackoff()
@@ -200,7 +200,7 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	}
 	s := clockSample{sent: sent, server: now}
 	q.clock.note(s, false)
-	q.index.note(nameindex.Noted{Name: g.name, Life: waitLife})
+	q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
 	if h, ours := q.settle(g, s, position, o); ours {
 		q.deliver(h.Owner, grantMsg{token: h.Token, floor: h.Token})
 	}

@@ -76,25 +76,13 @@ func (e *Engine) rate(ctx context.Context, s *redisconn.Script, key string, numb
 	for _, n := range numbers {
 		args = append(args, redisfmt.Decimal(n))
 	}
-	text, err := e.patiently(ctx, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
+	// A try may take all the time there is, since a call that is made again may count twice.
+	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
+	text, err := e.insist(ctx, limited, e.cfg.RetryTimeout, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
 	if text == "foreign" {
 		err = fmt.Errorf("%w: %s was written by another program", driver.ErrConfig, e.rateKey(key))
 	}
 	return text, unavailable(err)
-}
-
-// patiently makes a call until the server has answered or RetryTimeout is over. It waits
-// for an answer as long as it may, since a call that is made again may count twice.
-func (e *Engine) patiently(ctx context.Context, c redisconn.Call) (string, error) {
-	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
-	var why error
-	for pause := newBackoff(); ; pause.Wait(ctx) {
-		text, err := e.eval(limited, c)
-		why = cause(why, err)
-		if err == nil || !passing(err) || limited.Err() != nil || e.closed.Err() != nil {
-			return text, why
-		}
-	}
 }
 
 // rateKey is where the rate of a key is.

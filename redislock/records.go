@@ -44,7 +44,7 @@ func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 		return driver.Record{}, err
 	}
 	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
-	text, err := r.insist(ctx, limited, redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
+	text, err := r.insist(ctx, limited, attemptLimit(0), redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
 	if err != nil {
 		return driver.Record{}, unavailable(err)
 	}

@@ -68,7 +68,7 @@ func (e *Engine) freeLater(l driver.Lease, release redisconn.Call) {
 		defer e.queue.endFreeing(l.Owner)
 		e.withdrawLoop(release, l.TTL, l.TTL)
 	}
-	if !e.spawn(task) {
+	if !e.tasks.Go(task) {
 		e.queue.endFreeing(l.Owner)
 	}
 }
@@ -116,7 +116,7 @@ func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int6
 
 // giveBack releases a grant that its request does not use, without blocking.
 func (c *client) giveBack(release redisconn.Call) {
-	c.spawn(func() { c.withdrawLoop(release, 0, withdrawLimit) }) // ends when the server has answered, after withdrawLimit, or soon after Close
+	c.tasks.Go(func() { c.withdrawLoop(release, 0, withdrawLimit) }) // ends when the server has answered, after withdrawLimit, or soon after Close
 }
 
 // Break ends every acquisition of name and its minimum hold, tells the holders that

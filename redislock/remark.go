@@ -48,7 +48,7 @@ func (m *marker) remark() {
 	if !m.cfg.Quarantine || !m.due(time.Now()) {
 		return
 	}
-	m.spawn(func() { // ends when the server has answered, or with remarkLimit
+	m.tasks.Go(func() { // ends when the server has answered, or with remarkLimit
 		ctx, cancel := context.WithTimeout(context.Background(), remarkLimit)
 		defer cancel()
 		c := redisconn.Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{redisfmt.Millis(m.cfg.MarkerLife)}}

@@ -41,7 +41,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	}
 	for i, l := range leases {
 		if errs[i] == nil {
-			e.queue.index.note(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
+			e.queue.index.Add(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
 		}
 	}
 	return errs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -21,7 +22,7 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	// The first call asks for the version of the limit, the second changes that version. So
 	// a call that arrives late, after another Resize, finds a newer one and does nothing.
 	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
-	text, err := c.insist(ctx, limited, c.call(resizeScript, ks, strconv.Itoa(limit)))
+	text, err := c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, ks, strconv.Itoa(limit)))
 	if err != nil {
 		return unavailable(err)
 	}
@@ -29,17 +30,17 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if !ok {
 		return malformed(text)
 	}
-	_, err = c.insist(ctx, limited, c.call(resizeScript, ks, strconv.Itoa(limit), version))
+	_, err = c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, ks, strconv.Itoa(limit), version))
 	return unavailable(err)
 }
 
-// insist makes a call until the server has answered, or limited ends. Each try has its own
-// limit, since one whose connection has died unseen never ends by itself: the call must
-// be one that may be carried out twice.
-func (c *client) insist(ctx, limited context.Context, call redisconn.Call) (string, error) {
+// insist makes a call until the server has answered, or limited ends. A try whose connection has
+// died unseen never ends by itself, so a call that may be carried out twice has a limit of its
+// own for each.
+func (c *client) insist(ctx, limited context.Context, each time.Duration, call redisconn.Call) (string, error) {
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
-		text, err := c.eval(redisconn.WithDeadline(limited, attemptLimit(0)), call)
+		text, err := c.eval(redisconn.WithDeadline(limited, each), call)
 		why = cause(why, err)
 		if err == nil || !passing(err) || limited.Err() != nil || c.closed.Err() != nil {
 			return text, why

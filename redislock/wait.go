@@ -12,11 +12,11 @@ import (
 // wait blocks until a queued request is granted or ctx ends. A wait that ends without a
 // grant is withdrawn, also one whose grant is on its way.
 func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
-	if !acq.enter() {
+	if !acq.tasks.Enter() {
 		acq.withdraw(w, withdrawPatience)
 		return driver.Grant{}, unavailable(errClosed)
 	}
-	defer acq.leave()
+	defer acq.tasks.Leave()
 	acq.queue.join(w, a)
 	granted := false
 	defer func() { // also if OnWait panics

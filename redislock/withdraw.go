@@ -30,19 +30,11 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 		acq.withdrawLoop(c, w.req.TTL, withdrawLimit)
 		close(gone)
 	}
-	if !acq.spawn(task) {
+	if !acq.tasks.Go(task) {
 		task()
 		return
 	}
-	if patience <= 0 {
-		return
-	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case <-gone:
-	case <-t.C:
-	}
+	retry.Nap(context.Background(), patience, gone)
 }
 
 // withdrawLoop sends a withdrawal, or the release of a grant, until the server has

@@ -38,25 +38,15 @@ func (as asks) under(nodes []*node, d time.Duration, ask question) question {
 
 // gaveUp notes that nobody waits for an answer of the node any more.
 func (as asks) gaveUp(n *node, d time.Duration) {
-	if as != nil {
-		as[n.index].until.Store(n.clock.by(d))
-	}
+	as[n.index].until.Store(n.clock.by(d))
 }
 
 // until returns until when a question that was given up may reach the node.
-func (as asks) until(n *node) int64 {
-	if as == nil {
-		return 0
-	}
-	return as[n.index].until.Load()
-}
+func (as asks) until(n *node) int64 { return as[n.index].until.Load() }
 
 // after lets the questions to a node that are under way go first, which have limits
-// of their own. There may be none to know of.
+// of their own.
 func (as asks) after(ask question) question {
-	if as == nil {
-		return ask
-	}
 	return func(ctx context.Context, n *node) redisconn.Reply {
 		as[n.index].open.Wait()
 		return ask(ctx, n)

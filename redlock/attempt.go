@@ -10,6 +10,7 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // attempt is one take under way. One goroutine has it: the caller's until it is
@@ -38,7 +39,7 @@ type attempt struct {
 // attemptOptions is how an attempt is made.
 type attemptOptions struct {
 	woken  bool      // the request was told that the name is free
-	mine   bool      // and that it goes first
+	mine   bool      // and, if so, that it goes first
 	asks   asks      // those of the whole request; nil for those of the attempt alone
 	joins  bool      // it waits in the nodes' queues
 	since  time.Time // from when
@@ -55,20 +56,15 @@ func (a *attempt) ask(ctx context.Context, proposed int64) {
 	terms := a.set.terms(a.req.Mode, a.req.TTL)
 	terms.TwoRound = a.req.MinHold > 0 // which the second round stores
 	a.take = quorum.NewTake(terms, proposed, instant(a.sent))
-	send := func(nodes []*node, call string) { a.send(nodes, proposed, call) }
 	rest, call := a.set.nodes, "-"
-	switch first := a.set.leader(); {
-	case first == nil:
-	case a.how.mine: // the leader has said so: nobody else asks now
-		send([]*node{first}, "first")
-		rest, call = without(a.set.nodes, first), "next"
-	case a.how.woken:
-		if send([]*node{first}, "first"); !a.passes(ctx, first) {
+	if first := a.set.leader(); first != nil && a.how.woken {
+		a.send([]*node{first}, proposed, "first")
+		if !a.how.mine && !a.passes(ctx, first) { // if it is, the leader has said so: nobody else asks now
 			return
 		}
-		rest, call = without(a.set.nodes, first), "next"
+		rest, call = slices.DeleteFunc(slices.Clone(rest), func(n *node) bool { return n == first }), "next"
 	}
-	send(rest, call)
+	a.send(rest, proposed, call)
 }
 
 // send asks nodes for the lock.
@@ -133,19 +129,16 @@ func (a *attempt) askArgs(proposed int64, call string) []string {
 	return args
 }
 
-// without returns the nodes but one.
-func without(nodes []*node, but *node) []*node {
-	var rest []*node
-	for _, n := range nodes {
-		if n != but {
-			rest = append(rest, n)
-		}
+// step takes one answer. The requests have their own limits. What was granted is given back
+// if ctx ends, or the engine is closed.
+func (a *attempt) step(ctx context.Context) {
+	if !a.hear(ctx.Done(), a.closed.Done()) {
+		a.apply(a.take.Expire())
 	}
-	return rest
 }
 
-// step takes one answer. The requests have their own limits.
-func (a *attempt) step(ctx context.Context) {
+// hear takes one answer, and returns false if it is called off first.
+func (a *attempt) hear(ended, closed <-chan struct{}) bool {
 	select {
 	case r := <-a.asked:
 		a.open--
@@ -153,11 +146,12 @@ func (a *attempt) step(ctx context.Context) {
 	case r := <-a.raised:
 		a.open--
 		a.stored(r)
-	case <-ctx.Done(): // what was granted is given back
-		a.apply(a.take.Expire())
-	case <-a.closed.Done():
-		a.apply(a.take.Expire())
+	case <-ended:
+		return false
+	case <-closed:
+		return false
 	}
+	return true
 }
 
 // lingering is how long a lost attempt waits to learn whether anybody won.
@@ -222,14 +216,7 @@ func (a *attempt) vote(r reply) {
 // back, and what it says after the attempt is won may ask for a second round.
 func (a *attempt) finish() {
 	for a.open > 0 {
-		select {
-		case r := <-a.asked:
-			a.open--
-			a.onReply(r)
-		case r := <-a.raised:
-			a.open--
-			a.stored(r)
-		}
+		a.hear(nil, nil)
 	}
 }
 
@@ -257,9 +244,7 @@ func (a *attempt) askAgain() {
 	if len(nodes) == 0 {
 		return
 	}
-	select {
-	case <-time.After(min(secondLook, a.cfg.limit(a.req.TTL))):
-	case <-a.closed.Done():
+	if !retry.Sleep(a.closed, min(secondLook, a.cfg.limit(a.req.TTL))) {
 		return
 	}
 	for _, n := range nodes {

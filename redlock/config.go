@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -58,15 +59,10 @@ func (cfg *Config) withDefaults() Config {
 	if cfg != nil {
 		full = *cfg
 	}
-	or := func(d *time.Duration, def time.Duration) {
-		if *d <= 0 {
-			*d = def
-		}
-	}
-	or(&full.MaxTTL, 30*time.Second)
-	or(&full.RetryTimeout, 4*time.Second)
-	or(&full.Retention, 7*24*time.Hour)
-	or(&full.MarkerLife, 90*24*time.Hour)
+	full.MaxTTL = cmp.Or(max(full.MaxTTL, 0), 30*time.Second)
+	full.RetryTimeout = cmp.Or(max(full.RetryTimeout, 0), 4*time.Second)
+	full.Retention = cmp.Or(max(full.Retention, 0), 7*24*time.Hour)
+	full.MarkerLife = cmp.Or(max(full.MarkerLife, 0), 90*24*time.Hour)
 	return full
 }
 

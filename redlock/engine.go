@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/tasks"
 )
 
 var (
@@ -32,13 +34,13 @@ type Engine struct {
 // more. The clients stay the caller's. It does no I/O: a set that is no good
 // shows in the first request. cfg may be nil.
 func New(nodes []Node, cfg *Config) *Engine {
-	c := &client{tasks: &tasks{work: make(chan func())}, cfg: cfg.withDefaults()}
-	c.closed, c.end = context.WithCancel(context.Background())
+	all := tasks.New()
+	c := &client{tasks: all, closed: all.Closed, cfg: cfg.withDefaults()}
 	c.lua = c.cfg.scripts(len(nodes), nil)
 	holds := &holdings{byOwner: map[string]*held{}, sweepAt: 1000}
 	queues, news := &localQueues{byName: map[string]*localQueue{}}, &news{byName: map[string]map[string]chan string{}}
 	set := newNodeSet(c, holds, nodes)
-	names := &nameIndex{client: c, set: set, holds: holds, queues: queues}
+	names := newNameIndex(c, set, func(n nameindex.Noted) bool { return holds.has(n.Owner) || queues.has(n.Name) })
 	proposer := &proposer{client: c, set: set, holds: holds, names: names, clock: time.Now}
 	releaser := &releaser{client: c, set: set, holds: holds}
 	renewer := &renewer{client: c, set: set, holds: holds, names: names, releaser: releaser}
@@ -58,13 +60,16 @@ func (e *Engine) enter() error {
 	if e.set.wrong != nil {
 		return e.set.wrong
 	}
-	return e.begin()
+	if !e.tasks.Enter() {
+		return unavailable(errClosed)
+	}
+	return nil
 }
 
 // Close ends the engine's subscriptions and its waits. Locks it holds stay until
 // they expire; release them first. It waits for requests under way, 2 s at most.
 func (e *Engine) Close() error {
-	e.shut()
+	e.tasks.Close()
 	return nil
 }
 
@@ -74,7 +79,7 @@ func (e *Engine) Init(ctx context.Context) error {
 	if err := e.enter(); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.set.Init(ctx)
 }
 
@@ -92,7 +97,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := e.enter(); err != nil {
 		return driver.Grant{}, err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.acquirer.Acquire(ctx, req)
 }
 
@@ -107,7 +112,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 		}
 		return errs
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	if len(leases) == 0 {
 		return nil
 	}
@@ -120,7 +125,7 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	if err := e.enter(); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.releaser.Release(ctx, l)
 }
 
@@ -134,7 +139,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.lister.List(ctx, q)
 }
 
@@ -148,7 +153,7 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	if err := e.enter(); err != nil {
 		return 0, err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.breaker.Break(ctx, name, reason)
 }
 
@@ -163,7 +168,7 @@ func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (in
 	if err := e.enter(); err != nil {
 		return 0, err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.breaker.BreakOwner(ctx, name, owner, reason)
 }
 
@@ -174,6 +179,6 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.tasks.Leave()
 	return e.set.Inspect(ctx, ttl)
 }

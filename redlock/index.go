@@ -26,48 +26,23 @@ var (
 // List reads. Acquires and renewals do not wait for that.
 type nameIndex struct {
 	*client
-	set    *nodeSet
-	holds  *holdings
-	queues *localQueues
-
-	mu    sync.Mutex // guards notes
-	notes nameindex.Notes
+	nameindex.Notes
+	set *nodeSet
 }
 
-// note has a name noted soon, if it still matters then. It is for calls of the engine,
-// and does nothing after Close.
-func (x *nameIndex) note(n nameindex.Noted) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.notes.Add(n, func() bool {
-		if x.begin() != nil {
-			return false
-		}
-		x.spawn(func() { // ends when there is nothing to note, or with Close
-			nameindex.Keep(x.closed, callLimit, x.due, x.write)
-		})
-		x.leave()
-		return true
-	})
+func newNameIndex(c *client, set *nodeSet, matters func(nameindex.Noted) bool) *nameIndex {
+	x := &nameIndex{client: c, set: set}
+	x.Tasks, x.AtClose, x.Matters, x.Write = c.tasks, callLimit, matters, x.write
+	return x
 }
 
-// due returns the names to note now, and whether there may be more.
-func (x *nameIndex) due() (names map[string]time.Duration, more bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.notes.Due(x.closed.Err() != nil, func(n nameindex.Noted) bool {
-		return x.holds.has(n.Owner) || x.queues.has(n.Name)
-	})
-}
-
-// write notes names on every node that answers. Nobody needs to know whether that
-// worked: the next renewal notes them again.
-func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
+// write notes names on every node that answers.
+func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (refused bool) {
 	var args []string
 	for name, life := range due {
 		args = append(args, redisfmt.Millis(life), name)
 	}
-	var refused atomic.Int32
+	var denied atomic.Int32
 	var all sync.WaitGroup
 	for _, n := range x.set.nodes {
 		if n.out.Load() != nil {
@@ -76,16 +51,12 @@ func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) {
 		all.Go(func() { // ends with ctx
 			replies := n.conn.Eval(ctx, x.indexCalls(noteScript, 2*nameindex.Size, args))
 			if slices.ContainsFunc(replies, func(r redisconn.Reply) bool { return redisconn.Denied(r.Err) }) {
-				refused.Add(1)
+				denied.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	if int(refused.Load()) >= x.set.need {
-		x.mu.Lock()
-		x.notes.Refuse()
-		x.mu.Unlock()
-	}
+	return int(denied.Load()) >= x.set.need
 }
 
 // indexCalls makes calls with so many of the arguments, after some that all begin with.

@@ -26,7 +26,7 @@ type listener struct {
 func (l *listener) start() {
 	l.once.Do(func() {
 		for _, n := range l.set.nodes {
-			l.spawn(func() { l.follow(n) }) // ends with Close
+			l.tasks.Spawn(func() { l.follow(n) }) // ends with Close
 		}
 	})
 }
@@ -65,7 +65,7 @@ func (l *listener) onMessage(n *node, text string) {
 		}
 	case "lost":
 		if owner := w.Next(); !w.Bad && l.holds.has(owner) {
-			l.spawn(func() { l.verify(owner, w.Rest) }) // ends with the limit of a request
+			l.tasks.Spawn(func() { l.verify(owner, w.Rest) }) // ends with the limit of a request
 		}
 	}
 }

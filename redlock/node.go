@@ -100,7 +100,7 @@ func (n *node) leaveOut(cause error) {
 func (n *node) wake() {
 	if !n.reviver {
 		n.reviver = true
-		n.spawn(n.revive) // ends with Close, or when the node is back
+		n.tasks.Spawn(n.revive) // ends with Close, or when the node is back
 	}
 }
 
@@ -174,7 +174,7 @@ func (n *node) back() bool {
 func (n *node) free(d releaseCall) {
 	d.publish = "0"
 	n.orphans.add(d)
-	n.run(func() { // ends with callLimit
+	n.tasks.Spawn(func() { // ends with callLimit
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		defer cancel()
 		if n.release(ctx, d).Err == nil {

@@ -112,7 +112,7 @@ func (s *nodeSet) broadcast(nodes []*node, limit time.Duration, answers chan<- r
 		}
 	}
 	for _, n := range nodes {
-		s.run(func() { // ends when the node has answered, or with the limit
+		s.tasks.Spawn(func() { // ends when the node has answered, or with the limit
 			sent := time.Now()
 			answers <- reply{n.index, sent, ask(ctx, n)}
 			answered()

@@ -23,7 +23,7 @@ func (s *nodeSet) probeAll(ctx context.Context) error {
 		if !n.fit.Load() && n.out.Load() == nil {
 			done := make(chan struct{})
 			met = append(met, done)
-			s.spawn(func() { // ends with ctx
+			s.tasks.Spawn(func() { // ends with ctx
 				defer close(done)
 				_ = n.probe(ctx) // n.out says so
 			})

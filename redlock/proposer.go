@@ -56,7 +56,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		p.keep(req, o.grant, how.asks)
 	}
 	if a.open > 0 || len(a.stillQueued()) > 0 || len(a.refused()) > 0 {
-		p.run(func() { // ends when every node has answered, or with the limits of two rounds
+		p.tasks.Spawn(func() { // ends when every node has answered, or with the limits of two rounds
 			a.finish()
 			p.depart(req.Name, req.TTL, how, a.stillQueued())
 			a.askAgain()
@@ -108,7 +108,7 @@ func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
 		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
 	}
 	p.holds.add(h)
-	p.names.note(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
+	p.names.Add(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
 }
 
 // depart tells nodes that a request waits no more, in the background. Each is told

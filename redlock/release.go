@@ -18,14 +18,14 @@ type releaser struct {
 
 // Release ends an acquisition; see [Engine.Release].
 func (q *releaser) Release(ctx context.Context, l driver.Lease) error {
-	switch h := q.holds.get(l.Owner); {
-	case h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name):
+	if q.holds.foreign(l) {
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
-	case h != nil: // the owner is enough: some nodes store a token a little off
+	}
+	known := q.holds.has(l.Owner)
+	if known { // the owner is enough: some nodes store a token a little off
 		l.Token = 0
 	}
 	// sendRelease forgets the acquisition, so that it is known to one release only.
-	known := q.holds.has(l.Owner)
 	return q.released(ctx, l, known, q.sendRelease(l, false))
 }
 
@@ -83,7 +83,7 @@ func (q *releaser) sendRelease(l driver.Lease, opens bool) <-chan reply {
 	answers := make(chan reply, len(q.set.nodes))
 	// From here on the acquisition is nobody's: a renewal under way does not restore it,
 	// and a late answer to its attempt is not taken for a grant.
-	var under asks
+	under := make(asks, len(q.set.nodes))
 	if h := q.holds.remove(l.Owner); h != nil {
 		under = h.asks
 	}

@@ -59,7 +59,7 @@ func (q *renewer) Renew(ctx context.Context, leases []driver.Lease) []error {
 		}
 		if r.open == 0 {
 			errs := r.results(nil)
-			q.spawn(func() { // ends with the limit of the requests
+			q.tasks.Spawn(func() { // ends with the limit of the requests
 				for heard++; heard < len(q.set.nodes); heard++ {
 					r.onBatch(<-answers)
 				}
@@ -90,7 +90,7 @@ func (r *renewals) send() <-chan batch {
 	}
 	answers, limit := make(chan batch, len(r.set.nodes)), r.limit()
 	for _, n := range r.set.nodes {
-		r.run(func() { // ends when the node has answered, or with the limit
+		r.tasks.Spawn(func() { // ends when the node has answered, or with the limit
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			answers <- batch{n.index, n.ask(ctx, calls...)}
@@ -123,7 +123,7 @@ func (r *renewals) decided(j int) {
 	switch result := r.each[j].Result(); {
 	case result == quorum.Kept:
 		if r.holds.extend(l.Owner, r.sent) {
-			r.names.note(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
+			r.names.Add(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
 		}
 	case result == quorum.Gone && r.holds.has(l.Owner) && !r.holds.foreign(l):
 		r.releaser.discard(l)
@@ -166,7 +166,7 @@ func (r *renewals) restore(n *node, l driver.Lease) {
 		return // too little time for an answer; the next renewal is soon
 	}
 	limit = min(limit, left)
-	r.spawn(func() { // ends when the node has answered, or with the limit
+	r.tasks.Spawn(func() { // ends when the node has answered, or with the limit
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		by, err := n.notAfter(ctx, limit)

@@ -61,13 +61,11 @@ func (b *tally) hopeless() bool { return len(b.causes.errs) > len(b.set.nodes)-b
 // what belongs to the word.
 func (b *tally) vote(r reply) quorum.Vote {
 	n := b.set.nodes[r.node]
-	if r.Err == nil {
-		b.open--
-	}
 	if r.Err != nil {
 		b.causes.add(n, r.Err)
 		return quorum.Vote{}
 	}
+	b.open--
 	w := redisfmt.Words{Rest: r.Text}
 	word := w.Next()
 	if word == "nodes" {

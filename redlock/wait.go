@@ -120,7 +120,7 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 		// The second attempt comes at once: what became free before the request was in the
 		// queues was told to others.
 		if how.joins || o.err != nil {
-			w.names.note(nameindex.Noted{Name: w.req.Name, Life: waitLife})
+			w.names.Add(nameindex.Noted{Name: w.req.Name, Life: waitLife})
 			w.inform(0)
 			w.sleep(ctx, w.nextPause(o), news)
 		}

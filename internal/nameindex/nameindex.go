@@ -8,7 +8,10 @@ import (
 	_ "embed"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/tasks"
 )
 
 // The scripts of the index.
@@ -42,39 +45,50 @@ type Noted struct {
 	Closes      bool // by a minimum hold, whether it is held or not
 }
 
-// Notes is what a client has to note. A mutex of its engine guards it.
+// Notes is what a client has to note. What is exported is set before the first use. All
+// methods may be called from many goroutines at once.
 type Notes struct {
-	young, old []Noted   // those of this tick and of the one before
-	running    bool      // somebody will write them
-	refused    time.Time // when the user was last told that it may not; zero if it may
+	Tasks   *tasks.Group     // of the engine
+	AtClose time.Duration    // how long the last write may take when it is closed
+	Matters func(Noted) bool // whether a name is still held, or waited for; must not block
+
+	// Write notes names with their lives, and reports whether the user may not. Nobody needs
+	// to know whether it worked otherwise: the next renewal notes the name again.
+	Write func(ctx context.Context, due map[string]time.Duration) (refused bool)
+
+	mu         sync.Mutex // guards all below
+	young, old []Noted    // those of this tick and of the one before
+	running    bool       // somebody will write them
+	refused    time.Time  // when the user was last told that it may not; zero if it may
 }
 
-// Add has a name noted soon, if it still matters then. start has a goroutine call Keep,
-// unless the engine is closed.
-func (x *Notes) Add(n Noted, start func() bool) {
+// Add has a name noted soon, if it still matters then. It does nothing once the engine is closed.
+func (x *Notes) Add(n Noted) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if !x.refused.IsZero() && time.Since(x.refused) < refusal {
 		return
 	}
 	if !x.running {
-		x.running = start()
+		x.running = x.Tasks.Go(x.keep) // ends when there is nothing to note, or soon after Close
 	}
 	if x.running {
 		x.young = append(x.young, n)
 	}
 }
 
-// Refuse notes that the user may not write the index.
-func (x *Notes) Refuse() { x.refused = time.Now() }
-
-// Due returns the names to note now, with their lives, and whether there may be more.
+// due returns the names to note now, with their lives, and whether there may be more.
 // Once the engine is closed these are minimum holds alone.
-func (x *Notes) Due(closed bool, matters func(Noted) bool) (due map[string]time.Duration, more bool) {
+func (x *Notes) due() (due map[string]time.Duration, more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	closed := x.Tasks.Closed.Err() != nil
 	if closed {
 		x.old, x.young = append(x.old, x.young...), nil
 	}
 	due = map[string]time.Duration{}
 	for _, n := range x.old {
-		if n.Closes || !closed && matters(n) {
+		if n.Closes || !closed && x.Matters(n) {
 			due[n.Name] = max(due[n.Name], n.Life)
 		}
 	}
@@ -85,25 +99,33 @@ func (x *Notes) Due(closed bool, matters func(Noted) bool) (due map[string]time.
 	return due, x.running
 }
 
-// Keep has notes written until there are none, or until closed ends, after which it has
-// the rest written within atClose.
-func Keep(closed context.Context, atClose time.Duration, due func() (map[string]time.Duration, bool), write func(context.Context, map[string]time.Duration)) {
+// keep has notes written until there are none, or until the engine is closed, after which it
+// has the rest written within AtClose.
+func (x *Notes) keep() {
 	tick := time.NewTicker(After)
 	defer tick.Stop()
 	for more := true; more; {
-		ctx, limit := closed, limit
+		ctx, limit := x.Tasks.Closed, limit
 		select {
 		case <-tick.C:
-		case <-closed.Done():
-			ctx, limit = context.Background(), atClose
+		case <-x.Tasks.Closed.Done():
+			ctx, limit = context.Background(), x.AtClose
 		}
 		var names map[string]time.Duration
-		names, more = due()
-		if len(names) > 0 {
-			ctx, cancel := context.WithTimeout(ctx, limit)
-			write(ctx, names)
-			cancel()
+		if names, more = x.due(); len(names) > 0 {
+			x.write(ctx, limit, names)
 		}
+	}
+}
+
+// write has names written, and keeps in mind that the user may not.
+func (x *Notes) write(ctx context.Context, limit time.Duration, names map[string]time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if x.Write(ctx, names) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.refused = time.Now()
 	}
 }
 

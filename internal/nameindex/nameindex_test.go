@@ -3,94 +3,113 @@ package nameindex_test
 import (
 	"context"
 	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/tasks"
 )
 
-// engine is one that notes what it holds.
-type engine struct {
-	nameindex.Notes
-	held   map[string]bool
-	starts int
-}
-
-func (e *engine) add(n nameindex.Noted) {
-	e.Add(n, func() bool { e.starts++; return true })
-}
-
-func (e *engine) due(closed bool) (map[string]time.Duration, bool) {
-	return e.Due(closed, func(n nameindex.Noted) bool { return e.held[n.Owner] })
-}
-
-// TestDue: a name is due with the second tick after it came, if it matters then.
+// TestDue: a name is written with the second tick after it came, if it matters then, with its
+// longest life, until nothing is left.
 func TestDue(t *testing.T) {
 	t.Parallel()
-	e := engine{held: map[string]bool{"a": true, "b": true}}
-	e.add(nameindex.Noted{Owner: "a", Name: "long", Life: time.Second})
-	e.add(nameindex.Noted{Owner: "a", Name: "long", Life: time.Minute})
-	e.add(nameindex.Noted{Owner: "b", Name: "short", Life: time.Second})
-	e.add(nameindex.Noted{Owner: "b", Name: "closed", Life: time.Hour, Closes: true})
-	if due, more := e.due(false); len(due) > 0 || !more {
-		t.Errorf("at the first tick %v are due, more: %t", due, more)
-	}
-	delete(e.held, "b")
-	want := map[string]time.Duration{"long": time.Minute, "closed": time.Hour}
-	if due, more := e.due(false); !maps.Equal(due, want) || more {
-		t.Errorf("at the second tick %v are due, more: %t; want %v", due, more, want)
-	}
-	e.add(nameindex.Noted{Owner: "a", Name: "long", Life: time.Minute})
-	e.add(nameindex.Noted{Owner: "b", Name: "closed", Life: time.Hour, Closes: true})
-	if due, more := e.due(true); len(due) != 1 || due["closed"] != time.Hour || more {
-		t.Errorf("once closed %v are due, more: %t", due, more)
-	}
-	if e.starts != 2 {
-		t.Errorf("started %d times, want once for each time that there was nothing", e.starts)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(t)
+		e.held = map[string]bool{"a": true}
+		e.Add(nameindex.Noted{Owner: "a", Name: "long", Life: time.Second})
+		e.Add(nameindex.Noted{Owner: "a", Name: "long", Life: time.Minute})
+		e.Add(nameindex.Noted{Owner: "b", Name: "short", Life: time.Second})
+		e.Add(nameindex.Noted{Owner: "b", Name: "closed", Life: time.Hour, Closes: true})
+		e.wait(nameindex.After)
+		e.wrote(t)
+		e.wait(nameindex.After)
+		e.wrote(t, map[string]time.Duration{"long": time.Minute, "closed": time.Hour})
+		e.wait(time.Hour)
+		e.Add(nameindex.Noted{Owner: "a", Name: "again", Life: time.Second})
+		e.wait(2 * nameindex.After)
+		e.wrote(t, map[string]time.Duration{"again": time.Second})
+	})
 }
 
 // TestRefused: who was refused is not asked for a minute.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var e engine
-		e.Refuse()
-		e.add(nameindex.Noted{Name: "x"})
-		if e.starts > 0 {
-			t.Error("noted right after a refusal")
-		}
-		time.Sleep(time.Minute)
-		e.add(nameindex.Noted{Name: "x"})
-		if e.starts != 1 {
-			t.Error("not noted a minute after a refusal")
-		}
+		e := newEngine(t)
+		e.refuses = true
+		note := nameindex.Noted{Name: "x", Life: 1, Closes: true}
+		e.Add(note)
+		e.wait(2 * nameindex.After)
+		e.Add(note)
+		e.wait(2 * nameindex.After)
+		e.wrote(t, map[string]time.Duration{"x": 1})
+		e.wait(time.Minute)
+		e.Add(note)
+		e.wait(2 * nameindex.After)
+		e.wrote(t, map[string]time.Duration{"x": 1})
 	})
 }
 
-// TestKeep: notes are written until there are none, and a last time at the end.
-func TestKeep(t *testing.T) {
+// TestClosed: minimum holds are written once more when the engine is closed, at once and with a
+// context that goes on, and nothing later.
+func TestClosed(t *testing.T) {
 	t.Parallel()
-	for _, closes := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			closed, end := context.WithCancel(t.Context())
-			defer end()
-			if closes {
-				end()
-			}
-			rounds, left := 0, 3
-			nameindex.Keep(closed, time.Second, func() (map[string]time.Duration, bool) {
-				left--
-				return map[string]time.Duration{"x": 1}, left > 0 && !closes
-			}, func(ctx context.Context, _ map[string]time.Duration) {
-				if ctx.Err() == nil {
-					rounds++
-				}
-			})
-			if want := map[bool]int{false: 3, true: 1}[closes]; rounds != want {
-				t.Errorf("closed: %t, written %d times, want %d", closes, rounds, want)
-			}
-		})
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(t)
+		e.held = map[string]bool{"a": true}
+		e.Add(nameindex.Noted{Owner: "a", Name: "held", Life: time.Hour})
+		e.Add(nameindex.Noted{Owner: "a", Name: "closed", Life: time.Hour, Closes: true})
+		e.Tasks.Close()
+		e.wrote(t, map[string]time.Duration{"closed": time.Hour})
+		e.Add(nameindex.Noted{Owner: "a", Name: "closed", Life: time.Hour, Closes: true})
+		e.wait(time.Minute)
+		e.wrote(t)
+	})
+}
+
+// engine is one that notes what it holds.
+type engine struct {
+	nameindex.Notes
+	held    map[string]bool
+	refuses bool
+
+	mu      sync.Mutex // guards written
+	written []map[string]time.Duration
+}
+
+func newEngine(t *testing.T) *engine {
+	e := &engine{}
+	e.Tasks, e.AtClose = tasks.New(), time.Second
+	t.Cleanup(e.Tasks.Close)
+	e.Matters = func(n nameindex.Noted) bool { return e.held[n.Owner] }
+	e.Write = func(ctx context.Context, due map[string]time.Duration) bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if ctx.Err() == nil {
+			e.written = append(e.written, due)
+		}
+		return e.refuses
 	}
+	return e
+}
+
+// wait lets time pass, and what happens then.
+func (e *engine) wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// wrote compares what was written since it was called last.
+func (e *engine) wrote(t *testing.T, want ...map[string]time.Duration) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !slices.EqualFunc(e.written, want, maps.Equal) {
+		t.Errorf("wrote %v, want %v", e.written, want)
+	}
+	e.written = nil
 }

@@ -8,7 +8,10 @@ import (
 )
 
 // Sleep waits for d, or until ctx ends, and reports whether ctx goes on.
-func Sleep(ctx context.Context, d time.Duration) bool {
+func Sleep(ctx context.Context, d time.Duration) bool { return Nap(ctx, d, nil) }
+
+// Nap is Sleep that ends early when wake is closed, or has something, which is taken.
+func Nap(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
@@ -16,6 +19,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-wake:
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil

@@ -27,6 +27,21 @@ func TestSleep(t *testing.T) {
 	})
 }
 
+// TestNap: what wakes it is taken, and says nothing of the context.
+func TestNap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{}, 1)
+		time.AfterFunc(time.Minute, func() { wake <- struct{}{} })
+		begun := time.Now()
+		if !retry.Nap(t.Context(), time.Hour, wake) || time.Since(begun) != time.Minute || len(wake) > 0 {
+			t.Errorf("napped for %v, woken after a minute", time.Since(begun))
+		}
+		if !retry.Nap(t.Context(), time.Hour, wake) || time.Since(begun) != time.Hour+time.Minute {
+			t.Errorf("napped until %v, woken by nothing", time.Since(begun))
+		}
+	})
+}
+
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := retry.NewBackoff(time.Second, 5*time.Second)
