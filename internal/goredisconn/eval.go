@@ -9,18 +9,11 @@ import (
 
 	"github.com/fencelock/fencelock/internal/deadline"
 	"github.com/fencelock/fencelock/internal/redisconn"
-	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	// callLimit bounds a WAIT whose context has no deadline.
-	callLimit = 10 * time.Second
-
-	// tryAgains is how often a call is sent again to a slot that is moving, over
-	// 1.3 s.
-	tryAgains = 10
-)
+// callLimit bounds a WAIT whose context has no deadline.
+const callLimit = 10 * time.Second
 
 // evalCommand builds one run of a script: by its SHA1, or by its source, which a server has
 // forgotten that was started anew or promoted.
@@ -78,12 +71,10 @@ func (c *conn) punctual(ctx context.Context) bool {
 	return ok && client.Options().ContextTimeoutEnabled && deadline.Beneath(ctx).Done() == nil
 }
 
-// eval makes calls until each has run or has failed: those that the server has certainly
-// not run are sent again, and only they. One that waits for replicas needs a connection
-// for itself, since WAIT counts what that one has written.
+// eval makes calls. One that waits for replicas needs a connection for itself, since WAIT counts
+// what that one has written.
 func (c *conn) eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
 	replies := make([]redisconn.Reply, len(calls))
-	attempts := make([]attempt, len(calls))
 	var todo []int
 	for i := range calls {
 		if calls[i].Replicas > 0 {
@@ -92,26 +83,18 @@ func (c *conn) eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 			todo = append(todo, i)
 		}
 	}
-	for len(todo) > 0 {
+	redisconn.Insist(ctx, todo, replies, func(todo []int, source []bool) []redisconn.Reply {
 		cmds := make([]once, len(todo))
 		for k, i := range todo {
-			cmds[k] = evalCommand(ctx, &calls[i], attempts[i].source)
+			cmds[k] = evalCommand(ctx, &calls[i], source[i])
 		}
 		c.send(ctx, cmds)
-		var rest []int
-		var delay time.Duration
-		for k, i := range todo {
-			if attempts[i].after(ctx, cmds[k].Err()) {
-				rest = append(rest, i)
-				delay = max(delay, attempts[i].delay)
-			} else {
-				replies[i] = replyOf(ctx, cmds[k])
-			}
+		said := make([]redisconn.Reply, len(todo))
+		for k, cmd := range cmds {
+			said[k] = replyOf(ctx, cmd)
 		}
-		if todo = rest; len(todo) > 0 {
-			retry.Sleep(ctx, delay)
-		}
-	}
+		return said
+	})
 	return replies
 }
 
@@ -127,35 +110,6 @@ func (c *conn) send(ctx context.Context, cmds []once) {
 		_ = pipe.Process(ctx, cmd)
 	}
 	_, _ = pipe.Exec(ctx)
-}
-
-// attempt is how a call is to be sent.
-type attempt struct {
-	n      int
-	source bool          // the server does not know the SHA1
-	delay  time.Duration // before it is sent again
-}
-
-// after reports whether a call that ended with err did not run, and may be sent
-// again: the server has said so itself. After any other error nobody knows.
-func (a *attempt) after(ctx context.Context, err error) bool {
-	a.n++
-	a.delay = 0
-	reply, refused := errors.AsType[redis.Error](err)
-	if !refused || ctx.Err() != nil {
-		return false
-	}
-	switch text := reply.Error(); {
-	case strings.HasPrefix(text, "NOSCRIPT"):
-		again := !a.source
-		a.source = true
-		return again
-	case strings.HasPrefix(text, "TRYAGAIN"):
-		a.delay = min(10*time.Millisecond<<a.n, 200*time.Millisecond)
-		end, ok := ctx.Deadline()
-		return a.n < tryAgains && (!ok || time.Until(end) > a.delay) // the last word is the server's
-	}
-	return false
 }
 
 // replicated makes one call that waits for replicas, on one connection. The client follows
@@ -197,13 +151,13 @@ func onNode(ctx context.Context, node *redis.Client, call *redisconn.Call, ask b
 		// One ASKING covers one command: the source goes along at once.
 		_ = sticky.Process(ctx, once{redis.NewCmd(ctx, "asking")})
 	}
-	cmd := evalCommand(ctx, call, ask)
-	_ = sticky.Process(ctx, cmd)
-	if again := (attempt{source: ask}); again.after(ctx, cmd.Err()) {
-		cmd = evalCommand(ctx, call, again.source)
+	replies := make([]redisconn.Reply, 1)
+	redisconn.Insist(ctx, []int{0}, replies, func(_ []int, source []bool) []redisconn.Reply {
+		cmd := evalCommand(ctx, call, ask || source[0])
 		_ = sticky.Process(ctx, cmd)
-	}
-	r := replyOf(ctx, cmd)
+		return []redisconn.Reply{replyOf(ctx, cmd)}
+	})
+	r := replies[0]
 	if r.Err != nil {
 		return r
 	}
