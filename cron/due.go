@@ -12,10 +12,11 @@ type due struct {
 	job      *Job // one of its own: it knows its schedule
 	schedule Schedule
 
-	mu    sync.Mutex // guards last, turn, first and calls of schedule
-	last  time.Time  // no tick up to this one is due again
-	turn  *turn      // of the ticks that Take returned last; nil before
-	first time.Time  // the oldest of them
+	mu    sync.Mutex         // guards all below, and calls of schedule
+	last  time.Time          // no tick up to this one is due again
+	turn  context.Context    // of the ticks that Take returned last
+	end   context.CancelFunc // ends it
+	first time.Time          // the oldest of them; zero before
 }
 
 // newDue returns a due that begins now, or with Config.CatchUp as far back as Config.Late.
@@ -25,6 +26,7 @@ func (j *Job) newDue(s Schedule) (*due, error) {
 	}
 	own := *j
 	d := &due{job: &own, schedule: s, last: time.Now().Round(0)}
+	d.turn, d.end = context.WithCancel(context.Background())
 	if j.cfg.CatchUp > 0 {
 		d.last = d.last.Add(-j.cfg.Late)
 	}
@@ -74,17 +76,18 @@ func (d *due) take(now time.Time) (ticks []time.Time, passed int, past time.Time
 		d.last = t
 	}
 	if len(ticks) > 0 {
-		d.turn, d.first = d.turn.next(), ticks[0]
+		d.end()
+		d.turn, d.end = context.WithCancel(context.Background())
+		d.first = ticks[0]
 	}
 	return ticks, passed, past
 }
 
-// turnOf returns the turn of a tick, which is over if Take has returned later ones since; nil
-// before Take has returned any.
-func (d *due) turnOf(tick time.Time) *turn {
+// turnOf returns the turn of a tick, which is over if Take has returned later ones since.
+func (d *due) turnOf(tick time.Time) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.turn != nil && tick.Before(d.first) {
+	if tick.Before(d.first) {
 		return overTurn
 	}
 	return d.turn

@@ -2,6 +2,7 @@ package cron
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,7 +54,7 @@ type Job struct {
 
 	// Of a due; nil otherwise.
 	after  func(tick time.Time) time.Time // the tick after a tick
-	turnOf func(tick time.Time) *turn
+	turnOf func(tick time.Time) context.Context
 }
 
 // New returns a job of that name, which is also the name of the lock that its runs

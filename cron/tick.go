@@ -172,11 +172,11 @@ func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, er
 	locks := j.locks.WithOnly(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	turn := j.turn(tick)
-	if j.cfg.Overlap == OverlapLast && !turn.isOver() {
+	if j.cfg.Overlap == OverlapLast && turn.Err() == nil {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.cfg.Late))
 		defer cancel()
-		defer turn.end(cancel)()
+		defer context.AfterFunc(turn, cancel)()
 		acquire = locks.Acquire
 	}
 	lock, err := acquire(waiting, j.name)
@@ -186,7 +186,7 @@ func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, er
 	case ctx.Err() != nil:
 	case errors.Is(err, fencelock.ErrHeld):
 		return nil, j.skipped(tick, ReasonOverlapped, err)
-	case waiting.Err() != nil && turn.isOver():
+	case waiting.Err() != nil && turn.Err() != nil:
 		return j.tryEnter(ctx, tick) // without a wait: nobody may hold it, and the engine be slower than ticks come
 	case waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
 		return nil, j.skipped(tick, ReasonOverlapped, err)

@@ -123,7 +123,7 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 			default:
 				next = lookNext
 			}
-			pause(ctx, news, next)
+			retry.Nap(ctx, next, news)
 			if err == nil {
 				last, asked, known = leader, time.Now(), true
 			}
@@ -160,15 +160,4 @@ func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan st
 		}
 	}()
 	return news
-}
-
-// pause waits for news, for d, or for the end of ctx.
-func pause(ctx context.Context, news <-chan struct{}, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-news:
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 var _ interface {
@@ -172,14 +173,7 @@ func (e *Engine) ask(ctx context.Context, name string, f func(l *lock, now time.
 func (e *Engine) call(ctx context.Context, f func(now time.Time) error) error {
 	var delay time.Duration
 	_ = e.do(func(time.Time) error { delay = e.client.delay; return nil })
-	if delay > 0 {
-		t := time.NewTimer(delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-	}
+	retry.Sleep(ctx, delay)
 	for {
 		var hung chan struct{}
 		err := e.do(func(now time.Time) error {

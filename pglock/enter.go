@@ -12,7 +12,7 @@ import (
 func (a *attempt) enter(ctx context.Context) error {
 	a.place = &place{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
 	a.turns.change(a.key, func(t *turn) { t.join(a.place) })
-	if !a.place.comes(ctx, a.listDelay()) && ctx.Err() == nil {
+	if retry.Nap(ctx, a.listDelay(), a.place.ready) && !a.place.came() {
 		a.waitsHere(ctx)
 	}
 	select {
@@ -26,22 +26,14 @@ func (a *attempt) enter(ctx context.Context) error {
 	return nil
 }
 
-// comes waits for d, and reports whether the turn came.
-func (k *place) comes(ctx context.Context, d time.Duration) bool {
+// came reports whether the turn came.
+func (k *place) came() bool {
 	select {
 	case <-k.ready:
 		return true
 	default:
+		return false
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-k.ready:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // listDelay is after which time a request that waits in this process is written down for

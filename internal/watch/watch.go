@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 const (
@@ -33,11 +34,7 @@ func Poll(ctx context.Context, lister driver.Lister, q driver.Query, every time.
 		if err != nil {
 			return err
 		}
-		pause := time.NewTimer(max(every, share*listing))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !retry.Sleep(ctx, max(every, share*listing)) {
 			return ctx.Err()
 		}
 	}
