@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -103,19 +102,10 @@ func asking(c redisconn.Call) question {
 // answers, which has room for them: a node that answers late blocks nobody, and nobody
 // need be there to hear it.
 func (s *nodeSet) broadcast(nodes []*node, limit time.Duration, answers chan<- reply, ask question) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	open := new(atomic.Int32)
-	open.Store(int32(len(nodes)))
-	answered := func() {
-		if open.Add(-1) == 0 {
-			cancel()
-		}
-	}
 	for _, n := range nodes {
 		s.tasks.Spawn(func() { // ends when the node has answered, or with the limit
 			sent := time.Now()
-			answers <- reply{n.index, sent, ask(ctx, n)}
-			answered()
+			answers <- reply{n.index, sent, ask(redisconn.WithDeadline(context.Background(), limit), n)}
 		})
 	}
 }

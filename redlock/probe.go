@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -18,20 +19,13 @@ import (
 func (s *nodeSet) probeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
-	var met []chan struct{}
+	var met sync.WaitGroup
 	for _, n := range s.nodes {
 		if !n.fit.Load() && n.out.Load() == nil {
-			done := make(chan struct{})
-			met = append(met, done)
-			s.tasks.Spawn(func() { // ends with ctx
-				defer close(done)
-				_ = n.probe(ctx) // n.out says so
-			})
+			met.Go(func() { _ = n.probe(ctx) }) // ends with ctx; n.out says so
 		}
 	}
-	for _, done := range met {
-		<-done
-	}
+	met.Wait()
 	for _, n := range s.nodes {
 		if o := n.out.Load(); o != nil && o.unfit {
 			return o.cause

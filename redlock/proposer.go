@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,16 +27,13 @@ type proposer struct {
 // that is taken care of in the background. If ctx ends first, what the attempt
 // got is given back.
 func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptions) outcome {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return outcome{err: unavailable(fmt.Errorf("no owner: %w", err)), final: true}
-	}
+	owner := uuid.Must(uuid.NewV7()).String() // never fails
 	n := len(p.set.nodes)
 	if how.asks == nil {
 		how.asks = make(asks, n)
 	}
 	a := &attempt{
-		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: id.String(), desc: describe(req),
+		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: owner, desc: describe(req),
 		asked: make(chan reply, n), raised: make(chan reply, n),
 		granted: make([]bool, n), heard: make([]bool, n), answered: make([]bool, n), idle: make([]bool, n),
 		tally: tally{set: p.set, name: req.Name, past: how.past, open: n},

@@ -91,9 +91,7 @@ func (r *renewals) send() <-chan batch {
 	answers, limit := make(chan batch, len(r.set.nodes)), r.limit()
 	for _, n := range r.set.nodes {
 		r.tasks.Spawn(func() { // ends when the node has answered, or with the limit
-			ctx, cancel := context.WithTimeout(context.Background(), limit)
-			defer cancel()
-			answers <- batch{n.index, n.ask(ctx, calls...)}
+			answers <- batch{n.index, n.ask(redisconn.WithDeadline(context.Background(), limit), calls...)}
 		})
 	}
 	return answers

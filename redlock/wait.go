@@ -38,11 +38,8 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 		}
 		defer w.queue.next()
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return driver.Grant{}, unavailable(err)
-	}
-	w.how = attemptOptions{since: w.arrived, joins: true, caller: id.String(), asks: make(asks, len(w.set.nodes))}
+	caller := uuid.Must(uuid.NewV7()).String() // never fails
+	w.how = attemptOptions{since: w.arrived, joins: true, caller: caller, asks: make(asks, len(w.set.nodes))}
 	w.slow = retry.NewBackoff(30*time.Millisecond, time.Second)
 	granted := false
 	defer func() { // also if OnWait panics

@@ -80,11 +80,3 @@ func (c *conn) Unreached(err error) error {
 	}
 	return err
 }
-
-// promptly returns what f returns, or what failed returns as soon as ctx ends,
-// by its deadline as well.
-func promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
-	ctx, cancel := redisconn.Timed(ctx)
-	defer cancel()
-	return redisconn.Promptly(ctx, f, failed)
-}

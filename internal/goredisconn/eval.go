@@ -56,7 +56,7 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 	} else {
 		timed, cancel := redisconn.Timed(ctx)
 		defer cancel()
-		replies = promptly(timed, func() []redisconn.Reply { return c.eval(timed, calls) }, failed)
+		replies = redisconn.Promptly(timed, func() []redisconn.Reply { return c.eval(timed, calls) }, failed)
 	}
 	for i := range replies {
 		replies[i].Err = c.Unreached(replies[i].Err)

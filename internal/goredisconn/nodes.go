@@ -62,7 +62,7 @@ func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	l := promptly(ctx, func() listing {
+	l := redisconn.Promptly(ctx, func() listing {
 		nodes, err := c.masters(ctx)
 		return listing{nodes, errorOf(ctx, err)}
 	}, func(err error) listing { return listing{err: err} })
@@ -84,7 +84,7 @@ func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) er
 	}
 	for _, node := range nodes {
 		for cursor := uint64(0); ; {
-			p := promptly(ctx, func() page {
+			p := redisconn.Promptly(ctx, func() page {
 				keys, next, err := node.Scan(ctx, cursor, match, scanCount).Result()
 				return page{keys, next, errorOf(ctx, err)}
 			}, func(err error) page { return page{err: err} })
@@ -114,7 +114,7 @@ func (c *conn) Each(ctx context.Context, args ...string) ([]redisconn.Answer, er
 	var asked sync.WaitGroup
 	for i, node := range nodes {
 		asked.Go(func() { // ends with ctx at the latest
-			answers[i] = promptly(ctx,
+			answers[i] = redisconn.Promptly(ctx,
 				func() redisconn.Answer { return answer(ctx, node, args) },
 				func(err error) redisconn.Answer { return redisconn.Answer{Err: err} })
 			answers[i].Node = node.Options().Addr

@@ -28,7 +28,7 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 	}
 	var g redisconn.Gate
 	defer g.Close()
-	return c.Unreached(promptly(ctx, func() error {
+	return c.Unreached(redisconn.Promptly(ctx, func() error {
 		return listen(ctx, c.client, channel,
 			func() { g.Pass(ready) },
 			func(text string) { g.Pass(func() { message(text) }) })

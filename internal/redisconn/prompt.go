@@ -9,6 +9,8 @@ import (
 // goroutine of an abandoned f ends when the client below gives up: at the
 // deadline of ctx, or after its dial, read or write timeout.
 func Promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
+	ctx, cancel := Timed(ctx)
+	defer cancel()
 	if ctx.Done() == nil {
 		return f()
 	}

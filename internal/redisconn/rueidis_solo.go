@@ -150,20 +150,20 @@ func (c *rueidisConn) alone(ctx context.Context, conn rueidis.DedicatedClient, c
 	if caller := deadline.Beneath(ctx); caller.Done() != nil {
 		stop = context.AfterFunc(caller, func() { c.solo.drop(conn) })
 	}
-	r := run(ctx, conn, call)
+	r := replyOf(ctx, run(ctx, conn, call, false))
 	if c.solo.end(); !stop() || r.Err != nil {
 		c.solo.drop(conn)
 	}
 	return r
 }
 
-// run makes one call on one connection.
-func run(ctx context.Context, conn rueidis.DedicatedClient, call *Call) Reply {
-	result := conn.Do(ctx, evalCommand(conn.B(), call, false, true))
+// run makes one call on one connection, by its source or, if the server knows it, by its SHA1.
+func run(ctx context.Context, conn rueidis.DedicatedClient, call *Call, source bool) rueidis.RedisResult {
+	result := conn.Do(ctx, evalCommand(conn.B(), call, source, true))
 	if isNoScript(result.Error()) {
 		result = conn.Do(ctx, evalCommand(conn.B(), call, true, true))
 	}
-	return replyOf(ctx, result)
+	return result
 }
 
 func isNoScript(err error) bool {

@@ -80,10 +80,7 @@ func onConn(ctx context.Context, client rueidis.Client, call *Call, ask bool) (R
 	if ask {
 		conn.Do(ctx, conn.B().Arbitrary("ASKING").Build())
 	}
-	result := conn.Do(ctx, evalCommand(conn.B(), call, ask, true))
-	if isNoScript(result.Error()) {
-		result = conn.Do(ctx, evalCommand(conn.B(), call, true, true))
-	}
+	result := run(ctx, conn, call, ask)
 	r := replyOf(ctx, result)
 	if r.Err == nil {
 		r = acknowledged(ctx, r, conn.Do(ctx, waitCommand(ctx, conn.B(), call)))
