@@ -37,17 +37,11 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := req.Check(e.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return driver.Grant{}, err
-	}
-	if err := e.dir.ready(true); err != nil {
+	if err := e.dir.ready(ctx, true); err != nil {
 		return driver.Grant{}, err
 	}
 	e.sweeper.maybeSweep() // whoever makes names also sees to those that nobody uses
-	r, err := e.newRequest(req)
-	if err != nil {
-		return driver.Grant{}, err
-	}
+	r := e.newRequest(req)
 	defer r.quit()
 	o, grant, err := r.attempt(ctx)
 	for req.Wait && errors.Is(err, errGate) { // whoever waits rides out a process that is stopped inside
@@ -66,13 +60,10 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 }
 
 // newRequest returns a request that has left nothing on the disk yet.
-func (e *Engine) newRequest(req driver.Request) (*request, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
-	}
+func (e *Engine) newRequest(req driver.Request) *request {
+	owner := uuid.Must(uuid.NewV7()).String() // never fails
 	r := &request{Request: req, engine: e, bell: make(chan struct{}, 1)}
-	r.ticket = ticket{seq: noPlace, mode: req.Mode, limit: req.Limit, owner: id.String()}
+	r.ticket = ticket{seq: noPlace, mode: req.Mode, limit: req.Limit, owner: owner}
 	if req.Limit > 0 {
 		r.ticket.weight = req.Units()
 	}
@@ -81,7 +72,7 @@ func (e *Engine) newRequest(req driver.Request) (*request, error) {
 		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit, Weight: r.ticket.weight,
 		Machine: machine(), Process: os.Getpid(),
 	}
-	return r, nil
+	return r
 }
 
 // answer turns what came out into what the caller reads: "busy" only if a look inside

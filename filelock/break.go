@@ -34,7 +34,7 @@ func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	if err := e.dir.ready(false); err != nil {
+	if err := e.dir.ready(ctx, false); err != nil {
 		return 0, err
 	}
 	defer b.close()

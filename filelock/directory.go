@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -31,10 +32,13 @@ func (d *directory) below(elem ...string) folder {
 // fileSystem is statFS; tests replace it.
 var fileSystem = statFS
 
-// ready refuses systems, file systems and directories on which locks cannot be
-// trusted. It creates the directory if create is set, and remembers a good answer:
+// ready refuses contexts that have ended, and systems, file systems and directories on which
+// locks cannot be trusted. It creates the directory if create is set, and remembers a good answer:
 // a directory that was removed later is made again with the next name.
-func (d *directory) ready(create bool) error {
+func (d *directory) ready(ctx context.Context, create bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.checked {

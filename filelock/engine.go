@@ -147,7 +147,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
 	}
-	if err := e.dir.ready(true); err != nil {
+	if err := e.dir.ready(ctx, true); err != nil {
 		return err
 	}
 	err := e.resize(ctx, name, limit)
@@ -163,9 +163,6 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 
 // resize is Resize inside the gate.
 func (e *Engine) resize(ctx context.Context, name string, limit int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	g, err := e.dir.enter(ctx, name, true)
 	if err != nil {
 		return err
@@ -179,8 +176,8 @@ func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 
 // Inspect looks at who may use the directory; see [driver.Inspector]. The TTL does
 // not matter here. It makes no probe.
-func (e *Engine) Inspect(context.Context, time.Duration) ([]driver.Finding, error) {
-	if err := e.dir.ready(false); err != nil {
+func (e *Engine) Inspect(ctx context.Context, _ time.Duration) ([]driver.Finding, error) {
+	if err := e.dir.ready(ctx, false); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(e.dir.path)

@@ -93,7 +93,7 @@ func (w *watch) followOnly(names []string) {
 // look compares what stands with what was told, and tells the difference: ends
 // before beginnings, so that a hand-over reads in order.
 func (w *watch) look(ctx context.Context) error {
-	names, err := w.dir.names(w.query)
+	names, err := w.dir.names(ctx, w.query)
 	if err != nil {
 		return err
 	}

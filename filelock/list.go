@@ -19,7 +19,7 @@ import (
 // shows what can be seen from outside. If some names may not be read the others
 // are returned, together with an ErrConfig that names the first of them.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	names, unread := e.dir.names(q)
+	names, unread := e.dir.names(ctx, q)
 	var all []driver.Status
 	for _, name := range names {
 		s, err := e.dir.status(ctx, name)

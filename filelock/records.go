@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // recordsDir holds the records. Each is a file in one of a few directories, which is
@@ -30,10 +30,8 @@ const recordDirs = 16
 // records is the records of an engine. It keeps nothing in memory but when it has swept:
 // other processes change the files at any time.
 type records struct {
-	dir *directory
-
-	mu    sync.Mutex // guards swept
-	swept [recordDirs]time.Time
+	dir   *directory
+	swept [recordDirs]retry.Period
 }
 
 // stored is the content of a file: a line with the version, when it expires in
@@ -90,10 +88,7 @@ func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return driver.Record{}, err
-	}
-	if err := r.dir.ready(false); err != nil {
+	if err := r.dir.ready(ctx, false); err != nil {
 		return driver.Record{}, err
 	}
 	g, _ := r.shard(key)
@@ -144,10 +139,7 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	if err := r.dir.ready(true); err != nil {
+	if err := r.dir.ready(ctx, true); err != nil {
 		return "", err
 	}
 	g, i := r.shard(key)
@@ -217,13 +209,7 @@ func (r *records) makeDir(g *nameLock) error {
 // sweep removes what has expired in a directory whose gate the caller is in, unless
 // that was done within the hour. What cannot be removed stays.
 func (r *records) sweep(g *nameLock, i int, now time.Time) {
-	r.mu.Lock()
-	due := now.Sub(r.swept[i]) > sweepAfter
-	if due {
-		r.swept[i] = now
-	}
-	r.mu.Unlock()
-	if !due {
+	if !r.swept[i].Due(sweepAfter) {
 		return
 	}
 	entries, _ := fs.ReadDir(g.root.FS(), ".")
@@ -238,10 +224,7 @@ func (r *records) sweep(g *nameLock, i int, now time.Time) {
 // List returns records by a prefix of their keys; see [driver.Records]. It reads the names
 // of all records.
 func (r *records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := r.dir.ready(false); err != nil {
+	if err := r.dir.ready(ctx, false); err != nil {
 		return nil, err
 	}
 	var list []driver.Record

@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // sweepAfter is how long a name is idle before it is removed, and how often that
@@ -25,22 +26,14 @@ const (
 
 // A sweeper removes the names of a directory that nobody uses.
 type sweeper struct {
-	dir *directory
-
-	mu   sync.Mutex // guards last
-	last time.Time  // when this process has last seen to whether it is time
+	dir   *directory
+	asked retry.Period // whether it is time
 }
 
 // maybeSweep starts to remove idle names if nobody has for long. The goroutine
 // ends when all have been looked at; nothing is lost if its process ends before.
 func (s *sweeper) maybeSweep() {
-	s.mu.Lock()
-	due := time.Since(s.last) > sweepAfter
-	if due {
-		s.last = time.Now()
-	}
-	s.mu.Unlock()
-	if !due {
+	if !s.asked.Due(sweepAfter) {
 		return
 	}
 	path := filepath.Join(s.dir.path, sweepFile)

@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -59,8 +60,8 @@ func (g *nameLock) unmarkIdle() {
 // names returns the names in use that q chooses, in order, and what kept it from
 // reading some of them. One name that was asked for exactly is not looked up: the caller
 // finds out whether it is there.
-func (d *directory) names(q driver.Query) ([]string, error) {
-	if err := d.ready(false); err != nil {
+func (d *directory) names(ctx context.Context, q driver.Query) ([]string, error) {
+	if err := d.ready(ctx, false); err != nil {
 		return nil, err
 	}
 	if q.Exact {

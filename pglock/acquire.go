@@ -108,13 +108,11 @@ func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 	if err := checkLimit(req.Limit); err != nil {
 		return nil, err
 	}
-	owner, err := uuid.NewV7()
-	if err != nil {
-		return nil, failure(err)
-	}
 	req.Host, req.Note = plain(words.Host(req.Identity)), plain(req.Note)
-	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: owner.String()}, nil
+	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: newOwner()}, nil
 }
+
+func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
 
 // plain makes a text one that the server stores.
 func plain(s string) string {
@@ -164,8 +162,7 @@ const maxSpent = 8
 // became silent. That may have been granted, or may be yet: what it left is nobody's, and the
 // next one need not wait for it.
 func (a *attempt) anew(err error) {
-	owner, failed := uuid.NewV7()
-	if failed != nil || !errors.Is(err, pipe.ErrEnded) && !errors.Is(err, errSilent) {
+	if !errors.Is(err, pipe.ErrEnded) && !errors.Is(err, errSilent) {
 		return
 	}
 	if a.listed {
@@ -174,7 +171,7 @@ func (a *attempt) anew(err error) {
 	}
 	a.spent = append(a.spent, a.owner)
 	a.spent = a.spent[max(0, len(a.spent)-maxSpent):]
-	a.owner = owner.String()
+	a.owner = newOwner()
 }
 
 // gone are the owners whose rows the request need not wait for, separated by spaces.

@@ -20,16 +20,11 @@ func Key(id int64) string {
 	return keyPrefix + strconv.FormatInt(id, 10) + keySuffix
 }
 
-// keySQL computes the 64-bit key of a name from the two arguments of keyArgs. The
+// keySQL computes the 64-bit key of a name from the name and its keyID. The
 // server hashes, because the hash is of the name in the database's own encoding
 // and differs between byte orders. It is named in full: the transaction's search_path may have
 // another function, which fits better.
 const keySQL = "coalesce($2::bigint, pg_catalog.hashtextextended($1::text, 0::bigint))"
-
-// keyArgs returns the arguments $1 and $2 of keySQL.
-func keyArgs(name string) (text string, id *int64) {
-	return name, keyID(name)
-}
 
 // keyID returns the integer that a name made by Key stands for, nil if it is any
 // other name.

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
@@ -19,7 +19,7 @@ import (
 // values and slow disks hold up nothing of the locks.
 type records struct {
 	lanes *lanes
-	swept atomic.Int64 // when what has expired was last removed, in seconds since 1970
+	swept retry.Period // of what has expired
 }
 
 // stands is whether a row is a record still.
@@ -121,8 +121,7 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 
 // sweep removes what has expired, once a minute, and waits for no answer.
 func (r *records) sweep(ctx context.Context) {
-	last, now := r.swept.Load(), time.Now().Unix()
-	if now-last < 60 || !r.swept.CompareAndSwap(last, now) {
+	if !r.swept.Due(time.Minute) {
 		return
 	}
 	go func() { // ends within askLimit

@@ -34,9 +34,7 @@ func (l *lazySession) get(ctx context.Context) (*session, error) { return l.star
 // take long or waits for the disk, and it is where a break is heard.
 type ownSession struct {
 	lazySession
-
-	sweeping sync.Mutex // guards due
-	due      time.Time  // when the rows of the dead are removed next
+	swept retry.Period // of the rows of the dead
 }
 
 // ask runs a query.
@@ -79,10 +77,7 @@ const sweepTime = time.Minute
 
 // sweepSoon removes what the dead left behind, now and then.
 func (o *ownSession) sweepSoon() {
-	o.sweeping.Lock()
-	defer o.sweeping.Unlock()
-	if now := time.Now(); now.After(o.due) {
-		o.due = now.Add(sweepTime + retry.Jitter(sweepTime/4))
+	if o.swept.Due(sweepTime + retry.Jitter(sweepTime/4)) {
 		go o.sweep() // ends within askLimit
 	}
 }

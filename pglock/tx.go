@@ -105,8 +105,7 @@ func tryTx(ctx context.Context, tx transaction, name string, options []TxOption)
 		isolation    string
 		timeout      int64
 	)
-	text, id := keyArgs(name)
-	args := []any{text, id, slices.Contains(options, Shared), slices.Contains(options, AllowSnapshot)}
+	args := []any{name, keyID(name), slices.Contains(options, Shared), slices.Contains(options, AllowSnapshot)}
 	err := tx.row(ctx, tryTxSQL, args, []any{&got, &isolation, &standby, &timeout})
 	switch {
 	case err != nil:
@@ -219,8 +218,7 @@ func (w *txWait) block(patient context.Context) error {
 	if w.shared {
 		sql = sharedSQL
 	}
-	text, id := keyArgs(w.held.Name)
-	return w.tx.exec(patient, sql, text, id, millis(w.before))
+	return w.tx.exec(patient, sql, w.held.Name, keyID(w.held.Name), millis(w.before))
 }
 
 // millis writes a lock_timeout, rounded up, in the milliseconds that fit into one.
@@ -244,8 +242,7 @@ func (w *txWait) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, id := keyArgs(w.held.Name)
-	if err := w.tx.row(ctx, holderTxSQL, []any{text, id}, []any{&w.held.PID, &w.held.Note}); err != nil {
+	if err := w.tx.row(ctx, holderTxSQL, []any{w.held.Name, keyID(w.held.Name)}, []any{&w.held.PID, &w.held.Note}); err != nil {
 		if err := w.tx.exec(ctx, rollbackSQL); err != nil {
 			return err
 		}

@@ -32,10 +32,7 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	}
 	// Each acquisition has an owner of its own, so that a try that comes late is taken for
 	// no other.
-	w.keys, w.desc = ks, describe(acq.id, req)
-	if w.owner, err = newOwner(); err != nil {
-		return driver.Grant{}, err
-	}
+	w.keys, w.desc, w.owner = ks, describe(acq.id, req), newOwner()
 	return acq.acquire(ctx, w)
 }
 
@@ -61,13 +58,7 @@ func (acq *acquirer) check(ctx context.Context, req driver.Request) (keys, error
 	return ks, acq.fitness.fit(ctx)
 }
 
-func newOwner() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("%w: no owner: %w", driver.ErrUnavailable, err)
-	}
-	return id.String(), nil
-}
+func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
 
 // acquire tries at once, and waits if it may and must. The subscription by which
 // a waiter learns of its grant stands before it joins the queue: a grant that nobody
@@ -82,11 +73,7 @@ func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, erro
 			return driver.Grant{}, w.heard.Ended(ctx, err)
 		}
 		// The first request may still be withdrawn, under its owner.
-		next := &waiter{req: w.req, keys: w.keys, desc: w.desc, heard: w.heard}
-		var err error
-		if next.owner, err = newOwner(); err != nil {
-			return driver.Grant{}, err
-		}
+		next := &waiter{req: w.req, keys: w.keys, desc: w.desc, heard: w.heard, owner: newOwner()}
 		w, a = next, acq.request(ctx, next, true)
 	}
 	switch {

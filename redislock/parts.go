@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 const (
@@ -22,9 +23,9 @@ const (
 // parts is which master of a Cluster has which slots.
 type parts struct {
 	*client
+	asked retry.Period // for the table
 
-	mu     sync.Mutex // guards all below
-	asked  time.Time  // when the table was last asked for
+	mu     sync.Mutex // guards ranges
 	ranges []slotRange
 }
 
@@ -49,7 +50,7 @@ func (p *parts) Part(l driver.Lease) string {
 
 // know begins to ask the masters for their slots if the answer is old.
 func (p *parts) know() {
-	if !p.begin(time.Now()) {
+	if !p.asked.Due(partsFresh) {
 		return
 	}
 	p.tasks.Go(func() { // ends when the masters have answered, with its limit, or soon after Close
@@ -58,17 +59,6 @@ func (p *parts) know() {
 		answers, _ := p.conn.Each(ctx, "CLUSTER", "NODES") // who does not answer is asked next time
 		p.learn(answers)
 	})
-}
-
-// begin reports whether the table is old. The caller asks for a new one then.
-func (p *parts) begin(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.asked.IsZero() && now.Sub(p.asked) < partsFresh {
-		return false
-	}
-	p.asked = now
-	return true
 }
 
 // learn takes the first table that a node has told.

@@ -3,11 +3,11 @@ package redislock
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 const (
@@ -15,37 +15,16 @@ const (
 	remarkLimit = 2 * time.Second
 )
 
-// marker is the key that says which server the quarantine has waited for, and when it
-// was last made to stay.
+// marker is the key that says which server the quarantine has waited for.
 type marker struct {
 	*client
-
-	mu sync.Mutex // guards at
-	at time.Time
-}
-
-// due reports whether a day has passed. The caller makes the marker stay then.
-func (m *marker) due(now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.at.IsZero() && now.Sub(m.at) < remarkEvery {
-		return false
-	}
-	m.at = now
-	return true
-}
-
-// again makes the marker due once more.
-func (m *marker) again() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at = time.Time{}
+	remarked retry.Period
 }
 
 // remark makes the marker of the quarantine stay for MarkerLife, once a day and in the
 // background: a job that runs once a month must not find what looks like a new server.
 func (m *marker) remark() {
-	if !m.cfg.Quarantine || !m.due(time.Now()) {
+	if !m.cfg.Quarantine || !m.remarked.Due(remarkEvery) {
 		return
 	}
 	m.tasks.Go(func() { // ends when the server has answered, or with remarkLimit
@@ -53,7 +32,7 @@ func (m *marker) remark() {
 		defer cancel()
 		c := redisconn.Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{redisfmt.Millis(m.cfg.MarkerLife)}}
 		if text, err := m.eval(ctx, c); err != nil || text != "ok" {
-			m.again() // the next grant or listing tries
+			m.remarked.Again() // the next grant or listing tries
 		}
 	})
 }

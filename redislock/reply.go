@@ -75,29 +75,12 @@ func printable(text string) string {
 
 // describe is what the scripts know of a request beside its owner.
 func describe(client string, req driver.Request) string {
-	var b strings.Builder
-	b.Grow(96 + len(req.Host) + len(req.Trace) + len(req.Note))
-	b.WriteString(client)
-	if req.Mode == driver.Shared {
-		b.WriteString(" s ")
-	} else {
-		b.WriteString(" x ")
-	}
-	var buf [20]byte
-	b.Write(strconv.AppendInt(buf[:0], int64(req.Limit), 10))
+	share := strconv.Itoa(req.Limit)
 	if req.Units() > 1 {
-		b.WriteByte('/')
-		b.Write(strconv.AppendInt(buf[:0], int64(req.Units()), 10))
+		share += "/" + strconv.Itoa(req.Units())
 	}
-	for _, n := range [...]int64{redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), int64(req.PID)} {
-		b.WriteByte(' ')
-		b.Write(strconv.AppendInt(buf[:0], n, 10))
-	}
-	b.WriteByte(' ')
-	b.WriteString(redisfmt.HostWord(words.Host(req.Identity)))
-	b.WriteByte(' ')
-	b.WriteString(req.Note)
-	return b.String()
+	return fmt.Sprintf("%s %s %s %d %d %d %s %s", client, redisfmt.Letter(req.Mode), share,
+		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
 }
 
 // parseHolder reads "owner token since desc".

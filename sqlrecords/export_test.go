@@ -11,4 +11,4 @@ func (r *Records) Break(statement, pattern, instead string) bool {
 }
 
 // Sweep lets the next swap remove what expired a while ago.
-func (r *Records) Sweep() { r.swept.Store(0) }
+func (r *Records) Sweep() { r.swept.Again() }

@@ -43,7 +43,7 @@ type Records struct {
 	sql     statements
 	invalid error        // of what New was given
 	fit     atomic.Bool  // the connections are such that a statement commits by itself, and bytes stay as they are
-	swept   atomic.Int64 // when what has expired was last removed, in seconds since 1970
+	swept   retry.Period // of what has expired
 }
 
 var _ driver.Records = (*Records)(nil)
@@ -175,8 +175,7 @@ const sweepLimit = 1000
 // sweep removes what has expired a while ago, once a minute, or with the next swap if there
 // is more. It may fail: it comes again.
 func (r *Records) sweep(ctx context.Context) {
-	last, now := r.swept.Load(), time.Now().Unix()
-	if now-last < 60 || !r.swept.CompareAndSwap(last, now) {
+	if !r.swept.Due(time.Minute) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -186,7 +185,7 @@ func (r *Records) sweep(ctx context.Context) {
 		return
 	}
 	if rows, err := swept.RowsAffected(); err == nil && rows >= sweepLimit {
-		r.swept.Store(0)
+		r.swept.Again()
 	}
 }
 

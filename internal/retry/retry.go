@@ -1,4 +1,4 @@
-// Package retry is how long to wait before an attempt is made again.
+// Package retry is how long to wait before an attempt is made again, and what is done now and then.
 package retry
 
 import (

@@ -42,6 +42,28 @@ func TestNap(t *testing.T) {
 	})
 }
 
+// TestPeriod: one of those who come in a period is told that it is time.
+func TestPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p retry.Period
+		due := func(want bool) {
+			t.Helper()
+			if p.Due(time.Hour) != want {
+				t.Errorf("due: %t, want %t", !want, want)
+			}
+		}
+		due(true)
+		due(false)
+		time.Sleep(time.Hour - 1)
+		due(false)
+		time.Sleep(1)
+		due(true)
+		p.Again()
+		due(true)
+		due(false)
+	})
+}
+
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := retry.NewBackoff(time.Second, 5*time.Second)
