@@ -1,0 +1,312 @@
+package inspect
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Trial uses an engine as programs do, on names that nobody else has. What fails on them,
+// for want of a right or otherwise, would fail on others.
+type Trial struct {
+	Engine driver.Engine
+	Name   string           // what the probe names begin with; see NewName
+	TTL    time.Duration    // of the locks that are meant
+	Denied func(error) bool // whether an error says that a right is missing
+	Grant  string           // how to grant all rights, which is what to do if a part of the engine fails
+}
+
+// NewName returns what the names of one trial begin with: two that run at once do not meet.
+func NewName() string { return "fencelock-doctor-" + strings.ToLower(rand.Text()) }
+
+const (
+	lockLimit  = 10 * time.Second // of the first lock, and of all that comes after it
+	partLimit  = 4 * time.Second  // of one part of that
+	longestTTL = 5 * time.Second  // what stays if a lock cannot be released
+	renewals   = 10               // that are measured
+)
+
+// A part is one use of the engine. Where the engine cannot do it, the part does nothing.
+type part struct {
+	name     string
+	severity driver.Severity // if it fails
+	try      func(Trial, context.Context, driver.Request) error
+}
+
+// Parts that no lock depends on are a warning.
+var parts = []part{
+	{"waiting", driver.Broken, Trial.wait},
+	{"sharing", driver.Broken, Trial.share},
+	{"minimum-hold", driver.Broken, Trial.minHold},
+	{"break", driver.Warning, Trial.end},
+	{"list", driver.Warning, Trial.list},
+	{"records", driver.Warning, Trial.record},
+	{"rates", driver.Warning, Trial.rate},
+}
+
+// Names returns the names that are used, as the names of locks, records and rates.
+func (t Trial) Names() []string {
+	names := []string{t.Name}
+	for _, p := range parts {
+		names = append(names, t.request(p.name).Name)
+	}
+	return names
+}
+
+// LeaseTTL is the TTL of the probe locks of a trial, for locks of a TTL.
+func LeaseTTL(ttl time.Duration, traits driver.Traits) time.Duration {
+	ttl = max(min(ttl, longestTTL), traits.MinTTL)
+	if traits.MaxTTL > 0 {
+		ttl = min(ttl, traits.MaxTTL)
+	}
+	return ttl
+}
+
+// request is that of a part, or of the first lock.
+func (t Trial) request(part string) driver.Request {
+	name := t.Name
+	if part != "" {
+		name += "-" + part
+	}
+	return driver.Request{Name: name, TTL: LeaseTTL(t.TTL, t.Engine.Traits()), Identity: driver.Identity{Note: "doctor"}}
+}
+
+// Run uses the engine, for 20 s at most, and says what it saw. Without a first lock nothing
+// else is tried, unless a right is missing: then all is tried that other rights are for.
+func (t Trial) Run(ctx context.Context) []driver.Finding {
+	findings, err := t.lock(ctx)
+	if err != nil && !t.Denied(err) {
+		return findings
+	}
+	findings = append(findings, t.rights(ctx))
+	if keeper, ok := t.Engine.(driver.RecordKeeper); ok && t.Engine.Traits().Leased {
+		c, err := ReadClock(func() (time.Time, time.Time, error) { return keeper.Records().Clock(ctx) })
+		if err != nil {
+			return append(findings, Unchecked("clock", err, t.fix(err)))
+		}
+		findings = append(findings, c.Judge())
+	}
+	return findings
+}
+
+// fix is what to do about an error.
+func (t Trial) fix(err error) string {
+	if t.Denied(err) {
+		return t.Grant
+	}
+	return "see what these words ask for, and the findings below"
+}
+
+// lock acquires, renews and releases a lock.
+func (t Trial) lock(ctx context.Context) ([]driver.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockLimit)
+	defer cancel()
+	var took []time.Duration
+	var token int64
+	begun := time.Now()
+	err := t.hold(ctx, t.request(""), func(l driver.Lease) error {
+		token = l.Token
+		for len(took) < renewals && (len(took) == 0 || time.Since(begun) < lockLimit/2) {
+			asked := time.Now()
+			if err := t.renew(ctx, l); err != nil {
+				return err
+			}
+			took = append(took, time.Since(asked))
+		}
+		return nil
+	})
+	if err != nil {
+		return []driver.Finding{Found("probe lock", driver.Broken, driver.OneLine(err).Error(), "locks do not work at all", t.fix(err))}, err
+	}
+	findings := []driver.Finding{Passed("probe lock", fmt.Sprintf("acquired, renewed and released in %v, token %d", Short(time.Since(begun)), token))}
+	if t.Engine.Traits().Leased {
+		findings = append(findings, latency(took, t.TTL))
+	}
+	return findings, nil
+}
+
+// latency compares renewals with the time that they have: a sixth of a TTL, so that two more
+// attempts fit in before the lease ends.
+func latency(took []time.Duration, ttl time.Duration) driver.Finding {
+	slices.Sort(took)
+	middle, longest, limit := took[len(took)/2], took[len(took)-1], ttl/6
+	saw := fmt.Sprintf("p50 %v, longest %v, of %d renewals", Short(middle), Short(longest), len(took))
+	switch {
+	case middle > limit:
+		return Found("latency", driver.Broken, saw, fmt.Sprintf("an attempt to renew a TTL of %v has %v, so locks are lost", ttl, limit),
+			"a longer TTL, or an engine that is nearer")
+	case longest > limit:
+		return Found("latency", driver.Warning, saw, fmt.Sprintf("an attempt to renew a TTL of %v has %v; if three in a row take longer, the lock is lost", ttl, limit),
+			"a longer TTL")
+	}
+	return Passed("latency", saw)
+}
+
+// rights tries all parts, and says how each of them fails. Where a first lock works that is for
+// want of a right, whether the engine says so or is silent, as one that must not publish.
+func (t Trial) rights(ctx context.Context) driver.Finding {
+	ctx, cancel := context.WithTimeout(ctx, lockLimit)
+	defer cancel()
+	var words []string
+	refused := map[string][]string{} // parts, by the words
+	worst := driver.Good
+	for _, p := range parts {
+		limited, cancel := context.WithTimeout(ctx, partLimit)
+		req := t.request(p.name)
+		err := p.try(t, limited, req)
+		cancel()
+		if err == nil {
+			continue
+		}
+		said := strings.ReplaceAll(driver.OneLine(err).Error(), req.Name, "NAME")
+		if refused[said] == nil {
+			words = append(words, said)
+		}
+		refused[said] = append(refused[said], p.name)
+		worst = max(worst, p.severity)
+	}
+	var saw []string
+	for _, said := range words {
+		saw = append(saw, strings.Join(refused[said], ", ")+": "+said)
+	}
+	switch worst {
+	case driver.Good:
+		return Passed("rights", "everything that locks need is allowed")
+	case driver.Broken:
+		return Found("rights", worst, strings.Join(saw, "; "), "locks that need this fail, and with these words", t.Grant)
+	}
+	return Found("rights", worst, strings.Join(saw, "; "), "locks work without this; what needs it fails, and with these words", t.Grant)
+}
+
+// hold acquires a lock, does something, and releases it, also after a signal. One that is
+// gone by then was broken.
+func (t Trial) hold(ctx context.Context, req driver.Request, do func(driver.Lease) error) error {
+	g, err := t.Engine.Acquire(ctx, req)
+	if err != nil {
+		return err
+	}
+	l := driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL}
+	err = do(l)
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), req.TTL)
+	defer cancel()
+	if ended := t.Engine.Release(releasing, l); !errors.Is(ended, driver.ErrNotHeld) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+func (t Trial) renew(ctx context.Context, l driver.Lease) error {
+	return t.Engine.Renew(ctx, []driver.Lease{l})[0]
+}
+
+// wait holds a lock, leaves its queue once, and hands it over to a waiter.
+func (t Trial) wait(ctx context.Context, req driver.Request) error {
+	handed, queued := make(chan error, 1), make(chan struct{})
+	err := t.hold(ctx, req, func(driver.Lease) error {
+		leaving, leave := context.WithCancel(ctx)
+		defer leave()
+		next := req
+		next.Wait, next.OnWait = true, func(driver.WaitInfo) { leave() }
+		if _, err := t.Engine.Acquire(leaving, next); !errors.Is(err, context.Canceled) {
+			return noSecond(err)
+		}
+		next.OnWait = func(driver.WaitInfo) { close(queued) }
+		go func() { // ends when it has had its turn, or with ctx
+			handed <- t.hold(ctx, next, func(l driver.Lease) error { return t.renew(ctx, l) })
+		}()
+		select {
+		case <-queued:
+			return nil
+		case err := <-handed:
+			return noSecond(err)
+		}
+	})
+	if err == nil {
+		err = <-handed
+	}
+	return err
+}
+
+// noSecond is the error of a request that must not be granted, since the name is held.
+func noSecond(err error) error {
+	if err == nil {
+		return errors.New("a second holder was let in")
+	}
+	return err
+}
+
+// share holds a name twice.
+func (t Trial) share(ctx context.Context, req driver.Request) error {
+	req.Mode = driver.Shared
+	if t.Engine.Traits().Limits {
+		req.Limit = 2
+	}
+	return t.hold(ctx, req, func(driver.Lease) error {
+		return t.hold(ctx, req, func(l driver.Lease) error { return t.renew(ctx, l) })
+	})
+}
+
+func (t Trial) minHold(ctx context.Context, req driver.Request) error {
+	if t.Engine.Traits().MaxMinHold < 0 {
+		return nil
+	}
+	req.MinHold = time.Millisecond
+	return t.hold(ctx, req, func(driver.Lease) error { return nil })
+}
+
+// end breaks a lock, of which its holder must hear.
+func (t Trial) end(ctx context.Context, req driver.Request) error {
+	breaker, ok := t.Engine.(driver.Breaker)
+	if !ok {
+		return nil
+	}
+	lost := make(chan struct{})
+	req.OnLost = func(error) { close(lost) }
+	return t.hold(ctx, req, func(driver.Lease) error {
+		if _, err := breaker.Break(ctx, req.Name, "doctor"); err != nil {
+			return err
+		}
+		select {
+		case <-lost:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("the holder was not told: %w", ctx.Err())
+		}
+	})
+}
+
+func (t Trial) list(ctx context.Context, req driver.Request) error {
+	lister, ok := t.Engine.(driver.Lister)
+	if !ok {
+		return nil
+	}
+	return t.hold(ctx, req, func(driver.Lease) error {
+		_, err := lister.List(ctx, driver.Query{Prefix: req.Name})
+		return err
+	})
+}
+
+// record writes a record that expires by itself.
+func (t Trial) record(ctx context.Context, req driver.Request) error {
+	keeper, ok := t.Engine.(driver.RecordKeeper)
+	if !ok {
+		return nil
+	}
+	_, err := keeper.Records().Swap(ctx, req.Name, []byte("doctor"), "", time.Second)
+	return err
+}
+
+func (t Trial) rate(ctx context.Context, req driver.Request) error {
+	limiter, ok := t.Engine.(driver.RateLimiter)
+	if !ok {
+		return nil
+	}
+	_, err := limiter.TakeRate(ctx, driver.RateTake{Key: req.Name, Cost: time.Millisecond, Most: time.Second})
+	return errors.Join(err, limiter.ResetRate(ctx, req.Name))
+}
