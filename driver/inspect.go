@@ -7,8 +7,8 @@ import (
 
 // Inspector looks for what in an engine's configuration weakens its promises.
 type Inspector interface {
-	// Inspect examines the engine for locks of the given TTL. It changes nothing
-	// but probe names of its own, which it leaves free. The error is for an
+	// Inspect uses the engine on probe names of its own, for locks of the given TTL, and
+	// leaves nothing of them. It changes nothing else. The error is for an
 	// engine that cannot be examined at all; what is wrong with one that can is
 	// in the findings.
 	Inspect(ctx context.Context, ttl time.Duration) ([]Finding, error)

@@ -173,9 +173,40 @@ func TestInspectSaysWhoMayHarm(t *testing.T) {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
-		f, err := e.Inspect(t.Context(), time.Minute)
-		if err != nil || len(f) != 1 || f[0].Severity != want || !strings.Contains(f[0].Observed, dir) {
-			t.Errorf("mode %o: %+v, %v", mode, f, err)
+		list, err := e.Inspect(t.Context(), time.Minute)
+		if err != nil || len(list) != 3 || list[2].Severity != want || !strings.Contains(list[2].Observed, dir) {
+			t.Errorf("mode %o: %+v, %v", mode, list, err)
 		}
+		for _, f := range list[:2] {
+			if f.Severity != driver.Good {
+				t.Errorf("mode %o: %+v", mode, f)
+			}
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if strings.Contains(path, "doctor") {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInspectWithoutRights: a directory that the user may not write to is told.
+func TestInspectWithoutRights(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		t.Log("root may write anywhere")
+		return
+	}
+	dir := tempDir(t)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	list, err := filelock.New(dir, nil).Inspect(t.Context(), time.Minute)
+	if err != nil || len(list) != 3 || list[0].Severity != driver.Broken || !strings.Contains(list[0].Observed, "permission denied") {
+		t.Errorf("got %+v, %v", list, err)
 	}
 }

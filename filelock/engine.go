@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -172,42 +171,4 @@ func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 		return err
 	}
 	return syncDir(e.dir.path)
-}
-
-// Inspect looks at who may use the directory; see [driver.Inspector]. The TTL does
-// not matter here. It makes no probe.
-func (e *Engine) Inspect(ctx context.Context, _ time.Duration) ([]driver.Finding, error) {
-	if err := e.dir.ready(ctx, false); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(e.dir.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return []driver.Finding{{Check: "directory", Severity: driver.Good, Observed: e.dir.path + " is made when it is first needed"}}, nil
-	}
-	if err != nil {
-		return nil, e.dir.unavailable(err)
-	}
-	return []driver.Finding{e.dir.inspect(info)}, nil
-}
-
-// inspect says who may use the directory, and who may harm it.
-func (d *directory) inspect(info os.FileInfo) driver.Finding {
-	f := driver.Finding{Check: "directory", Observed: fmt.Sprintf("%s, mode %04o", d.path, info.Mode().Perm())}
-	uid, _, known := ownerOf(info)
-	switch {
-	case info.Mode().Perm()&0o002 != 0:
-		f.Severity = driver.Warning
-		f.Impact = "every user may remove locks here, or put files in their way; links and files of strangers are refused"
-		f.Fix = "share it with a group (?group=NAME) and take the right from the others: chmod o-w"
-	case known && uid != os.Geteuid() && uid != 0 && d.perm.group == "":
-		f.Severity = driver.Warning
-		f.Observed += fmt.Sprintf(", of user %d", uid)
-		f.Impact = "that user may remove the locks of this one"
-		f.Fix = "share it with a group (?group=NAME), or use a directory of your own"
-	case d.perm.group != "":
-		f.Observed += ", shared with the group " + d.perm.group
-	default:
-		f.Observed += ", of this user alone: others who lock the same names elsewhere are not excluded"
-	}
-	return f
 }

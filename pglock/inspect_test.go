@@ -38,30 +38,45 @@ func judged(t *testing.T, found map[string]driver.Finding, check string, want dr
 	}
 }
 
-func TestInspectRoom(t *testing.T) {
+// TestInspectLeavesNothing: neither rows nor connections.
+func TestInspectLeavesNothing(t *testing.T) {
 	t.Parallel()
-	small := pgtest.StartPostgres(t, "max_connections=12", "max_locks_per_transaction=10", "full_page_writes=off")
-	found := inspect(t, small.DSN(), nil, 5*time.Second)
-	judged(t, found, "connections", driver.Warning, "of 9 free")
-	judged(t, found, "lock table", driver.Warning, "room for 120 locks")
-	judged(t, found, "durability", driver.Warning, "full_page_writes = off")
-	judged(t, found, "lease", driver.Good, "5s")
-	judged(t, found, "synchronous_commit", driver.Good, "on")
+	pg := pgtest.StartPostgres(t, "full_page_writes=off")
+	found := inspect(t, pg.DSN(), nil, 5*time.Second)
+	judged(t, found, "probe lock", driver.Good, "acquired")
+	judged(t, found, "rights", driver.Good, "everything")
 	judged(t, found, "clock", driver.Good, "the server is ")
-	judged(t, found, "schema", driver.Good, "the first lock creates it")
-
-	found = inspect(t, small.DSN(), &pglock.Config{MaxWaiters: 1}, 5*time.Second)
-	judged(t, found, "connections", driver.Good, "free")
+	judged(t, found, "durability", driver.Warning, "full_page_writes = off")
+	conn := pg.Connect(t)
+	for _, table := range []string{"held", "sharer", "queued", "minimum", "record", "rate"} {
+		var rows int
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM fencelock."+table).Scan(&rows); err != nil || rows > 0 {
+			t.Errorf("%d rows of %s are left, %v", rows, table, err)
+		}
+	}
+	eventually(t, "all connections are closed", func() bool {
+		var open int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock'").Scan(&open)
+		return err == nil && open == 0
+	})
 }
 
-// TestInspectConnectionLimit: that of the role counts where it is narrower than the server's.
-func TestInspectConnectionLimit(t *testing.T) {
+// TestInspectRights: each part that a role may not use is named.
+func TestInspectRights(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
-	pg.Exec(t, "CREATE ROLE app LOGIN CONNECTION LIMIT 5")
-	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "connections", driver.Warning, "4 of 5 free for the role app")
-	pg.Exec(t, "ALTER ROLE app CONNECTION LIMIT -1")
-	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "connections", driver.Good, "free for the server")
+	pg.Exec(t, "CREATE ROLE app LOGIN")
+	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "probe lock", driver.Broken, "may not create it")
+	inspect(t, pg.DSN(), nil, 5*time.Second) // which creates it
+	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "rights", driver.Warning, "records: ")
+	pg.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
+	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "rights", driver.Good, "")
+	pg.Exec(t, "REVOKE ALL ON fencelock.minimum FROM PUBLIC")
+	pg.Exec(t, "REVOKE ALL ON fencelock.queued FROM PUBLIC")
+	f := inspect(t, pg.As("app"), nil, 5*time.Second)
+	for _, part := range []string{"waiting", "minimum-hold"} {
+		judged(t, f, "rights", driver.Broken, part)
+	}
 }
 
 // TestInspectOldSnapshot: it is found, and who has it.
@@ -107,27 +122,15 @@ func TestInspectLatency(t *testing.T) {
 	judged(t, inspect(t, far, nil, time.Minute), "latency", driver.Good, "p50 ")
 	proxy.Delay(faults.ToClient, 200*time.Millisecond)
 	judged(t, inspect(t, far, nil, time.Second), "latency", driver.Broken, "p50 ")
-	judged(t, inspect(t, far, nil, time.Minute), "latency", driver.Good, "p50 ")
 }
 
-// Behind a pooler in transaction mode, what an inspection sets must not stay with
-// a connection that belongs to others.
+// Behind a pooler that is not allowed, nothing that an inspection sets may stay with a
+// connection that belongs to others.
 func TestInspectLeavesNoSetting(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	bouncer := pgtest.StartPgBouncer(t, pg, "transaction", "default_pool_size=1")
-	for _, c := range []struct {
-		allow bool
-		want  driver.Severity
-	}{{false, driver.Broken}, {true, driver.Warning}} {
-		found := inspect(t, bouncer.DSN(), &pglock.Config{AllowPooler: c.allow}, 5*time.Second)
-		judged(t, found, "pooler", c.want, "a connection pooler")
-		judged(t, found, "lease", driver.Good, "5s")
-	}
-	e := engine(t, bouncer.DSN(), nil)
-	if all, err := e.Inspect(t.Context(), time.Second); err != nil || len(all) == 0 {
-		t.Fatal(all, err)
-	}
+	judged(t, inspect(t, bouncer.DSN(), nil, 5*time.Second), "pooler", driver.Broken, "a connection pooler")
 	conn, err := pgx.Connect(t.Context(), bouncer.DSN()+"&default_query_exec_mode=simple_protocol")
 	if err != nil {
 		t.Fatal(err)

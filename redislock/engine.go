@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -106,12 +105,4 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 // after an error the limit may have changed or may still change.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.client.Resize(ctx, name, limit)
-}
-
-// Inspect looks for what in the servers, or in the rights of the user, weakens
-// the promises of locks with the given TTL. It changes nothing but a probe name,
-// whose keys it removes and which expire within a second otherwise. What the
-// user may not look at is a finding; a server that cannot be asked is the error.
-func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
-	return e.client.Inspect(ctx, ttl)
 }

@@ -2,33 +2,70 @@ package redislock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/inspect"
+	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisinspect"
-	"github.com/google/uuid"
 )
 
-// Inspect looks for what weakens the promises of locks; see [Engine.Inspect]. The name that
-// it probes with is new each time, so that two who look at once are not in each other's way.
-func (c *client) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
-	id, err := uuid.NewV7()
+// Inspect looks for what in the servers, or in the rights of the user, weakens
+// the promises of locks with the given TTL. It uses an engine on probe names, whose keys
+// it removes, or which expire within two minutes. What the user may not look at is a finding; a server that
+// cannot be asked is the error.
+func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	servers, err := redisinspect.Ask(ctx, e.conn)
 	if err != nil {
-		return nil, fmt.Errorf("%w: no name to probe: %w", driver.ErrUnavailable, err)
+		return nil, unavailable(err)
 	}
-	ks, err := c.keysOf("fencelock-doctor-" + id.String())
-	if err != nil {
-		return nil, err
+	cfg := e.cfg
+	cfg.Retention = 2 * inspect.LeaseTTL(ttl, e.Traits())
+	probe := newEngine(e.conn, &cfg)
+	probe.queue.index.Write = nameindex.Nothing // nobody need see the probe names
+	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: e.grant()}
+	findings := t.Run(ctx)
+	_ = probe.Close() // it holds nothing
+	e.sweep(context.WithoutCancel(ctx), t.Names())
+	rules := redisinspect.Rules{Quarantine: e.cfg.Quarantine, Cluster: e.cluster(), MinReplicas: e.cfg.MinReplicas, ReplicaLag: e.cfg.ReplicaLag}
+	var places []string
+	var found [][]driver.Finding
+	for _, s := range servers {
+		places = append(places, s.Addr)
+		found = append(found, rules.Judge(s))
 	}
-	probe := ks.all()
-	if c.cfg.Quarantine {
-		probe = append(probe, c.markerKey())
+	return append(findings, inspect.Together(places, found)...), nil
+}
+
+var deleteScript = redisconn.NewScript("return tostring(redis.call('DEL', unpack(KEYS)))")
+
+// sweep removes the keys of names that nobody has. Where that fails they expire.
+func (c *client) sweep(ctx context.Context, names []string) {
+	var calls []redisconn.Call
+	for _, name := range names {
+		if ks, err := c.keysOf(name); err == nil {
+			calls = append(calls, redisconn.Call{Script: deleteScript, Keys: ks.all()})
+		}
 	}
-	in := &redisinspect.Inspection{
-		Conn: c.conn, TTL: ttl, Keys: probe, Companions: companions[:], Index: c.indexOf(""), Prefix: c.cfg.Prefix, Channel: c.channel() + "doctor-" + id.String(),
-		Quarantine: c.cfg.Quarantine, MinReplicas: c.cfg.MinReplicas, ReplicaLag: c.cfg.ReplicaLag,
+	c.conn.Eval(redisconn.WithDeadline(ctx, closeLimit), calls)
+}
+
+// scriptRights are the commands that the engine runs, as an ACL rule.
+const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zcard +zrange +zrevrange +zrangebyscore " +
+	"+zremrangebyscore +zscore +zscan +zrank +time +publish +subscribe +unsubscribe +ping +info +scan +wait"
+
+// grant is the command that gives a user the rights that the engine needs.
+func (s keyspace) grant() string {
+	rule := "ACL SETUSER name &" + s.channel() + "* ~" + s.prefix + "lock:*"
+	for _, c := range companions {
+		rule += " ~" + c + "*"
 	}
-	findings, err := in.Run(ctx)
-	return findings, unavailable(err)
+	for _, key := range []string{s.markerKey(), s.indexKey(-1) + "*", s.prefix + recordPrefix + "*", s.prefix + "fencelock:rate:*"} {
+		rule += " ~" + key
+	}
+	if s.cluster() {
+		rule += " +cluster +asking"
+	}
+	return rule + " " + scriptRights
 }

@@ -33,10 +33,13 @@ type Engine struct {
 // New returns an engine on the masters behind nodes, an odd number of three or
 // more. The clients stay the caller's. It does no I/O: a set that is no good
 // shows in the first request. cfg may be nil.
-func New(nodes []Node, cfg *Config) *Engine {
-	all := tasks.New()
-	c := &client{tasks: all, closed: all.Closed, cfg: cfg.withDefaults()}
-	c.lua = c.cfg.scripts(len(nodes), nil)
+func New(nodes []Node, cfg *Config) *Engine { return newEngine(nodes, cfg.withDefaults(), len(nodes)) }
+
+// newEngine returns an engine on nodes of a set of so many.
+func newEngine(nodes []Node, cfg Config, all int) *Engine {
+	work := tasks.New()
+	c := &client{tasks: work, closed: work.Closed, cfg: cfg}
+	c.lua = c.cfg.scripts(all, nil)
 	holds := &holdings{byOwner: map[string]*held{}, sweepAt: 1000}
 	queues, news := &localQueues{byName: map[string]*localQueue{}}, &news{byName: map[string]map[string]chan string{}}
 	set := newNodeSet(c, holds, nodes)
@@ -170,15 +173,4 @@ func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (in
 	}
 	defer e.tasks.Leave()
 	return e.breaker.BreakOwner(ctx, name, owner, reason)
-}
-
-// Inspect looks for what in the nodes weakens the promises of locks with the
-// given TTL. It changes nothing on them. The error is for a set of nodes of which
-// none answers; one that is down is a finding.
-func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
-	if err := e.enter(); err != nil {
-		return nil, err
-	}
-	defer e.tasks.Leave()
-	return e.set.Inspect(ctx, ttl)
 }

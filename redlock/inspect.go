@@ -1,262 +1,187 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/inspect"
+	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/redisinspect"
 )
 
-// Inspect looks for what weakens the promises; see [Engine.Inspect].
-func (s *nodeSet) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
-	in := &inspection{client: s.client, set: s, ttl: ttl, seen: make([]*nodeFacts, len(s.nodes))}
+// Inspect looks for what in the nodes, or in the rights of the user, weakens the promises of
+// locks with the given TTL. It uses an engine on each node, on probe names, whose
+// keys expire within ten seconds. The error is for a set of nodes of which none answers; one that is down is a finding.
+func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	defer e.tasks.Leave()
+	looks := make([]sighting, len(e.set.nodes))
 	var all sync.WaitGroup
-	for i, n := range s.nodes {
-		all.Go(func() { in.seen[i] = collect(ctx, n) })
+	for i, n := range e.set.nodes {
+		all.Go(func() { looks[i] = n.inspect(ctx, ttl) })
 	}
 	all.Wait()
 	var why causes
-	for _, f := range in.seen {
-		if f.err != nil {
-			why.add(f.node, f.err)
+	for _, l := range looks {
+		if l.err != nil {
+			why.add(l.node, l.err)
 		}
 	}
-	if len(why.errs) == len(s.nodes) {
+	if len(why.errs) == len(looks) {
 		return nil, why.joined()
 	}
-	return []driver.Finding{
-		in.checkNodes(&why), in.checkIndependence(), in.checkQuarantine(), in.worst((*nodeFacts).checkEviction),
-		in.worst(in.checkPersistence), in.checkClocks(), in.checkLatency(),
-	}, nil
+	looks = slices.DeleteFunc(looks, func(l sighting) bool { return l.err != nil })
+	findings := []driver.Finding{e.set.there(why.errs), independence(looks), clocks(looks)}
+	if e.cfg.NoQuarantine {
+		findings = append(findings, inspect.Found("quarantine", driver.Warning, "off", "a node that forgot its locks lets a second holder in while the first believes in its lock",
+			"turn it on, and guard the data with fencing tokens"))
+	}
+	return append(findings, e.set.together(looks)...), nil
 }
 
-// inspection is one Inspect and what it has learned.
-type inspection struct {
-	*client
-	set  *nodeSet
-	ttl  time.Duration
-	seen []*nodeFacts
+// sighting is what an inspection saw of one node.
+type sighting struct {
+	node     *node
+	err      error // it does not answer
+	server   redisinspect.Server
+	clock    inspect.Clock
+	clockErr error
+	found    []driver.Finding
 }
 
-// Each check makes one finding: what was observed, what it means for locks, and what
-// mends it. Those that need INFO are unknown where the user may not ask for it.
-
-// checkNodes is about which nodes are there at all.
-func (in *inspection) checkNodes(why *causes) driver.Finding {
-	all, down := len(in.seen), len(why.errs)
-	f := driver.Finding{Check: "nodes", Observed: fmt.Sprintf("%d of %d answer", all-down, all)}
-	if down == 0 {
-		return f
+// inspect looks at one node as at a single Redis: its settings, and a set of this node alone.
+// Its scripts are those of the whole set, so that it finds the marker that they expect.
+func (n *node) inspect(ctx context.Context, ttl time.Duration) sighting {
+	l := sighting{node: n}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	servers, err := redisinspect.Ask(limited, n.conn)
+	if err == nil && len(servers) != 1 {
+		err = fmt.Errorf("%d masters behind one connection", len(servers))
 	}
-	for _, err := range why.errs {
-		f.Observed += "; " + err.Error()
+	if l.err = err; err != nil {
+		return l
 	}
-	f.Severity = driver.Warning
-	f.Impact = fmt.Sprintf("locks work while %d nodes answer", in.set.need)
-	f.Fix = "bring the others back"
-	if all-down < in.set.need {
-		f.Severity = driver.Broken
-		f.Impact = fmt.Sprintf("no lock can be had: %d nodes must answer", in.set.need)
-	}
-	return f
+	l.server = servers[0]
+	l.clock, l.clockErr = inspect.ReadClock(func() (time.Time, time.Time, error) { return n.time(limited) })
+	cfg := n.cfg
+	cfg.Retention = 2 * inspect.LeaseTTL(ttl, n.cfg.traits())
+	probe := newEngine([]Node{redisconn.NodeOf(n.conn)}, cfg, len(n.set.nodes))
+	probe.acquirer.names.Write = nameindex.Nothing // nobody need see the probe names
+	probe.set.wrong, probe.set.nodes[0].label = nil, n.label
+	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: n.grant()}
+	l.found = t.Run(ctx)
+	_ = probe.Close() // it holds nothing
+	rules := redisinspect.Rules{Quarantine: !n.cfg.NoQuarantine, Independent: true}
+	l.found = append(l.found, rules.Judge(l.server)...)
+	return l
 }
 
-// checkIndependence is about whether nodes can fail together.
-func (in *inspection) checkIndependence() driver.Finding {
-	f := driver.Finding{Check: "independence", Observed: "masters of their own"}
-	servers, hosts := map[string]string{}, map[string]int{}
-	for _, s := range in.live() {
-		if s.info == nil {
-			return s.noInfo(f.Check)
-		}
-		other, twice := servers[s.info["run_id"]]
-		servers[s.info["run_id"]] = s.node.label
-		f.Severity, f.Impact, f.Fix = driver.Broken, "redlock refuses such nodes: they forget together, and one may vote twice", "give redlock independent masters"
-		switch {
-		case twice:
-			f.Observed = fmt.Sprintf("%s and %s are the same server", other, s.node.label)
-			return f
-		case s.info["role"] != "master":
-			f.Observed = fmt.Sprintf("%s is a replica of %s:%s", s.node.label, s.info["master_host"], s.info["master_port"])
-			return f
-		case s.info["cluster_enabled"] == "1":
-			f.Observed = s.node.label + " is a node of a Redis Cluster"
-			return f
-		}
-		f.Severity, f.Impact, f.Fix = driver.Good, "", ""
-		if host, _, err := net.SplitHostPort(s.node.label); err == nil {
-			hosts[host]++
-		}
+// time asks for the node's time.
+func (n *node) time(ctx context.Context) (at, same time.Time, err error) {
+	answers, err := n.conn.Each(ctx, "TIME")
+	if err != nil || len(answers) != 1 {
+		return at, at, cmp.Or(err, driver.ErrUnavailable)
 	}
-	for host, n := range hosts {
-		if n > len(in.seen)-in.set.need {
-			f.Severity = driver.Warning
-			f.Observed = fmt.Sprintf("%d of %d nodes are on %s", n, len(in.seen), host)
-			f.Impact = "when that machine fails there is no majority, and no lock"
-			f.Fix = "one node for each machine"
-		}
+	at, ok := redisfmt.ParseTime(answers[0].Text)
+	if !ok {
+		return at, at, cmp.Or(answers[0].Err, driver.ErrUnavailable)
 	}
-	return f
+	return at, at, nil
 }
 
-// checkQuarantine is about nodes that do not vote, which is how the quarantine shows: a
-// majority must be left, or no lock can be had until it is over.
-func (in *inspection) checkQuarantine() driver.Finding {
-	f := driver.Finding{Check: "quarantine", Observed: "every node votes"}
-	if in.cfg.NoQuarantine {
-		f.Severity, f.Observed = driver.Warning, "off"
-		f.Impact = "a node that forgot its locks lets a second holder in while the first believes in its lock"
-		f.Fix = "turn it on, and guard the data with fencing tokens"
-		return f
+// there is about which nodes are there at all: a majority must be, or all locks are lost.
+func (s *nodeSet) there(down []error) driver.Finding {
+	all, there := len(s.nodes), len(s.nodes)-len(down)
+	saw := fmt.Sprintf("%d of %d answer", there, all)
+	for _, err := range down {
+		saw += "; " + err.Error()
 	}
-	var out []string
-	for _, s := range in.live() {
-		switch left, waits := strings.CutPrefix(s.votes, "waits "); {
-		case s.votes == "votes":
-		case waits:
-			out = append(out, fmt.Sprintf("%s does not vote for %s ms more", s.node.label, left))
-		case s.votes == "missing":
-			out = append(out, s.node.label+" is new, or has forgotten everything")
-		case s.votes == "nodes":
-			f.Severity, f.Observed = driver.Broken, s.node.label+" works with another set of nodes"
-			f.Impact = "it refuses this client: two sets of nodes may have two majorities"
-			f.Fix = "give every client the same nodes, and run fencelock init when they have changed"
-			return f
-		default:
-			f.Severity, f.Observed = driver.Broken, s.node.label+": "+s.votes
-			f.Impact, f.Fix = "the lock scripts do not work there", "see what the server's words ask for"
-			return f
+	switch {
+	case len(down) == 0:
+		return inspect.Passed("nodes", saw)
+	case there < s.need:
+		return inspect.Found("nodes", driver.Broken, saw, fmt.Sprintf("no lock can be had, and those that are held are lost: %d nodes must answer", s.need), "bring the others back")
+	}
+	return inspect.Found("nodes", driver.Warning, saw, fmt.Sprintf("if fewer than %d nodes answer, all locks are lost", s.need), "bring the others back")
+}
+
+// independence is about whether two nodes are one server: it would have two votes.
+func independence(looks []sighting) driver.Finding {
+	const check = "independence"
+	servers := map[string]string{}
+	for _, l := range looks {
+		id := l.server.Info["run_id"]
+		if id == "" {
+			return inspect.Unchecked(check, fmt.Errorf("%s does not say which server it is", l.node.label), "let the user run it for an inspection: ACL SETUSER name +info")
+		}
+		if other, twice := servers[id]; twice {
+			return inspect.Found(check, driver.Broken, fmt.Sprintf("%s and %s are the same server", other, l.node.label),
+				"it would vote twice, and its data is lost twice: redlock refuses such nodes", "give redlock independent masters")
+		}
+		servers[id] = l.node.label
+	}
+	return inspect.Passed(check, "servers of their own")
+}
+
+// clocks is about the distance between the nodes' clocks.
+func clocks(looks []sighting) driver.Finding {
+	const check = "clocks"
+	for _, l := range looks {
+		if l.clockErr != nil {
+			return inspect.Unchecked(check, fmt.Errorf("%s: %w", l.node.label, l.clockErr), "let the user run it for an inspection: ACL SETUSER name +time")
 		}
 	}
-	if len(out) > 0 {
-		f.Severity, f.Observed = driver.Warning, strings.Join(out, "; ")
-		f.Impact = fmt.Sprintf("they may have forgotten locks, and do not vote before %v have passed since the first request", in.cfg.MaxTTL)
-		f.Fix = "wait; or run fencelock init if nobody can hold a lock"
+	byClock := func(a, b sighting) int { return cmp.Compare(a.clock.Ahead, b.clock.Ahead) }
+	first, last := slices.MinFunc(looks, byClock), slices.MaxFunc(looks, byClock)
+	apart, doubt := last.clock.Ahead-first.clock.Ahead, first.clock.Doubt+last.clock.Doubt
+	saw := fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", inspect.Short(apart), inspect.Short(doubt))
+	if apart-doubt <= ahead { // by more, a client's proposal for a token is not accepted everywhere
+		return inspect.Passed(check, saw)
 	}
-	return f
+	return inspect.Found(check, driver.Warning, fmt.Sprintf("%s (%s is behind %s)", saw, first.node.label, last.node.label),
+		"tokens may fall when nodes lose their data; and every acquisition takes a second round trip",
+		"keep the clocks with NTP, and let them be slewed rather than stepped")
 }
 
-// checkEviction is about a memory that may fill up: the key that the server takes for
-// another one may be a lock.
-func (s *nodeFacts) checkEviction() driver.Finding {
-	if s.info == nil {
-		return s.noInfo("eviction")
-	}
-	f := driver.Finding{Check: "eviction", Observed: "no maxmemory"}
-	if s.info["maxmemory"] == "0" {
-		return f
-	}
-	if f.Observed = "maxmemory-policy " + s.info["maxmemory_policy"]; s.info["maxmemory_policy"] == "noeviction" {
-		return f
-	}
-	f.Severity = driver.Broken
-	f.Impact = "when memory is short the node deletes locks that are held"
-	f.Fix = "CONFIG SET maxmemory-policy noeviction, or keep locks on servers of their own"
-	return f
-}
-
-// checkPersistence is about what a restart forgets. With the quarantine it may forget
-// everything: the node does not vote until all that it may have granted is over.
-func (in *inspection) checkPersistence(s *nodeFacts) driver.Finding {
-	if s.info == nil {
-		return s.noInfo("persistence")
-	}
-	f := driver.Finding{Check: "persistence", Observed: "none"}
-	if s.info["aof_enabled"] == "1" {
-		f.Observed = "append-only file, appendfsync " + s.fsync
-	} else if s.save != "" {
-		f.Observed = "snapshots only (save " + s.save + ")"
-	}
-	if in.cfg.NoQuarantine && !(s.info["aof_enabled"] == "1" && s.fsync == "always") {
-		f.Severity = driver.Warning
-		f.Impact = "a node that restarts may have forgotten locks, and nothing waits that out"
-		f.Fix = "appendonly yes with appendfsync always, or the quarantine"
-	} else if !in.cfg.NoQuarantine {
-		f.Observed += "; quarantine waits out what was forgotten"
-	}
-	return f
-}
-
-// clockBound is how far nodes' clocks may differ before it is worth a word: by
-// more, a client's proposal for a token is not accepted everywhere.
-const clockBound = ahead
-
-// checkClocks is about the distance between the nodes' clocks.
-func (in *inspection) checkClocks() driver.Finding {
-	f := driver.Finding{Check: "clocks"}
-	var all []*nodeFacts
-	for _, s := range in.live() {
-		if s.told {
-			all = append(all, s)
+// together brings together what was found on the nodes. A node that grants nothing just now is
+// no more than a warning while a majority does.
+func (s *nodeSet) together(looks []sighting) []driver.Finding {
+	var places []string
+	var found [][]driver.Finding
+	grant := 0
+	for _, l := range looks {
+		places, found = append(places, l.node.label), append(found, l.found)
+		if l.found[0].Severity == driver.Good {
+			grant++
 		}
 	}
-	if len(all) == 0 {
-		return driver.Finding{Check: f.Check, Severity: driver.Unknown, Observed: "no node tells the time",
-			Impact: "this could not be checked", Fix: "let the user run it for an inspection: ACL SETUSER name +time"}
-	}
-	slices.SortFunc(all, func(a, b *nodeFacts) int { return int(a.ahead - b.ahead) })
-	first, last := all[0], all[len(all)-1]
-	apart, doubt := last.ahead-first.ahead, first.doubt+last.doubt
-	f.Observed = fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", redisinspect.Short(apart), redisinspect.Short(doubt))
-	if apart-doubt > clockBound {
-		f.Severity = driver.Warning
-		f.Observed += fmt.Sprintf(" (%s is behind %s)", first.node.label, last.node.label)
-		f.Impact = "every acquisition takes a second round trip, and tokens may fall when nodes forget them"
-		f.Fix = "keep the clocks with NTP, and let them be slewed rather than stepped"
-	}
-	return f
-}
-
-// checkLatency is about what a majority takes to answer: the slowest of the fastest that
-// make one, against half of the limit of a request, since a script on a busy node takes
-// longer than a PING.
-func (in *inspection) checkLatency() driver.Finding {
-	var trips []time.Duration
-	for _, s := range in.live() {
-		trips = append(trips, s.trip)
-	}
-	slices.Sort(trips)
-	f := driver.Finding{Check: "latency", Observed: fmt.Sprintf("p50 of the nodes from %v to %v", redisinspect.Short(trips[0]), redisinspect.Short(trips[len(trips)-1]))}
-	if len(trips) < in.set.need {
-		return f
-	}
-	majority, limit := trips[in.set.need-1], in.cfg.limit(in.ttl)
-	if 2*majority > limit {
-		f.Severity = driver.Warning
-		f.Impact = fmt.Sprintf("a node that takes longer than %v, for a TTL of %v, is left out, and a majority takes %v", limit, in.ttl, redisinspect.Short(majority))
-		f.Fix = "a longer TTL, or nodes that are nearer"
-	}
-	return f
-}
-
-// live are the nodes that answer.
-func (in *inspection) live() []*nodeFacts {
-	return slices.DeleteFunc(slices.Clone(in.seen), func(s *nodeFacts) bool { return s.err != nil })
-}
-
-// worst makes a check of every node that answers, and returns the worst finding.
-func (in *inspection) worst(check func(*nodeFacts) driver.Finding) driver.Finding {
-	var worst driver.Finding
-	for i, s := range in.live() {
-		f := check(s)
-		if i > 0 && f.Severity <= worst.Severity {
-			continue
-		}
-		if worst = f; f.Severity != driver.Good {
-			worst.Observed = s.node.label + ": " + f.Observed
+	for _, l := range looks {
+		if first := &l.found[0]; first.Severity == driver.Broken && grant >= s.need {
+			first.Severity, first.Impact = driver.Warning, fmt.Sprintf("locks work while %d nodes grant", s.need)
 		}
 	}
-	return worst
+	return inspect.Together(places, found)
 }
 
-// noInfo is the finding of a check that needs INFO, of a node that refuses it.
-func (s *nodeFacts) noInfo(check string) driver.Finding {
-	return driver.Finding{Check: check, Severity: driver.Unknown, Observed: fmt.Sprintf("%s: %v", s.node.label, s.denied),
-		Impact: "this could not be checked", Fix: "let the user run it: ACL SETUSER name +info"}
+// scriptRights are the commands that the engine runs, as an ACL rule.
+const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrevrange +zrangebyscore +zscore +hget +hset +hdel " +
+	"+time +info +publish +subscribe +unsubscribe +ping +scan +zscan"
+
+// grant is the command that gives a user the rights that the engine needs.
+func (c *client) grant() string {
+	rule := "ACL SETUSER name &" + c.cfg.channel() + " ~" + c.cfg.Prefix + "lock:*"
+	for _, prefix := range companions {
+		rule += " ~" + prefix + "*"
+	}
+	return rule + " ~" + c.cfg.Prefix + "fencelock:node ~" + c.cfg.Prefix + "fencelock:names " + scriptRights
 }

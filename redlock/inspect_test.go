@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -46,23 +47,23 @@ func TestInspect(t *testing.T) {
 	var found map[string]driver.Finding
 	eventually(t, "an answer of each node in time", func() bool {
 		found = findings(t, w.addrs(), redlock.Config{})
-		return found["quarantine"].Severity == driver.Good && found["latency"].Severity == driver.Good
+		return found["probe lock"].Severity == driver.Good && found["latency"].Severity == driver.Good
 	})
 	expect(t, found, "nodes", driver.Good, "5 of 5")
-	expect(t, found, "independence", driver.Warning, "5 of 5 nodes are on 127.0.0.1")
-	expect(t, found, "quarantine", driver.Good, "every node votes")
+	expect(t, found, "independence", driver.Good, "of their own")
+	expect(t, found, "rights", driver.Good, "everything")
 	expect(t, found, "eviction", driver.Good, "no maxmemory")
 	expect(t, found, "persistence", driver.Good, "none; quarantine")
 	expect(t, found, "clocks", driver.Good, "apart")
-	expect(t, found, "latency", driver.Good, "p50")
+	eventually(t, "nothing is left but the node's marker", func() bool { return w[0].Do(t, "KEYS", "*") == "fencelock:node" })
 
 	w[0].Kill(t)
 	w[1].Restart(t)
 	w[2].Do(t, "CONFIG", "SET", "maxmemory", "100mb")
 	w[2].Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	found = findings(t, w.addrs(), redlock.Config{})
+	found = findings(t, w.addrs(), redlock.Config{AllowEviction: true})
 	expect(t, found, "nodes", driver.Warning, w[0].Addr())
-	expect(t, found, "quarantine", driver.Warning, w[1].Addr()+" is new")
+	expect(t, found, "probe lock", driver.Warning, w[1].Addr()+": it may have forgotten its locks")
 	expect(t, found, "eviction", driver.Broken, w[2].Addr()+": maxmemory-policy allkeys-lru")
 	found = findings(t, w.addrs(), redlock.Config{NoQuarantine: true})
 	expect(t, found, "quarantine", driver.Warning, "off")
@@ -72,8 +73,10 @@ func TestInspect(t *testing.T) {
 	w[4].Replicaof(t, "127.0.0.1", "1")
 	found = findings(t, w.addrs(), redlock.Config{})
 	expect(t, found, "independence", driver.Unknown, w[3].Addr())
+	expect(t, found, "clocks", driver.Unknown, w[3].Addr())
+	expect(t, found, "probe lock", driver.Broken, "")
 	w[3].Do(t, "ACL", "SETUSER", "default", "+info")
-	expect(t, findings(t, w.addrs(), redlock.Config{}), "independence", driver.Broken, "is a replica")
+	expect(t, findings(t, w.addrs(), redlock.Config{}), "server", driver.Broken, w[4].Addr()+": redis")
 	for _, r := range w[2:4] {
 		r.Kill(t)
 	}
@@ -82,5 +85,31 @@ func TestInspect(t *testing.T) {
 	w[4].Kill(t)
 	if _, err := open(t, w.addrs(), redlock.Config{}).Inspect(t.Context(), time.Second); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("with all nodes down: got %v, want ErrUnavailable", err)
+	}
+}
+
+// TestInspectSameServer: two addresses of one server are two votes of it.
+func TestInspectSameServer(t *testing.T) {
+	t.Parallel()
+	w := startNodes(t, 3)
+	again := strings.Replace(w[0].Addr(), "127.0.0.1", "localhost", 1)
+	expect(t, findings(t, append(w.addrs()[:2], again), redlock.Config{}), "independence", driver.Broken, "are the same server")
+}
+
+// TestGrantIsTheDocumentedRule: what an inspection tells people to grant is what the page says.
+func TestGrantIsTheDocumentedRule(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../docs/engines/redlock.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, _ := strings.Cut(string(doc), "ACL SETUSER locks on >PASSWORD resetchannels ")
+	rule, _, _ = strings.Cut(rule, "\n")
+	w := startNodes(t, 3)
+	for _, r := range w {
+		r.Do(t, "ACL", "SETUSER", "default", "-set")
+	}
+	if do := findings(t, w.addrs(), redlock.Config{})["probe lock"].Fix; rule == "" || do != "ACL SETUSER name "+rule {
+		t.Errorf("do %q, and the page says %q", do, rule)
 	}
 }

@@ -37,8 +37,6 @@ var (
 	leaveLua string
 	//go:embed lua/status.lua
 	statusLua string
-	//go:embed lua/inspect.lua
-	inspectLua string
 	//go:embed lua/init.lua
 	initLua string
 )
@@ -46,7 +44,7 @@ var (
 // scripts are those of one deployment. What is the same in every call of it stands
 // in their text, and not in arguments, which would be sent, read and parsed each time.
 type scripts struct {
-	ask, raise, renew, repair, release, leave, status, inspect, init *redisconn.Script
+	ask, raise, renew, repair, release, leave, status, init *redisconn.Script
 }
 
 // scripts returns them for n nodes. edit changes their texts, for tests; nil does not.
@@ -67,7 +65,6 @@ func (cfg *Config) scripts(n int, edit func(string) string) scripts {
 		release: script(releaseFastLua, commonLua, releaseLua),
 		leave:   script(commonLua, leaveLua),
 		status:  script(commonLua, statusLua),
-		inspect: script(commonLua, inspectLua),
 		init:    script(commonLua, initLua),
 	}
 }

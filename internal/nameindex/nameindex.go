@@ -129,6 +129,9 @@ func (x *Notes) write(ctx context.Context, limit time.Duration, names map[string
 	}
 }
 
+// Nothing is a Write that notes nothing.
+func Nothing(context.Context, map[string]time.Duration) (refused bool) { return false }
+
 // Page reads an answer to PageLua: the cursor of the next page, "0" if there is none,
 // and names, some of which may be no names at all.
 func Page(text string) (next string, names []string) {

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/inspect"
 )
 
 // doctorPatience is how long the examination of an engine may take.
@@ -28,7 +28,7 @@ func newDoctor(a *app) *cobra.Command {
 	c := new(doctorCmd)
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", GroupID: seeLocks, Short: "Check an engine's configuration against what locks promise.", SuggestFor: []string{"check"},
-		Long: `A finding a line: good, unknown (could not be looked at), warning (weakens a promise in some failures) or broken, then what was seen. What is not good says what it means for locks, and what to do. Nothing but a probe name is locked, and it is left free.`,
+		Long: `A finding a line: good, unknown (could not be looked at), warning (weakens a promise in some failures) or broken, then what was seen. What is not good says what it means for locks, and what to do. Nothing but probe names is locked, and nothing is left of them.`,
 		Example: `fencelock doctor
 fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
 		Annotations: map[string]string{exitCodes: table([]explained{{"70", "something is broken"}})},
@@ -66,29 +66,18 @@ func (c *doctorCmd) Run(a *app) error {
 	return brokenOf(findings)
 }
 
-// examine takes a probe lock, and asks the engine about itself if it can tell. A probe that
-// fails is a finding beside the others, which may name the cause; alone it is an error.
+// examine asks the engine about itself, or tries one that cannot tell.
 func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
-	round, failed := probe(ctx, engine, ttl)
-	inspector, ok := engine.(driver.Inspector)
-	if !ok {
-		return append(round, ending(engine.Traits())), failed
+	if inspector, ok := engine.(driver.Inspector); ok {
+		return inspector.Inspect(ctx, ttl)
 	}
-	if !engine.Traits().Leased {
-		round = append(round, ending(engine.Traits()))
+	t := inspect.Trial{Engine: engine, Name: inspect.NewName(), TTL: ttl, Denied: func(error) bool { return false }, Grant: "see what these words ask for"}
+	findings := t.Run(ctx)
+	if engine.Traits().Engine == "memory" {
+		findings = append(findings, inspect.Found("reach", driver.Warning, "locks live in this process",
+			"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path"))
 	}
-	findings, err := inspector.Inspect(ctx, ttl)
-	if err != nil {
-		return nil, err
-	}
-	if failed != nil {
-		round = []driver.Finding{{
-			Check: "probe lock", Severity: driver.Broken, Observed: failed.Error(),
-			Impact: "locks do not work at all",
-			Fix:    "see the findings below; they name the cause as far as it shows",
-		}}
-	}
-	return append(round, findings...), nil
+	return findings, nil
 }
 
 // brokenOf is the error of findings of which one is broken.
@@ -143,54 +132,4 @@ func printFinding(w io.Writer, f driver.Finding) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// ending tells what ends a lock whose holder vanished.
-func ending(t driver.Traits) driver.Finding {
-	switch {
-	case t.Engine == "memory":
-		return driver.Finding{
-			Check: "reach", Severity: driver.Warning, Observed: "locks live in this process",
-			Impact: "nobody outside this process is excluded",
-			Fix:    "an engine that several processes share, such as --url file:///path",
-		}
-	case t.Leased:
-		return driver.Finding{Check: "ending", Observed: "a lock ends with its lease"}
-	}
-	return driver.Finding{Check: "ending", Observed: "a lock ends with the process that holds it, and has no lease"}
-}
-
-// probeName is the name that doctor locks, always the same: an engine may keep a trace of
-// every name for good.
-const probeName = "fencelock-doctor"
-
-// probe acquires, renews and releases a probe name. What it finds is about time: a renewal
-// has a sixth of the TTL, and one that takes longer here will fail when it counts. The engine
-// is asked without a Locker, which would renew on its own.
-func probe(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience/3) // another doctor may hold it
-	defer cancel()
-	begun := time.Now()
-	short := min(ttl, 5*time.Second) // what stays if it cannot be released
-	grant, err := engine.Acquire(ctx, driver.Request{Name: probeName, TTL: short, Wait: true})
-	if err != nil {
-		return nil, err
-	}
-	lease := driver.Lease{Name: probeName, Owner: grant.Owner, Token: grant.Token, TTL: short}
-	asked := time.Now()
-	renewed := engine.Renew(ctx, []driver.Lease{lease})[0]
-	took := time.Since(asked)
-	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), short) // a signal leaves no probe behind
-	defer cancel()
-	if err := errors.Join(renewed, engine.Release(releasing, lease)); err != nil {
-		return nil, err
-	}
-	f := driver.Finding{Check: "probe lock", Observed: fmt.Sprintf("acquired, renewed and released in %v, token %d",
-		time.Since(begun).Round(10*time.Microsecond), grant.Token)}
-	if engine.Traits().Leased && took > ttl/6 {
-		f.Severity = driver.Warning
-		f.Impact = fmt.Sprintf("a renewal took %v, and a TTL of %v leaves an attempt %v", took.Round(time.Millisecond), ttl, ttl/6)
-		f.Fix = "a longer TTL, or an engine that is nearer"
-	}
-	return []driver.Finding{f}, nil
 }

@@ -97,7 +97,7 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != insufficientPrivilege {
 		return err
 	}
-	if _, unusable := fencelock.New(engine, nil).Status(ctx, probeName); unusable == nil {
+	if _, unusable := fencelock.New(engine, nil).Status(ctx, "any"); unusable == nil {
 		a.say("the schema fencelock is there already; nothing was changed, since only its owner may")
 		return nil
 	}
