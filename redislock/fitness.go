@@ -125,10 +125,24 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why := redisinspect.CutOff(least, lag, f.cfg.ReplicaLag); why != "" {
+	if why := cutOff(least, lag, f.cfg.ReplicaLag); why != "" {
 		return fmt.Errorf("%w: with a quarantine a master with replicas must stop when it is cut off from them: %s", driver.ErrConfig, why)
 	}
 	return nil
+}
+
+// cutOff says what is wrong with the settings of a master that has replicas, for
+// clients that count on a lag; empty if nothing is.
+func cutOff(least, lag int, known time.Duration) string {
+	switch {
+	case least < 1:
+		return "CONFIG SET min-replicas-to-write 1"
+	case lag < 1:
+		return "CONFIG SET min-replicas-max-lag 10"
+	case known < time.Duration(lag)*time.Second:
+		return fmt.Sprintf("min-replicas-max-lag is %d s; set the replica lag of every client to that (replica-lag=%ds in a URL)", lag, lag)
+	}
+	return ""
 }
 
 // ask sends a command to every master until each has answered, for no longer than

@@ -28,7 +28,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	findings := t.Run(ctx)
 	_ = probe.Close() // it holds nothing
 	e.sweep(context.WithoutCancel(ctx), t.Names())
-	rules := redisinspect.Rules{Quarantine: e.cfg.Quarantine, Cluster: e.cluster(), MinReplicas: e.cfg.MinReplicas, ReplicaLag: e.cfg.ReplicaLag}
+	rules := redisinspect.Rules{Quarantine: e.cfg.Quarantine, Cluster: e.cluster(), MinReplicas: e.cfg.MinReplicas}
 	var places []string
 	var found [][]driver.Finding
 	for _, s := range servers {

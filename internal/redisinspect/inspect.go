@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/inspect"
@@ -90,11 +89,10 @@ func unchecked(check string, err error, right string) driver.Finding {
 
 // Rules are what the clients of an engine count on.
 type Rules struct {
-	Quarantine  bool          // the engine waits out what a server has forgotten
-	Cluster     bool          // it knows that the servers are a cluster
-	Independent bool          // no replica ever takes over
-	MinReplicas int           // that it waits for
-	ReplicaLag  time.Duration // for how long a master that is cut off is reckoned with
+	Quarantine  bool // the engine waits out what a server has forgotten
+	Cluster     bool // it knows that the servers are a cluster
+	Independent bool // no replica ever takes over
+	MinReplicas int  // that it waits for
 }
 
 // Judge makes all the checks on one server.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/inspect"
@@ -111,40 +110,24 @@ func (r Rules) replicas(s Server) driver.Finding {
 		return inspect.Passed("replicas", "none, so no failover can forget a lock")
 	}
 	saw := strconv.Itoa(count)
-	if least := s.config["min-replicas-to-write"]; least.Err == nil {
+	least := s.config["min-replicas-to-write"]
+	if least.Err == nil {
 		saw += fmt.Sprintf(", min-replicas-to-write %s, max-lag %s s", least.Value, s.config["min-replicas-max-lag"].Value)
 	}
 	if r.MinReplicas > 0 {
 		saw += fmt.Sprintf(", min-replicas=%d here", r.MinReplicas)
 	}
-	if r.Quarantine {
-		return r.stopsWhenCutOff(s, count, saw)
-	}
-	return r.waitedOut("replicas", saw, "replication is asynchronous: a failover may forget the last locks, and a second holder gets in",
-		"min-replicas=1 and min-replicas-to-write 1, which narrow the gap")
-}
-
-// stopsWhenCutOff looks, for a quarantine, whether a master that is cut off from its
-// replicas stops before one of them, promoted, grants.
-func (r Rules) stopsWhenCutOff(s Server, count int, saw string) driver.Finding {
-	least, lag := s.config["min-replicas-to-write"], s.config["min-replicas-max-lag"]
-	if err := cmp.Or(least.Err, lag.Err); err != nil {
-		f := unchecked("replicas", err, "+config|get")
-		f.Severity, f.Impact = driver.Broken, "locks are refused: with a quarantine and replicas this must be known"
-		return f
-	}
 	writes, _ := strconv.Atoi(least.Value)
-	seconds, _ := strconv.Atoi(lag.Value)
-	if why := CutOff(writes, seconds, r.ReplicaLag); why != "" {
-		return inspect.Found("replicas", driver.Broken, saw,
-			"locks are refused: a master that is cut off would go on renewing them while a promoted replica grants them anew", why)
-	}
-	if writes < count {
+	switch {
+	case r.Quarantine && least.Err != nil:
+		return unchecked("replicas", least.Err, "+config|get")
+	case r.Quarantine && writes < count:
 		return inspect.Found("replicas", driver.Warning, saw,
 			"a master that is cut off together with enough of its replicas goes on while another one is promoted, and two holders are possible",
 			fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are, if the loss of one replica may stop all locks; leave it otherwise", count))
 	}
-	return inspect.Passed("replicas", saw+"; quarantine waits out what a failover forgets")
+	return r.waitedOut("replicas", saw, "replication is asynchronous: a failover may forget the last locks, and a second holder gets in",
+		"min-replicas=1 and min-replicas-to-write 1, which narrow the gap")
 }
 
 // waitedOut is the finding about a server that may forget, which is no danger under
@@ -157,18 +140,4 @@ func (r Rules) waitedOut(check, saw, means, do string) driver.Finding {
 		do = "quarantine=on, or " + do
 	}
 	return inspect.Found(check, driver.Warning, saw, means, do+"; and guard the data with fencing tokens")
-}
-
-// CutOff says what is wrong with the settings of a master that has replicas, for
-// clients that count on a lag; empty if nothing is.
-func CutOff(least, lag int, known time.Duration) string {
-	switch {
-	case least < 1:
-		return "CONFIG SET min-replicas-to-write 1"
-	case lag < 1:
-		return "CONFIG SET min-replicas-max-lag 10"
-	case known < time.Duration(lag)*time.Second:
-		return fmt.Sprintf("min-replicas-max-lag is %d s; set the replica lag of every client to that (replica-lag=%ds in a URL)", lag, lag)
-	}
-	return ""
 }
