@@ -21,13 +21,16 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	t := inspect.Trial{Engine: e, Name: inspect.NewName(), TTL: ttl,
 		Denied: func(err error) bool { return errors.Is(err, fs.ErrPermission) },
 		Grant:  "give this user the right to write there, or choose a directory that it may write"}
-	findings := t.Run(ctx)
+	findings, ended := t.Run(ctx)
 	for _, name := range t.Names() {
 		g, _ := e.records.shard(name)
 		_ = os.Remove(g.pathOf(recordFile(name)))
 		lock := e.dir.gate(name)
 		lock.unmark()
 		_ = os.RemoveAll(lock.path) // nobody else knows the name
+	}
+	if ended != nil {
+		return nil, e.dir.unavailable(ended)
 	}
 	info, err := os.Stat(e.dir.path)
 	if err != nil { // it could not be made, as the findings say

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -21,8 +22,8 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	defer func() { _ = trial.Close() }() // it holds nothing
 	t := inspect.Trial{Engine: trial, Name: inspect.NewName(), TTL: ttl, Denied: denied,
 		Grant: "let an administrator run the SQL that fencelock init prints; records are granted apart (GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO the role)"}
-	findings := t.Run(ctx)
-	err := trial.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
+	findings, ended := t.Run(ctx)
+	err := trial.dialer.eachHost(context.WithoutCancel(ctx), func(ctx context.Context, c *pgconn.PgConn, _ string) error {
 		defer c.Close(ctx)
 		sweep(ctx, c, t.Names())
 		r, err := one(c.ExecParams(ctx, inspectSQL, nil, nil, nil, nil).Read())
@@ -31,7 +32,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		}
 		return err
 	})
-	if err != nil {
+	if err = cmp.Or(ended, err); err != nil {
 		return nil, failure(err)
 	}
 	return findings, nil

@@ -25,9 +25,12 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	probe := newEngine(e.conn, &cfg)
 	probe.queue.index.Write = nameindex.Nothing // nobody need see the probe names
 	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: e.grant()}
-	findings := t.Run(ctx)
+	findings, err := t.Run(ctx)
 	_ = probe.Close() // it holds nothing
 	e.sweep(context.WithoutCancel(ctx), t.Names())
+	if err != nil {
+		return nil, unavailable(err)
+	}
 	rules := redisinspect.Rules{Quarantine: e.cfg.Quarantine, Cluster: e.cluster(), MinReplicas: e.cfg.MinReplicas}
 	var places []string
 	var found [][]driver.Finding

@@ -79,7 +79,7 @@ func (n *node) inspect(ctx context.Context, ttl time.Duration) sighting {
 	probe.acquirer.names.Write = nameindex.Nothing // nobody need see the probe names
 	probe.set.wrong, probe.set.nodes[0].label = nil, n.label
 	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: n.grant()}
-	l.found = t.Run(ctx)
+	l.found, l.err = t.Run(ctx)
 	_ = probe.Close() // it holds nothing
 	rules := redisinspect.Rules{Quarantine: !n.cfg.NoQuarantine, Independent: true}
 	l.found = append(l.found, rules.Judge(l.server)...)

@@ -27,7 +27,8 @@ func (e slow) Renew(ctx context.Context, leases []driver.Lease) []error {
 
 func run(e driver.Engine, ttl time.Duration) []driver.Finding {
 	t := inspect.Trial{Engine: e, Name: inspect.NewName(), TTL: ttl, Denied: func(error) bool { return false }, Grant: "all rights"}
-	return t.Run(context.Background())
+	f, _ := t.Run(context.Background()) // which does not end
+	return f
 }
 
 func TestLatency(t *testing.T) {
@@ -68,6 +69,19 @@ func TestParts(t *testing.T) {
 		}
 		if left, err := e.List(t.Context(), driver.Query{}); err != nil || len(left) > 0 {
 			t.Errorf("left: %+v, %v", left, err)
+		}
+	})
+}
+
+// TestEnded: what is seen after the end of a context is not told.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // in the middle of the parts
+		defer cancel()
+		trial := inspect.Trial{Engine: silent{memlock.New(nil)}, Name: inspect.NewName(), TTL: time.Minute, Denied: func(error) bool { return false }}
+		if _, err := trial.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -78,21 +78,22 @@ func (t Trial) request(part string) driver.Request {
 }
 
 // Run uses the engine, for 20 s at most, and says what it saw. Without a first lock nothing
-// else is tried, unless a right is missing: then all is tried that other rights are for.
-func (t Trial) Run(ctx context.Context) []driver.Finding {
+// else is tried, unless a right is missing: then all is tried that other rights are for. The
+// error is that of ctx: what is seen when it has ended says nothing of the engine.
+func (t Trial) Run(ctx context.Context) ([]driver.Finding, error) {
 	findings, err := t.lock(ctx)
 	if err != nil && !t.Denied(err) {
-		return findings
+		return findings, ctx.Err()
 	}
 	findings = append(findings, t.rights(ctx))
 	if keeper, ok := t.Engine.(driver.RecordKeeper); ok && t.Engine.Traits().Leased {
 		c, err := ReadClock(func() (time.Time, time.Time, error) { return keeper.Records().Clock(ctx) })
 		if err != nil {
-			return append(findings, Unchecked("clock", err, t.fix(err)))
+			return append(findings, Unchecked("clock", err, t.fix(err))), ctx.Err()
 		}
 		findings = append(findings, c.Judge())
 	}
-	return findings
+	return findings, ctx.Err()
 }
 
 // fix is what to do about an error.

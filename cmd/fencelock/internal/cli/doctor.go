@@ -72,12 +72,12 @@ func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]dr
 		return inspector.Inspect(ctx, ttl)
 	}
 	t := inspect.Trial{Engine: engine, Name: inspect.NewName(), TTL: ttl, Denied: func(error) bool { return false }, Grant: "see what these words ask for"}
-	findings := t.Run(ctx)
+	findings, err := t.Run(ctx)
 	if engine.Traits().Engine == "memory" {
 		findings = append(findings, inspect.Found("reach", driver.Warning, "locks live in this process",
 			"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path"))
 	}
-	return findings, nil
+	return findings, err
 }
 
 // brokenOf is the error of findings of which one is broken.
