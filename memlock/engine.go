@@ -20,6 +20,7 @@ package memlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -92,9 +93,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 		return nil
 	})
 	if err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
+		return slices.Repeat([]error{err}, len(leases))
 	}
 	return errs
 }

@@ -12,7 +12,7 @@ import (
 func (a *attempt) enter(ctx context.Context) error {
 	a.place = &place{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
 	a.turns.change(a.key, func(t *turn) { t.join(a.place) })
-	if retry.Nap(ctx, a.listDelay(), a.place.ready) && !a.place.came() {
+	if retry.Nap(ctx, a.listDelay(), a.place.ready) && !closed(a.place.ready) {
 		a.waitsHere(ctx)
 	}
 	select {
@@ -24,16 +24,6 @@ func (a *attempt) enter(ctx context.Context) error {
 		return errHeld
 	}
 	return nil
-}
-
-// came reports whether the turn came.
-func (k *place) came() bool {
-	select {
-	case <-k.ready:
-		return true
-	default:
-		return false
-	}
 }
 
 // listDelay is after which time a request that waits in this process is written down for

@@ -42,9 +42,11 @@ func (o *opening) session(ctx context.Context) (*session, error) {
 }
 
 // over reports whether the session is open, or could not be opened.
-func (o *opening) over() bool {
+func (o *opening) over() bool { return closed(o.ready) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-o.ready:
+	case <-c:
 		return true
 	default:
 		return false

@@ -87,13 +87,7 @@ func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]b
 			if r.Err != nil {
 				return r.Err
 			}
-			next, page := nameindex.Page(r.Text)
-			for _, name := range page {
-				if q.Matches(name) && driver.CheckName(name) == nil {
-					found[name] = true
-				}
-			}
-			if next != "0" {
+			if next := nameindex.Page(r.Text, q, found); next != "0" {
 				rest = append(rest, redisconn.Call{Script: indexNamesScript, Keys: calls[i].Keys, Args: []string{next}})
 			}
 		}

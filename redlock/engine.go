@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -109,11 +110,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 // which a majority kept is given it back.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if err := e.enter(); err != nil {
-		errs := make([]error, len(leases))
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(leases))
 	}
 	defer e.tasks.Leave()
 	if len(leases) == 0 {

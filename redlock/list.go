@@ -104,13 +104,7 @@ func (l *look) readIndex(ctx context.Context, query driver.Query) (map[string]bo
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		var page []string
-		next, page = nameindex.Page(r.Text)
-		for _, name := range page {
-			if query.Matches(name) && driver.CheckName(name) == nil {
-				found[name] = true
-			}
-		}
+		next = nameindex.Page(r.Text, query, found)
 	}
 	return found, nil
 }

@@ -76,7 +76,7 @@ var rooms = []room{
 	{folder: "internal/words", imports: []string{"driver"}},
 	{folder: "internal/recordtext", imports: []string{}},
 	{folder: "internal/redisfmt", imports: []string{"driver"}},
-	{folder: "internal/nameindex", imports: []string{"internal/tasks"}},
+	{folder: "internal/nameindex", imports: []string{"driver", "internal/tasks"}},
 	{folder: "internal/tasks", imports: []string{}},
 	{folder: "internal/redisinspect", imports: []string{"driver", "internal/nameindex", "internal/redisconn", "internal/redisfmt", "internal/inspect"}},
 	{folder: "internal/inspect", imports: []string{"driver"}},

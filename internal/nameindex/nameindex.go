@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/tasks"
 )
 
@@ -132,11 +133,16 @@ func (x *Notes) write(ctx context.Context, limit time.Duration, names map[string
 // Nothing is a Write that notes nothing.
 func Nothing(context.Context, map[string]time.Duration) (refused bool) { return false }
 
-// Page reads an answer to PageLua: the cursor of the next page, "0" if there is none,
-// and names, some of which may be no names at all.
-func Page(text string) (next string, names []string) {
+// Page adds the names that a query chooses, of an answer to PageLua, and returns the cursor of the
+// next page, "0" if there is none. What is in the index may be no name at all.
+func Page(text string, q driver.Query, found map[string]bool) (next string) {
 	page := strings.Split(text, "\x00")
-	return page[0], page[1:]
+	for _, name := range page[1:] {
+		if q.Matches(name) && driver.CheckName(name) == nil {
+			found[name] = true
+		}
+	}
+	return page[0]
 }
 
 // FreeUntil is the first argument of DropLua, for names that were free at a time of the

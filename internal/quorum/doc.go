@@ -22,6 +22,7 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/hold"
@@ -39,3 +40,16 @@ type Terms struct {
 
 // valid reports whether a lease asked for at sent is still good for something.
 func (t Terms) valid(sent, now hold.Instant) bool { return now.Since(sent) < t.TTL-t.Drift }
+
+// servers are those that have a vote, of which an address may come to lead to another one's.
+type servers []uint64
+
+// again reports whether a server has been seen before; 0 means unknown.
+func (s *servers) again(server uint64) bool {
+	if server == 0 {
+		return false
+	}
+	seen := slices.Contains(*s, server)
+	*s = append(*s, server)
+	return seen
+}

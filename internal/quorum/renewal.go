@@ -80,12 +80,13 @@ func (r *Renewal) Heard(node int, s Standing, server uint64, now hold.Instant) (
 
 func (r *Renewal) count(now hold.Instant) {
 	kept, gone, open := 0, 0, 0
+	var seen servers
 	for i, s := range r.said {
 		switch {
 		case !r.heard[i]:
 			open++
 		case s == Renewed:
-			if !r.again(i) {
+			if !seen.again(r.by[i]) {
 				kept++
 			}
 		case s == Free || s == Taken:
@@ -103,20 +104,6 @@ func (r *Renewal) count(now hold.Instant) {
 	case kept+open < need && gone+open <= r.terms.Nodes-need:
 		r.result = Failed
 	}
-}
-
-// again reports whether the server that renewed for a node did so for an earlier
-// one, too.
-func (r *Renewal) again(node int) bool {
-	if r.by[node] == 0 {
-		return false
-	}
-	for i, server := range r.by[:node] {
-		if server == r.by[node] && r.said[i] == Renewed {
-			return true
-		}
-	}
-	return false
 }
 
 // late reports whether the lease that was to be extended is over.

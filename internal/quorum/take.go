@@ -107,12 +107,13 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 // count decides the first round as soon as it can be decided.
 func (t *Take) count(now hold.Instant) Orders {
 	granted, same, open := 0, 0, 0
+	var seen servers
 	t.token, t.floor = 0, 0
-	for i, b := range t.votes {
+	for _, b := range t.votes {
 		switch {
 		case !b.asked:
 			open++
-		case b.Granted && !t.again(i, granter):
+		case b.Granted && !seen.again(b.Server):
 			granted++
 			t.token = max(t.token, b.Token)
 			if t.floor == 0 || b.Floor < t.floor {
@@ -136,36 +137,6 @@ func (t *Take) count(now hold.Instant) Orders {
 	}
 	t.state = Raising
 	return t.raise(t.granted())
-}
-
-// again reports whether the server behind a node's word is behind that of an
-// earlier node, too: an address may come to lead to another node's server, which
-// has one vote.
-func (t *Take) again(node int, server func(*vote) uint64) bool {
-	me := server(&t.votes[node])
-	if me == 0 {
-		return false
-	}
-	for i := range t.votes[:node] {
-		if server(&t.votes[i]) == me {
-			return true
-		}
-	}
-	return false
-}
-
-func granter(b *vote) uint64 {
-	if !b.Granted {
-		return 0
-	}
-	return b.Server
-}
-
-func keeper(b *vote) uint64 {
-	if !b.stored {
-		return 0
-	}
-	return b.keeper
 }
 
 func (t *Take) raise(nodes []int) Orders {
@@ -193,10 +164,11 @@ func (t *Take) settle(now hold.Instant) Orders {
 		return Orders{}
 	}
 	stored, open := 0, 0
-	for i, b := range t.votes {
+	var seen servers
+	for _, b := range t.votes {
 		switch {
 		case b.stored:
-			if !t.again(i, keeper) {
+			if !seen.again(b.keeper) {
 				stored++
 			}
 		case b.told && !b.raised, !b.asked:

@@ -85,7 +85,8 @@ func (s *subscription) begin(ctx context.Context, conn rueidis.DedicatedClient) 
 			return err
 		}
 	}
-	return s.ask(ctx, conn, conn.B().Subscribe().Channel(s.channel).Build()).Error()
+	_, err := s.ask(ctx, conn, conn.B().Subscribe().Channel(s.channel).Build())
+	return err
 }
 
 // changed hears of the server's acknowledgement, and of an end it declares.
@@ -105,41 +106,34 @@ func (s *subscription) changed(e rueidis.PubSubSubscription) {
 // server that refuses the question is there.
 func (s *subscription) probe(ctx context.Context, conn rueidis.DedicatedClient) error {
 	if !s.sentinel {
-		return s.ask(ctx, conn, conn.B().Arbitrary("PING").Build()).alive()
+		_, err := s.ask(ctx, conn, conn.B().Arbitrary("PING").Build())
+		return alive(err)
 	}
-	a := s.ask(ctx, conn, conn.B().Arbitrary("ROLE").Build())
-	if role, err := a.result.ToArray(); err == nil && len(role) > 0 {
+	result, err := s.ask(ctx, conn, conn.B().Arbitrary("ROLE").Build())
+	if role, err := result.ToArray(); err == nil && len(role) > 0 {
 		if name, _ := role[0].ToString(); name != "master" {
 			return errNotMaster
 		}
 	}
-	return a.alive()
+	return alive(err)
 }
-
-// askResult is an answer on the subscription's connection.
-type askResult struct {
-	result rueidis.RedisResult
-	err    error
-}
-
-func (a askResult) Error() error { return a.err }
 
 // alive forgives the refusals of a server that answered.
-func (a askResult) alive() error {
-	if _, refused := Refused(a.err); refused {
+func alive(err error) error {
+	if _, refused := Refused(err); refused {
 		return nil
 	}
-	return a.err
+	return err
 }
 
 // ask sends one command and waits for pingLimit at most.
-func (s *subscription) ask(ctx context.Context, conn rueidis.DedicatedClient, cmd rueidis.Completed) askResult {
+func (s *subscription) ask(ctx context.Context, conn rueidis.DedicatedClient, cmd rueidis.Completed) (rueidis.RedisResult, error) {
 	limited, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
 	result := conn.Do(limited, cmd)
 	err := result.Error()
 	if IsContextError(err) && ctx.Err() == nil {
-		return askResult{result, fmt.Errorf("no answer within %v", pingLimit)}
+		return result, fmt.Errorf("no answer within %v", pingLimit)
 	}
-	return askResult{result, errorOf(ctx, err)}
+	return result, errorOf(ctx, err)
 }
