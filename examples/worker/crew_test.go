@@ -19,7 +19,7 @@ type crew struct {
 	size      int
 	every     time.Duration
 	args      []string          // the command of a worker
-	prepare   func(*exec.Cmd)   // called before it starts, if set
+	prepare   func(*exec.Cmd)   // called before it starts
 	out       io.Writer         // gets what the workers say
 	disturb   func(*os.Process) // what happens to one of them
 	disturbed int               // how often it happened
@@ -71,9 +71,7 @@ func (c *crew) work(ctx context.Context) (done bool, err error) {
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
 	cmd.Stdout = &lines{crew: c}
 	cmd.Stderr = cmd.Stdout
-	if c.prepare != nil {
-		c.prepare(cmd)
-	}
+	c.prepare(cmd)
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}

@@ -7,9 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"testing"
 
 	"github.com/fencelock/fencelock/fence"
 )
+
+// Under returns a context with the fence of an exclusive holder.
+func Under(t testing.TB, token int64) context.Context {
+	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
+}
 
 // A Resource is guarded: Write writes a value under the fence of ctx, Read returns what
 // was written last, and "" at first.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package exam
 
 import (
@@ -27,11 +29,6 @@ type Redis interface {
 // Open makes a guard by a new client of the servers, which ends with the test; of a Cluster,
 // if there are several. Its floors are kept for so long.
 type Open func(t testing.TB, keep time.Duration, addrs ...string) Redis
-
-// Under returns a context with the fence of an exclusive holder.
-func Under(t testing.TB, token int64) context.Context {
-	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
-}
 
 // RunRedis takes the guards of a client through all that they should do.
 func RunRedis(t *testing.T, open Open) {
