@@ -267,21 +267,6 @@ func TestGraceEndsTheContextBeforeTheDeadline(t *testing.T) {
 	})
 }
 
-func TestSharedAndLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		locks, _ := newLocks(fencelock.Config{})
-		seats := locks.With(fencelock.Options{Shared: true, Limit: 2})
-		first, second := acquire(t, seats, "a"), acquire(t, seats, "a")
-		if _, err := seats.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrHeld) {
-			t.Errorf("a third of two: %v", err)
-		}
-		if second.Floor() != first.Token() || second.Token() <= first.Token() {
-			t.Errorf("tokens %d, %d, floor %d", first.Token(), second.Token(), second.Floor())
-		}
-		_, _ = first.Release(), second.Release()
-	})
-}
-
 // With keeps each option that it is not told to change, and changes each that it is told.
 func TestWithMerges(t *testing.T) {
 	locks := fencelock.New(memlock.New(nil), nil)

@@ -135,6 +135,26 @@ func TestAcquireGivesUp(t *testing.T) {
 	s.hold(b, request("n")).free()
 }
 
+// TestAcquireIsCancelledUnanswered: the caller ends its context while the server
+// is silent, and need not wait for it.
+func TestAcquireIsCancelledUnanswered(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	a := s.engine(nil)
+	s.hold(a, request("warm")).free()
+	s.server.Freeze(t)
+	w := s.ask(a, request("n"))
+	time.Sleep(50 * time.Millisecond)
+	w.cancel()
+	begun := time.Now()
+	_, err := w.ended()
+	if took := time.Since(begun); took > 15*time.Second || !errors.Is(err, context.Canceled) {
+		t.Errorf("after %v: %v", took, err)
+	}
+	s.server.Thaw(t)
+	s.clean("n")
+}
+
 // TestLateTryIsWithdrawn: a try that was given up reaches the server after its
 // withdrawal.
 func TestLateTryIsWithdrawn(t *testing.T) {

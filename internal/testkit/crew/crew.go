@@ -57,17 +57,7 @@ type Worker struct {
 	out *bufio.Scanner
 }
 
-// Hire starts a worker, which is killed at the end of the test.
-func Hire(t testing.TB, job string, orders any) *Worker {
-	t.Helper()
-	w, err := TryHire(t, job, orders)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// TryHire is Hire for goroutines beside the test's own.
+// TryHire starts a worker, which is killed at the end of the test. Any goroutine may call it.
 func TryHire(t testing.TB, job string, orders any) (*Worker, error) {
 	exe, errExe := os.Executable()
 	text, errJSON := json.Marshal(orders)
@@ -103,9 +93,6 @@ func (w *Worker) Want(t testing.TB, line string) {
 		t.Fatalf("a worker said %q, want %q", got, line)
 	}
 }
-
-// Dismiss ends the worker's input, which ends its job.
-func (w *Worker) Dismiss() { _ = w.in.Close() }
 
 // Wait returns how the worker ended by itself. What it still had to say is lost.
 func (w *Worker) Wait() error { return w.cmd.Wait() }
