@@ -233,12 +233,13 @@ func TestFrozenNode(t *testing.T) {
 		t.Errorf("ten locks took %v with a node frozen and a limit of 2 min", d)
 	}
 	first := median(t, quick, "q", 1)
-	time.Sleep(1100 * time.Millisecond) // the limit
-	goroutines := runtime.NumGoroutine()
-	after := median(t, quick, "q", 300)
-	if n := runtime.NumGoroutine() - goroutines; n > 50 {
-		t.Errorf("300 locks with a frozen node left %d goroutines", n)
-	}
+	var after time.Duration
+	eventually(t, "300 locks that leave no goroutines at the frozen node", func() bool {
+		time.Sleep(1100 * time.Millisecond) // the limit; a busy machine ends it later
+		goroutines := runtime.NumGoroutine()
+		after = median(t, quick, "q", 300)
+		return runtime.NumGoroutine()-goroutines <= 50
+	})
 	t.Logf("acquire, renew and release: %v with five nodes, %v at first with one frozen, then %v", before, first, after)
 	w[0].Thaw(t)
 	for _, e := range []*redlock.Engine{patient, quick} {
