@@ -26,36 +26,35 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 		return driver.Grant{}, err
 	}
 	w := &waiter{req: req}
-	ks, err := acq.check(ctx, req)
+	lock, err := acq.check(ctx, req)
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
 	// Each acquisition has an owner of its own, so that a try that comes late is taken for
 	// no other.
-	w.keys, w.desc, w.owner = ks, describe(acq.id, req), newOwner()
+	w.lock, w.desc, w.owner = lock, describe(acq.id, req), newOwner()
 	return acq.acquire(ctx, w)
 }
 
 // check returns what is wrong with the engine, the request or the server. Only the last
 // may cost a call, once in a while.
-func (acq *acquirer) check(ctx context.Context, req driver.Request) (keys, error) {
+func (acq *acquirer) check(ctx context.Context, req driver.Request) (lock string, err error) {
 	if err := req.Check(acq.cfg.traits()); err != nil {
-		return keys{}, err
+		return "", err
 	}
 	if acq.cfg.Quarantine && acq.cluster() {
-		return keys{}, fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
+		return "", fmt.Errorf("%w: the quarantine is not available on a Redis Cluster; switch it off", driver.ErrUnsupported)
 	}
 	if acq.closed.Err() != nil {
-		return keys{}, unavailable(errClosed)
+		return "", unavailable(errClosed)
 	}
-	ks, err := acq.keysOf(req.Name)
-	if err == nil && acq.cluster() {
+	if lock, err = acq.lockKey(req.Name); err != nil {
+		return "", err
+	}
+	if acq.cluster() {
 		acq.parts.know()
 	}
-	if err != nil {
-		return ks, err
-	}
-	return ks, acq.fitness.fit(ctx)
+	return lock, acq.fitness.fit(ctx)
 }
 
 func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
@@ -73,7 +72,7 @@ func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, erro
 			return driver.Grant{}, w.heard.Ended(ctx, err)
 		}
 		// The first request may still be withdrawn, under its owner.
-		next := &waiter{req: w.req, keys: w.keys, desc: w.desc, heard: w.heard, owner: newOwner()}
+		next := &waiter{req: w.req, lock: w.lock, desc: w.desc, heard: w.heard, owner: newOwner()}
 		w, a = next, acq.request(ctx, next, true)
 	}
 	switch {
@@ -101,15 +100,11 @@ func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 	}
 }
 
-// hold remembers a granted acquisition. Other seats, which a shared request has
-// that took its place again when it had been let in, are given back.
+// hold remembers a granted acquisition.
 func (acq *acquirer) hold(w *waiter, token int64) {
 	acq.marker.remark()
-	others := acq.queue.keep(w, token)
+	acq.queue.keep(w, token)
 	acq.queue.index.Add(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
-	for _, other := range others {
-		acq.giveBack(acq.releaseCall(w.keys, w.req.Mode, w.owner, other))
-	}
 	if w.broken == token {
 		acq.queue.reportBroken(w.owner, token, w.reason)
 	}

@@ -36,10 +36,11 @@ type batcher struct {
 
 // pendingOp is an acquire or a release of the common kind.
 type pendingOp struct {
-	keys  keys
-	args  []string // of batch.lua
-	limit time.Duration
-	done  chan opResult // gets the answer, once
+	letter byte     // of batch.lua
+	lock   string   // its key
+	args   []string // of batch.lua
+	limit  time.Duration
+	done   chan opResult // gets the answer, once
 }
 
 // opResult is what became of a batched operation: a letter of batch.lua and the
@@ -158,18 +159,15 @@ func (b *batcher) runBatches(batch []*pendingOp) {
 
 // execBatch does a batch of operations in one script, and tells each what became of it.
 func (b *batcher) execBatch(batch []*pendingOp) {
-	c := redisconn.Call{Script: batchScript, Keys: make([]string, 0, 2*len(batch)), Args: make([]string, 3, 3+3*len(batch))}
+	c := redisconn.Call{Script: batchScript, Keys: make([]string, len(batch)), Args: make([]string, 4, 4+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit
 	for i, op := range batch {
-		if letters[i] = 'a'; len(op.args) == 1 {
-			letters[i] = 'r'
-		}
-		c.Keys = append(c.Keys, op.keys.lock, op.keys.fence)
+		letters[i], c.Keys[i] = op.letter, op.lock
 		c.Args = append(c.Args, op.args...)
 		limit = min(limit, op.limit)
 	}
 	until, late := b.until(context.Background(), limit)
-	c.Args[0], c.Args[1], c.Args[2] = b.retention, string(letters), until
+	c.Args[0], c.Args[1], c.Args[2], c.Args[3] = b.base(), b.retention, until, string(letters)
 	text, err := b.eval(redisconn.WithDeadline(context.Background(), limit), c)
 	in := redisfmt.Words{Rest: text}
 	now := in.Next()

@@ -23,6 +23,7 @@ type client struct {
 	id     string // its channel is named after it
 
 	retention string // of a fence, as an argument
+	settings  string // of the engine, as an argument of most scripts
 	clock     clock
 }
 
@@ -33,24 +34,12 @@ func newClient(conn redisconn.Conn, cfg *Config) *client {
 	c := &client{tasks: all, closed: all.Closed, conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:])}
 	c.keyspace = keyspace{prefix: c.cfg.Prefix, cluster: conn.Cluster}
 	c.retention = redisfmt.Millis(c.cfg.Retention)
+	c.settings = c.settingsArg()
 	return c
 }
 
-// acquireFlags are what an acquire script is asked for beside the lock.
-type acquireFlags int
-
-const (
-	toWait    acquireFlags = 1 << iota // a place in the queue
-	askedOnce                          // an earlier try may have worked
-	toPlace                            // which place it is
-)
-
-func (a acquireFlags) String() string {
-	return [...]string{"-", "w", "a", "wa", "p", "wp", "ap", "wap"}[a]
-}
-
-// commonArg is the first argument of every script that may grant.
-func (c *client) commonArg(a acquireFlags) string {
+// settingsArg is what the scripts that may grant are told of the engine.
+func (c *client) settingsArg() string {
 	counts, quarantine := 1, int64(0)
 	if c.cluster() {
 		counts = 0 // subscribers on other nodes are not counted
@@ -58,22 +47,16 @@ func (c *client) commonArg(a acquireFlags) string {
 	if c.cfg.Quarantine {
 		quarantine = redisfmt.CeilMillis(c.cfg.quarantine())
 	}
-	return fmt.Sprintf("%v %s %d %d %s", a, c.retention, counts, quarantine, c.channel())
+	return fmt.Sprintf("%s %d %d", c.retention, counts, quarantine)
 }
 
-// call makes a call of a script that begins with the common argument, and finds
-// most keys itself.
-func (c *client) call(s *redisconn.Script, ks keys, args ...string) redisconn.Call {
-	return c.flaggedCall(0, s, ks, args...)
-}
-
-// flaggedCall is call with something asked for.
-func (c *client) flaggedCall(a acquireFlags, s *redisconn.Script, ks keys, args ...string) redisconn.Call {
-	passed := []string{ks.lock, ks.fence}
+// call makes a call of a script about a lock.
+func (c *client) call(s *redisconn.Script, lock string, args ...string) redisconn.Call {
+	keys := []string{lock}
 	if c.cfg.Quarantine {
-		passed = append(passed, c.markerKey())
+		keys = append(keys, c.markerKey())
 	}
-	return redisconn.Call{Script: s, Keys: passed, Args: append(append(make([]string, 0, 1+len(args)), c.commonArg(a)), args...)}
+	return redisconn.Call{Script: s, Keys: keys, Args: append(append(make([]string, 0, 2+len(args)), c.base(), c.settings), args...)}
 }
 
 // eval runs one script, on the master that has its keys.

@@ -20,9 +20,9 @@ func WithLongGrants(s *redisconn.Script) *redisconn.Script {
 	if long, ok := longGrants.Load(s); ok {
 		return long.(*redisconn.Script)
 	}
-	const limits = "local PATIENCE, TOUCH, GRANT, BATCH, PURGE, SEATS = 3, 20000, "
-	source := strings.NewReplacer(limits+"2000,", limits+"20000,", "math.min(2000, ", "math.min(20000, ").Replace(s.Source)
-	if strings.Contains(source, "GRANT") && !strings.Contains(source, limits+"20000,") {
+	const begin = "local call, FORMAT, GRANT = redis.call, 'fencelock:1 ', "
+	source := strings.Replace(s.Source, begin+"2000\n", begin+"20000\n", 1)
+	if strings.Contains(source, "GRANT") && source == s.Source {
 		panic("the grant TTL of the scripts is written in another way")
 	}
 	long, _ := longGrants.LoadOrStore(s, redisconn.NewScript(source))

@@ -50,14 +50,11 @@ func (e *Engine) Queued(name string) (n int) {
 	return n
 }
 
-// KeysOf returns the keys of a name.
-func (e *Engine) KeysOf(name string) ([]string, error) {
-	ks, err := e.keysOf(name)
-	if err != nil {
-		return nil, err
-	}
-	return ks.all(), nil
-}
+// LockKey returns the key of a name, and Beside those beside it that are of the whole name.
+func (e *Engine) LockKey(name string) (string, error) { return e.lockKey(name) }
+
+// Beside returns a key beside that of a lock.
+func Beside(word, name string) string { return keyspace{}.base() + word + ":{lock:" + name + "}" }
 
 // Begin is a lower bound for the local time of a grant that the server made d
 // after it answered a request sent at sent, to a request sent after asked.

@@ -14,7 +14,7 @@ const maxSilence = 20 * time.Second
 // server for all of them.
 type group struct {
 	name string
-	keys keys
+	lock string        // its key
 	poke chan struct{} // due or lost changed
 
 	// Guarded by waitQueue.mu.
@@ -52,7 +52,7 @@ func (g *group) advance(after time.Duration) {
 }
 
 // heard notes that the server has heard of us.
-func (g *group) heard() { g.by = time.Now().Add(min(g.shortest(), maxSilence)) }
+func (g *group) heard() { g.by = time.Now().Add(maxSilence) }
 
 // shortest is the shortest TTL among the requests.
 func (g *group) shortest() time.Duration {

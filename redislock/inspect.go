@@ -47,9 +47,19 @@ var deleteScript = redisconn.NewScript("return tostring(redis.call('DEL', unpack
 func (c *client) sweep(ctx context.Context, names []string) {
 	var calls []redisconn.Call
 	for _, name := range names {
-		if ks, err := c.keysOf(name); err == nil {
-			calls = append(calls, redisconn.Call{Script: deleteScript, Keys: ks.all()})
+		lock, err := c.lockKey(name)
+		if err != nil {
+			continue
 		}
+		tag := lock
+		if !hasTag(lock) {
+			tag = "{" + lock + "}"
+		}
+		keys := []string{lock}
+		for _, beside := range []string{"fence:", "queue:", "sleeps:", "closed:", "limit:"} {
+			keys = append(keys, c.base()+beside+tag)
+		}
+		calls = append(calls, redisconn.Call{Script: deleteScript, Keys: keys})
 	}
 	c.conn.Eval(redisconn.WithDeadline(ctx, closeLimit), calls)
 }
@@ -60,13 +70,7 @@ const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire
 
 // grant is the command that gives a user the rights that the engine needs.
 func (s keyspace) grant() string {
-	rule := "ACL SETUSER name &" + s.channel() + "* ~" + s.prefix + "lock:*"
-	for _, c := range companions {
-		rule += " ~" + c + "*"
-	}
-	for _, key := range []string{s.markerKey(), s.indexKey(-1) + "*", s.prefix + recordPrefix + "*", s.prefix + "fencelock:rate:*"} {
-		rule += " ~" + key
-	}
+	rule := "ACL SETUSER name &" + s.prefix + "fencelock:* ~" + s.prefix + "lock:* ~" + s.prefix + "fencelock:* ~" + s.prefix + recordPrefix + "*"
 	if s.cluster() {
 		rule += " +cluster +asking"
 	}

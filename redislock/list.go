@@ -58,25 +58,22 @@ func (ls *lister) names(ctx context.Context, q driver.Query) (map[string]bool, e
 }
 
 // scan collects names by a look at all keys: a name that is waited for has a queue, and one
-// that is closed by a minimum hold a fence, while the lock itself may be free.
+// that is closed by a minimum hold a key that says so, while the lock itself may be free.
 func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
-	literal := redisfmt.Literal(ls.cfg.Prefix + "lock:" + q.Prefix)
-	for _, prefix := range [...]string{"", "queue:", "fence:"} {
-		for _, brace := range [...]string{"", "{"} {
-			if prefix == "" && brace != "" { // a lock's own key has no braces around it
-				continue
-			}
-			err := ls.conn.Scan(ctx, prefix+brace+literal+"*", func(found []string) error {
-				for _, key := range found {
-					if name, ok := ls.nameOf(key); ok && q.Matches(name) {
-						names[name] = true
-					}
+	for _, begin := range [...]string{"", "queue:", "queue:{", "closed:", "closed:{"} {
+		if begin != "" {
+			begin = ls.base() + begin
+		}
+		err := ls.conn.Scan(ctx, redisfmt.Literal(begin+ls.cfg.Prefix+"lock:"+q.Prefix)+"*", func(found []string) error {
+			for _, key := range found {
+				if name, ok := ls.nameOf(key); ok && q.Matches(name) {
+					names[name] = true
 				}
-				return nil
-			})
-			if err != nil {
-				return err
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -88,11 +85,11 @@ func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.S
 	calls := make([]redisconn.Call, 0, len(names))
 	asked := make([]string, 0, len(names))
 	for _, name := range names {
-		ks, err := ls.keysOf(name)
+		lock, err := ls.lockKey(name)
 		if err != nil {
 			continue // a key of some other program
 		}
-		calls = append(calls, redisconn.Call{Script: statusScript, Keys: ks.all()})
+		calls = append(calls, redisconn.Call{Script: statusScript, Keys: []string{lock}, Args: []string{ls.base()}})
 		asked = append(asked, name)
 	}
 	if len(calls) == 0 {
@@ -111,7 +108,7 @@ func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.S
 		if len(s.Holders) > 0 || len(s.Waiters) > 0 || !s.NotBefore.IsZero() {
 			list = append(list, s)
 		} else {
-			free, at = append(free, s.Name), min(at, raw.now())
+			free, at = append(free, s.Name), min(at, redisfmt.Number(raw.Time))
 		}
 	}
 	return list, free, at, nil

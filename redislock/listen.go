@@ -40,7 +40,7 @@ func (l *listener) subscribe() {
 	pause := newBackoff()
 	for again := false; l.closed.Err() == nil; again = true {
 		ctx, end := context.WithCancelCause(l.closed)
-		err := l.conn.Subscribe(ctx, l.channel()+l.id, func() {
+		err := l.conn.Subscribe(ctx, l.base()+l.id, func() {
 			pause.Reset()
 			l.set(nil)
 			if again {
@@ -179,13 +179,11 @@ func (q *waitQueue) onMessage(text string) {
 	case "grant":
 		owner := in.Next()
 		n := grantMsg{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
-		mode := redisfmt.ModeOf(in.Next())
+		in.Next() // the mode
 		// Nobody waits for it and nobody has it: the request was given up as it was granted,
 		// or was granted twice. The lock would be nobody's until the grant is over.
 		if !in.Bad && !q.deliver(owner, n) {
-			if ks, _, ok := q.named(in.Rest); ok {
-				q.giveBack(q.releaseCall(ks, mode, owner, n.token))
-			}
+			q.giveBack(q.releaseCall(in.Rest, owner, n.token, 0))
 		}
 	case "refuse":
 		owner, limit := in.Next(), in.Next()
@@ -194,7 +192,7 @@ func (q *waitQueue) onMessage(text string) {
 		}
 	case "advance":
 		after := in.Millis()
-		if _, name, ok := q.named(in.Rest); ok && !in.Bad {
+		if name, ok := q.nameOf(in.Rest); ok && !in.Bad {
 			q.schedulePoll(name, after)
 		}
 	case "lost":

@@ -40,12 +40,12 @@ func (p *parts) Part(l driver.Lease) string {
 	if !p.cluster() {
 		return ""
 	}
-	ks, err := p.keysOf(l.Name)
+	lock, err := p.lockKey(l.Name)
 	if err != nil {
 		return ""
 	}
 	p.know()
-	return p.of(slotOf(ks.lock))
+	return p.of(slotOf(lock))
 }
 
 // know begins to ask the masters for their slots if the answer is old.

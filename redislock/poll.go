@@ -21,7 +21,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	defer q.mu.Unlock()
 	g := q.groups[w.req.Name]
 	if g == nil {
-		g = &group{name: w.req.Name, keys: w.keys, poke: make(chan struct{}, 1)}
+		g = &group{name: w.req.Name, lock: w.lock, poke: make(chan struct{}, 1)}
 		q.groups[w.req.Name] = g
 		q.tasks.Spawn(func() { q.pollLoop(g) }) // ends when nobody of the group waits, or with Close
 	}
@@ -126,12 +126,12 @@ func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 // heartbeat asks the server once, or several times to put many requests back. If one of
 // these fails all are put back again, which does no harm: each has its old place.
 func (q *waitQueue) heartbeat(g *group) error {
-	queued, longest, again := q.snapshotQueued(g)
+	queued, again := q.snapshotQueued(g)
 	if len(queued) == 0 {
 		return nil
 	}
 	first := queued[0]
-	args := []string{q.id, redisfmt.Millis(longest), "", first.entry()}
+	args := []string{q.id, "", first.entry()}
 	if !again {
 		return q.poll(g, first, args)
 	}
@@ -150,24 +150,23 @@ func (q *waitQueue) heartbeat(g *group) error {
 	return nil
 }
 
-// snapshotQueued returns the queued requests, the oldest first, the longest TTL among
-// them, and whether they have to be put back, which is up to the caller from now on.
-func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, longest time.Duration, again bool) {
+// snapshotQueued returns the queued requests, the oldest first, and whether they have to be
+// put back, which is up to the caller from now on.
+func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, w := range g.waiters {
 		if w.queued {
 			queued = append(queued, w)
-			longest = max(longest, w.req.TTL)
 		}
 	}
 	if len(queued) == 0 { // all are being granted
 		g.due = time.Now().Add(maxSilence)
-		return nil, 0, false
+		return nil, false
 	}
 	slices.SortFunc(queued, compareTickets)
 	again, g.lost = g.lost, false
-	return queued, longest, again
+	return queued, again
 }
 
 // compareTickets compares numbers without leading zeros.
@@ -182,9 +181,9 @@ func compareTickets(a, b *waiter) int {
 func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	limit := attemptLimit(first.req.TTL)
 	q.askTime(q.closed)
-	args[2], _ = q.until(q.closed, limit)
+	args[1], _ = q.until(q.closed, limit)
 	sent := time.Now()
-	text, err := q.eval(redisconn.WithDeadline(q.closed, limit), q.call(touchScript, g.keys, args...))
+	text, err := q.eval(redisconn.WithDeadline(q.closed, limit), q.call(touchScript, g.lock, args...))
 	if err != nil {
 		return err
 	}
@@ -212,7 +211,7 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 // ours that has not heard of its grant: the message may have been lost with a connection,
 // and the server counts those who are subscribed, not those who have read it.
 func (q *waitQueue) settle(g *group, now clockSample, position int, o blockedInfo) (h driver.Holder, ours bool) {
-	text, granted := strings.CutPrefix(o.text, "fencelock ")
+	text, granted := strings.CutPrefix(o.text, holderPrefix)
 	if granted {
 		h, granted = parseHolder(text)
 	}

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +18,6 @@ type waitQueue struct {
 	waiters map[string]*waiter // by owner
 	groups  map[string]*group  // waiters by name
 	holds   map[string]hold    // by owner
-	hot     map[string]bool    // names that were waited for when we got them last
 	freeing map[string]bool    // owners whose release goes on in the background
 
 	subscribed  time.Time // when the subscription began to stand
@@ -41,26 +39,19 @@ func (q *waitQueue) register(w *waiter) {
 	q.waiters[w.owner] = w
 }
 
-// unregister forgets a request. If it was the last of its name it returns the
-// server's time when we last had an answer, else 0.
-func (q *waitQueue) unregister(w *waiter) (heard int64) {
+// unregister forgets a request.
+func (q *waitQueue) unregister(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.drop(w)
+	q.drop(w)
 }
 
 // drop is unregister for a caller that holds mu.
-func (q *waitQueue) drop(w *waiter) (heard int64) {
+func (q *waitQueue) drop(w *waiter) {
 	delete(q.waiters, w.owner)
-	g := q.groups[w.req.Name]
-	if g == nil {
-		return 0
+	if g := q.groups[w.req.Name]; g != nil {
+		g.remove(w)
 	}
-	g.remove(w)
-	if len(g.waiters) > 0 {
-		return 0
-	}
-	return g.sample.server
 }
 
 // deliver passes a grant, or a refusal, on to the request it is for. It returns false for a
@@ -75,7 +66,7 @@ func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 	}
 	w.tell(n)
 	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
-		g.advance(n.life + pollJitter(g.shortest())) // nobody else tells us when it is over
+		g.advance(n.life * 3 / 4) // the server takes us for dead when the grant is over, unless we speak
 	}
 	return true
 }
@@ -99,42 +90,12 @@ type hold struct {
 
 // keep remembers a granted acquisition until it is released or known to be gone,
 // and forgets the request in the same step: a message that comes late finds one
-// of the two. The tokens of other grants that came for the request are returned.
-func (q *waitQueue) keep(w *waiter, token int64) (others []int64) {
+// of the two.
+func (q *waitQueue) keep(w *waiter, token int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(w)
-	q.warm(w)
 	q.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.OnLost}
-	if n := w.msg; n != nil && n.token != 0 {
-		w.spare = append(w.spare, n.token)
-	}
-	return slices.DeleteFunc(w.spare, func(other int64) bool { return other == token })
-}
-
-// maxHot is how many names are remembered for having been waited for.
-const maxHot = 256
-
-// warm notes whether a request had to wait. The next one for the name then does
-// not try the way for free locks first. The caller holds mu.
-func (q *waitQueue) warm(w *waiter) {
-	switch {
-	case w.wake == nil:
-		if len(q.hot) > 0 {
-			delete(q.hot, w.req.Name)
-		}
-	case len(q.hot) < maxHot:
-		q.hot[w.req.Name] = true
-	default:
-		clear(q.hot)
-	}
-}
-
-// isHot reports whether a name was waited for when we got it last.
-func (q *waitQueue) isHot(name string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.hot[name]
 }
 
 // lateOf returns until when a try for a lock that is held may still be served.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -14,33 +16,31 @@ import (
 // tried again, for no longer than RetryTimeout, and after that in the background until
 // the lease is over. It may be called again if it failed.
 func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
-	ks, err := e.keysOf(l.Name)
+	lock, err := e.lockKey(l.Name)
 	if err != nil {
 		return err
 	}
-	late := e.queue.lateOf(l.Owner)
 	// The hold is forgotten after the answer: until then a message about it is understood.
-	r := e.insistFree(ctx, ks, l, late)
+	r := e.insistFree(ctx, l, e.releaseCall(lock, l.Owner, l.Token, e.queue.lateOf(l.Owner)))
 	e.queue.forget(l.Owner)
-	// Another release would not know of the late try; and a shared one that came before this
-	// release has got a place of its own, beside that of the acquisition.
-	if late > 0 && (r.Err != nil || l.Mode == driver.Shared) {
-		e.acquirer.withdraw(&waiter{keys: ks, owner: l.Owner, desc: e.id + " x 0 0 0 ", late: late}, 0)
-	}
 	return e.standing(l, r)
 }
 
 // insistFree makes tries of a release until the server answers. Each has a limit of its own:
 // the connection may be silent, and the next try may reach another server. After a try
-// without an answer, an acquisition that is gone is one that was released.
-func (e *Engine) insistFree(ctx context.Context, ks keys, l driver.Lease, late int64) redisconn.Reply {
+// without an answer, an acquisition that is gone is one that was released. What is left to
+// do then goes on in the background.
+func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
 	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
 	limit, unknown := attemptLimit(l.TTL), false
 	var why error
 	for pause := newBackoff(); ; pause.Wait(limited) {
-		r := e.free(redisconn.WithDeadline(limited, limit), ks, l, late)
+		r := e.free(redisconn.WithDeadline(limited, limit), l, release)
 		if r.Err == nil {
-			if unknown && r.Text == "gone" {
+			if strings.HasSuffix(r.Text, moving) { // nobody could be let in yet
+				e.freeLater(l, release, withdrawLimit)
+			}
+			if unknown && strings.HasPrefix(r.Text, "gone") {
 				r.Text = "ok"
 			}
 			return r
@@ -48,70 +48,59 @@ func (e *Engine) insistFree(ctx context.Context, ks keys, l driver.Lease, late i
 		_, refused := redisconn.Refused(r.Err)
 		unknown = unknown || !refused
 		why = cause(why, r.Err)
-		switch {
-		case !passing(r.Err) || e.closed.Err() != nil:
-			return redisconn.Reply{Err: why}
-		case limited.Err() != nil:
-			e.freeLater(l, e.releaseCall(ks, l.Mode, l.Owner, l.Token))
+		if !passing(r.Err) || e.closed.Err() != nil || limited.Err() != nil {
+			e.freeLater(l, release, l.TTL)
 			return redisconn.Reply{Err: why}
 		}
 	}
 }
 
-// freeLater goes on with a release in the background: the name would stay closed until its
-// lease is over.
-func (e *Engine) freeLater(l driver.Lease, release redisconn.Call) {
+// freeLater goes on with a release in the background, for so long at most: the name would
+// stay closed until its lease is over.
+func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, most time.Duration) {
 	if !e.queue.beginFreeing(l.Owner) {
 		return
 	}
-	task := func() { // ends when the server has answered, after the TTL, or soon after Close
+	task := func() { // ends when the server has answered, after most, or soon after Close
 		defer e.queue.endFreeing(l.Owner)
-		e.withdrawLoop(release, l.TTL, l.TTL)
+		e.withdrawLoop(release, l.TTL, most)
 	}
 	if !e.tasks.Go(task) {
 		e.queue.endFreeing(l.Owner)
 	}
 }
 
-// free makes one try of a release. Most share a script with others. Late is until
-// when a try of the acquire may still be served: it must not be.
-func (e *Engine) free(ctx context.Context, ks keys, l driver.Lease, late int64) redisconn.Reply {
-	c := e.releaseCall(ks, l.Mode, l.Owner, l.Token)
-	if late > 0 {
-		if l.Mode == driver.Exclusive {
-			c.Args = append(c.Args, "")
-		}
-		c.Args = append(c.Args, strconv.FormatInt(late, 10))
-	}
-	single := func() redisconn.Reply { return e.conn.Eval(ctx, []redisconn.Call{c})[0] }
-	// What goes together is of the common kind: exclusive, with no late try to bar.
-	if alone := e.batcher.tryStart(); alone || late > 0 || l.Mode != driver.Exclusive || !e.batcher.canBatch() {
+// free makes one try of a release. Most share a script with others: those of exclusive locks,
+// with no late try to bar.
+func (e *Engine) free(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
+	single := func() redisconn.Reply { return e.conn.Eval(ctx, []redisconn.Call{release})[0] }
+	args := release.Args[2:]
+	if alone := e.batcher.tryStart(); alone || len(args) > 3 || l.Mode != driver.Exclusive || !e.batcher.canBatch() {
 		if alone {
 			defer e.batcher.finishCall()
 		}
 		return single()
 	}
 	limit := attemptLimit(l.TTL)
-	v := e.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{keys: ks, limit: limit, args: c.Args[1:]})
+	v := e.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{letter: 'r', lock: release.Keys[0], limit: limit, args: args})
 	switch v.letter {
 	case 'o':
 		return redisconn.Reply{Text: "ok"}
-	case 'g':
-		return redisconn.Reply{Text: "gone"}
-	case 's', refused: // it needs the long way, or was refused with others
+	case 's', refused: // it needs a look of its own, or was refused with others
 		return single()
 	}
 	return redisconn.Reply{Err: v.err}
 }
 
-// releaseCall makes a call of the release script.
-func (c *client) releaseCall(ks keys, mode driver.Mode, owner string, token int64) redisconn.Call {
-	number := strconv.FormatInt(token, 10)
-	own := owner + " " + number + " "
-	if mode == driver.Shared {
-		return c.call(releaseScript, ks, own, number)
+// releaseCall makes a call of the release script. Late is until when a try of the acquire may
+// still be served, which it must not be; 0 if there is none.
+func (c *client) releaseCall(lock, owner string, token, late int64) redisconn.Call {
+	which := strconv.FormatInt(time.Now().UnixNano(), 36) // no other release of this owner
+	args := []string{owner, strconv.FormatInt(token, 10), which}
+	if late > 0 {
+		args = append(args, strconv.FormatInt(late, 10))
 	}
-	return c.call(releaseScript, ks, "fencelock "+own)
+	return c.call(releaseScript, lock, args...)
 }
 
 // giveBack releases a grant that its request does not use, without blocking.
@@ -135,11 +124,11 @@ func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	ks, err := e.keysOf(name)
+	lock, err := e.lockKey(name)
 	if err != nil {
 		return 0, err
 	}
-	text, err := e.eval(ctx, e.call(breakScript, ks, args...))
+	text, err := e.eval(ctx, e.call(breakScript, lock, args...))
 	if err != nil {
 		return 0, unavailable(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
@@ -14,21 +15,21 @@ import (
 // Renew extends acquisitions, all in one pipeline. One that expired, was broken
 // or deleted, or whose key somebody else took is driver.ErrNotHeld.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
-	// An exclusive lock is one key, whose text the script compares. A shared one is a place
-	// among others, and has a longer script that can do more.
+	// An exclusive lock is a text that the script compares. A shared one is a place among
+	// others, and has a longer script that can do more.
 	errs := make([]error, len(leases))
 	calls := make([]redisconn.Call, 0, len(leases))
 	where := make([]int, 0, len(leases))
 	for i, l := range leases {
-		ks, err := e.keysOf(l.Name)
+		lock, err := e.lockKey(l.Name)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
 		token := strconv.FormatInt(l.Token, 10)
-		c := redisconn.Call{Script: renewScript, Keys: []string{ks.lock}, Args: []string{"fencelock " + l.Owner + " " + token + " ", redisfmt.Millis(l.TTL)}}
+		c := redisconn.Call{Script: renewScript, Keys: []string{lock}, Args: []string{holderPrefix + l.Owner + " " + token + " ", redisfmt.Millis(l.TTL)}}
 		if l.Mode == driver.Shared {
-			c = e.call(confirmScript, ks, l.Owner, token, redisfmt.Letter(l.Mode), redisfmt.Millis(l.TTL), "0")
+			c = e.call(confirmScript, lock, l.Owner, token, redisfmt.Millis(l.TTL), "0")
 		}
 		calls = append(calls, c)
 		where = append(where, i)
@@ -53,7 +54,7 @@ func (e *Engine) standing(l driver.Lease, r redisconn.Reply) error {
 	switch {
 	case r.Err != nil:
 		return unavailable(r.Err)
-	case r.Text == "gone":
+	case strings.HasPrefix(r.Text, "gone"):
 		e.queue.forget(l.Owner)
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
 	}

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -35,6 +34,15 @@ func readBlocked(w *redisfmt.Words) blockedInfo {
 	return blockedInfo{next: w.Millis(), why: w.Next(), text: w.Rest}
 }
 
+// unknown says that the lock is held in a format that this version cannot read.
+func (o blockedInfo) unknown() error {
+	if o.why != whyForeign || !strings.HasPrefix(o.text, "fencelock:") {
+		return nil
+	}
+	held, _, _ := strings.Cut(o.text, " ")
+	return fmt.Errorf("%w: the lock is held in the format %s of another version of this program, which knows %s alone; use one version", driver.ErrConfig, printable(held), format)
+}
+
 // trouble says why the server itself grants nothing, if it does not.
 func (o blockedInfo) trouble() error {
 	if o.why != whyQuarantine {
@@ -56,7 +64,7 @@ func (o blockedInfo) held(name string) *driver.HeldError {
 	case whyMinimum:
 		held.Owner, held.Note = "nobody", "the minimum hold of its last holder runs"
 	default:
-		if h, ok := parseHolder(strings.TrimPrefix(o.text, "fencelock ")); ok {
+		if h, ok := parseHolder(strings.TrimPrefix(o.text, holderPrefix)); ok {
 			held.Owner, held.Identity, held.Since = h.Owner, h.Identity, h.Since
 		}
 	}
@@ -75,19 +83,16 @@ func printable(text string) string {
 
 // describe is what the scripts know of a request beside its owner.
 func describe(client string, req driver.Request) string {
-	share := strconv.Itoa(req.Limit)
-	if req.Units() > 1 {
-		share += "/" + strconv.Itoa(req.Units())
-	}
-	return fmt.Sprintf("%s %s %s %d %d %d %s %s", client, redisfmt.Letter(req.Mode), share,
+	return fmt.Sprintf("%s %s %d %d %d %d %d %s %s", client, redisfmt.Letter(req.Mode), req.Limit, req.Units(),
 		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
 }
 
-// parseHolder reads "owner token since desc".
+// parseHolder reads "owner token desc". A token is the time of the grant, unless the server's
+// clock was set back.
 func parseHolder(text string) (h driver.Holder, ok bool) {
 	w := redisfmt.Words{Rest: text}
 	h.Owner, h.Token = w.Next(), w.Int()
-	h.Since = time.UnixMicro(w.Int())
+	h.Since = time.UnixMicro(h.Token)
 	var req driver.Request
 	req, h.Identity = readDesc(&w)
 	h.Lease, h.Weight = req.TTL, req.Weight
@@ -98,26 +103,14 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 func readDesc(w *redisfmt.Words) (req driver.Request, id driver.Identity) {
 	w.Next() // the client
 	req.Mode = redisfmt.ModeOf(w.Next())
-	req.Limit, req.Weight = readShare(w)
+	req.Limit, req.Weight = int(w.Int()), int(w.Int())
+	if req.Limit == 0 {
+		req.Weight = 0
+	}
 	req.TTL = w.Millis()
 	w.Int() // the minimum hold
 	id.PID = int(w.Int())
 	words.SetHost(&id, redisfmt.Host(w.Next()))
 	id.Note = w.Rest
 	return req, id
-}
-
-// readShare reads "limit" or "limit/weight".
-func readShare(w *redisfmt.Words) (limit, weight int) {
-	first, second, weighted := strings.Cut(w.Next(), "/")
-	if !weighted {
-		second = "1"
-	}
-	limit, errLimit := strconv.Atoi(first)
-	weight, errWeight := strconv.Atoi(second)
-	w.Bad = w.Bad || errLimit != nil || errWeight != nil
-	if limit == 0 {
-		weight = 0
-	}
-	return limit, weight
 }

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -43,7 +42,7 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 		if !again { // a grant cannot be older than the first try; it may be that one's
 			w.asked = sent
 		}
-		r := acq.try(limited, w, join, again)
+		r := acq.try(limited, w, join)
 		if r.Err == nil {
 			a := parseAcquire(w, r, sent)
 			acq.clock.note(a.sample, a.status == "late")
@@ -74,45 +73,37 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 	}
 }
 
-// try makes one try of a request. Most may take the fast way of the acquire
-// script, and share a script with others.
-func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) redisconn.Reply {
+// try makes one try of a request. One of the common kind tells the script so, which then
+// takes a free name at once, and may share a script with others.
+func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Reply {
 	limit := attemptLimit(w.req.TTL)
-	slow := func(again bool, fast ...string) redisconn.Reply {
+	common := w.req.Mode == driver.Exclusive && w.req.MinHold == 0 && !acq.cfg.Quarantine
+	life := redisfmt.Millis(w.req.TTL)
+	single := func() redisconn.Reply {
 		until, late := acq.until(ctx, limit)
-		args := append([]string{w.owner, w.desc, until}, fast...)
-		r := acq.attempt(ctx, w, acq.flaggedCall(asked(w, join, again), acquireScript, w.keys, args...))
+		args := []string{w.owner, w.desc, until, letters(w, join)}
+		if common {
+			args = append(args, life, acq.retention)
+		}
+		r := acq.attempt(ctx, w, acq.call(acquireScript, w.lock, args...))
 		w.unanswered(r.Err, late)
 		return r
 	}
-	shared := w.req.Mode == driver.Shared
-	// The way for free locks looks for no earlier try, no marker of the quarantine and no
-	// weights, and begins no minimum hold. On a name that was waited for it rarely leads
-	// to the lock.
-	longWay := w.req.Weight > 1 || acq.cluster() // which sees what has not moved yet with its slot
-	if again || acq.cfg.Quarantine || shared && longWay || w.req.MinHold > 0 || acq.queue.isHot(w.req.Name) {
-		return slow(again)
-	}
-	life := redisfmt.Millis(w.req.TTL)
-	if shared {
-		return slow(false, life, acq.retention, strconv.Itoa(w.req.Limit))
+	if !common {
+		return single()
 	}
 	if alone := acq.batcher.tryStart(); alone || !acq.batcher.canBatch() {
 		if alone {
 			defer acq.batcher.finishCall()
 		}
-		return slow(false, life, acq.retention)
+		return single()
 	}
-	v := acq.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{keys: w.keys, limit: limit, args: []string{"fencelock " + w.owner + " ", w.desc, life}})
+	v := acq.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{letter: 'a', lock: w.lock, limit: limit, args: []string{w.owner, w.desc, life}})
 	switch v.letter {
 	case 't':
-		return redisconn.Reply{Text: "taken " + v.now}
-	case 's':
-		return slow(false)
-	case 'l':
-		return redisconn.Reply{Text: "late " + v.now}
-	case refused: // perhaps for the sake of another name, after it had begun with this one
-		return slow(true)
+		return redisconn.Reply{Text: "taken " + v.now + " " + v.now}
+	case 's', refused: // it needs a look of its own, or was refused with others
+		return single()
 	}
 	w.unanswered(v.err, v.late)
 	return redisconn.Reply{Err: v.err}
@@ -123,7 +114,7 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join, again bool) redis
 func (acq *acquirer) settleRequest(w *waiter, a answer) {
 	switch {
 	case a.err == nil && (a.status == "granted" || a.status == "queued"):
-	case w.late > 0 || a.status == "":
+	case w.late > 0 || a.status == "" || a.status == "queued":
 		acq.withdraw(w, 0)
 	default:
 		acq.queue.unregister(w)
@@ -137,15 +128,14 @@ func (acq *acquirer) attempt(ctx context.Context, w *waiter, c redisconn.Call) r
 	return acq.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(w.req.TTL)), []redisconn.Call{c})[0]
 }
 
-// parseAcquire reads what the acquire script said. "taken" is the answer of the way for
-// free locks, whose token is the server's time.
+// parseAcquire reads what the acquire script said. "taken" is its shortest answer.
 func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 	in := redisfmt.Words{Rest: r.Text}
 	a := answer{status: in.Next(), replicas: r.Replicas}
 	a.sample = clockSample{sent: sent, server: in.Int()}
 	switch a.status {
 	case "taken":
-		token := a.sample.server
+		token := in.Int()
 		a.status, a.grant = "granted", driver.Grant{Owner: w.owner, Token: token, Floor: token, Sent: sent, TTL: w.req.TTL}
 	case "granted":
 		a.grant = driver.Grant{Owner: w.owner, Token: in.Int(), Floor: in.Int(), Sent: sent, TTL: w.req.TTL}
@@ -153,8 +143,10 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 		w.ticket = in.Next()
 		a.position = int(in.Int())
 		a.blocked = readBlocked(&in)
+		a.err = a.blocked.unknown()
 	case "held":
 		a.blocked = readBlocked(&in)
+		a.err = a.blocked.unknown()
 	case "limit":
 		a.err = driver.LimitError(w.req.Name, int(in.Int()), w.req.Limit)
 	case "quarantine":
@@ -173,17 +165,14 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 	return a
 }
 
-// asked is what a request asks for if it joins the queue, and if an earlier try
-// may have worked.
-func asked(w *waiter, join, again bool) (a acquireFlags) {
-	if join {
-		a |= toWait
+// letters are what a request asks for beside the lock, if it joins the queue.
+func letters(w *waiter, join bool) string {
+	switch {
+	case !join:
+		return "-"
+	case w.req.OnWait == nil:
+		return "w"
+	default:
+		return "wp"
 	}
-	if join && w.req.OnWait != nil {
-		a |= toPlace
-	}
-	if again {
-		a |= askedOnce
-	}
-	return a
 }

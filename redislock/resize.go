@@ -15,14 +15,14 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
 	}
-	ks, err := c.keysOf(name)
+	lock, err := c.lockKey(name)
 	if err != nil {
 		return err
 	}
 	// The first call asks for the version of the limit, the second changes that version. So
 	// a call that arrives late, after another Resize, finds a newer one and does nothing.
 	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
-	text, err := c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, ks, strconv.Itoa(limit)))
+	text, err := c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit)))
 	if err != nil {
 		return unavailable(err)
 	}
@@ -30,7 +30,7 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if !ok {
 		return malformed(text)
 	}
-	_, err = c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, ks, strconv.Itoa(limit), version))
+	_, err = c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
 	return unavailable(err)
 }
 

@@ -1,77 +1,48 @@
 package redislock
 
 import (
-	_ "embed"
+	"embed"
+	"strings"
 
 	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// The protocol is in these scripts; docs/design.md says why it is as it is.
-var (
-	//go:embed lua/clock.lua
-	clockLua string
-	//go:embed lua/untouched.lua
-	untouchedLua string
-	//go:embed lua/begin.lua
-	beginLua string
-	//go:embed lua/common.lua
-	commonLua string
-	//go:embed lua/end.lua
-	endLua string
-	//go:embed lua/acquire_fast.lua
-	acquireFastLua string
-	//go:embed lua/acquire_shared.lua
-	acquireSharedLua string
-	//go:embed lua/release_shared.lua
-	releaseSharedLua string
-	//go:embed lua/acquire_queue.lua
-	acquireQueueLua string
-	//go:embed lua/release_queue.lua
-	releaseQueueLua string
-	//go:embed lua/release_fast.lua
-	releaseFastLua string
-	//go:embed lua/batch.lua
-	batchLua string
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/touch.lua
-	touchLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/leave.lua
-	leaveLua string
-	//go:embed lua/break.lua
-	breakLua string
-	//go:embed lua/confirm.lua
-	confirmLua string
-	//go:embed lua/resize.lua
-	resizeLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/status.lua
-	statusLua string
-	//go:embed lua/remark.lua
-	remarkLua string
-	//go:embed lua/init.lua
-	initLua string
-	//go:embed lua/record.lua
-	recordLua string
+// The protocol is in these scripts; docs/protocol.md says how they are used, and
+// docs/design.md why they are as they are.
+//
+//go:embed lua/*.lua
+var luaFiles embed.FS
 
-	acquireScript    = redisconn.NewScript(clockLua, untouchedLua, acquireFastLua, acquireSharedLua, acquireQueueLua, commonLua, acquireLua, endLua)
-	batchScript      = redisconn.NewScript(clockLua, untouchedLua, batchLua)
-	touchScript      = redisconn.NewScript(clockLua, beginLua, commonLua, touchLua, endLua)
-	releaseScript    = redisconn.NewScript(releaseFastLua, clockLua, releaseSharedLua, releaseQueueLua, commonLua, releaseLua, endLua)
-	leaveScript      = redisconn.NewScript(clockLua, beginLua, commonLua, leaveLua, endLua)
-	breakScript      = redisconn.NewScript(clockLua, beginLua, commonLua, breakLua, endLua)
-	confirmScript    = redisconn.NewScript(clockLua, beginLua, commonLua, confirmLua, endLua)
-	resizeScript     = redisconn.NewScript(clockLua, beginLua, commonLua, resizeLua, endLua)
-	renewScript      = redisconn.NewScript(renewLua)
-	statusScript     = redisconn.NewScript(statusLua)
-	remarkScript     = redisconn.NewScript(remarkLua)
-	initScript       = redisconn.NewScript(initLua)
-	recordScript     = redisconn.NewScript(recordLua)
+var (
+	acquireScript = script("head clock token acquire_head name rules queue wait extend acquire")
+	releaseScript = script("head release_head clock token name rules queue release")
+	batchScript   = script("head clock batch")
+	renewScript   = script("renew")
+	confirmScript = script("head clock token name rules extend begin confirm")
+	touchScript   = script("head clock token name rules queue wait begin touch")
+	leaveScript   = script("head clock token name rules queue begin leave")
+	breakScript   = script("head clock token name rules queue wait begin break")
+	resizeScript  = script("head clock token name rules queue begin resize")
+	statusScript  = script("head clock status")
+	remarkScript  = script("remark")
+	initScript    = script("init")
+	recordScript  = script("record")
+
 	indexScript      = redisconn.NewScript(nameindex.NoteLua)
 	indexNamesScript = redisconn.NewScript(nameindex.PageLua)
 	indexDropScript  = redisconn.NewScript(nameindex.DropLua)
 )
+
+// script makes a script of its parts, which are files.
+func script(parts string) *redisconn.Script {
+	var texts []string
+	for part := range strings.FieldsSeq(parts) {
+		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic(err) // the file is part of the program
+		}
+		texts = append(texts, string(text))
+	}
+	return redisconn.NewScript(texts...)
+}

@@ -11,14 +11,13 @@ import (
 
 // rawStatus is what the status script returns: the keys of a name.
 type rawStatus struct {
-	Time   texts  `json:"time"` // seconds and microseconds
-	Lock   string `json:"lock"` // its text, or the beginning of another program's
-	Left   string `json:"left"` // as PTTL says it
-	Fence  string `json:"fence"`
-	Shared texts  `json:"shared"` // tokens, each with the millisecond until which it holds
-	Meta   texts  `json:"meta"`   // their holders
-	Queue  texts  `json:"queue"`  // requests, each with its ticket
-	Heard  texts  `json:"heard"`  // when the client of each was last heard of
+	Time   string `json:"time"`   // microseconds
+	Lock   string `json:"lock"`   // its text, or the beginning of another program's
+	Left   string `json:"left"`   // as PTTL says it
+	Seats  texts  `json:"seats"`  // members of a shared lock, each with its score
+	Queue  texts  `json:"queue"`  // requests of living clients, each with its ticket
+	Closed string `json:"closed"` // for how long a minimum hold runs, as PTTL says it
+	Limit  string `json:"limit"`  // "limit version", if it was set for everybody
 }
 
 // texts is a list. An empty one comes as {}.
@@ -31,72 +30,58 @@ func (list *texts) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(list))
 }
 
-// now is the server's time in microseconds.
-func (r rawStatus) now() int64 {
-	if len(r.Time) < 2 {
-		return 0
-	}
-	return redisfmt.Number(r.Time[0])*1_000_000 + redisfmt.Number(r.Time[1])
-}
-
 // status is what the keys mean at the server's time. A name that nobody holds has the mode
 // and the limit of those who wait for it.
 func (r rawStatus) status(name string) driver.Status {
-	now := r.now()
 	s := driver.Status{Name: name}
-	s.Holders = r.holders(now)
-	text, isShared := strings.CutPrefix(r.Lock, "fencelock shared ")
-	if isShared {
-		limit, _, _ := strings.Cut(text, " ")
-		s.Mode, s.Limit = driver.Shared, int(redisfmt.Number(limit))
+	if limit, ok := r.shared(); ok {
+		s.Mode, s.Limit, s.Holders = driver.Shared, limit, r.sharers()
+	} else {
+		s.Holders = r.holder()
 	}
-	for i := 0; 2*i+1 < len(r.Queue) && i < len(r.Heard); i++ {
-		w, req, ok := parseWaiter(r.Queue[2*i], redisfmt.Number(r.Queue[2*i+1]), redisfmt.Number(r.Heard[i]), now)
-		if !ok {
+	for i := 0; i+1 < len(r.Queue); i += 2 {
+		in := redisfmt.Words{Rest: r.Queue[i]}
+		w := driver.Waiter{Owner: in.Next(), Since: time.UnixMicro(redisfmt.Number(r.Queue[i+1])), Position: len(s.Waiters) + 1}
+		req, id := readDesc(&in)
+		if in.Bad {
 			continue
 		}
 		if len(s.Holders)+len(s.Waiters) == 0 {
 			s.Mode, s.Limit = req.Mode, req.Limit
 		}
-		w.Position = len(s.Waiters) + 1
+		w.Identity, w.Weight = id, req.Weight
 		s.Waiters = append(s.Waiters, w)
 	}
-	last := redisfmt.Words{Rest: r.Fence}
-	last.Next()
-	last.Next()
-	last.Next()
-	if notBefore := last.Int(); notBefore > now {
-		s.NotBefore = time.Now().Add(time.Duration(notBefore-now) * time.Microsecond)
+	if left := redisfmt.Number(r.Closed); left > 0 {
+		s.NotBefore = time.Now().Add(time.Duration(left) * time.Millisecond)
 	}
-	if limit, ok := strings.CutPrefix(last.Next(), "l"); ok && s.Limit > 0 {
+	if limit, _, ok := strings.Cut(r.Limit, " "); ok && s.Limit > 0 {
 		s.Limit = int(redisfmt.Number(limit))
 	}
 	return s
 }
 
-// holders returns those whose time is not over.
-func (r rawStatus) holders(now int64) (list []driver.Holder) {
-	left := redisfmt.Number(r.Left)
-	text, ours := strings.CutPrefix(r.Lock, "fencelock ")
-	if !strings.HasPrefix(text, "shared ") || !ours {
-		h, ok := parseHolder(text)
-		if !ours {
-			h, ok = driver.Holder{Owner: printable(r.Lock), Foreign: true}, true
-		}
-		h.TTL = time.Duration(max(left, 0)) * time.Millisecond
-		if ok && (left > 0 || left == -1) { // -1 is for ever, and -2 that there is no such key
-			list = append(list, h)
-		}
-		return list
+// shared returns the limit of a shared lock of ours, which is the first of its members.
+func (r rawStatus) shared() (limit int, ok bool) {
+	if len(r.Seats) == 0 {
+		return 0, false
 	}
-	// Who is over stays in the set until somebody's script looks at it.
-	ends := map[int64]int64{}
-	for i := 0; i+1 < len(r.Shared); i += 2 {
-		ends[redisfmt.Number(r.Shared[i])] = redisfmt.Number(r.Shared[i+1])
-	}
-	for _, who := range r.Meta {
-		h, ok := parseHolder(who)
-		left := ends[h.Token] - now/1000
+	text, ok := strings.CutPrefix(r.Seats[0], holderPrefix+"shared ")
+	return int(redisfmt.Number(text)), ok
+}
+
+// sharers returns the shared holders whose time is not over. First come the ends of all, then
+// the holders, each with its token.
+func (r rawStatus) sharers() (list []driver.Holder) {
+	now, ends := redisfmt.Number(r.Time)/1000, map[string]int64{}
+	for i := 2; i+1 < len(r.Seats); i += 2 {
+		if redisfmt.Number(r.Seats[i+1]) < firstToken {
+			ends[r.Seats[i]] = redisfmt.Number(r.Seats[i+1])
+			continue
+		}
+		owner, desc, _ := strings.Cut(r.Seats[i], " ")
+		h, ok := parseHolder(owner + " " + r.Seats[i+1] + " " + desc)
+		left := ends[r.Seats[i+1]] - now
 		if h.TTL = time.Duration(left) * time.Millisecond; ok && left > 0 {
 			list = append(list, h)
 		}
@@ -104,15 +89,27 @@ func (r rawStatus) holders(now int64) (list []driver.Holder) {
 	return list
 }
 
-// parseWaiter reads a waiter and leaves out one whose client is dead: it was not heard of
-// for as long as the scripts are patient, nor has it joined since.
-func parseWaiter(text string, ticket, heard, now int64) (w driver.Waiter, req driver.Request, ok bool) {
-	in := redisfmt.Words{Rest: text}
-	w.Owner = in.Next()
-	req, w.Identity = readDesc(&in)
-	w.Since, w.Weight = time.UnixMicro(ticket), req.Weight
-	if heard >= 0 { // less says that it is suspended
-		heard = max(heard, ticket)
+// firstToken is less than any token, and greater than any time in milliseconds.
+const firstToken = 1e14
+
+// holder returns who holds a lock that is not shared.
+func (r rawStatus) holder() (list []driver.Holder) {
+	left := redisfmt.Number(r.Left)
+	if left <= 0 && left != -1 { // -1 is for ever, and -2 that there is no such key
+		return nil
 	}
-	return w, req, !in.Bad && heard+3*min(req.TTL, maxSilence).Microseconds() > now
+	text, ours := strings.CutPrefix(r.Lock, holderPrefix)
+	h, ok := parseHolder(text)
+	if !ours {
+		text := r.Lock
+		if len(r.Seats) > 0 { // a sorted set of somebody's
+			text = r.Seats[0]
+		}
+		h, ok = driver.Holder{Owner: printable(text), Foreign: true}, true
+	}
+	h.TTL = time.Duration(max(left, 0)) * time.Millisecond
+	if ok {
+		list = append(list, h)
+	}
+	return list
 }

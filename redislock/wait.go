@@ -113,10 +113,10 @@ func (q *waitQueue) begun(w *waiter, at int64) time.Time {
 // from the try that was answered. A call that was lost may be made again: the second one
 // finds the same grant.
 func (acq *acquirer) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
-	args := []string{w.owner, strconv.FormatInt(g.Token, 10), redisfmt.Letter(w.req.Mode), redisfmt.Millis(w.req.TTL), redisfmt.Millis(w.req.MinHold)}
+	args := []string{w.owner, strconv.FormatInt(g.Token, 10), redisfmt.Millis(w.req.TTL), redisfmt.Millis(w.req.MinHold)}
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
-		r := acq.attempt(ctx, w, acq.call(confirmScript, w.keys, args...))
+		r := acq.attempt(ctx, w, acq.call(confirmScript, w.lock, args...))
 		switch {
 		case r.Err != nil && (!passing(r.Err) || ctx.Err() != nil || acq.closed.Err() != nil):
 			return false, unavailable(r.Err)

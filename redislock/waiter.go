@@ -10,7 +10,7 @@ import (
 // waiter is a request under way.
 type waiter struct {
 	req   driver.Request
-	keys  keys
+	lock  string // its key
 	owner string
 	desc  string
 	asked time.Time // before it was first sent; zero if it was not
@@ -23,7 +23,6 @@ type waiter struct {
 	// Guarded by waitQueue.mu.
 	queued  bool        // it is in the queue, as far as we know
 	msg     *grantMsg   // its grant, or why there will be none; the newest counts
-	spare   []int64     // tokens of grants that newer ones came after, before they were read
 	state   *queueState // what was last seen of the queue
 	trouble bool        // it was told that the server cannot be asked
 	pollAt  time.Time   // when it was asked to poll before it had joined; zero if it was not
@@ -67,9 +66,6 @@ type queueState struct {
 
 // tell ends the request's time in the queue. The caller holds waitQueue.mu.
 func (w *waiter) tell(n grantMsg) {
-	if last := w.msg; last != nil && last.token != 0 {
-		w.spare = append(w.spare, last.token)
-	}
 	w.queued, w.msg = false, &n
 	w.notify()
 }

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -24,7 +25,12 @@ const (
 // patience at most, and goes on in the background. A try of the request that
 // reaches the server after the withdrawal is not served.
 func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
-	c := acq.call(leaveScript, w.keys, w.owner, w.desc, strconv.FormatInt(acq.queue.unregister(w), 10), strconv.FormatInt(w.late, 10))
+	acq.queue.unregister(w)
+	args := []string{w.owner, w.desc}
+	if w.late > 0 {
+		args = append(args, strconv.FormatInt(w.late, 10))
+	}
+	c := acq.call(leaveScript, w.lock, args...)
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
 		acq.withdrawLoop(c, w.req.TTL, withdrawLimit)
@@ -37,8 +43,11 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	retry.Nap(context.Background(), patience, gone)
 }
 
-// withdrawLoop sends a withdrawal, or the release of a grant, until the server has
-// answered, for so long at most. Each try has the time that one for a lock of this TTL has.
+// moving ends the answer to a release that let nobody in, since the slot moves.
+const moving = " moving"
+
+// withdrawLoop sends a withdrawal, or the release of a grant, until the server has done all
+// of it, for so long at most. Each try has the time that one for a lock of this TTL has.
 func (c *client) withdrawLoop(call redisconn.Call, ttl, most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -48,9 +57,9 @@ func (c *client) withdrawLoop(call redisconn.Call, ttl, most time.Duration) {
 	})()
 	for pause := newBackoff(); ctx.Err() == nil; pause.Wait(c.closed) {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit(ttl))
-		_, err := c.eval(limited, call)
+		text, err := c.eval(limited, call)
 		cancel()
-		if err == nil || !passing(err) || c.closed.Err() != nil {
+		if err == nil && !strings.HasSuffix(text, moving) || err != nil && !passing(err) || c.closed.Err() != nil {
 			return
 		}
 	}

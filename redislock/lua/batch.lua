@@ -1,34 +1,28 @@
--- Many acquires and releases of the common kinds in one script, which then share its
--- cost. KEYS: lock and fence of each. ARGV: 1 retention, 2 a letter for each: a to
--- acquire, which takes three more arguments (how the holder begins, its description,
--- the TTL), and r to release, which takes one (how the holder begins); 3 until when
--- acquires are served. Returns the time and a letter for each: t taken, o released,
--- g gone, l late, s for what has to go the slow way. All locks are read first and
--- freed last, so that two operations about one name do not see half of one another.
-local call, had, text = redis.call, redis.call('MGET', unpack(KEYS)), stamp .. ' ' .. stamp .. ' '
-local said, freed, at = {}, {}, 4
-for i = 1, #ARGV[2] do
-  local k = 2 * i
-  local holder, last = had[k - 1], had[k]
+-- batch: many uncontended acquires and releases, exclusive and of different names, in one script,
+-- which then share its cost. What is not so is asked again alone.
+-- KEYS the lock of each. ARGV 1 base, 2 retention, 3 until when acquires are served, 4 a letter for
+-- each: a (then owner, description and TTL) or r (then owner, token and which release it is). Returns the time and a
+-- letter for each: t taken (the token is the time), o released, s to be asked alone.
+local base, said, at = ARGV[1], {}, 5
+for i, lock in ipairs(KEYS) do
+  local tag, acquires, owner = tagOf(lock), string.sub(ARGV[4], i, i) == 'a', ARGV[at]
+  local left = base .. 'left:' .. tag .. ':' .. owner
   said[i] = 's'
-  if string.byte(ARGV[2], i) == 97 then -- a
-    if ARGV[3] < stamp then
-      said[i] = 'l'
-    elseif not holder and untouched(last, KEYS[k]) and
-        call('SET', KEYS[k - 1], ARGV[at] .. text .. ARGV[at + 1], 'PX', ARGV[at + 2], 'NX') then
-      call('SET', KEYS[k], text .. '- 0', 'PX', ARGV[1])
+  if acquires then
+    local fence = base .. 'fence:' .. tag
+    if stamp <= ARGV[3] and call('EXISTS', lock, base .. 'queue:' .. tag, base .. 'closed:' .. tag, left) == 0 and (call('GET', fence) or '') < stamp then
+      call('SET', fence, stamp, 'PX', ARGV[2])
+      call('SET', lock, FORMAT .. owner .. ' ' .. stamp .. ' ' .. ARGV[at + 1], 'PX', ARGV[at + 2])
       said[i] = 't'
     end
-    at = at + 3
   else
-    local own = ARGV[at]
-    if not holder or string.sub(holder, 1, #own) ~= own then
-      said[i] = 'g'
-    elseif last and string.sub(last, -2) ~= ' q' then
-      said[i], freed[#freed + 1] = 'o', KEYS[k - 1]
+    local own = FORMAT .. owner .. ' ' .. ARGV[at + 1] .. ' '
+    if string.sub(call('MGET', lock)[1] or '', 1, #own) == own and call('EXISTS', base .. 'queue:' .. tag) == 0 then
+      call('DEL', lock)
+      call('SET', left, ARGV[at + 2], 'PX', GRANT)
+      said[i] = 'o'
     end
-    at = at + 1
   end
+  at = at + 3
 end
-if #freed > 0 then call('DEL', unpack(freed)) end
 return stamp .. ' ' .. table.concat(said)

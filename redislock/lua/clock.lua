@@ -1,4 +1,3 @@
--- The time as text has 16 digits, and compares as a number does; string.format would
--- take as long as a command.
-local clock = redis.call('TIME')
+-- The time as text has 16 digits, so it compares as a number does.
+local clock = call('TIME')
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)

@@ -1,12 +1,14 @@
--- release: ends one acquisition and lets in whoever is next.
-local own, token, late = ARGV[2], ARGV[3], ARGV[4]
-if not token or token == '' then
-  if standing then S.state = 'free' end
+local s = open(lock, KEYS[2], base, ARGV[2])
+if had then
+  s.mode = 'free'
 else
-  local who = S.state == 's' and S.seated(token)
-  standing = who and S.starts(who, own)
-  if standing then S.removeHolder(token, who) end
+  look(s, text)
+  purge(s)
+  had = take(s, owner, token)
+  waited = redis.pcall('EXISTS', s.queue, s.left)
 end
-if standing then S.advance(true) end
-if late and tonumber(late) > now then S.barOwner(string.match(own, '(%S+) %d+ $'), tonumber(late)) end
-return standing and 'ok ' .. S.failure or 'gone'
+if type(waited) == 'table' then return (had and 'ok' or 'gone') .. ' moving' end
+local again = not had and call('GET', s.left .. owner) == id
+if had or late then mark(s, owner, (had or again) and id or '', late) end
+if waited == 1 then advance(s, true) end
+return (had or again) and 'ok ' .. s.failure or 'gone '

@@ -1,11 +1,11 @@
--- resize: sets the limit for everybody and lets in whoever fits now. It may run
--- again, and has no effect after a later one. ARGV: 2 limit, 3 version, or nothing to
--- be told a version that is greater than all before.
-if not ARGV[3] then return 'version ' .. S.int(math.max(S.version + 1, now)) end
-local limit, new = ARGV[2], tonumber(ARGV[3])
-if new > S.version then
-  if S.last == 0 then S.last = now end -- nobody remembers a token: the next one is greater than now
-  S.resized, S.version, S.dirty = limit, new, true
-  S.advance()
+-- resize: sets the limit for everybody and lets in whoever fits now. It may run again, and has
+-- no effect after a later one. KEYS as acquire. ARGV 1 base, 2 settings, 3 limit, 4 version, or
+-- nothing to be told one that is greater than all before
+stays(s)
+local version = tonumber(string.match(call('GET', s.resizing) or '', '^%d+ (%d+)$') or 0)
+if not ARGV[4] then return string.format('version %d', math.max(version + 1, stamp)) end
+if tonumber(ARGV[4]) > version then
+  call('SET', s.resizing, ARGV[3] .. ' ' .. ARGV[4], 'PX', s.retention)
+  advance(s)
 end
-return 'ok ' .. S.failure
+return 'ok ' .. s.failure

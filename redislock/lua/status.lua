@@ -1,14 +1,21 @@
--- status: everything about one name, as JSON. It changes nothing. Numbers are
--- strings, since cjson loses digits; an empty list comes as {}.
-local lock, fence, queue, alive, shared, meta = unpack(KEYS)
-local call, text, heard = redis.call, redis.pcall('GET', lock), {}
-if type(text) == 'table' then text = text.err end -- a key of another type
-if text and string.sub(text, 1, 10) ~= 'fencelock ' then text = string.sub(text, 1, 200) end
-local queued = call('ZRANGE', queue, 0, 999, 'WITHSCORES')
+-- status: everything about one name, as JSON. It changes nothing. Numbers are strings, since
+-- cjson loses digits; an empty list comes as {}. KEYS 1 lock. ARGV 1 base
+local lock, base, tag = KEYS[1], ARGV[1], tagOf(KEYS[1])
+local text, seats, waiting = call('MGET', lock)[1], {}, {}
+if text and string.sub(text, 1, #FORMAT) ~= FORMAT then text = string.sub(text, 1, 200) end
+if not text then
+  seats = redis.pcall('ZRANGE', lock, 0, -1, 'WITHSCORES')
+  if seats.err then text, seats = seats.err, {} end -- a key of another type
+end
+local queued = call('ZRANGE', base .. 'queue:' .. tag, 0, 999, 'WITHSCORES')
 for i = 1, #queued, 2 do
-  heard[#heard + 1] = call('ZSCORE', alive, string.match(queued[i], '^%S+ (%S+) ') or '') or '0'
+  local client = string.match(queued[i], '^%S+ (%S+) ') or ''
+  if call('EXISTS', base .. 'alive:' .. tag .. ':' .. client) == 1 then
+    waiting[#waiting + 1] = queued[i]
+    waiting[#waiting + 1] = queued[i + 1]
+  end
 end
 return cjson.encode({
-  time = call('TIME'), lock = text or nil, left = string.format('%d', call('PTTL', lock)), fence = call('GET', fence) or '',
-  shared = call('ZRANGE', shared, 0, -1, 'WITHSCORES'), meta = call('ZRANGE', meta, 0, -1), queue = queued, heard = heard,
+  time = stamp, lock = text or nil, left = string.format('%d', call('PTTL', lock)), seats = seats, queue = waiting,
+  closed = string.format('%d', call('PTTL', base .. 'closed:' .. tag)), limit = call('GET', base .. 'limit:' .. tag) or '',
 })

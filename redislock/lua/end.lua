@@ -1,3 +1,0 @@
-end)()
-S.commit()
-return answer
