@@ -132,7 +132,7 @@ func (l *lateRequest) overtaken() (withdrawals int) {
 		l.Fatal("not granted")
 	}
 	if l.req.MinHold > 0 { // the minimum hold is not what the test is about
-		l.server.Do(l, "SET", "fence:{lock:"+l.req.Name+"}", fmt.Sprintf("%d %d - 0", l.grant.Token, l.grant.Token), "PX", "60000")
+		l.server.Do(l, "DEL", "fencelock:1:closed:{lock:"+l.req.Name+"}")
 	}
 	hold{l.scene, l.engine, l.req, *l.grant}.free()
 	return 0 // its release has told

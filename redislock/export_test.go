@@ -50,11 +50,8 @@ func (e *Engine) Queued(name string) (n int) {
 	return n
 }
 
-// LockKey returns the key of a name, and Beside those beside it that are of the whole name.
+// LockKey returns the key of a name.
 func (e *Engine) LockKey(name string) (string, error) { return e.lockKey(name) }
-
-// Beside returns a key beside that of a lock.
-func Beside(word, name string) string { return keyspace{}.base() + word + ":{lock:" + name + "}" }
 
 // Begin is a lower bound for the local time of a grant that the server made d
 // after it answered a request sent at sent, to a request sent after asked.

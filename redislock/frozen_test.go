@@ -2,7 +2,6 @@ package redislock_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,9 +16,9 @@ func TestThousandsOfTheDead(t *testing.T) {
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
-	args := []string{"ZADD", "queue:{lock:n}"}
+	args := []string{"ZADD", "fencelock:1:queue:{lock:n}"}
 	for i := range 5000 {
-		args = append(args, number(int64(i+1)), fmt.Sprintf("00000000-0000-7000-8000-%012d dead x 0 60000 0 1 host ", i))
+		args = append(args, number(int64(i+1)), fmt.Sprintf("00000000-0000-7000-8000-%012d dead x 0 1 60000 0 1 host ", i))
 	}
 	s.server.Do(t, args...)
 	begun := time.Now()
@@ -58,14 +57,10 @@ func TestThreeFrozenProcesses(t *testing.T) {
 		s.queue(e, request("n"))
 		taps = append(taps, tap)
 	}
-	live := s.engine(nil)
-	w := s.queue(live, request("n"))
+	w := s.queue(s.engine(nil), request("n"))
 	for _, tap := range taps {
 		tap.disconnect()()
 	}
-	s.until("it was heard of before all others", func() bool {
-		return !strings.Contains(s.server.Do(t, "ZREVRANGE", "alive:{lock:n}", "0", "2"), live.ID())
-	})
 	for _, tap := range taps {
 		tap.freeze(t)
 	}
@@ -79,46 +74,27 @@ func TestThreeFrozenProcesses(t *testing.T) {
 	t.Logf("three frozen processes cost %v", took)
 }
 
-// TestTheForgottenAreForgotten: processes that waited once leave no trace for as
-// long as the name is waited for.
-func TestTheForgottenAreForgotten(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	s.hold(s.engine(nil), request("n"))
-	old := time.Now().Add(-time.Hour).UnixMicro()
-	args := []string{"ZADD", "alive:{lock:n}"}
-	for i := range 600 {
-		args = append(args, number(old+int64(i)), fmt.Sprintf("once%012d", i), number(-old-int64(i)), fmt.Sprintf("barred%010d", i))
-	}
-	s.server.Do(t, args...)
-	s.queue(s.engine(nil), brief("n"))
-	s.until("trimmed", func() bool { return number64(t, s.server.Do(t, "ZCARD", "alive:{lock:n}")) < 5 })
-}
-
 // TestManyLeasesEndTogether: no script ends so many shared leases that others have
 // to wait for it.
 func TestManyLeasesEndTogether(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
-	s.server.Do(t, "SET", "lock:n", "fencelock shared 0", "PX", "60000")
-	ends := []string{"ZADD", "shared:{lock:n}"}
-	texts := []string{"ZADD", "meta:{lock:n}"}
 	const holders = 3000
+	seats := []string{"ZADD", "lock:n", number(holders), "fencelock:1 shared 0"}
 	for i := range holders {
-		ends = append(ends, "1000", number(int64(i+1)))
-		texts = append(texts, number(int64(i+1)), fmt.Sprintf("00000000-0000-7000-8000-%012d %d 1 client s 0 60000 0 1 host ", i, i+1))
+		token := number(1_700_000_000_000_000 + int64(i))
+		seats = append(seats, "1000000000000", token, token, fmt.Sprintf("00000000-0000-7000-8000-%012d client s 0 1 60000 0 1 host ", i))
 	}
-	for _, c := range [][]string{ends, texts, {"PEXPIRE", ends[1], "60000"}, {"PEXPIRE", texts[1], "60000"}} {
-		s.server.Do(t, c...)
-	}
+	s.server.Do(t, seats...)
+	s.server.Do(t, "PEXPIRE", "lock:n", "60000")
 	scripts := 0
 	for held := int64(holders); held > 0; scripts++ {
 		if h, err := s.ask(e, try(request("n"))).ended(); err == nil {
 			h.free()
 		}
-		left := number64(t, s.server.Do(t, "ZCARD", "shared:{lock:n}"))
-		if held-left > 300 {
+		left := number64(t, s.server.Do(t, "ZCARD", "lock:n")) / 2
+		if held-left > 512 {
 			t.Fatalf("one script ended %d leases", held-left)
 		}
 		held = left

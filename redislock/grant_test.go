@@ -171,9 +171,9 @@ func TestUnknownGrantIsReleased(t *testing.T) {
 		req.Mode = mode
 		h := s.hold(a, request("n"))
 		w := s.queue(b, req)
-		entry := s.server.Do(t, "ZRANGE", "queue:{lock:n}", "0", "0")
+		entry := s.server.Do(t, "ZRANGE", "fencelock:1:queue:{lock:n}", "0", "0")
 		ghost := strings.Replace(entry, entry[:36], nobody, 1)
-		s.server.Do(t, "ZADD", "queue:{lock:n}", "1", ghost)
+		s.server.Do(t, "ZADD", "fencelock:1:queue:{lock:n}", "1", ghost)
 		next := s.queue(c, request("n"))
 		freed := time.Now()
 		h.free()

@@ -39,7 +39,7 @@ func TestClusterHalfMovedNames(t *testing.T) {
 	var moving []string
 	for what, begin := range map[string]func(*halfMoved){
 		"free": func(m *halfMoved) {
-			s.server.Do(t, "SET", "fence:lock:"+m.name, fmt.Sprintf("%d %d - 0", m.last, m.last), "PX", "600000")
+			s.server.Do(t, "SET", "fencelock:1:fence:lock:"+m.name, fmt.Sprintf("%d %d - 0", m.last, m.last), "PX", "600000")
 			m.room = 1
 		},
 		"held":   func(m *halfMoved) { m.holds = append(m.holds, s.hold(e, request(m.name))) },
@@ -63,7 +63,7 @@ func TestClusterHalfMovedNames(t *testing.T) {
 			m.wants = try(request(m.name))
 			begin(m)
 			all = append(all, m)
-			for i, key := range []string{"lock:", "fence:lock:", "shared:lock:", "meta:lock:"} {
+			for i, key := range []string{"lock:", "fencelock:1:fence:lock:", "shared:lock:", "meta:lock:"} {
 				if mask>>i&1 == 1 {
 					moving = append(moving, key+m.name)
 				}

@@ -82,7 +82,7 @@ func TestClientOfAnotherTime(t *testing.T) {
 	h := s.hold(s.observer(), request("waited"))
 	w := s.queue(e, brief("waited"))
 	e.Mistake(-time.Hour)
-	s.server.Do(t, "DEL", "lock:waited", "queue:{lock:waited}")
+	s.server.Do(t, "DEL", "lock:waited", "fencelock:1:queue:{lock:waited}")
 	w.granted().free()
 	s.gone(h.release())
 }

@@ -40,7 +40,7 @@ func TestFrozenProcess(t *testing.T) {
 	late := s.queue(a, request("n"))
 	frozen.Thaw(t)
 	s.until("the thawed process is back in front", func() bool {
-		entries := strings.Split(s.server.Do(t, "ZRANGE", "queue:{lock:n}", "0", "-1"), "\n")
+		entries := strings.Split(s.server.Do(t, "ZRANGE", "fencelock:1:queue:{lock:n}", "0", "-1"), "\n")
 		return len(entries) == 6 && strings.Contains(entries[5], a.ID())
 	})
 	last.free()
@@ -98,17 +98,15 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestRejoinedQueueIsNotPassed: a client takes its place again while the lock is
-// held, and nothing else told the server of a queue. The release sees it.
+// held, after the server has forgotten the queue. The release sees it.
 func TestRejoinedQueueIsNotPassed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
-	fence := s.server.Do(t, "GET", "fence:{lock:n}")
 	w := s.queue(b, request("n"))
-	s.server.Do(t, "DEL", "queue:{lock:n}")
-	s.server.Do(t, "SET", "fence:{lock:n}", fence, "PX", "60000")
+	s.server.Do(t, "DEL", "fencelock:1:queue:{lock:n}")
 	tap.disconnect()()
 	s.until("it is back", func() bool { return s.queued("n") == 1 })
 	begun := time.Now()

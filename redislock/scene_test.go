@@ -3,7 +3,6 @@ package redislock_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,7 +186,7 @@ func (s scene) requeue(e *redislock.Engine, req driver.Request) (c *call) {
 }
 
 func (s scene) queued(name string) int {
-	n, _ := strconv.Atoi(s.server.Do(s, "ZCARD", "queue:{lock:"+name+"}"))
+	n, _ := strconv.Atoi(s.server.Do(s, "ZCARD", "fencelock:1:queue:{lock:"+name+"}"))
 	return n
 }
 
@@ -329,8 +328,7 @@ func (s scene) observer() *redislock.Engine {
 func (s scene) clean(name string) {
 	s.Helper()
 	s.until("no trace of "+name, func() bool {
-		keys := []string{"lock:" + name, "queue:{lock:" + name + "}", "shared:{lock:" + name + "}", "meta:{lock:" + name + "}"}
-		return s.server.Do(s, slices.Insert(keys, 0, "EXISTS")...) == "0"
+		return s.server.Do(s, "EXISTS", "lock:"+name, "fencelock:1:queue:{lock:"+name+"}") == "0"
 	})
 }
 

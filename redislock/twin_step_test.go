@@ -40,56 +40,55 @@ func (p *play) acquire(t testing.TB) error {
 	t.Helper()
 	e := p.request()
 	e.Until = p.until()
-	asks, wait, place, again := "", !p.chance(3), p.chance(3), p.chance(4)
-	for i, asked := range []bool{wait, place, again} {
-		if asked {
-			asks += string("wpa"[i])
-		}
+	wait, place := !p.chance(3), p.chance(3)
+	letters := "-"
+	if wait {
+		letters = "w"
 	}
-	args := []string{p.common(cmp.Or(asks, "-")), e.Owner, e.Desc, fmt.Sprint(e.Until)}
-	fast := int64(0)
-	if w := strings.Fields(e.Desc); w[1] == "x" && w[4] == "0" && p.Quarantine == 0 && !again && !p.chance(3) {
-		fast = number64(t, w[3])
-		args = append(args, w[3], fmt.Sprint(p.Retention))
-	} else if w[1] == "s" && w[4] == "0" && p.Quarantine == 0 && !again && !strings.Contains(w[2], "/") && !p.chance(3) {
-		args = append(args, w[3], fmt.Sprint(p.Retention), w[2]) // answers as if there were no shorter way
+	if place {
+		letters += "p"
 	}
-	return p.same(t, "acquire", p.Acquire(e.Request, wait, place, again, fast), nil, args...)
+	args := p.args(e.Owner, e.Desc, e.Until, letters)
+	w := strings.Fields(e.Desc)
+	common := w[1] == "x" && w[5] == "0" && p.Quarantine == 0
+	if common {
+		args = append(args, w[4], fmt.Sprint(p.Retention))
+	}
+	return p.same(t, "acquire", p.Acquire(e.Request, wait, place, common), nil, args...)
 }
 
+// release is a new one mostly, or the last one once more.
 func (p *play) release(t testing.TB) error {
 	t.Helper()
-	owner, token, mode := p.holder()
-	late := p.late()
-	args := []string{p.common("-"), "fencelock " + owner + " " + token + " "}
-	if mode == "s" {
-		args = []string{p.common("-"), owner + " " + token + " ", token}
+	if p.releases == 0 || !p.chance(4) {
+		p.releases++
+		p.last = p.holder()
 	}
+	id, late := fmt.Sprint(p.releases), p.late()
+	args := p.args(p.last.Owner, p.last.Token, id)
 	if late > 0 {
-		if mode == "x" {
-			args = append(args, "")
-		}
 		args = append(args, fmt.Sprint(late))
 	}
-	return p.same(t, "release", p.Release(owner, token, mode, late), nil, args...)
+	return p.same(t, "release", p.Release(p.last.Owner, p.last.Token, id, late), nil, args...)
 }
 
 func (p *play) breaks(t testing.TB) error {
 	t.Helper()
 	if !p.chance(2) {
-		owner, _, _ := p.holder()
-		return p.same(t, "break", p.Break("why", owner), nil, p.common("-"), "why", owner)
+		owner := p.holder().Owner
+		return p.same(t, "break", p.Break("why", owner), nil, p.args("why", owner)...)
 	}
-	return p.same(t, "break", p.Break("why", ""), nil, p.common("-"), "why")
+	return p.same(t, "break", p.Break("why", ""), nil, p.args("why")...)
 }
 
 func (p *play) leave(t testing.TB) error {
 	t.Helper()
-	e, late, heard := p.request(), p.late(), int64(0)
-	if p.chance(2) {
-		heard = p.Now
+	e, late := p.request(), p.late()
+	args := p.args(e.Owner, e.Desc)
+	if late > 0 {
+		args = append(args, fmt.Sprint(late))
 	}
-	return p.same(t, "leave", p.Leave(e.Request, heard, late), nil, p.common("-"), e.Owner, e.Desc, fmt.Sprint(heard), fmt.Sprint(late))
+	return p.same(t, "leave", p.Leave(e.Request, late), nil, args...)
 }
 
 // touch is by a client that has requests, or had some.
@@ -109,27 +108,27 @@ func (p *play) touch(t testing.TB) error {
 		back = nil
 	}
 	until := p.until()
-	args := []string{p.common("-"), client, "1000", fmt.Sprint(until), oldest.Owner + " " + oldest.Desc}
+	args := p.args(client, until, oldest.Owner+" "+oldest.Desc)
 	for _, e := range back {
 		args = append(args, fmt.Sprint(e.Ticket), e.Owner+" "+e.Desc)
 	}
-	return p.same(t, "touch", p.Touch(client, 1000, until, oldest, back), nil, args...)
+	return p.same(t, "touch", p.Touch(client, until, oldest, back), nil, args...)
 }
 
 func (p *play) renew(t testing.TB) error {
 	t.Helper()
-	owner, token, mode := p.holder()
-	if mode == "s" { // as one that is confirmed
-		return p.same(t, "confirm", p.Confirm(owner, token, mode, 5000, 0), nil, p.common("-"), owner, token, mode, "5000", "0")
+	h := p.holder()
+	if h.Shared { // as one that is confirmed
+		return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, 0), nil, p.args(h.Owner, h.Token, 5000, 0)...)
 	}
-	return p.same(t, "renew", p.Renew(owner, token, 5000), []string{lockKey}, "fencelock "+owner+" "+token+" ", "5000")
+	return p.same(t, "renew", p.Renew(h.Owner, h.Token, 5000), []string{twin.Lock}, fmt.Sprintf("fencelock:1 %s %d ", h.Owner, h.Token), "5000")
 }
 
 func (p *play) confirm(t testing.TB) error {
 	t.Helper()
-	owner, token, mode := p.holder()
+	h := p.holder()
 	minHold := int64(p.rand.IntN(2) * 900)
-	return p.same(t, "confirm", p.Confirm(owner, token, mode, 5000, minHold), nil, p.common("-"), owner, token, mode, "5000", fmt.Sprint(minHold))
+	return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, minHold), nil, p.args(h.Owner, h.Token, 5000, minHold)...)
 }
 
 // resize is of the last version, an old one, or one that was just asked for.
@@ -140,24 +139,27 @@ func (p *play) resize(t testing.TB) error {
 		version = cmp.Or(p.version, 1)
 	}
 	if p.chance(4) {
-		return p.same(t, "resize", p.Resize(limit, 0), nil, p.common("-"), limit)
+		return p.same(t, "resize", p.Resize(limit, 0), nil, p.args(limit)...)
 	}
 	p.version = version
-	return p.same(t, "resize", p.Resize(limit, version), nil, p.common("-"), limit, fmt.Sprint(version))
+	return p.same(t, "resize", p.Resize(limit, version), nil, p.args(limit, version)...)
 }
 
 // together is what goes together with others, alone.
 func (p *play) together(t testing.TB) error {
 	t.Helper()
-	keys, retention := []string{lockKey, fenceKey}, fmt.Sprint(p.Retention)
+	keys, begin := []string{twin.Lock}, []string{"fencelock:1:", fmt.Sprint(p.Retention)}
 	if p.chance(3) {
-		owner, token, _ := p.holder()
-		return p.same(t, "gather", p.Free(owner, token), keys, retention, "r", fmt.Sprint(p.Now), "fencelock "+owner+" "+token+" ")
+		h := p.holder()
+		p.releases++
+		id := fmt.Sprint(p.releases)
+		p.last = h
+		return p.same(t, "gather", p.Free(h.Owner, h.Token, id), keys, append(begin, fmt.Sprint(p.Now), "r", h.Owner, fmt.Sprint(h.Token), id)...)
 	}
 	e := p.request()
 	e.Until = p.until()
 	e.Desc = strings.Replace(e.Desc, " s ", " x ", 1)
-	return p.same(t, "gather", p.Take(e.Request, 5000), keys, retention, "a", fmt.Sprint(e.Until), "fencelock "+e.Owner+" ", e.Desc, "5000")
+	return p.same(t, "gather", p.Take(e.Request), keys, append(begin, fmt.Sprint(e.Until), "a", e.Owner, e.Desc, strings.Fields(e.Desc)[4])...)
 }
 
 // accident is what others do, and what is lost.
@@ -166,31 +168,21 @@ func (p *play) accident(t testing.TB) error {
 	p.Said = nil
 	p.Sweep()
 	client := []string{"c1", "c2", "c3"}[p.rand.IntN(3)]
-	switch p.rand.IntN(8) {
+	switch p.rand.IntN(7) {
 	case 0:
-		p.Lock = twin.Text{Value: "somebody", Until: p.Now/1000 + 5000}
+		p.Put(twin.Lock, "somebody", 5000)
 		return p.same(t, "set", "ok", nil, "somebody", "5000")
 	case 1, 2:
-		p.Lock = twin.Text{}
-		return p.same(t, "del", "ok", nil, lockKey)
+		p.Delete(twin.Lock)
+		return p.same(t, "del", "ok", nil, twin.Lock)
 	case 3:
-		p.Queue = twin.Set{}
-		return p.same(t, "del", "ok", nil, "queue:{lock:n}")
+		p.Delete(twin.Queue)
+		return p.same(t, "del", "ok", nil, twin.Queue)
 	case 4:
-		p.Fence = twin.Text{}
-		return p.same(t, "del", "ok", nil, fenceKey)
-	case 5: // as somebody else writes it, without the queue or what was told to whom
-		text := strings.Fields(p.Fence.Value)
-		if len(text) < 4 {
-			text = []string{"1700000000000000", "1700000000000000", "c1", "0"}
-		}
-		if text = text[:4]; !p.chance(3) {
-			text = append(text, "q")
-		}
-		p.Fence = twin.Text{Value: strings.Join(text, " "), Until: p.Now/1000 + 600_000}
-		return p.same(t, "set", "ok", []string{fenceKey}, p.Fence.Value, "600000")
+		p.Delete(twin.Fence)
+		return p.same(t, "del", "ok", nil, twin.Fence)
 	default:
 		p.Listening[client] = !p.Listening[client]
-		return p.same(t, "ear", "ok", nil, map[bool]string{true: "SADD", false: "SREM"}[p.Listening[client]], "fencelock:"+client)
+		return p.same(t, "ear", "ok", nil, map[bool]string{true: "SADD", false: "SREM"}[p.Listening[client]], "fencelock:1:"+client)
 	}
 }

@@ -10,9 +10,13 @@ local function publish(s, client, text)
   return n > 0 or s.counts == '0'
 end
 
-local function advise(s, entry, after, except)
-  local client = string.match(entry or '', '^%S+ (%S+)')
-  if client and client ~= except then publish(s, client, string.format('advance %d %s', after, s.lock)) end
+-- Those who wait are asked to look again after so many ms: the next ones, or the newest.
+local function advise(s, after, told, order)
+  for _, entry in ipairs(call(order or 'ZRANGE', s.queue, 0, BATCH - 1)) do
+    local client = string.match(entry, '^%S+ (%S+)')
+    if client and not told[client] then publish(s, client, string.format('advance %d %s', after, s.lock)) end
+    if client then told[client] = true end
+  end
 end
 
 -- HAND-OVER: the request holds for GRANT at most, and is told. What nobody hears is undone.
@@ -29,32 +33,32 @@ local function hand(s, r, left)
 end
 
 -- QUEUE: first come, first served. Dead ones are passed over, and join anew when they speak.
--- lined says that somebody waits still. orderly: whoever is next is told how long the name
--- stays shut, since it may count on a hand-over.
+-- lined says that somebody waits still. orderly: those who are next are told how long the name
+-- stays shut, since they may count on a hand-over.
 local function advance(s, orderly)
-  local given, life, to = 0
+  local given, life, told = 0, 0, {}
   for turn = 1, 16 * BATCH + 1 do
     local entry = (s.mode == 'free' or s.mode == 's') and call('ZRANGE', s.queue, 0, 0)[1]
     s.lined = entry
     if not entry then break end
-    if turn > 16 * BATCH then return advise(s, call('ZREVRANGE', s.queue, 0, 0)[1], 0) end -- somebody goes on
+    if turn > 16 * BATCH then return advise(s, 0, {}, 'ZREVRANGE') end -- others go on
     local r = read(entry)
     local left = r and call('PTTL', s.alive .. r.client) or 0
     if left > 0 then
       local wait = given == 0 and shut(s) or 0
-      if wait > 0 then return orderly and advise(s, entry, wait) end
-      if given == BATCH then return advise(s, entry, 0) end
+      if wait > 0 then return orderly and advise(s, wait, {}) end
+      if given == BATCH then return advise(s, 0, {}) end
       if s.mode == 's' and r.mode == 's' and not agrees(s, r) then
         publish(s, r.client, 'refuse ' .. r.owner .. ' ' .. s.limit)
       elseif not fits(s, r) then
         break
       else
         local lasts = hand(s, r, left)
-        if lasts then given, life, to = given + 1, lasts, r.client end
+        if lasts then given, life, told = given + 1, lasts, { [r.client] = true } end
       end
     end
     call('ZREM', s.queue, entry)
   end
-  -- Whoever is next looks again when the grant may have run out.
-  if given > 0 and call('EXISTS', s.sleeps) == 1 then advise(s, call('ZRANGE', s.queue, 0, 0)[1], life, to) end
+  -- Those who sleep for longer look again when the grant may have run out.
+  if given > 0 and call('DEL', s.sleeps) == 1 then advise(s, life, told) end
 end

@@ -1,10 +1,8 @@
 -- SHARED holders each end by themselves; the lock key ends with the last of them.
-local function among(s, from, to, order)
-  return call(order or 'ZRANGEBYSCORE', s.lock, from, to, 'WITHSCORES', 'LIMIT', 0, 1)
-end
+local function first(s, from, to) return call('ZRANGEBYSCORE', s.lock, from, to, 'WITHSCORES', 'LIMIT', 0, 1) end
 
 local function settle(s)
-  local last = among(s, TOKENS, TIMES, 'ZREVRANGEBYSCORE')[2]
+  local last = call('ZREVRANGEBYSCORE', s.lock, TOKENS, TIMES, 'WITHSCORES', 'LIMIT', 0, 1)[2]
   if last then return call('PEXPIREAT', s.lock, last) end
   call('DEL', s.lock)
   s.mode = 'free'
@@ -28,7 +26,7 @@ local function purge(s)
 end
 
 -- FLOOR: the smallest token of those who hold.
-local function floorOf(s, token) return s.mode == 's' and among(s, TOKENS, '+inf')[2] or token end
+local function floorOf(s, token) return s.mode == 's' and first(s, TOKENS, '+inf')[2] or token end
 
 -- The token of a request that holds already, or nothing.
 local function tokenOf(s, owner, entry)

@@ -20,8 +20,8 @@ end
 -- (f another program, q the quarantine, m a minimum hold) and who holds.
 local function blocked(s)
   if s.mode == 's' then
-    local first, ends = among(s, TOKENS, '+inf'), among(s, TIMES, TOKENS)[2] or s.ms
-    local text = string.gsub(first[1] or '', ' ', ' ' .. (first[2] or '') .. ' ', 1)
+    local oldest, ends = first(s, TOKENS, '+inf'), first(s, TIMES, TOKENS)[2] or s.ms
+    local text = string.gsub(oldest[1] or '', ' ', ' ' .. (oldest[2] or '') .. ' ', 1)
     return ends - s.ms, '-', FORMAT .. text
   elseif s.mode == 'free' then
     local left = shut(s)

@@ -26,7 +26,7 @@ local commands = {
   TIME = function() return { seconds, micros } end,
   INFO = function() return real.call('GET', server) end,
   PUBLISH = function(_, channel, text)
-    said[#said + 1] = string.gsub(channel, '^fencelock:', '') .. ' ' .. text
+    said[#said + 1] = string.gsub(channel, '^fencelock:1:', '') .. ' ' .. text
     return real.call('SISMEMBER', ears, channel)
   end,
   PTTL = function(_, key)
@@ -70,19 +70,18 @@ local answer = (function()
 --SCRIPT--
 end)()
 
-local dump = {}
-for _, key in ipairs({ 'lock:n', 'fence:{lock:n}', 'fencelock:incarnation', 'queue:{lock:n}', 'alive:{lock:n}', 'shared:{lock:n}', 'meta:{lock:n}' }) do
-  local kind = real.call('TYPE', key).ok
-  if kind ~= 'none' then
+local dump, keys = {}, real.call('KEYS', '*')
+table.sort(keys)
+for _, key in ipairs(keys) do
+  if string.sub(key, 1, 5) ~= 'twin:' then
     local value = ''
-    if kind == 'string' then
+    if real.call('TYPE', key).ok == 'string' then
       value = real.call('GET', key)
     else
       local list = real.call('ZRANGE', key, 0, -1, 'WITHSCORES')
       for i = 1, #list, 2 do value = value .. list[i] .. '|' .. list[i + 1] .. ',' end
     end
-    local name = string.match(key, '^(%a+):{') or key == 'lock:n' and 'lock' or 'marker'
-    dump[#dump + 1] = name .. '=' .. value .. '@' .. (real.call('HGET', ends, key) or '0') .. '\n'
+    dump[#dump + 1] = key .. '=' .. value .. '@' .. (real.call('HGET', ends, key) or '0') .. '\n'
   end
 end
 return { answer, table.concat(said, '\n'), table.concat(dump) }

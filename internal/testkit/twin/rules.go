@@ -6,275 +6,227 @@ import (
 )
 
 const (
-	patience = 3     // TTLs
-	touchMax = 20000 // milliseconds
-	grantMax = 2000  // milliseconds
+	format   = "fencelock:1 "
+	grantMax = 2000   // milliseconds
+	touchMax = 20_000 // milliseconds
+	living   = 60_000 // milliseconds
 	batch    = 64
-	purge    = 256
-	seats    = 8
+	purge    = 512
+
+	// What a member of a shared lock is, its score says.
+	times  = int64(1e11)
+	tokens = int64(1e14)
 )
 
-// patienceFor is for how long the client of a request is believed to live.
-func patienceFor(ttl int64) int64 { return patience * min(ttl, touchMax) }
-
-// desc is a request as text, without its owner.
-type desc struct {
+// request is an entry of the queue, or a shared holder.
+type request struct {
+	entry, owner, desc  string
 	client, mode, limit string
-	weight              int64
-	ttl, minHold        int64
+	weight, ttl         int64
+	minHold             int64
 }
 
-func readDesc(text string) (d desc, ok bool) {
-	w := strings.SplitN(text, " ", 6)
-	if len(w) < 6 {
-		return d, false
+func read(entry string) (r request, ok bool) {
+	w := strings.SplitN(entry, " ", 8)
+	if len(w) < 8 {
+		return r, false
 	}
-	limit, weight, weighted := strings.Cut(w[2], "/")
-	d = desc{client: w[0], mode: w[1], limit: limit, weight: 1, ttl: number(w[3]), minHold: number(w[4])}
-	if weighted {
-		d.weight = number(weight)
-	}
-	return d, true
+	return request{entry, w[0], entry[len(w[0])+1:], w[1], w[2], w[3], number(w[4]), number(w[5]), number(w[6])}, true
 }
 
-// holderText is "owner token since desc", cut into its parts.
-type holderText struct {
-	owner, token string
-	desc
-}
-
-func readHolder(text string) (h holderText) {
-	w := strings.SplitN(text, " ", 4)
-	if len(w) == 4 {
-		h.owner, h.token = w[0], w[1]
-		h.desc, _ = readDesc(w[3])
-	}
-	return h
-}
-
-// begin is what every script does first.
+// begin is what most scripts do first.
 func (n *Name) begin() {
-	n.fence, n.dirty = readFence(n.Fence.Value), false
-	n.state, n.limit, n.holder, n.stands, n.weighted = "free", "", "", false, false
-	n.loadLock()
+	over := n.look()
+	for _, m := range over {
+		n.unseat(m.score, m.text)
+	}
+	if len(over) > 0 {
+		n.settle()
+	}
 }
 
-// loadLock finds out who holds the lock, and ends shared leases that are over.
-func (n *Name) loadLock() {
-	text := n.Lock.Value
-	if n.Lock.Until == 0 {
-		return
+// look finds out who holds the lock, and returns the ends of shared leases that are over.
+func (n *Name) look() (over []member) {
+	n.mode, n.limit, n.text, n.used, n.lined = "free", "", "", 0, false
+	k := n.Keys[Lock]
+	if k == nil {
+		return nil
 	}
-	n.stands = true
-	rest, ours := strings.CutPrefix(text, "fencelock ")
+	if k.Set == nil {
+		n.mode, n.text = "foreign", k.Text[:min(len(k.Text), 200)]
+		if strings.HasPrefix(k.Text, format) {
+			n.mode, n.text = "x", k.Text
+		}
+		return nil
+	}
+	low := n.members(Lock, 0, n.ms())
+	head, ours := strings.CutPrefix(low[0].text, format+"shared ")
 	if !ours {
-		n.state, n.holder = "foreign", text[:min(len(text), 200)]
+		n.mode, n.text = "foreign", low[0].text
+		return nil
+	}
+	n.mode, n.limit, n.used = "s", head, low[0].score
+	return low[1:min(len(low), purge)]
+}
+
+// seat returns the shared holder with a token.
+func (n *Name) seat(token int64) string {
+	for _, m := range n.members(Lock, token, token) {
+		return m.text
+	}
+	return ""
+}
+
+// unseat ends a shared holder, whose end is the score of its token.
+func (n *Name) unseat(_ int64, token string) {
+	entry := n.seat(number(token))
+	n.remove(Lock, token)
+	n.remove(Lock, entry)
+	if r, ok := read(entry); ok {
+		n.weigh(-r.weight)
+	}
+}
+
+func (n *Name) weigh(weight int64) {
+	n.used += weight
+	n.add(Lock, format+"shared "+n.limit, n.used)
+}
+
+// settle lets the lock end with the last of its shared holders.
+func (n *Name) settle() {
+	ends := n.members(Lock, times, tokens)
+	if len(ends) == 0 {
+		n.Delete(Lock)
+		n.mode = "free"
 		return
 	}
-	limit, isShared := strings.CutPrefix(rest, "shared ")
-	if !isShared {
-		n.state, n.holder = "x", text
-		return
-	}
-	n.state = "s"
-	n.limit, n.weighted = strings.CutSuffix(limit, " w")
-	over := 0
-	for _, m := range n.Shared.sorted() {
-		if m.Score > n.ms() || over == purge {
-			break
-		}
-		over++
-		who, found := n.seated(m.Text)
-		n.drop(m.Text, who)
-		if found && n.fence.lined {
-			n.suspend(readHolder(who).client, number(m.Text))
+	n.end(Lock, ends[len(ends)-1].score)
+}
+
+func (n *Name) floor(token int64) int64 {
+	if n.mode == "s" {
+		for _, m := range n.members(Lock, tokens, forever) {
+			return m.score
 		}
 	}
-	if over > 0 && len(n.Shared.Scores) == 0 {
-		n.state = "free"
-	}
+	return token
 }
 
-// seated returns the shared holder with a token.
-func (n *Name) seated(token string) (who string, ok bool) {
-	for _, m := range n.Meta.sorted() {
-		if m.Score == number(token) {
-			return m.Text, true
-		}
+// tokenOf returns the token of a request that holds already, or 0.
+func (n *Name) tokenOf(owner, entry string) int64 {
+	if n.mode == "s" {
+		return n.score(Lock, entry)
 	}
-	return "", false
+	rest, own := strings.CutPrefix(n.text, format+owner+" ")
+	if n.mode != "x" || !own {
+		return 0
+	}
+	token, _, _ := strings.Cut(rest, " ")
+	return number(token)
 }
 
-func (n *Name) drop(token, who string) {
-	for _, m := range n.Meta.sorted() {
-		if m.Score == number(token) {
-			n.Meta.remove(m.Text)
-		}
-	}
-	n.Shared.remove(token)
-	if who != "" {
-		n.counted(-1, -readHolder(who).weight)
-	}
+// everybodys is the limit that Resize has set, if it has.
+func (n *Name) everybodys() (limit int64, set bool) {
+	text, set := n.get(resized)
+	first, _, _ := strings.Cut(text, " ")
+	return number(first), set
 }
 
-// counted keeps the sum of the weights, if there is one.
-func (n *Name) counted(count, weight int64) {
-	if n.weighted && n.fence.summed > 0 {
-		n.fence.sum += weight
-		n.fence.summed += count
-		n.dirty = true
-	}
+func (n *Name) agrees(r request) bool {
+	_, set := n.everybodys()
+	return r.limit == n.limit || set && r.limit != "0" && n.limit != "0"
 }
 
-func (n *Name) note(member string, score, till int64) {
-	n.Alive.add(member, score)
-	n.Alive.expire(max(till, n.ms()+2*patienceFor(touchMax)), n.ms())
-}
-
-func (n *Name) noteAlive(client string) { n.note(client, max(n.Now, n.fence.last), 0) }
-
-func (n *Name) bar(member string, till, after int64) {
-	till = floorDiv(till, 1000)
-	n.fence.barred = max(n.fence.barred, till+after)
-	n.note(member, -1000*till, n.fence.barred)
-	n.dirty = true
-}
-
-func (n *Name) barClient(client string) { n.bar(client, n.Now, patienceFor(touchMax)) }
-
-func (n *Name) barOwner(owner string, till int64) { n.bar(owner, till, grantMax) }
-
-func (n *Name) suspend(client string, token int64) {
-	if client == "-" {
-		return
-	}
-	newest := max(n.Now, n.fence.last)
-	if heard := n.Alive.Scores[client]; heard >= token && heard <= newest {
-		return
-	}
-	joined := n.Queue.sorted()
-	for i := len(joined) - 1; i >= 0 && i >= len(joined)-1-purge && joined[i].Score >= token; i-- {
-		_, text, _ := strings.Cut(joined[i].Text, " ")
-		if d, ok := readDesc(text); ok && d.client == client && joined[i].Score <= newest {
-			return
-		}
-	}
-	n.barClient(client)
-}
-
-func (n *Name) lives(client string, ttl, ticket int64) bool {
-	since := n.Now - 1000*patienceFor(ttl)
-	if n.fence.barred <= n.ms() && ticket > since {
-		return true
-	}
-	heard := n.Alive.Scores[client]
-	return heard >= 0 && max(heard, ticket) > since
-}
-
-func (n *Name) lasting(ttl int64, fresh bool) {
-	f, life := &n.fence, patienceFor(ttl)
-	if f.lasts < n.ms()+life {
-		f.lasts, n.dirty, fresh = n.ms()+2*life, true, true
-	}
-	if fresh {
-		n.Queue.expire(f.lasts, n.ms())
-	}
-	if !f.lined {
-		f.lined, f.told, n.dirty = true, "-", true
-	}
-}
-
-// agree reports whether two shared requests may have these limits.
-func (n *Name) agree(a, b string) bool {
-	return a == b || n.fence.resized != "" && a != "0" && b != "0"
-}
-
-// taken is the weight of the shared holders together.
-func (n *Name) taken() int64 {
-	count := int64(len(n.Shared.Scores))
-	if !n.weighted || count == 0 {
-		return count
-	}
-	if count != n.fence.summed {
-		n.fence.sum, n.fence.summed, n.dirty = 0, count, true
-		for _, m := range n.Meta.sorted() {
-			n.fence.sum += readHolder(m.Text).weight
-		}
-	}
-	return n.fence.sum
-}
-
-func (n *Name) fits(limit string, weight int64) bool {
-	if n.state == "free" || limit == "0" {
-		return true
-	}
-	if n.fence.resized != "" {
-		limit = n.fence.resized
-	}
-	return n.taken()+weight <= number(limit)
-}
-
-// prolong makes the keys of the shared holders live for so long.
-func (n *Name) prolong(ttl int64) {
-	n.Lock.Until = max(n.Lock.Until, n.ms()+ttl)
-	n.Shared.expire(n.Lock.Until, n.ms())
-	n.Meta.expire(n.Lock.Until, n.ms())
-}
-
-// addHolder makes a request a holder for ttl.
-func (n *Name) addHolder(owner, text string, ttl int64) (token, floor int64) {
-	d, _ := readDesc(text)
-	f := &n.fence
-	token = max(f.last+1, n.Now)
-	floor = token
-	who := fmt.Sprintf("%s %d %d %s", owner, token, n.Now, text)
+func (n *Name) fits(r request) bool {
 	switch {
-	case d.mode == "x":
-		n.state, n.holder, n.stands = "x", "fencelock "+who, true
-		n.Lock = Text{n.holder, n.ms() + ttl}
-	default:
-		first := n.state == "free"
-		if first {
-			n.stands, n.state, n.limit, n.weighted = true, "s", d.limit, d.weight > 1
-			n.Lock = Text{n.sharedText(), n.ms() + ttl}
-			n.Shared, n.Meta = Set{}, Set{}
-		} else if d.weight > 1 && !n.weighted {
-			n.weighted = true
-			n.Lock.Value = n.sharedText()
-			f.summed = int64(len(n.Shared.Scores))
-			f.sum = f.summed
-		}
-		n.Shared.add(fmt.Sprint(token), n.ms()+ttl)
-		n.Meta.add(who, token)
-		if first {
-			f.sum, f.summed = d.weight, 1
-		} else {
-			n.counted(1, d.weight)
-		}
-		n.prolong(ttl)
-		m, _ := n.Meta.first()
-		floor = m.Score
+	case n.mode == "free":
+		return true
+	case r.mode == "x" || n.mode != "s":
+		return false
+	case r.limit == "0":
+		return true
 	}
-	f.last, f.granted, f.grantee, n.dirty = token, n.Now, "-", true
-	return token, floor
+	limit, set := n.everybodys()
+	if !set {
+		limit = number(r.limit)
+	}
+	return n.used+r.weight <= limit
 }
 
-func (n *Name) sharedText() string {
-	if n.weighted {
-		return "fencelock shared " + n.limit + " w"
-	}
-	return "fencelock shared " + n.limit
+func (n *Name) mint() int64 {
+	last, _ := n.get(Fence)
+	token := max(n.Now, number(last)+1)
+	n.putUntil(Fence, fmt.Sprint(token), floorDiv(max(n.Now, token-1), 1000)+n.Retention)
+	return token
 }
 
-func (n *Name) removeHolder(token, who string) {
-	n.drop(token, who)
-	if m, ok := n.Shared.last(); ok {
-		if n.Lock.Until = m.Score; m.Score <= n.ms() {
-			n.Lock = Text{}
-		}
-	} else {
-		n.state = "free"
+// give makes a request a holder for ttl.
+func (n *Name) give(r request, ttl int64) (token, floor int64) {
+	token = n.mint()
+	if r.mode == "x" {
+		n.mode, n.text = "x", fmt.Sprintf("%s%s %d %s", format, r.owner, token, r.desc)
+		n.Put(Lock, n.text, ttl)
+		return token, token
 	}
+	if n.mode == "free" {
+		n.mode, n.limit, n.used = "s", r.limit, 0
+	}
+	n.end(resized, n.ms()+n.Retention)
+	n.weigh(r.weight)
+	n.add(Lock, r.entry, token)
+	n.add(Lock, fmt.Sprint(token), n.ms()+ttl)
+	n.settle()
+	return token, n.floor(token)
+}
+
+// take ends one acquisition, and reports whether it stood.
+func (n *Name) take(owner string, token int64) bool {
+	switch n.mode {
+	case "x":
+		if !strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)) {
+			return false
+		}
+		n.Delete(Lock)
+		n.mode = "free"
+		return true
+	case "s":
+		if !strings.HasPrefix(n.seat(token), owner+" ") {
+			return false
+		}
+		n.unseat(0, fmt.Sprint(token))
+		n.settle()
+		return true
+	}
+	return false
+}
+
+// extend begins a lease anew.
+func (n *Name) extend(owner string, token, ttl int64) bool {
+	switch {
+	case n.mode == "x" && strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)):
+		n.end(Lock, n.ms()+ttl)
+		return true
+	case n.mode == "s" && strings.HasPrefix(n.seat(token), owner+" "):
+		n.add(Lock, fmt.Sprint(token), n.ms()+ttl)
+		n.settle()
+		return true
+	}
+	return false
+}
+
+func (n *Name) close(owner string, minHold int64) {
+	if minHold > n.remains(closed) {
+		n.Put(closed, owner, minHold)
+	}
+}
+
+// mark keeps what owner has sent from doing anything. Late is 0 if nothing may come.
+func (n *Name) mark(owner, id string, late int64) {
+	life := int64(0)
+	if late > n.Now {
+		life = -floorDiv(n.Now-late, 1000)
+	}
+	n.Put(left+owner, id, life+grantMax)
 }
 
 // publish publishes to a client and returns false if surely nobody listens.
@@ -282,3 +234,33 @@ func (n *Name) publish(client, text string) bool {
 	n.Said = append(n.Said, client+" "+text)
 	return n.Listening[client] || !n.Counts
 }
+
+// quarantined returns for how many milliseconds more nothing may be granted.
+func (n *Name) quarantined() int64 {
+	if n.Quarantine == 0 {
+		return 0
+	}
+	before, _ := n.get(Marker)
+	known, seen, life, since := "-", "", n.Quarantine, int64(0)
+	if w := strings.Fields(before); len(w) == 4 {
+		known, seen, since = w[0], w[2], number(w[3])
+		life = max(life, number(w[1]))
+	}
+	wait := int64(0)
+	if known != n.Incarnation {
+		if seen != n.Incarnation || since > n.ms() {
+			seen, since = n.Incarnation, n.ms()
+		}
+		if wait = since + life - n.ms(); wait <= 0 {
+			known, wait = n.Incarnation, 0
+		}
+	}
+	text := fmt.Sprintf("%s %d %s %d", known, life, seen, since)
+	if text != before || 2*n.remains(Marker) < n.Retention {
+		n.Put(Marker, text, max(n.Retention, 2*life))
+	}
+	return wait
+}
+
+// shut is for how many milliseconds nobody may be let in.
+func (n *Name) shut() int64 { return max(n.quarantined(), n.remains(closed), 0) }

@@ -18,214 +18,240 @@ func (n *Name) call() {
 	n.Sweep()
 }
 
-// Acquire is the acquire script. Fast is the TTL of a request that may take the
-// way for free locks, 0 for others.
-func (n *Name) Acquire(r Request, wait, place, again bool, fast int64) string {
+// Acquire is the acquire script. Common is a request that may take a free name at once.
+func (n *Name) Acquire(q Request, wait, place, common bool) string {
 	n.call()
-	if r.Until < n.Now {
-		return fmt.Sprintf("late %d", n.Now)
+	late := fmt.Sprintf("late %d", n.Now)
+	if q.Until < n.Now {
+		return late
 	}
-	undone := false
-	if fast > 0 && n.Lock.Until == 0 {
-		if n.common() {
-			n.take(r, fast)
-			return fmt.Sprintf("taken %d", n.Now)
-		}
-		undone = n.Fence.Until > 0
+	r, _ := read(q.Owner + " " + q.Desc)
+	if common && n.untouched(q.Owner) {
+		token, _ := n.give(r, r.ttl)
+		return fmt.Sprintf("taken %d %d", n.Now, token)
+	}
+	n.look()
+	mine := n.tokenOf(r.owner, r.entry)
+	behind := n.mode == "foreign" || n.mode == "x" && mine == 0
+	switch {
+	case behind && !wait:
+		return n.held()
+	case n.there(left + r.owner):
+		return late
+	case behind:
+		return n.join(r, place)
 	}
 	n.begin()
-	if undone {
-		n.dirty = true
-		n.commit()
-		n.dirty = false
-	}
-	if n.fence.barred > n.ms() && n.Alive.Scores[r.Owner] < 0 {
-		n.commit()
-		return fmt.Sprintf("late %d", n.Now)
-	}
-	d, _ := readDesc(r.Desc)
-	if wait && n.fence.barred > n.ms() {
-		n.noteAlive(d.client)
-	}
 	n.advance(false)
-	answer := n.enter(r, d, wait, again)
-	if answer == "" {
-		answer = n.join(r, d, place)
+	if answer := n.enter(r, wait); answer != "" {
+		return answer
 	}
-	n.commit()
-	return answer
+	if wait {
+		return n.join(r, place)
+	}
+	return n.held()
 }
 
-// common reports whether a free lock can be taken without a further look.
-func (n *Name) common() bool {
-	if n.Fence.Until == 0 {
-		return len(n.Queue.Scores) == 0
-	}
-	return strings.HasSuffix(n.Fence.Value, " 0") && n.Fence.Value < fmt.Sprint(n.Now)
-}
-
-func (n *Name) take(r Request, ttl int64) {
-	n.Lock = Text{fmt.Sprintf("fencelock %s %d %d %s", r.Owner, n.Now, n.Now, r.Desc), n.ms() + ttl}
-	n.Fence = Text{fmt.Sprintf("%d %d - 0", n.Now, n.Now), n.ms() + n.Retention}
+// untouched reports whether a name may be taken without a further look.
+func (n *Name) untouched(owner string) bool {
+	n.mode = "free"
+	return !n.there(Lock) && !n.there(Queue) && !n.there(closed) && !n.there(left+owner)
 }
 
 // enter grants or refuses; it returns nothing for a request that has to wait.
-func (n *Name) enter(r Request, d desc, wait, again bool) string {
-	f := &n.fence
-	if token, floor, ok := n.ownLease(r.Owner, d, again); ok {
-		if d.minHold > 0 {
-			f.notBefore, n.dirty = max(f.notBefore, n.Now+d.minHold*1000), true
-		}
-		return fmt.Sprintf("granted %d %s %s", n.Now, token, floor)
-	}
-	if n.state == "s" && d.mode == "s" && !n.agree(n.limit, d.limit) {
+func (n *Name) enter(r request, wait bool) string {
+	token := n.tokenOf(r.owner, r.entry)
+	floor := int64(0)
+	switch {
+	case token > 0:
+		n.extend(r.owner, token, r.ttl)
+		floor = n.floor(token)
+	case n.mode == "s" && r.mode == "s" && !n.agrees(r):
 		return fmt.Sprintf("limit %d %s", n.Now, n.limit)
-	}
-	room := n.state == "free" || n.state == "s" && d.mode == "s" && !f.lined && n.fits(d.limit, d.weight)
-	if room && f.notBefore <= n.Now && !f.lined {
-		left := n.quarantined()
-		if left > 0 && !wait {
+	case !n.fits(r) || n.lined:
+		return ""
+	default:
+		if left := n.quarantined(); left > 0 && !wait {
 			return fmt.Sprintf("quarantine %d %d", n.Now, left)
 		}
-		if left == 0 {
-			token, floor := n.addHolder(r.Owner, r.Desc, d.ttl)
-			if d.minHold > 0 {
-				f.notBefore = n.Now + d.minHold*1000
-			}
-			return fmt.Sprintf("granted %d %d %d", n.Now, token, floor)
+		if n.shut() > 0 {
+			return ""
 		}
+		token, floor = n.give(r, r.ttl)
 	}
-	if !wait {
-		text, _ := n.blockedInfo("")
-		return fmt.Sprintf("held %d %s", n.Now, text)
+	if r.minHold > 0 {
+		n.close(r.owner, r.minHold)
 	}
-	return ""
+	return fmt.Sprintf("granted %d %d %d", n.Now, token, floor)
 }
 
-// ownLease extends what owner holds already. Unless an earlier try may have worked, it looks
-// at the newest shared holders only.
-func (n *Name) ownLease(owner string, d desc, again bool) (token, floor string, ok bool) {
-	if rest, own := strings.CutPrefix(n.holder, "fencelock "+owner+" "); n.state == "x" && own {
-		n.Lock.Until = n.ms() + d.ttl
-		token, _, _ = strings.Cut(rest, " ")
-		return token, token, true
-	}
-	if n.state != "s" || d.mode != "s" {
-		return "", "", false
-	}
-	newest := n.Meta.sorted()
-	slices.Reverse(newest)
-	if !again {
-		newest = newest[:min(len(newest), seats)]
-	}
-	for _, m := range newest {
-		if h := readHolder(m.Text); h.owner == owner {
-			n.prolong(d.ttl)
-			n.Shared.add(h.token, n.ms()+d.ttl)
-			first, _ := n.Meta.first()
-			return h.token, fmt.Sprint(first.Score), true
+// blocked says when time alone may change something, what is in the way and who.
+func (n *Name) blocked() (wait int64, why, text string) {
+	switch n.mode {
+	case "s":
+		first, ends := n.members(Lock, tokens, forever)[0], n.members(Lock, times, tokens)
+		owner, desc, _ := strings.Cut(first.text, " ")
+		return ends[0].score - n.ms(), "-", fmt.Sprintf("%s%s %d %s", format, owner, first.score, desc)
+	case "free":
+		why = "-"
+		if wait = n.shut(); wait > 0 {
+			if why = "m"; n.quarantined() > 0 {
+				why = "q"
+			}
 		}
+		return wait, why, ""
+	case "foreign":
+		return n.remains(Lock), "f", n.text
 	}
-	return "", "", false
+	return n.remains(Lock), "-", n.text
 }
+
+func (n *Name) held() string {
+	wait, why, text := n.blocked()
+	return fmt.Sprintf("held %d %d %s %s", n.Now, wait, why, text)
+}
+
+// told is what a request hears that waits.
+func (n *Name) told() (text string, foreign bool) {
+	wait, why, who := n.blocked()
+	if wait > grantMax || wait < 0 {
+		n.Put(sleeps, "", touchMax)
+	}
+	return fmt.Sprintf("%d %s %s", wait, why, who), why == "f"
+}
+
+// speaks notes that a client lives.
+func (n *Name) speaks(client string) { n.Put(alive+client, "", living) }
 
 // join puts a request into the queue.
-func (n *Name) join(r Request, d desc, place bool) string {
-	entry := r.Owner + " " + r.Desc
-	ticket, queued := n.Queue.Scores[entry]
-	if !queued {
-		newest, any := n.Queue.last()
-		ticket = max(n.Now, newest.Score+1)
-		n.Queue.add(entry, ticket)
-		n.lasting(d.ttl, !any)
+func (n *Name) join(r request, place bool) string {
+	if n.place(r.entry) == 0 {
+		ticket := n.Now
+		if list := n.waiting(); len(list) > 0 {
+			ticket = max(ticket, list[len(list)-1].score+1)
+		}
+		n.add(Queue, r.entry, ticket)
 	}
-	text, left := n.blockedInfo(d.client)
-	if left > grantMax || left < 0 {
-		n.noteAlive(d.client)
-	}
-	position := 0
-	if place || n.state == "foreign" {
-		position = n.Queue.place(entry)
+	n.end(Queue, n.ms()+2*living)
+	n.speaks(r.client)
+	ticket := n.score(Queue, r.entry)
+	position := n.place(r.entry)
+	text, foreign := n.told()
+	if !place && !foreign {
+		position = 0
 	}
 	return fmt.Sprintf("queued %d %d %d %s", n.Now, ticket, position, text)
 }
 
+// advise asks those who wait to look again after a while, the first ones or the last.
+func (n *Name) advise(list []member, after int64, told map[string]bool) {
+	for _, m := range list[:min(len(list), batch)] {
+		_, rest, _ := strings.Cut(m.text, " ")
+		if client, _, _ := strings.Cut(rest, " "); client != "" && !told[client] {
+			told[client] = true
+			n.publish(client, fmt.Sprintf("advance %d %s", after, Lock))
+		}
+	}
+}
+
+// hand lets a waiting request in and tells its client.
+func (n *Name) hand(r request) (life int64, heard bool) {
+	life = min(r.ttl, grantMax)
+	token, floor := n.give(r, life)
+	if n.publish(r.client, fmt.Sprintf("grant %s %d %d %d %d %s %s", r.owner, token, floor, n.Now, life, r.mode, Lock)) {
+		if n.remains(alive+r.client) > grantMax {
+			n.end(alive+r.client, n.ms()+grantMax)
+		}
+		return life, true
+	}
+	n.take(r.owner, token)
+	n.Delete(alive + r.client)
+	return 0, false
+}
+
+// advance lets in whoever is next, as many as fit.
+func (n *Name) advance(orderly bool) {
+	given, life, told := 0, int64(0), map[string]bool{}
+	for {
+		n.lined = false
+		if n.mode != "free" && n.mode != "s" {
+			break
+		}
+		list := n.waiting()
+		if n.lined = len(list) > 0; !n.lined {
+			break
+		}
+		r, ok := read(list[0].text)
+		if ok && n.there(alive+r.client) {
+			if wait := n.shut(); given == 0 && wait > 0 {
+				if orderly {
+					n.advise(list, wait, map[string]bool{})
+				}
+				return
+			}
+			if given == batch {
+				n.advise(list, 0, map[string]bool{})
+				return
+			}
+			if n.mode == "s" && r.mode == "s" && !n.agrees(r) {
+				n.publish(r.client, "refuse "+r.owner+" "+n.limit)
+			} else if !n.fits(r) {
+				break
+			} else if lasts, heard := n.hand(r); heard {
+				given, life, told = given+1, lasts, map[string]bool{r.client: true}
+			}
+		}
+		n.remove(Queue, list[0].text)
+	}
+	if given > 0 && n.Delete(sleeps) {
+		n.advise(n.waiting(), life, told)
+	}
+}
+
 // Release is the release script. Late is until when a late try of the request must
 // not be served, 0 for nothing.
-func (n *Name) Release(owner, token, mode string, late int64) string {
+func (n *Name) Release(owner string, token int64, id string, late int64) string {
 	n.call()
-	own := "fencelock " + owner + " " + token + " "
-	standing := mode == "s" || strings.HasPrefix(n.Lock.Value, own)
-	if mode == "x" && late == 0 {
-		if !standing {
-			return "gone"
-		}
-		if n.Fence.Until > 0 && !strings.HasSuffix(n.Fence.Value, " q") {
-			n.Lock = Text{}
-			return "ok "
-		}
+	n.look()
+	if n.mode != "x" {
+		n.begin()
 	}
-	n.begin()
-	if mode == "x" {
-		if standing {
-			n.state = "free"
-		}
-	} else {
-		who, found := n.seated(token)
-		standing = n.state == "s" && found && readHolder(who).owner == owner
-		if standing {
-			n.removeHolder(token, who)
-		}
+	had := n.take(owner, token)
+	was, _ := n.get(left + owner)
+	again := !had && was == id
+	if !had && !again {
+		id = ""
 	}
-	if standing {
+	if had || late > 0 {
+		n.mark(owner, id, late)
+	}
+	if n.there(Queue) {
 		n.advance(true)
 	}
-	if late > n.Now {
-		n.barOwner(owner, late)
-	}
-	n.commit()
-	if standing {
+	if had || again {
 		return "ok "
 	}
-	return "gone"
+	return "gone "
 }
 
 // Leave is the leave script.
-func (n *Name) Leave(r Request, heard, late int64) string {
+func (n *Name) Leave(q Request, late int64) string {
 	n.call()
 	n.begin()
-	d, _ := readDesc(r.Desc)
-	done := "left"
-	if !n.Queue.remove(r.Owner + " " + r.Desc) {
-		done = n.giveBack(r.Owner, d.minHold > 0)
+	done, entry := "gone", q.Owner+" "+q.Desc
+	if n.remove(Queue, entry) {
+		done = "left"
 	}
-	if word, known := n.Alive.Scores[d.client]; known && word >= 0 && word <= heard {
-		n.Alive.remove(d.client)
+	if token := n.tokenOf(q.Owner, entry); token > 0 && n.take(q.Owner, token) {
+		done = "released"
 	}
-	if late > n.Now {
-		n.barOwner(r.Owner, late)
+	if by, _ := n.get(closed); by == q.Owner {
+		n.Delete(closed)
+	}
+	if late > 0 {
+		n.mark(q.Owner, "", late)
 	}
 	n.advance(done == "released")
-	n.commit()
-	return done
-}
-
-// giveBack ends what owner was granted, and the minimum hold that began with it.
-func (n *Name) giveBack(owner string, closed bool) (done string) {
-	done = "gone"
-	if n.state == "x" && strings.HasPrefix(n.holder, "fencelock "+owner+" ") {
-		n.state, done = "free", "released"
-	} else if n.state == "s" {
-		for _, m := range n.Meta.sorted() {
-			if h := readHolder(m.Text); h.owner == owner {
-				n.removeHolder(h.token, m.Text)
-				done = "released"
-			}
-		}
-	}
-	if done == "released" && closed && n.fence.notBefore > n.Now {
-		n.fence.notBefore, n.dirty = 0, true
-	}
 	return done
 }
 
@@ -236,78 +262,51 @@ type Entry struct {
 }
 
 // Touch is the touch script.
-func (n *Name) Touch(client string, ttl, until int64, first Entry, back []Entry) string {
+func (n *Name) Touch(client string, until int64, oldest Entry, back []Entry) string {
 	n.call()
 	n.begin()
 	if until < n.Now {
-		n.commit()
 		return fmt.Sprintf("late %d", n.Now)
 	}
-	cut := n.Now - 1000*patienceFor(touchMax)
-	for _, m := range n.Alive.sorted() {
-		if -cut <= m.Score && m.Score <= cut {
-			n.Alive.remove(m.Text)
-		}
-	}
-	n.noteAlive(client)
-	again := false
+	n.speaks(client)
 	for _, e := range back {
-		if strings.HasPrefix(n.holder, "fencelock "+e.Owner+" ") {
-			continue
+		entry := e.Owner + " " + e.Desc
+		token := n.tokenOf(e.Owner, entry)
+		switch {
+		case token > 0 && n.mode == "s":
+			n.publish(client, fmt.Sprintf("grant %s %d %d 0 0 s %s", e.Owner, token, n.floor(token), Lock))
+		case token == 0 && n.place(entry) == 0:
+			n.add(Queue, entry, e.Ticket)
 		}
-		again = true
-		if text := e.Owner + " " + e.Desc; n.Queue.place(text) == 0 {
-			n.Queue.add(text, e.Ticket)
-		}
 	}
-	known := n.Queue.place(first.Owner + " " + first.Desc)
-	if again || known > 0 || n.fence.lined {
-		n.lasting(ttl, again)
-	}
-	place := known
-	if known == 0 || n.state != "x" && n.state != "foreign" {
-		n.advance(false)
-		place = n.Queue.place(first.Owner + " " + first.Desc)
-	}
-	text, _ := n.blockedInfo(client)
-	n.commit()
-	return fmt.Sprintf("%d %d %d %s", n.Now, min(known, 1), place, text)
+	n.end(Queue, n.ms()+2*living)
+	known := min(n.place(oldest.Owner+" "+oldest.Desc), 1)
+	n.advance(false)
+	place := n.place(oldest.Owner + " " + oldest.Desc)
+	text, _ := n.told()
+	return fmt.Sprintf("%d %d %d %s", n.Now, known, place, text)
 }
 
 // Confirm is the confirm script.
-func (n *Name) Confirm(owner, token, mode string, ttl, minHold int64) string {
+func (n *Name) Confirm(owner string, token, ttl, minHold int64) string {
 	n.call()
 	n.begin()
-	own := owner + " " + token + " "
-	switch who, _ := n.seated(token); {
-	case n.state == "x":
-		if mode != "x" || !strings.HasPrefix(n.holder, "fencelock "+own) {
-			return "gone"
-		}
-		n.Lock.Until = n.ms() + ttl
-	case n.state != "s" || mode != "s" || !strings.HasPrefix(who, own):
-		n.commit()
+	if !n.extend(owner, token, ttl) {
 		return "gone"
-	default:
-		n.prolong(ttl)
-		n.Shared.add(token, n.ms()+ttl)
-		n.commit()
-		return "ok"
 	}
 	if minHold > 0 {
-		n.fence.notBefore, n.dirty = max(n.fence.notBefore, n.Now+minHold*1000), true
+		n.close(owner, minHold)
 	}
-	n.commit()
 	return "ok"
 }
 
 // Renew is the renew script.
-func (n *Name) Renew(owner, token string, ttl int64) string {
+func (n *Name) Renew(owner string, token, ttl int64) string {
 	n.call()
-	if !strings.HasPrefix(n.Lock.Value, "fencelock "+owner+" "+token+" ") {
+	n.look()
+	if n.mode != "x" || !n.extend(owner, token, ttl) {
 		return "gone"
 	}
-	n.Lock.Until = n.ms() + ttl
 	return "ok"
 }
 
@@ -315,19 +314,15 @@ func (n *Name) Renew(owner, token string, ttl int64) string {
 func (n *Name) Resize(limit string, version int64) string {
 	n.call()
 	n.begin()
-	f := &n.fence
+	text, _ := n.get(resized)
+	_, last, _ := strings.Cut(text, " ")
 	if version == 0 {
-		n.commit()
-		return fmt.Sprintf("version %d", max(f.version+1, n.Now))
+		return fmt.Sprintf("version %d", max(number(last)+1, n.Now))
 	}
-	if version > f.version {
-		if f.last == 0 {
-			f.last = n.Now
-		}
-		f.resized, f.version, n.dirty = limit, version, true
+	if version > number(last) {
+		n.Put(resized, fmt.Sprintf("%s %d", limit, version), n.Retention)
 		n.advance(false)
 	}
-	n.commit()
 	return "ok "
 }
 
@@ -335,87 +330,76 @@ func (n *Name) Resize(limit string, version int64) string {
 func (n *Name) Break(reason, only string) string {
 	n.call()
 	n.begin()
-	if only == "" && n.state == "free" && n.fence.notBefore <= n.Now {
-		n.commit()
+	broken := false
+	for _, h := range n.Holders() {
+		if only == "" || only == h.Owner {
+			broken = n.take(h.Owner, h.Token) || broken
+			n.publish(h.client, fmt.Sprintf("lost %s %d %s", h.Owner, h.Token, reason))
+		}
+	}
+	switch by, _ := n.get(closed); {
+	case only == "":
+		broken = n.Delete(Lock) || broken
+		broken = n.Delete(closed) || broken
+		n.mode = "free"
+	case broken && by == only:
+		n.Delete(closed)
+	}
+	if !broken {
 		return "gone"
 	}
-	var holders []string
-	if n.state == "x" {
-		holders = []string{strings.TrimPrefix(n.holder, "fencelock ")}
-	}
-	for _, m := range n.Meta.sorted() {
-		if n.state == "s" {
-			holders = append(holders, m.Text)
-		}
-	}
-	all := true
-	if only != "" {
-		count := len(holders)
-		holders = slices.DeleteFunc(holders, func(who string) bool { return readHolder(who).owner != only })
-		if len(holders) == 0 {
-			n.commit()
-			return "gone"
-		}
-		all = count == len(holders)
-	}
-	f := &n.fence
-	if all {
-		n.Lock, n.Shared, n.Meta = Text{}, Set{}, Set{}
-		n.state, n.stands, n.weighted, f.notBefore = "free", false, false, 0
-	}
-	f.last, f.granted, f.grantee, n.dirty = max(f.last+1, n.Now), n.Now, "-", true
-	token := f.last
-	for _, who := range holders {
-		h := readHolder(who)
-		if !all {
-			n.removeHolder(h.token, who)
-		}
-		n.publish(h.client, fmt.Sprintf("lost %s %s %s", h.owner, h.token, reason))
-	}
+	token := n.mint()
 	n.advance(true)
-	n.commit()
 	return fmt.Sprintf("broken %d", token)
 }
 
 // Take is what batch does with an acquire.
-func (n *Name) Take(r Request, ttl int64) string {
+func (n *Name) Take(q Request) string {
 	n.call()
-	f := n.Fence.Value
-	newer := strings.Compare(f[:min(17, len(f))], fmt.Sprintf("%d ", n.Now)) < 0
 	letter := "s"
-	switch {
-	case r.Until < n.Now:
-		letter = "l"
-	case n.Lock.Until > 0:
-	case n.Fence.Until > 0 && (!strings.HasSuffix(f, " 0") || !newer) || n.Fence.Until == 0 && len(n.Queue.Scores) > 0:
-	default:
-		n.take(r, ttl)
+	last, _ := n.get(Fence)
+	if n.Now <= q.Until && n.untouched(q.Owner) && number(last) < n.Now {
+		r, _ := read(q.Owner + " " + q.Desc)
+		n.give(r, r.ttl)
 		letter = "t"
 	}
 	return fmt.Sprintf("%d %s", n.Now, letter)
 }
 
 // Free is what batch does with a release.
-func (n *Name) Free(owner, token string) string {
+func (n *Name) Free(owner string, token int64, id string) string {
 	n.call()
+	n.look()
 	letter := "s"
-	if !strings.HasPrefix(n.Lock.Value, "fencelock "+owner+" "+token+" ") {
-		letter = "g"
-	} else if n.Fence.Until > 0 && !strings.HasSuffix(n.Fence.Value, " q") {
-		letter, n.Lock = "o", Text{}
+	if n.mode == "x" && !n.there(Queue) && n.take(owner, token) {
+		n.mark(owner, id, 0)
+		letter = "o"
 	}
 	return fmt.Sprintf("%d %s", n.Now, letter)
 }
 
-// Holders returns the owner, the token and the mode of everybody who holds.
-func (n *Name) Holders() (list [][3]string) {
-	if rest, ours := strings.CutPrefix(n.Lock.Value, "fencelock "); ours && !strings.HasPrefix(rest, "shared ") {
-		h := readHolder(rest)
-		list = append(list, [3]string{h.owner, h.token, "x"})
+// Holder is somebody who holds the name.
+type Holder struct {
+	Owner  string
+	Token  int64
+	Shared bool
+	client string
+}
+
+// Holders returns everybody who holds, as the lock key says.
+func (n *Name) Holders() (list []Holder) {
+	k := n.Keys[Lock]
+	if k == nil {
+		return nil
 	}
-	for _, m := range n.Meta.sorted() {
-		h := readHolder(m.Text)
-		list = append(list, [3]string{h.owner, h.token, "s"})
+	if rest, ours := strings.CutPrefix(k.Text, format); ours {
+		if w := strings.SplitN(rest, " ", 4); len(w) == 4 {
+			list = append(list, Holder{w[0], number(w[1]), false, w[2]})
+		}
+	}
+	for _, m := range n.members(Lock, tokens, forever) {
+		r, _ := read(m.text)
+		list = append(list, Holder{r.owner, m.score, true, r.client})
 	}
 	return slices.Clip(list)
 }

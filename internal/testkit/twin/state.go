@@ -10,105 +10,149 @@ import (
 
 // A Name is what the server keeps about one name, its clock and who listens.
 type Name struct {
-	Now                        int64 // microseconds
-	Lock, Fence                Text
-	Queue, Alive, Shared, Meta Set
-	Marker                     Text
-	Listening                  map[string]bool // clients
-	Counts                     bool            // PUBLISH counts all subscribers
-	Quarantine                 int64           // milliseconds; 0 means off
-	Retention                  int64           // of a fence, in milliseconds
-	Incarnation                string
-	Said                       []string // messages of the last call, "client text"
-	fence                      fence
-	state, limit, holder       string // who holds: free, x, s with its limit, or foreign; and the text
-	stands, weighted, dirty    bool
+	Now         int64 // microseconds
+	Keys        map[string]*Key
+	Listening   map[string]bool // clients
+	Counts      bool            // PUBLISH counts all subscribers
+	Quarantine  int64           // milliseconds; 0 means off
+	Retention   int64           // of the last token, in milliseconds
+	Incarnation string
+	Said        []string // messages of the last call, "client text"
+
+	mode, limit, text string // who holds: free, x, s with its limit, or foreign; and the text
+	used              int64  // the weight of those who share
+	lined             bool   // somebody waits
 }
 
-// Text is a string key.
-type Text struct {
-	Value string
-	Until int64 // milliseconds; 0 means it is not there
-}
-
-// Set is a sorted set.
-type Set struct {
-	Scores map[string]int64
-	Until  int64 // milliseconds; 0 means for ever
-}
-
-// Member is a member of a set.
-type Member struct {
+// Key is a string, or a sorted set.
+type Key struct {
 	Text  string
-	Score int64
+	Set   map[string]int64
+	Until int64 // milliseconds; 0 means for ever
 }
 
-// sorted returns the members by score.
-func (s *Set) sorted() []Member {
-	list := make([]Member, 0, len(s.Scores))
-	for _, text := range slices.Sorted(maps.Keys(s.Scores)) {
-		list = append(list, Member{text, s.Scores[text]})
+// The keys of the name "n". Those of a client or of an owner go on with that.
+const (
+	Lock    = "lock:n"
+	Fence   = "fencelock:1:fence:{lock:n}"
+	Queue   = "fencelock:1:queue:{lock:n}"
+	alive   = "fencelock:1:alive:{lock:n}:"
+	sleeps  = "fencelock:1:sleeps:{lock:n}"
+	closed  = "fencelock:1:closed:{lock:n}"
+	left    = "fencelock:1:left:{lock:n}:"
+	resized = "fencelock:1:limit:{lock:n}"
+	Marker  = "fencelock:incarnation"
+)
+
+// Put writes a string that lasts for so long.
+func (n *Name) Put(key, text string, life int64) { n.putUntil(key, text, n.ms()+life) }
+
+func (n *Name) putUntil(key, text string, until int64) {
+	n.Keys[key] = &Key{Text: text}
+	n.end(key, until)
+}
+
+// get returns a string, and whether there is one.
+func (n *Name) get(key string) (string, bool) {
+	k := n.Keys[key]
+	if k == nil || k.Set != nil {
+		return "", false
 	}
-	slices.SortStableFunc(list, func(a, b Member) int {
-		switch {
-		case a.Score < b.Score:
-			return -1
-		case a.Score > b.Score:
-			return 1
+	return k.Text, true
+}
+
+func (n *Name) there(key string) bool { return n.Keys[key] != nil }
+
+// Delete reports whether the key was there.
+func (n *Name) Delete(key string) bool {
+	there := n.there(key)
+	delete(n.Keys, key)
+	return there
+}
+
+// end lets a key end, if it is there.
+func (n *Name) end(key string, until int64) bool {
+	k := n.Keys[key]
+	switch {
+	case k == nil:
+		return false
+	case until <= n.ms():
+		delete(n.Keys, key)
+	default:
+		k.Until = until
+	}
+	return true
+}
+
+// remains is for how long a key lasts, as PTTL says it.
+func (n *Name) remains(key string) int64 {
+	switch k := n.Keys[key]; {
+	case k == nil:
+		return -2
+	case k.Until == 0:
+		return -1
+	default:
+		return k.Until - n.ms()
+	}
+}
+
+// member is a member of a set.
+type member struct {
+	text  string
+	score int64
+}
+
+// members returns those with a score from low to high, by score.
+func (n *Name) members(key string, low, high int64) (list []member) {
+	k := n.Keys[key]
+	if k == nil {
+		return nil
+	}
+	for _, text := range slices.Sorted(maps.Keys(k.Set)) {
+		if score := k.Set[text]; low <= score && score <= high {
+			list = append(list, member{text, score})
 		}
-		return 0
-	})
+	}
+	slices.SortStableFunc(list, func(a, b member) int { return int(min(max(a.score-b.score, -1), 1)) })
 	return list
 }
 
-// first returns the member with the smallest score, last the one with the greatest.
-func (s *Set) first() (m Member, ok bool) {
-	for _, m := range s.sorted() {
-		return m, true
+func (n *Name) add(key, text string, score int64) {
+	if n.Keys[key] == nil {
+		n.Keys[key] = &Key{Set: map[string]int64{}}
 	}
-	return m, false
+	n.Keys[key].Set[text] = score
 }
 
-func (s *Set) last() (m Member, ok bool) {
-	list := s.sorted()
-	if len(list) == 0 {
-		return m, false
+// score returns that of a member; 0 means it is not there.
+func (n *Name) score(key, text string) int64 {
+	if k := n.Keys[key]; k != nil {
+		return k.Set[text]
 	}
-	return list[len(list)-1], true
+	return 0
 }
 
-func (s *Set) add(text string, score int64) {
-	if s.Scores == nil {
-		s.Scores = map[string]int64{}
+// remove takes a member out. An empty set is gone.
+func (n *Name) remove(key, text string) bool {
+	k := n.Keys[key]
+	if k == nil {
+		return false
 	}
-	s.Scores[text] = score
-}
-
-// remove takes a member out. An empty set is gone, and its end with it.
-func (s *Set) remove(text string) bool {
-	_, there := s.Scores[text]
-	delete(s.Scores, text)
-	if len(s.Scores) == 0 {
-		s.Until = 0
+	_, there := k.Set[text]
+	if delete(k.Set, text); k.Set != nil && len(k.Set) == 0 {
+		delete(n.Keys, key)
 	}
 	return there
 }
 
-// expire lets a set end.
-func (s *Set) expire(until, now int64) {
-	switch {
-	case len(s.Scores) == 0:
-	case until <= now:
-		*s = Set{}
-	default:
-		s.Until = until
-	}
+// place is the rank of a request in the queue, from 1; 0 means it is not there.
+func (n *Name) place(entry string) int {
+	return slices.IndexFunc(n.waiting(), func(m member) bool { return m.text == entry }) + 1
 }
 
-// place is the rank of a member, from 1; 0 means it is not there.
-func (s *Set) place(text string) int {
-	return slices.IndexFunc(s.sorted(), func(m Member) bool { return m.Text == text }) + 1
-}
+func (n *Name) waiting() []member { return n.members(Queue, 0, forever) }
+
+const forever = 1 << 60
 
 func (n *Name) ms() int64 { return floorDiv(n.Now, 1000) }
 
@@ -121,132 +165,28 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// ceilDiv is the division that rounds up.
-func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
-
 // Sweep lets the keys end whose time is over.
 func (n *Name) Sweep() {
-	for _, t := range []*Text{&n.Lock, &n.Fence, &n.Marker} {
-		if t.Until <= n.ms() {
-			*t = Text{}
-		}
-	}
-	for _, s := range []*Set{&n.Queue, &n.Alive, &n.Shared, &n.Meta} {
-		if s.Until > 0 && s.Until <= n.ms() {
-			*s = Set{}
-		}
-	}
+	maps.DeleteFunc(n.Keys, func(_ string, k *Key) bool { return k.Until > 0 && k.Until <= n.ms() })
 }
 
 // Dump returns everything as text, one key a line.
 func (n *Name) Dump() string {
 	var b strings.Builder
-	for i, t := range []Text{n.Lock, n.Fence, n.Marker} {
-		if t.Until > 0 {
-			fmt.Fprintf(&b, "%s=%s@%d\n", [...]string{"lock", "fence", "marker"}[i], t.Value, t.Until)
+	for _, key := range slices.Sorted(maps.Keys(n.Keys)) {
+		k := n.Keys[key]
+		fmt.Fprintf(&b, "%s=%s", key, k.Text)
+		if k.Set != nil {
+			for _, m := range n.members(key, 0, forever) {
+				fmt.Fprintf(&b, "%s|%d,", m.text, m.score)
+			}
 		}
-	}
-	for i, s := range []Set{n.Queue, n.Alive, n.Shared, n.Meta} {
-		if len(s.Scores) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "%s=", [...]string{"queue", "alive", "shared", "meta"}[i])
-		for _, m := range s.sorted() {
-			fmt.Fprintf(&b, "%s|%d,", m.Text, m.Score)
-		}
-		fmt.Fprintf(&b, "@%d\n", s.Until)
+		fmt.Fprintf(&b, "@%d\n", k.Until)
 	}
 	return b.String()
-}
-
-// fence is what the fence key says.
-type fence struct {
-	last, granted int64
-	grantee       string
-	notBefore     int64
-	resized       string // the limit for everybody; empty if requests say it
-	version       int64
-	sum, summed   int64 // the weight of so many shared holders
-	barred        int64 // until when alive says who is barred (milliseconds)
-	lined         bool
-	lasts         int64  // until when the queue lives (milliseconds)
-	told          string // who was told of more than a short lease: -, a client, or *
-}
-
-// readFence reads the key. Without one there may be a queue.
-func readFence(text string) fence {
-	f := fence{grantee: "-", lined: true, told: "*"}
-	words := strings.Fields(text)
-	if len(words) < 4 {
-		return f
-	}
-	f.last, f.granted, f.grantee, f.notBefore = number(words[0]), number(words[1]), words[2], number(words[3])
-	f.lined, f.told = false, ""
-	for _, w := range words[4:] {
-		switch rest := w[1:]; w[0] {
-		case 'l':
-			f.resized = rest
-		case 'v':
-			f.version = number(rest)
-		case 'w':
-			sum, n, _ := strings.Cut(rest, "/")
-			f.sum, f.summed = number(sum), number(n)
-		case 'b':
-			f.barred = number(rest)
-		case 'u':
-			f.lasts = number(rest)
-		case 'm':
-			f.told = rest
-		case 'q':
-			f.lined = true
-		}
-	}
-	switch {
-	case !f.lined:
-		f.told = "-"
-	case f.told == "": // written by somebody else
-		f.told = "*"
-	}
-	return f
 }
 
 func number(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
-}
-
-// commit writes the fence if it has changed, and takes a lock away that nobody has.
-func (n *Name) commit() {
-	if n.state == "free" && n.stands {
-		n.Lock = Text{}
-	}
-	if !n.dirty {
-		return
-	}
-	f := &n.fence
-	if f.notBefore <= n.Now {
-		f.notBefore = 0
-	}
-	if f.barred <= n.ms() {
-		f.barred = 0
-	}
-	till := max(floorDiv(max(n.Now, f.last), 1000)+n.Retention, floorDiv(f.notBefore, 1000)+1000, f.barred)
-	text := fmt.Sprintf("%d %d %s %d", f.last, f.granted, f.grantee, f.notBefore)
-	if f.resized != "" {
-		text += fmt.Sprintf(" l%s v%d", f.resized, f.version)
-	}
-	if n.weighted && f.summed > 0 {
-		text += fmt.Sprintf(" w%d/%d", f.sum, f.summed)
-	}
-	if f.barred > 0 {
-		text += fmt.Sprintf(" b%d", f.barred)
-	}
-	if f.lined {
-		text += fmt.Sprintf(" u%d m%s q", f.lasts, f.told)
-		till = max(till, f.lasts)
-	}
-	n.Fence = Text{text, till}
-	if till <= n.ms() {
-		n.Fence = Text{}
-	}
 }
