@@ -13,7 +13,7 @@ func TestHotLockCommands(t *testing.T) {
 	for _, c := range []struct {
 		engines, each int
 		most          float64
-	}{{2, 1, 17}, {8, 1, 16}, {8, 8, 16}} {
+	}{{2, 1, 23}, {8, 1, 25}, {8, 8, 26}} {
 		t.Run(fmt.Sprintf("%dx%d", c.engines, c.each), func(t *testing.T) {
 			s := newScene(t)
 			cost := s.hot(c.engines, c.each, c.most)

@@ -65,7 +65,7 @@ func (c *client) sweep(ctx context.Context, names []string) {
 }
 
 // scriptRights are the commands that the engine runs, as an ACL rule.
-const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zincrby +zrem +zrange +zrevrange +zrangebyscore +zrevrangebyscore" +
+const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrevrange +zrangebyscore +zrevrangebyscore" +
 	" +zscore +zscan +zrank +time +publish +subscribe +unsubscribe +ping +info +scan +wait"
 
 // grant is the command that gives a user the rights that the engine needs.

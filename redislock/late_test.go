@@ -58,7 +58,7 @@ func TestTryOfTheDead(t *testing.T) {
 	}
 	tap.calls(nil)
 	for _, c := range late {
-		s.until("it is late", func() bool { return s.clock() > number64(t, c.Args[3]) })
+		s.until("it is late", func() bool { return s.clock() > number64(t, c.Args[4]) })
 		if r := tap.Conn.Eval(t.Context(), []redisconn.Call{c})[0]; r.Err != nil || !strings.HasPrefix(r.Text, "late ") {
 			t.Errorf("%v: %+v", c.Keys, r)
 		}

@@ -4,7 +4,7 @@ local function queueUp(s, r, letters, left, why, text)
   local newest = call('ZREVRANGE', s.queue, 0, 0, 'WITHSCORES')[2]
   local ticket = newest and newest >= stamp and string.format('%d', newest + 1) or stamp
   if call('ZADD', s.queue, 'NX', ticket, r.entry) == 0 then ticket = call('ZSCORE', s.queue, r.entry) end
-  call('PEXPIRE', s.queue, 2 * ALIVE)
+  if not newest then call('PEXPIRE', s.queue, 2 * ALIVE) end
   speaks(s, r.client)
   local place = (string.find(letters, 'p') or why == 'f') and call('ZRANK', s.queue, r.entry) + 1 or 0
   return string.format('queued %s %s %d %s', stamp, ticket, place, told(s, left, why, text))

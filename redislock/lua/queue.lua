@@ -20,12 +20,12 @@ local function advise(s, after, told, order)
 end
 
 -- HAND-OVER: the request holds for GRANT at most, and is told. What nobody hears is undone.
--- The client has GRANT to speak again; then it counts as dead until it does.
+-- The client has as long to speak again; then it counts as dead until it does.
 local function hand(s, r, left)
   local life = math.min(r.ttl, GRANT)
   local token, floor = give(s, r, life)
   if publish(s, r.client, string.format('grant %s %s %s %s %d %s %s', r.owner, token, floor, stamp, life, r.mode, s.lock)) then
-    if left > GRANT then call('PEXPIRE', s.alive .. r.client, GRANT) end
+    if left > life then call('PEXPIRE', s.alive .. r.client, life) end
     return life
   end
   take(s, r.owner, token)

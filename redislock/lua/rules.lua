@@ -8,21 +8,21 @@ local function settle(s)
   s.mode = 'free'
 end
 
-local function weigh(s, weight) s.used = tonumber(call('ZINCRBY', s.lock, weight, FORMAT .. 'shared ' .. s.limit)) end
-
 local function seatOf(s, token) return call('ZRANGEBYSCORE', s.lock, token, token)[1] or '' end
 
 local function unseat(s, token, entry)
   call('ZREM', s.lock, token, entry)
   local r = read(entry)
-  if r then weigh(s, -r.weight) end
+  s.used = s.used - (r and r.weight or 0)
+  call('ZADD', s.lock, s.used, FORMAT .. 'shared ' .. s.limit)
 end
 
--- Shared holders whose time is over are no holders.
+-- Shared holders whose time is over are no holders. Without a weight nobody is left: a script
+-- without all rights may have ended in the middle.
 local function purge(s)
   if s.mode ~= 's' then return end
   for i = 3, #s.over, 2 do unseat(s, s.over[i], seatOf(s, s.over[i])) end
-  if s.over[3] then settle(s) end
+  if s.over[3] or s.used == 0 then settle(s) end
 end
 
 -- FLOOR: the smallest token of those who hold.
@@ -55,10 +55,10 @@ local function give(s, r, ttl)
     call('SET', s.lock, s.text, 'PX', ttl)
     return token, token
   end
-  if s.mode == 'free' then s.mode, s.limit = 's', r.limit end
+  if s.mode == 'free' then s.mode, s.limit, s.used = 's', r.limit, 0 end
   if s.resized ~= false then call('PEXPIRE', s.resizing, s.retention) end
-  weigh(s, r.weight)
-  call('ZADD', s.lock, token, r.entry, s.ms + ttl, token)
+  s.used = s.used + r.weight
+  call('ZADD', s.lock, s.used, FORMAT .. 'shared ' .. s.limit, token, r.entry, s.ms + ttl, token)
   settle(s)
   return token, floorOf(s)
 end

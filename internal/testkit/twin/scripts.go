@@ -125,14 +125,12 @@ func (n *Name) speaks(client string) { n.Put(alive+client, "", living) }
 
 // join puts a request into the queue.
 func (n *Name) join(r request, place bool) string {
-	if n.place(r.entry) == 0 {
-		ticket := n.Now
-		if list := n.waiting(); len(list) > 0 {
-			ticket = max(ticket, list[len(list)-1].score+1)
-		}
-		n.add(Queue, r.entry, ticket)
+	if list := n.waiting(); len(list) == 0 {
+		n.add(Queue, r.entry, n.Now)
+		n.end(Queue, n.ms()+2*living)
+	} else if n.place(r.entry) == 0 {
+		n.add(Queue, r.entry, max(n.Now, list[len(list)-1].score+1))
 	}
-	n.end(Queue, n.ms()+2*living)
 	n.speaks(r.client)
 	ticket := n.score(Queue, r.entry)
 	position := n.place(r.entry)
@@ -159,8 +157,8 @@ func (n *Name) hand(r request) (life int64, heard bool) {
 	life = min(r.ttl, grantMax)
 	token, floor := n.give(r, life)
 	if n.publish(r.client, fmt.Sprintf("grant %s %d %d %d %d %s %s", r.owner, token, floor, n.Now, life, r.mode, Lock)) {
-		if n.remains(alive+r.client) > grantMax {
-			n.end(alive+r.client, n.ms()+grantMax)
+		if n.remains(alive+r.client) > life {
+			n.end(alive+r.client, n.ms()+life)
 		}
 		return life, true
 	}
