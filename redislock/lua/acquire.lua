@@ -12,7 +12,7 @@ end
 
 local s, r, letters = open(lock, KEYS[2], base, ARGV[2]), read(owner .. ' ' .. ARGV[4]), ARGV[6]
 local wait = string.find(letters, 'w')
-look(s, call('MGET', lock)[1])
+loadLock(s, call('MGET', lock)[1])
 -- Behind an exclusive holder, or another program, there is nothing more to look at.
 local behind = s.mode == 'foreign' or s.mode == 'x' and not tokenOf(s, owner)
 if behind and not wait then return held(s, blocked(s)) end
@@ -32,7 +32,7 @@ elseif s.mode == 's' and r.mode == 's' and not agrees(s, r) then
 elseif fits(s, r) and not s.lined then
   local left = quarantined(s)
   if left > 0 and not wait then return string.format('quarantine %s %d', stamp, left) end
-  if shut(s) == 0 then token, floor = give(s, r, r.ttl) end
+  if shut(s) == 0 then token, floor = addHolder(s, r, r.ttl) end
 end
 if token then
   if r.minhold > 0 then close(s, owner, r.minhold) end

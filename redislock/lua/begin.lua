@@ -1,3 +1,3 @@
 local s = open(KEYS[1], KEYS[2], ARGV[1], ARGV[2])
-look(s, call('MGET', s.lock)[1])
+loadLock(s, call('MGET', s.lock)[1])
 purge(s)

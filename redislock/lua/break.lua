@@ -5,7 +5,7 @@ stays(s)
 for _, h in ipairs(holders(s)) do
   local owner, client = string.match(h.entry, '^(%S+) (%S+)')
   if not only or only == owner then
-    broken = take(s, owner, h.token) or broken
+    broken = release(s, owner, h.token) or broken
     publish(s, client, string.format('lost %s %s %s', owner, h.token, ARGV[3]))
   end
 end

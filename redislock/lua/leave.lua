@@ -3,7 +3,7 @@
 -- 4 description, 5 until when a late try of it must not be served, if one may come
 local owner, entry, late = ARGV[3], ARGV[3] .. ' ' .. ARGV[4], ARGV[5]
 local token = tokenOf(s, owner, entry)
-local done = token and take(s, owner, token) and 'released' or 'gone'
+local done = token and release(s, owner, token) and 'released' or 'gone'
 stays(s)
 if call('ZREM', s.queue, entry) == 1 and done == 'gone' then done = 'left' end
 if call('GET', s.closed) == owner then call('DEL', s.closed) end

@@ -47,7 +47,7 @@ local function read(entry)
 end
 
 -- HOLDER: free, x, s, or foreign: whatever is at the key and not ours.
-local function look(s, text)
+local function loadLock(s, text)
   s.mode, s.text = 'free', ''
   if text then
     s.mode = starts(text, FORMAT) and 'x' or 'foreign'

@@ -21,14 +21,14 @@ end
 
 -- HAND-OVER: the request holds for GRANT at most, and is told. What nobody hears is undone.
 -- The client has as long to speak again; then it counts as dead until it does.
-local function hand(s, r, left)
+local function handOff(s, r, left)
   local life = math.min(r.ttl, GRANT)
-  local token, floor = give(s, r, life)
+  local token, floor = addHolder(s, r, life)
   if publish(s, r.client, string.format('grant %s %s %s %s %d %s %s', r.owner, token, floor, stamp, life, r.mode, s.lock)) then
     if left > life then call('PEXPIRE', s.alive .. r.client, life) end
     return life
   end
-  take(s, r.owner, token)
+  release(s, r.owner, token)
   call('DEL', s.alive .. r.client)
 end
 
@@ -53,7 +53,7 @@ local function advance(s, orderly)
       elseif not fits(s, r) then
         break
       else
-        local lasts = hand(s, r, left)
+        local lasts = handOff(s, r, left)
         if lasts then given, life, told = given + 1, lasts, { [r.client] = true } end
       end
     end

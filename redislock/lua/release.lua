@@ -2,9 +2,9 @@ local s = open(lock, KEYS[2], base, ARGV[2])
 if had then
   s.mode = 'free'
 else
-  look(s, text)
+  loadLock(s, text)
   purge(s)
-  had = take(s, owner, token)
+  had = release(s, owner, token)
   waited = redis.pcall('EXISTS', s.queue, s.left)
 end
 if type(waited) == 'table' then return (had and 'ok' or 'gone') .. ' moving' end

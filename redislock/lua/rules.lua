@@ -10,7 +10,7 @@ end
 
 local function seatOf(s, token) return call('ZRANGEBYSCORE', s.lock, token, token)[1] or '' end
 
-local function unseat(s, token, entry)
+local function removeHolder(s, token, entry)
   call('ZREM', s.lock, token, entry)
   local r = read(entry)
   s.used = s.used - (r and r.weight or 0)
@@ -21,7 +21,7 @@ end
 -- without all rights may have ended in the middle.
 local function purge(s)
   if s.mode ~= 's' then return end
-  for i = 3, #s.over, 2 do unseat(s, s.over[i], seatOf(s, s.over[i])) end
+  for i = 3, #s.over, 2 do removeHolder(s, s.over[i], seatOf(s, s.over[i])) end
   if s.over[3] or s.used == 0 then settle(s) end
 end
 
@@ -48,7 +48,7 @@ local function fits(s, r)
 end
 
 -- GRANT: the request holds for ttl. Returns the token and the floor.
-local function give(s, r, ttl)
+local function addHolder(s, r, ttl)
   local token = mint(s.fence, stamp, s.retention)
   if r.mode == 'x' then
     s.mode, s.text = 'x', FORMAT .. r.owner .. ' ' .. token .. ' ' .. r.desc
@@ -64,7 +64,7 @@ local function give(s, r, ttl)
 end
 
 -- RELEASE of one acquisition, whatever its mode. Reports whether it stood.
-local function take(s, owner, token)
+local function release(s, owner, token)
   if s.mode == 'x' then
     if not starts(s.text, FORMAT .. owner .. ' ' .. token .. ' ') then return false end
     call('DEL', s.lock)
@@ -73,7 +73,7 @@ local function take(s, owner, token)
   end
   local entry = s.mode == 's' and seatOf(s, token) or ''
   if not starts(entry, owner .. ' ') then return false end
-  unseat(s, token, entry)
+  removeHolder(s, token, entry)
   settle(s)
   return true
 end

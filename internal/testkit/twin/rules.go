@@ -36,17 +36,17 @@ func read(entry string) (r request, ok bool) {
 
 // begin is what most scripts do first.
 func (n *Name) begin() {
-	over := n.look()
+	over := n.loadLock()
 	for _, m := range over {
-		n.unseat(m.score, m.text)
+		n.removeHolder(m.text)
 	}
 	if len(over) > 0 {
 		n.settle()
 	}
 }
 
-// look finds out who holds the lock, and returns the ends of shared leases that are over.
-func (n *Name) look() (over []member) {
+// loadLock finds out who holds the lock, and returns the ends of shared leases that are over.
+func (n *Name) loadLock() (over []member) {
 	n.mode, n.limit, n.text, n.used, n.lined = "free", "", "", 0, false
 	k := n.Keys[Lock]
 	if k == nil {
@@ -77,8 +77,8 @@ func (n *Name) seat(token int64) string {
 	return ""
 }
 
-// unseat ends a shared holder, whose end is the score of its token.
-func (n *Name) unseat(_ int64, token string) {
+// removeHolder ends a shared holder.
+func (n *Name) removeHolder(token string) {
 	entry := n.seat(number(token))
 	n.remove(Lock, token)
 	n.remove(Lock, entry)
@@ -160,8 +160,8 @@ func (n *Name) mint() int64 {
 	return token
 }
 
-// give makes a request a holder for ttl.
-func (n *Name) give(r request, ttl int64) (token, floor int64) {
+// addHolder makes a request a holder for ttl.
+func (n *Name) addHolder(r request, ttl int64) (token, floor int64) {
 	token = n.mint()
 	if r.mode == "x" {
 		n.mode, n.text = "x", fmt.Sprintf("%s%s %d %s", format, r.owner, token, r.desc)
@@ -179,8 +179,8 @@ func (n *Name) give(r request, ttl int64) (token, floor int64) {
 	return token, n.floor(token)
 }
 
-// take ends one acquisition, and reports whether it stood.
-func (n *Name) take(owner string, token int64) bool {
+// release ends one acquisition, and reports whether it stood.
+func (n *Name) release(owner string, token int64) bool {
 	switch n.mode {
 	case "x":
 		if !strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)) {
@@ -193,7 +193,7 @@ func (n *Name) take(owner string, token int64) bool {
 		if !strings.HasPrefix(n.seat(token), owner+" ") {
 			return false
 		}
-		n.unseat(0, fmt.Sprint(token))
+		n.removeHolder(fmt.Sprint(token))
 		n.settle()
 		return true
 	}

@@ -27,10 +27,10 @@ func (n *Name) Acquire(q Request, wait, place, common bool) string {
 	}
 	r, _ := read(q.Owner + " " + q.Desc)
 	if common && n.untouched(q.Owner) {
-		token, _ := n.give(r, r.ttl)
+		token, _ := n.addHolder(r, r.ttl)
 		return fmt.Sprintf("taken %d %d", n.Now, token)
 	}
-	n.look()
+	n.loadLock()
 	mine := n.tokenOf(r.owner, r.entry)
 	behind := n.mode == "foreign" || n.mode == "x" && mine == 0
 	switch {
@@ -77,7 +77,7 @@ func (n *Name) enter(r request, wait bool) string {
 		if n.shut() > 0 {
 			return ""
 		}
-		token, floor = n.give(r, r.ttl)
+		token, floor = n.addHolder(r, r.ttl)
 	}
 	if r.minHold > 0 {
 		n.close(r.owner, r.minHold)
@@ -152,17 +152,17 @@ func (n *Name) advise(list []member, after int64, told map[string]bool) {
 	}
 }
 
-// hand lets a waiting request in and tells its client.
-func (n *Name) hand(r request) (life int64, heard bool) {
+// handOff lets a waiting request in and tells its client.
+func (n *Name) handOff(r request) (life int64, heard bool) {
 	life = min(r.ttl, grantMax)
-	token, floor := n.give(r, life)
+	token, floor := n.addHolder(r, life)
 	if n.publish(r.client, fmt.Sprintf("grant %s %d %d %d %d %s %s", r.owner, token, floor, n.Now, life, r.mode, Lock)) {
 		if n.remains(alive+r.client) > life {
 			n.end(alive+r.client, n.ms()+life)
 		}
 		return life, true
 	}
-	n.take(r.owner, token)
+	n.release(r.owner, token)
 	n.Delete(alive + r.client)
 	return 0, false
 }
@@ -195,7 +195,7 @@ func (n *Name) advance(orderly bool) {
 				n.publish(r.client, "refuse "+r.owner+" "+n.limit)
 			} else if !n.fits(r) {
 				break
-			} else if lasts, heard := n.hand(r); heard {
+			} else if lasts, heard := n.handOff(r); heard {
 				given, life, told = given+1, lasts, map[string]bool{r.client: true}
 			}
 		}
@@ -210,11 +210,11 @@ func (n *Name) advance(orderly bool) {
 // not be served, 0 for nothing.
 func (n *Name) Release(owner string, token int64, id string, late int64) string {
 	n.call()
-	n.look()
+	n.loadLock()
 	if n.mode != "x" {
 		n.begin()
 	}
-	had := n.take(owner, token)
+	had := n.release(owner, token)
 	was, _ := n.get(left + owner)
 	again := !had && was == id
 	if !had && !again {
@@ -240,7 +240,7 @@ func (n *Name) Leave(q Request, late int64) string {
 	if n.remove(Queue, entry) {
 		done = "left"
 	}
-	if token := n.tokenOf(q.Owner, entry); token > 0 && n.take(q.Owner, token) {
+	if token := n.tokenOf(q.Owner, entry); token > 0 && n.release(q.Owner, token) {
 		done = "released"
 	}
 	if by, _ := n.get(closed); by == q.Owner {
@@ -301,7 +301,7 @@ func (n *Name) Confirm(owner string, token, ttl, minHold int64) string {
 // Renew is the renew script.
 func (n *Name) Renew(owner string, token, ttl int64) string {
 	n.call()
-	n.look()
+	n.loadLock()
 	if n.mode != "x" || !n.extend(owner, token, ttl) {
 		return "gone"
 	}
@@ -331,7 +331,7 @@ func (n *Name) Break(reason, only string) string {
 	broken := false
 	for _, h := range n.Holders() {
 		if only == "" || only == h.Owner {
-			broken = n.take(h.Owner, h.Token) || broken
+			broken = n.release(h.Owner, h.Token) || broken
 			n.publish(h.client, fmt.Sprintf("lost %s %d %s", h.Owner, h.Token, reason))
 		}
 	}
@@ -358,7 +358,7 @@ func (n *Name) Take(q Request) string {
 	last, _ := n.get(Fence)
 	if n.Now <= q.Until && n.untouched(q.Owner) && number(last) < n.Now {
 		r, _ := read(q.Owner + " " + q.Desc)
-		n.give(r, r.ttl)
+		n.addHolder(r, r.ttl)
 		letter = "t"
 	}
 	return fmt.Sprintf("%d %s", n.Now, letter)
@@ -367,9 +367,9 @@ func (n *Name) Take(q Request) string {
 // Free is what batch does with a release.
 func (n *Name) Free(owner string, token int64, id string) string {
 	n.call()
-	n.look()
+	n.loadLock()
 	letter := "s"
-	if n.mode == "x" && !n.there(Queue) && n.take(owner, token) {
+	if n.mode == "x" && !n.there(Queue) && n.release(owner, token) {
 		n.mark(owner, id, 0)
 		letter = "o"
 	}
