@@ -22,7 +22,7 @@ type client struct {
 	cfg    Config
 	id     string // its channel is named after it
 
-	retention string // of a fence, as an argument
+	retention string // of the last token, as an argument
 	settings  string // of the engine, as an argument of most scripts
 	clock     clock
 }

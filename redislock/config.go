@@ -9,13 +9,12 @@ import (
 
 // Config tunes an engine. The zero value is useful.
 type Config struct {
-	// Prefix begins the key of every lock, so that several deployments can share a
-	// server: clients with different prefixes do not see each other. The keys beside
-	// a lock's own begin with a word of theirs, and then name the lock with its
-	// prefix, as in queue:{<prefix>lock:<name>}. Empty, which is the default, makes
-	// lock:<name> the key of a name. A prefix that begins with such a word, or with
-	// lock:, record: or fencelock:, is driver.ErrConfig in every call. Of two prefixes
-	// on one server none may be the other one followed by lock:, record: or fencelock:.
+	// Prefix begins every key and every channel, so that several deployments can share
+	// a server: clients with different prefixes do not see each other. The key of a
+	// name is <prefix>lock:<name>. The default is empty. A prefix that begins with
+	// lock:, record: or fencelock:, or has a brace but no hash tag, is driver.ErrConfig
+	// in every call. Of two prefixes on one server none may be the other one followed
+	// by lock:, record: or fencelock:.
 	Prefix string
 
 	// MinReplicas is how many replicas must have acknowledged an acquisition

@@ -99,10 +99,10 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 }
 
 // Resize sets the limit of a shared name for everybody; see [driver.Resizer]. The
-// server remembers it next to the name's last token, for Config.Retention after
-// the last acquire. A try that arrives late, after another Resize, has no effect.
-// Passing errors are tried again, for no longer than RetryTimeout;
-// after an error the limit may have changed or may still change.
+// server remembers it for Config.Retention after the last shared acquire or Resize.
+// A try that arrives late, after another Resize, has no effect. Passing errors are
+// tried again, for no longer than RetryTimeout; after an error the limit may have
+// changed or may still change.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.client.Resize(ctx, name, limit)
 }

@@ -17,7 +17,7 @@ var luaFiles embed.FS
 var (
 	acquireScript = script("head clock token acquire_head name rules queue wait extend acquire")
 	releaseScript = script("head release_head clock token name rules queue release")
-	batchScript   = script("head clock batch")
+	batchScript   = script("head clock token batch")
 	renewScript   = script("renew")
 	confirmScript = script("head clock token name rules extend begin confirm")
 	touchScript   = script("head clock token name rules queue wait begin touch")

@@ -63,10 +63,10 @@ var mutants = []struct{ line, instead string }{
 	{"  if not token then\n    call('ZADD', s.queue, 'NX'", "  if true then\n    call('ZADD', s.queue, 'NX'"},
 	{"  elseif s.mode == 's' then", "  elseif false then"},
 	{"  call('ZADD', s.lock, s.ms + ttl, token)\n  settle(s)", "  call('ZADD', s.lock, s.ms + ttl, token)"},
-	{" and (call('GET', fence) or '') < stamp then", " then"},
+	{"\n        and mint(base .. 'fence:' .. tag, stamp, ARGV[2]) == stamp then", " then"},
 	{"and call('EXISTS', base .. 'queue:' .. tag) == 0 then\n      call('DEL', lock)", "then\n      call('DEL', lock)"},
 	{"      call('SET', left, ARGV[at + 2], 'PX', GRANT)\n", ""},
-	{"base .. 'closed:' .. tag, left) == 0 and", "left) == 0 and"},
+	{"base .. 'closed:' .. tag, left) == 0\n        and", "left) == 0\n        and"},
 }
 
 // TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as

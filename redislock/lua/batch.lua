@@ -9,9 +9,8 @@ for i, lock in ipairs(KEYS) do
   local left = base .. 'left:' .. tag .. ':' .. owner
   said[i] = 's'
   if acquires then
-    local fence = base .. 'fence:' .. tag
-    if stamp <= ARGV[3] and call('EXISTS', lock, base .. 'queue:' .. tag, base .. 'closed:' .. tag, left) == 0 and (call('GET', fence) or '') < stamp then
-      call('SET', fence, stamp, 'PX', ARGV[2])
+    if stamp <= ARGV[3] and call('EXISTS', lock, base .. 'queue:' .. tag, base .. 'closed:' .. tag, left) == 0
+        and mint(base .. 'fence:' .. tag, stamp, ARGV[2]) == stamp then
       call('SET', lock, FORMAT .. owner .. ' ' .. stamp .. ' ' .. ARGV[at + 1], 'PX', ARGV[at + 2])
       said[i] = 't'
     end

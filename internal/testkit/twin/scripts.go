@@ -354,14 +354,13 @@ func (n *Name) Break(reason, only string) string {
 // Take is what batch does with an acquire.
 func (n *Name) Take(q Request) string {
 	n.call()
-	letter := "s"
-	last, _ := n.get(Fence)
-	if n.Now <= q.Until && n.untouched(q.Owner) && number(last) < n.Now {
+	if n.Now <= q.Until && n.untouched(q.Owner) && n.mint() == n.Now {
 		r, _ := read(q.Owner + " " + q.Desc)
+		n.Delete(Fence) // it gets this token
 		n.addHolder(r, r.ttl)
-		letter = "t"
+		return fmt.Sprintf("%d t", n.Now)
 	}
-	return fmt.Sprintf("%d %s", n.Now, letter)
+	return fmt.Sprintf("%d s", n.Now)
 }
 
 // Free is what batch does with a release.
