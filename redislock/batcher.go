@@ -3,7 +3,9 @@ package redislock
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -26,7 +28,8 @@ const (
 // An operation that is alone does not wait.
 type batcher struct {
 	*client
-	delay time.Duration
+	delay   time.Duration
+	batches atomic.Int64 // so far
 
 	mu       sync.Mutex // guards all below
 	inFlight int
@@ -159,7 +162,7 @@ func (b *batcher) runBatches(batch []*pendingOp) {
 
 // execBatch does a batch of operations in one script, and tells each what became of it.
 func (b *batcher) execBatch(batch []*pendingOp) {
-	c := redisconn.Call{Script: batchScript, Keys: make([]string, len(batch)), Args: make([]string, 4, 4+3*len(batch))}
+	c := redisconn.Call{Script: batchScript, Keys: make([]string, len(batch)), Args: make([]string, 5, 5+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit
 	for i, op := range batch {
 		letters[i], c.Keys[i] = op.letter, op.lock
@@ -167,7 +170,8 @@ func (b *batcher) execBatch(batch []*pendingOp) {
 		limit = min(limit, op.limit)
 	}
 	until, late := b.until(context.Background(), limit)
-	c.Args[0], c.Args[1], c.Args[2], c.Args[3] = b.base(), b.retention, until, string(letters)
+	which := b.id + strconv.FormatInt(b.batches.Add(1), 36)
+	c.Args[0], c.Args[1], c.Args[2], c.Args[3], c.Args[4] = b.base(), b.retention, until, which, string(letters)
 	text, err := b.eval(redisconn.WithDeadline(context.Background(), limit), c)
 	in := redisfmt.Words{Rest: text}
 	now := in.Next()

@@ -82,7 +82,7 @@ func (e *Engine) free(ctx context.Context, l driver.Lease, release redisconn.Cal
 		return single()
 	}
 	limit := attemptLimit(l.TTL)
-	v := e.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{letter: 'r', lock: release.Keys[0], limit: limit, args: args})
+	v := e.batcher.send(redisconn.WithDeadline(ctx, limit), &pendingOp{letter: 'r', lock: release.Keys[0], limit: limit, args: args[:2]})
 	switch v.letter {
 	case 'o':
 		return redisconn.Reply{Text: "ok"}

@@ -65,8 +65,9 @@ var mutants = []struct{ line, instead string }{
 	{"  call('ZADD', s.lock, s.ms + ttl, token)\n  settle(s)", "  call('ZADD', s.lock, s.ms + ttl, token)"},
 	{"\n        and mint(base .. 'fence:' .. tag, stamp, ARGV[2]) == stamp then", " then"},
 	{"and call('EXISTS', base .. 'queue:' .. tag) == 0 then\n      call('DEL', lock)", "then\n      call('DEL', lock)"},
-	{"      call('SET', left, ARGV[at + 2], 'PX', GRANT)\n", ""},
-	{"base .. 'closed:' .. tag, left) == 0\n        and", "left) == 0\n        and"},
+	{"if answer then return answer end", ""},
+	{"call('SET', base .. 'batch:' .. ARGV[4], answer, 'PX', GRANT)", ""},
+	{"base .. 'closed:' .. tag, base .. 'left:' .. tag .. ':' .. owner) == 0\n        and", "base .. 'left:' .. tag .. ':' .. owner) == 0\n        and"},
 }
 
 // TestTwinNoticesEveryChange: random calls tell the scripts from their twin as soon as

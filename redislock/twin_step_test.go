@@ -148,18 +148,19 @@ func (p *play) resize(t testing.TB) error {
 // together is what goes together with others, alone.
 func (p *play) together(t testing.TB) error {
 	t.Helper()
-	keys, begin := []string{twin.Lock}, []string{"fencelock:1:", fmt.Sprint(p.Retention)}
+	if !p.chance(4) { // or the last one once more
+		p.batches++
+	}
+	keys, id := []string{twin.Lock}, fmt.Sprint(p.batches)
+	begin := []string{"fencelock:1:", fmt.Sprint(p.Retention)}
 	if p.chance(3) {
 		h := p.holder()
-		p.releases++
-		id := fmt.Sprint(p.releases)
-		p.last = h
-		return p.same(t, "gather", p.Free(h.Owner, h.Token, id), keys, append(begin, fmt.Sprint(p.Now), "r", h.Owner, fmt.Sprint(h.Token), id)...)
+		return p.same(t, "gather", p.Free(h.Owner, h.Token, id), keys, append(begin, fmt.Sprint(p.Now), id, "r", h.Owner, fmt.Sprint(h.Token))...)
 	}
 	e := p.request()
 	e.Until = p.until()
 	e.Desc = strings.Replace(e.Desc, " s ", " x ", 1)
-	return p.same(t, "gather", p.Take(e.Request), keys, append(begin, fmt.Sprint(e.Until), "a", e.Owner, e.Desc, strings.Fields(e.Desc)[4])...)
+	return p.same(t, "gather", p.Take(e.Request, id), keys, append(begin, fmt.Sprint(e.Until), id, "a", e.Owner, e.Desc, strings.Fields(e.Desc)[4])...)
 }
 
 // accident is what others do, and what is lost.

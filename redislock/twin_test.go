@@ -75,6 +75,7 @@ type play struct {
 	log      []string
 	version  int64       // of the last Resize
 	releases int         // so many
+	batches  int         // so many
 	last     twin.Holder // was released last
 	permits  bool        // nobody asks for anything else
 }

@@ -351,28 +351,39 @@ func (n *Name) Break(reason, only string) string {
 	return fmt.Sprintf("broken %d", token)
 }
 
-// Take is what batch does with an acquire.
-func (n *Name) Take(q Request) string {
-	n.call()
-	if n.Now <= q.Until && n.untouched(q.Owner) && n.mint() == n.Now {
+// Take is what a batch does with an acquire.
+func (n *Name) Take(q Request, id string) string {
+	return n.together(id, func() string {
+		if n.Now > q.Until || !n.untouched(q.Owner) || n.mint() > n.Now {
+			return "s"
+		}
 		r, _ := read(q.Owner + " " + q.Desc)
 		n.Delete(Fence) // it gets this token
 		n.addHolder(r, r.ttl)
-		return fmt.Sprintf("%d t", n.Now)
-	}
-	return fmt.Sprintf("%d s", n.Now)
+		return "t"
+	})
 }
 
-// Free is what batch does with a release.
+// Free is what a batch does with a release.
 func (n *Name) Free(owner string, token int64, id string) string {
+	return n.together(id, func() string {
+		n.loadLock()
+		if n.mode == "x" && !n.there(Queue) && n.release(owner, token) {
+			return "o"
+		}
+		return "s"
+	})
+}
+
+// together is a batch of one. One that comes twice gets its first answer again.
+func (n *Name) together(id string, do func() (letter string)) string {
 	n.call()
-	n.loadLock()
-	letter := "s"
-	if n.mode == "x" && !n.there(Queue) && n.release(owner, token) {
-		n.mark(owner, id, 0)
-		letter = "o"
+	answer, again := n.get(batched + id)
+	if !again {
+		answer = fmt.Sprintf("%d %s", n.Now, do())
+		n.Put(batched+id, answer, grantMax)
 	}
-	return fmt.Sprintf("%d %s", n.Now, letter)
+	return answer
 }
 
 // Holder is somebody who holds the name.

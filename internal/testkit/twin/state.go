@@ -41,6 +41,7 @@ const (
 	closed  = "fencelock:1:closed:{lock:n}"
 	left    = "fencelock:1:left:{lock:n}:"
 	resized = "fencelock:1:limit:{lock:n}"
+	batched = "fencelock:1:batch:"
 	Marker  = "fencelock:incarnation"
 )
 
