@@ -13,6 +13,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
+	"github.com/fencelock/fencelock/redislock/goredis"
+	"github.com/redis/go-redis/v9"
 )
 
 // halfMoved is a name of which some keys have moved to another node.
@@ -39,7 +41,11 @@ func TestClusterHalfMovedNames(t *testing.T) {
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
-	all := s.halfMove(clusterEngine(t, c), clusterEngine(t, c))
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	third := goredis.New(client, patient(nil))
+	t.Cleanup(func() { _ = third.Close() })
+	all := s.halfMove(clusterEngine(t, c), clusterEngine(t, c), third)
 
 	there := strings.Fields(from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "10000"))
 	moving := slices.DeleteFunc(slices.Clone(there), func(key string) bool { return !movesEarly(key) })
@@ -65,19 +71,19 @@ func TestClusterHalfMovedNames(t *testing.T) {
 }
 
 // halfMove makes names of all kinds. Which keys of one move early is a number after its kind.
-func (s scene) halfMove(e, other *redislock.Engine) (all []*halfMoved) {
+func (s scene) halfMove(e, other, third *redislock.Engine) (all []*halfMoved) {
 	kinds := map[string]func(*halfMoved){
 		"free": func(m *halfMoved) {
 			s.server.Do(s, "SET", "fencelock:1:fence:lock:"+m.name, number(m.last), "PX", "600000")
 			m.room = 1
 		},
-		"held":    func(m *halfMoved) { m.holds = append(m.holds, s.hold(e, request(m.name))) },
+		"held":    func(m *halfMoved) { m.holds = append(m.holds, s.hold(third, request(m.name))) },
 		"waited":  func(m *halfMoved) { m.holds = append(m.holds, s.hold(e, request(m.name))) },
-		"minimum": func(m *halfMoved) { m.holds = append(m.holds, s.hold(e, minHold(request(m.name), time.Hour))) },
+		"minimum": func(m *halfMoved) { m.holds = append(m.holds, s.hold(third, minHold(request(m.name), time.Hour))) },
 		"closed":  func(m *halfMoved) { s.hold(e, minHold(request(m.name), time.Hour)).free() },
 		"shared": func(m *halfMoved) {
 			m.wants, m.room = shared(m.wants, 3), 1
-			m.holds = append(m.holds, s.hold(e, m.wants), s.hold(other, m.wants))
+			m.holds = append(m.holds, s.hold(e, m.wants), s.hold(third, m.wants))
 		},
 		"full": func(m *halfMoved) {
 			m.wants = shared(m.wants, 2)
@@ -104,7 +110,7 @@ func (s scene) halfMove(e, other *redislock.Engine) (all []*halfMoved) {
 			for _, h := range m.holds {
 				m.last = max(m.last, h.Token)
 			}
-			if kind == "waited" || kind == "full" || kind == "minimum" {
+			if kind != "closed" && kind != "held" && kind != "resized" && len(m.holds) > 0 {
 				m.goes = true
 			}
 			if kind == "waited" || kind == "full" {
