@@ -15,14 +15,14 @@ import (
 var luaFiles embed.FS
 
 var (
-	acquireScript = script("head clock token acquire_head name rules queue wait extend acquire")
+	acquireScript = script("head clock token acquire_head name wait acquire_queue rules queue blocked extend acquire")
 	releaseScript = script("head release_head clock token name rules queue release")
 	batchScript   = script("head clock token batch")
 	renewScript   = script("renew")
 	confirmScript = script("head clock token name rules extend begin confirm")
-	touchScript   = script("head clock token name rules queue wait begin touch")
+	touchScript   = script("head clock token name wait rules queue blocked begin touch")
 	leaveScript   = script("head clock token name rules queue begin leave")
-	breakScript   = script("head clock token name rules queue wait begin break")
+	breakScript   = script("head clock token name rules queue begin break")
 	resizeScript  = script("head clock token name rules queue begin resize")
 	statusScript  = script("head clock status")
 	remarkScript  = script("remark")

@@ -1,19 +1,21 @@
--- The same for a request that waits behind a lock that was handed over a moment ago,
--- with nobody suspended and a queue that lives on.
-if both[1] and both[2] and string.sub(ARGV[1], 1, 2) == 'w ' then
-  local granted, lasts = string.match(both[2], '^%d+ (%d+) [^-]%S* %d+ u(%d+) m%S+ q$')
-  local held = granted and string.match(both[1], '^fencelock %S+ %d+ %d+ %S+ %a %S+ (%d+) ')
-  local own = 'fencelock ' .. ARGV[2] .. ' ' -- it has arrived before
-  local left = held and string.sub(both[1], 1, #own) ~= own and math.min(2000, held) - math.floor((stamp - granted) / 1000)
-  if left and left > 0 and granted <= stamp and
-      lasts >= string.format('%d', math.floor(stamp / 1000) + 3 * math.min(20000, string.match(ARGV[3], '^%S+ %a %S+ (%d+) '))) then
-    local queue = 'queue:' .. string.sub(KEYS[2], 7)
-    local newest = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
-    local ticket = newest and newest >= stamp and string.format('%d', newest + 1) or stamp
-    if redis.call('ZADD', queue, 'NX', ticket, ARGV[2] .. ' ' .. ARGV[3]) == 0 then
-      ticket = string.format('%d', redis.call('ZSCORE', queue, ARGV[2] .. ' ' .. ARGV[3]))
-    end
-    if not newest then redis.call('PEXPIREAT', queue, lasts) end
-    return 'queued ' .. stamp .. ' ' .. ticket .. ' 0 ' .. left .. ' - ' .. both[1]
-  end
+local function held(s, left, why, text) return string.format('held %s %d %s %s', stamp, left, why, text) end
+
+local function queueUp(s, r, letters, left, why, text)
+  local newest = call('ZREVRANGE', s.queue, 0, 0, 'WITHSCORES')[2]
+  local ticket = newest and newest >= stamp and string.format('%d', newest + 1) or stamp
+  if call('ZADD', s.queue, 'NX', ticket, r.entry) == 0 then ticket = call('ZSCORE', s.queue, r.entry) end
+  call('PEXPIRE', s.queue, 2 * ALIVE)
+  speaks(s, r.client)
+  local place = (string.find(letters, 'p') or why == 'f') and call('ZRANK', s.queue, r.entry) + 1 or 0
+  return string.format('queued %s %s %d %s', stamp, ticket, place, told(s, left, why, text))
 end
+
+local s, r, letters = open(lock, KEYS[2], base, ARGV[2]), read(owner .. ' ' .. ARGV[4]), ARGV[6]
+local wait = string.find(letters, 'w')
+loadLock(s, call('MGET', lock)[1])
+-- Behind an exclusive holder, or another program, there is nothing more to look at.
+local behind = s.mode == 'foreign' and 'f' or s.mode == 'x' and not starts(s.text, FORMAT .. owner .. ' ') and '-'
+if behind and not wait then return held(s, call('PTTL', lock), behind, s.text) end
+stays(s)
+if call('EXISTS', s.left .. owner) == 1 then return 'late ' .. stamp end
+if behind then return queueUp(s, r, letters, call('PTTL', lock), behind, s.text) end

@@ -1,5 +1,19 @@
 -- break: ends every acquisition of the name and its minimum hold, or that of one owner, and
 -- tells the holders why. KEYS as acquire. ARGV 1 base, 2 settings, 3 reason, 4 that owner
+
+-- Everybody who holds: token and "OWNER DESC".
+local function holders(s)
+  local list = {}
+  if s.mode == 's' then
+    local seats = call('ZRANGEBYSCORE', s.lock, TOKENS, '+inf', 'WITHSCORES')
+    for i = 1, #seats, 2 do list[#list + 1] = { token = seats[i + 1], entry = seats[i] } end
+  elseif s.mode == 'x' then
+    local owner, token, desc = string.match(s.text, '^%S+ (%S+) (%d+) (.*)$')
+    list[1] = owner and { token = token, entry = owner .. ' ' .. desc }
+  end
+  return list
+end
+
 local only, broken = ARGV[4], false
 stays(s)
 for _, h in ipairs(holders(s)) do

@@ -125,12 +125,14 @@ func (n *Name) speaks(client string) { n.Put(alive+client, "", living) }
 
 // join puts a request into the queue.
 func (n *Name) join(r request, place bool) string {
-	if list := n.waiting(); len(list) == 0 {
-		n.add(Queue, r.entry, n.Now)
-		n.end(Queue, n.ms()+2*living)
-	} else if n.place(r.entry) == 0 {
-		n.add(Queue, r.entry, max(n.Now, list[len(list)-1].score+1))
+	if n.place(r.entry) == 0 {
+		ticket := n.Now
+		if list := n.waiting(); len(list) > 0 {
+			ticket = max(ticket, list[len(list)-1].score+1)
+		}
+		n.add(Queue, r.entry, ticket)
 	}
+	n.end(Queue, n.ms()+2*living)
 	n.speaks(r.client)
 	ticket := n.score(Queue, r.entry)
 	position := n.place(r.entry)

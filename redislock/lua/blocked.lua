@@ -1,0 +1,13 @@
+-- What is in the way of a request: in how many ms time alone may change something, what it is
+-- (f another program, q the quarantine, m a minimum hold) and who holds.
+local function blocked(s)
+  if s.mode == 's' then
+    local oldest, ends = first(s, TOKENS, '+inf'), first(s, TIMES, TOKENS)[2] or s.ms
+    local text = string.gsub(oldest[1] or '', ' ', ' ' .. (oldest[2] or '') .. ' ', 1)
+    return ends - s.ms, '-', FORMAT .. text
+  elseif s.mode == 'free' then
+    local left = shut(s)
+    return left, left == 0 and '-' or quarantined(s) > 0 and 'q' or 'm', ''
+  end
+  return call('PTTL', s.lock), s.mode == 'x' and '-' or 'f', s.text
+end
