@@ -51,6 +51,14 @@ func (g *group) advance(after time.Duration) {
 	}
 }
 
+// speak makes the next poll happen no later than after, whatever we are asked meanwhile.
+func (g *group) speak(after time.Duration) {
+	if at := time.Now().Add(after); at.Before(g.by) {
+		g.by = at
+	}
+	g.advance(after)
+}
+
 // heard notes that the server has heard of us.
 func (g *group) heard() { g.by = time.Now().Add(maxSilence) }
 

@@ -66,7 +66,7 @@ func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 	}
 	w.tell(n)
 	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
-		g.advance(n.life * 3 / 4) // the server takes us for dead when the grant is over, unless we speak
+		g.speak(n.life * 3 / 4) // the server takes us for dead when the grant is over, unless we do
 	}
 	return true
 }

@@ -48,14 +48,14 @@ func TestFrozenProcess(t *testing.T) {
 }
 
 // TestHailsDoNotSilenceAClient: a client that is asked again and again to look
-// later says in time that it lives.
+// later says in time that it lives, also when a grant has cut that time.
 func TestHailsDoNotSilenceAClient(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
-	w := s.queue(b, brief("n"))
+	w, next := s.queue(b, brief("n")), s.queue(b, request("n"))
 	touches := make(chan struct{}, 100)
 	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		if c.Script == redislock.TouchScript {
@@ -63,9 +63,18 @@ func TestHailsDoNotSilenceAClient(t *testing.T) {
 		}
 		return do()
 	})
-	s.until("two looks", func() bool { tap.say("advance 2000 lock:n"); return len(touches) >= 2 })
+	looks := func() time.Duration {
+		begun, seen := time.Now(), len(touches)
+		s.until("a look", func() bool { tap.say("advance 2000 lock:n"); return len(touches) > seen })
+		return time.Since(begun)
+	}
+	looks()
 	h.free()
-	w.granted().free()
+	w.granted() // from now on its client is believed to live for no longer than the grant
+	if took := looks(); took > 15*time.Second {
+		t.Errorf("after a grant of a second it spoke after %v", took)
+	}
+	next.granted().free()
 }
 
 // TestTakeover: a holder dies. When its lease is over exactly one of many waiters
