@@ -98,7 +98,7 @@ func (s scene) lateRequest(req driver.Request) *lateRequest {
 // see notes what concerns the request.
 func (l *lateRequest) see(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 	if c.Script == redislock.AcquireScript {
-		l.note(c.Args[3])
+		l.note(c.Args[4])
 	}
 	r := do()
 	if c.Script == redislock.LeaveScript && r.Err == nil {

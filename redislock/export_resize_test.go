@@ -4,4 +4,4 @@ package redislock
 var ResizeScript = resizeScript
 
 // ResizeArgs is how many arguments it has when it changes something.
-const ResizeArgs = 3
+const ResizeArgs = 4

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,12 +230,13 @@ func TestWithdrawalIsOfOneOwner(t *testing.T) {
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
 	leaves := make(chan struct{}, 9)
+	var lost atomic.Bool
 	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 		r := do()
 		if c.Script == redislock.LeaveScript {
 			leaves <- struct{}{}
 		}
-		if c.Script == redislock.AcquireScript && strings.HasPrefix(c.Args[0], "- ") {
+		if c.Script == redislock.AcquireScript && lost.CompareAndSwap(false, true) {
 			return redisconn.Reply{Err: errLost}
 		}
 		return r
