@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +25,7 @@ func silentServer(t *testing.T) (port string, wait func()) {
 	_, port, err = net.SplitHostPort(silent.Addr().String())
 	must(t, err)
 	return port, func() {
+		must(t, silent.(*net.TCPListener).SetDeadline(time.Now().Add(scriptPatience)))
 		conn, err := silent.Accept()
 		must(t, err)
 		t.Cleanup(func() { conn.Close() })
