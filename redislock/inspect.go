@@ -51,13 +51,9 @@ func (c *client) sweep(ctx context.Context, names []string) {
 		if err != nil {
 			continue
 		}
-		tag := lock
-		if !hasTag(lock) {
-			tag = "{" + lock + "}"
-		}
 		keys := []string{lock}
 		for _, beside := range []string{"fence:", "queue:", "sleeps:", "closed:", "limit:"} {
-			keys = append(keys, c.base()+beside+tag)
+			keys = append(keys, c.base()+beside+tagOf(lock))
 		}
 		calls = append(calls, redisconn.Call{Script: deleteScript, Keys: keys})
 	}

@@ -32,13 +32,21 @@ func (s keyspace) lockKey(name string) (string, error) {
 	return lock, nil
 }
 
+// tagOf returns the end of the keys beside a lock, as the function of the scripts does.
+func tagOf(lock string) string {
+	if hasTag(lock) {
+		return lock
+	}
+	return "{" + lock + "}"
+}
+
 // nameOf returns the name whose lock is at key, or which a key beside a lock is about.
 func (s keyspace) nameOf(key string) (string, bool) {
 	lock := key
 	if rest, ok := strings.CutPrefix(key, s.base()); ok {
 		_, lock, _ = strings.Cut(rest, ":")
-		if inner, ok := strings.CutPrefix(lock, "{"); ok && strings.HasSuffix(inner, "}") && !hasTag(inner[:len(inner)-1]) {
-			lock = inner[:len(inner)-1]
+		if inner := strings.TrimSuffix(strings.TrimPrefix(lock, "{"), "}"); tagOf(inner) == lock {
+			lock = inner
 		}
 	}
 	name, ok := strings.CutPrefix(lock, s.prefix+"lock:")
