@@ -10,14 +10,8 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
-
-func TestMain(m *testing.M) {
-	proc.Main(nil)
-	os.Exit(m.Run())
-}
 
 // Eight clocks, and a job that is done long before the next of them has its tick:
 // each tick is run once, on the engines that ship, with records and with claims; and each

@@ -4,19 +4,12 @@ package election_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
-
-func TestMain(m *testing.M) {
-	proc.Main(nil)
-	os.Exit(m.Run())
-}
 
 // On the engines that ship: what a leader publishes in its term is seen by others; engines
 // without records refuse it, and their leaders publish what they always did.

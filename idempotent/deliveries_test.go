@@ -147,7 +147,7 @@ type clerk struct {
 
 // hire starts a worker, or fails the test and returns nil. It ends with the test.
 func (o *office) hire() *clerk {
-	w, err := crew.TryHire(o.t, "worker", o.orders)
+	w, err := crew.Hire(o.t, "worker", o.orders)
 	if err != nil {
 		o.t.Error(err)
 		return nil

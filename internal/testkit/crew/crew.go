@@ -57,8 +57,8 @@ type Worker struct {
 	out *bufio.Scanner
 }
 
-// TryHire starts a worker, which is killed at the end of the test. Any goroutine may call it.
-func TryHire(t testing.TB, job string, orders any) (*Worker, error) {
+// Hire starts a worker, which is killed at the end of the test. Any goroutine may call it.
+func Hire(t testing.TB, job string, orders any) (*Worker, error) {
 	exe, errExe := os.Executable()
 	text, errJSON := json.Marshal(orders)
 	cmd := exec.Command(exe)
