@@ -23,7 +23,7 @@ LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quick
 quick: check lint ## while working: checks, lint, the core, the exam with its mutants, one engine
@@ -86,9 +86,11 @@ sim: ## two minutes of simulated faults on the code that decides, with a table
 soak: ## the same, five times as long
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 5000000000
 
-.PHONY: bench
+.PHONY: bench bench-quick
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md
 	$(GO) run -C bench .
+bench-quick: redis postgres ## five rows in two minutes, beside the last commit
+	$(GO) run -C bench . quick
 
 # Without them their tests say that they were left out.
 .PHONY: shells

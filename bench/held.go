@@ -7,7 +7,6 @@ import (
 	"io"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -16,7 +15,7 @@ import (
 // that do not renew by themselves stay away.
 func held(a *arena, s settings) ([]row, error) {
 	n := or(s, 100_000, 10_000)
-	bytes := row{what: fmt.Sprintf("%d locks held by one process: bytes of heap and stacks each", n), values: map[string]float64{}, bars: []bar{noMore(1536)}}
+	bytes := row{what: fmt.Sprintf("%d locks held by one process: bytes of heap and stacks each", n), values: map[string]float64{}, bars: []bar{noMore(550)}}
 	cpu := row{what: "... client CPU, % of one core", places: 1, values: map[string]float64{}}
 	rate := row{what: "... server commands per second, in scripts too", values: map[string]float64{}}
 	lost := row{what: "... lost in " + or(s, "more than a TTL", "half a TTL"), values: map[string]float64{}, bars: []bar{noMore(0)}}
@@ -148,13 +147,4 @@ func inUse() float64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc + m.StackInuse)
-}
-
-// cpuTime is the CPU time that this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

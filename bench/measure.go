@@ -105,7 +105,7 @@ func loop(c client, name string, n int) error {
 func alone(a *arena, s settings) ([]row, error) {
 	const pairs = 25
 	rounds, err := timed(a, s, or(s, a.per, 100)/pairs, func(o opened) error { return loop(o, "alone", pairs) }, pairs)
-	return []row{compared("acquire and release, nobody else there", rounds, a.bars["alone"]...)}, err
+	return rounds.rows("acquire and release, nobody else there", a.bars["alone"]...), err
 }
 
 // parallel measures 256 goroutines of one process, with a name each.
@@ -125,36 +125,67 @@ func parallel(a *arena, s settings) ([]row, error) {
 		}
 		return nil
 	}, goroutines*pairs)
-	return []row{compared("acquire and release, 256 goroutines with a name each", rounds, atMost(bestPeer, 1))}, err
+	return rounds.rows("acquire and release, 256 goroutines with a name each", a.bars["parallel"]...), err
 }
 
-// timed measures what one of the n operations in a turn takes, in seconds. Each
-// round has several short turns of every contestant: the machine is faster for some
-// milliseconds and slower for others, and so is for all of them.
-func timed(a *arena, s settings, turns int, turn func(opened) error, n int) (map[string][]float64, error) {
+// timings are what an operation took, in seconds, by contestant and round.
+type timings struct{ wall, client, server map[string][]float64 }
+
+// rows are a row of the wall clock, and one each of the CPU times.
+func (t timings) rows(what string, bars ...bar) []row {
+	cpu := func(what string, rounds map[string][]float64) row {
+		r := row{what: what, places: 1, values: medians(rounds)}
+		for name := range r.values {
+			r.values[name] *= 1e6
+		}
+		return r
+	}
+	rows := []row{compared(what, t.wall, bars...), cpu("... client CPU, us", t.client)}
+	if t.server != nil {
+		rows = append(rows, cpu("... server CPU, us", t.server))
+	}
+	return rows
+}
+
+// timed measures what one of the n operations in a turn takes. Each round has several short
+// turns of every contestant: the machine is faster for some milliseconds and slower for
+// others, and so is for all of them.
+func timed(a *arena, s settings, turns int, turn func(opened) error, n int) (timings, error) {
 	all, shut, err := openAll(a.contestants, a.home)
 	if err != nil {
-		return nil, err
+		return timings{}, err
 	}
 	defer shut()
-	measured := func(o opened) (float64, error) {
-		begun := time.Now()
-		err := turn(o)
-		return time.Since(begun).Seconds() / float64(n), err
-	}
 	name := func(o opened) string { return o.name }
-	rounds := map[string][]float64{}
+	got := timings{wall: map[string][]float64{}, client: map[string][]float64{}}
 	for round := range 1 + s.rounds {
 		runtime.GC()
-		got, err := interleave(turns, all, name, measured)
+		members := family(a.server)
+		client, server := map[string][]float64{}, map[string][]float64{}
+		wall, err := interleave(turns, all, name, func(o opened) (float64, error) {
+			own, theirs, begun := cpuTime(), cpuOf(members), time.Now()
+			err := turn(o)
+			took := time.Since(begun)
+			client[o.name] = append(client[o.name], (cpuTime()-own).Seconds()/float64(n))
+			server[o.name] = append(server[o.name], (cpuOf(members)-theirs).Seconds()/float64(n))
+			return took.Seconds() / float64(n), err
+		})
 		if err != nil {
-			return nil, err
+			return timings{}, err
 		}
-		for name, took := range got {
-			if round > 0 { // the first is to warm up
-				rounds[name] = append(rounds[name], mean(took))
+		if round == 0 { // to warm up
+			continue
+		}
+		if members != nil && got.server == nil {
+			got.server = map[string][]float64{}
+		}
+		for _, o := range all {
+			got.wall[o.name] = append(got.wall[o.name], mean(wall[o.name]))
+			got.client[o.name] = append(got.client[o.name], mean(client[o.name]))
+			if members != nil {
+				got.server[o.name] = append(got.server[o.name], mean(server[o.name]))
 			}
 		}
 	}
-	return rounds, nil
+	return got, nil
 }

@@ -24,7 +24,7 @@ var modesSuite = suite{
 		{name: "shared", open: openMode(fencelock.Options{Shared: true}), renews: true},
 		{name: "permit", open: openMode(fencelock.Options{Shared: true, Limit: 2000}), renews: true},
 		{name: "weight", open: openMode(fencelock.Options{Shared: true, Limit: 4000, Weight: 2}), renews: true},
-		{name: "on go-redis", open: openOursOnGoredis, renews: true},
+		{name: onGoredis, open: openOursOnGoredis, renews: true},
 	},
 	measures: []measure{{"holders", holders}, {"views", views}},
 	start:    startRedis,
@@ -49,7 +49,7 @@ func holders(a *arena, s settings) ([]row, error) {
 		name := fmt.Sprint("holders-", n)
 		var stay []lock
 		for _, c := range a.contestants {
-			if c.name == ours || c.name == "on go-redis" {
+			if c.name == ours || c.name == onGoredis {
 				continue // they let nobody else in
 			}
 			cl, err := c.open(a.home)
@@ -72,7 +72,7 @@ func holders(a *arena, s settings) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		r := row{what: fmt.Sprintf("acquire and release, %d holders", n), unit: "s", values: medians(rounds), ratios: ratios(rounds, ours), rounds: rounds, base: ours}
+		r := row{what: fmt.Sprintf("acquire and release, %d holders", n), unit: "s", values: medians(rounds.wall), ratios: ratios(rounds.wall, ours), rounds: rounds.wall, base: ours}
 		for _, c := range []string{"shared", "permit"} {
 			r.bars = append(r.bars, noMoreThan(c, 1.5))
 		}
@@ -86,7 +86,7 @@ func holders(a *arena, s settings) ([]row, error) {
 
 // noMoreThan wants another contestant to take no more than factor times what we do.
 func noMoreThan(name string, factor float64) bar {
-	return bar{test: func(r row) (string, bool) {
+	return bar{test: func(r row, _ string) (string, bool) {
 		return fmt.Sprintf("%s <= %.4g (%.3g)", name, factor, r.ratios[name]), r.ratios[name] <= factor
 	}}
 }

@@ -38,9 +38,9 @@ func modes(a *arena, s settings) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := compared("acquire and release, nobody else there", rounds, noMoreThan("shared", 1.8))
+	r := compared("acquire and release, nobody else there", rounds.wall, noMoreThan("shared", 1.8))
 	beside := row{what: "... beside 8,000 locks held, to the bare statements there", places: 2, bars: []bar{noMore(1.25)},
-		values: map[string]float64{ours: ratios(rounds, bareBeside)["beside 8000"]}}
+		values: map[string]float64{ours: ratios(rounds.wall, bareBeside)["beside 8000"]}}
 	return []row{r, beside}, nil
 }
 

@@ -23,7 +23,7 @@ var ratesSuite = suite{
 	contestants: []contestant{
 		{name: bare, open: openBareRate},
 		{name: ours, open: openOurRate},
-		{name: "on go-redis", open: openOurRateOnGoredis},
+		{name: onGoredis, open: openOurRateOnGoredis},
 		{name: "redis_rate", open: openRedisRate},
 	},
 	measures: []measure{{"granted", granted}, {"refused", refused}, {"granted-parallel", grantedParallel}},
@@ -49,14 +49,14 @@ var (
 func granted(a *arena, s settings) ([]row, error) {
 	const asks = 25
 	rounds, err := timed(a, s, or(s, a.per, 100)/asks, func(o opened) error { return loop(o, "granted", asks) }, asks)
-	return []row{compared("one event, granted, nobody else there", rounds, whenAlone)}, err
+	return rounds.rows("one event, granted, nobody else there", whenAlone), err
 }
 
 // refused measures a key without room.
 func refused(a *arena, s settings) ([]row, error) {
 	const asks = 25
 	rounds, err := timed(a, s, or(s, a.per, 100)/asks, func(o opened) error { return loop(o, scarceKey, asks) }, asks)
-	return []row{compared("one event, refused, nobody else there", rounds, whenAlone)}, err
+	return rounds.rows("one event, refused, nobody else there", whenAlone), err
 }
 
 // grantedParallel measures 256 goroutines of one process, with a key each.
@@ -75,7 +75,7 @@ func grantedParallel(a *arena, s settings) ([]row, error) {
 		}
 		return failed
 	}, goroutines*asks)
-	return []row{compared("one event, granted, 256 goroutines with a key each", rounds, whenMany)}, err
+	return rounds.rows("one event, granted, 256 goroutines with a key each", whenMany), err
 }
 
 // scarceKey is the key that has the scarce limit.

@@ -60,6 +60,17 @@ func (r *report) table() string {
 	return b.String()
 }
 
+// values are those of each row, by what it says and contestant.
+func (r *report) values() map[string]map[string]float64 {
+	all := map[string]map[string]float64{}
+	for _, line := range r.rows {
+		if _, twice := all[line.what]; !twice { // the CPU times of all rows are called the same
+			all[line.what] = line.values
+		}
+	}
+	return all
+}
+
 // text is the report for a terminal.
 func (r *report) text() string {
 	return fmt.Sprintf("%s\n%s, load average %s\n", r.table(), r.version, strings.Join(r.load, " to "))

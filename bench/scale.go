@@ -75,7 +75,8 @@ func (s suite) load(n size, log func(string, ...any)) error {
 	}
 	log("queued in %s", together(queued))
 	from := time.Now()
-	before, cpu := count(a), cpuOf(a.server)
+	members := family(a.server) // none comes or goes while nothing is asked
+	before, cpu := count(a), cpuOf(members)
 	var got []gauge
 	var took []float64
 	var all sync.WaitGroup
@@ -93,7 +94,7 @@ func (s suite) load(n size, log func(string, ...any)) error {
 		return errors.Join(loadErr, passErr)
 	}
 	length := time.Since(from).Seconds()
-	used := 100 * (cpuOf(a.server) - cpu).Seconds() / length
+	used := 100 * (cpuOf(members) - cpu).Seconds() / length
 	fmt.Printf("| %s | %d | %d | %d | %s | %s | %s | %.0f %% | %.0f | %s, %s |\n", s.title, n.processes, n.names, n.waiters,
 		together(held), together(queued), summary(got), used, (count(a)-before)/length, short(percentile(took, 50)), short(percentile(took, 99)))
 	return nil

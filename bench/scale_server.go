@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,32 +95,3 @@ func (c redisCluster) pids() (all []int) {
 }
 
 func (s *postgresServer) pids() []int { return []int{s.cmd.Process.Pid} }
-
-// cpuOf is the CPU time that a server and its children have used, those that ended
-// too, by the kernel's clock of 100 ticks a second.
-func cpuOf(s server) time.Duration {
-	roots := s.(interface{ pids() []int }).pids()
-	ticks := 0
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is fine
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		_, rest, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest) // from the state on: the parent is the second
-		if len(fields) < 15 {
-			continue
-		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		parent, _ := strconv.Atoi(fields[1])
-		from := fields[11:13] // its own time
-		if slices.Contains(roots, pid) {
-			from = fields[11:15] // and that of children that ended
-		} else if !slices.Contains(roots, parent) {
-			continue
-		}
-		for _, field := range from {
-			n, _ := strconv.Atoi(field)
-			ticks += n
-		}
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}

@@ -17,11 +17,21 @@ type row struct {
 	bars   []bar
 }
 
-// bar is what our column must reach.
+// bar is what a column of ours must reach.
 type bar struct {
+	of   string // the column, by default ours
 	says string
 	met  bool
-	test func(row) (says string, met bool) // sets both once the row is complete
+	test func(r row, of string) (says string, met bool) // sets both once the row is complete
+}
+
+// onGoredis is our library on a client of go-redis.
+const onGoredis = "on go-redis"
+
+// alsoOnGoredis is the same bar for that column.
+func (b bar) alsoOnGoredis() bar {
+	b.of = onGoredis
+	return b
 }
 
 // bestPeer stands for whichever other library did best.
@@ -29,67 +39,73 @@ const bestPeer = "best peer"
 
 // atMost wants us to take no more than factor times what other takes.
 func atMost(other string, factor float64) bar {
-	return bar{test: func(r row) (string, bool) {
+	return bar{test: func(r row, of string) (string, bool) {
 		name := other
 		if other == bestPeer {
 			name = r.best()
 		}
-		got := r.to(name)
+		got := r.to(of, name)
 		return fmt.Sprintf("<= %.4g x %s (%.3g)", factor, name, got), got <= factor
 	}}
 }
 
 // atLeastTimesFaster wants other to take factor times as long as we do.
 func atLeastTimesFaster(other string, factor float64) bar {
-	return bar{test: func(r row) (string, bool) {
-		got := 1 / r.to(other)
+	return bar{test: func(r row, of string) (string, bool) {
+		got := 1 / r.to(of, other)
 		return fmt.Sprintf(">= %.4g x faster than %s (%.3g)", factor, other, got), got >= factor
 	}}
 }
 
 // timesAsMany wants our value to be factor times that of other.
 func timesAsMany(other string, factor float64) bar {
-	return bar{test: func(r row) (string, bool) {
-		got := r.to(other)
+	return bar{test: func(r row, of string) (string, bool) {
+		got := r.to(of, other)
 		return fmt.Sprintf(">= %.4g x %s (%.3g)", factor, other, got), got >= factor
 	}}
 }
 
 // atLeast wants our value to be limit or more.
 func atLeast(limit float64) bar {
-	return bar{test: func(r row) (string, bool) { return fmt.Sprintf(">= %.4g", limit), r.values[ours] >= limit }}
+	return bar{test: func(r row, of string) (string, bool) { return fmt.Sprintf(">= %.4g", limit), r.values[of] >= limit }}
 }
 
-// noMore wants our value to be limit or less.
+// noMore wants our value to be limit or less, in the unit of the row.
 func noMore(limit float64) bar {
-	return bar{test: func(r row) (string, bool) { return fmt.Sprintf("<= %.4g", limit), r.values[ours] <= limit }}
+	return bar{test: func(r row, of string) (string, bool) { return fmt.Sprintf("<= %.4g", limit), r.values[of] <= limit }}
 }
 
 // best is the other library with the smallest ratio.
 func (r row) best() (name string) {
 	least := math.Inf(1)
 	for n, ratio := range r.ratios {
-		if n != ours && n != bare && ratio < least {
+		if n != ours && n != onGoredis && n != bare && ratio < least {
 			least, name = ratio, n
 		}
 	}
 	return name
 }
 
-// to is our ratio to another contestant: of the same round where there are rounds.
-func (r row) to(other string) float64 {
+// to is the ratio of one contestant to another: of the same round where there are rounds.
+func (r row) to(of, other string) float64 {
 	if r.rounds != nil {
-		return ratios(r.rounds, other)[ours]
+		return ratios(r.rounds, other)[of]
 	}
-	return r.ratios[ours] / r.ratios[other]
+	return r.ratios[of] / r.ratios[other]
 }
 
 // judge completes the bars.
 func (r row) judge() []bar {
 	var out []bar
 	for _, b := range r.bars {
+		if b.of == "" {
+			b.of = ours
+		}
 		if b.test != nil {
-			b.says, b.met = b.test(r)
+			b.says, b.met = b.test(r, b.of)
+		}
+		if b.of != ours {
+			b.says = b.of + " " + b.says
 		}
 		out = append(out, b)
 	}
