@@ -87,7 +87,7 @@ func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.In
 	done := false
 	defer unless(&done, func() { _ = l.releaseEngine() })
 	h, now := l.granted(grant, clock.At(grant.Sent, before.Boot-before.Mono)), clock.Now()
-	if grant.Sent.IsZero() && l.terms.Leased || !h.Fresh(now) {
+	if grant.Sent.IsZero() && h.Terms().Leased || !h.Fresh(now) {
 		h, err = l.confirm(ctx)
 		now = clock.Now()
 	}
@@ -101,7 +101,8 @@ func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.In
 // granted notes what the engine granted, and returns the hold that would follow.
 func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
 	l.lease.Owner, l.lease.Token, l.floor = g.Owner, g.Token, g.Floor
-	return hold.New(l.terms, sent, min(cmp.Or(g.TTL, l.terms.TTL), l.terms.TTL))
+	terms := l.hold.Terms()
+	return hold.New(terms, sent, min(cmp.Or(g.TTL, terms.TTL), terms.TTL))
 }
 
 // confirm renews a grant that is too old, or of unknown age, before anybody
@@ -112,7 +113,7 @@ func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	sent := clock.Now()
 	switch err = renewOne(ctx, l.renewer.engine, l.lease); {
 	case err == nil:
-		return hold.New(l.terms, sent, l.terms.TTL), nil
+		return hold.New(l.hold.Terms(), sent, l.lease.TTL), nil
 	case errors.Is(err, ErrNotHeld): // nothing is left to give back
 		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, l.lease.Name)
 	}

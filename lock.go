@@ -21,12 +21,11 @@ type Lock struct {
 	renewer *renewer
 	lease   driver.Lease
 	floor   int64
-	terms   hold.Terms
 	parent  context.Context // the caller's, or what HoldStart made of it
 
 	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel, joined
 	hold     hold.Hold
-	began    hold.Instant    // when the hold began; zero before
+	began    time.Duration   // when the hold began, by the monotonic clock; zero before
 	held     time.Duration   // how long it lasted, once it has ended
 	loss     *LostError      // not nil after a loss
 	reported error           // a loss that the engine reported before the hold began
@@ -47,12 +46,12 @@ func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 		renewer: l.renewer,
 		lease:   driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
 		parent:  parent,
-		terms: hold.Terms{
+		hold: hold.New(hold.Terms{
 			TTL:    req.TTL,
 			Margin: l.cfg.margin(req.TTL),
 			Grace:  l.opts.Grace,
 			Leased: l.traits.Leased,
-		},
+		}, hold.Instant{}, 0),
 	}
 	lock.wake.Item = lock
 	return lock
@@ -65,7 +64,7 @@ func (l *Lock) values() context.Context { return (*lockValues)(l) }
 func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 	l.renewer.enter(l) // before it can end, which takes it out again
 	l.mu.Lock()
-	l.began, l.hold = now, h
+	l.began, l.hold = now.Mono, h
 	reported := l.reported
 	l.mu.Unlock()
 	if reported != nil {
@@ -184,7 +183,7 @@ func (l *Lock) Deadline() time.Time {
 // time or later: a pause before that makes the result early, and never late. The caller
 // holds mu.
 func (l *Lock) endsAt(at time.Time, now hold.Instant) time.Time {
-	if !l.terms.Leased {
+	if !l.hold.Terms().Leased {
 		return time.Time{}
 	}
 	return at.Add(l.hold.Left(now))
@@ -194,7 +193,7 @@ func (l *Lock) endsAt(at time.Time, now hold.Instant) time.Time {
 func (l *Lock) left(now hold.Instant) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.hold.Left(now), l.terms.Leased && !l.hold.Ended()
+	return l.hold.Left(now), l.hold.Terms().Leased && !l.hold.Ended()
 }
 
 // lost returns the *LostError of a lock that was lost, and nil otherwise.
@@ -218,7 +217,7 @@ func (l *Lock) onEngineLoss(cause error) {
 		cause = ErrNotHeld
 	}
 	l.mu.Lock()
-	if l.began == (hold.Instant{}) {
+	if l.began == 0 {
 		l.reported = cause
 		l.mu.Unlock()
 		return
@@ -241,7 +240,7 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 	if cause := l.hold.Cause(); cause != nil {
 		l.loss = l.lostError(cause, now)
 	}
-	l.held = now.Mono - l.began.Mono
+	l.held = now.Mono - l.began
 	cancels, cause, loss, told, renewing := l.cancels(), l.cause(), l.loss, l.told, l.hold.Renewing()
 	l.mu.Unlock()
 	for _, cancel := range cancels {
@@ -267,10 +266,10 @@ func (l *Lock) cancels() []context.CancelCauseFunc {
 func (l *Lock) age(now time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.began == (hold.Instant{}) { // it begins just now
+	if l.began == 0 { // it begins just now
 		return 0
 	}
-	return now - l.began.Mono
+	return now - l.began
 }
 
 // lockValues is a lock as a context: it never ends, and knows the lock and the

@@ -240,6 +240,7 @@ func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	h, ok := q.holds[owner]
 	if ok = ok && (h.token == token || h.token == 0); ok {
 		delete(q.holds, owner)
+		delete(q.late, owner)
 	} else if w := q.waiters[owner]; w != nil {
 		w.broken, w.reason = token, reason
 	}

@@ -18,6 +18,7 @@ type waitQueue struct {
 	waiters map[string]*waiter // by owner
 	groups  map[string]*group  // waiters by name
 	holds   map[string]hold    // by owner
+	late    map[string]int64   // by owner of a hold: until when a try of its request may still be served, if one may be
 	freeing map[string]bool    // owners whose release goes on in the background
 
 	subscribed  time.Time // when the subscription began to stand
@@ -83,7 +84,6 @@ func (q *waitQueue) read(w *waiter) (*grantMsg, *queueState) {
 // hold is a granted acquisition.
 type hold struct {
 	token int64
-	late  int64 // until when a try of its request may still be served
 	name  string
 	lost  func(cause error)
 }
@@ -95,14 +95,17 @@ func (q *waitQueue) keep(w *waiter, token int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(w)
-	q.holds[w.owner] = hold{token: token, late: w.late, name: w.req.Name, lost: w.req.OnLost}
+	q.holds[w.owner] = hold{token: token, name: w.req.Name, lost: w.req.OnLost}
+	if w.late > 0 {
+		q.late[w.owner] = w.late
+	}
 }
 
 // lateOf returns until when a try for a lock that is held may still be served.
 func (q *waitQueue) lateOf(owner string) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.holds[owner].late
+	return q.late[owner]
 }
 
 // beginFreeing reports whether nobody releases for this owner in the background yet. The
@@ -127,4 +130,5 @@ func (q *waitQueue) forget(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.holds, owner)
+	delete(q.late, owner)
 }

@@ -51,8 +51,12 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 		return failed(c.Unreached(err))
 	}
 	var replies []redisconn.Reply
-	if c.punctual(ctx) {
-		replies = c.eval(ctx, calls)
+	if at, ok := c.punctual(ctx); ok {
+		// The client asks for Done, which then costs a timer: one for all deadlines, stopped
+		// with the call.
+		timed := deadline.New(deadline.Beneath(ctx), at)
+		defer timed.Stop()
+		replies = c.eval(timed, calls)
 	} else {
 		timed, cancel := redisconn.Timed(ctx)
 		defer cancel()
@@ -64,11 +68,14 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 	return replies
 }
 
-// punctual reports whether the client itself ends a call by the time that ctx ends: it knows
-// deadlines, if the application says so, and nothing else that may end a context.
-func (c *conn) punctual(ctx context.Context) bool {
+// punctual reports whether the client itself ends a call by the time that ctx ends, and that
+// time: it knows deadlines, if the application says so, and nothing else that may end a context.
+func (c *conn) punctual(ctx context.Context) (at time.Time, ok bool) {
 	client, ok := c.client.(*redis.Client)
-	return ok && client.Options().ContextTimeoutEnabled && deadline.Beneath(ctx).Done() == nil
+	if !ok || !client.Options().ContextTimeoutEnabled || deadline.Beneath(ctx).Done() != nil {
+		return at, false
+	}
+	return ctx.Deadline()
 }
 
 // eval makes calls. One that waits for replicas needs a connection for itself, since WAIT counts

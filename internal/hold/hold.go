@@ -61,10 +61,10 @@ type Hold struct {
 	terms    Terms
 	sent     Instant       // before the request that was last acknowledged
 	ttl      time.Duration // how long the lease runs from sent
-	renewing bool          // a renewal is under way
 	failed   Instant       // when the last attempt failed
 	pause    time.Duration // how long to wait after that; 0 when none failed
 	lastErr  error         // what the last failed attempt said
+	renewing bool          // a renewal is under way
 	ended    bool
 	cause    error // why it ended; nil after a release
 }
@@ -163,6 +163,9 @@ func (h *Hold) retry(now Instant) time.Duration {
 	}
 	return h.pause - now.Since(h.failed)
 }
+
+// Terms returns the terms that the hold was made with.
+func (h *Hold) Terms() Terms { return h.terms }
 
 // Renewing reports whether a renewal was asked for and has not been answered.
 func (h *Hold) Renewing() bool { return h.renewing }
