@@ -32,12 +32,12 @@ import (
 // are more than one call. TestRecipesCompile compares the two.
 
 // What the blocks call, and the reader has.
-type receipt struct{ Cents int }
+type Receipt struct{ Cents int }
 
 func serve(context.Context, int64) error               { return nil }
 func bill(context.Context) error                       { return nil }
 func train(context.Context) error                      { return nil }
-func charge(context.Context) (receipt, error)          { return receipt{Cents: 995}, nil }
+func charge(context.Context) (Receipt, error)          { return Receipt{Cents: 995}, nil }
 func transfer(_ context.Context, from, to int64) error { return nil }
 func plusOne(old []byte) ([]byte, error)               { return append(old, '+'), nil }
 func rebuild(context.Context) error                    { return nil }
@@ -184,7 +184,7 @@ var recipes = map[string]func(ctx context.Context, engine *memlock.Engine, locks
 	},
 	"once": func(ctx context.Context, engine *memlock.Engine, locks *fencelock.Locker) error {
 		jobs := idempotent.New(locks, engine.Records(), nil)
-		receipt, err := idempotent.Do(ctx, jobs, "payment:42", func(ctx context.Context) (receipt, error) {
+		receipt, err := idempotent.Do(ctx, jobs, "payment:42", func(ctx context.Context) (Receipt, error) {
 			return charge(ctx) // once; later callers get the same receipt
 		})
 		_ = receipt
