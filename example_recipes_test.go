@@ -223,6 +223,17 @@ func inTable(ctx context.Context) error {
 	return err
 }
 
+// inBoth is the block of docs/migrating.md.
+func inBoth(ctx context.Context, locks *fencelock.Locker,
+	withOldLock func(ctx context.Context, name string, fn func(ctx context.Context) error) error) error {
+	err := withOldLock(ctx, "invoice:42", func(ctx context.Context) error { // first release only
+		return locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
+			return rebuild(ctx)
+		})
+	})
+	return err
+}
+
 // TestRecipes runs the short blocks.
 func TestRecipes(t *testing.T) {
 	for name, recipe := range recipes {
@@ -233,24 +244,25 @@ func TestRecipes(t *testing.T) {
 			}
 		})
 	}
-	_ = inTable
+	_, _ = inTable, inBoth
 }
 
-// TestRecipesCompile: every Go block of docs/recipes.md stands in code that a test compiles.
+// TestRecipesCompile: every Go block of docs/recipes.md and docs/migrating.md stands in code that
+// a test compiles.
 func TestRecipesCompile(t *testing.T) {
 	var compiled strings.Builder
 	for _, name := range []string{"example_recipes_test.go", "memlock/race_test.go"} {
 		compiled.WriteString(flush(t, name))
 	}
-	blocks := strings.Split(flush(t, "docs/recipes.md"), "```go\n")[1:]
+	blocks := strings.Split(flush(t, "docs/recipes.md")+flush(t, "docs/migrating.md"), "```go\n")[1:]
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```\n")
 		if !strings.Contains(compiled.String(), "\n"+block) {
-			t.Errorf("docs/recipes.md: no test compiles\n%s", block)
+			t.Errorf("no test compiles\n%s", block)
 		}
 	}
 	if len(blocks) < 10 {
-		t.Errorf("docs/recipes.md: %d Go blocks", len(blocks))
+		t.Errorf("%d Go blocks", len(blocks))
 	}
 }
 
