@@ -28,10 +28,10 @@ import (
 	"github.com/fencelock/fencelock/sqlrecords"
 )
 
-// This file has the Go blocks of docs/recipes.md, so that they compile, and runs those that
-// are more than one call. TestRecipesCompile compares the two.
+// The Go blocks of docs/recipes.md are compiled and run here. TestRecipesCompile checks that page
+// and code are the same.
 
-// What the blocks call, and the reader has.
+// Placeholders for functions of the reader.
 type Receipt struct{ Cents int }
 
 func serve(context.Context, int64) error               { return nil }
@@ -212,7 +212,7 @@ var recipes = map[string]func(ctx context.Context, engine *memlock.Engine, locks
 	},
 }
 
-// inTable is the block that needs a server; package sqlrecords runs the like of it on one.
+// inTable is the block that needs a server. It is only compiled.
 func inTable(ctx context.Context) error {
 	db, err := sql.Open("mysql", "app@tcp(db.example:3306)/shop")
 	if err != nil {
@@ -247,8 +247,8 @@ func TestRecipes(t *testing.T) {
 	_, _ = inTable, inBoth
 }
 
-// TestRecipesCompile: every Go block of docs/recipes.md and docs/migrating.md stands in code that
-// a test compiles.
+// TestRecipesCompile checks that every Go block of docs/recipes.md and docs/migrating.md is part of
+// code that is compiled.
 func TestRecipesCompile(t *testing.T) {
 	var compiled strings.Builder
 	for _, name := range []string{"example_recipes_test.go", "memlock/race_test.go"} {
@@ -266,7 +266,7 @@ func TestRecipesCompile(t *testing.T) {
 	}
 }
 
-// flush returns the text of a file without the space around its lines.
+// flush returns the text of a file with its lines flush left.
 func flush(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(name)
@@ -341,7 +341,7 @@ func (s *shared) change(ctx context.Context, key string, change func()) error {
 	return nil
 }
 
-// TestRecipeStampede: of a hundred processes that miss one loads.
+// TestRecipeStampede checks that one of a hundred processes that miss loads the value.
 func TestRecipeStampede(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, cache := memlock.New(nil), &shared{values: map[string]string{}}
@@ -367,8 +367,8 @@ func TestRecipeStampede(t *testing.T) {
 	})
 }
 
-// TestRecipeInvalidation: a process that loads the old value, is stopped for longer than its
-// lease, and comes back after the invalidation does not put the old value into the cache.
+// TestRecipeInvalidation pauses a process that has loaded the old value, for longer than its
+// lease, and checks that its late write does not undo an invalidation.
 func TestRecipeInvalidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, cache := memlock.New(nil), &shared{values: map[string]string{}}
@@ -390,8 +390,8 @@ func TestRecipeInvalidation(t *testing.T) {
 	})
 }
 
-// TestRecipeLocalCaches: an invalidation reaches the memory of all processes, and a load that
-// had begun before it is not used after it.
+// TestRecipeLocalCaches checks that an invalidation reaches all processes, and that a value loaded
+// before it is not used after it.
 func TestRecipeLocalCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, source := memlock.New(nil), "1"
