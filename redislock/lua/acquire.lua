@@ -1,7 +1,8 @@
 purge(s)
 advance(s)
 
--- An earlier try may have worked, or the same one come before: its lease begins anew.
+-- The owner may hold already: an earlier attempt succeeded and its answer was lost, or this one
+-- arrived twice. Its lease is extended, and it gets the token that it has.
 local token, floor = tokenOf(s, owner, r.entry)
 if token then
   extend(s, owner, token, r.ttl)

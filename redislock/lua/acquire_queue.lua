@@ -13,7 +13,7 @@ end
 local s, r, letters = open(lock, KEYS[2], base, ARGV[2]), read(owner .. ' ' .. ARGV[4]), ARGV[6]
 local wait = string.find(letters, 'w')
 loadLock(s, call('MGET', lock)[1])
--- Behind an exclusive holder, or another program, there is nothing more to look at.
+-- While an exclusive holder or another program has the lock, the rest of the script is not needed.
 local behind = s.mode == 'foreign' and 'f' or s.mode == 'x' and not starts(s.text, FORMAT .. owner .. ' ') and '-'
 if behind and not wait then return held(s, call('PTTL', lock), behind, s.text) end
 stays(s)

@@ -1,8 +1,10 @@
--- batch: many uncontended acquires and releases, exclusive, in one script, which then share its
--- cost. What is not so is asked again alone. One that comes twice gets its first answer again.
--- KEYS the lock of each. ARGV 1 base, 2 retention, 3 until when acquires are served, 4 which batch it
--- is, 5 a letter for each: a (then owner, description and TTL) or r (then owner and token). Returns
--- the time and a letter for each: t taken (the token is the time), o released, s to be asked alone.
+-- batch: many uncontended acquires and releases of exclusive locks in one script. An operation that
+-- is contended is left undone, and the client sends it alone. A batch that arrives twice gets its
+-- first answer again.
+-- KEYS the lock of each operation. ARGV 1 base, 2 retention, 3 server time after which acquires must
+-- do nothing, 4 id of the batch, 5 a letter for each operation: a (its arguments: owner, description,
+-- TTL) or r (owner, token). Returns the time and a letter for each operation: t taken, with the time
+-- as its token; o released; s send it alone.
 local base, said, at = ARGV[1], {}, 6
 local answer = call('GET', base .. 'batch:' .. ARGV[4])
 if answer then return answer end

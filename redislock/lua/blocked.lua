@@ -1,5 +1,6 @@
--- What is in the way of a request: in how many ms time alone may change something, what it is
--- (f another program, q the quarantine, m a minimum hold) and who holds.
+-- Why a request cannot be granted: in how many ms that may change by itself (a lease, a minimum
+-- hold or a quarantine ends), the reason (f another program's lock, q quarantine, m minimum hold,
+-- - one of our holders), and the holder.
 local function blocked(s)
   if s.mode == 's' then
     local oldest, ends = first(s, TOKENS, '+inf'), first(s, TIMES, TOKENS)[2] or s.ms

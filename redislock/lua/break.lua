@@ -1,7 +1,7 @@
--- break: ends every acquisition of the name and its minimum hold, or that of one owner, and
--- tells the holders why. KEYS as acquire. ARGV 1 base, 2 settings, 3 reason, 4 that owner
+-- break: ends all acquisitions of the name, or only those of one owner, with the minimum hold, and
+-- sends the holders the reason. KEYS as acquire. ARGV 1 base, 2 settings, 3 reason, 4 the owner
 
--- Everybody who holds: token and "OWNER DESC".
+-- All holders, each with its token and "OWNER DESC".
 local function holders(s)
   local list = {}
   if s.mode == 's' then
@@ -24,7 +24,7 @@ for _, h in ipairs(holders(s)) do
   end
 end
 if not only then
-  broken = call('DEL', s.lock, s.closed) > 0 or broken -- another program's, too
+  broken = call('DEL', s.lock, s.closed) > 0 or broken -- also a lock of another program
   s.mode = 'free'
 elseif broken and call('GET', s.closed) == only then
   call('DEL', s.closed)

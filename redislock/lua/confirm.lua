@@ -1,5 +1,6 @@
--- confirm: extends an acquisition that ended a wait, or a shared one, and begins its minimum
--- hold. KEYS as acquire. ARGV 1 base, 2 settings, 3 owner, 4 token, 5 TTL, 6 minimum hold
+-- confirm: a waiter that received a grant extends it to its full TTL and starts its minimum hold.
+-- Renewals of shared locks use it too. KEYS as acquire.
+-- ARGV 1 base, 2 settings, 3 owner, 4 token, 5 TTL, 6 minimum hold (0: none)
 local owner, minhold = ARGV[3], tonumber(ARGV[6])
 if not extend(s, owner, ARGV[4], tonumber(ARGV[5])) then return 'gone' end
 if minhold > 0 then

@@ -1,6 +1,6 @@
--- Every script about a name begins with this. FORMAT begins what it writes into a lock key;
--- what begins otherwise is somebody else's. GRANT: for so many ms holds a waiter that was let
--- in, until it says that it knows.
+-- All scripts about a name begin with this. FORMAT begins every value that we write into a lock
+-- key; a value that begins otherwise belongs to another program. GRANT: a hand-over is a lease of
+-- at most so many ms, which the waiter extends when it has received the grant (confirm).
 local call, FORMAT, GRANT = redis.call, 'fencelock:1 ', 2000
--- The end of the keys beside a lock, which says of which lock they are and keeps them in its slot.
+-- The suffix of all other keys of a lock. It names the lock and keeps the keys in the same slot.
 local function tagOf(lock) return string.find(lock, '^[^{]*{[^}]+}') and lock or '{' .. lock .. '}' end

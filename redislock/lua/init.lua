@@ -1,4 +1,4 @@
--- init: declares the server new, so that it need not wait before it grants.
+-- init: an administrator declares that the server has lost no locks, which ends its quarantine.
 -- KEYS: marker. ARGV: 1 longest TTL, 2 life of the marker.
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
 local me = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')

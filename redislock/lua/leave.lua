@@ -1,6 +1,6 @@
--- leave: a request stops waiting; a grant that it did not take is given back, with the
--- minimum hold that began with it. KEYS as acquire. ARGV 1 base, 2 settings, 3 owner,
--- 4 description, 5 until when a late try of it must not be served, if one may come
+-- leave: withdraws a request. It leaves the queue; a grant that its client has not used is
+-- released, with its minimum hold. KEYS as acquire. ARGV 1 base, 2 settings, 3 owner,
+-- 4 description, 5 server time until which an attempt of this request may still arrive, if one may
 local owner, entry, late = ARGV[3], ARGV[3] .. ' ' .. ARGV[4], ARGV[5]
 local token = tokenOf(s, owner, entry)
 local done = token and release(s, owner, token) and 'released' or 'gone'

@@ -1,30 +1,35 @@
--- What the server keeps of a name. Each is a key of its own that ends by itself: what is not
--- there is not so. TAG is {LOCK}, or LOCK if that has a hash tag; BASE is PREFIXfencelock:1:
---   LOCK             text     who holds it alone, "fencelock:1 OWNER TOKEN DESC"; the key of plain SET NX PX locks
---                or  zset     who share it: "OWNER DESC" by token, and "TOKEN" by when it ends, in
---                             milliseconds; "fencelock:1 shared LIMIT" by the sum of their weights
+-- The keys of a name. Each key states one fact and expires by itself; an absent key means that the
+-- fact does not hold. TAG is {LOCK}, or LOCK itself if it has a hash tag. BASE is
+-- PREFIXfencelock:1:
+--   LOCK             string   held exclusively: "fencelock:1 OWNER TOKEN DESC". Plain SET NX PX locks
+--                             of other programs use the same key
+--                or  zset     shared: a member "OWNER DESC" with the token as score for each holder,
+--                             a member "TOKEN" with the end of its lease as score, in ms, and
+--                             "fencelock:1 shared LIMIT" with the sum of the weights as score
 --   BASEfence:TAG    integer  the last token, in microseconds; kept for the retention after its last use
---   BASEqueue:TAG    zset     who waits, "OWNER DESC", by ticket: the time it came, made unique
---   BASEalive:TAG:C  mark     the client C, which waits, is believed to live
---   BASEsleeps:TAG   mark     some waiter was told to look again in more than GRANT
---   BASEclosed:TAG   owner    a minimum hold runs, begun by this owner
---   BASEleft:TAG:O   text     owner O has let go, by this release: a late try of it does nothing
---   BASElimit:TAG    text     "LIMIT VERSION", the limit for everybody, if Resize set one
---   marker           text     with a quarantine: the server's last known incarnation
--- DESC is "CLIENT MODE LIMIT WEIGHT TTL MINHOLD PID HOST NOTE". Numbers go into text with %d,
--- since .. loses digits. settings are "RETENTION COUNTS QUARANTINE": whether PUBLISH counts all
--- who listen, as it does without a Cluster, and how long the quarantine lasts.
+--   BASEqueue:TAG    zset     the waiters, "OWNER DESC", by ticket: the time of arrival, made unique
+--   BASEalive:TAG:C  string   client C, which has waiters here, is believed to be alive
+--   BASEsleeps:TAG   string   some waiter will ask again only after more than GRANT ms
+--   BASEclosed:TAG   string   a minimum hold runs; the value is the owner that started it
+--   BASEleft:TAG:O   string   owner O has released, by the release with this id: a late attempt to
+--                             acquire for O must do nothing
+--   BASElimit:TAG    string   "LIMIT VERSION": the limit that Resize set for all
+--   marker           string   only with a quarantine: the last known incarnation of the server
+-- DESC is "CLIENT MODE LIMIT WEIGHT TTL MINHOLD PID HOST NOTE". Numbers are written with %d: the
+-- .. of Lua loses digits. settings are "RETENTION COUNTS QUARANTINE": RETENTION in ms; COUNTS is 1
+-- if PUBLISH counts all subscribers, and 0 on a Cluster, where it does not; QUARANTINE in ms.
 --
--- A node of a Cluster whose slot moves answers for the lock key, wherever that is, and refuses a
--- command about a key that is absent there, or about several of which one is. So what holders do
--- needs no other key. All else begins with stays, which fails then, and is asked again.
+-- While a slot of a Cluster moves, a node serves commands about the lock key alone, wherever that
+-- key is; it refuses a command about an absent key, or about several keys of which one is absent.
+-- So renew, confirm and the first part of release use the lock key alone. Everything else calls
+-- stays first, which fails while the slot moves, before anything is written; the client retries.
 --
--- A waiting client speaks every TOUCH ms at least, and is believed to live for ALIVE. One script
--- lets BATCH in at most, and ends PURGE leases.
+-- A waiting client sends touch every TOUCH ms, and counts as alive for ALIVE ms after it. One
+-- script grants to at most BATCH waiters and removes at most PURGE expired holders.
 local TOUCH, ALIVE, BATCH, PURGE = 20000, 60000, 64, 512
-local TIMES, TOKENS = '1e11', '1e14' -- scores of a shared lock: weights, then times, then tokens
+local TIMES, TOKENS = '1e11', '1e14' -- scores of a shared lock: weights below TIMES, ends of leases below TOKENS, tokens above
 
--- A name as this script sees it.
+-- The keys and settings of a name.
 local function open(lock, marker, base, settings)
   local tag = tagOf(lock)
   local s = { ms = math.floor(stamp / 1000), failure = '', lock = lock, marker = marker, channel = base,
@@ -34,19 +39,20 @@ local function open(lock, marker, base, settings)
   return s
 end
 
--- Fails while a slot of a Cluster moves: the second key is never there.
+-- Fails while the slot moves: the second key never exists, and a moving slot refuses several keys
+-- of which one is absent.
 local function stays(s) if s.counts == '0' then call('EXISTS', s.fence, s.left) end end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end
 
--- An entry of the queue, or a shared holder, as fields; nothing if it is no such entry.
+-- The fields of an entry of the queue, or of a shared holder; nil if the text is neither.
 local function read(entry)
   local owner, desc, client, mode, limit, weight, ttl, minhold = string.match(entry, '^(%S+) ((%S+) ([xs]) (%d+) (%d+) (%d+) (%d+) .*)$')
   return owner and { entry = entry, owner = owner, desc = desc, client = client, mode = mode, limit = limit,
     weight = tonumber(weight), ttl = tonumber(ttl), minhold = tonumber(minhold) }
 end
 
--- HOLDER: free, x, s, or foreign: whatever is at the key and not ours.
+-- HOLDER: s.mode is free, x (exclusive), s (shared), or foreign: the key holds something else.
 local function loadLock(s, text)
   s.mode, s.text = 'free', ''
   if text then

@@ -1,4 +1,5 @@
--- MESSAGES stay on the master, whose answer says whether anybody listens (not on a Cluster).
+-- MESSAGES are not replicated. Returns false if the client does not subscribe any more, which only
+-- a server outside of a Cluster knows.
 local function publish(s, client, text)
   redis.set_repl(redis.REPL_NONE)
   local n = redis.pcall('PUBLISH', s.channel .. client, text)
@@ -10,7 +11,7 @@ local function publish(s, client, text)
   return n > 0 or s.counts == '0'
 end
 
--- Those who wait are asked to look again after so many ms: the next ones, or the newest.
+-- Asks the clients of up to BATCH waiters, the first ones or the last ones, to touch after so many ms.
 local function advise(s, after, told, order)
   for _, entry in ipairs(call(order or 'ZRANGE', s.queue, 0, BATCH - 1)) do
     local client = string.match(entry, '^%S+ (%S+)')
@@ -19,8 +20,9 @@ local function advise(s, after, told, order)
   end
 end
 
--- HAND-OVER: the request holds for GRANT at most, and is told. What nobody hears is undone.
--- The client has as long to speak again; then it counts as dead until it does.
+-- HAND-OVER: makes the waiter the holder for at most GRANT ms and sends it the grant. If its client
+-- does not subscribe any more, the grant is undone. The client counts as alive for the length of
+-- the grant only, unless it sends something: a dead client costs the next waiters one grant.
 local function handOff(s, r, left)
   local life = math.min(r.ttl, GRANT)
   local token, floor = addHolder(s, r, life)
@@ -32,16 +34,17 @@ local function handOff(s, r, left)
   call('DEL', s.alive .. r.client)
 end
 
--- QUEUE: first come, first served. Dead ones are passed over, and join anew when they speak.
--- lined says that somebody waits still. orderly: those who are next are told how long the name
--- stays shut, since they may count on a hand-over.
+-- QUEUE: grants to the waiters in their order for as long as the next one fits. Waiters of dead
+-- clients are removed; a client that was only slow puts them back when it touches. s.lined is the
+-- first waiter that is left, if any. orderly: a release or a break calls, and the next waiters may
+-- rely on being notified; if a minimum hold or a quarantine runs, they are told for how long.
 local function advance(s, orderly)
   local given, life, told = 0, 0, {}
   for turn = 1, 16 * BATCH + 1 do
     local entry = (s.mode == 'free' or s.mode == 's') and call('ZRANGE', s.queue, 0, 0)[1]
     s.lined = entry
     if not entry then break end
-    if turn > 16 * BATCH then return advise(s, 0, {}, 'ZREVRANGE') end -- others go on
+    if turn > 16 * BATCH then return advise(s, 0, {}, 'ZREVRANGE') end -- another script continues
     local r = read(entry)
     local left = r and call('PTTL', s.alive .. r.client) or 0
     if left > 0 then
@@ -59,6 +62,6 @@ local function advance(s, orderly)
     end
     call('ZREM', s.queue, entry)
   end
-  -- Those who sleep for longer look again when the grant may have run out.
+  -- Waiters that sleep for longer than the grant ask again when it may have expired.
   if given > 0 and call('DEL', s.sleeps) == 1 then advise(s, life, told) end
 end

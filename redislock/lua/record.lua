@@ -1,9 +1,9 @@
--- record: a version, a space and a value. KEYS: 1 the record. ARGV: nothing to read it;
--- otherwise 1 the version it must have, empty if there must be none, 2 how the versions
--- begin that it gets from any try of this swap, 3 for how many milliseconds, 0 for ever,
--- 4 the value, 5 the number of the try. It answers with the version: that of an earlier
--- try, if it was carried out and stands. That is written once more: WAIT heeds only what
--- its own connection has written.
+-- record: reads a record, or replaces it if its version is the expected one (compare-and-swap). The
+-- record is a version, a space and a value. KEYS 1 the record. ARGV none to read it; otherwise
+-- 1 the expected version, empty if the record must not exist, 2 a prefix that the versions of all
+-- attempts of this swap share, 3 the life in ms, 0 without end, 4 the value, 5 the number of the
+-- attempt. Returns the new version, or "conflict". If an earlier attempt succeeded and still stands,
+-- its version is returned and written again: WAIT counts only writes of its own connection.
 local now = redis.call('GET', KEYS[1])
 if not ARGV[1] then return now or '' end
 local version = now and string.match(now, '^%S*') or ''

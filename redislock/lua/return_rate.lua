@@ -1,5 +1,5 @@
--- return_rate: undoes a take unless something was granted since. KEYS: the key. ARGV: 1
--- the cost; what the take left there: 2 the time, 3 how far ahead. So it may come again.
+-- return_rate: undoes a take, unless another one has been granted since. It may run twice.
+-- KEYS 1 the key. ARGV 1 the cost; what the take wrote: 2 the time, 3 how far ahead
 if redis.call('GET', KEYS[1]) ~= ARGV[2] .. ' ' .. ARGV[3] then return 'late' end
 local ahead = ARGV[3] - ARGV[1]
 if ahead > 0 then

@@ -1,4 +1,4 @@
--- SHARED holders each end by themselves; the lock key ends with the last of them.
+-- SHARED: the lease of each holder ends by itself; the lock key expires with the last of them.
 local function first(s, from, to) return call('ZRANGEBYSCORE', s.lock, from, to, 'WITHSCORES', 'LIMIT', 0, 1) end
 
 local function settle(s)
@@ -17,24 +17,24 @@ local function removeHolder(s, token, entry)
   call('ZADD', s.lock, s.used, FORMAT .. 'shared ' .. s.limit)
 end
 
--- Shared holders whose time is over are no holders. Without a weight nobody is left: a script
--- without all rights may have ended in the middle.
+-- Removes shared holders whose leases have ended. If the weights sum up to 0 nobody holds, even if
+-- members are left: a script that lacked a permission can have failed halfway.
 local function purge(s)
   if s.mode ~= 's' then return end
   for i = 3, #s.over, 2 do removeHolder(s, s.over[i], seatOf(s, s.over[i])) end
   if s.over[3] or s.used == 0 then settle(s) end
 end
 
--- FLOOR: the smallest token of those who hold.
+-- FLOOR: the smallest token of all holders. Guards refuse smaller ones.
 local function floorOf(s, token) return s.mode == 's' and first(s, TOKENS, '+inf')[2] or token end
 
--- The token of a request that holds already, or nothing.
+-- The token of a request that holds already, or nil.
 local function tokenOf(s, owner, entry)
   if s.mode == 's' then return call('ZSCORE', s.lock, entry) end
   return s.mode == 'x' and starts(s.text, FORMAT .. owner .. ' ') and string.match(s.text, '^%S+ %S+ (%d+)')
 end
 
--- LIMIT: all who share have one limit, that of Resize if there is one.
+-- LIMIT: all holders of a shared lock have the same limit; one that Resize set replaces theirs.
 local function resized(s)
   if s.resized == nil then s.resized = string.match(call('GET', s.resizing) or '', '^%d+') or false end
   return s.resized
@@ -47,7 +47,7 @@ local function fits(s, r)
   return s.mode == 's' and (r.limit == '0' or s.used + r.weight <= tonumber(resized(s) or r.limit))
 end
 
--- GRANT: the request holds for ttl. Returns the token and the floor.
+-- GRANT: makes the request a holder for ttl ms. Returns its token and the floor.
 local function addHolder(s, r, ttl)
   local token = mint(s.fence, stamp, s.retention)
   if r.mode == 'x' then
@@ -63,7 +63,7 @@ local function addHolder(s, r, ttl)
   return token, floorOf(s)
 end
 
--- RELEASE of one acquisition, whatever its mode. Reports whether it stood.
+-- RELEASE of one acquisition of either mode. Returns whether it was held.
 local function release(s, owner, token)
   if s.mode == 'x' then
     if not starts(s.text, FORMAT .. owner .. ' ' .. token .. ' ') then return false end
@@ -78,14 +78,15 @@ local function release(s, owner, token)
   return true
 end
 
--- LEFT: what owner has sent and may still come does nothing, and a release that comes twice
--- knows itself again.
+-- LEFT: remembers that the owner has released. Its attempts to acquire that arrive later do nothing,
+-- and a release that arrives twice is recognised by its id.
 local function mark(s, owner, id, late)
   local life = late and math.ceil((late - stamp) / 1000) or 0
   call('SET', s.left .. owner, id, 'PX', math.max(life, 0) + GRANT)
 end
 
--- QUARANTINE: a server that may have forgotten grants nothing. Returns for how many ms more.
+-- QUARANTINE: a server that was restarted or promoted may have lost locks, so it grants nothing
+-- until every lease from before has ended. Returns for how many ms more.
 local function quarantined(s)
   local most = tonumber(s.quarantine)
   if most == 0 then return 0 end
@@ -108,5 +109,5 @@ local function quarantined(s)
   return s.waits
 end
 
--- SHUT: for how many ms nobody may be let in.
+-- SHUT: for how many ms nothing may be granted.
 local function shut(s) return math.max(quarantined(s), call('PTTL', s.closed), 0) end

@@ -1,5 +1,5 @@
--- status: everything about one name, as JSON. It changes nothing. Numbers are strings, since
--- cjson loses digits; an empty list comes as {}. KEYS 1 lock. ARGV 1 base
+-- status: everything about one name, as JSON. It writes nothing. Numbers are strings: cjson loses
+-- digits. An empty list is {}. KEYS 1 lock. ARGV 1 base
 local lock, base, tag = KEYS[1], ARGV[1], tagOf(KEYS[1])
 local text, seats, waiting = call('MGET', lock)[1], {}, {}
 if text and string.sub(text, 1, #FORMAT) ~= FORMAT then text = string.sub(text, 1, 200) end

@@ -1,9 +1,10 @@
--- take_rate: grants events of a key as far as they are not too far ahead of the clock
--- then. KEYS: the key, which has the time of its last change and how far ahead of that
--- the granted events were, both in microseconds. ARGV: 1 the cost, 2 how far ahead they
--- may be, 3 what is granted a multiple of. It answers what was granted, the time, and how
--- far ahead they are. A cost of 0 only looks. A number below 10^14 is written whole; the
--- time is text from the start.
+-- take_rate: grants events of a rate limit (generic cell rate algorithm). Each event costs time, and
+-- granted events may run ahead of the clock by at most ARGV[2]. KEYS 1 the key, "TIME AHEAD": the
+-- time of the last grant and how far ahead the events were then, both in microseconds.
+-- ARGV 1 cost of the request, 2 the most that events may be ahead, 3 cost of one event: the grant
+-- is a multiple of it. Returns the cost granted, the time, and how far ahead events are now. A
+-- request with cost 0 changes nothing. .. writes numbers below 10^14 with all digits; the time,
+-- which is greater, is text from the start.
 local clock = redis.call('TIME')
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local had = redis.call('GET', KEYS[1])
@@ -13,7 +14,7 @@ if had then
   if not last then return 'foreign' end
   local passed = stamp - last
   was = tonumber(was)
-  back = passed < 0 -- the clock was set back: it counts from here
+  back = passed < 0 -- the clock was set back: count from the new time
   if back then
     ahead = was
   elseif passed < was then

@@ -1,4 +1,5 @@
--- TOKENS grow, whatever the clock does, and outlive the lock.
+-- TOKENS are the time of the grant. If the clock was set back, the token is the last one plus 1. The
+-- last token is kept longer than the lock.
 local function mint(fence, stamp, retention)
   local last = call('SET', fence, stamp, 'PX', retention, 'GET')
   if not last or last < stamp then return stamp end

@@ -1,6 +1,8 @@
--- touch: a waiting client says that it lives, puts requests back that the server forgot, and
--- lets in whoever is next. KEYS as acquire. ARGV 1 base, 2 settings, 3 client, 4 until when it
--- is served, 5 its oldest request; then pairs of ticket and request
+-- touch: a client with waiters reports that it is alive, puts back requests that are missing in the
+-- queue, and grants to the next waiters if the lock is free. KEYS as acquire. ARGV 1 base,
+-- 2 settings, 3 client, 4 server time after which it must do nothing, 5 its oldest request; then a
+-- ticket and a request for each one to put back. Returns the time, whether the oldest request was
+-- in the queue (1 or 0), its place (0: not in the queue), and why it is blocked
 local client, oldest = ARGV[3], ARGV[5]
 if stamp > ARGV[4] then return 'late ' .. stamp end
 stays(s)
@@ -10,7 +12,7 @@ for i = 6, #ARGV, 2 do
   local token = tokenOf(s, owner, entry)
   if not token then
     call('ZADD', s.queue, 'NX', ARGV[i], entry)
-  elseif s.mode == 's' then -- it has not heard so; of an exclusive one the answer tells
+  elseif s.mode == 's' then -- its grant was lost, so it is sent again; an exclusive holder is in the answer
     publish(s, client, string.format('grant %s %s %s 0 0 s %s', owner, token, floorOf(s), s.lock))
   end
 end

@@ -1,9 +1,10 @@
--- ALIVE: a waiting client speaks by joining and touching.
+-- ALIVE: a client with waiters counts as alive for ALIVE ms after each acquire and touch.
 local function speaks(s, client)
   if call('PEXPIRE', s.alive .. client, ALIVE) == 0 then call('SET', s.alive .. client, '', 'PX', ALIVE) end
 end
 
--- A request that waits is told what is in the way, and sleeps for so long.
+-- The answer to a waiter. It asks again after so many ms, and if that is more than GRANT, sleeps
+-- records that a waiter has to be notified of a shorter grant.
 local function told(s, left, why, text)
   if left > GRANT or left < 0 then call('SET', s.sleeps, '', 'PX', TOUCH) end
   return string.format('%d %s %s', left, why, text)
