@@ -9,7 +9,7 @@ import (
 )
 
 // The protocol is in these scripts; docs/protocol.md says how they are used, and
-// docs/design.md why they are as they are.
+// docs/internals/redis.md why they are as they are.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS
