@@ -1,24 +1,24 @@
-// Package driver is the back door of fencelock: the contract an engine
-// fulfils. Programs that use locks never need it; programs that bring an engine
-// of their own implement [Engine], pass the exam in package drivertest, and hand
-// the engine to fencelock.New.
+// Package driver defines what an engine implements. Programs that use locks do not need it. To
+// bring an engine of your own, implement [Engine], run the conformance suite of package drivertest,
+// and pass the engine to fencelock.New.
 //
-// # What an engine must do, and what it may
+// # Required and optional
 //
-// Every engine has the four methods of [Engine]. It reads Name, Mode, TTL, Wait, MinHold
-// and Identity of a [Request], and calls OnWait once when a request joins the queue and
-// OnLost at most once when it learns of a loss; it checks the rest with [Request.Check],
-// which refuses what its [Traits] do not promise. Shared acquisitions are for every engine;
-// limits, an order of waiters and the longest minimum hold are Traits; a lease is one too,
-// and an engine without it ends a lock with its process. Everything else is an interface that
-// an engine implements if it can: [Lister], [Breaker], [OwnerBreaker], [Watcher],
-// [Resizer], [RecordKeeper], [Parter], [Inspector], and with Traits.Rates
-// [RateLimiter]. The exam skips what is not there, and says so.
+// Every engine has the four methods of [Engine]. It reads Name, Mode, TTL, Wait, MinHold and
+// Identity of a [Request]. It calls OnWait once when a request joins the queue, and OnLost at most
+// once when it learns of a loss. [Request.Check] refuses whatever the engine's [Traits] do not
+// promise. Every engine has shared acquisitions. Limits, the order of waiters, the longest minimum
+// hold and leases are Traits; an engine without leases ends a lock with its process. Everything
+// else is an interface that an engine implements if it can: [Lister], [Breaker], [OwnerBreaker],
+// [Watcher], [Resizer], [RecordKeeper], [Parter], [Inspector], and with Traits.Rates [RateLimiter].
+// The conformance suite skips what an engine does not have, and reports that.
 //
-// The words mean the same on every engine. An acquisition is one successful
-// acquire: an owner nobody else has, a fencing token greater than every earlier
-// token of that name, and a TTL. Renew and Release are scoped to the acquisition
-// and never to the name, so a late or repeated release cannot free a successor.
+// # Acquisitions
+//
+// An acquisition is one successful acquire, on every engine: it has an owner that no other
+// acquisition has, a fencing token greater than every earlier token of that name, and a TTL. Renew
+// and Release act on the acquisition, never on the name, so a late or repeated release cannot free
+// a successor's lock.
 package driver
 
 import (

@@ -1,11 +1,10 @@
-// Package fence refuses late writes at the resource that a lock protects.
+// Package fence refuses stale writes at the resource that a lock protects.
 //
-// A lock alone cannot: a holder may be stopped between its last check and its write,
-// for longer than its lease, and write when somebody else holds the lock. Its fencing
-// token can. A guard keeps a floor for each resource. In one atomic step with the write
-// it refuses a token below the floor, and raises the floor to the one that came with
-// the token. So two shared holders both write, and an exclusive successor shuts both
-// out.
+// A lock alone cannot do that: a holder may be stopped between its last check and its write, for
+// longer than its lease, and write while somebody else holds the lock. Its fencing token can. A
+// guard stores a floor for each resource, the lowest token that is still valid. In one atomic step
+// with the write it refuses a token below the floor, and raises the floor to the one that came with
+// the token. So two shared holders can both write, and an exclusive successor shuts both out.
 //
 //	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
 //		return inTx(ctx, db, func(tx *sql.Tx) error {
@@ -17,13 +16,13 @@
 //		})
 //	})
 //
-// Every guard takes the token from the context, and none there is [ErrNoToken], never a
-// pass. [ReplaceFile] guards a file, [Transport] and [Handler] an HTTP service. The packages
+// Every guard takes the token from the context. Without one it returns [ErrNoToken] and writes
+// nothing. [ReplaceFile] guards a file, [Transport] and [Handler] an HTTP service. The packages
 // fencepostgres, fencepgx, fencemysql, fenceredis, fencegoredis, fencegrpc and fenceobject guard
-// what transactions, servers and stores keep.
+// databases, servers and object stores.
 //
-// All that write a resource must use the same guard of it, and the same lock: tokens of
-// two names, or of one name on two engines, have no order.
+// All writers of a resource must use the same guard of it, and the same lock: tokens of two names,
+// or of one name on two engines, have no order.
 package fence
 
 import (

@@ -1,20 +1,18 @@
-// Package memlock is the engine for one process: the reference implementation
-// of the contract in package driver, and the double to put under the code you
-// test. It keeps everything in memory, promises all that any engine promises
-// (leases, first come first served, limits, fencing tokens), and runs inside a
-// testing/synctest bubble, where an hour's lease ends in no time.
+// Package memlock is the engine for one process. It is the reference implementation of the contract
+// in package driver, and the test double for code that uses locks. It keeps everything in memory,
+// has leases, first come first served, limits, fencing tokens, records and rates, and runs inside a
+// testing/synctest bubble, where an hour's lease ends at once.
 //
-// The switches ([Engine.Lose], [Engine.Kill], [Engine.Freeze] and others)
-// rehearse in a test what goes wrong in production.
+// The switches ([Engine.Lose], [Engine.Kill], [Engine.Freeze] and others) inject the faults of
+// production into a test.
 //
 // # How it works
 //
-// A store is what a server would be, and an [Engine] is one client of it. One mutex
-// guards the store, and nothing blocks under it: a client's step is a function that
-// runs with the mutex and is told the time. The store knows names as locks. A request
-// becomes a claim, which waits in the lock's queue, is seated among its holders, and is
-// confirmed once its client knows. A lock is handed over, which ends what has expired
-// and seats who is next, before and after each step, and by a timer when nobody calls.
+// A store stands for a server, and an [Engine] is one of its clients. One mutex guards the store,
+// and nothing blocks under it: each step of a client is a function that runs with the mutex and is
+// passed the time. For each name the store has a lock. A request becomes a claim, which waits in
+// the lock's queue, becomes a holder, and is confirmed once its client knows. Before and after each
+// step, and by a timer when nobody calls, the lock ends what has expired and grants the next claim.
 package memlock
 
 import (

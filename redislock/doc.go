@@ -1,32 +1,33 @@
-// Package redislock keeps locks on one Redis: a server, a master with replicas
-// behind Sentinel, or a Cluster (6.2 or later; Valkey too).
+// Package redislock is the engine on one Redis: a server, a master with replicas behind Sentinel,
+// or a Cluster. It needs Redis 6.2 or later, or Valkey.
 //
 //	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, ConnWriteTimeout: 3 * time.Second})
 //	locks := fencelock.New(redislock.New(rdb, nil), nil)
 //
-// ConnWriteTimeout bounds for how long the client uses a connection that has become
-// silent, on which renewals fail; it is 10 s without, see docs/engines/redis.md.
-// Package goredis does the same for an application's own go-redis client.
+// Set ConnWriteTimeout: it bounds how long the client uses a connection that does not answer, on
+// which renewals fail. The default is 10 s; see docs/engines/redis.md. For an application's own
+// go-redis client use package goredis.
 //
-// # What is promised
+// # What it promises
 //
-// Leases, first come first served among all clients, shared locks with and
-// without a limit, a fencing token on every acquisition. A released lock goes to
-// the next waiter in the script that releases it, and a message tells it: one
-// round trip, whatever the number of waiters. Waiters that died are skipped at
-// no cost, and one that is frozen costs at most two seconds, once.
+// Leases, first come first served among all clients, shared locks with and without a limit, and a
+// fencing token for every acquisition. The script that releases a lock grants it to the next waiter
+// and publishes a message to it, in one round trip, however many wait. Dead waiters are skipped. A
+// frozen one delays the others by at most two seconds, once.
 //
-// One Redis can forget: a failover loses what had not reached the replica, a
-// restart without persistence loses everything. Two holders are possible then,
-// and a guard that checks fencing tokens keeps the later one's data right.
-// [Config.Quarantine] closes the hole for the price of a wait.
+// # What it cannot do
 //
-// # Living with others
+// One Redis can lose data: a failover loses what had not reached the replica, a restart without
+// persistence loses everything. Then two holders are possible, and only a guard that checks fencing
+// tokens protects the data. With [Config.Quarantine] the server grants nothing after a data loss
+// until every earlier lease has expired.
 //
-// The lock on name is the key lock:<name>, and programs that lock it with SET NX
-// PX and release it by compare-and-delete are excluded by this engine and
-// exclude it.
+// # Other programs
 //
-// The design follows the queue of MCS locks (Mellor-Crummey and Scott, 1991):
-// each waiter is told by whoever goes before it, and nobody polls.
+// The lock on a name is the key lock:NAME. Programs that lock it with SET NX PX, and release it by
+// compare-and-delete, exclude this engine and are excluded by it.
+//
+// The queue follows MCS locks (Mellor-Crummey and Scott, 1991): each holder notifies its successor,
+// and nobody polls. The keys and scripts are in docs/protocol.md, the reasons in
+// docs/internals/redis.md.
 package redislock

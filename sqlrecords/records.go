@@ -1,5 +1,5 @@
-// Package sqlrecords keeps records ([driver.Records]) in one table of a database, by
-// database/sql: MariaDB, MySQL or PostgreSQL. What stands on records stands on it:
+// Package sqlrecords keeps records ([driver.Records]) in one table of a database, with
+// database/sql: MariaDB, MySQL or PostgreSQL. The packages that need records can use it:
 //
 //	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
 //	if err := records.Init(ctx); err != nil { // makes the table, once
@@ -9,9 +9,8 @@
 //	jobs := idempotent.New(locks, records, nil) // with the locks of an engine
 //	mails := ratelimit.New(ratelimit.OnRecords(records), "mails", ratelimit.PerHour(3), nil)
 //
-// Each call is one statement or two, each a transaction of its own, so that a process
-// that is stopped in between keeps no row locked. Records last as the commits of the
-// database do.
+// Each call is one statement or two, each a transaction of its own, so a process that is stopped
+// between them keeps no row locked. Records are as durable as the commits of the database.
 package sqlrecords
 
 import (

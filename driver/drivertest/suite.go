@@ -1,18 +1,17 @@
-// Package drivertest is the exam every engine passes: the contract of package
-// driver, as tests. An engine's author writes the two small adapters [World] and
-// [Client] and one test:
+// Package drivertest is the conformance suite for engines: the contract of package driver, as
+// tests. An engine's author writes two small adapters, [World] and [Client], and one test:
 //
 //	func TestExam(t *testing.T) {
 //		drivertest.Run(t, drivertest.Suite{World: newWorld})
 //	}
 //
-// Each case gets a World of its own, and only the cases that fit the engine's
-// traits run. An engine that lives inside the test process sets Suite.Bubble: its
-// cases then take hours of virtual time and no real time.
+// Each case gets a World of its own, and only the cases that fit the engine's Traits run. For an
+// engine inside the test process, set Suite.Bubble: its cases then take hours of virtual time and
+// no real time.
 //
-// Many cases are about faults: a process that dies or stops, an engine that falls silent. An
-// engine on a server meets the real ones with package drivertest/proc: its Process is a Client
-// in a child process, which is killed and frozen, and its Freeze, of a server, makes a World a [Cutter].
+// Many cases are about faults: a process that dies or stops, an engine that does not answer. For an
+// engine on a server use package drivertest/proc. Its Process is a Client in a child process, which
+// is killed and frozen for real, and its Freeze stops a server, which makes a World a [Cutter].
 package drivertest
 
 import (

@@ -1,19 +1,19 @@
-// Package fencegoredis is the guard of package fence for Redis, by go-redis: commands and
-// scripts that the server refuses to run under a stale token.
+// Package fencegoredis is the guard of package fence for Redis with go-redis: commands and scripts
+// that the server refuses to run under a stale token.
 //
 //	g := fencegoredis.New(client, nil)
 //	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
 //		return g.Set(ctx, "invoice:42", "paid", 0)
 //	})
 //
-// The resource is a key. Its floor stands beside it, in a key of the same slot:
-// floor:{KEY}, or floor:{TAG}:KEY if the key has a hash tag. All that write the key must
-// go through a guard; package fenceredis has the same one for rueidis.
+// The resource is a key. Its floor is in another key of the same slot: floor:{KEY}, or
+// floor:{TAG}:KEY if the key has a hash tag. All writers of the key must use a guard; package
+// fenceredis has the same one for rueidis.
 //
-// go-redis sends a command again when the connection fails. For a guarded write this is
-// switched off, whatever MaxRetries says: the first one may have been done, or be done late
-// and undo what the same holder has written since. So after an error of the connection it is
-// not known whether a write was done.
+// go-redis repeats a command when the connection fails. For a guarded write this is disabled,
+// whatever MaxRetries is: the first one may have been executed, or be executed late and undo what
+// the same holder has written since. So after a connection error it is unknown whether a write was
+// executed.
 package fencegoredis
 
 import (

@@ -1,7 +1,6 @@
-// Package fencegrpc carries the fence of a lock over gRPC: the interceptors of a client
-// send it with each call, and those of a server refuse calls that come late, as
-// [fence.Transport] and [fence.Handler] do over HTTP. It is a module of its own, so that
-// only who uses it fetches gRPC.
+// Package fencegrpc sends the fencing token of a lock over gRPC. Interceptors of a client add it to
+// each call, and those of a server refuse stale calls, as [fence.Transport] and [fence.Handler] do
+// over HTTP. It is a module of its own, so that only its users download gRPC.
 //
 //	conn, err := grpc.NewClient(address,
 //		grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()),
@@ -11,10 +10,9 @@
 //		grpc.ChainUnaryInterceptor(fencegrpc.UnaryServerInterceptor(store, resource)),
 //		grpc.ChainStreamInterceptor(fencegrpc.StreamServerInterceptor(store, resource)))
 //
-// A call without a fence in its context fails with [fence.ErrNoToken], and is not sent.
-// What is refused is a *[fence.StaleError] for the client, of status FailedPrecondition:
-// unlike Aborted and Unavailable, it tells everybody on the way not to try again, since a
-// stale token stays stale.
+// A call without a token in its context fails with [fence.ErrNoToken] and is not sent. A refusal is
+// a *[fence.StaleError] for the client, with status FailedPrecondition. Unlike Aborted and
+// Unavailable, that status means that a retry does not help: a stale token stays stale.
 package fencegrpc
 
 import (

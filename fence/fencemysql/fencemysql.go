@@ -1,5 +1,5 @@
-// Package fencemysql is the guard of package fence for transactions of MariaDB and MySQL,
-// by database/sql.
+// Package fencemysql is the guard of package fence for transactions of MariaDB and MySQL, with
+// database/sql.
 package fencemysql
 
 import (

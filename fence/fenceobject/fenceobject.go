@@ -1,10 +1,9 @@
-// Package fenceobject is the guard of package fence for objects: of a store that writes an
-// object only if it is still the one that was read, as by If-Match and If-None-Match.
+// Package fenceobject is the guard of package fence for objects. The store must write an object on
+// the condition that it is still the one that was read, as with If-Match and If-None-Match.
 //
-// The floor is the first line of each object: 19 digits and a newline. It is not in the
-// metadata, since the ETag of many stores is a hash of the contents alone: if somebody
-// writes the contents of before under a greater token, the ETag of before comes back, and
-// a late write that waits for it would be let in.
+// The floor is the first line of each object: 19 digits and a newline. It is not in the metadata,
+// because the ETag of many stores is a hash of the content alone: if a later holder writes the old
+// content again, the old ETag comes back, and a stale write that waits for it would succeed.
 package fenceobject
 
 import (

@@ -1,5 +1,5 @@
-// Package fencepgx is the guard of package fence for transactions of pgx: like
-// that of fencepostgres, with the same table, so that both can guard one resource.
+// Package fencepgx is the guard of package fence for transactions of pgx. It uses the same table as
+// fencepostgres, so both can guard one resource.
 package fencepgx
 
 import (

@@ -1,5 +1,5 @@
-// Package fencepostgres is the guard of package fence for transactions of PostgreSQL, by
-// database/sql. Package fencepgx is that for pgx, with the same table.
+// Package fencepostgres is the guard of package fence for transactions of PostgreSQL, with
+// database/sql. Package fencepgx is the same for pgx, with the same table.
 package fencepostgres
 
 import (

@@ -1,18 +1,18 @@
-// Package fenceredis is the guard of package fence for Redis, by rueidis: commands and
-// scripts that the server refuses to run under a stale token.
+// Package fenceredis is the guard of package fence for Redis with rueidis: commands and scripts
+// that the server refuses to run under a stale token.
 //
 //	g := fenceredis.New(client, nil)
 //	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
 //		return g.Set(ctx, "invoice:42", "paid", 0)
 //	})
 //
-// The resource is a key. Its floor stands beside it, in a key of the same slot:
-// floor:{KEY}, or floor:{TAG}:KEY if the key has a hash tag. All that write the key must
-// go through a guard; package fencegoredis has the same one for go-redis.
+// The resource is a key. Its floor is in another key of the same slot: floor:{KEY}, or
+// floor:{TAG}:KEY if the key has a hash tag. All writers of the key must use a guard; package
+// fencegoredis has the same one for go-redis.
 //
-// The client must have no ConnLifetime: when the time of a connection is over, rueidis sends
-// again what had no answer a second later. So a guarded write that is slow would be done twice,
-// or be done late and undo what the same holder has written since.
+// The client must have no ConnLifetime. When the lifetime of a connection ends, rueidis sends
+// commands again that have no answer a second later. A slow guarded write would then be executed
+// twice, or be executed late and undo what the same holder has written since.
 package fenceredis
 
 import (

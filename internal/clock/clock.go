@@ -1,5 +1,5 @@
-// Package clock reads the three clocks by which a hold ends: the monotonic one, the one that
-// also counts while the machine is suspended, and the wall clock.
+// Package clock reads the three clocks by which a hold ends: the monotonic clock, the one that also
+// counts while the machine is suspended, and the wall clock.
 package clock
 
 import (

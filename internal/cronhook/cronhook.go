@@ -1,6 +1,6 @@
-// Package cronhook holds what the adapters of other schedulers and the command do with a job
-// of package cron, and programs have no need of. Package cron, which sets the variables,
-// imports this package, so a job is an any here: a *cron.Job.
+// Package cronhook contains what the adapters of other schedulers and the command need of a job of
+// package cron, and programs do not. Package cron imports it and sets its variables, so a job is an
+// any here: a *cron.Job.
 package cronhook
 
 import (

@@ -1,5 +1,5 @@
-// Package deadline has contexts whose deadline costs no timer until somebody waits for it. Most
-// calls are over long before their deadline, and a timer would be a tenth of a fast one.
+// Package deadline has contexts whose deadline needs no timer until Done is called. Most calls end
+// long before their deadline, and a timer would be a tenth of the cost of a fast one.
 package deadline
 
 import (

@@ -1,9 +1,9 @@
-// Package gcra counts rates by the generic cell rate algorithm, in whole microseconds.
+// Package gcra implements the generic cell rate algorithm, in whole microseconds.
 //
-// Each event costs the time that lies between two of them at the rate. What is
-// remembered of a key is how far the events it was granted are ahead of the clock. An
-// event is granted if its cost keeps that within a bound: the cost of a burst. So no
-// more is granted in any time t than the burst and what the rate gives in t.
+// Each event costs the time between two events at the rate. The state of a key is how far the
+// events that were granted are ahead of the clock. An event is granted if its cost keeps that
+// within a bound, the cost of a burst. So in any time t, at most the burst plus rate × t events are
+// granted.
 package gcra
 
 // State is what is known of a key; the zero State is a key that nobody has used. Its

@@ -1,4 +1,4 @@
-// Package goredisconn makes connections of clients of go-redis, for the engines on Redis.
+// Package goredisconn makes connections of go-redis clients, for the engines on Redis.
 package goredisconn
 
 import (

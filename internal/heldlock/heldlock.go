@@ -1,5 +1,5 @@
-// Package heldlock is what package fence needs of the locks that a context was made for, and programs
-// do not. Package fencelock, whose locks they are, imports it and makes the contexts.
+// Package heldlock contains what package fence needs of the locks in a context, and programs do
+// not. Package fencelock, whose locks they are, imports it and makes the contexts.
 package heldlock
 
 import "context"

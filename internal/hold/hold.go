@@ -1,10 +1,10 @@
-// Package hold is what a holder knows about its lease, as a pure state machine:
-// events and the time go in, actions come out. It reads no clock, starts no
-// goroutine and does no I/O, so a seeded simulator runs the code that ships.
+// Package hold contains what a holder knows about its lease, as a pure state machine: events and
+// the time go in, actions come out. It reads no clock, starts no goroutine and does no I/O, so a
+// seeded simulator runs the code that ships.
 //
-// The deadline rule is that of Gray and Cheriton's leases (1989): a holder
-// counts its lease from before it sent the request that the engine acknowledged,
-// and stops a margin early for clock drift and late scheduling.
+// The deadline rule is that of Gray and Cheriton's leases (1989): a holder counts its lease from
+// before it sent the request that the engine acknowledged, and stops a margin early for clock drift
+// and late timers.
 package hold
 
 import (

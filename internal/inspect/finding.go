@@ -1,5 +1,5 @@
-// Package inspect has what the inspections of all engines share: the use of an engine on probe
-// names, how a clock is judged, and how findings are written and brought together.
+// Package inspect contains what the inspections of all engines share: the use of an engine on probe
+// names, the check of a clock, and the wording of findings.
 package inspect
 
 import (

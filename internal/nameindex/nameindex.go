@@ -1,6 +1,6 @@
-// Package nameindex is the index of names that List looks at, of the engines on Redis: a
-// sorted set, scored by until when a name may have to be listed. The index decides
-// nothing: what it names is looked at, and what it misses is not listed.
+// Package nameindex is the index of names that the engines on Redis use for List: a sorted set,
+// scored by until when a name may have to be listed. The index decides nothing: List asks for the
+// status of each name in it, and omits names that are missing from it.
 package nameindex
 
 import (

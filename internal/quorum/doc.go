@@ -1,24 +1,21 @@
-// Package quorum is what a client of several independent lock servers decides,
-// as pure state machines: answers and the time go in, requests come out. It
-// reads no clock, starts no goroutine and does no I/O, so a seeded simulator
-// runs the code that ships.
+// Package quorum contains the decisions of a client of several independent lock servers, as pure
+// state machines: answers and the time go in, requests come out. It reads no clock, starts no
+// goroutine and does no I/O, so a seeded simulator runs the code that ships.
 //
-// The algorithm is Redlock (Sanfilippo), with a fencing token added. A take has
-// two rounds. In the first, the client asks every node for the lock and proposes
-// a token; a node that grants stores a token f greater than any it stored
-// before, and answers it. If a majority answered the proposal itself, it is the
-// token. Otherwise the second round raises the stored token to the greatest f,
-// on nodes that still have this client's lock; once a majority has done so it
-// is the token.
+// The algorithm is Redlock (Sanfilippo), with a fencing token added. A take has two rounds. In the
+// first, the client asks every node for the lock and proposes a token. A node that grants stores a
+// token f greater than any it stored before, and returns it. If a majority returned the proposal
+// itself, it is the token. Otherwise the second round raises the stored token to the greatest f, on
+// nodes that still have this client's lock. Once a majority has done so, that is the token.
 //
-// Why tokens grow: a returned token is stored by a majority while they hold the
-// lock for its owner. Any later take is granted by a majority too; the two meet
-// in a node, whose f was greater. Neither clocks nor leases matter for that, only
-// that nodes remember. Exclusion itself depends on time: on clock rates, and on
-// a client that stops before its leases end.
+// Tokens increase because a returned token is stored by a majority while they hold the lock for its
+// owner. Any later take is granted by a majority, too. The two majorities share a node, and the f
+// of that node is greater. That needs neither clocks nor leases, only nodes that keep their data.
+// Exclusion itself depends on time: on clock rates, and on clients that stop before their leases
+// end.
 //
-// A majority is of servers, not of addresses. An answer tells which server it is
-// of, and two answers of one server are one vote.
+// A majority is of servers, not of addresses. An answer names its server, and two answers of one
+// server are one vote.
 package quorum
 
 import (

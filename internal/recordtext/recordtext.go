@@ -1,5 +1,4 @@
-// Package recordtext makes the texts that recipes store for people: where a run was, and
-// what its error said.
+// Package recordtext makes the texts that recipes store for people: where a run was, and its error.
 package recordtext
 
 import (

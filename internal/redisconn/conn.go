@@ -1,5 +1,5 @@
-// Package redisconn makes calls of a Redis: scripts, pipelined or alone, subscriptions,
-// and commands to all masters. It knows no locks. The engines on Redis share it.
+// Package redisconn sends calls to Redis: scripts, pipelined or alone, subscriptions, and commands
+// to all masters. It knows nothing of locks. The engines on Redis share it.
 package redisconn
 
 import (

@@ -1,6 +1,6 @@
-// Package redisfmt writes and reads what the engines on Redis send: the arguments of
-// scripts, and their answers, which are words with a space between and possibly free text
-// at the end; and what servers say of themselves.
+// Package redisfmt writes and reads the texts of the engines on Redis: arguments of scripts; their
+// answers, which are words separated by spaces, possibly with free text at the end; and what INFO
+// returns.
 package redisfmt
 
 import (

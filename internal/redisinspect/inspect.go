@@ -1,5 +1,5 @@
-// Package redisinspect looks for what in the servers of a Redis weakens the promises of locks.
-// It changes nothing there.
+// Package redisinspect finds settings of Redis servers that weaken the promises of locks. It
+// changes nothing on them.
 package redisinspect
 
 import (

@@ -1,4 +1,4 @@
-// Package retry is how long to wait before an attempt is made again, and what is done now and then.
+// Package retry has the pauses between attempts, and periods for what is done from time to time.
 package retry
 
 import (

@@ -1,12 +1,10 @@
-// Package schedule decides when the items of a renewer are looked at and when
-// its one timer must fire, as a pure state machine: calls and the time go in,
-// and what to do about the timer comes out. It reads no clock and has no timer,
-// goroutine or lock, so a test can try every order of calls.
+// Package schedule decides when the items of a renewer are due and when its one timer must fire, as
+// a pure state machine: calls and the time go in, and what to do about the timer comes out. It
+// reads no clock and has no timer, goroutine or lock, so a test can try every order of calls.
 //
-// One rule holds after every call: while an item is queued, a timer is running
-// that fires by its time, or within MaxSleep, or somebody is between a call of
-// Due that returned items and the one that returns none. While nothing is
-// queued, a timer that fires is not set again.
+// One rule holds after every call. While an item is queued, a timer is running that fires by its
+// time, or within MaxSleep; or a caller is between a call of Due that returned items and the one
+// that returns none. While nothing is queued, a timer that fires is not set again.
 package schedule
 
 import (

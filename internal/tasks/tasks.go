@@ -1,4 +1,4 @@
-// Package tasks counts what an engine has under way, so that its Close can wait for it.
+// Package tasks counts the goroutines of an engine, so that its Close can wait for them.
 package tasks
 
 import (

@@ -1,5 +1,5 @@
-// Package watch follows what happens to locks on engines that can list them but
-// do not push: it compares one listing with the next.
+// Package watch reports changes of locks on engines that can list locks but do not push events: it
+// compares one listing with the next.
 package watch
 
 import (

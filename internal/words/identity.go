@@ -1,4 +1,4 @@
-// Package words packs who asks into the words that servers keep.
+// Package words encodes the identity of a requester into the text that servers store.
 package words
 
 import (

@@ -1,5 +1,5 @@
-// Package goredis makes a lock engine of an application's go-redis client, so
-// that it needs no second client of another kind.
+// Package goredis makes an engine of an application's go-redis client, so that the application
+// needs no second client.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	engine := goredis.New(client, nil)
@@ -7,27 +7,28 @@
 //	locker := fencelock.New(engine, nil)
 //
 // The client may be a *redis.Client, also one of redis.NewFailoverClient, or a
-// *redis.ClusterClient. A *redis.Ring is refused: when one of its servers fails it
-// moves that server's keys to another, and locks would be granted twice. The
-// client stays the caller's, who closes it after the engine.
+// *redis.ClusterClient. A *redis.Ring is refused: when one of its servers fails, it moves that
+// server's keys to another one, and locks would be granted twice. The application closes the
+// client, after the engine.
 //
-// go-redis sends a command again when the connection fails; for the scripts of a
-// lock this is switched off, whatever MaxRetries says, since one that was sent may
-// have run. Redirections of a Cluster are followed.
+// # Options of the client
 //
-// Set Options.ContextTimeoutEnabled: then a call whose context can end only by a
-// deadline (a release, or an acquisition under context.Background) runs on the goroutine of
-// its caller, and takes a third less time. All other calls run on a goroutine of their own, so
-// that they return when their context ends. go-redis ends that goroutine at ReadTimeout at the
-// latest, so do not switch ReadTimeout off.
+// Set Options.ContextTimeoutEnabled. Then a call whose context can end only by a deadline (a
+// release, or an acquisition under context.Background) runs on its caller's goroutine and takes a
+// third less time. All other calls run on a goroutine of their own, so that they return when their
+// context ends. go-redis ends that goroutine at ReadTimeout at the latest, so do not disable
+// ReadTimeout.
 //
-// Each engine that waits keeps one connection for its subscription, and asks it
-// every 10 s whether the server is there. Behind Sentinel, set ReadTimeout below
-// half of the shortest TTL, so that a dead master is noticed in time.
+// Behind Sentinel, set ReadTimeout below half of the shortest TTL, so that a dead master is noticed
+// in time. Each engine that waits keeps one connection for its subscription, and pings it every 10
+// s.
 //
-// The engine of package redislock itself, on rueidis, shares a connection between
-// calls and does more with many goroutines at once; a single caller sees no
-// difference.
+// go-redis repeats commands when a connection fails. For the scripts of locks this is disabled,
+// whatever MaxRetries is, since the first one may have been executed. Redirections of a Cluster are
+// followed.
+//
+// Package redislock itself, on rueidis, shares a connection between calls. It is faster with many
+// goroutines; with a single caller there is no difference.
 package goredis
 
 import (

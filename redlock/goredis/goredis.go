@@ -4,8 +4,8 @@
 //	defer engine.Close()
 //	locks := fencelock.New(engine, nil)
 //
-// What package redislock/goredis says of clients holds here too. Each has its own master, which may
-// be down: go-redis dials when it is asked.
+// The options that package redislock/goredis recommends for clients apply here, too. Each client
+// has its own master, which may be down: go-redis dials when a command is sent.
 package goredis
 
 import (

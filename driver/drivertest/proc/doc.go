@@ -1,9 +1,9 @@
-// Package proc makes the faults that package drivertest is about happen to real processes:
-// it runs an engine in child processes of the test, which can be killed and frozen, as can
-// a server that the test has started.
+// Package proc runs an engine in child processes of the test, so that the faults of package
+// drivertest happen to real processes: children are killed and frozen, and so is a server that the
+// test has started.
 //
-// A [Process] is a drivertest.Client, and [Freeze] makes a drivertest.World a
-// drivertest.Cutter. So an engine on a server takes all of the exam with
+// A [Process] is a drivertest.Client, and [Freeze] makes a drivertest.World a drivertest.Cutter. So
+// an engine on a server can run every case of the suite:
 //
 //	func TestMain(m *testing.M) {
 //		proc.Main(map[string]func(addr string) driver.Engine{"mine": dial})
@@ -21,5 +21,5 @@
 //		drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world{start(t)} }})
 //	}
 //
-// Killing, freezing and the exit of children need a Unix system.
+// It needs a Unix system.
 package proc

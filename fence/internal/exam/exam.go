@@ -1,4 +1,4 @@
-// Package exam says what every guard of package fence does, for tests.
+// Package exam is the conformance suite of the guards of package fence.
 package exam
 
 import (

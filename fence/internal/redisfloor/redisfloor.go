@@ -1,4 +1,4 @@
-// Package redisfloor has the guard of Redis, for all clients.
+// Package redisfloor contains the guard for Redis, for all clients.
 package redisfloor
 
 import (

@@ -1,4 +1,4 @@
-// Package sqlfloor has the SQL of the guards, for all clients of a database.
+// Package sqlfloor contains the SQL of the guards, for all clients of a database.
 package sqlfloor
 
 import (

@@ -1,4 +1,4 @@
-// Package conntest is what every redisconn.Conn must do, as tests on real servers.
+// Package conntest is the conformance suite of redisconn.Conn, on real servers.
 package conntest
 
 import (

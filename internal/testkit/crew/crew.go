@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package crew runs the test binary again, as processes that work beside the test. They take their
-// orders from the environment and talk in lines.
+// Package crew runs the test binary again, as processes that work beside the test. They get their
+// orders from the environment and report in lines.
 package crew
 
 import (

@@ -1,5 +1,5 @@
-// Package engines opens each engine that ships on a real server of its own, for
-// the tests of what is built on locks.
+// Package engines opens each engine on a real server of its own, for tests of the packages that use
+// locks.
 package engines
 
 import (

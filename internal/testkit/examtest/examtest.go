@@ -1,5 +1,5 @@
-// Package examtest puts an engine of this module to the exam in less time than
-// package drivertest does by itself.
+// Package examtest runs the conformance suite of package drivertest on an engine of this module,
+// with its cases in parallel.
 package examtest
 
 import (

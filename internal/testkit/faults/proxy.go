@@ -1,23 +1,23 @@
-// Package faults makes the network faults a lock must survive: a TCP proxy that
-// loses, delays, stalls, cuts and refuses at the moment it is told to.
+// Package faults injects the network faults that a lock must survive, with a TCP proxy that loses,
+// delays, stalls, cuts and refuses on demand.
 //
-// Rules are about single requests: the proxy knows where those of Redis, PostgreSQL
-// and MySQL begin and end. The worst of them is late delivery, a request that
-// its client has given up long before it reaches the server:
+// Rules are about single requests: the proxy knows where those of Redis, PostgreSQL and MySQL begin
+// and end. The worst fault is late delivery, a request that reaches the server long after its
+// client has given up:
 //
 //	p, _ := faults.NewProxy(server.Addr())
 //	held := p.HoldNext("lock:job")          // the next request about lock:job
 //	_, err := engine.Acquire(brief, req)    // sends it, and gives up
 //	<-held.Caught()
-//	held.ResetClients()                     // now its client's connection is gone too
-//	again, _ := engine.Acquire(ctx, req)    // on another connection, which lives
+//	held.ResetClients()                     // its client's connection is reset, too
+//	again, _ := engine.Acquire(ctx, req)    // on another connection
 //	_ = engine.Release(ctx, lease(again))
-//	held.Deliver()                          // the server gets the first request now
-//	<-held.Answered()                       // and has done what it does about it
-//	held.End()                              // and hears that its client has gone
+//	held.Deliver()                          // now the server receives the first request
+//	<-held.Answered()                       // and has executed it
+//	held.End()                              // and sees the end of the connection
 //
-// In a storm, p.Late("lock:", 3*time.Second) does the same to each request, and
-// [Proxy.Stall] is a partition that loses nothing: Heal delivers what was sent.
+// p.Late("lock:", 3*time.Second) does the same to every request. [Proxy.Stall] is a partition that
+// loses nothing: Heal delivers what was sent.
 package faults
 
 import (

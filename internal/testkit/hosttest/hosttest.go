@@ -1,5 +1,5 @@
-// Package hosttest is what servers of tests need of the machine: directories, ports,
-// and a wall clock that can be set.
+// Package hosttest contains what test servers need of the machine: directories, ports, and a wall
+// clock that can be set.
 package hosttest
 
 import (

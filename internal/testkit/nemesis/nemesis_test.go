@@ -1,17 +1,16 @@
 //go:build linux
 
-// Package nemesis_test torments real processes that share locks on real servers:
-// it kills and freezes them, cuts, delays and stalls what they say, stops and
-// kills the servers and steps their clocks. What the processes believed is
-// judged by internal/check, and every name must be free when all are dead.
+// Package nemesis_test shares locks between real processes on real servers and injects faults: it
+// kills and freezes the processes, cuts, delays and stalls their connections, stops and kills the
+// servers and steps their clocks. Package check verifies what the processes believed, and every
+// name must be free when all are dead.
 //
-// A run is made of rounds, and a round of its seed; a failure says both:
+// A run consists of rounds, and a round follows from its seed; a failure prints both:
 //
 //	go test ./internal/testkit/nemesis -run TestNemesis/redis$ -nemesis.seed=7
 //
-// The times of the processes are their own, so a seed repeats the faults and not
-// every step. With -nemesis.for=1h it goes on for an hour on each engine, and
-// with FENCELOCK_SLOW set for 20 minutes.
+// The processes are not synchronised, so a seed repeats the faults and not every step. With
+// -nemesis.for=1h a run takes an hour on each engine, with FENCELOCK_SLOW set 20 minutes.
 package nemesis_test
 
 import (

@@ -1,5 +1,5 @@
-// Package objecttest is a reference server of objects for tests: GET, and PUT on a
-// condition, as RFC 9110 says. It says nothing about the server of any vendor.
+// Package objecttest is a reference object server for tests: GET and conditional PUT, as in RFC
+// 9110. It models no vendor's server.
 package objecttest
 
 import (

@@ -1,5 +1,5 @@
-// Package ratetest compares what an engine makes of rates in a language of its own, Lua or
-// SQL, with package gcra. Only tests use it.
+// Package ratetest compares an engine's implementation of rates, in Lua or SQL, with package gcra.
+// Only tests use it.
 package ratetest
 
 import (

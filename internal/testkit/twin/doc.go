@@ -1,5 +1,4 @@
-// Package twin is the protocol of redislock's scripts in Go: what each of them
-// answers, publishes and leaves behind, for one name. It is for tests alone, which
-// run the same calls on both and compare everything. Whoever changes the Lua changes
-// the twin, and has written the rule down twice.
+// Package twin is redislock's protocol in Go: what each script returns, publishes and leaves
+// behind, for one name. Only tests use it. They run the same calls on both and compare everything,
+// so a change of the Lua must be made here, too.
 package twin

@@ -1,10 +1,9 @@
-// Package pipe sends many requests on one connection to PostgreSQL without waiting
-// for one another. Each request is a transaction of its own: a function call, which
-// is one message, or a query.
+// Package pipe sends many requests on one connection to PostgreSQL without waiting for one another.
+// Each request is a transaction of its own: a function call, which is one message, or a query.
 //
-// A driver's own connection serves one caller at a time, drops the connection, and
-// every lock on it, when that caller's context ends, and notices its end at the next
-// use.
+// A driver's own connection serves one caller at a time. It closes the connection, and with it
+// every lock, when that caller's context ends, and notices the end of the connection only at its
+// next use.
 package pipe
 
 import (
