@@ -27,6 +27,8 @@ type halfMoved struct {
 	got     []hold         // of these tries
 	room    int            // for so many
 	last    int64          // token
+	during  func()         // instead of all that: what happens while it is half moved
+	after   func()         // what must follow when the move is over
 }
 
 // TestClusterHalfMovedNames: of each name some keys have moved to another node, and the
@@ -45,13 +47,14 @@ func TestClusterHalfMovedNames(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	third := goredis.New(client, patient(nil))
 	t.Cleanup(func() { _ = third.Close() })
-	all := s.halfMove(clusterEngine(t, c), clusterEngine(t, c), third)
+	hasty := clusterEngineOf(t, c, &redislock.Config{RetryTimeout: 500 * time.Millisecond})
+	e, other := clusterEngine(t, c), clusterEngine(t, c)
+	all := append(s.halfMove(e, other, third), s.halfMoveAndAct(e, other, hasty)...)
 
 	there := strings.Fields(from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "10000"))
 	moving := slices.DeleteFunc(slices.Clone(there), func(key string) bool { return !movesEarly(key) })
 	c.BeginMigration(t, slot, from, to)
 	c.MoveKeys(t, slot, from, to, moving...)
-	hasty := clusterEngineOf(t, c, &redislock.Config{RetryTimeout: 500 * time.Millisecond})
 	var acts sync.WaitGroup
 	for _, m := range all {
 		acts.Go(func() { m.live(s, hasty) })
@@ -124,6 +127,87 @@ func (s scene) halfMove(e, other, third *redislock.Engine) (all []*halfMoved) {
 	return all
 }
 
+// halfMoveAndAct makes names about which something else happens than acquiring, renewing and
+// releasing. While a name is half moved it either works or fails without effect.
+func (s scene) halfMoveAndAct(e, other, hasty *redislock.Engine) (all []*halfMoved) {
+	unmoved := func(what string, err error) bool {
+		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			s.Errorf("%s while it moves: %v", what, err)
+		}
+		return err != nil
+	}
+	for mask := range 16 {
+		name := func(kind string) string { return fmt.Sprintf("%s-%x{t}", kind, mask) }
+
+		broken := s.hold(e, request(name("breaking")))
+		all = append(all, &halfMoved{name: broken.req.Name, during: func() {
+			_, err := hasty.Break(s.Context(), broken.req.Name, "a test")
+			if unmoved("breaking "+broken.req.Name, err) {
+				if err := broken.renew(); err != nil {
+					s.Errorf("%s: lost by a break that failed: %v", broken.req.Name, err)
+				}
+			}
+		}, after: func() {
+			_, err := hasty.Break(s.Context(), broken.req.Name, "a test")
+			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				s.Errorf("%s: %v", broken.req.Name, err)
+			}
+			s.gone(broken.renew())
+			if h := s.hold(e, request(broken.req.Name)); h.Token <= broken.Token {
+				s.Errorf("%s: token %d after %d", broken.req.Name, h.Token, broken.Token)
+			}
+		}})
+
+		stays := s.hold(e, request(name("leaving")))
+		leaves := s.queue(other, request(stays.req.Name))
+		all = append(all, &halfMoved{name: stays.req.Name, during: func() {
+			leaves.cancel()
+			if _, err := leaves.ended(); err == nil {
+				s.Errorf("%s: a waiter got in beside its holder", stays.req.Name)
+			}
+		}, after: func() {
+			stays.free()
+			s.until(stays.req.Name+" is free", func() bool {
+				h, err := s.ask(e, try(request(stays.req.Name))).ended()
+				return err == nil && h.Token > stays.Token
+			})
+		}})
+
+		limit := shared(request(name("resizing")), 2)
+		first := []hold{s.hold(e, limit), s.hold(other, limit)}
+		all = append(all, &halfMoved{name: limit.Name, during: func() {
+			unmoved("resizing "+limit.Name, hasty.Resize(s.Context(), limit.Name, 3))
+		}, after: func() {
+			s.resize(hasty, limit.Name, 3)
+			for _, h := range append(first, s.hold(e, limit)) {
+				if err := h.renew(); err != nil {
+					s.Errorf("%s: a holder: %v", limit.Name, err)
+				}
+			}
+			s.refused(e, try(limit))
+		}})
+
+		short := request(name("expiring"))
+		short.TTL = time.Second
+		lapses := s.hold(e, short)
+		all = append(all, &halfMoved{name: short.Name, during: func() {
+			for until := time.Now().Add(2 * short.TTL); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+				if h, err := s.ask(hasty, try(short)).ended(); err == nil {
+					lapses = h
+				} else if !errors.Is(err, driver.ErrHeld) {
+					unmoved("acquiring "+short.Name, err)
+				}
+			}
+		}, after: func() {
+			s.until(short.Name+" is free", func() bool {
+				h, err := s.ask(e, try(short)).ended()
+				return err == nil && h.Token > lapses.Token
+			})
+		}})
+	}
+	return all
+}
+
 // movesEarly reports whether a key has moved when a name is half moved: by the number of the
 // name the lock, the last token, the queue, or any other key.
 func movesEarly(key string) bool {
@@ -139,6 +223,10 @@ func movesEarly(key string) bool {
 
 // live is what happens to a half moved name.
 func (m *halfMoved) live(s scene, e *redislock.Engine) {
+	if m.during != nil {
+		m.during()
+		return
+	}
 	for i, h := range m.holds {
 		if err := h.renew(); err != nil {
 			s.Errorf("%s: renewing while it moves: %v", m.name, err)
@@ -165,6 +253,10 @@ func (m *halfMoved) live(s scene, e *redislock.Engine) {
 
 // stands is called when the move is over.
 func (m *halfMoved) stands(s scene, e *redislock.Engine) {
+	if m.after != nil {
+		m.after()
+		return
+	}
 	if len(m.got) > m.room {
 		s.Errorf("%s: %d got in, there was room for %d", m.name, len(m.got), m.room)
 	}
