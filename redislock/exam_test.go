@@ -59,7 +59,7 @@ func TestExam(t *testing.T) {
 type world struct{ *redistest.Redis }
 
 func newWorld(t testing.TB) drivertest.World {
-	return world{redistest.StartRedis(t, "--appendonly", "yes")}
+	return world{redistest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")}
 }
 
 func (w world) Client(t testing.TB) drivertest.Client {

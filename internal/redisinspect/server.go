@@ -88,7 +88,7 @@ func (r Rules) persistence(s Server) driver.Finding {
 	case aof && fsync.Err != nil && !r.Quarantine:
 		return unchecked(check, fmt.Errorf("append-only file; when it is synced is unknown: %w", fsync.Err), "+config|get")
 	case aof:
-		saw, means = "append-only file, appendfsync "+cmp.Or(fsync.Value, "unknown"), "a power loss forgets the locks of the last second or so"
+		saw, means = "append-only file, appendfsync "+cmp.Or(fsync.Value, "unknown"), "a power failure, or a crash while a sync is under way, loses the locks of the last two seconds"
 	case save.Value != "":
 		saw, means = "snapshots only (save "+save.Value+")", "a crash forgets the locks since the last snapshot"
 	case save.Err != nil:

@@ -16,7 +16,7 @@ import (
 // startCluster starts a Cluster of masters. Nobody calls one dead that stands still.
 func startCluster(t testing.TB) servers {
 	t.Helper()
-	c := redistest.StartRedisCluster(t, 3, "--appendonly", "yes", "--auto-aof-rewrite-min-size", "8mb", "--cluster-node-timeout", "60000")
+	c := redistest.StartRedisCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "8mb", "--cluster-node-timeout", "60000")
 	s := redisServers(t, c.Nodes())
 	crash := s.crash
 	s.crash = func(i int, r *rand.Rand) {

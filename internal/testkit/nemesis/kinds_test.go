@@ -31,7 +31,7 @@ var kinds map[string]kind
 func init() { // the workers' functions refer to it
 	kinds = map[string]kind{
 		"files":               filesKind(),
-		"redis":               singleKind(redislock.Config{}, "--appendonly", "yes", "--auto-aof-rewrite-min-size", "8mb"),
+		"redis":               singleKind(redislock.Config{}, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "8mb"),
 		"redis-quarantine":    singleKind(redislock.Config{Quarantine: true}),
 		"redlock":             redlockKind(),
 		"sentinel":            sentinelKind(),
