@@ -40,7 +40,7 @@ var redisSuite = suite{
 	bars: map[string][]bar{
 		// Tokens that outlive the lock, and a queue, cost minimal 1.2 x redislock alone.
 		"alone":    {atMost(minimal, 1.15), atMost("redislock", 1.35), atMost("redislock", 1.55).alsoOnGoredis()},
-		"parallel": {atMost(minimal, 1.4), atMost("rueidislock", 1.15)},
+		"parallel": {atMost(minimal, 1.7), atMost("rueidislock", 1.35)},
 		"handover": {noMore(0.7e-3), atMost("rueidislock", 1), atLeastTimesFaster("redsync", 100)},
 	},
 	per:   1500,

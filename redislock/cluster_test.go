@@ -122,7 +122,7 @@ func TestClusterAcquireInAMovingSlot(t *testing.T) {
 	from.Do(t, "EVAL", `for i = 1, 1000 do redis.call('SET', 'fence:lock:' .. i .. KEYS[1], 'x', 'PX', 60000) end`, "1", "{t}")
 	h := s.hold(e, request("held{t}"))
 	c.BeginMigration(t, slot, from, to)
-	s.hears(driver.ErrUnavailable, "non local key", func(giveUp time.Duration) error {
+	s.hears(driver.ErrUnavailable, "key", func(giveUp time.Duration) error {
 		_, err := s.ask(clusterEngineOf(t, c, &redislock.Config{RetryTimeout: giveUp}), try(request("n{t}"))).ended()
 		return err
 	})

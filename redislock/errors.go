@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,12 +36,12 @@ func passing(err error) bool {
 	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED", "NOSCRIPT":
 		return true
 	}
-	return strings.Contains(e.Text, "max number of clients") || strings.Contains(e.Text, nonLocal)
+	return slices.ContainsFunc(passingTexts, func(text string) bool { return strings.Contains(e.Text, text) })
 }
 
-// nonLocal is what a script is refused that touches a key of a slot on its way to
-// another node, where the key is or would be.
-const nonLocal = "non local key"
+// passingTexts are errors without a code of their own that pass. The last two refuse a script
+// that uses a key of a slot that is moving to another node.
+var passingTexts = []string{"max number of clients", "non local key", "during rehashing of the slot"}
 
 // cause returns why tries have failed: err, or what was known before if err says
 // no more than that the time was up.

@@ -184,7 +184,7 @@ func TestInspectRightsOutsideTheScripts(t *testing.T) {
 		saw      string
 	}{
 		{[]string{"~*", "&*", all, "-evalsha", "-eval"}, 0, "probe lock", driver.Broken, "NOPERM"},
-		{[]string{"~lock:*", "&*", all}, 0, "probe lock", driver.Broken, "keys"},
+		{[]string{"~lock:*", "&*", all}, 0, "probe lock", driver.Broken, "key"},
 		{[]string{"~*", "&*", all, "-wait"}, 1, "probe lock", driver.Broken, "NOPERM"},
 		{[]string{"~*", "resetchannels", all}, 0, "rights", driver.Broken, "waiting: "},
 		{[]string{"~*", "&*", all, "-subscribe"}, 0, "rights", driver.Broken, "waiting: "},

@@ -72,7 +72,7 @@ func (s scene) lacking(admin, e *redislock.Engine, command string, req driver.Re
 			return false
 		}
 		if !errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable) ||
-			!strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command") {
+			!strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command") && !strings.Contains(err.Error(), "ACL failure") {
 			s.Errorf("without %s: %v", command, err)
 		}
 		return true

@@ -76,7 +76,7 @@ func TestInspect(t *testing.T) {
 	expect(t, found, "clocks", driver.Unknown, w[3].Addr())
 	expect(t, found, "probe lock", driver.Broken, "")
 	w[3].Do(t, "ACL", "SETUSER", "default", "+info")
-	expect(t, findings(t, w.addrs(), redlock.Config{}), "server", driver.Broken, w[4].Addr()+": redis")
+	expect(t, findings(t, w.addrs(), redlock.Config{}), "server", driver.Broken, w[4].Addr()+": ")
 	for _, r := range w[2:4] {
 		r.Kill(t)
 	}

@@ -17,5 +17,5 @@ loadLock(s, call('MGET', lock)[1])
 local behind = s.mode == 'foreign' and 'f' or s.mode == 'x' and not starts(s.text, FORMAT .. owner .. ' ') and '-'
 if behind and not wait then return held(s, call('PTTL', lock), behind, s.text) end
 stays(s)
-if call('EXISTS', s.left .. owner) == 1 then return 'late ' .. stamp end
+if call('EXISTS', s.left .. owner) == 1 then return 'late ' .. stamp end -- a copy: nobody waits for this answer
 if behind then return queueUp(s, r, letters, call('PTTL', lock), behind, s.text) end

@@ -1,6 +1,7 @@
 -- batch: many uncontended acquires and releases of exclusive locks in one script. An operation that
 -- is contended is left undone, and the client sends it alone. A batch that arrives twice gets its
--- first answer again.
+-- first answer again. Clients send no batches on a Cluster or with replicas to wait for, and put no
+-- acquire into one that has a minimum hold or a quarantine.
 -- KEYS the lock of each operation. ARGV 1 base, 2 retention, 3 server time after which acquires must
 -- do nothing, 4 id of the batch, 5 a letter for each operation: a (its arguments: owner, description,
 -- TTL) or r (owner, token). Returns the time and a letter for each operation: t taken, with the time
@@ -22,6 +23,7 @@ for i, lock in ipairs(KEYS) do
     local own = FORMAT .. owner .. ' ' .. ARGV[at + 1] .. ' '
     if string.sub(call('MGET', lock)[1] or '', 1, #own) == own and call('EXISTS', base .. 'queue:' .. tag) == 0 then
       call('DEL', lock)
+      call('SET', base .. 'left:' .. tag .. ':' .. owner, ARGV[4], 'PX', GRANT)
       said[i] = 'o'
     end
     at = at + 2

@@ -5,7 +5,8 @@ local function blocked(s)
   if s.mode == 's' then
     local oldest, ends = first(s, TOKENS, '+inf'), first(s, TIMES, TOKENS)[2] or s.ms
     local text = string.gsub(oldest[1] or '', ' ', ' ' .. (oldest[2] or '') .. ' ', 1)
-    return ends - s.ms, '-', FORMAT .. text
+    local left, closed = math.max(ends - s.ms, 0), shut(s)
+    return closed > 0 and math.min(left, closed) or left, '-', FORMAT .. text
   elseif s.mode == 'free' then
     local left = shut(s)
     return left, left == 0 and '-' or quarantined(s) > 0 and 'q' or 'm', ''

@@ -20,6 +20,7 @@ for _, h in ipairs(holders(s)) do
   local owner, client = string.match(h.entry, '^(%S+) (%S+)')
   if not only or only == owner then
     broken = release(s, owner, h.token) or broken
+    mark(s, owner, '')
     publish(s, client, string.format('lost %s %s %s', owner, h.token, ARGV[3]))
   end
 end

@@ -7,6 +7,6 @@ local done = token and release(s, owner, token) and 'released' or 'gone'
 stays(s)
 if call('ZREM', s.queue, entry) == 1 and done == 'gone' then done = 'left' end
 if call('GET', s.closed) == owner then call('DEL', s.closed) end
-if late then mark(s, owner, '', late) end
+mark(s, owner, '', late)
 advance(s, done == 'released')
 return done

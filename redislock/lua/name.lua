@@ -22,7 +22,8 @@
 -- While a slot of a Cluster moves, a node serves commands about the lock key alone, wherever that
 -- key is; it refuses a command about an absent key, or about several keys of which one is absent.
 -- So renew, confirm and the first part of release use the lock key alone. Everything else calls
--- stays first, which fails while the slot moves, before anything is written; the client retries.
+-- stays, which fails while the slot moves, before anything that could not be repeated (leave and
+-- confirm use the lock key first); the client retries.
 --
 -- A waiting client sends touch every TOUCH ms, and counts as alive for ALIVE ms after it. One
 -- script grants to at most BATCH waiters and removes at most PURGE expired holders.
@@ -39,8 +40,8 @@ local function open(lock, marker, base, settings)
   return s
 end
 
--- Fails while the slot moves: the second key never exists, and a moving slot refuses several keys
--- of which one is absent.
+-- Fails while the slot moves, which refuses several keys of which one is absent: the second key has
+-- no owner at its end and is never written.
 local function stays(s) if s.counts == '0' then call('EXISTS', s.fence, s.left) end end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end

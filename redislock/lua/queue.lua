@@ -22,7 +22,8 @@ end
 
 -- HAND-OVER: makes the waiter the holder for at most GRANT ms and sends it the grant. If its client
 -- does not subscribe any more, the grant is undone. The client counts as alive for the length of
--- the grant only, unless it sends something: a dead client costs the next waiters one grant.
+-- the grant only, unless it sends an acquire or a touch: a dead client costs the next waiters one
+-- grant. A client with other waiters sends touch in time.
 local function handOff(s, r, left)
   local life = math.min(r.ttl, GRANT)
   local token, floor = addHolder(s, r, life)
@@ -36,15 +37,15 @@ end
 
 -- QUEUE: grants to the waiters in their order for as long as the next one fits. Waiters of dead
 -- clients are removed; a client that was only slow puts them back when it touches. s.lined is the
--- first waiter that is left, if any. orderly: a release or a break calls, and the next waiters may
--- rely on being notified; if a minimum hold or a quarantine runs, they are told for how long.
+-- first waiter that is left, if any. orderly: the lock was released or broken before the end that
+-- the waiters know; if a minimum hold or a quarantine still runs, they are told for how long.
 local function advance(s, orderly)
   local given, life, told = 0, 0, {}
   for turn = 1, 16 * BATCH + 1 do
     local entry = (s.mode == 'free' or s.mode == 's') and call('ZRANGE', s.queue, 0, 0)[1]
     s.lined = entry
     if not entry then break end
-    if turn > 16 * BATCH then return advise(s, 0, {}, 'ZREVRANGE') end -- another script continues
+    if turn > 16 * BATCH then return advise(s, 0, {}, 'ZREVRANGE') end -- so many dead ones: the newest, who are likely to be alive, continue
     local r = read(entry)
     local left = r and call('PTTL', s.alive .. r.client) or 0
     if left > 0 then

@@ -17,8 +17,8 @@ local function removeHolder(s, token, entry)
   call('ZADD', s.lock, s.used, FORMAT .. 'shared ' .. s.limit)
 end
 
--- Removes shared holders whose leases have ended. If the weights sum up to 0 nobody holds, even if
--- members are left: a script that lacked a permission can have failed halfway.
+-- Removes shared holders whose leases have ended. With a sum of 0 nobody holds: only the member with
+-- the limit can be left then, by a script that lacked a permission and failed halfway.
 local function purge(s)
   if s.mode ~= 's' then return end
   for i = 3, #s.over, 2 do removeHolder(s, s.over[i], seatOf(s, s.over[i])) end
@@ -78,15 +78,19 @@ local function release(s, owner, token)
   return true
 end
 
--- LEFT: remembers that the owner has released. Its attempts to acquire that arrive later do nothing,
--- and a release that arrives twice is recognised by its id.
+-- LEFT: remembers that the owner has released, left or lost the lock. Its attempts to acquire that
+-- arrive later do nothing, and a release that arrives twice is recognised by its id. An attempt is
+-- served for at most GRANT ms after it was sent, so the key lives as long; late is the server time
+-- until which an attempt without an answer may still arrive.
 local function mark(s, owner, id, late)
   local life = late and math.ceil((late - stamp) / 1000) or 0
   call('SET', s.left .. owner, id, 'PX', math.max(life, 0) + GRANT)
 end
 
 -- QUARANTINE: a server that was restarted or promoted may have lost locks, so it grants nothing
--- until every lease from before has ended. Returns for how many ms more.
+-- until every lease from before has ended. Returns for how many ms more. The marker is "KNOWN LONGEST
+-- SEEN SINCE": the incarnation that may grant, the longest TTL of all clients in ms, and the
+-- incarnation that waits, with the time in ms from which it does.
 local function quarantined(s)
   local most = tonumber(s.quarantine)
   if most == 0 then return 0 end

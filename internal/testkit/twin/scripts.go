@@ -91,7 +91,11 @@ func (n *Name) blocked() (wait int64, why, text string) {
 	case "s":
 		first, ends := n.members(Lock, tokens, forever)[0], n.members(Lock, times, tokens)
 		owner, desc, _ := strings.Cut(first.text, " ")
-		return ends[0].score - n.ms(), "-", fmt.Sprintf("%s%s %d %s", format, owner, first.score, desc)
+		wait = max(ends[0].score-n.ms(), 0)
+		if closed := n.shut(); closed > 0 {
+			wait = min(wait, closed)
+		}
+		return wait, "-", fmt.Sprintf("%s%s %d %s", format, owner, first.score, desc)
 	case "free":
 		why = "-"
 		if wait = n.shut(); wait > 0 {
@@ -248,9 +252,7 @@ func (n *Name) Leave(q Request, late int64) string {
 	if by, _ := n.get(closed); by == q.Owner {
 		n.Delete(closed)
 	}
-	if late > 0 {
-		n.mark(q.Owner, "", late)
-	}
+	n.mark(q.Owner, "", late)
 	n.advance(done == "released")
 	return done
 }
@@ -275,7 +277,7 @@ func (n *Name) Touch(client string, until int64, oldest Entry, back []Entry) str
 		switch {
 		case token > 0 && n.mode == "s":
 			n.publish(client, fmt.Sprintf("grant %s %d %d 0 0 s %s", e.Owner, token, n.floor(token), Lock))
-		case token == 0 && n.place(entry) == 0:
+		case token == 0 && n.place(entry) == 0 && !n.there(left+e.Owner):
 			n.add(Queue, entry, e.Ticket)
 		}
 	}
@@ -334,6 +336,7 @@ func (n *Name) Break(reason, only string) string {
 	for _, h := range n.Holders() {
 		if only == "" || only == h.Owner {
 			broken = n.release(h.Owner, h.Token) || broken
+			n.mark(h.Owner, "", 0)
 			n.publish(h.client, fmt.Sprintf("lost %s %d %s", h.Owner, h.Token, reason))
 		}
 	}
@@ -371,6 +374,7 @@ func (n *Name) Free(owner string, token int64, id string) string {
 	return n.together(id, func() string {
 		n.loadLock()
 		if n.mode == "x" && !n.there(Queue) && n.release(owner, token) {
+			n.mark(owner, id, 0)
 			return "o"
 		}
 		return "s"
