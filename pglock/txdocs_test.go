@@ -17,16 +17,21 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
+// guidePages are the pages of the guide, the one that creates roles first.
+var guidePages = []string{"postgres.md", "postgres-transactions.md", "postgres-psql.md", "postgres-internals.md"}
+
 // sqlBlocks returns the sql blocks of the guide.
 func sqlBlocks(t *testing.T) []string {
 	t.Helper()
-	b, err := os.ReadFile("../docs/engines/postgres.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var blocks []string
-	for _, m := range regexp.MustCompile("(?ms)^ *```sql\n(.*?)^ *```$").FindAllStringSubmatch(string(b), -1) {
-		blocks = append(blocks, m[1])
+	for _, page := range guidePages {
+		b, err := os.ReadFile("../docs/engines/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("(?ms)^ *```sql\n(.*?)^ *```$").FindAllStringSubmatch(string(b), -1) {
+			blocks = append(blocks, m[1])
+		}
 	}
 	return blocks
 }
@@ -167,7 +172,7 @@ func TestGuideLimit(t *testing.T) {
 	}
 }
 
-// The statement by itself, the first in the guide, is one that LockTx meets.
+// The statement that locks for a session is one that LockTx meets.
 func TestGuideSessionLock(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPostgres(t)
