@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// acquirer makes acquisitions: of a name that is free at once, or by a place in the queue.
+// acquirer makes acquisitions, immediately if the name is free, otherwise through the queue.
 type acquirer struct {
 	*client
 	queue    *waitQueue
@@ -30,14 +30,14 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
-	// Each acquisition has an owner of its own, so that a try that comes late is taken for
-	// no other.
+	// Each acquisition has an owner of its own, so that an attempt that arrives late is not
+	// mistaken for another acquisition.
 	w.lock, w.desc, w.owner = lock, describe(acq.id, req), newOwner()
 	return acq.acquire(ctx, w)
 }
 
-// check returns what is wrong with the engine, the request or the server. Only the last
-// may cost a call, once in a while.
+// check returns what is wrong with the engine, the request or the server. Checking the server costs
+// a call, but not on every acquire.
 func (acq *acquirer) check(ctx context.Context, req driver.Request) (lock string, err error) {
 	if err := req.Check(acq.cfg.traits()); err != nil {
 		return "", err
@@ -59,10 +59,10 @@ func (acq *acquirer) check(ctx context.Context, req driver.Request) (lock string
 
 func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
 
-// acquire tries at once, and waits if it may and must. The subscription by which
-// a waiter learns of its grant stands before it joins the queue: a grant that nobody
-// heard would keep the lock for nobody until it is over. While there is no subscription
-// yet, the first try does not join, since a free name needs none.
+// acquire makes a first attempt and then waits, if the request allows it. The client must be
+// subscribed before a request joins the queue: a grant whose message is lost would block the lock
+// until it expires. If there is no subscription yet, the first attempt does not join the queue,
+// because a free name needs none.
 func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
 	join := acq.listener.start() && w.req.Wait
 	a := acq.request(ctx, w, join)
@@ -91,7 +91,7 @@ func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, erro
 	}
 }
 
-// noteBlocked notes what the server has said of the name.
+// noteBlocked records what the server reported about the name.
 func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 	if err := o.trouble(); err != nil {
 		w.heard.Unavailable(ctx, err)
@@ -110,9 +110,9 @@ func (acq *acquirer) hold(w *waiter, token int64) {
 	}
 }
 
-// replicated gives a grant back that too few replicas have heard of: a failover to one of
-// the others would forget it. Nobody is told that it has been granted, so it is forgotten
-// first.
+// replicated returns a grant that enough replicas have acknowledged. Otherwise it releases the
+// grant, because a failover to another replica would lose it. The hold is forgotten first: the
+// caller never had it.
 func (acq *acquirer) replicated(ctx context.Context, w *waiter, g driver.Grant, replicas int) (driver.Grant, error) {
 	if replicas >= acq.cfg.MinReplicas {
 		return g, nil

@@ -13,57 +13,59 @@ import (
 )
 
 const (
-	// maxInFlight calls are under way before operations wait for one another: one that
-	// the server works on, one on its way there and one on its way back.
+	// maxInFlight is how many calls run before operations start to queue: one that the server is
+	// executing, one on its way there and one on its way back.
 	maxInFlight = 3
-	// maxBatch operations go into one script, so that it does not block the server.
+	// maxBatch is the most operations in one script, so that a script does not block the server for
+	// long.
 	maxBatch = 64
-	// batchDelay is how long an operation waits for a call to come back, for the sake
-	// of networks that take longer.
+	// batchDelay is the longest time that an operation waits for a running call to return. It
+	// bounds the delay on slow networks.
 	batchDelay = time.Millisecond
 )
 
-// batcher lets operations that come while others are under way wait for these, and
-// then go together: the cost of a script is that of its call, for the most part.
-// An operation that is alone does not wait.
+// batcher combines concurrent operations into one script, since most of a script's cost is that of
+// its call. Operations that start while maxInFlight calls are running wait and are sent together.
+// An operation on an idle engine does not wait.
 type batcher struct {
 	*client
 	delay   time.Duration
-	batches atomic.Int64 // so far
+	batches atomic.Int64 // sent so far; makes each batch's id unique
 
 	mu       sync.Mutex // guards all below
 	inFlight int
 	waiting  []*pendingOp
-	timerSet bool // flushAfterDelay will be called
+	timerSet bool // flushAfterDelay is scheduled
 }
 
-// pendingOp is an acquire or a release of the common kind.
+// pendingOp is an exclusive acquire or release without special options.
 type pendingOp struct {
-	letter byte     // of batch.lua
-	lock   string   // its key
-	args   []string // of batch.lua
+	letter byte     // 'a' acquire or 'r' release, see batch.lua
+	lock   string   // the lock's key
+	args   []string // arguments for batch.lua
 	limit  time.Duration
-	done   chan opResult // gets the answer, once
+	done   chan opResult // receives the result, once
 }
 
-// opResult is what became of a batched operation: a letter of batch.lua and the
+// opResult is the result of a batched operation: the letter that batch.lua returned and the
 // server's time, or an error.
 type opResult struct {
 	letter byte
 	now    string
-	late   int64 // until when an acquire may still be served
+	late   int64 // server time until which an unanswered acquire may still be served
 	err    error
 }
 
-// refused is the letter of an operation whose script the server refused, perhaps for
-// the sake of another one.
+// refused is the letter of an operation in a script that the server refused, perhaps because of
+// another operation in it.
 const refused = 'x'
 
-// canBatch reports whether operations may share a script. On a Cluster their keys
-// lie in different slots, and replicas are waited for call by call.
+// canBatch reports whether operations may share a script. On a Cluster their keys are in different
+// slots, and with MinReplicas each call waits for its own replicas.
 func (b *batcher) canBatch() bool { return !b.cluster() && b.cfg.MinReplicas == 0 }
 
-// tryStart lets a call go at once if few are under way, and finishCall must follow it.
+// tryStart claims a slot for a direct call and reports whether one was free. finishCall must
+// follow.
 func (b *batcher) tryStart() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +76,7 @@ func (b *batcher) tryStart() bool {
 	return true
 }
 
-// send does an operation together with others.
+// send runs an operation in a batch and waits for its result.
 func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	op.done = make(chan opResult, 1)
 	if b.queue(op) {
@@ -94,9 +96,8 @@ func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	}
 }
 
-// queue lets an operation wait for a call to come back, until flushAfterDelay. It reports
-// whether there is nothing to wait for: so many wait that they fill a script, or
-// all calls have come back meanwhile.
+// queue adds an operation to the next batch and starts the timer. It reports whether the batch
+// should be sent now, because it is full or because no call is running any more.
 func (b *batcher) queue(op *pendingOp) (now bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +110,7 @@ func (b *batcher) queue(op *pendingOp) (now bool) {
 	return now
 }
 
-// remove takes an operation away, and reports whether it was not sent yet.
+// remove drops an operation from the queue and reports whether it had not been sent yet.
 func (b *batcher) remove(op *pendingOp) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +119,7 @@ func (b *batcher) remove(op *pendingOp) bool {
 	return len(b.waiting) < n
 }
 
-// next returns the operations that go together now; without any, the call is over.
+// next returns the next batch. If there is none, it frees the slot and returns nil.
 func (b *batcher) next() []*pendingOp {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +133,7 @@ func (b *batcher) next() []*pendingOp {
 	return batch
 }
 
-// flushAfterDelay lets those who wait go although no call has come back.
+// flushAfterDelay sends the queued operations although no call has returned.
 func (b *batcher) flushAfterDelay() {
 	b.mu.Lock()
 	b.timerSet = false
@@ -141,16 +142,16 @@ func (b *batcher) flushAfterDelay() {
 	b.finishCall()
 }
 
-// finishCall ends a call that went at once, or lets it go on for those who wait.
+// finishCall frees the slot of a direct call, or uses it to run the next batch.
 func (b *batcher) finishCall() {
 	if batch := b.next(); batch != nil {
 		b.runBatches(batch)
 	}
 }
 
-// runBatches does batch after batch until nobody waits.
+// runBatches executes batches until the queue is empty.
 func (b *batcher) runBatches(batch []*pendingOp) {
-	task := func() { // ends when nobody waits; each batch has an attempt limit
+	task := func() { // ends when the queue is empty; each batch has an attempt limit
 		for ; batch != nil; batch = b.next() {
 			b.execBatch(batch)
 		}
@@ -160,7 +161,7 @@ func (b *batcher) runBatches(batch []*pendingOp) {
 	}
 }
 
-// execBatch does a batch of operations in one script, and tells each what became of it.
+// execBatch runs a batch of operations in one script and delivers each result.
 func (b *batcher) execBatch(batch []*pendingOp) {
 	c := redisconn.Call{Script: batchScript, Keys: make([]string, len(batch)), Args: make([]string, 5, 5+3*len(batch))}
 	letters, limit := make([]byte, len(batch)), batch[0].limit

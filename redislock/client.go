@@ -12,17 +12,17 @@ import (
 	"github.com/fencelock/fencelock/internal/tasks"
 )
 
-// client makes calls: what they begin with, how long they may take, and what is
-// known of the server's clock. It knows no locks.
+// client makes script calls: it supplies their common arguments and deadlines, and tracks the
+// server's clock. It contains no lock logic.
 type client struct {
 	keyspace
 	tasks  *tasks.Group
 	closed context.Context // ends with Close
 	conn   redisconn.Conn
 	cfg    Config
-	id     string // its channel is named after it
+	id     string // random; its channel is named after it
 
-	retention string // of the last token, as an argument
+	retention string // Config.Retention, as an argument of scripts
 	settings  string // of the engine, as an argument of most scripts
 	clock     clock
 }
@@ -38,7 +38,7 @@ func newClient(conn redisconn.Conn, cfg *Config) *client {
 	return c
 }
 
-// settingsArg is what the scripts that may grant are told of the engine.
+// settingsArg returns the engine's settings as an argument for the scripts that may grant.
 func (c *client) settingsArg() string {
 	counts, quarantine := 1, int64(0)
 	if c.cluster() {
@@ -50,7 +50,7 @@ func (c *client) settingsArg() string {
 	return fmt.Sprintf("%s %d %d", c.retention, counts, quarantine)
 }
 
-// call makes a call of a script about a lock.
+// call makes a call of a lock script.
 func (c *client) call(s *redisconn.Script, lock string, args ...string) redisconn.Call {
 	keys := []string{lock}
 	if c.cfg.Quarantine {
@@ -59,13 +59,13 @@ func (c *client) call(s *redisconn.Script, lock string, args ...string) rediscon
 	return redisconn.Call{Script: s, Keys: keys, Args: append(append(make([]string, 0, 2+len(args)), c.base(), c.settings), args...)}
 }
 
-// eval runs one script, on the master that has its keys.
+// eval runs one script on the master that has its keys.
 func (c *client) eval(ctx context.Context, call redisconn.Call) (string, error) {
 	r := c.conn.Eval(ctx, []redisconn.Call{call})[0]
 	return r.Text, r.Err
 }
 
-// unreached adds the addresses of the servers to an error, if the connection can.
+// unreached adds the servers' addresses to an error, if the connection knows them.
 func (c *client) unreached(err error) error {
 	if c, ok := c.conn.(interface{ Unreached(error) error }); ok {
 		return c.Unreached(err)
@@ -73,5 +73,5 @@ func (c *client) unreached(err error) error {
 	return err
 }
 
-// errClosed is what calls on a closed engine wrap.
-var errClosed = errors.New("the engine was closed")
+// errClosed is wrapped by calls on a closed engine.
+var errClosed = errors.New("the engine is closed")

@@ -10,17 +10,17 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// clock is what an engine knows of its server's time, so that a request can say
-// until when it may be served: what arrives later has no effect.
+// clock estimates the server's time, so that a request can carry a server time until which it may
+// be served. A request that arrives later has no effect.
 type clock struct {
 	mu   sync.Mutex  // guards last
-	last clockSample // the newest; of a Cluster, whose nodes may differ, the one that is furthest ahead
+	last clockSample // the newest; on a Cluster, whose nodes' clocks may differ, the one furthest ahead
 }
 
-// clockAge is for how long a sample counts.
+// clockAge is how long a sample may be used.
 const clockAge = 10 * time.Second
 
-// note takes another sample. A sure one replaces the last, whatever that says.
+// note records a sample. One that is sure replaces the last one in any case.
 func (c *clock) note(s clockSample, sure bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,9 +29,9 @@ func (c *clock) note(s clockSample, sure bool) {
 	}
 }
 
-// after is the latest time, in the server's microseconds, that it can be there
-// after so long. It is 0 if nothing is known, or only an old sample: what the clock may
-// have gained since would let a late request in.
+// after returns the latest server time, in microseconds, that it can be after d. It returns 0 if
+// there is no sample or only an old one: the uncertainty of an old sample would accept late
+// requests.
 func (c *clock) after(d time.Duration) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,48 +41,48 @@ func (c *clock) after(d time.Duration) int64 {
 	return c.last.latest(time.Now()) + d.Microseconds()
 }
 
-// ever is after for a request that was sent a while ago, when the sample may have been
-// young.
+// ever is after for a request that has been sent already, when the sample may still have been
+// fresh.
 func (c *clock) ever(d time.Duration) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last.latest(time.Now()) + d.Microseconds()
 }
 
-// latest is the latest time on the server that a local time can be. It counts a clock
+// latest returns the latest server time that a local time can correspond to. It allows for a clock
 // that runs up to 1 % fast.
 func (s clockSample) latest(at time.Time) int64 {
 	passed := at.Sub(s.sent)
 	return s.server + (passed + passed/100).Microseconds()
 }
 
-// clockSample ties the server's clock to ours: what happened at or after server
-// happened after sent.
+// clockSample relates the server's clock to the local one: an event at or after server happened
+// after sent.
 type clockSample struct {
 	sent   time.Time
 	server int64 // microseconds
 }
 
-// begin returns a local time before a grant was made on the server to a request that
-// was sent after asked, or the zero time if there is no telling. It counts a clock
-// that runs up to 1 % fast.
+// begin returns a local time that is not after the grant made at server time at, in reply to a
+// request sent after asked. It returns the zero time if that is unknown. It allows for a clock that
+// runs up to 1 % fast.
 func (s clockSample) begin(at int64, asked time.Time) time.Time {
 	passed := time.Duration(at-s.server) * time.Microsecond
 	if at == 0 || s.sent.IsZero() || passed < 0 {
 		return time.Time{}
 	}
 	begin := s.sent.Add(passed / 100 * 99)
-	if begin.After(time.Now()) { // the server's clock was stepped
+	if begin.After(time.Now()) { // the server's clock was set back
 		return time.Time{}
 	}
-	if begin.Before(asked) { // the sample's answer was long on its way
+	if begin.Before(asked) { // the sample's reply took long
 		return asked
 	}
 	return begin
 }
 
-// askTime makes sure that the server's time is known, if it can be had. Otherwise
-// the first request is answered with it, and made again.
+// askTime fetches the server's time if it is unknown. If that fails, the first request is answered
+// "late" with the time, and is then repeated.
 func (c *client) askTime(ctx context.Context) {
 	if c.clock.after(0) > 0 {
 		return
@@ -99,8 +99,8 @@ func (c *client) askTime(ctx context.Context) {
 	}
 }
 
-// until formats when a request that has so long may be served at the latest, and
-// returns it as a number, too.
+// until returns the latest server time at which a request with this time limit may be served, as
+// text and as a number.
 func (c *client) until(ctx context.Context, limit time.Duration) (string, int64) {
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, max(time.Until(end), 0))

@@ -7,60 +7,62 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Config tunes an engine. The zero value is useful.
+// Config configures an engine. The zero value has usable defaults.
 type Config struct {
-	// Prefix begins every key and every channel, so that several deployments can share
-	// a server: clients with different prefixes do not see each other. The key of a
-	// name is <prefix>lock:<name>. The default is empty. A prefix that begins with
-	// lock:, record: or fencelock:, or has a brace but no hash tag, is driver.ErrConfig
-	// in every call. Of two prefixes on one server none may be the other one followed
-	// by lock:, record: or fencelock:.
+	// Prefix is prepended to every key and channel, so that several deployments can share a server.
+	// Clients with different prefixes do not see each other's locks. The key of a name is
+	// <prefix>lock:<name>. The default is empty.
+	//
+	// Every call returns driver.ErrConfig if the prefix begins with lock:, record: or fencelock:,
+	// or if it contains a brace but no hash tag. If two prefixes share a server, neither may be the
+	// other followed by lock:, record: or fencelock:.
 	Prefix string
 
-	// MinReplicas is how many replicas must have acknowledged an acquisition
-	// before it is granted (WAIT). It narrows the hole that a failover leaves,
-	// and never closes it. 0, the default, waits for none.
+	// MinReplicas is the number of replicas that must acknowledge an acquisition before it is
+	// granted (WAIT). It makes it less likely that a failover loses a lock, but cannot rule it out.
+	// The default, 0, waits for none.
 	MinReplicas int
 
-	// Quarantine makes a server that may have forgotten who holds what (after a
-	// restart, a failover or a FLUSHALL) grant nothing until MaxTTL has passed.
-	// Every client of a deployment must agree. It costs an INFO in each acquire,
-	// and the first use of a new server waits too, unless Init was called. It is
-	// not available on a Cluster. The default is false.
+	// Quarantine makes a server that may have lost its locks (after a restart, a failover or a
+	// FLUSHALL) grant nothing until every earlier lease has expired, which takes MaxTTL. All
+	// clients of a deployment must use the same setting. Each acquire then runs an INFO, and the
+	// first use of a new server waits too, unless Init was called. On a Cluster acquires return
+	// driver.ErrUnsupported. The default is false.
 	Quarantine bool
 
-	// MaxTTL is the longest TTL, and the longest minimum hold, that a request may
-	// ask for with Quarantine, where every client must agree on it; 0 means 30 s.
-	// It is ignored without.
+	// MaxTTL is the longest TTL, and the longest minimum hold, that a request may have with
+	// Quarantine. All clients must use the same value. 0 means 30 s. It is ignored without
+	// Quarantine.
 	MaxTTL time.Duration
 
-	// ReplicaLag is the most that min-replicas-max-lag says on any of the masters,
-	// with Quarantine and replicas: a master that was cut off takes renewals for so
-	// long, so the quarantine lasts MaxTTL and ReplicaLag and 2 s more. Every client
-	// must agree on it. 0, the default, is for a server without replicas; with
-	// Quarantine one that has some is refused then (driver.ErrConfig), as is one
-	// whose min-replicas-to-write is 0. It is ignored without Quarantine.
+	// ReplicaLag is the largest min-replicas-max-lag of any of the masters. It is used with
+	// Quarantine on servers that have replicas: a master that is cut off from them accepts renewals
+	// for that long, so the server grants nothing for MaxTTL + ReplicaLag + 2 s. All clients must
+	// use the same value. The default, 0, is for a server without replicas.
+	//
+	// With Quarantine, acquires return driver.ErrConfig if the server has replicas and ReplicaLag
+	// is less than its min-replicas-max-lag, or if its min-replicas-to-write is 0. ReplicaLag is
+	// ignored without Quarantine.
 	ReplicaLag time.Duration
 
-	// MarkerLife is for how long a server without locks is remembered, with
-	// Quarantine: a grant or a listing after a longer pause finds what looks like a
-	// new server. 0 means 90 days. It is ignored without Quarantine.
+	// MarkerLife is how long, with Quarantine, the key that identifies a known server is kept after
+	// the last grant or listing. After a longer pause the server counts as new and Quarantine
+	// applies again. 0 means 90 days. It is ignored without Quarantine.
 	MarkerLife time.Duration
 
-	// AllowEviction accepts a server that evicts keys when its memory is full,
-	// and locks with them. The default refuses it. A minimum hold is
-	// driver.ErrInvalid then: what keeps the name closed would be evicted as well.
+	// AllowEviction accepts a server that evicts keys, locks included, when its memory is full. By
+	// default acquires return driver.ErrConfig on such a server. With AllowEviction a minimum hold
+	// is driver.ErrInvalid, because the key that enforces it could be evicted too.
 	AllowEviction bool
 
-	// RetryTimeout is how long an acquire that has not reached the server yet keeps
-	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request
-	// that waits in the queue rides out any failure until its context ends,
-	// unless the server refuses its questions (it lost a right, say) for so long.
+	// RetryTimeout is how long an acquire retries before it returns driver.ErrUnavailable, if it
+	// has not reached the server. 0 means 4 s. A request that is already queued waits through
+	// failures until its context ends, unless the server answers but refuses the client's commands
+	// (after its user lost a permission, for example) for RetryTimeout.
 	RetryTimeout time.Duration
 
-	// Retention is for how long after its last use the last fencing token of a
-	// name is kept; 0 means 7 days. Later the server's clock alone makes tokens
-	// grow.
+	// Retention is how long the last fencing token of a name is kept after its last use. 0 means 7
+	// days. After that, only the server's clock makes tokens increase.
 	Retention time.Duration
 }
 
@@ -76,12 +78,12 @@ func (cfg *Config) withDefaults() Config {
 	return full
 }
 
-// cutOffSlack is how long a master that was cut off may take renewals beyond its
-// min-replicas-max-lag: it looks at its replicas once a second.
+// cutOffSlack is how long beyond min-replicas-max-lag a master that is cut off may accept renewals:
+// it checks its replicas once a second.
 const cutOffSlack = 2 * time.Second
 
-// quarantine is for how long nothing is granted after the server may have forgotten
-// locks: as long as a lease of before can last.
+// quarantine is how long nothing is granted after the server may have lost its locks: the longest
+// that an earlier lease can last.
 func (cfg *Config) quarantine() time.Duration {
 	if cfg.ReplicaLag <= 0 {
 		return cfg.MaxTTL
@@ -89,7 +91,7 @@ func (cfg *Config) quarantine() time.Duration {
 	return cfg.MaxTTL + cfg.ReplicaLag + cutOffSlack
 }
 
-// traits are what one Redis promises.
+// traits returns the capabilities of an engine with this configuration.
 func (cfg *Config) traits() driver.Traits {
 	t := driver.Traits{Engine: "redis", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true}
 	if cfg.Quarantine {

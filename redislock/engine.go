@@ -19,9 +19,9 @@ var (
 	_ driver.Parter       = (*Engine)(nil)
 )
 
-// Engine is a client of one Redis: a server, a master and its replicas, or a
-// Cluster. All methods may be called from many goroutines at once.
-// Use it through fencelock.New: its own Acquire does not renew.
+// Engine implements driver.Engine on one Redis: a server, a master with its replicas, or a Cluster.
+// It is safe for concurrent use. Pass it to fencelock.New, which renews leases; Engine.Acquire
+// alone does not.
 type Engine struct {
 	*client
 	queue    *waitQueue
@@ -32,15 +32,15 @@ type Engine struct {
 	parts    *parts
 }
 
-// New returns an engine on a rueidis client, which stays the caller's to close.
-// It does no I/O; cfg may be nil.
+// New returns an engine that uses a rueidis client. It does no I/O; cfg may be nil. The engine does
+// not close the client.
 func New(client rueidis.Client, cfg *Config) *Engine {
 	return newEngine(redisconn.Rueidis(client), cfg)
 }
 
 func init() { open.Engine = newEngine }
 
-// newEngine returns an engine on a connection of any kind.
+// newEngine returns an engine on any kind of connection.
 func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	c := newClient(&loginConn{Conn: conn}, cfg)
 	if err := checkPrefix(c.cfg.Prefix); err != nil {
@@ -61,48 +61,46 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	}
 }
 
-// Close ends the engine's subscription and its waits, which return
-// driver.ErrUnavailable. Locks it holds stay until they expire; release them
-// first. It waits for the engine's goroutines and does not close the client.
+// Close ends the engine's subscription and its waits, which return driver.ErrUnavailable, and waits
+// for its goroutines. Locks that are still held remain until they expire, so release them first.
+// Close does not close the client.
 func (e *Engine) Close() error {
 	e.tasks.Close()
 	return nil
 }
 
-// Init declares a server new, so that an engine with Quarantine grants on it at
-// once. Call it when nobody can hold a lock on it.
+// Init marks the server as new, so that an engine with Quarantine grants on it immediately. Call it
+// only when nobody can hold a lock on this server.
 func (e *Engine) Init(ctx context.Context) error { return e.marker.Init(ctx) }
 
-// Traits returns what one Redis promises.
+// Traits returns the engine's capabilities.
 func (e *Engine) Traits() driver.Traits { return e.cfg.traits() }
 
-// Part names the master that has the slot of a lease, as far as it is known, so
-// that renewals for one that is silent hold up no others; see [driver.Parter].
-// Without a Cluster there is one part.
+// Part returns the master that holds the slot of a lease, if it is known, so that renewals on an
+// unresponsive master do not delay those on others; see [driver.Parter]. Without a Cluster it
+// returns the same value for every lease.
 func (e *Engine) Part(l driver.Lease) string { return e.parts.Part(l) }
 
-// Acquire makes one acquisition; see [driver.Engine]. Waiters are first come,
-// first served, across all clients: the release of a lock grants it to the next
-// one, which learns by a published message, in one round trip. Behind a holder
-// that is not of this library it polls every 50 to 150 ms.
+// Acquire makes one acquisition; see [driver.Engine]. Waiters are served first come, first served
+// across all clients: the release of a lock grants it to the next waiter, whose client is notified
+// by a published message, in one round trip. If another program's lock is in the way, Acquire polls
+// every 50 to 150 ms.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	return e.acquirer.Acquire(ctx, req)
 }
 
-// List returns the names that are held, waited for or closed by a minimum hold. Unless
-// the name is exact it looks at those that clients of this library have held, or waited
-// for, for longer than half a second; with Scan, or where the user may not read their
-// index, it looks through all keys of the server instead. It shows at most 1,000
-// waiters of a name.
+// List returns the names that are held, waited for or closed by a minimum hold. Unless the name is
+// exact, it reads the index, which has the names that clients of this library have held or waited
+// for for longer than half a second. With Scan, or if the user may not read the index, it scans all
+// keys of the server instead. It returns at most 1,000 waiters of a name.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	return e.lister.List(ctx, q)
 }
 
-// Resize sets the limit of a shared name for everybody; see [driver.Resizer]. The
-// server remembers it for Config.Retention after the last shared acquire or Resize.
-// A try that arrives late, after another Resize, has no effect. Passing errors are
-// tried again, for no longer than RetryTimeout; after an error the limit may have
-// changed or may still change.
+// Resize sets the limit of a shared name for all clients; see [driver.Resizer]. The server keeps
+// the limit for Config.Retention after the last shared acquire or Resize. Transient errors are
+// retried for up to RetryTimeout. A retry that arrives after another Resize has no effect. After an
+// error the limit may have changed or may still change.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.client.Resize(ctx, name, limit)
 }

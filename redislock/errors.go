@@ -12,8 +12,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// unavailable wraps the words of a server or a client; nil stays nil. What is
-// wrong with the setup is ErrConfig.
+// unavailable wraps an error of a server or a client in ErrUnavailable, or in ErrConfig if the
+// setup must be corrected. nil stays nil.
 func unavailable(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) {
 		return err
@@ -24,9 +24,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// passing reports whether another try may succeed: the server did not answer, or
-// it says that it is starting, failing over or moving keys, has no room for
-// another client, or has not been told a script yet.
+// passing reports whether a retry may succeed: the server did not answer, or it reports that it is
+// starting, failing over or moving keys, has no free connection, or has not loaded the script yet.
 func passing(err error) bool {
 	e, ok := errors.AsType[redisconn.ServerError](err)
 	if !ok {
@@ -43,8 +42,8 @@ func passing(err error) bool {
 // that uses a key of a slot that is moving to another node.
 var passingTexts = []string{"max number of clients", "non local key", "during rehashing of the slot"}
 
-// cause returns why tries have failed: err, or what was known before if err says
-// no more than that the time was up.
+// cause returns why attempts have failed: err, or the error known before if err says only that the
+// time is up.
 func cause(before, err error) error {
 	if before != nil && redisconn.IsContextError(err) {
 		return before
@@ -52,11 +51,11 @@ func cause(before, err error) error {
 	return err
 }
 
-// attemptLimit bounds one call for a lock of this TTL: short enough to try again
-// within it, long enough for a busy network.
+// attemptLimit returns the time limit of one call for a lock with this TTL: short enough for
+// another attempt within the TTL, long enough for a busy network.
 func attemptLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, 500*time.Millisecond), 2*time.Second)
 }
 
-// newBackoff spaces out attempts at a server that does not answer.
+// newBackoff returns the pauses between attempts while the server does not answer.
 func newBackoff() *retry.Backoff { return retry.NewBackoff(10*time.Millisecond, time.Second) }

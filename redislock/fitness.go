@@ -15,22 +15,22 @@ import (
 	"github.com/fencelock/fencelock/internal/redisinspect"
 )
 
-// fitFor is how long a server that was found fit to keep locks is believed to be so,
-// while nothing points to another one.
+// fitFor is how long a successful check of the server is valid, if nothing suggests that another
+// server has taken over.
 const fitFor = 30 * time.Second
 
-// fitness is whether the server was found fit to keep locks: it does not evict them,
-// and with a quarantine a master that is cut off stops.
+// fitness tracks whether the server is suitable for locks: it does not evict keys and, with
+// Quarantine, a master stops accepting writes when it is cut off.
 type fitness struct {
 	*client
-	looking chan struct{} // holds one while somebody looks
+	looking chan struct{} // holds one item during a check
 
 	mu    sync.Mutex // guards all below
-	since time.Time  // when it was last found fit; zero if that is not known
+	since time.Time  // time of the last successful check; zero if unknown
 }
 
-// known says how long ago the server was found fit; ok is false if it was not, or if
-// there may be another one by now.
+// known returns the age of the last successful check. ok is false if there was none, or if another
+// server may have taken over since.
 func (f *fitness) known() (age time.Duration, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,12 +43,12 @@ func (f *fitness) set(since time.Time) {
 	f.since = since
 }
 
-// forget makes the next acquire look again: after an error of the connection, or when
-// the subscription was broken, another server may answer.
+// forget makes the next acquire check again. After a connection error or a lost subscription
+// another server may answer.
 func (f *fitness) forget() { f.set(time.Time{}) }
 
-// fit returns an error unless the server is fit to keep locks. It looks before the
-// first acquire and after each error of the connection, and now and then in the background.
+// fit returns an error unless the server is suitable. It checks before the first acquire and after
+// each connection error, and every fitFor in the background.
 func (f *fitness) fit(ctx context.Context) error {
 	if f.cfg.AllowEviction && !f.cfg.Quarantine {
 		return nil
@@ -58,7 +58,7 @@ func (f *fitness) fit(ctx context.Context) error {
 	case ok && age < fitFor:
 		return nil
 	case ok:
-		f.set(time.Now())   // one looks, the others go on
+		f.set(time.Now())   // this goroutine starts the check; the others go on
 		f.tasks.Go(func() { // ends when the masters have answered, with RetryTimeout, or with Close
 			if f.examine(f.closed) != nil {
 				f.forget()
@@ -83,7 +83,7 @@ func (f *fitness) fit(ctx context.Context) error {
 	return err
 }
 
-// examine asks every master whether it may be used.
+// examine checks the settings of every master.
 func (f *fitness) examine(ctx context.Context) error {
 	if !f.cfg.AllowEviction {
 		answers, err := f.ask(ctx, "INFO", "memory")
@@ -91,9 +91,9 @@ func (f *fitness) examine(ctx context.Context) error {
 			return unavailable(err)
 		}
 		for _, a := range answers {
-			// Whoever may not ask is served all the same.
+			// A user without the permission to run INFO is served nevertheless.
 			if policy := evicts(a.Text); a.Err == nil && policy != "" {
-				return fmt.Errorf("%w: the server evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrConfig, policy)
+				return fmt.Errorf("%w: the server evicts keys, locks included, when its memory is full (maxmemory-policy %s); set maxmemory-policy to noeviction, or allow eviction (AllowEviction, eviction=allow in a URL)", driver.ErrConfig, policy)
 			}
 		}
 	}
@@ -103,8 +103,8 @@ func (f *fitness) examine(ctx context.Context) error {
 	return f.examineReplicas(ctx)
 }
 
-// examineReplicas refuses a master that would go on renewing leases when it is cut
-// off from its replicas, one of which is promoted.
+// examineReplicas rejects a master that would keep renewing leases after a partition cut it off
+// from its replicas, one of which is promoted.
 func (f *fitness) examineReplicas(ctx context.Context) error {
 	answers, err := f.ask(ctx, "INFO", "replication")
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 		count := redisfmt.ParseInfo(a.Text)["connected_slaves"]
 		return a.Err == nil && count != "" && count != "0"
 	})
-	if alone { // a script that may not ask says so by itself
+	if alone { // without the right to run INFO, the script reports that itself
 		return nil
 	}
 	least, err := f.settingOf(ctx, "min-replicas-to-write")
@@ -126,13 +126,13 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 		return err
 	}
 	if why := cutOff(least, lag, f.cfg.ReplicaLag); why != "" {
-		return fmt.Errorf("%w: with a quarantine a master with replicas must stop when it is cut off from them: %s", driver.ErrConfig, why)
+		return fmt.Errorf("%w: with quarantine, a master with replicas must stop accepting writes when it is cut off from them: %s", driver.ErrConfig, why)
 	}
 	return nil
 }
 
-// cutOff says what is wrong with the settings of a master that has replicas, for
-// clients that count on a lag; empty if nothing is.
+// cutOff returns what must be changed in the settings of a master with replicas, for clients that
+// assume the lag known. It returns "" if nothing must.
 func cutOff(least, lag int, known time.Duration) string {
 	switch {
 	case least < 1:
@@ -145,9 +145,9 @@ func cutOff(least, lag int, known time.Duration) string {
 	return ""
 }
 
-// ask sends a command to every master until each has answered, for no longer than
-// RetryTimeout. Of a Cluster one that answers is enough: a master that is silent grants
-// nothing, and the names of the others do not wait for it.
+// ask sends a command to every master until all have answered, for up to RetryTimeout. On a Cluster
+// one answer is enough: an unresponsive master grants nothing, and names on other masters must not
+// wait for it.
 func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RetryTimeout)
 	defer cancel()
@@ -168,7 +168,7 @@ func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, 
 	}
 }
 
-// silence returns why another try may tell more, if too few have answered.
+// silence returns an error worth retrying if too few masters have answered.
 func (f *fitness) silence(answers []redisconn.Answer) (err error) {
 	for _, a := range answers {
 		switch {
@@ -181,7 +181,7 @@ func (f *fitness) silence(answers []redisconn.Answer) (err error) {
 	return err
 }
 
-// settingOf returns a setting of the masters: of the first.
+// settingOf returns a configuration setting of the first master.
 func (f *fitness) settingOf(ctx context.Context, name string) (int, error) {
 	answers, err := f.ask(ctx, "CONFIG", "GET", name)
 	if err != nil {
@@ -192,7 +192,7 @@ func (f *fitness) settingOf(ctx context.Context, name string) (int, error) {
 	}
 	s := redisinspect.ReadSetting(answers[0])
 	if s.Err != nil {
-		return 0, fmt.Errorf("%w: with a quarantine and replicas %s must be known: ACL SETUSER name +config|get: %w", driver.ErrConfig, name, s.Err)
+		return 0, fmt.Errorf("%w: with quarantine and replicas, the client must read %s; grant it with ACL SETUSER name +config|get: %w", driver.ErrConfig, name, s.Err)
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(s.Value))
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *fitness) settingOf(ctx context.Context, name string) (int, error) {
 	return n, nil
 }
 
-// evicts returns the eviction policy of INFO memory, empty if nothing is evicted.
+// evicts returns the eviction policy in INFO memory, or "" if nothing is evicted.
 func evicts(info string) string {
 	fields := redisfmt.ParseInfo(info)
 	policy := fields["maxmemory_policy"]

@@ -7,11 +7,10 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// maxSilence is how long a waiting client may stay silent.
+// maxSilence is the longest time between two polls of a waiting client.
 const maxSilence = 20 * time.Second
 
-// group is the waiters of one name in this process. One goroutine speaks to the
-// server for all of them.
+// group is the waiters of one name in this process. One goroutine polls the server for all of them.
 type group struct {
 	name string
 	lock string        // its key
@@ -19,14 +18,14 @@ type group struct {
 
 	// Guarded by waitQueue.mu.
 	waiters []*waiter
-	due     time.Time   // when the server is to be asked next
-	by      time.Time   // when it has to hear of us at the latest
-	lost    bool        // the server may have forgotten our requests
-	sample  clockSample // of the last answer
+	due     time.Time   // when to poll next
+	by      time.Time   // latest time of the next poll, so that the server does not drop this client
+	lost    bool        // the server may have lost our requests
+	sample  clockSample // from the last answer
 }
 
-// remove takes a request out. Without any left the group's goroutine ends, which has to
-// hear of it. The caller holds waitQueue.mu.
+// remove takes a request out. If it was the last one, the group's goroutine is woken so that it
+// ends. The caller holds waitQueue.mu.
 func (g *group) remove(w *waiter) {
 	g.waiters = slices.DeleteFunc(g.waiters, func(o *waiter) bool { return o == w })
 	if len(g.waiters) == 0 {
@@ -34,8 +33,8 @@ func (g *group) remove(w *waiter) {
 	}
 }
 
-// nudge wakes the group's goroutine, which looks at all that has changed: one waking
-// stands for several.
+// nudge wakes the group's goroutine. Several nudges may cause one wake-up, in which the goroutine
+// sees all changes.
 func (g *group) nudge() {
 	select {
 	case g.poke <- struct{}{}:
@@ -51,7 +50,7 @@ func (g *group) advance(after time.Duration) {
 	}
 }
 
-// speak makes the next poll happen no later than after, whatever we are asked meanwhile.
+// speak makes the next poll happen no later than after, even if postpone is called meanwhile.
 func (g *group) speak(after time.Duration) {
 	if at := time.Now().Add(after); at.Before(g.by) {
 		g.by = at
@@ -59,10 +58,10 @@ func (g *group) speak(after time.Duration) {
 	g.advance(after)
 }
 
-// heard notes that the server has heard of us.
+// heard records that the server has answered a poll, which keeps this client alive there.
 func (g *group) heard() { g.by = time.Now().Add(maxSilence) }
 
-// shortest is the shortest TTL among the requests.
+// shortest returns the shortest TTL of the requests, at most maxSilence.
 func (g *group) shortest() time.Duration {
 	ttl := maxSilence
 	for _, w := range g.waiters {
@@ -71,12 +70,12 @@ func (g *group) shortest() time.Duration {
 	return ttl
 }
 
-// pause is how long to leave the server alone.
+// pause returns how long to wait before the next poll.
 func pause(position int, o blockedInfo, ttl time.Duration) time.Duration {
 	switch {
 	case o.why == whyForeign && position <= 1: // it publishes nothing
 		return 50*time.Millisecond + retry.Jitter(100*time.Millisecond)
-	case o.why == whyForeign: // whoever is next looks
+	case o.why == whyForeign: // only the next in line polls often
 		return 500*time.Millisecond + retry.Jitter(time.Second)
 	case o.next < 0:
 		return min(ttl, maxSilence)
@@ -85,7 +84,7 @@ func pause(position int, o blockedInfo, ttl time.Duration) time.Duration {
 	}
 }
 
-// pollJitter spreads the clients that wait for the same lease to end.
+// pollJitter spreads the polls of clients that wait for the same lease to expire.
 func pollJitter(ttl time.Duration) time.Duration {
 	return time.Millisecond + retry.Jitter(min(ttl/20, 50*time.Millisecond))
 }

@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// indexShards is how many keys share the index of a Cluster.
+	// indexShards is the number of index keys on a Cluster.
 	indexShards = 16
-	// waitLife is for how long a name that is waited for stays noted.
+	// waitLife is how long the index keeps a name that somebody waits for.
 	waitLife = 3 * maxSilence
 )
 
-// nameIndex is what this client has to say in the index of names, and what the index
-// says.
+// nameIndex writes this client's names to the index of names, and reads the index.
 type nameIndex struct {
 	*client
 	nameindex.Notes
@@ -32,7 +31,7 @@ func newNameIndex(c *client, matters func(nameindex.Noted) bool) *nameIndex {
 	return x
 }
 
-// write notes names.
+// write adds names to the index.
 func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (refused bool) {
 	args := map[string][]string{}
 	for name, life := range due {
@@ -43,8 +42,8 @@ func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (re
 	return slices.ContainsFunc(replies, func(r redisconn.Reply) bool { return redisconn.Denied(r.Err) })
 }
 
-// chunked makes calls with so many of the arguments for each key, after some that all
-// begin with.
+// chunked splits each key's arguments into calls of at most size arguments. Each call starts with
+// begin.
 func chunked(s *redisconn.Script, size int, args map[string][]string, begin ...string) (calls []redisconn.Call) {
 	for key, all := range args {
 		for part := range slices.Chunk(all, size) {
@@ -54,7 +53,7 @@ func chunked(s *redisconn.Script, size int, args map[string][]string, begin ...s
 	return calls
 }
 
-// indexOf is the key of the index that a name belongs to.
+// indexOf returns the key of the index that contains a name.
 func (s keyspace) indexOf(name string) string {
 	if !s.cluster() {
 		return s.indexKey(-1)
@@ -62,7 +61,7 @@ func (s keyspace) indexOf(name string) string {
 	return s.indexKey(slotOf(name) % indexShards)
 }
 
-// indexKey is the key of a shard, or of the only one.
+// indexKey returns the key of a shard, or of the whole index if shard is negative.
 func (s keyspace) indexKey(shard int) string {
 	key := s.prefix + "fencelock:names"
 	if shard < 0 {
@@ -71,7 +70,7 @@ func (s keyspace) indexKey(shard int) string {
 	return key + ":{" + strconv.Itoa(shard) + "}"
 }
 
-// read collects the names that are in the index.
+// read collects the matching names of the index.
 func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]bool) error {
 	first, last := -1, 0
 	if x.cluster() {
@@ -96,7 +95,7 @@ func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]b
 	return nil
 }
 
-// drop takes names out of the index that were free at a time of the server's.
+// drop removes names from the index that were free at server time at.
 func (x *nameIndex) drop(ctx context.Context, free []string, at int64) {
 	args := map[string][]string{}
 	for _, name := range free {

@@ -11,10 +11,10 @@ import (
 	"github.com/fencelock/fencelock/internal/redisinspect"
 )
 
-// Inspect looks for what in the servers, or in the rights of the user, weakens
-// the promises of locks with the given TTL. It uses an engine on probe names, whose keys
-// it removes, or which expire within two minutes. What the user may not look at is a finding; a server that
-// cannot be asked is the error.
+// Inspect checks the servers' settings and the user's permissions for anything that weakens the
+// guarantees of locks with the given TTL. It acquires locks under probe names and then removes
+// their keys; keys that it cannot remove expire within two minutes. Anything the user may not read
+// is reported as a finding. Inspect returns an error if a server cannot be queried.
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	servers, err := redisinspect.Ask(ctx, e.conn)
 	if err != nil {
@@ -23,7 +23,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	cfg := e.cfg
 	cfg.Retention = 2 * inspect.LeaseTTL(ttl, e.Traits())
 	probe := newEngine(e.conn, &cfg)
-	probe.queue.index.Write = nameindex.Nothing // nobody need see the probe names
+	probe.queue.index.Write = nameindex.Nothing // keep the probe names out of the index
 	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: e.grant()}
 	findings, err := t.Run(ctx)
 	_ = probe.Close() // it holds nothing
@@ -43,7 +43,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 
 var deleteScript = redisconn.NewScript("return tostring(redis.call('DEL', unpack(KEYS)))")
 
-// sweep removes the keys of names that nobody has. Where that fails they expire.
+// sweep deletes the keys of probe names. If that fails, they expire.
 func (c *client) sweep(ctx context.Context, names []string) {
 	var calls []redisconn.Call
 	for _, name := range names {
@@ -64,7 +64,7 @@ func (c *client) sweep(ctx context.Context, names []string) {
 const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrevrange +zrangebyscore +zrevrangebyscore" +
 	" +zscore +zscan +zrank +time +publish +subscribe +unsubscribe +ping +info +scan +wait"
 
-// grant is the command that gives a user the rights that the engine needs.
+// grant returns the command that gives a user the permissions that the engine needs.
 func (s keyspace) grant() string {
 	rule := "ACL SETUSER name &" + s.prefix + "fencelock:* ~" + s.prefix + "lock:* ~" + s.prefix + "fencelock:* ~" + s.prefix + recordPrefix + "*"
 	if s.cluster() {

@@ -7,32 +7,33 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// format begins the text of a lock key that is ours, and, after the prefix, the names of
-// the keys beside it and of the channels. What another format writes is not ours to judge.
+// format begins the value of our lock keys and, after the prefix, the names of the related keys and
+// channels. A value of another version's format is treated as held.
 const format = "fencelock:1"
 
-// holderPrefix begins the text that says who holds a lock.
+// holderPrefix begins the value of a lock key that names its holder.
 const holderPrefix = format + " "
 
-// keyspace is which keys and channels belong to the clients of one prefix.
+// keyspace is the keys and channels of the clients with one prefix.
 type keyspace struct {
 	prefix  string
-	cluster func() bool // keys of one name must lie in one slot
+	cluster func() bool // reports whether the keys of one name must share a slot
 }
 
-// base begins the keys beside those of locks, and the channels. The scripts know the rest.
+// base begins the names of the channels and of all keys of a lock but its own. The scripts append
+// to it.
 func (s keyspace) base() string { return s.prefix + format + ":" }
 
-// lockKey returns the key of a name: the one that plain SET NX locks of other programs use.
+// lockKey returns the key of a name, which is the key that plain SET NX locks use.
 func (s keyspace) lockKey(name string) (string, error) {
 	lock := s.prefix + "lock:" + name
 	if s.cluster() && strings.Contains(lock, "}") && !hasTag(lock) {
-		return "", fmt.Errorf("%w: on a Redis Cluster %q cannot keep its keys in one slot: it has a } and no hash tag; leave the } out", driver.ErrInvalid, name)
+		return "", fmt.Errorf("%w: on a Redis Cluster the keys of %q cannot share a slot, because it contains } but no hash tag; remove the }", driver.ErrInvalid, name)
 	}
 	return lock, nil
 }
 
-// tagOf returns the end of the keys beside a lock, as the function of the scripts does.
+// tagOf returns the end of the related keys' names; it must match the scripts' function.
 func tagOf(lock string) string {
 	if hasTag(lock) {
 		return lock
@@ -40,7 +41,7 @@ func tagOf(lock string) string {
 	return "{" + lock + "}"
 }
 
-// nameOf returns the name whose lock is at key, or which a key beside a lock is about.
+// nameOf returns the name of a lock from its key or from that of a related key.
 func (s keyspace) nameOf(key string) (string, bool) {
 	lock := key
 	if rest, ok := strings.CutPrefix(key, s.base()); ok {
@@ -53,8 +54,8 @@ func (s keyspace) nameOf(key string) (string, bool) {
 	return name, ok && driver.CheckName(name) == nil
 }
 
-// hasTag reports whether Redis Cluster hashes only a part of the key: what is
-// between the first { and the next }, unless that is empty.
+// hasTag reports whether Redis Cluster hashes only a part of the key: the text between the first {
+// and the next }, unless that is empty.
 func hasTag(key string) bool {
 	_, after, ok := strings.Cut(key, "{")
 	return ok && strings.Index(after, "}") > 0
@@ -70,19 +71,19 @@ func slotTag(key string) string {
 	return tag
 }
 
-// checkPrefix refuses a prefix that begins like a key of clients without one, and one with a
-// brace that would come before the hash tag of the keys beside a lock.
+// checkPrefix rejects a prefix that begins like a key of clients without a prefix, and one with a
+// brace that would precede the hash tag of the related keys.
 func checkPrefix(prefix string) error {
 	for _, taken := range [...]string{"lock:", recordPrefix, "fencelock:"} {
 		if strings.HasPrefix(prefix, taken) {
-			return fmt.Errorf("%w: the prefix %q begins with %q, as keys of clients without a prefix do; use another one", driver.ErrConfig, prefix, taken)
+			return fmt.Errorf("%w: the prefix %q begins with %q, like keys of clients without a prefix; choose another prefix", driver.ErrConfig, prefix, taken)
 		}
 	}
 	if strings.ContainsAny(prefix, "{}") && !hasTag(prefix) {
-		return fmt.Errorf("%w: the prefix %q has a brace and no hash tag; leave the brace out", driver.ErrConfig, prefix)
+		return fmt.Errorf("%w: the prefix %q contains a brace but no hash tag; remove the brace", driver.ErrConfig, prefix)
 	}
 	return nil
 }
 
-// markerKey is the key of the server's last known incarnation.
+// markerKey returns the key that holds the last known incarnation of the server.
 func (s keyspace) markerKey() string { return s.prefix + "fencelock:incarnation" }

@@ -13,15 +13,15 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// lister lists what is held.
+// lister implements List.
 type lister struct {
 	*client
 	index  *nameIndex
 	marker *marker
 }
 
-// List returns what a query matches. Names that are free leave the index, so that it does
-// not grow; a name that was asked for exactly, or found among the keys, need not be in it.
+// List returns what a query matches. It removes free names from the index so that the index does
+// not grow. Exact and scanned names need not be in the index, so they are left alone.
 func (ls *lister) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	ls.marker.remark()
 	names, err := ls.names(ctx, q)
@@ -42,7 +42,7 @@ func (ls *lister) List(ctx context.Context, q driver.Query) ([]driver.Status, er
 	return list, nil
 }
 
-// names collects the names that may have something to show.
+// names collects the names that may be held, waited for or closed.
 func (ls *lister) names(ctx context.Context, q driver.Query) (map[string]bool, error) {
 	names := map[string]bool{}
 	if q.Exact {
@@ -57,8 +57,8 @@ func (ls *lister) names(ctx context.Context, q driver.Query) (map[string]bool, e
 	return names, unavailable(ls.scan(ctx, q, names))
 }
 
-// scan collects names by a look at all keys: a name that is waited for has a queue, and one
-// that is closed by a minimum hold a key that says so, while the lock itself may be free.
+// scan collects names by scanning all keys. It also looks for queues and minimum holds, which can
+// exist while the lock key does not.
 func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]bool) error {
 	for _, begin := range [...]string{"", "queue:", "queue:{", "closed:", "closed:{"} {
 		if begin != "" {
@@ -79,15 +79,15 @@ func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]boo
 	return nil
 }
 
-// statuses asks for many names at once, and returns those apart that are free, with
-// the server's time when the first of them was.
+// statuses queries many names at once. It returns the free ones separately, with the server time of
+// the first of them.
 func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.Status, free []string, at int64, err error) {
 	calls := make([]redisconn.Call, 0, len(names))
 	asked := make([]string, 0, len(names))
 	for _, name := range names {
 		lock, err := ls.lockKey(name)
 		if err != nil {
-			continue // a key of some other program
+			continue // another program's key
 		}
 		calls = append(calls, redisconn.Call{Script: statusScript, Keys: []string{lock}, Args: []string{ls.base()}})
 		asked = append(asked, name)

@@ -11,7 +11,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// listener is the client's subscription to its own channel, by which the queue hears.
+// listener keeps the client subscribed to its own channel, which carries messages for the queue.
 type listener struct {
 	*client
 	queue   *waitQueue
@@ -19,11 +19,11 @@ type listener struct {
 
 	mu      sync.Mutex // guards all below
 	started bool
-	up      chan struct{} // closed while the subscription stands
-	err     error         // why it does not
+	up      chan struct{} // closed while subscribed
+	err     error         // why there is no subscription
 }
 
-// start begins the subscription if there is none yet, and reports whether it stands.
+// start begins the subscription, once, and reports whether the client is subscribed.
 func (l *listener) start() bool {
 	l.mu.Lock()
 	if !l.started {
@@ -34,8 +34,8 @@ func (l *listener) start() bool {
 	return l.ready()
 }
 
-// subscribe keeps the subscription up. What was published while it was down is
-// lost, so each time all waiters take their places again.
+// subscribe keeps the subscription up. Messages published while it was down are lost, so after each
+// reconnection all waiters are put back into the queue.
 func (l *listener) subscribe() {
 	pause := newBackoff()
 	for again := false; l.closed.Err() == nil; again = true {
@@ -58,16 +58,16 @@ func (l *listener) subscribe() {
 	}
 }
 
-// rejoin puts all requests back: the server may have passed over them, since a client that
-// did not hear its grant is passed over, or it may have forgotten them. The subscription
-// that stands from now on ends with end.
+// rejoin makes all groups put their requests back. The server may have skipped them, because a
+// client that does not receive its grants is skipped, or may have lost them. end cancels the new
+// subscription.
 func (q *waitQueue) rejoin(end context.CancelCauseFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.subscribed, q.resubscribe = time.Now(), end
 	for _, g := range q.groups {
 		g.lost = true
-		g.sample = clockSample{} // another server's clock may answer next
+		g.sample = clockSample{} // the next answer may come from another server
 		for _, w := range g.waiters {
 			w.sample = clockSample{}
 		}
@@ -75,20 +75,20 @@ func (q *waitQueue) rejoin(end context.CancelCauseFunc) {
 	}
 }
 
-// unheard is for a server that does not know of a request that it has queued. It may have
-// passed over it because nobody listens there: a connection stays with a server that is
-// the master no more, when calls go to another one by now. So the client subscribes anew,
-// if the subscription is not a new one. The caller holds mu.
+// unheard handles a server that does not know a request that had been queued. The server may have
+// skipped it because nobody was subscribed there: after a failover the subscription can stay
+// connected to the old master while calls go to the new one. So the client resubscribes, unless the
+// subscription is recent. The caller holds mu.
 func (q *waitQueue) unheard() {
 	if q.resubscribe != nil && time.Since(q.subscribed) > resubscribeAfter {
 		q.resubscribe(errUnheard)
 	}
 }
 
-// resubscribeAfter is how old a subscription is at least that is given up for a new one.
+// resubscribeAfter is the minimum age of a subscription that unheard replaces.
 const resubscribeAfter = time.Second
 
-// unreachable tells all waiters that nothing is heard of the server.
+// unreachable reports to all waiters that the server cannot be reached.
 func (q *waitQueue) unreachable(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,8 +97,8 @@ func (q *waitQueue) unreachable(err error) {
 	}
 }
 
-// set notes that the subscription stands, or why it does not. Whoever waits for it holds
-// on to up: it is closed when the subscription stands, and made anew when that has ended.
+// set records that the client is subscribed, or why it is not. up is closed while subscribed and
+// replaced when the subscription ends.
 func (l *listener) set(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,14 +115,14 @@ func (l *listener) set(err error) {
 	l.err = err
 }
 
-// state returns what set has noted last.
+// state returns what set recorded last.
 func (l *listener) state() (up chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.up, l.err
 }
 
-// ready reports whether the subscription stands.
+// ready reports whether the client is subscribed.
 func (l *listener) ready() bool {
 	up, _ := l.state()
 	select {
@@ -133,9 +133,9 @@ func (l *listener) ready() bool {
 	}
 }
 
-// subscribed blocks until the subscription stands, for no longer than RetryTimeout. It
-// looks now and then why there is none: what another try does not mend, such as a right
-// that is missing, is told at once.
+// subscribed blocks until the client is subscribed, for up to RetryTimeout. It checks regularly why
+// there is no subscription: an error that no retry mends, such as a missing permission, is returned
+// immediately.
 func (l *listener) subscribed(ctx context.Context) error {
 	up, _ := l.state()
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.RetryTimeout)
@@ -161,7 +161,7 @@ func (l *listener) subscribed(ctx context.Context) error {
 
 var (
 	errEnded   = errors.New("the subscription ended")
-	errUnheard = errors.New("the server has forgotten a request, or knows of no subscription")
+	errUnheard = errors.New("the server has lost a queued request, or has no subscription of this client")
 )
 
 func orElse(err, other error) error {
@@ -171,8 +171,7 @@ func orElse(err, other error) error {
 	return other
 }
 
-// onMessage takes one message. It runs on the subscription's goroutine and does not
-// block.
+// onMessage handles one message. It runs on the subscription's goroutine and does not block.
 func (q *waitQueue) onMessage(text string) {
 	in := redisfmt.Words{Rest: text}
 	switch in.Next() {
@@ -180,15 +179,16 @@ func (q *waitQueue) onMessage(text string) {
 		owner := in.Next()
 		n := grantMsg{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
 		in.Next() // the mode
-		// Nobody waits for it and nobody has it: the request was given up as it was granted,
-		// or was granted twice. The lock would be nobody's until the grant is over.
+		// If no request takes the grant, release it, or the lock stays blocked until the grant
+		// expires. This happens when a request is withdrawn while it is being granted, or is
+		// granted twice.
 		if !in.Bad && !q.deliver(owner, n) {
 			q.giveBack(q.releaseCall(in.Rest, owner, n.token, 0))
 		}
 	case "refuse":
 		owner, limit := in.Next(), in.Next()
 		if !in.Bad {
-			q.deliver(owner, grantMsg{err: fmt.Errorf("%w: the name is in use with a limit of %s; all who share a name must ask for the same limit", driver.ErrInvalid, limit)})
+			q.deliver(owner, grantMsg{err: fmt.Errorf("%w: the name is in use with a limit of %s; all requests for a shared name must have the same limit", driver.ErrInvalid, limit)})
 		}
 	case "advance":
 		after := in.Millis()
@@ -203,9 +203,9 @@ func (q *waitQueue) onMessage(text string) {
 	}
 }
 
-// schedulePoll is asked for by a client that granted the lock to another: it is in
-// good hands until then. A request that stands in the queue already, but has not
-// read that it does, keeps it in mind.
+// schedulePoll postpones the next poll until the new holder's grant may have expired. The client
+// that granted the lock sends this advice. A request whose enqueue reply is still in flight stores
+// the time.
 func (q *waitQueue) schedulePoll(name string, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,8 +221,8 @@ func (q *waitQueue) schedulePoll(name string, after time.Duration) {
 	}
 }
 
-// postpone makes the next poll happen after so long, earlier if the server might
-// take us for dead meanwhile.
+// postpone makes the next poll happen after the given time, or earlier if the server would
+// otherwise drop this client as dead.
 func (g *group) postpone(after time.Duration) {
 	g.due = time.Now().Add(after)
 	if g.by.Before(g.due) {
@@ -231,10 +231,9 @@ func (g *group) postpone(after time.Duration) {
 	g.nudge()
 }
 
-// reportBroken tells a holder that its lock was broken. The message may be of an earlier
-// hold, which the token tells, or of a grant that has not been taken yet. The callback runs
-// without the mutex, since it may ask the engine something, and with the hold forgotten, so
-// that it runs once.
+// reportBroken tells a holder that its lock was broken. The message may concern an earlier hold,
+// which the token shows, or a grant that has not been taken yet. The hold is forgotten first, so
+// that the callback runs once. The callback runs without the mutex, since it may call the engine.
 func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	q.mu.Lock()
 	h, ok := q.holds[owner]

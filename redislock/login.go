@@ -10,19 +10,18 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// failoverTime is how long a failover may take: until then a login that is refused may pass.
+// failoverTime is how long a failover may take. Until then a refused login counts as transient.
 const failoverTime = 5 * time.Minute
 
-// loginConn is a connection that knows whether a server has ever let us in. Before one has, a
-// login that is refused is what a person must mend. Afterwards the server may be one that has
-// just taken over and was not told our password yet: that is a failure that passes, until it
-// takes longer than a failover may.
+// loginConn is a connection that remembers whether a login has ever succeeded. Before that, a
+// refused login is a configuration error. Afterwards the server may be a new master that does not
+// have our password yet, so the failure is transient until it lasts longer than failoverTime.
 type loginConn struct {
 	redisconn.Conn
 
 	mu       sync.Mutex // guards all below
-	served   bool       // a server has let us in
-	refusing time.Time  // logins are refused since then; zero if the last one was not
+	served   bool       // a login has succeeded
+	refusing time.Time  // since when logins are refused; zero if the last one was not
 }
 
 // Eval runs scripts; see [redisconn.Conn].
@@ -48,7 +47,7 @@ func (c *loginConn) Each(ctx context.Context, args ...string) ([]redisconn.Answe
 	return answers, c.judge(err)
 }
 
-// Unreached names the servers that did not answer, if the client knows them.
+// Unreached adds the servers that did not answer to an error, if the client knows them.
 func (c *loginConn) Unreached(err error) error {
 	if named, ok := c.Conn.(interface{ Unreached(error) error }); ok {
 		return named.Unreached(err)
@@ -56,7 +55,7 @@ func (c *loginConn) Unreached(err error) error {
 	return err
 }
 
-// judge returns err, or one that passes if the login is refused during a failover.
+// judge returns err, or a transient error if the login is refused during a failover.
 func (c *loginConn) judge(err error) error {
 	e, answered := errors.AsType[redisconn.ServerError](err)
 	refused := answered && (e.Code() == "NOAUTH" || e.Code() == "WRONGPASS")
@@ -74,5 +73,5 @@ func (c *loginConn) judge(err error) error {
 	if time.Since(c.refusing) > failoverTime {
 		return err
 	}
-	return fmt.Errorf("the server that has taken over refuses the login: %s", e.Text)
+	return fmt.Errorf("the server refuses the login, perhaps because it has just taken over in a failover: %s", e.Text)
 }

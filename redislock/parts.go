@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	partsFresh = 10 * time.Second // how long a table of slots is believed
-	partsLimit = 2 * time.Second  // how long the masters may take to tell it
-	clusterAll = 16384            // slots of a Cluster
+	partsFresh = 10 * time.Second // how long a table of slots is used
+	partsLimit = 2 * time.Second  // time limit for fetching it
+	clusterAll = 16384            // number of slots of a Cluster
 )
 
-// parts is which master of a Cluster has which slots.
+// parts knows which master of a Cluster has which slots.
 type parts struct {
 	*client
-	asked retry.Period // for the table
+	asked retry.Period // when the table was last fetched
 
 	mu     sync.Mutex // guards ranges
 	ranges []slotRange
 }
 
-// slotRange is slots that one node has.
+// slotRange is a range of slots of one node.
 type slotRange struct {
 	first, last int
 	node        string
 }
 
-// Part names the master that has the slot of a lease.
+// Part returns the master that has the slot of a lease.
 func (p *parts) Part(l driver.Lease) string {
 	if !p.cluster() {
 		return ""
@@ -48,7 +48,7 @@ func (p *parts) Part(l driver.Lease) string {
 	return p.of(slotOf(lock))
 }
 
-// know begins to ask the masters for their slots if the answer is old.
+// know starts fetching the table of slots if it is old.
 func (p *parts) know() {
 	if !p.asked.Due(partsFresh) {
 		return
@@ -56,12 +56,12 @@ func (p *parts) know() {
 	p.tasks.Go(func() { // ends when the masters have answered, with its limit, or soon after Close
 		ctx, cancel := context.WithTimeout(p.closed, partsLimit)
 		defer cancel()
-		answers, _ := p.conn.Each(ctx, "CLUSTER", "NODES") // who does not answer is asked next time
+		answers, _ := p.conn.Each(ctx, "CLUSTER", "NODES") // nodes that do not answer are asked again next time
 		p.learn(answers)
 	})
 }
 
-// learn takes the first table that a node has told.
+// learn stores the first table that a node returned.
 func (p *parts) learn(answers []redisconn.Answer) {
 	for _, a := range answers {
 		if ranges := readRanges(a.Text); a.Err == nil && len(ranges) > 0 {
@@ -73,9 +73,9 @@ func (p *parts) learn(answers []redisconn.Answer) {
 	}
 }
 
-// readRanges reads CLUSTER NODES, whose lines are "id address flags master sent
-// received epoch link slots...". Slots in brackets are on their way. Under RESP3 the
-// text may say first that it is text.
+// readRanges parses CLUSTER NODES, whose lines are "id address flags master sent received epoch
+// link slots...". Slots in brackets are being moved. Under RESP3 the text may have the prefix
+// "txt:".
 func readRanges(text string) (ranges []slotRange) {
 	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
 		f := strings.Fields(line)
@@ -98,8 +98,8 @@ func readRanges(text string) (ranges []slotRange) {
 	return ranges
 }
 
-// of returns the node that has a slot. While that is not known each slot is a part
-// of its own.
+// of returns the node that has a slot. If that is unknown, it returns the slot itself, so that each
+// slot counts as a separate part.
 func (p *parts) of(slot int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *parts) of(slot int) string {
 	return p.ranges[i].node
 }
 
-// slotOf is the slot of a key: CRC-16/XMODEM of the part that a Cluster hashes.
+// slotOf returns the slot of a key: CRC-16/XMODEM of the part that a Cluster hashes.
 func slotOf(key string) int {
 	var crc uint16
 	for _, b := range []byte(slotTag(key)) {

@@ -11,11 +11,11 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// rejoinSize is how many requests one script puts back.
+// rejoinSize is how many requests one script call puts back into the queue.
 const rejoinSize = 200
 
-// join adds a queued request to its group. A grant may already have come. The caller
-// has entered: Close waits for it.
+// join adds a queued request to its group. Its grant may already have arrived. The caller has
+// called tasks.Enter, so Close waits for it.
 func (q *waitQueue) join(w *waiter, a answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -23,7 +23,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	if g == nil {
 		g = &group{name: w.req.Name, lock: w.lock, poke: make(chan struct{}, 1)}
 		q.groups[w.req.Name] = g
-		q.tasks.Spawn(func() { q.pollLoop(g) }) // ends when nobody of the group waits, or with Close
+		q.tasks.Spawn(func() { q.pollLoop(g) }) // ends when the group has no waiters, or with Close
 	}
 	g.waiters = append(g.waiters, w)
 	g.sample, w.sample = a.sample, a.sample
@@ -36,15 +36,15 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	}
 }
 
-// pollLoop looks at the lock whenever something may have changed, and so tells the
-// server that this client lives. A server that refuses to be asked for RetryTimeout ends
-// the waits.
+// pollLoop polls the lock whenever something may have changed. Polling also tells the server that
+// this client is alive. If the server answers but refuses the polls for RetryTimeout, the waits
+// end.
 func (q *waitQueue) pollLoop(g *group) {
 	q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failed := newBackoff()
-	var refused time.Time // since when; zero if it does not
+	var refused time.Time // since when; zero if it is not refusing
 	for {
 		left, ok := q.remaining(g)
 		if !ok {
@@ -64,8 +64,8 @@ func (q *waitQueue) pollLoop(g *group) {
 		if err != nil {
 			q.trouble(g, err)
 		}
-		// A server that is away may come back: that is waited out. One that answers, and
-		// refuses, has RetryTimeout to change its mind.
+		// Wait as long as the server is unreachable or its error is transient. If it answers and
+		// refuses, give up after RetryTimeout.
 		switch {
 		case err == nil:
 			failed.Reset()
@@ -84,14 +84,14 @@ func (q *waitQueue) pollLoop(g *group) {
 	}
 }
 
-// trouble tells the waiters of a group that the server could not be asked.
+// trouble reports to the waiters of a group that the server could not be polled.
 func (q *waitQueue) trouble(g *group, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g.trouble(err)
 }
 
-// trouble is for a caller that holds waitQueue.mu.
+// trouble is the variant for a caller that holds waitQueue.mu.
 func (g *group) trouble(err error) {
 	for _, w := range g.waiters {
 		if w.queued {
@@ -101,7 +101,7 @@ func (g *group) trouble(err error) {
 	}
 }
 
-// refuse ends the waits of a group. Those that are being granted just now go on.
+// refuse ends the waits of a group, except those that are being granted.
 func (q *waitQueue) refuse(g *group, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,7 +112,7 @@ func (q *waitQueue) refuse(g *group, err error) {
 	}
 }
 
-// remaining is how long until the next poll; ok is false when nobody waits.
+// remaining returns the time until the next poll. ok is false if the group has no waiters.
 func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,8 +123,8 @@ func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	return time.Until(g.due), true
 }
 
-// heartbeat asks the server once, or several times to put many requests back. If one of
-// these fails all are put back again, which does no harm: each has its old place.
+// heartbeat polls the server once, or several times to put many requests back. If one of these
+// polls fails, all requests are put back again. That is safe, because each keeps its ticket.
 func (q *waitQueue) heartbeat(g *group) error {
 	queued, again := q.snapshotQueued(g)
 	if len(queued) == 0 {
@@ -150,8 +150,8 @@ func (q *waitQueue) heartbeat(g *group) error {
 	return nil
 }
 
-// snapshotQueued returns the queued requests, the oldest first, and whether they have to be
-// put back, which is up to the caller from now on.
+// snapshotQueued returns the queued requests, the oldest first, and whether the caller must put
+// them back.
 func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,7 +169,7 @@ func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, again bool) {
 	return queued, again
 }
 
-// compareTickets compares numbers without leading zeros.
+// compareTickets compares tickets, which are numbers without leading zeros.
 func compareTickets(a, b *waiter) int {
 	if len(a.ticket) != len(b.ticket) {
 		return len(a.ticket) - len(b.ticket)
@@ -177,7 +177,7 @@ func compareTickets(a, b *waiter) int {
 	return strings.Compare(a.ticket, b.ticket)
 }
 
-// poll runs the touch script, in the name of the oldest request, and acts on what it says.
+// poll runs the touch script on behalf of the oldest request and acts on its answer.
 func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	limit := attemptLimit(first.req.TTL)
 	q.askTime(q.closed)
@@ -207,9 +207,9 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	return nil
 }
 
-// settle notes what was heard, and finds out whether the holder is a request of
-// ours that has not heard of its grant: the message may have been lost with a connection,
-// and the server counts those who are subscribed, not those who have read it.
+// settle records the answer of a poll and reports whether the holder is a request of this client
+// that has not received its grant. The message may have been lost with a connection: the server
+// counts subscribers, not readers.
 func (q *waitQueue) settle(g *group, now clockSample, position int, o blockedInfo) (h driver.Holder, ours bool) {
 	text, granted := strings.CutPrefix(o.text, holderPrefix)
 	if granted {
@@ -224,8 +224,8 @@ func (q *waitQueue) settle(g *group, now clockSample, position int, o blockedInf
 	return h, granted && w != nil && w.queued
 }
 
-// report tells the oldest request what is in the way, and those that heard of trouble
-// that it is over. It takes all back to the queue if the server has forgotten the oldest.
+// report tells the oldest request what is in the way, and the requests that saw trouble that it is
+// over. If the server has lost the oldest request, all requests are put back.
 func (q *waitQueue) report(g *group, first *waiter, o blockedInfo, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,7 +235,7 @@ func (q *waitQueue) report(g *group, first *waiter, o blockedInfo, known bool) {
 			w.notify()
 		}
 	}
-	if !known && first.queued { // unless it has been granted since it was asked for
+	if !known && first.queued { // unless it was granted during the poll
 		g.lost = true
 		g.advance(0)
 		q.unheard()

@@ -8,24 +8,24 @@ import (
 	"github.com/fencelock/fencelock/internal/nameindex"
 )
 
-// waitQueue is the requests of this client that take messages, and the locks that it
-// holds: a message that comes late finds one of the two.
+// waitQueue holds the requests of this client that accept messages, and its granted locks. A
+// message that arrives late finds its owner in one of the two.
 type waitQueue struct {
 	*client
 	index *nameIndex
 
-	mu      sync.Mutex         // guards all below, and what waiter and group say
+	mu      sync.Mutex         // guards all below, and the marked fields of waiter and group
 	waiters map[string]*waiter // by owner
 	groups  map[string]*group  // waiters by name
 	holds   map[string]hold    // by owner
-	late    map[string]int64   // by owner of a hold: until when a try of its request may still be served, if one may be
-	freeing map[string]bool    // owners whose release goes on in the background
+	late    map[string]int64   // by owner of a hold: until when an unanswered attempt of its request may still be served
+	freeing map[string]bool    // owners that are being released in the background
 
-	subscribed  time.Time // when the subscription began to stand
+	subscribed  time.Time // when the current subscription began
 	resubscribe context.CancelCauseFunc
 }
 
-// matters reports whether a name is still held, or waited for.
+// matters reports whether a name is still held or waited for.
 func (q *waitQueue) matters(n nameindex.Noted) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -33,21 +33,21 @@ func (q *waitQueue) matters(n nameindex.Noted) bool {
 	return held || q.groups[n.Name] != nil
 }
 
-// register makes the queue take messages for a request.
+// register makes the queue accept messages for a request.
 func (q *waitQueue) register(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiters[w.owner] = w
 }
 
-// unregister forgets a request.
+// unregister removes a request.
 func (q *waitQueue) unregister(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(w)
 }
 
-// drop is unregister for a caller that holds mu.
+// drop is the variant of unregister for a caller that holds mu.
 func (q *waitQueue) drop(w *waiter) {
 	delete(q.waiters, w.owner)
 	if g := q.groups[w.req.Name]; g != nil {
@@ -55,8 +55,8 @@ func (q *waitQueue) drop(w *waiter) {
 	}
 }
 
-// deliver passes a grant, or a refusal, on to the request it is for. It returns false for a
-// grant that nobody waits for and nobody has.
+// deliver passes a grant or a refusal to its request. It returns false if the grant belongs to no
+// request and no hold.
 func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,12 +67,12 @@ func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 	}
 	w.tell(n)
 	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
-		g.speak(n.life * 3 / 4) // the server takes us for dead when the grant is over, unless we do
+		g.speak(n.life * 3 / 4) // poll before the grant expires, or the server drops this client
 	}
 	return true
 }
 
-// read returns what has come for a request since it was last asked.
+// read returns and clears the messages of a request.
 func (q *waitQueue) read(w *waiter) (*grantMsg, *queueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,9 +88,8 @@ type hold struct {
 	lost  func(cause error)
 }
 
-// keep remembers a granted acquisition until it is released or known to be gone,
-// and forgets the request in the same step: a message that comes late finds one
-// of the two.
+// keep records a granted acquisition until it is released or known to be lost. It removes the
+// request in the same step, so that a late message finds its owner in one of the two.
 func (q *waitQueue) keep(w *waiter, token int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,15 +100,15 @@ func (q *waitQueue) keep(w *waiter, token int64) {
 	}
 }
 
-// lateOf returns until when a try for a lock that is held may still be served.
+// lateOf returns until when an attempt for a granted lock may still be served, or 0.
 func (q *waitQueue) lateOf(owner string) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.late[owner]
 }
 
-// beginFreeing reports whether nobody releases for this owner in the background yet. The
-// caller does then, and calls endFreeing.
+// beginFreeing reports whether no background release runs for this owner. If it returns true, the
+// caller starts one and calls endFreeing at its end.
 func (q *waitQueue) beginFreeing(owner string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -26,10 +26,10 @@ var (
 	resetRateScript  = redisconn.NewScript(resetRateLua)
 )
 
-// TakeRate grants events of a key or refuses them, in one script and by the server's clock;
-// see [driver.RateLimiter]. The key lasts until its events have come back, and a refusal
-// writes nothing, nor does a look. It works with any eviction policy, and beside a quarantine: a server
-// that has forgotten a key grants a burst of it anew.
+// TakeRate grants or refuses events of a key, atomically and by the server's clock; see
+// [driver.RateLimiter]. The key expires when all its events have been regained. Refusals and
+// queries write nothing. TakeRate works under any eviction policy and with Config.Quarantine. A
+// server that has lost a key grants a full burst again.
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	if err := take.Check(); err != nil {
 		return driver.RateTaken{}, err
@@ -55,7 +55,7 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 	return err
 }
 
-// ResetRate forgets what was granted of a key; see [driver.RateLimiter].
+// ResetRate deletes the state of a key; see [driver.RateLimiter].
 func (e *Engine) ResetRate(ctx context.Context, key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (e *Engine) ResetRate(ctx context.Context, key string) error {
 	return err
 }
 
-// rate runs a script on a key with some numbers.
+// rate runs a script on a key with numeric arguments.
 func (e *Engine) rate(ctx context.Context, s *redisconn.Script, key string, numbers ...int64) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -76,14 +76,14 @@ func (e *Engine) rate(ctx context.Context, s *redisconn.Script, key string, numb
 	for _, n := range numbers {
 		args = append(args, redisfmt.Decimal(n))
 	}
-	// A try may take all the time there is, since a call that is made again may count twice.
+	// One attempt may use all the time, because a repeated call may count twice.
 	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
 	text, err := e.insist(ctx, limited, e.cfg.RetryTimeout, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
 	if text == "foreign" {
-		err = fmt.Errorf("%w: %s was written by another program", driver.ErrConfig, e.rateKey(key))
+		err = fmt.Errorf("%w: the key %s was written by another program; delete it or use another key", driver.ErrConfig, e.rateKey(key))
 	}
 	return text, unavailable(err)
 }
 
-// rateKey is where the rate of a key is.
+// rateKey returns the Redis key that holds the rate of a key.
 func (e *Engine) rateKey(key string) string { return e.cfg.Prefix + "fencelock:rate:" + key }

@@ -17,25 +17,25 @@ import (
 
 var _ driver.RecordKeeper = (*Engine)(nil)
 
-// Records returns the records of this Redis. The record of a key is a string at
-// record:<key>, so on a Cluster each is in a slot of its own. Records last as long as
-// the server's data: a failover may take back the last swaps, a FLUSHALL all of them,
-// and the quarantine of locks does not cover them.
+// Records returns the records of this Redis. The record of a key is a string at record:<key>, so on
+// a Cluster each record is in a slot of its own. Records are as durable as the server's data: a
+// failover may undo the last swaps, and FLUSHALL deletes all records. Config.Quarantine does not
+// cover them.
 func (e *Engine) Records() driver.Records { return records{e.client, e.acquirer.fitness} }
 
-// records is the engine's records.
+// records implements driver.Records.
 type records struct {
 	*client
 	fitness *fitness
 }
 
-// recordPrefix begins the key of every record.
+// recordPrefix begins the Redis key of every record.
 const recordPrefix = "record:"
 
 func (r records) recordKey(key string) string { return r.cfg.Prefix + recordPrefix + key }
 
-// Get returns a record; see [driver.Records]. Passing errors are tried again, for no
-// longer than Config.RetryTimeout.
+// Get returns a record; see [driver.Records]. Transient errors are retried for up to
+// Config.RetryTimeout.
 func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
@@ -51,7 +51,7 @@ func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 	return readRecord(key, text), nil
 }
 
-// readRecord reads what the server keeps.
+// readRecord parses a stored record.
 func readRecord(key, text string) driver.Record {
 	version, value, _ := strings.Cut(text, " ")
 	rec := driver.Record{Key: key, Version: version}
@@ -61,9 +61,9 @@ func readRecord(key, text string) driver.Record {
 	return rec
 }
 
-// Swap replaces a record; see [driver.Records]. Passing errors are tried again, for no
-// longer than Config.RetryTimeout. With Config.MinReplicas it is ErrUnavailable if
-// fewer replicas have it; the record may have changed then.
+// Swap replaces a record; see [driver.Records]. Transient errors are retried for up to
+// Config.RetryTimeout. With Config.MinReplicas, Swap returns ErrUnavailable if too few replicas
+// acknowledge the write; the record may have changed then.
 func (r records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	if err := r.fitness.fit(ctx); err != nil {
 		return "", err
 	}
-	next := rand.Text() // the versions of no other swap begin so
+	next := rand.Text() // the versions of all attempts of this swap, and of no other, begin with it
 	return r.attempt(ctx, next, redisconn.Call{
 		Script:   recordScript,
 		Keys:     []string{r.recordKey(key)},
@@ -83,16 +83,17 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	})
 }
 
-// attempt makes a swap until the server has answered, or the time is up, and returns the
-// version, which begins with next. It can be made twice: each try has a version of its own,
-// since that of an earlier one may have expired, and the server knows those of all. If an
-// earlier try may have been carried out, another version says nothing: it may have come
-// after ours. So a server that is slow is not asked a second time, only one whose connection
-// was lost. A server that refuses to wait for replicas has carried the swap out before.
+// attempt repeats a swap until the server answers or the time is up, and returns the new version,
+// which begins with next. Repeating is safe: each attempt has a version of its own, since that of
+// an earlier one may have expired, and the script recognises all of them.
+//
+// If an earlier attempt may have been executed, a conflict proves nothing: the other version may
+// have been written after ours. So a slow server is not asked a second time; only a lost connection
+// is retried. A server that refuses to wait for replicas has executed the swap before.
 func (r records) attempt(ctx context.Context, next string, c redisconn.Call) (string, error) {
 	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
 	args := slices.Clip(c.Args)
-	maybe := false // an earlier try may have been carried out
+	maybe := false // an earlier attempt may have been executed
 	var why error
 	for try, pause := 0, newBackoff(); ; pause.Wait(ctx) {
 		try++
@@ -102,11 +103,11 @@ func (r records) attempt(ctx context.Context, next string, c redisconn.Call) (st
 		case reply.Err == nil && reply.Text == "conflict" && !maybe: // certainly not ours
 			return "", driver.ErrConflict
 		case reply.Err == nil && reply.Text == "conflict":
-			return "", fmt.Errorf("%w: the record has changed, perhaps by this swap: %w", driver.ErrUnavailable, why)
+			return "", fmt.Errorf("%w: the record has changed, perhaps by this swap; read it again: %w", driver.ErrUnavailable, why)
 		case reply.Err == nil && strings.HasPrefix(reply.Text, next) && reply.Replicas >= c.Replicas:
 			return reply.Text, nil
 		case reply.Err == nil && strings.HasPrefix(reply.Text, next):
-			return "", fmt.Errorf("%w: only %d replicas have the record, want %d", driver.ErrUnavailable, reply.Replicas, c.Replicas)
+			return "", fmt.Errorf("%w: %d of %d replicas acknowledged the record in time; it may have changed", driver.ErrUnavailable, reply.Replicas, c.Replicas)
 		case reply.Err == nil:
 			return "", malformed(reply.Text)
 		}
@@ -123,8 +124,8 @@ func (r records) attempt(ctx context.Context, next string, c redisconn.Call) (st
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Records]. It looks
-// through all keys of the server.
+// List returns the records whose keys have a prefix; see [driver.Records]. It scans all keys of the
+// server.
 func (r records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (r records) List(ctx context.Context, prefix string) ([]driver.Record, erro
 	}
 	slices.Sort(keys)
 	var list []driver.Record
-	for part := range slices.Chunk(slices.Compact(keys), 100) { // values may be long
+	for part := range slices.Chunk(slices.Compact(keys), 100) { // values may be large
 		calls := make([]redisconn.Call, len(part))
 		for i, key := range part {
 			calls[i] = redisconn.Call{Script: recordScript, Keys: []string{key}}
@@ -157,8 +158,8 @@ func (r records) List(ctx context.Context, prefix string) ([]driver.Record, erro
 	return list, nil
 }
 
-// Clock returns the server's time; see [driver.Records]. On a Cluster, whose nodes
-// have a clock each, the bounds are those of the slowest and the fastest.
+// Clock returns bounds of the server's time; see [driver.Records]. On a Cluster they are the times
+// of the slowest and the fastest node.
 func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return earliest, latest, err

@@ -12,24 +12,24 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// Release ends an acquisition and hands the name to the next waiter. Passing errors are
-// tried again, for no longer than RetryTimeout, and after that in the background until
-// the lease is over. It may be called again if it failed.
+// Release ends an acquisition and hands the name to the next waiter. Transient errors are retried
+// for up to RetryTimeout, and then in the background until the lease expires. After an error
+// Release may be called again.
 func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	lock, err := e.lockKey(l.Name)
 	if err != nil {
 		return err
 	}
-	// The hold is forgotten after the answer: until then a message about it is understood.
+	// Forget the hold after the answer, so that messages about it are still understood until then.
 	r := e.insistFree(ctx, l, e.releaseCall(lock, l.Owner, l.Token, e.queue.lateOf(l.Owner)))
 	e.queue.forget(l.Owner)
 	return e.standing(l, r)
 }
 
-// insistFree makes tries of a release until the server answers. Each has a limit of its own:
-// the connection may be silent, and the next try may reach another server. After a try
-// without an answer, an acquisition that is gone is one that was released. What is left to
-// do then goes on in the background.
+// insistFree repeats a release until the server answers. Each attempt has its own time limit,
+// because the connection may be dead and the next attempt may reach another server. After an
+// unanswered attempt, "gone" means that it has released the lock. Whatever remains to be done
+// continues in the background.
 func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
 	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
 	limit, unknown := attemptLimit(l.TTL), false
@@ -37,7 +37,7 @@ func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisco
 	for pause := newBackoff(); ; pause.Wait(limited) {
 		r := e.free(redisconn.WithDeadline(limited, limit), l, release)
 		if r.Err == nil {
-			if strings.HasSuffix(r.Text, moving) { // nobody could be let in yet
+			if strings.HasSuffix(r.Text, moving) { // the lock could not be handed over yet
 				e.freeLater(l, release, withdrawLimit)
 			}
 			if unknown && strings.HasPrefix(r.Text, "gone") {
@@ -55,8 +55,8 @@ func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisco
 	}
 }
 
-// freeLater goes on with a release in the background, for so long at most: the name would
-// stay closed until its lease is over.
+// freeLater continues a release in the background for at most the given time. Otherwise the name
+// would stay locked until the lease expires.
 func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, most time.Duration) {
 	if !e.queue.beginFreeing(l.Owner) {
 		return
@@ -70,8 +70,8 @@ func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, most time.Dur
 	}
 }
 
-// free makes one try of a release. Most share a script with others: those of exclusive locks,
-// with no late try to bar.
+// free makes one attempt of a release. Releases of exclusive locks without an outstanding acquire
+// attempt may share a script.
 func (e *Engine) free(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
 	single := func() redisconn.Reply { return e.conn.Eval(ctx, []redisconn.Call{release})[0] }
 	args := release.Args[2:]
@@ -86,16 +86,16 @@ func (e *Engine) free(ctx context.Context, l driver.Lease, release redisconn.Cal
 	switch v.letter {
 	case 'o':
 		return redisconn.Reply{Text: "ok"}
-	case 's', refused: // it needs a look of its own, or was refused with others
+	case 's', refused: // not decided in the batch
 		return single()
 	}
 	return redisconn.Reply{Err: v.err}
 }
 
-// releaseCall makes a call of the release script. Late is until when a try of the acquire may
-// still be served, which it must not be; 0 if there is none.
+// releaseCall makes a call of the release script. late is the server time until which an attempt of
+// the acquire may still be served, which the script then prevents; 0 if there is none.
 func (c *client) releaseCall(lock, owner string, token, late int64) redisconn.Call {
-	which := strconv.FormatInt(time.Now().UnixNano(), 36) // no other release of this owner
+	which := strconv.FormatInt(time.Now().UnixNano(), 36) // identifies this release among those of the owner
 	args := []string{owner, strconv.FormatInt(token, 10), which}
 	if late > 0 {
 		args = append(args, strconv.FormatInt(late, 10))
@@ -103,19 +103,18 @@ func (c *client) releaseCall(lock, owner string, token, late int64) redisconn.Ca
 	return c.call(releaseScript, lock, args...)
 }
 
-// giveBack releases a grant that its request does not use, without blocking.
+// giveBack releases an unused grant without blocking.
 func (c *client) giveBack(release redisconn.Call) {
 	c.tasks.Go(func() { c.withdrawLoop(release, 0, withdrawLimit) }) // ends when the server has answered, after withdrawLimit, or soon after Close
 }
 
-// Break ends every acquisition of name and its minimum hold, tells the holders that
-// can be reached, and lets in whoever is next. A lock that another program took is deleted.
+// Break ends every acquisition of name and its minimum hold, notifies the holders that can be
+// reached, and grants the lock to the next waiter. A lock of another program is deleted.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	return e.breaks(ctx, name, reason)
 }
 
-// BreakOwner is Break for one acquisition: that of owner, and of nobody else; see
-// [driver.OwnerBreaker].
+// BreakOwner is like Break, but ends only the acquisition of owner; see [driver.OwnerBreaker].
 func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	return e.breaks(ctx, name, reason, owner)
 }

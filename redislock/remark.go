@@ -15,14 +15,14 @@ const (
 	remarkLimit = 2 * time.Second
 )
 
-// marker is the key that says which server the quarantine has waited for.
+// marker manages the key that records for which server the quarantine has passed.
 type marker struct {
 	*client
 	remarked retry.Period
 }
 
-// remark makes the marker of the quarantine stay for MarkerLife, once a day and in the
-// background: a job that runs once a month must not find what looks like a new server.
+// remark extends the life of the marker key to MarkerLife, once a day and in the background.
+// Otherwise a job that runs once a month would find what looks like a new server.
 func (m *marker) remark() {
 	if !m.cfg.Quarantine || !m.remarked.Due(remarkEvery) {
 		return
@@ -32,12 +32,12 @@ func (m *marker) remark() {
 		defer cancel()
 		c := redisconn.Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{redisfmt.Millis(m.cfg.MarkerLife)}}
 		if text, err := m.eval(ctx, c); err != nil || text != "ok" {
-			m.remarked.Again() // the next grant or listing tries
+			m.remarked.Again() // retried at the next grant or listing
 		}
 	})
 }
 
-// Init declares a server new.
+// Init marks the server as new.
 func (m *marker) Init(ctx context.Context) error {
 	lasts := redisfmt.CeilMillis(m.cfg.quarantine())
 	life := max(redisfmt.CeilMillis(m.cfg.MarkerLife), redisfmt.CeilMillis(m.cfg.Retention), 2*lasts)

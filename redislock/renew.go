@@ -12,11 +12,11 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// Renew extends acquisitions, all in one pipeline. One that expired, was broken
-// or deleted, or whose key somebody else took is driver.ErrNotHeld.
+// Renew extends acquisitions, all in one pipeline. It returns driver.ErrNotHeld for those that
+// expired, were broken or deleted, or whose key another program replaced.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
-	// An exclusive lock is a text that the script compares. A shared one is a place among
-	// others, and has a longer script that can do more.
+	// The short renew script compares the value of an exclusive lock. Shared locks are sorted sets
+	// and need the longer script.
 	errs := make([]error, len(leases))
 	calls := make([]redisconn.Call, 0, len(leases))
 	where := make([]int, 0, len(leases))
@@ -48,8 +48,8 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return errs
 }
 
-// standing turns the answer for one acquisition into an error. One that is gone is
-// forgotten: a message about it has nothing to say any more.
+// standing converts the answer for one acquisition to an error. If the acquisition is gone, its
+// hold is forgotten, as later messages about it are irrelevant.
 func (e *Engine) standing(l driver.Lease, r redisconn.Reply) error {
 	switch {
 	case r.Err != nil:

@@ -11,19 +11,19 @@ import (
 	"github.com/fencelock/fencelock/internal/words"
 )
 
-// malformed is the error for a reply that no script of ours makes.
+// malformed is the error for a reply that none of our scripts returns.
 func malformed(text string) error {
-	return fmt.Errorf("%w: unexpected answer %.100q", driver.ErrUnavailable, text)
+	return fmt.Errorf("%w: unexpected reply of a lock script: %.100q", driver.ErrUnavailable, text)
 }
 
-// blockedInfo is what a waiter is told about a name.
-type blockedInfo struct {
-	next time.Duration // when time alone may change something; negative: unknown
+// blockedInfo is what the scripts report about a name that is not free.
+type blockedInfo struct { // until the state may change without an event; negative: unknown
+	next time.Duration // what is in the way, if it is not a holder of ours
 	why  string        // what is in the way if it is not one of our holders
 	text string        // the holder
 }
 
-// What is in the way, as the scripts say it.
+// The values of blockedInfo.why, as the scripts return them.
 const (
 	whyForeign    = "f"
 	whyQuarantine = "q"
@@ -34,16 +34,16 @@ func readBlocked(w *redisfmt.Words) blockedInfo {
 	return blockedInfo{next: w.Millis(), why: w.Next(), text: w.Rest}
 }
 
-// unknown says that the lock is held in a format that this version cannot read.
+// unknown returns an error if the lock is held in a format that this version cannot read.
 func (o blockedInfo) unknown() error {
 	if o.why != whyForeign || !strings.HasPrefix(o.text, "fencelock:") {
 		return nil
 	}
 	held, _, _ := strings.Cut(o.text, " ")
-	return fmt.Errorf("%w: the lock is held in the format %s of another version of this program, which knows %s alone; use one version", driver.ErrConfig, printable(held), format)
+	return fmt.Errorf("%w: the lock is held in format %s of another fencelock version, and this version reads only %s; use one version", driver.ErrConfig, printable(held), format)
 }
 
-// trouble says why the server itself grants nothing, if it does not.
+// trouble returns an error if the server grants nothing because of the quarantine.
 func (o blockedInfo) trouble() error {
 	if o.why != whyQuarantine {
 		return nil
@@ -52,7 +52,7 @@ func (o blockedInfo) trouble() error {
 		driver.ErrUnavailable, time.Now().Add(o.next).Format(time.RFC3339))
 }
 
-// held says who is in the way.
+// held returns the error that says what is in the way.
 func (o blockedInfo) held(name string) *driver.HeldError {
 	held := &driver.HeldError{Name: name}
 	if o.next >= 0 {
@@ -62,7 +62,7 @@ func (o blockedInfo) held(name string) *driver.HeldError {
 	case whyForeign:
 		held.Owner = printable(o.text)
 	case whyMinimum:
-		held.Owner, held.Note = "nobody", "the minimum hold of its last holder runs"
+		held.Owner, held.Note = "nobody", "the minimum hold of its last holder has not ended"
 	default:
 		if h, ok := parseHolder(strings.TrimPrefix(o.text, holderPrefix)); ok {
 			held.Owner, held.Identity, held.Since = h.Owner, h.Identity, h.Since
@@ -71,7 +71,7 @@ func (o blockedInfo) held(name string) *driver.HeldError {
 	return held
 }
 
-// printable keeps what some other program stored fit for one line.
+// printable makes text of another program fit for one line.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -81,13 +81,13 @@ func printable(text string) string {
 	}, text)
 }
 
-// describe is what the scripts know of a request beside its owner.
+// describe returns a request's description, which the scripts store beside its owner.
 func describe(client string, req driver.Request) string {
 	return fmt.Sprintf("%s %s %d %d %d %d %d %s %s", client, redisfmt.Letter(req.Mode), req.Limit, req.Units(),
 		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
 }
 
-// parseHolder reads "owner token desc". A token is the time of the grant, unless the server's
+// parseHolder parses "owner token desc". The token is the time of the grant, unless the server's
 // clock was set back.
 func parseHolder(text string) (h driver.Holder, ok bool) {
 	w := redisfmt.Words{Rest: text}
@@ -99,7 +99,7 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 	return h, !w.Bad
 }
 
-// readDesc reads what describe wrote. A request with a limit has a weight.
+// readDesc parses the result of describe. Only requests with a limit have a weight.
 func readDesc(w *redisfmt.Words) (req driver.Request, id driver.Identity) {
 	w.Next() // the client
 	req.Mode = redisfmt.ModeOf(w.Next())

@@ -11,9 +11,9 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// answer is what the acquire script said.
+// answer is the parsed reply of the acquire script.
 type answer struct {
-	status   string // granted, queued, held, limit, quarantine or late; empty if the answer made no sense
+	status   string // granted, queued, held, limit, quarantine or late; empty if the reply was malformed
 	grant    driver.Grant
 	replicas int
 	blocked  blockedInfo
@@ -22,13 +22,13 @@ type answer struct {
 	err      error
 }
 
-// errLate is the answer to a request that arrived after its time, or whose client
-// is wrong about the server's clock. It has had no effect.
-var errLate = fmt.Errorf("%w: a request arrived too late to be served", driver.ErrUnavailable)
+// errLate is returned for a request that arrived after its deadline, or whose client misjudges the
+// server's clock. It has had no effect.
+var errLate = fmt.Errorf("%w: a request reached the server after its deadline", driver.ErrUnavailable)
 
-// request runs the acquire script until it answers. Passing errors are tried
-// again, for no longer than RetryTimeout, under the same owner: a try that worked
-// though its answer was lost is found. Without success it leaves no trace.
+// request runs the acquire script until the server answers. Transient errors are retried for up to
+// RetryTimeout, under the same owner, so that an attempt that succeeded without an answer is found.
+// A request that fails is withdrawn.
 func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 	if join {
 		acq.queue.register(w)
@@ -39,7 +39,7 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 	var why error
 	for {
 		sent := time.Now()
-		if !again { // a grant cannot be older than the first try; it may be that one's
+		if !again { // a grant cannot be older than the first attempt, and may be its result
 			w.asked = sent
 		}
 		r := acq.try(limited, w, join)
@@ -47,7 +47,7 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 			a := parseAcquire(w, r, sent)
 			acq.clock.note(a.sample, a.status == "late")
 			if a.status == "late" && limited.Err() == nil && acq.closed.Err() == nil {
-				continue // with what the clock says now, and nothing to look for
+				continue // retry with the time just received; nothing to withdraw
 			}
 			if a.status == "quarantine" {
 				acq.fitness.forget() // another server may be the master
@@ -63,18 +63,19 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 				continue
 			}
 		}
-		// The script may have begun, or may still be on its way.
+		// The script may have run, or may still be on its way.
 		patience := withdrawPatience
 		if ctx.Err() == nil {
-			patience = 0 // the caller was kept waiting long enough
+			patience = 0 // the caller has waited long enough
 		}
 		acq.withdraw(w, patience)
 		return answer{err: unavailable(why)}
 	}
 }
 
-// try makes one try of a request. One of the common kind tells the script so, which then
-// takes a free name at once, and may share a script with others.
+// try makes one attempt of a request. A common request (exclusive, without a minimum hold or
+// quarantine) may share a script with others, and the script takes a free name without further
+// checks.
 func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Reply {
 	limit := attemptLimit(w.req.TTL)
 	common := w.req.Mode == driver.Exclusive && w.req.MinHold == 0 && !acq.cfg.Quarantine
@@ -102,15 +103,15 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Re
 	switch v.letter {
 	case 't':
 		return redisconn.Reply{Text: "taken " + v.now + " " + v.now}
-	case 's', refused: // it needs a look of its own, or was refused with others
+	case 's', refused: // not decided in the batch
 		return single()
 	}
 	w.unanswered(v.err, v.late)
 	return redisconn.Reply{Err: v.err}
 }
 
-// settleRequest forgets a request that was refused. Where an earlier try of its
-// own may still be on its way, it makes sure that nothing becomes of it.
+// settleRequest removes a request that was refused. If an earlier attempt may still be on its way,
+// it withdraws the request, so that the attempt has no effect.
 func (acq *acquirer) settleRequest(w *waiter, a answer) {
 	switch {
 	case a.err == nil && (a.status == "granted" || a.status == "queued"):
@@ -121,14 +122,14 @@ func (acq *acquirer) settleRequest(w *waiter, a answer) {
 	}
 }
 
-// attempt makes one call under an attempt limit, so that there is time for another one
-// before the lease that it may have got is over.
+// attempt makes one call with a time limit that leaves time for another call before the lease it
+// may have obtained expires.
 func (acq *acquirer) attempt(ctx context.Context, w *waiter, c redisconn.Call) redisconn.Reply {
 	c.Replicas = acq.cfg.MinReplicas
 	return acq.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(w.req.TTL)), []redisconn.Call{c})[0]
 }
 
-// parseAcquire reads what the acquire script said. "taken" is its shortest answer.
+// parseAcquire parses the reply of the acquire script. "taken" is its shortest form.
 func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 	in := redisfmt.Words{Rest: r.Text}
 	a := answer{status: in.Next(), replicas: r.Replicas}
@@ -165,7 +166,7 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 	return a
 }
 
-// letters are what a request asks for beside the lock, if it joins the queue.
+// letters returns the flags of the acquire script: w to join the queue, p to report the position.
 func letters(w *waiter, join bool) string {
 	switch {
 	case !join:

@@ -19,8 +19,8 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if err != nil {
 		return err
 	}
-	// The first call asks for the version of the limit, the second changes that version. So
-	// a call that arrives late, after another Resize, finds a newer one and does nothing.
+	// The first call reads the version of the limit and the second one changes that version. So a
+	// call that arrives after another Resize finds a newer version and has no effect.
 	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
 	text, err := c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit)))
 	if err != nil {
@@ -34,9 +34,9 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	return unavailable(err)
 }
 
-// insist makes a call until the server has answered, or limited ends. A try whose connection has
-// died unseen never ends by itself, so a call that may be carried out twice has a limit of its
-// own for each.
+// insist repeats a call until the server answers or limited ends. Each attempt has its own time
+// limit, because an attempt on a dead connection may never return. Calls that must not run twice
+// pass a limit as long as limited.
 func (c *client) insist(ctx, limited context.Context, each time.Duration, call redisconn.Call) (string, error) {
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {

@@ -8,8 +8,8 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// The protocol is in these scripts; docs/protocol.md says how they are used, and
-// docs/internals/redis.md why they are as they are.
+// These scripts implement the protocol. docs/protocol.md describes how they are used, and
+// docs/design.md explains them.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS
@@ -34,13 +34,13 @@ var (
 	indexDropScript  = redisconn.NewScript(nameindex.DropLua)
 )
 
-// script makes a script of its parts, which are files.
+// script makes a script from files of the lua directory.
 func script(parts string) *redisconn.Script {
 	var texts []string
 	for part := range strings.FieldsSeq(parts) {
 		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
 		if err != nil {
-			panic(err) // the file is part of the program
+			panic(err) // the files are embedded
 		}
 		texts = append(texts, string(text))
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// rawStatus is what the status script returns: the keys of a name.
+// rawStatus is the reply of the status script: the keys of a name.
 type rawStatus struct {
 	Time   string `json:"time"`   // microseconds
-	Lock   string `json:"lock"`   // its text, or the beginning of another program's
-	Left   string `json:"left"`   // as PTTL says it
+	Lock   string `json:"lock"`   // its value, or the beginning of another program's value
+	Left   string `json:"left"`   // as returned by PTTL
 	Seats  texts  `json:"seats"`  // members of a shared lock, each with its score
-	Queue  texts  `json:"queue"`  // requests of living clients, each with its ticket
-	Closed string `json:"closed"` // for how long a minimum hold runs, as PTTL says it
-	Limit  string `json:"limit"`  // "limit version", if it was set for everybody
+	Queue  texts  `json:"queue"`  // requests of live clients, each with its ticket
+	Closed string `json:"closed"` // remaining minimum hold, as returned by PTTL
+	Limit  string `json:"limit"`  // "limit version", if Resize has set one
 }
 
-// texts is a list. An empty one comes as {}.
+// texts is a list of strings. An empty one is encoded as {}.
 type texts []string
 
 func (list *texts) UnmarshalJSON(raw []byte) error {
@@ -30,8 +30,8 @@ func (list *texts) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(list))
 }
 
-// status is what the keys mean at the server's time. A name that nobody holds has the mode
-// and the limit of those who wait for it.
+// status converts the keys to a Status at the server's time. A name without holders has the mode
+// and limit of its waiters.
 func (r rawStatus) status(name string) driver.Status {
 	s := driver.Status{Name: name}
 	if limit, ok := r.shared(); ok {
@@ -61,7 +61,7 @@ func (r rawStatus) status(name string) driver.Status {
 	return s
 }
 
-// shared returns the limit of a shared lock of ours, which is the first of its members.
+// shared returns the limit of a shared lock, which is stored in the first member.
 func (r rawStatus) shared() (limit int, ok bool) {
 	if len(r.Seats) == 0 {
 		return 0, false
@@ -70,8 +70,8 @@ func (r rawStatus) shared() (limit int, ok bool) {
 	return int(redisfmt.Number(text)), ok
 }
 
-// sharers returns the shared holders whose time is not over. First come the ends of all, then
-// the holders, each with its token.
+// sharers returns the shared holders that have not expired. The members list all expiry times
+// first, then the holders, each with its token.
 func (r rawStatus) sharers() (list []driver.Holder) {
 	now, ends := redisfmt.Number(r.Time)/1000, map[string]int64{}
 	for i := 2; i+1 < len(r.Seats); i += 2 {
@@ -89,20 +89,20 @@ func (r rawStatus) sharers() (list []driver.Holder) {
 	return list
 }
 
-// firstToken is less than any token, and greater than any time in milliseconds.
+// firstToken is smaller than any token and larger than any time in milliseconds.
 const firstToken = 1e14
 
-// holder returns who holds a lock that is not shared.
+// holder returns the holder of a lock that is not shared.
 func (r rawStatus) holder() (list []driver.Holder) {
 	left := redisfmt.Number(r.Left)
-	if left <= 0 && left != -1 { // -1 is for ever, and -2 that there is no such key
+	if left <= 0 && left != -1 { // PTTL: -1 does not expire, -2 no such key
 		return nil
 	}
 	text, ours := strings.CutPrefix(r.Lock, holderPrefix)
 	h, ok := parseHolder(text)
 	if !ours {
 		text := r.Lock
-		if len(r.Seats) > 0 { // a sorted set of somebody's
+		if len(r.Seats) > 0 { // another program's sorted set
 			text = r.Seats[0]
 		}
 		h, ok = driver.Holder{Owner: printable(text), Foreign: true}, true

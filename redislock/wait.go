@@ -9,8 +9,8 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// wait blocks until a queued request is granted or ctx ends. A wait that ends without a
-// grant is withdrawn, also one whose grant is on its way.
+// wait blocks until a queued request is granted or ctx ends. If it ends without a grant, it
+// withdraws the request, even if a grant is on its way.
 func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Grant, error) {
 	if !acq.tasks.Enter() {
 		acq.withdraw(w, withdrawPatience)
@@ -55,8 +55,8 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 	}
 }
 
-// requeue puts a request back whose grant ran out before it was taken, at its old place. If
-// another grant has come meanwhile it is that one's turn.
+// requeue puts a request back at its old place, after its grant expired before it was taken. If
+// another grant has arrived meanwhile, that one is handled next.
 func (q *waitQueue) requeue(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,7 +67,7 @@ func (q *waitQueue) requeue(w *waiter) {
 	}
 }
 
-// see notes what was heard of the server.
+// see records the state of the queue for the request's error.
 func (w *waiter) see(ctx context.Context, s queueState) {
 	if s.err != nil {
 		w.heard.Unavailable(ctx, s.err)
@@ -76,9 +76,8 @@ func (w *waiter) see(ctx context.Context, s queueState) {
 	}
 }
 
-// take accepts a grant. One that may have lain unread, or that has to reach
-// replicas or begin a minimum hold, is confirmed first; ok is false if it turns
-// out to be gone.
+// take accepts a grant. It first confirms a grant whose message may be old, or that must reach
+// replicas or start a minimum hold. ok is false if the grant no longer exists.
 func (acq *acquirer) take(ctx context.Context, w *waiter, n grantMsg) (g driver.Grant, ok bool, err error) {
 	if n.err != nil {
 		return g, false, n.err
@@ -96,8 +95,8 @@ func (acq *acquirer) take(ctx context.Context, w *waiter, n grantMsg) (g driver.
 	return g, true, nil
 }
 
-// begun is a local time before a grant, if there is telling: by the last poll of
-// the queue, or, if others have joined since the grant, by the request's own answer.
+// begun returns a local time before a grant, if one is known: from the last poll of the queue, or,
+// if others have joined since the grant, from the reply to the request itself.
 func (q *waitQueue) begun(w *waiter, at int64) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,9 +108,8 @@ func (q *waitQueue) begun(w *waiter, at int64) time.Time {
 	return w.sample.begin(at, w.asked)
 }
 
-// confirm asks the server whether a grant stands, and makes it a full lease, which counts
-// from the try that was answered. A call that was lost may be made again: the second one
-// finds the same grant.
+// confirm checks that a grant still exists and extends it to the full TTL, counted from the attempt
+// that was answered. A lost call may be repeated: the second one finds the same grant.
 func (acq *acquirer) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
 	args := []string{w.owner, strconv.FormatInt(g.Token, 10), redisfmt.Millis(w.req.TTL), redisfmt.Millis(w.req.MinHold)}
 	for pause := newBackoff(); ; pause.Wait(ctx) {

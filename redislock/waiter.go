@@ -7,43 +7,42 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// waiter is a request under way.
+// waiter is a request in progress.
 type waiter struct {
 	req   driver.Request
 	lock  string // its key
 	owner string
 	desc  string
-	asked time.Time // before it was first sent; zero if it was not
-	late  int64     // until when a try that has no answer may still be served, by the server's clock
+	asked time.Time // before it was first sent; zero if it was not sent
+	late  int64     // server time until which an unanswered attempt may still be served
 	heard driver.Waited
 
-	ticket string        // its place, once it has joined the queue
-	wake   chan struct{} // msg or state changed; nil until it has joined
+	ticket string        // its place in the queue; empty until it has joined
+	wake   chan struct{} // signals a change of msg or state; nil until it has joined
 
 	// Guarded by waitQueue.mu.
 	queued  bool        // it is in the queue, as far as we know
-	msg     *grantMsg   // its grant, or why there will be none; the newest counts
-	state   *queueState // what was last seen of the queue
-	trouble bool        // it was told that the server cannot be asked
-	pollAt  time.Time   // when it was asked to poll before it had joined; zero if it was not
-	sample  clockSample // of the answer by which it joined
+	msg     *grantMsg   // its grant, or why there is none; the newest counts
+	state   *queueState // last known state of the queue
+	trouble bool        // it was told that the server cannot be polled
+	pollAt  time.Time   // when it must poll, if that was requested before it joined; otherwise zero
+	sample  clockSample // from the reply by which it joined
 	broken  int64       // the token of a grant that was broken before it was taken
-	reason  string      // why
+	reason  string      // why it was broken
 }
 
-// entry is how the queue names the request.
+// entry is the request's member in the queue's sorted set.
 func (w *waiter) entry() string { return w.owner + " " + w.desc }
 
 // notify wakes the request. The caller holds waitQueue.mu.
 func (w *waiter) notify() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it has not joined, or is awake
+	default: // it has not joined, or a signal is pending
 	}
 }
 
-// unanswered notes that a try has failed that may be served until late, unless the
-// server has refused it.
+// unanswered records that a failed attempt may be served until late, unless the server refused it.
 func (w *waiter) unanswered(err error, late int64) {
 	if _, refused := redisconn.Refused(err); err != nil && !refused {
 		w.late = max(w.late, late)
@@ -54,14 +53,14 @@ func (w *waiter) unanswered(err error, late int64) {
 type grantMsg struct {
 	token, floor int64
 	at           int64         // server time of the grant, in microseconds; 0 means unknown
-	life         time.Duration // how long the grant lasts unless it is renewed
+	life         time.Duration // until the grant expires unless renewed
 	err          error
 }
 
-// queueState is what a waiting request hears.
+// queueState is what a poll reports to a waiting request.
 type queueState struct {
 	blocked blockedInfo
-	err     error // why the server could not be asked
+	err     error // why the server could not be polled
 }
 
 // tell ends the request's time in the queue. The caller holds waitQueue.mu.

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// withdrawPatience is how long a caller waits for its withdrawal.
+	// withdrawPatience is how long a caller waits for its withdrawal to finish.
 	withdrawPatience = time.Second
-	// withdrawLimit is how long it is tried: a grant nobody took has ended by
-	// then, and so has the place in the queue.
+	// withdrawLimit is how long a withdrawal is retried. By then a grant that was not taken has
+	// expired, and so has the request's place in the queue.
 	withdrawLimit = time.Minute
-	// closeLimit is how long the last try goes on after Close.
+	// closeLimit is how long the last attempt may run after Close.
 	closeLimit = 500 * time.Millisecond
 )
 
-// withdraw takes a request out of the queue, or gives its grant back, whatever
-// has become of it. It does not depend on the caller's context, waits for
-// patience at most, and goes on in the background. A try of the request that
-// reaches the server after the withdrawal is not served.
+// withdraw removes a request from the queue or releases its grant. It ignores the caller's context,
+// blocks for at most patience and then continues in the background. Attempts of the request that
+// reach the server after the withdrawal have no effect.
 func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	acq.queue.unregister(w)
 	args := []string{w.owner, w.desc}
@@ -43,11 +42,12 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	retry.Nap(context.Background(), patience, gone)
 }
 
-// moving ends the answer to a release that let nobody in, since the slot moves.
+// moving ends the reply to a release that could not hand the lock over, because its slot is being
+// moved.
 const moving = " moving"
 
-// withdrawLoop sends a withdrawal, or the release of a grant, until the server has done all
-// of it, for so long at most. Each try has the time that one for a lock of this TTL has.
+// withdrawLoop repeats a withdrawal, or the release of a grant, until the server has executed it
+// completely, for at most the given time. Each attempt has the time limit of a lock with this TTL.
 func (c *client) withdrawLoop(call redisconn.Call, ttl, most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Package open lets package goredis make an engine on a connection of its own. The public API of
-// redislock has no function for that, because applications have no use for a connection.
+// Package open lets package goredis create an engine on its own kind of connection. The public API
+// of redislock has no function for that.
 package open
 
-// Engine is a func(redisconn.Conn, *redislock.Config) *redislock.Engine, which package
-// redislock sets when it is initialized. This package cannot import it.
+// Engine is a func(redisconn.Conn, *redislock.Config) *redislock.Engine. Package redislock sets it
+// when it is initialized, because this package cannot import redislock.
 var Engine any
