@@ -17,44 +17,44 @@ import (
 	"github.com/google/uuid"
 )
 
-// acquirer makes requests of this process holds.
+// acquirer acquires locks for the requests of this process.
 type acquirer struct {
 	own     *ownSession
-	locks   *lockSessions // where a free key is taken
-	waiters *waiterPool   // where one is waited for
-	turns   *turns        // one request for a key asks the server at a time
-	holds   *holdings     // where a grant goes
-	room    *room         // among the server's locks
+	locks   *lockSessions // for keys that are free
+	waiters *waiterPool   // for keys that are waited for
+	turns   *turns        // one request per key talks to the server at a time
+	holds   *holdings     // receives the granted locks
+	room    *room         // space in the server's lock table
 	maxTTL  time.Duration // Config.MaxTTL
 }
 
-// minTTL is the shortest lease: a heartbeat at a third of it must get through.
+// minTTL is the shortest lease: a heartbeat after a third of it must reach the server in time.
 const minTTL = 500 * time.Millisecond
 
-// traits are those of the engine.
+// traits returns the engine's capabilities.
 func (acq *acquirer) traits() driver.Traits {
 	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true,
 		MinTTL: minTTL, MaxTTL: acq.maxTTL}
 }
 
-// attempt is one request on its way to a grant.
+// attempt is one request.
 type attempt struct {
 	*acquirer
 	req      driver.Request
 	key      int64
 	owner    string
-	spent    []string // owners of tries that a connection ended under, the last few
-	place    *place   // in the turn of this process
-	ticket   int64    // in the server's queue, on the session of uncontended locks; 0 means none
-	unqueue  func()   // gives the ticket back; nil if there is none
-	roomy    bool     // its room in the lock table is taken
-	detached bool     // a goroutine goes on for it, and gives up its turn
-	listed   bool     // it has a row among the waiters
-	told     bool     // whoever wants to know has heard that it waits
+	spent    []string // the last few owners of attempts whose connection ended
+	place    *place   // in this process's queue for the key
+	ticket   int64    // in the server's queue, on the session for uncontended locks; 0 means none
+	unqueue  func()   // returns the ticket; nil if there is none
+	roomy    bool     // it counts in room
+	detached bool     // a goroutine finishes it and then gives up its place
+	listed   bool     // it has a row in fencelock.queued
+	told     bool     // OnWait was called
 	heard    driver.Waited
 }
 
-// errHeld is how steps of an acquire say that somebody else is in the way.
+// errHeld is returned inside an acquire if another request holds the lock or is ahead.
 var errHeld = errors.New("held")
 
 // Acquire makes one acquisition; see [Engine.Acquire].
@@ -73,18 +73,18 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	return g, a.failed(ctx, err)
 }
 
-// failed puts an error into the words of package driver.
+// failed converts an error to one of package driver.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if errors.Is(err, errHeld) {
 		held, err := a.whoIsIn(ctx)
 		nobody := held.Owner == "" && held.PID == 0 && held.Until.IsZero()
 		if len(a.spent) > 0 && (err != nil || nobody || slices.Contains(a.spent, held.Owner)) {
-			return a.heard.Ended(ctx, failure(errSilent)) // by a try of its own, which may have let go meanwhile
+			return a.heard.Ended(ctx, failure(errSilent)) // held by an earlier attempt of its own, which may have been released meanwhile
 		}
 		if own, _ := a.own.get(ctx); err == nil && own != nil {
 			err = own.quarantine(time.Now())
 		}
-		if err != nil && a.place.refused { // and the server has not said that it is held
+		if err != nil && a.place.refused { // and the server has not confirmed that it is held
 			return a.heard.Ended(ctx, failure(err))
 		}
 		return a.heard.Ended(ctx, held)
@@ -100,7 +100,7 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	return a.heard.Ended(ctx, nil)
 }
 
-// attempt checks a request.
+// attempt checks a request and prepares it.
 func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 	if err := req.Check(acq.traits()); err != nil {
 		return nil, err
@@ -114,15 +114,16 @@ func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 
 func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
 
-// plain makes a text one that the server stores.
+// plain returns s without the bytes that the server cannot store.
 func plain(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", `\x00`)
 }
 
-// acquire waits for the process's turn and asks until there is an answer.
+// acquire waits until this request may talk to the server and repeats attempts until there is an
+// answer.
 func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 	done := false
-	defer func() { // also when Waiting panics
+	defer func() { // also when OnWait panics
 		if !done && !a.detached {
 			a.giveUp()
 		}
@@ -148,20 +149,20 @@ func (a *attempt) acquire(ctx context.Context) (g driver.Grant, err error) {
 			return g, err
 		}
 		a.remember(ctx, err)
-		a.anew(err)
+		a.replaceOwner(err)
 		if !retry.Sleep(ctx, d) {
 			return g, ctx.Err()
 		}
 	}
 }
 
-// maxSpent is how many owners of its own a request remembers.
+// maxSpent is how many of its own earlier owners a request keeps.
 const maxSpent = 8
 
-// anew gives the next try an owner of its own if a connection ended under the last one, or
-// became silent. That may have been granted, or may be yet: what it left is nobody's, and the
-// next one need not wait for it.
-func (a *attempt) anew(err error) {
+// replaceOwner gives the next attempt a new owner if the connection of the last one ended or stopped
+// answering. That attempt may have been granted, or may still be. Its row belongs to no holder, so
+// the next attempt does not wait for it.
+func (a *attempt) replaceOwner(err error) {
 	if !errors.Is(err, pipe.ErrEnded) && !errors.Is(err, errSilent) {
 		return
 	}
@@ -174,12 +175,12 @@ func (a *attempt) anew(err error) {
 	a.owner = newOwner()
 }
 
-// gone are the owners whose rows the request need not wait for, separated by spaces.
+// gone returns the owners whose rows the request need not wait for, separated by spaces.
 func (a *attempt) gone() string {
 	return strings.Join(a.spent, " ")
 }
 
-// giveUp leaves the turn of this process, wherever the request stands.
+// giveUp takes the request out of this process's queue and returns everything it has taken.
 func (a *attempt) giveUp() {
 	if a.unqueue != nil {
 		a.unqueue()
@@ -192,10 +193,10 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// enough is how often a try is made before it says that the server is unavailable.
+// enough is how many attempts a request without Wait makes before it reports ErrUnavailable.
 const enough = 4
 
-// again says whether, and after which pause, an attempt is worth another one.
+// again reports whether to make another attempt, and after which pause.
 func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, bool) {
 	q, closed := errors.AsType[*quarantined](err)
 	switch {
@@ -209,12 +210,11 @@ func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, 
 	return pause.Next(), a.req.Wait || n < enough
 }
 
-// errBusy is why a request asks again at once: another one joins the holders.
-var errBusy = errors.New("another request joins the holders")
+// errBusy makes a request retry immediately: another request is joining the shared holders.
+var errBusy = errors.New("another request is joining the shared holders")
 
-// remember keeps what went wrong, for the case that ctx ends before the next attempt,
-// and tells who wants to know that the server grants nothing yet. No try of this process
-// waits until that has passed.
+// remember keeps an error in case ctx ends before the next attempt, and reports a quarantine
+// through OnWait. While a request waits here, non-blocking attempts of this process are refused.
 func (a *attempt) remember(ctx context.Context, err error) {
 	if errors.Is(err, errBusy) {
 		return
@@ -229,7 +229,7 @@ func (a *attempt) remember(ctx context.Context, err error) {
 	}
 }
 
-// once asks the server once, and waits there if the request wants to.
+// once makes one attempt, and waits in the server if the request has Wait.
 func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	_, lock := a.locks.pick(a.req.TTL)
 	s, err := lock.get(ctx)
@@ -254,7 +254,7 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	return g, err
 }
 
-// try takes a free key on the session of uncontended locks.
+// try takes a free key on the session for uncontended locks.
 func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 	c, have, err := a.send(ctx, s)
 	if err != nil {
@@ -264,22 +264,21 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 		a.abandon(s, c, have, errors.Is(err, errSilent))
 		return driver.Grant{}, err
 	}
-	r, err := c.Result(context.Background()) // it is answered, perhaps in the instant in which ctx ended
-	g, failed := a.judged(ctx, s, r, err, c.Sent())
+	r, err := c.Result(context.Background()) // it is answered, perhaps at the moment ctx ended
+	g, failed := a.handleVerdict(ctx, s, r, err, c.Sent())
 	if failed != nil {
 		a.undo(s, r, err, have)
 	} else if a.req.Mode == driver.Shared && s.shared.quit(a.key) {
-		_ = s.unlock(a.key, a.req.Mode) // the hold has ended already, and left the lock to this request
+		_ = s.unlock(a.key, a.req.Mode) // another hold ended meanwhile and left the lock to this request
 	}
 	return g, failed
 }
 
-// abandon undoes a try in the background that its session has not answered. On a silent session it
-// goes on by itself, so that the request can be made on another one, or the next of this process:
-// no request for the key is made on a silent session any more, and on others the server tells it
-// apart.
+// abandon undoes an unanswered attempt in the background. If the session is silent, the request (or
+// the next one of this process) need not wait for that: no request for the key uses a silent
+// session again, and the server can tell other sessions apart.
 func (a *attempt) abandon(s *session, c *pipe.Call, have, silent bool) {
-	try := *a // whose owner stays
+	try := *a // keeps its owner
 	undo := func() {
 		r, err := c.Result(context.Background())
 		try.undo(s, r, err, have)
@@ -297,8 +296,8 @@ func (a *attempt) abandon(s *session, c *pipe.Call, have, silent bool) {
 	})
 }
 
-// send sends the request, and says whether the session shares the key already. A shared one
-// counts as a holder from now on, so that no other that ends meanwhile takes the lock away.
+// send sends the request, and reports whether the session shares the key already. A shared request
+// counts as a holder from now on, so that a release meanwhile does not unlock the session's lock.
 func (a *attempt) send(ctx context.Context, s *session) (c *pipe.Call, have bool, err error) {
 	if a.req.Mode == driver.Shared {
 		if have, err = s.shared.ask(ctx, a.key); err != nil {
@@ -312,18 +311,18 @@ func (a *attempt) send(ctx context.Context, s *session) (c *pipe.Call, have bool
 	return s.Call(s.fn["share"], append(args, int32(a.req.Limit), int32(a.req.Units()), have, false)...), have, nil
 }
 
-// lockArgs are the arguments that all requests have; see sql/lock.sql.
+// lockArgs returns the arguments common to all requests; see sql/lock.sql.
 func (a *attempt) lockArgs(s *session, ticket int64, ttl time.Duration) []any {
 	return []any{a.key, a.owner, a.req.Name, ttl, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
 		ticket, time.Now().UnixMicro(), a.gone()}
 }
 
-// undo frees what the server may have granted to a request that has come to nothing.
+// undo releases what the server may have granted to a failed request.
 func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
 	if err == nil && r.Text(0) == "ok" && a.req.MinHold > 0 {
 		a.withdrawMinHold()
 	}
-	alone := true // nobody else needs the lock
+	alone := true // no other holder of this session needs the lock
 	if a.req.Mode == driver.Shared && !s.waiter {
 		alone = s.shared.quit(a.key)
 	}
@@ -336,19 +335,19 @@ func (a *attempt) undo(s *session, r pipe.Row, err error, have bool) {
 		if alone {
 			_ = s.unlock(a.key, a.req.Mode)
 		}
-		go a.own.forget(s, a.key, a.owner) // ends when it is done, or with the session
-	case alone && (err != nil || have): // what was written is rolled back, and a lock may have stayed
-		_ = s.unlock(a.key, a.req.Mode) // a session that cannot has ended
+		go a.own.forget(s, a.key, a.owner) // ends when the row is gone, or with the session
+	case alone && (err != nil || have): // the rows were rolled back, but the advisory lock may remain
+		_ = s.unlock(a.key, a.req.Mode) // if it fails, the session has ended
 	case err == nil && r.Text(0) == "ok":
 		if r, err := s.Call(s.fn["free"], a.key, a.owner).Result(context.Background()); err != nil || r.Text(0) != "t" {
 			_ = s.unlock(a.key, a.req.Mode)
-			go a.own.forget(s, a.key, a.owner) // ends when it is done, or with the session
+			go a.own.forget(s, a.key, a.owner) // ends when the row is gone, or with the session
 		}
 	}
 }
 
-// judged reads the server's verdict, and makes a hold of a grant.
-func (a *attempt) judged(ctx context.Context, s *session, r pipe.Row, err error, sent time.Time) (driver.Grant, error) {
+// handleVerdict handles the server's verdict and turns a grant into a hold.
+func (a *attempt) handleVerdict(ctx context.Context, s *session, r pipe.Row, err error, sent time.Time) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -356,7 +355,7 @@ func (a *attempt) judged(ctx context.Context, s *session, r pipe.Row, err error,
 	case "ok":
 		return a.grant(ctx, s, r, sent)
 	case "limit":
-		return driver.Grant{}, fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit everywhere",
+		return driver.Grant{}, fmt.Errorf("%w: %q is shared with limit %d, not %d; use the same limit in all requests",
 			driver.ErrInvalid, a.req.Name, r.Int(1), a.req.Limit)
 	case "busy":
 		return driver.Grant{}, errBusy
@@ -364,7 +363,7 @@ func (a *attempt) judged(ctx context.Context, s *session, r pipe.Row, err error,
 	return driver.Grant{}, errHeld
 }
 
-// grant makes a locked key a hold.
+// grant turns a locked key into a hold.
 func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.Time) (driver.Grant, error) {
 	if a.req.MinHold > 0 {
 		if err := a.storeMinHold(ctx); err != nil {
@@ -375,7 +374,7 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 	if s.waiter {
 		h.lease = min(h.ttl, grantTTL)
 		if time.Since(sent) > h.lease/2 {
-			sent = time.Time{} // too little would be left of it
+			sent = time.Time{} // too little of the lease would be left
 		}
 	}
 	if err := a.holds.enter(h, a.place); err != nil {
@@ -385,38 +384,37 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 	return driver.Grant{Owner: h.owner, Token: h.token, Floor: cmp.Or(r.Int(2), h.token), Sent: sent, TTL: h.lease}, nil
 }
 
-// hold is what the request becomes.
+// hold returns the hold that the granted request becomes.
 func (a *attempt) hold(s *session, token int64) *hold {
 	return &hold{session: s, key: a.key, name: a.req.Name, owner: a.owner, token: token,
 		mode: a.req.Mode, ttl: a.req.TTL, lease: a.req.TTL, lost: a.req.OnLost, until: time.Now().Add(a.req.TTL)}
 }
 
-// storeMinHold writes down a minimum hold, on a connection that carries no leases: it waits for the
-// disk, and for standbys that a commit waits for.
+// storeMinHold stores a minimum hold on a connection without leases, because it waits for the disk
+// and for synchronous standbys.
 func (a *attempt) storeMinHold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(askLimit, a.req.TTL/3))
 	defer cancel()
-	least := a.req.MinHold + time.Millisecond - 1 // the server counts whole ones
+	least := a.req.MinHold + time.Millisecond - 1 // the server counts whole milliseconds
 	_, err := a.own.ask(ctx, "SELECT fencelock.close($1::bigint, $2::text, $3::bigint)", a.key, a.req.Name, least)
 	if err != nil {
-		return fmt.Errorf("the minimum hold could not be written down: %w", err)
+		return fmt.Errorf("the minimum hold could not be stored: %w", err)
 	}
 	return nil
 }
 
-// withdrawMinHold takes a minimum hold back that may have been written down for a request that
-// holds its key exclusively still, and so is the only one that wrote one. It comes after the
-// storing of it, which may be under way on the same connection, and waits for both; once the
-// key is another's, it does nothing.
+// withdrawMinHold deletes the minimum hold of a failed request that still holds its key
+// exclusively, so that only this request can have written it. The store may still be running on the
+// same connection; the delete runs after it. If the key has a new holder, it does nothing.
 func (a *attempt) withdrawMinHold() {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	_, _ = a.own.ask(ctx, `DELETE FROM fencelock.minimum WHERE key = $1::bigint
-		AND EXISTS (SELECT FROM fencelock.held WHERE key = $1::bigint AND owner = $2::text)`, a.key, a.owner) // else the name opens by itself
+		AND EXISTS (SELECT FROM fencelock.held WHERE key = $1::bigint AND owner = $2::text)`, a.key, a.owner) // if it fails, the minimum hold expires by itself
 }
 
-// detach lets undo go on with an unanswered statement, and keeps the turn until
-// it is done: nobody in this process may touch the key before.
+// detach runs undo for an unanswered statement in the background. The request keeps its place until
+// undo is done, because no other request of this process may use the key before.
 func (a *attempt) detach(undo func()) {
 	a.detached = true
 	go func() { // ends when the server has answered or the connection has ended
@@ -425,10 +423,10 @@ func (a *attempt) detach(undo func()) {
 	}()
 }
 
-// checkLimit refuses a limit that the server's columns have no room for.
+// checkLimit rejects a limit that does not fit the database column.
 func checkLimit(limit int) error {
 	if limit > math.MaxInt32 {
-		return fmt.Errorf("%w: the limit %d is more than %d", driver.ErrInvalid, limit, math.MaxInt32)
+		return fmt.Errorf("%w: the limit %d is too large; the maximum is %d", driver.ErrInvalid, limit, math.MaxInt32)
 	}
 	return nil
 }

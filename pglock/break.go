@@ -13,7 +13,7 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// breaker ends holds of others, and hears of those who end holds of this process.
+// breaker ends the locks of other processes, and handles notifications that end locks of this one.
 type breaker struct {
 	own   *ownSession
 	holds *holdings
@@ -21,7 +21,7 @@ type breaker struct {
 	force bool          // Config.ForceBreak
 }
 
-// reopenSQL ends a minimum hold, unless it has become a longer one.
+// reopenSQL deletes a minimum hold, unless it was extended meanwhile.
 const reopenSQL = `DELETE FROM fencelock.minimum
 WHERE key = $1::bigint AND (extract(epoch FROM not_before) * 1000000)::bigint <= $2::bigint`
 
@@ -32,19 +32,19 @@ const terminateSQL = `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid)
 // maxReason is the longest reason that is passed on, in bytes.
 const maxReason = 500
 
-// breaking is a break under way.
+// breaking is one call of Break or BreakOwner.
 type breaking struct {
 	*breaker
 	key    int64
-	owner  string // whose acquisition ends; everybody's if empty
-	token  int64  // of the break
+	owner  string // whose acquisition ends; all if empty
+	token  int64  // the token of the break
 	reason string
 }
 
-// heldBy is somebody who holds a key: an owner with a row, or a process of the server without one.
+// heldBy is a holder of a key: an owner with a row, or a server process without one.
 type heldBy struct {
 	owner   string // empty if it has no row
-	backend int64  // 0 if an owner is not connected any more, or for a prepared transaction
+	backend int64  // 0 if the owner is not connected any more, and for a prepared transaction
 	token   int64
 }
 
@@ -61,14 +61,14 @@ func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (i
 	return b.end(ctx, name, owner, reason)
 }
 
-// end breaks the acquisition of an owner, or if that is empty all of them.
+// end breaks the acquisition of one owner, or all if owner is empty.
 func (b *breaker) end(ctx context.Context, name, owner, reason string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
 	k := &breaking{breaker: b, key: keyOf(name), owner: owner, reason: reason}
-	// The token comes before the holders are seen, so that whoever comes after them has a greater
-	// one; so does the minimum hold, which must not be that of a successor.
+	// Draw the token before reading the holders, so that later holders have a greater one. Read the
+	// minimum hold before them too: one read later might belong to a successor.
 	rows, err := b.own.ask(ctx, `SELECT nextval('fencelock.token')`)
 	if err != nil {
 		return 0, failure(err)
@@ -95,7 +95,7 @@ func (b *breaker) end(ctx context.Context, name, owner, reason string) (int64, e
 	return k.token, failure(err)
 }
 
-// chosen reports whether a holder is one of those that the break ends.
+// chosen reports whether the break ends this holder.
 func (k *breaking) chosen(h heldBy) bool {
 	if k.owner != "" {
 		return h.owner == k.owner
@@ -103,7 +103,7 @@ func (k *breaking) chosen(h heldBy) bool {
 	return h.token < k.token
 }
 
-// heldSQL shows who holds a key: the owners of rows, and processes of the server that have none.
+// heldSQL lists the holders of a key: owners with a row, and server processes without one.
 var heldSQL = numbers.Replace(`WITH h AS (
 	SELECT h.owner, h.token, s.pid FROM (
 		SELECT owner, token, session FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
@@ -112,7 +112,7 @@ var heldSQL = numbers.Replace(`WITH h AS (
 SELECT owner, pid, token FROM h UNION ALL SELECT '', l.pid, 0 FROM pg_locks l
 WHERE ` + lockRows + ` AND ` + lockKey + ` = $1::bigint AND l.granted AND NOT EXISTS (SELECT FROM h WHERE h.pid = l.pid)`)
 
-// holders returns who holds the key.
+// holders returns the holders of the key.
 func (k *breaking) holders(ctx context.Context) ([]heldBy, error) {
 	rows, err := k.own.ask(ctx, heldSQL, k.key)
 	all := make([]heldBy, len(rows))
@@ -122,8 +122,8 @@ func (k *breaking) holders(ctx context.Context) ([]heldBy, error) {
 	return all, err
 }
 
-// finish waits until the holders have let go, and ends their connections if they do not and the
-// engine may.
+// finish waits until the holders have released the lock. With ForceBreak it terminates the
+// connections of those that have not.
 func (k *breaking) finish(ctx context.Context) error {
 	left, err := k.letGo(ctx)
 	if err == nil && len(left) > 0 && k.force {
@@ -135,23 +135,23 @@ func (k *breaking) finish(ctx context.Context) error {
 	case err != nil || len(left) == 0:
 		return err
 	case slices.Contains(left, 0):
-		return errors.New("a prepared transaction has not let go of the lock; find it in pg_prepared_xacts, and end it with COMMIT PREPARED or ROLLBACK PREPARED")
+		return errors.New("a prepared transaction still holds the lock; find it in pg_prepared_xacts and end it with COMMIT PREPARED or ROLLBACK PREPARED")
 	case k.force:
-		return fmt.Errorf("the server was told to end its process %s, which holds the lock, and has not", strings.Trim(array(left), "{}"))
+		return fmt.Errorf("server process %s was terminated but still holds the lock; check the server and break the lock again", strings.Trim(array(left), "{}"))
 	}
-	return fmt.Errorf("server process %s has not let go of the lock; end it with pg_terminate_backend, which frees its other locks as well, or set ForceBreak",
+	return fmt.Errorf("server process %s still holds the lock; end it with pg_terminate_backend, which also ends its other locks, or set ForceBreak",
 		strings.Trim(array(left), "{}"))
 }
 
-// tellAgain is after how long a holder that has not let go is told once more: it may not
-// have had the answer to its request yet when it was told.
+// tellAgain is how often a holder that has not released the lock is notified. At the first
+// notification it may not have received the reply to its own request yet.
 const tellAgain = 100 * time.Millisecond
 
-// letGo tells the holders to let go, and waits up to BreakWait until they have. It returns the
-// processes of the server that still hold the key. Rows of those that vanished are freed.
+// letGo notifies the holders and waits up to BreakWait until they have released the lock. It
+// returns the server processes that still hold it. It clears the rows of holders that vanished.
 func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
 	told, end := time.Time{}, time.Now().Add(k.wait)
-	var strangers []int64 // that had the key without a row each time; somebody may just come or go
+	var strangers []int64 // processes without a row in every round so far; others may only be taking or releasing the lock
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		all, err := k.holders(ctx)
 		if err != nil {
@@ -191,22 +191,22 @@ func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
 	}
 }
 
-// notice is the notification that the hold of an owner is broken.
+// notice returns the notification that the hold of an owner is broken.
 func (k *breaking) notice(owner string) string {
 	reason := plain(k.reason)
 	reason = reason[:min(len(reason), maxReason)]
 	return fmt.Sprintf("break %d %s %s", k.key, owner, strings.ToValidUTF8(reason, ""))
 }
 
-// hear reads a notification. It must not block.
+// hear handles a notification. It must not block.
 func (b *breaker) hear(payload string) {
 	f := strings.SplitN(payload, " ", 4)
-	if len(f) == 4 && f[0] == "break" { // else it is somebody else's
+	if len(f) == 4 && f[0] == "break" { // ignore notifications of other programs
 		go b.broken(f[1], f[2], f[3]) // ends when the server has answered or the connection has ended
 	}
 }
 
-// broken gives up the hold of an owner on a key, since somebody broke it.
+// broken ends the hold of an owner because another client broke it.
 func (b *breaker) broken(key, owner, reason string) {
 	b.holds.mu.Lock()
 	h := b.holds.byOwner[owner]
@@ -214,11 +214,11 @@ func (b *breaker) broken(key, owner, reason string) {
 	b.holds.mu.Unlock()
 	if ours {
 		h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
-		_ = b.holds.release(context.Background(), h) // a session that cannot let go has ended
+		_ = b.holds.release(context.Background(), h) // if it fails, the session has ended
 	}
 }
 
-// array writes an array as the server reads it.
+// array formats a PostgreSQL array.
 func array(keys []int64) string {
 	b := []byte{'{'}
 	for i, k := range keys {

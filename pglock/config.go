@@ -5,54 +5,51 @@ import (
 	"time"
 )
 
-// Config adjusts an engine. A nil Config and a zero Config mean the defaults.
+// Config configures an engine. The zero value, like a nil Config, means the defaults.
 type Config struct {
-	// MaxTTL is the longest TTL of the deployment: a request for more is
-	// driver.ErrInvalid, and after a crash, a restart or a promotion the server
-	// grants nothing for so long, since it forgot who holds. It is stored in the
-	// database, where the largest value anybody used wins. Zero means the
-	// default, 30 s.
+	// MaxTTL is the longest TTL that a request may have; a longer one is driver.ErrInvalid. After a
+	// crash, a restart or a promotion the server grants nothing for this time, because it has lost
+	// its locks. The value is stored in the database: the largest one that any client used applies
+	// to all. Zero means the default, 30 s.
 	MaxTTL time.Duration
 
-	// MaxWaiters is how many connections the engine opens for requests that
-	// wait, one for each contended name; one that was granted keeps its
-	// connection until it is released. Beyond them requests wait by trying
-	// again, without a place in the server's queue. Zero means the default, 16.
+	// MaxWaiters is how many connections the engine opens for requests that wait. Each contended
+	// name needs one, and a request that was granted keeps its connection until it is released.
+	// When all are in use, further requests poll instead, on the connection for uncontended locks.
+	// Zero means the default, 16.
 	MaxWaiters int
 
-	// BreakWait is how long Break waits for holders to let go. A holder that can
-	// be reached lets go within milliseconds. Zero means the default, 2 s.
+	// BreakWait is how long Break waits for the holders to release the lock. A holder that can be
+	// reached does so within milliseconds. Zero means the default, 2 s.
 	BreakWait time.Duration
 
-	// ForceBreak makes Break end the connections of holders that have not let go
-	// after BreakWait. That takes every other lock on those connections away as
-	// well; Break logs nothing, so list what a holder has beforehand. False, the
-	// default, makes Break return driver.ErrUnavailable then.
+	// ForceBreak makes Break terminate the connections of holders that have not released the lock
+	// after BreakWait. That also ends every other lock on those connections; NamesOnSameSession
+	// lists them in advance. By default Break returns driver.ErrUnavailable instead.
 	ForceBreak bool
 
-	// Timeout is how long a connection may be silent while the server owes it an
-	// answer. Then it is closed, and requests go on by another one. A connection
-	// that has locks is kept until their leases are over, since it may recover:
-	// acquires that it has not answered are made again on another one, and new
-	// requests use that one. Renewals and releases of its own locks wait for it.
-	// Zero means the default, 5 s.
+	// Timeout is how long the server may take to answer before its connection counts as dead. The
+	// connection is then closed, and requests continue on another one.
+	//
+	// A connection that has locks is kept until their leases expire, since it may recover.
+	// Meanwhile acquires that it has not answered are repeated on another connection, and new
+	// requests use that one. Renewals and releases of its own locks wait for it. Zero means the
+	// default, 5 s.
 	Timeout time.Duration
 
-	// FailoverTime is how long a failover may take. Once a server has served the
-	// engine, refusals of every host of the DSN (a standby, a login that is refused,
-	// a server that is read-only) are driver.ErrUnavailable for so long, and
-	// driver.ErrConfig afterwards; before a server has served they are
-	// driver.ErrConfig at once. Zero means the default, 5 min.
+	// FailoverTime is how long a failover may take. If every host of the DSN refuses the engine (it
+	// is a standby, it is read-only, or it refuses the login), requests return driver.ErrConfig. If
+	// a server has served the engine before, they return driver.ErrUnavailable until FailoverTime
+	// has passed. Zero means the default, 5 min.
 	FailoverTime time.Duration
 
-	// AllowPooler accepts a connection pooler between engine and server, which
-	// must be in session mode: a pooler that moves a client from one server
-	// connection to another takes its locks away or gives them to others. False,
-	// the default, refuses a pooler.
+	// AllowPooler accepts a connection pooler between the engine and the server. The pooler must be
+	// in session mode: one that moves a client to another server connection takes its locks away or
+	// gives them to others. By default a pooler is refused.
 	AllowPooler bool
 }
 
-// withDefaults returns a copy of cfg, which may be nil, without zero durations.
+// withDefaults returns a copy of cfg, which may be nil, with the defaults filled in.
 func (cfg *Config) withDefaults() Config {
 	var c Config
 	if cfg != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The probe is hashed on both sides; it has more than one block and every size of
-// rune.
+// The server hashes this probe to check that its hash function matches. It is longer than one block
+// and has UTF-8 characters of every length.
 const probe = "fencelock: größe, 長さ, 🔒"
 
 const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(),
@@ -23,14 +23,14 @@ const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num')
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
 	current_setting('transaction_read_only')`
 
-// check refuses servers on which the locks could not keep their promises.
+// check rejects servers on which the guarantees would not hold.
 func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 	if c.ParameterStatus("crdb_version") != "" {
-		return refuse("the server is CockroachDB, whose advisory locks lock nothing; use PostgreSQL")
+		return refuse("the server is CockroachDB, whose advisory locks have no effect; use PostgreSQL")
 	}
 	r, err := one(c.ExecParams(ctx, checkSQL, [][]byte{[]byte(probe)}, nil, nil, nil).Read())
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == untranslatable {
-		return refuse("the database cannot store all names; use a database in UTF8: %w", err)
+		return refuse("the database cannot store all names; use a database with the encoding UTF8: %w", err)
 	}
 	if err != nil {
 		return err
@@ -38,15 +38,15 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 	s.backend, s.slots = int32(r.Int(0)), int(r.Int(5))
 	switch version := r.Int(1); {
 	case strings.Contains(r.Text(4), "CockroachDB"):
-		return refuse("the server is CockroachDB, whose advisory locks lock nothing; use PostgreSQL")
+		return refuse("the server is CockroachDB, whose advisory locks have no effect; use PostgreSQL")
 	case version < 140000:
-		return refuse("the server is PostgreSQL %d, which cannot end the locks of a frozen client (idle_session_timeout); use 14 or later", version/10000)
+		return refuse("the server is PostgreSQL %d, which cannot end the session of a frozen client (idle_session_timeout); use PostgreSQL 14 or later", version/10000)
 	case r.Text(2) == "t":
-		return refuse("the server is a hot standby, whose locks exclude nobody on the primary; connect to the primary (target_session_attrs=read-write)")
+		return refuse("the server is a hot standby, whose locks do not exclude clients of the primary; connect to the primary (target_session_attrs=read-write)")
 	case r.Text(6) == "on":
-		return refuse("the server is read-only for this role (default_transaction_read_only); connect to a primary that takes writes, or let the role write")
+		return refuse("the server is read-only for this role (default_transaction_read_only); connect to a writable primary, or allow the role to write")
 	case r.Int(3) != hashText(probe):
-		return refuse("the server hashes names differently; use a database in UTF8")
+		return refuse("the server hashes names differently; use a database with the encoding UTF8")
 	case uint32(r.Int(0)) != c.PID() && !s.dialer.cfg.AllowPooler:
 		return refuse("there is a connection pooler in between; connect to the server directly, or set AllowPooler if it is in session mode")
 	}
@@ -64,11 +64,11 @@ func one(r *pgconn.Result) (pipe.Row, error) {
 	return r.Rows[0], nil
 }
 
-// settings are what a session must have, by name, in the units of pg_settings.
-// The server ends it, and frees its locks, after idle_session_timeout without a
-// statement.
+// settings returns the settings that a session must have, in the units of pg_settings. With
+// idle_session_timeout the server ends the session, and so its locks, if no statement arrives in
+// time.
 func (s *session) settings() map[string]string {
-	wait := max(s.ttl/32, 20*time.Millisecond) // with what else is under way, less than a renewal may take
+	wait := max(s.ttl/32, 20*time.Millisecond) // together with other statements in flight, less than a renewal may take
 	switch {
 	case s.ttl == 0:
 		wait = rowWait
@@ -82,16 +82,16 @@ func (s *session) settings() map[string]string {
 		"lock_timeout":                        strconv.FormatInt(wait.Milliseconds(), 10),
 		"client_encoding":                     "UTF8",
 		"default_transaction_isolation":       "read committed",
-		"search_path":                         "pg_catalog, pg_temp", // whoever writes to another schema might put functions in the way
+		"search_path":                         "pg_catalog, pg_temp", // so that functions in other schemas are never called
 	}
 }
 
-// wishes are settings that help and may be missing on some systems and servers.
-func (s *session) wishes() map[string]string {
+// optionalSettings returns settings that help but are missing on some systems and server versions.
+func (s *session) optionalSettings() map[string]string {
 	limit := max(s.ttl, s.dialer.cfg.Timeout)
 	nested := "on"
 	if s.ttl == 0 {
-		nested = "off" // the server takes pg_locks for short, and would look through all of it for each lock
+		nested = "off" // the planner assumes that pg_locks is short, and would scan all of it for each lock
 	}
 	return map[string]string{
 		"enable_nestloop":                  nested,
@@ -100,13 +100,13 @@ func (s *session) wishes() map[string]string {
 		"tcp_keepalives_interval":          strconv.Itoa(max(1, int(limit.Seconds()/8))),
 		"tcp_keepalives_count":             "4",
 		"client_connection_check_interval": strconv.FormatInt(min(max(s.ttl/3, time.Second/10), time.Second).Milliseconds(), 10),
-		"client_min_messages":              "error", // an unlock of what is free is no news
-		"synchronous_commit":               "off",   // fencelock.durable is for what must last
+		"client_min_messages":              "error", // hides the warning of unlocking a lock that is not held
+		"synchronous_commit":               "off",   // fencelock.durable is called for what must be on disk
 		"plan_cache_mode":                  "force_generic_plan",
-		"enable_seqscan":                   "off", // plans are made while the tables are empty
-		"enable_bitmapscan":                "off", // which passes over the dead rows of a busy name each time
+		"enable_seqscan":                   "off", // plans are made while the tables are still empty
+		"enable_bitmapscan":                "off", // a bitmap scan would visit the dead rows of a busy name each time
 		"jit":                              "off",
-		"max_parallel_workers_per_gather":  "0", // processes that cost more than what they would do
+		"max_parallel_workers_per_gather":  "0", // starting workers costs more than they save
 		"transaction_timeout":              "0",
 	}
 }
@@ -115,12 +115,12 @@ const setSQL = `SELECT set_config(name, value, false) FROM json_each_text($1::js
 
 const readSQL = `SELECT name, setting FROM pg_settings WHERE name IN (SELECT json_object_keys($1::json))`
 
-// set gives the connection its settings, and reads them back.
+// set applies the settings and reads them back.
 func (s *session) set(ctx context.Context, c *pgconn.PgConn) error {
-	wishes := s.wishes()
-	if r := c.ExecParams(ctx, setSQL, [][]byte{object(wishes)}, nil, nil, nil).Read(); r.Err != nil {
-		delete(wishes, "client_connection_check_interval") // some systems cannot
-		_ = c.ExecParams(ctx, setSQL, [][]byte{object(wishes)}, nil, nil, nil).Read()
+	optional := s.optionalSettings()
+	if r := c.ExecParams(ctx, setSQL, [][]byte{object(optional)}, nil, nil, nil).Read(); r.Err != nil {
+		delete(optional, "client_connection_check_interval") // not supported on some systems
+		_ = c.ExecParams(ctx, setSQL, [][]byte{object(optional)}, nil, nil, nil).Read()
 	}
 	want := object(s.settings())
 	if r := c.ExecParams(ctx, setSQL, [][]byte{want}, nil, nil, nil).Read(); r.Err != nil {
@@ -133,7 +133,7 @@ func (s *session) set(ctx context.Context, c *pgconn.PgConn) error {
 	return s.agreed(got.Rows)
 }
 
-// complete makes sure that the database has the schema, of this version.
+// complete makes sure that the database has the schema in this version.
 func complete(ctx context.Context, c *pgconn.PgConn) error {
 	got := c.ExecParams(ctx, "SELECT version FROM fencelock.epoch", nil, nil, nil, nil).Read()
 	switch {
@@ -142,10 +142,10 @@ func complete(ctx context.Context, c *pgconn.PgConn) error {
 	case got.Err != nil:
 		return got.Err
 	case len(got.Rows) == 0:
-		return refuse("fencelock.epoch is empty, as after a restore of the schema without its data; drop the schema fencelock, and run fencelock init")
+		return refuse("the table fencelock.epoch is empty, probably because the schema was restored without its data; drop the schema fencelock and run fencelock init")
 	}
 	if v := pipe.Row(got.Rows[0]).Int(0); v != schemaVersion {
-		return refuse("the schema fencelock is of version %d, and this program needs version %d: %s", v, schemaVersion, otherVersion)
+		return refuse("the schema fencelock has version %d, but this program needs version %d: %s", v, schemaVersion, otherVersion)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ const learnSQL = `SELECT proname, oid::bigint FROM pg_proc WHERE pronamespace = 
 UNION ALL SELECT proname, oid::bigint FROM pg_proc WHERE oid = ANY (ARRAY['pg_catalog.pg_backend_pid()'::regprocedure,
 	'pg_catalog.pg_advisory_unlock(bigint)'::regprocedure, 'pg_catalog.pg_advisory_unlock_shared(bigint)'::regprocedure])`
 
-// learn finds the functions that the session calls.
+// learn looks up the functions that the session calls.
 func (s *session) learn(ctx context.Context, c *pgconn.PgConn) error {
 	got := c.ExecParams(ctx, learnSQL, nil, nil, nil, nil).Read()
 	for _, r := range got.Rows {
@@ -163,8 +163,8 @@ func (s *session) learn(ctx context.Context, c *pgconn.PgConn) error {
 	return got.Err
 }
 
-// enter makes the connection a session of the engine. What may take long is done
-// before it carries leases.
+// enter registers the connection as a session of the engine. Slow steps are done now, before it
+// carries leases.
 func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMicro(), 10)}
 	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
@@ -174,14 +174,14 @@ func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	}
 	s.id, s.closed = int32(r.Int(0)), time.Now().Add(r.Millis(1))
 	if s.ttl > 0 {
-		// It does not listen: the server could not end a frozen client's session
-		// while it waits for the client to take notifications.
+		// Do not listen here: while a frozen client does not read its notifications, the server
+		// could not end its session.
 		return c.Exec(ctx, "BEGIN; SELECT fencelock.ready("+strconv.Itoa(int(s.id))+"); ROLLBACK").Close()
 	}
 	return c.Exec(ctx, "LISTEN fencelock").Close()
 }
 
-// object writes a JSON object.
+// object returns a JSON object.
 func object(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -190,12 +190,12 @@ func object(v any) []byte {
 	return b
 }
 
-// agreed refuses a server that does not have the settings it was asked for.
+// agreed rejects a server that did not apply the settings.
 func (s *session) agreed(got [][][]byte) error {
 	want := s.settings()
 	for _, r := range got {
 		if name, value := string(r[0]), string(r[1]); want[name] != value {
-			return refuse("the server keeps %s at %s, not %s; if there is a pooler use session pooling, and let nothing else change the settings of a session", name, value, want[name])
+			return refuse("the server keeps %s at %s instead of %s; if there is a pooler, use session pooling, and make sure that nothing else changes session settings", name, value, want[name])
 		}
 		delete(want, string(r[0]))
 	}

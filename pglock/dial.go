@@ -16,17 +16,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// dialLimit bounds one attempt to connect and to check the server. Each host has its share.
+// dialLimit bounds one attempt to connect to a server and check it. It is divided among the hosts.
 const dialLimit = 10 * time.Second
 
-// dialer opens connections, and knows the sessions that live. Its functions are set before
-// it is used.
+// dialer opens connections and lists the open sessions. Its functions must be set before it is
+// used.
 type dialer struct {
 	pool *pgxpool.Pool
 	cfg  Config
 
 	onNotice func(payload string)      // called for each notification; must not block
-	onTick   func(*session, time.Time) // called now and then, to end the locks that nobody renewed
+	onTick   func(*session, time.Time) // called regularly, to end locks that were not renewed
 	onEnd    func(*session)            // called once when a session has ended, to end its locks
 	isFree   func(*session) bool       // reports whether a session has no locks
 
@@ -37,9 +37,9 @@ type dialer struct {
 	refusing time.Time // every host refuses since then; zero if one has served, or not answered
 }
 
-// dial opens a session whose leases run for ttl, and checks all that the leases
-// rest on before anything is locked. A ttl of 0 makes a session that holds no locks.
-// It is a *dialError if no host of the DSN serves.
+// dial opens a session whose leases last for ttl, and checks everything they depend on before
+// anything is locked. With a ttl of 0 the session holds no locks. The error is a *dialError if no
+// host of the DSN can be used.
 func (d *dialer) dial(ctx context.Context, ttl time.Duration, waiter bool) (s *session, err error) {
 	err = d.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, host string) error {
 		s, err = d.newSession(ctx, c, host, ttl, waiter)
@@ -51,7 +51,7 @@ func (d *dialer) dial(ctx context.Context, ttl time.Duration, waiter bool) (s *s
 	return s, err
 }
 
-// newSession makes a session of a connection, or closes it.
+// newSession turns a connection into a session, or closes it.
 func (d *dialer) newSession(ctx context.Context, c *pgconn.PgConn, host string, ttl time.Duration, waiter bool) (*session, error) {
 	s := &session{dialer: d, ttl: ttl, waiter: waiter, holds: map[*hold]struct{}{}, fn: functions{}, host: host}
 	take := func(_ context.Context, c *pgconn.PgConn) (err error) {
@@ -60,7 +60,7 @@ func (d *dialer) newSession(ctx context.Context, c *pgconn.PgConn, host string, 
 	}
 	for _, step := range []func(context.Context, *pgconn.PgConn) error{s.check, s.set, complete, s.learn, s.enter, take} {
 		if err := step(ctx, c); err != nil {
-			_ = c.Close(ctx) // it is not needed any more
+			_ = c.Close(ctx) // the step's error is reported
 			return nil, err
 		}
 	}
@@ -73,8 +73,8 @@ func (d *dialer) newSession(ctx context.Context, c *pgconn.PgConn, host string, 
 	return s, nil
 }
 
-// eachHost connects to the hosts of the DSN one after the other until use accepts one; it
-// begins with the one that served last. use is the owner of the connection, also when it returns an error.
+// eachHost connects to the hosts of the DSN in turn until use accepts one, starting with the host
+// that served last. use owns the connection, even if it returns an error.
 func (d *dialer) eachHost(ctx context.Context, use func(ctx context.Context, c *pgconn.PgConn, host string) error) error {
 	all, err := d.hosts(ctx)
 	if err != nil {
@@ -104,9 +104,9 @@ func (d *dialer) eachHost(ctx context.Context, use func(ctx context.Context, c *
 	return d.unserved(errs)
 }
 
-// hosts returns the configuration of a connection for each host of the DSN, as the
-// application's pool would connect to it. The DSN is read anew each time: an administrator
-// may have moved a name to another server.
+// hosts returns the configuration of a connection for each host of the DSN, as the application's
+// pool would connect to it. BeforeConnect runs each time, because it may move the connection to
+// another server.
 func (d *dialer) hosts(ctx context.Context) ([]*pgconn.Config, error) {
 	pool := d.pool.Config()
 	if pool.BeforeConnect != nil {
@@ -131,8 +131,8 @@ func (d *dialer) hosts(ctx context.Context) ([]*pgconn.Config, error) {
 	return all, nil
 }
 
-// split makes a configuration for each host. A host may have several ways in, such as with
-// TLS and without.
+// split returns one configuration per host. A host may have several ways to connect, such as with
+// and without TLS.
 func split(cfg *pgconn.Config) (all []*pgconn.Config) {
 	ways := append([]*pgconn.FallbackConfig{{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig}}, cfg.Fallbacks...)
 	for i, w := range ways {
@@ -148,31 +148,31 @@ func split(cfg *pgconn.Config) (all []*pgconn.Config) {
 	return all
 }
 
-// address names the host of a configuration.
+// address returns the address of a configuration's host.
 func address(cfg *pgconn.Config) string {
 	return net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 }
 
-// dialError is why no host of the DSN serves.
+// dialError is why no host of the DSN can be used.
 type dialError struct {
 	err   error
-	final bool // a person must mend it; otherwise another try may succeed
+	final bool // a retry does not help until the setup is corrected
 }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// served notes that a host is a primary that serves.
+// served records the host of the current primary.
 func (d *dialer) served(host string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.primary, d.refusing = host, time.Time{}
 }
 
-// unserved makes an error of those of all hosts. Before any host has served, and when all of
-// them have refused for longer than a failover may take, refusals are final. Meanwhile a host
-// that refuses may be a standby that is about to be promoted, or a primary that was put out of
-// service, and one that does not answer may be the primary.
+// unserved combines the errors of all hosts. If every host refuses, the error is final, but not
+// during a failover: once a host has served, a host that refuses may be a standby about to be
+// promoted or a demoted primary, so refusals become final only after FailoverTime. A host that does
+// not answer may be the primary.
 func (d *dialer) unserved(errs []error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,7 +190,7 @@ func (d *dialer) unserved(errs []error) error {
 	return &dialError{err, final}
 }
 
-// refusing reports whether an error says that a host refuses us as it is set up.
+// refusing reports whether an error means that a host refuses the engine as it is configured.
 func refusing(err error) bool {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.config
@@ -199,14 +199,14 @@ func refusing(err error) bool {
 	return ok && slices.Contains(misconfigured, pg.Code)
 }
 
-// errShared is what a pooler that shares server connections looks like.
-var errShared = errors.New("two connections ended up in one server process")
+// errShared is the sign of a pooler that shares server connections.
+var errShared = errors.New("two connections use the same server process")
 
-// errEngineClosed is what requests to an engine that was closed get.
+// errEngineClosed is returned for requests to a closed engine.
 var errEngineClosed = deny("the engine is closed")
 
-// enlist makes a session known to the engine, and refuses one that has the server
-// process of another: a pooler in transaction mode gave it away.
+// enlist adds a session to the list. It rejects a session that has the server process of another
+// one: a pooler in transaction mode has reused it.
 func (d *dialer) enlist(s *session) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,7 +215,7 @@ func (d *dialer) enlist(s *session) error {
 	}
 	for o := range d.sessions {
 		if o.host == s.host && o.backend == s.backend && o.Err() == nil {
-			go o.Kill(errShared) // who knows what the other one did to its settings
+			go o.Kill(errShared) // the settings of the other session may have been changed
 			return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
 		}
 	}
@@ -223,7 +223,7 @@ func (d *dialer) enlist(s *session) error {
 	return nil
 }
 
-// forget takes a session that has ended off the list, and has its locks ended.
+// forget removes an ended session from the list and ends its locks.
 func (d *dialer) forget(s *session) {
 	d.mu.Lock()
 	delete(d.sessions, s)
@@ -231,7 +231,7 @@ func (d *dialer) forget(s *session) {
 	d.onEnd(s)
 }
 
-// shut refuses further sessions, and returns those that there are.
+// shut refuses further sessions, and returns the open ones.
 func (d *dialer) shut() []*session {
 	d.mu.Lock()
 	defer d.mu.Unlock()

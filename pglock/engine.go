@@ -24,24 +24,23 @@ var _ interface {
 	driver.RecordKeeper
 } = (*Engine)(nil)
 
-// Engine grants locks of one database. All its methods may be called from many
-// goroutines at once.
-// Use it through fencelock.New: its own Acquire does not renew.
+// Engine implements driver.Engine on one PostgreSQL database. It is safe for concurrent use. Pass
+// it to fencelock.New, which renews leases; Engine.Acquire alone does not.
 type Engine struct {
-	dialer   *dialer     // connections, and which of them live
-	own      *ownSession // for questions, and where a break is heard
-	holds    *holdings   // what this process has, and how it is renewed and released
-	acquirer *acquirer   // how it is got
-	breaker  *breaker    // how that of others is ended
+	dialer   *dialer     // opens connections and lists the open ones
+	own      *ownSession // for queries and break notifications
+	holds    *holdings   // the locks of this process; renews and releases them
+	acquirer *acquirer   // acquires locks
+	breaker  *breaker    // ends the locks of others
 	records  *records
 	rates    *rates
 }
 
 // New returns an engine for the database of pool; cfg may be nil. It does no I/O.
 //
-// The pool lends the engine its configuration only: locks live on connections of
-// the engine's own, so they never take one that the application waits for, and
-// the application's statements never run on them.
+// The engine copies the pool's configuration and opens its own connections. Locks never use a
+// connection that the application waits for, and the application's statements never run on a
+// connection with locks.
 func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	d := &dialer{pool: pool, cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
 	own := &ownSession{}
@@ -69,11 +68,10 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	}
 }
 
-// Traits says what the engine promises: leases, first come first served between
-// processes with one turn each, and shared locks with a limit.
+// Traits returns the engine's capabilities.
 func (e *Engine) Traits() driver.Traits { return e.acquirer.traits() }
 
-// Part names the connection that a lease lives on; see [driver.Parter].
+// Part returns an id of the connection on which a lease is held; see [driver.Parter].
 func (e *Engine) Part(lease driver.Lease) string {
 	if h := e.holds.find(lease); h != nil {
 		return fmt.Sprint(h.session.id)
@@ -81,39 +79,39 @@ func (e *Engine) Part(lease driver.Lease) string {
 	return ""
 }
 
-// Acquire makes one acquisition; see [driver.Engine]. A wait ends early with
-// driver.ErrUnavailable if the server found a deadlock ([ErrDeadlock]).
+// Acquire makes one acquisition; see [driver.Engine]. If the server detects a deadlock, the wait
+// ends with driver.ErrUnavailable and [ErrDeadlock].
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	return e.acquirer.Acquire(ctx, req)
 }
 
-// Renew extends acquisitions to a full TTL from now, with one statement for each
-// connection they live on. One whose connection has ended, that was broken or
-// that nobody renewed in time is driver.ErrNotHeld.
+// Renew extends acquisitions to a full TTL from now, with one statement per connection. It returns
+// driver.ErrNotHeld for those whose connection has ended, that were broken, or that had expired.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return e.holds.Renew(ctx, leases)
 }
 
-// Release ends an acquisition, and lets the next one in. When it returns nil the
-// server has let go.
+// Release ends an acquisition and lets the next request in. When it returns nil, the server has
+// released the lock.
 func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 	return e.holds.Release(ctx, lease)
 }
 
-// Break ends every acquisition of name and its minimum hold, and returns a token that shuts the holders
-// out of guarded resources. Engines hear of it at once and let go. Holders that
-// have not let go after Config.BreakWait, frozen ones and sessions that are no
-// engine's, keep the lock, and Break returns the token together with a
-// driver.ErrUnavailable that says who they are; with Config.ForceBreak it ends
-// their connections. A holder that vanished, and keeps the name closed until its
-// lease is over, is forgotten.
+// Break ends every acquisition of name and its minimum hold. It returns a fencing token that is
+// greater than theirs, so that guarded resources reject the old holders. Engines that hold the lock
+// are notified and release it. The stored lease of a holder that vanished is deleted.
+//
+// If a holder has not released the lock after Config.BreakWait, because it is frozen or is not an
+// engine of this library, it keeps the lock. Break then returns the token together with a
+// driver.ErrUnavailable that names the server processes. With Config.ForceBreak it terminates their
+// connections instead.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	return e.breaker.Break(ctx, name, reason)
 }
 
-// BreakOwner is Break for one acquisition: that of owner, and of nobody else. The holder
-// lets go by itself. With Config.ForceBreak the connection of one
-// that has not let go is ended, and its other locks with it.
+// BreakOwner is like Break, but ends only the acquisition of owner. With Config.ForceBreak, the
+// connection of a holder that has not released the lock is terminated, together with its other
+// locks.
 func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	return e.breaker.BreakOwner(ctx, name, owner, reason)
 }
@@ -122,8 +120,8 @@ const besideSQL = `WITH h AS (
 	SELECT session, key, name FROM fencelock.held WHERE owner IS NOT NULL UNION ALL SELECT session, key, name FROM fencelock.sharer)
 SELECT DISTINCT o.name FROM h JOIN h o ON o.session = h.session WHERE h.key = $1::bigint AND o.key <> h.key ORDER BY 1`
 
-// NamesOnSameSession returns the other names, in order, that are held on the connections of
-// name's holders: those that a Break by force would take away as well.
+// NamesOnSameSession returns the other names, in order, that are held on the connections of name's
+// holders. A Break with Config.ForceBreak may end these as well.
 func (e *Engine) NamesOnSameSession(ctx context.Context, name string) ([]string, error) {
 	if err := driver.CheckName(name); err != nil {
 		return nil, err
@@ -139,8 +137,8 @@ func (e *Engine) NamesOnSameSession(ctx context.Context, name string) ([]string,
 	return names, nil
 }
 
-// Resize sets the limit of a shared name for everybody; see [driver.Resizer]. It
-// is on disk when Resize returns, and lasts as long as the schema.
+// Resize sets the limit of a shared name for all clients; see [driver.Resizer]. The limit is on
+// disk when Resize returns, and stays until the next Resize.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
@@ -155,14 +153,15 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return failure(err)
 }
 
-// Records returns the records of the database: the rows of fencelock.record, which
-// belong to the role that made the schema, and to those to which it grants them. They are
-// on disk, and where a standby must have commits on the standby, when Swap returns.
+// Records returns the records of the database, which are the rows of fencelock.record. Only the
+// role that created the schema may use them, and those to which it grants access. When Swap
+// returns, the change is on disk, and also on the standbys that commits wait for
+// (synchronous_standby_names).
 func (e *Engine) Records() driver.Records { return e.records }
 
-// TakeRate grants events of a key or refuses them, in one transaction and by the server's
-// clock; see [driver.RateLimiter]. A crash of the server, and a failover, forget what was
-// granted: each key gets a burst anew.
+// TakeRate grants or refuses events of a key, in one transaction and by the server's clock; see
+// [driver.RateLimiter]. A crash or a failover of the server loses what was granted, so each key
+// gets a full burst again.
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	return e.rates.TakeRate(ctx, take)
 }
@@ -172,13 +171,14 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 	return e.rates.ReturnRate(ctx, take, taken)
 }
 
-// ResetRate forgets what was granted of a key; see [driver.RateLimiter].
+// ResetRate deletes the state of a key; see [driver.RateLimiter].
 func (e *Engine) ResetRate(ctx context.Context, key string) error {
 	return e.rates.ResetRate(ctx, key)
 }
 
-// Init creates the schema with the rights of the pool's role. Where it is there already, in this
-// version, its functions are made anew; another version is driver.ErrConfig.
+// Init creates the schema with the permissions of the pool's role. If the schema exists in this
+// version, Init replaces its functions. If it exists in another version, Init returns
+// driver.ErrConfig.
 func (e *Engine) Init(ctx context.Context) error {
 	return failure(e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
 		defer c.Close(ctx)
@@ -186,20 +186,20 @@ func (e *Engine) Init(ctx context.Context) error {
 	}))
 }
 
-// Ping connects to a host of the pool's DSN and hangs up, to learn whether it lets the role in.
-// The error is driver.ErrUnavailable if a host does not answer, and driver.ErrConfig if every
-// one refuses us.
+// Ping connects to the hosts of the pool's DSN and disconnects, to check that one accepts the role.
+// It returns driver.ErrUnavailable if a host does not answer, and driver.ErrConfig if all hosts
+// refuse the connection.
 func (e *Engine) Ping(ctx context.Context) error {
 	return failure(e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error { return c.Close(ctx) }))
 }
 
-// closeLimit bounds what Close waits for the server.
+// closeLimit is how long Close waits for the server.
 const closeLimit = time.Second
 
-var errClosed = errors.New("the engine was closed")
+var errClosed = errors.New("the engine is closed")
 
-// Close ends every lock and every connection of the engine; holders are told that
-// they lost their locks. The pool stays open. Later requests fail.
+// Close ends every lock and every connection of the engine. Holders are notified that their locks
+// are lost. It does not close the pool. Later requests fail.
 func (e *Engine) Close() error {
 	all := e.dialer.shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
@@ -210,7 +210,7 @@ func (e *Engine) Close() error {
 			if e.holds.drop(h) {
 				held = append(held, h)
 				h.tell(fmt.Errorf("%w: %w", driver.ErrLost, errClosed)) // before anybody else can get in
-			}
+			} // before another client can acquire it
 		}
 	}
 	var calls []*pipe.Call
@@ -218,7 +218,7 @@ func (e *Engine) Close() error {
 		calls = append(calls, h.free())
 	}
 	for _, c := range calls {
-		_, _ = c.Wait(ctx) // what is left closes its name until its lease would have ended
+		_, _ = c.Wait(ctx) // if it failed, the name stays closed until the lease would have expired
 	}
 	for _, s := range all {
 		s.Close(errClosed)

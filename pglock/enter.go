@@ -8,7 +8,7 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// enter waits until no other request of this process is before this one.
+// enter waits until it is this request's turn in this process.
 func (a *attempt) enter(ctx context.Context) error {
 	a.place = &place{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
 	a.turns.change(a.key, func(t *turn) { t.join(a.place) })
@@ -26,11 +26,11 @@ func (a *attempt) enter(ctx context.Context) error {
 	return nil
 }
 
-// listDelay is after which time a request that waits in this process is written down for
-// others to see.
+// listDelay is how long a request waits in this process before it is listed among the waiters.
 const listDelay = 20 * time.Millisecond
 
-// listDelay is at once if somebody wants to know when that has happened.
+// listDelay returns how long the request waits before it is listed. It is 0 if the caller has
+// OnWait.
 func (a *attempt) listDelay() time.Duration {
 	if a.req.OnWait != nil || !a.req.Wait {
 		return 0
@@ -43,8 +43,7 @@ SELECT x->>'owner', $1::bigint, x->>'name', NULL, (x->>'shared')::boolean, $2::i
 	x->>'host', (x->>'pid')::integer, x->>'note', (x->>'limit')::integer, (x->>'weight')::integer
 FROM CAST($3::text AS jsonb) x ON CONFLICT DO NOTHING`
 
-// waitsHere writes a request down that waits in this process only, and tells whoever wants
-// to know.
+// waitsHere lists a request that waits only in this process, and calls OnWait.
 func (a *attempt) waitsHere(ctx context.Context) {
 	if !a.req.Wait {
 		return
@@ -56,7 +55,7 @@ func (a *attempt) waitsHere(ctx context.Context) {
 			"host": a.req.Host, "pid": a.req.PID, "note": a.req.Note, "limit": a.req.Limit, "weight": a.req.Units()})
 		_, err = own.Query(listSQL, a.key, own.id, string(fields)).Wait(ctx)
 	}
-	if err != nil { // the wait itself needs no row
+	if err != nil { // the wait itself does not need the row
 		a.heard.Unavailable(ctx, failure(err))
 		if ctx.Err() != nil {
 			return // the server has not answered
@@ -65,9 +64,9 @@ func (a *attempt) waitsHere(ctx context.Context) {
 	a.joined(ctx, 0)
 }
 
-// unlist takes the request off the list of waiters; when it was not granted, it
-// returns when nobody can see it there any more, or when that must be tried again.
-func (a *attempt) unlist(granted bool) {
+// unlist removes the request's row from fencelock.queued. If the request was not granted, it first
+// tries to do so before it returns; otherwise, or if that fails, it continues in the background.
+func (a *attempt) unlist(granted bool) { // it may change later
 	owner := a.owner // of now
 	remove := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), factsLimit)
@@ -86,8 +85,7 @@ func (a *attempt) unlist(granted bool) {
 	}()
 }
 
-// joined notes that the engine answered, and tells whoever wants to know that the request
-// waits.
+// joined records that the engine answered, and calls OnWait.
 func (a *attempt) joined(ctx context.Context, position int) {
 	held := &driver.HeldError{Name: a.req.Name}
 	if a.req.OnWait != nil {
@@ -105,7 +103,7 @@ func (a *attempt) joined(ctx context.Context, position int) {
 	}
 }
 
-// factsLimit bounds the questions about who is in the way.
+// factsLimit bounds the queries about the current holder.
 const factsLimit = time.Second
 
 const whoSQL = `SELECT owner, host, pid, note, (extract(epoch FROM since) * 1000000)::bigint,
@@ -119,8 +117,8 @@ ORDER BY token LIMIT 1`
 const minimumSQL = `SELECT (extract(epoch FROM not_before) * 1000000)::bigint
 FROM fencelock.minimum WHERE key = $1::bigint AND not_before > clock_timestamp()`
 
-// whoIsIn says who is in the way, or until when the name is closed, as far as the server
-// knows within a moment. The answer is never nil.
+// whoIsIn returns the holder, or until when a minimum hold closes the name, as far as the server
+// answers within factsLimit. The result is never nil.
 func (a *attempt) whoIsIn(ctx context.Context) (*driver.HeldError, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsLimit)
 	defer cancel()

@@ -10,31 +10,30 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrDeadlock is in the error of a wait that the server ended because it and
-// others waited for one another. It comes with driver.ErrUnavailable, or from the
-// transaction the wait was in.
+// ErrDeadlock is wrapped by the error of a wait that the server ended because of a deadlock. It
+// comes together with driver.ErrUnavailable, or from the transaction in which the wait ran.
 var ErrDeadlock = errors.New("the server found a deadlock; take locks in the same order everywhere")
 
-// refusal is why trying again is no use.
+// refusal is an error that a retry does not mend.
 type refusal struct {
 	err    error
-	config bool // something is set up wrongly
+	config bool // the setup must be corrected
 }
 
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// refuse makes the error of a server, or a role, that cannot be used as it is set up.
+// refuse returns the error for a server or a role that cannot be used as it is configured.
 func refuse(format string, args ...any) error {
 	return &refusal{fmt.Errorf(format, args...), true}
 }
 
-// deny makes the error of a request that is refused just now.
+// deny returns the error for a request that cannot be granted at present.
 func deny(format string, args ...any) error {
 	return &refusal{fmt.Errorf(format, args...), false}
 }
 
-// The SQLSTATEs that a locking statement meets.
+// SQLSTATEs of locking statements.
 const (
 	failedTransaction = "25P02"
 	lockNotAvailable  = "55P03"
@@ -42,7 +41,7 @@ const (
 	deadlockDetected  = "40P01"
 )
 
-// The SQLSTATEs that say something about the server or the role, and not about a request.
+// SQLSTATEs that concern the server or the role rather than a request.
 const (
 	insufficientPrivilege = "42501"
 	outOfMemory           = "53200" // the lock table is full
@@ -52,7 +51,7 @@ const (
 	untranslatable        = "22P05" // to the database's encoding
 )
 
-// misconfigured are the SQLSTATEs of what only a person can mend.
+// misconfigured are the SQLSTATEs of errors that an administrator must correct.
 var misconfigured = []string{
 	insufficientPrivilege, wrongState, readOnly,
 	"28000", "28P01", // a refused login
@@ -62,25 +61,26 @@ var misconfigured = []string{
 	"42704", // no such type, which a table is too
 }
 
-// transient are the SQLSTATEs, and the first two characters of some, of what passes.
+// transient are the SQLSTATEs, or their first two characters, of errors worth retrying.
 var transient = []string{
 	tooManyConnections, lockNotAvailable,
-	readOnly,         // of a session, which was a primary's: it is put out of service
+	readOnly,         // the session's server was the primary and has been demoted
 	deadlockDetected, // between rows of our tables
-	"57", "08",       // an administrator's shutdown, a server that starts up, a connection
+	"57", "08",       // shutdown by an administrator, start-up, connection errors
 }
 
-// serverError returns what the server answered, if it did.
+// serverError returns the error that the server reported, if it answered.
 func serverError(err error) (*pgconn.PgError, bool) { return errors.AsType[*pgconn.PgError](err) }
 
-// missing reports whether the server knows no such function, table or schema: somebody
-// dropped it. The next session that is opened makes the schema anew.
+// missing reports whether a function, a table or the schema does not exist. If the schema was
+// dropped, the next session creates it.
 func missing(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && slices.Contains([]string{"42883", "42P01", "42704", "3F000"}, pg.Code)
 }
 
-// failure puts what went wrong, if anything, below driver.ErrConfig or driver.ErrUnavailable, once.
+// failure wraps an error in driver.ErrConfig or driver.ErrUnavailable, unless it has a class
+// already.
 func failure(err error) error {
 	if err == nil {
 		return nil
@@ -103,7 +103,7 @@ func failure(err error) error {
 	return fmt.Errorf("%w: postgres: %w", class, explain(err))
 }
 
-// explain adds what to do to some of the server's words.
+// explain adds a remedy to some of the server's errors.
 func explain(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -115,18 +115,18 @@ func explain(err error) error {
 	case outOfMemory:
 		return fmt.Errorf("the server's lock table is full; raise max_locks_per_transaction: %w", err)
 	case tooManyConnections:
-		return fmt.Errorf("the server takes no more connections; raise max_connections: %w", err)
+		return fmt.Errorf("the server accepts no more connections; raise max_connections: %w", err)
 	case insufficientPrivilege:
 		if _, told := errors.AsType[*refusal](err); told {
 			return err
 		}
-		return fmt.Errorf("%w; let an administrator run the SQL that fencelock init prints", err)
+		return fmt.Errorf("%w; ask an administrator to run the SQL that fencelock init prints", err)
 	}
 	return err
 }
 
-// passing reports whether an error may be gone at the next attempt: a connection
-// that ended or could not be made, as while the server restarts or a standby takes over.
+// passing reports whether a retry may succeed, for example while the server restarts or a standby
+// takes over.
 func passing(err error) bool {
 	if d, ok := errors.AsType[*dialError](err); ok {
 		return !d.final
@@ -135,7 +135,7 @@ func passing(err error) bool {
 		return false
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return true // of an attempt; the caller looks at its own context
+		return true // the time limit of an attempt; the caller checks its own context
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// keyOf returns the 64-bit key under which the server knows a name. It is
-// computed here so that requests for one key meet in the process before any of
-// them reaches the server; every new connection checks that the server agrees.
+// keyOf returns the 64-bit key of a name. The client computes it, so that requests for the same key
+// meet in the process before they reach the server. Every new connection checks that the server
+// computes the same key.
 func keyOf(name string) int64 {
 	if id := keyID(name); id != nil {
 		return *id
@@ -39,7 +39,7 @@ func hashText(s string) int64 {
 	return int64(uint64(b)<<32 | uint64(c))
 }
 
-// rot is subtracted, rotated in and added to the next one, six times around.
+// mix is mix() of lookup3: subtract, rotate and add, six times.
 func mix(a, b, c uint32) (uint32, uint32, uint32) {
 	for _, n := range [...][3]int{{4, 6, 8}, {16, 19, 4}} {
 		a -= c
@@ -55,7 +55,7 @@ func mix(a, b, c uint32) (uint32, uint32, uint32) {
 	return a, b, c
 }
 
-// final scrambles the last words.
+// final is final() of lookup3.
 func final(a, b, c uint32) (uint32, uint32) {
 	for _, n := range [...]struct {
 		x, y *uint32

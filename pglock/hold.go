@@ -22,14 +22,14 @@ type hold struct {
 	mode    driver.Mode
 	ttl     time.Duration
 	lost    func(error)
-	alone   bool // free gives the lock back, and not only this part of it; set by free
+	alone   bool // free also gives the session's lock back, not only this holder's share of it; set by free
 
 	// Guarded by holdings.mu.
-	lease time.Duration // what the server knows of the TTL: less of a grant that ended a wait
+	lease time.Duration // the TTL as stored on the server; shorter than ttl right after a wait
 	until time.Time     // when it ends unless renewed
 }
 
-// tell tells the holder that its lock is gone.
+// tell notifies the holder that its lock is lost.
 func (h *hold) tell(cause error) {
 	if h.lost != nil {
 		h.lost(cause)
@@ -39,22 +39,22 @@ func (h *hold) tell(cause error) {
 // holdings are the acquisitions of this process.
 type holdings struct {
 	own     *ownSession
-	waiters *waiterPool // gets back the session of a hold that ended a wait
-	turns   *turns      // lets the next request of this process at a key
-	room    *room       // is given back with each hold
+	waiters *waiterPool // takes back the session of a hold that ended a wait
+	turns   *turns      // lets the next request of this process proceed
+	room    *room       // counts locks; released with each hold
 
-	mu      sync.Mutex // guards byOwner, and what session and hold say
+	mu      sync.Mutex // guards byOwner, and the marked fields of session and hold
 	byOwner map[string]*hold
 }
 
-// find returns the hold of a lease, nil if it does not stand.
+// find returns the hold of a lease, nil if there is none.
 func (m *holdings) find(l driver.Lease) *hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease(l)
 }
 
-// lease is find for callers who have mu.
+// lease is the variant of find for callers who have mu.
 func (m *holdings) lease(l driver.Lease) *hold {
 	h := m.byOwner[l.Owner]
 	if h == nil || h.token != l.Token || h.name != l.Name {
@@ -74,13 +74,13 @@ func (m *holdings) of(s *session) []*hold {
 	return all
 }
 
-// enter makes a granted request a hold, unless its session has ended meanwhile. The
-// request is at its turn of this process, with place.
+// enter turns a granted request into a hold, unless its session has ended meanwhile. The request
+// must be the head of its turn.
 func (m *holdings) enter(h *hold, place *place) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := h.session.Err(); err != nil {
-		return err // who ends its holds may have been there before
+		return err // the session's holds may have been ended already
 	}
 	m.turns.change(h.key, func(t *turn) { t.hold(place) })
 	m.byOwner[h.owner] = h
@@ -91,15 +91,14 @@ func (m *holdings) enter(h *hold, place *place) error {
 	return nil
 }
 
-// drop forgets a hold, whose lock is then the caller's to free. It reports whether it was
-// there.
+// drop removes a hold and reports whether it was there. The caller must then release its lock.
 func (m *holdings) drop(h *hold) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dropLocked(h)
 }
 
-// dropLocked is drop for callers who have mu.
+// dropLocked is the variant of drop for callers who have mu.
 func (m *holdings) dropLocked(h *hold) bool {
 	if m.byOwner[h.owner] != h {
 		return false
@@ -109,8 +108,8 @@ func (m *holdings) dropLocked(h *hold) bool {
 	return true
 }
 
-// free sends what frees the lock of a dropped hold, and says in the same transaction
-// that nobody holds it any more.
+// free sends the call that releases the lock of a dropped hold and clears its row, in one
+// transaction.
 func (h *hold) free() *pipe.Call {
 	s := h.session
 	h.alone = h.mode == driver.Exclusive || s.shared.leave(h.key)
@@ -120,7 +119,7 @@ func (h *hold) free() *pipe.Call {
 	return s.Call(s.fn["free"], h.key, h.owner)
 }
 
-// release frees the lock of a dropped hold.
+// release releases the lock of a dropped hold.
 func (m *holdings) release(ctx context.Context, h *hold) error {
 	c := h.free()
 	if _, err := c.Wait(ctx); !c.Answered() {
@@ -130,12 +129,12 @@ func (m *holdings) release(ctx context.Context, h *hold) error {
 		}()
 		return err
 	}
-	r, err := c.Result(context.Background()) // it is answered, perhaps in the instant in which ctx ended
+	r, err := c.Result(context.Background()) // it is answered, perhaps at the moment ctx ended
 	return m.released(h, r, err)
 }
 
-// released makes sure that the server has let go, and lets the next request of this process
-// at the lock.
+// released makes sure that the server has released the lock, and lets the next request of this
+// process proceed.
 func (m *holdings) released(h *hold, r pipe.Row, err error) error {
 	defer m.ended(h)
 	if h.alone && h.mode == driver.Shared {
@@ -147,15 +146,15 @@ func (m *holdings) released(h *hold, r pipe.Row, err error) error {
 	if h.alone {
 		err = h.session.unlock(h.key, h.mode)
 	} else if h.session.Err() == nil {
-		err = nil // others of this process need the lock
+		err = nil // other holders of this process need the lock
 	}
 	if err == nil {
-		go m.own.forget(h.session, h.key, h.owner) // ends when it is done, or with the session
+		go m.own.forget(h.session, h.key, h.owner) // ends when the row is gone, or with the session
 	}
 	return err
 }
 
-// ended ends what is left of a hold in this process.
+// ended returns what a hold used in this process.
 func (m *holdings) ended(h *hold) {
 	if h.session.waiter {
 		m.waiters.put(h.session)
@@ -177,7 +176,7 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 			continue
 		}
 		groups[h.session] = append(groups[h.session], i)
-		if h.lease < h.ttl { // it is alone on its session
+		if h.lease < h.ttl { // then it is the only hold on its session
 			short[h.session] = h
 		}
 	}
@@ -194,15 +193,15 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 	for s, c := range calls {
 		r, err := c.Result(ctx)
 		if s.outdated(err); missing(err) {
-			r, err = s.beatAnew(ctx, short[s])
+			r, err = s.beatByName(ctx, short[s])
 		}
 		m.renewed(s.checkHeartbeat(r, err), s, leases, groups[s], errs)
 	}
 	return errs
 }
 
-// beat is the call that renews every lease of the session and writes down when; with h it also
-// makes that one's lease as long as its holder asked for.
+// beat returns the call that renews every lease of the session and stores the time. With h it also
+// extends the shortened lease of that hold to its full TTL.
 func (s *session) beat(h *hold) (fn string, args []any) {
 	now := time.Now().UnixMicro()
 	if h == nil {
@@ -211,9 +210,9 @@ func (s *session) beat(h *hold) (fn string, args []any) {
 	return "extend", []any{h.key, h.owner, h.ttl, s.id, now}
 }
 
-// beatAnew is beat for a session whose functions are gone, where the schema was dropped and
-// made anew.
-func (s *session) beatAnew(ctx context.Context, h *hold) (pipe.Row, error) {
+// beatByName repeats the heartbeat by function name, for a session whose functions were dropped and
+// created again together with the schema.
+func (s *session) beatByName(ctx context.Context, h *hold) (pipe.Row, error) {
 	fn, args := s.beat(h)
 	sql := "SELECT fencelock." + fn + "($1"
 	for i := range args[1:] {
@@ -226,7 +225,7 @@ func (s *session) beatAnew(ctx context.Context, h *hold) (pipe.Row, error) {
 	return rows[0], nil
 }
 
-// checkHeartbeat reads the answer of beat.
+// checkHeartbeat checks the reply of a heartbeat.
 func (s *session) checkHeartbeat(r pipe.Row, err error) error {
 	if err == nil && int32(r.Int(0)) != s.backend {
 		s.Kill(errMoved)
@@ -235,9 +234,9 @@ func (s *session) checkHeartbeat(r pipe.Row, err error) error {
 	return err
 }
 
-var errMoved = errors.New("a pooler moved the connection to another server process; use session pooling, or no pooler")
+var errMoved = errors.New("a pooler moved the connection to another server process; use session pooling, or connect to the server directly")
 
-// renewed notes what a heartbeat means for the leases of one session.
+// renewed applies the result of a heartbeat to the leases of one session.
 func (m *holdings) renewed(err error, s *session, leases []driver.Lease, which []int, errs []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -288,15 +287,15 @@ func (m *holdings) lose(s *session) {
 	}
 }
 
-// expire ends the holds on a session that nobody renewed in time.
+// expire ends the holds on a session whose leases have expired.
 func (m *holdings) expire(s *session, now time.Time) {
 	for _, h := range m.lapsed(s, now) {
-		h.tell(fmt.Errorf("%w: nobody renewed it for %v", driver.ErrLost, h.ttl))
+		h.tell(fmt.Errorf("%w: the lease was not renewed for %v", driver.ErrLost, h.ttl))
 		go func() { _ = m.release(context.Background(), h) }() // ends when the server has answered or the connection has ended
 	}
 }
 
-// lapsed drops and returns the holds of a session that nobody renewed in time.
+// lapsed drops and returns the holds of a session whose leases have expired.
 func (m *holdings) lapsed(s *session, now time.Time) []*hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -309,5 +308,5 @@ func (m *holdings) lapsed(s *session, now time.Time) []*hold {
 	return gone
 }
 
-// notHeld is the error of a lease that does not stand.
+// notHeld returns the error for a lease that does not exist.
 func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld, name) }

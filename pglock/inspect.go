@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Inspect looks for what in the server, its settings, the role's rights and what
-// lies in between weakens the promises of locks with the given TTL. It uses an engine of its
-// own on probe names, of which it leaves nothing, and creates the schema if there is none and the
-// role may. The error is for a server that cannot be asked.
+// Inspect checks the server, its settings, the role's permissions and the connection for anything
+// that weakens the guarantees of locks with the given TTL. It acquires locks under probe names on
+// an engine of its own and removes their rows. If there is no schema and the role may create it,
+// Inspect does. It returns an error if a server cannot be queried.
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	trial := New(e.dialer.pool, &e.dialer.cfg)
 	defer func() { _ = trial.Close() }() // it holds nothing
 	t := inspect.Trial{Engine: trial, Name: inspect.NewName(), TTL: ttl, Denied: denied,
-		Grant: "let an administrator run the SQL that fencelock init prints; records are granted apart (GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO the role)"}
+		Grant: "ask an administrator to run the SQL that fencelock init prints; records need a separate grant (GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO the role)"}
 	findings, ended := t.Run(ctx)
 	err := trial.dialer.eachHost(context.WithoutCancel(ctx), func(ctx context.Context, c *pgconn.PgConn, _ string) error {
 		defer c.Close(ctx)
@@ -38,14 +38,14 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	return findings, nil
 }
 
-// denied reports whether the role lacks a right.
+// denied reports whether the role lacks a permission.
 func denied(err error) bool {
 	pg, ok := serverError(err)
 	return ok && pg.Code == insufficientPrivilege
 }
 
-// sweep removes the rows of names that nobody has, since they are of no use any more. Where that
-// fails there are none, or the role could not make them.
+// sweep removes the rows of the probe names. An error means that there are none, or that the role
+// could not have written them.
 func sweep(ctx context.Context, c *pgconn.PgConn, names []string) {
 	var keys []string
 	for _, name := range names {
@@ -66,45 +66,45 @@ const inspectSQL = `SELECT pg_backend_pid(), current_setting('fsync'), current_s
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
 	(SELECT count(*) FROM pg_locks WHERE NOT fastpath)`
 
-// pooler is about whether the server process that answers is the one that the connection was promised.
+// pooler checks whether the answering server process is the one that the connection was made to.
 func pooler(direct, allowed bool) driver.Finding {
 	switch {
 	case direct:
 		return inspect.Passed("pooler", "a direct connection")
 	case allowed:
 		return inspect.Found("pooler", driver.Warning, "a connection pooler, which is allowed",
-			"in any but session mode it takes locks away, or gives them to others", "make sure of session mode, or connect to the server directly")
+			"unless it is in session mode, it takes locks away or gives them to others", "make sure that it is in session mode, or connect to the server directly")
 	}
 	return inspect.Found("pooler", driver.Broken, "a connection pooler",
-		"it may take locks away, or give them to others, so the engine refuses it",
+		"it may take locks away or give them to others, so the engine refuses it",
 		"connect to the server directly, or allow a pooler that is in session mode (AllowPooler, pooler=allow)")
 }
 
-// durability is about what a crash of the server's host may undo.
+// durability checks the settings that protect data when the server's host crashes.
 func durability(fsync, pages string) driver.Finding {
 	saw := fmt.Sprintf("fsync = %s, full_page_writes = %s", fsync, pages)
 	if fsync == "on" && pages == "on" {
 		return inspect.Passed("durability", saw)
 	}
-	return inspect.Found("durability", driver.Warning, saw, "after a crash of the server's host fencing tokens may come again",
-		"set both on")
+	return inspect.Found("durability", driver.Warning, saw, "after a crash of the server's host, fencing tokens may be issued twice",
+		"set both to on")
 }
 
-// lockTable is about the room for locks, which all kinds and all databases share: a renewal
-// needs some too.
+// lockTable checks the free space in the server's lock table, which all locks of all databases
+// share. Renewals need some of it too.
 func lockTable(all, used int64) driver.Finding {
-	saw := fmt.Sprintf("room for %d locks of all kinds, %d taken", all, used)
+	saw := fmt.Sprintf("space for %d locks of all kinds, %d used", all, used)
 	if used*10 <= all*6 {
 		return inspect.Passed("lock table", saw)
 	}
-	return inspect.Found("lock table", driver.Warning, saw, "when it is full renewals fail, and locks that are held are lost",
+	return inspect.Found("lock table", driver.Warning, saw, "when it is full, renewals fail and held locks are lost",
 		"raise max_locks_per_transaction")
 }
 
-// oldSnapshot is how many transactions ago a snapshot may have been taken before people are told.
+// oldSnapshot is the age of a snapshot, in transactions, above which there is a warning.
 const oldSnapshot = 10000
 
-// What the role may not see has no age. A snapshot of another database holds nothing up here.
+// Snapshots that the role may not see have no age. Snapshots of other databases do not matter here.
 const snapshotSQL = `SELECT what, age FROM (
 	SELECT 'server process ' || pid || concat(' (' || nullif(application_name, '') || ')'), age(backend_xmin)
 	FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
@@ -112,22 +112,22 @@ const snapshotSQL = `SELECT what, age FROM (
 	UNION ALL SELECT 'replication slot ' || slot_name, age(xmin) FROM pg_replication_slots
 ) AS x(what, age) WHERE age IS NOT NULL ORDER BY age DESC LIMIT 1`
 
-// snapshot is about the oldest snapshot of the database: VACUUM removes nothing that it may see,
-// and each operation on a busy name reads over what is left.
+// snapshot checks the age of the database's oldest snapshot. VACUUM keeps all row versions that it
+// may see, and each operation on a busy name has to read over them.
 func snapshot(ctx context.Context, c *pgconn.PgConn) driver.Finding {
 	const check = "snapshots"
 	got := c.ExecParams(ctx, snapshotSQL, nil, nil, nil, nil).Read()
 	if got.Err != nil {
-		return inspect.Unchecked(check, got.Err, "let the role read pg_stat_activity")
+		return inspect.Unchecked(check, got.Err, "allow the role to read pg_stat_activity")
 	}
 	if len(got.Rows) == 0 {
 		return inspect.Passed(check, "none")
 	}
 	who, age := pipe.Row(got.Rows[0]).Text(0), pipe.Row(got.Rows[0]).Int(1)
-	saw := fmt.Sprintf("the oldest is of %s, %d transactions ago", who, age)
+	saw := fmt.Sprintf("the oldest belongs to %s and is %d transactions old", who, age)
 	if age <= oldSnapshot {
 		return inspect.Passed(check, saw)
 	}
-	return inspect.Found(check, driver.Warning, saw, "VACUUM removes nothing that it may see: operations on busy names become slower, until renewals come too late",
+	return inspect.Found(check, driver.Warning, saw, "VACUUM cannot remove row versions that it may see: operations on busy names become slower, until renewals are too late",
 		"end that transaction, or drop the slot; set idle_in_transaction_session_timeout")
 }

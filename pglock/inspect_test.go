@@ -107,7 +107,7 @@ func TestInspectFullTable(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 900) n"); err != nil {
 		t.Fatal(err)
 	}
-	judged(t, inspect(t, full.DSN(), nil, 5*time.Second), "lock table", driver.Warning, " taken")
+	judged(t, inspect(t, full.DSN(), nil, 5*time.Second), "lock table", driver.Warning, " used")
 }
 
 func TestInspectLatency(t *testing.T) {

@@ -5,29 +5,27 @@ import (
 	"strings"
 )
 
-// The text around the integer in the name of a key.
+// The text around the integer in a name made by Key.
 const keyPrefix, keySuffix = "pg_advisory_lock(", ")"
 
-// Key returns the name that stands for the advisory lock of an integer, for
-// applications that lock on ids: with the name pglock.Key(42) an engine takes the
-// very lock that pg_advisory_lock(42) takes.
+// Key returns the name of the advisory lock of an integer, for applications that lock ids: an
+// engine that acquires pglock.Key(42) takes the same lock as pg_advisory_lock(42).
 //
-// The name is written like that call, "pg_advisory_lock(42)", which a command line
-// can use as well. Only this exact spelling, with a decimal int64 that has no
-// leading zeros and no plus sign, stands for an integer. Every other name is
-// locked by its hash, hashtextextended(name, 0), computed by the server.
+// The name is the text "pg_advisory_lock(42)", which can also be used on the command line. Only
+// this exact spelling, with a decimal int64 without leading zeros or a plus sign, is an integer's
+// name. All other names are locked by their hash, hashtextextended(name, 0).
 func Key(id int64) string {
 	return keyPrefix + strconv.FormatInt(id, 10) + keySuffix
 }
 
-// keySQL computes the 64-bit key of a name from the name and its keyID. The
-// server hashes, because the hash is of the name in the database's own encoding
-// and differs between byte orders. It is named in full: the transaction's search_path may have
+// keySQL computes the 64-bit key of a name from the name and its keyID. The server computes the
+// hash, because it depends on the database's encoding and on the byte order. The function is
+// schema-qualified because the transaction's search_path might contain another one that matches
+// better.
 // another function, which fits better.
 const keySQL = "coalesce($2::bigint, pg_catalog.hashtextextended($1::text, 0::bigint))"
 
-// keyID returns the integer that a name made by Key stands for, nil if it is any
-// other name.
+// keyID returns the integer of a name made by Key, nil for any other name.
 func keyID(name string) *int64 {
 	digits, ok := strings.CutPrefix(name, keyPrefix)
 	if !ok {

@@ -11,51 +11,50 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// lanes are the connections by which records and rates are reached. They carry no leases. The
-// server answers the requests of one connection in their order, and one that waits for
-// somebody's lock on a row holds up those behind it. So a connection is of one key at a time, a
-// lane, and requests of other keys use others. Requests that read, which wait for no row, share
-// a lane that is always to be had.
+// lanes are the connections for records and rates, which carry no leases. The server executes the
+// requests of one connection in order, so a request that waits for a row lock delays those behind
+// it. Each connection in use therefore belongs to one key; it is that key's lane. Requests that
+// only read, which wait for no row, share a lane that is always available.
 type lanes struct {
 	dial func(context.Context) (*session, error)
 
 	mu      sync.Mutex // guards all below
 	byKey   map[string]*lane
-	writing int         // lanes of keys
-	queue   []*laneWait // requests that found no lane, oldest first
-	idle    []spare     // the one that was used last is the last
-	trims   bool        // trim will be called
+	writing int         // lanes in use, except those that read
+	queue   []*laneWait // requests that wait for a lane, oldest first
+	idle    []spare     // the most recently used one is last
+	trims   bool        // trim is scheduled
 }
 
-// lane is a connection that is used for a key.
+// lane is a connection in use for a key.
 type lane struct {
 	*opening
 	key   string
 	reads bool
-	users int // requests under way; guarded by lanes.mu
+	users int // requests in flight; guarded by lanes.mu
 }
 
 // laneWait is a request that waits for a lane.
 type laneWait struct {
 	key   string
-	given chan *lane // has room for one
+	given chan *lane // receives the lane; buffered
 }
 
-// spare is a connection that nobody uses.
+// spare is an idle connection.
 type spare struct {
 	s     *session
 	since time.Time
 }
 
 const (
-	maxLanes  = 6           // how many keys are written at a time
-	spareTime = time.Minute // after which spare connections are closed, all but one
-	// rowWait is how long a request waits for somebody's lock on a row or a table, before
-	// it is made again and others get the connection.
+	maxLanes  = 6           // how many keys may be written at the same time
+	spareTime = time.Minute // after which idle connections are closed, except one
+	// rowWait is how long a request waits for a lock on a row or a table before it is repeated.
+	// Meanwhile other requests use the connection.
 	rowWait = time.Second
 )
 
-// The lanes of requests that read. Keys of others begin otherwise.
+// The lanes of requests that read. The keys of other lanes have different prefixes.
 const (
 	readLane = "get"
 	listLane = "list"
@@ -65,12 +64,11 @@ func newLanes(dial func(context.Context) (*session, error)) *lanes {
 	return &lanes{dial: dial, byKey: map[string]*lane{}}
 }
 
-// tableLimit bounds a call of a caller who has more time.
+// tableLimit bounds a request of a caller without a shorter deadline.
 const tableLimit = 30 * time.Second
 
-// insist makes a request until there is an answer, or an error that does not pass, or the time
-// is up; unsure, if not nil, is called before it is made again though the server may have
-// carried it out.
+// insist repeats a request until it is answered, fails with a permanent error, or the time is up.
+// unsure, if not nil, is called before a request is repeated that the server may have executed.
 func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (*pipe.Call, error) {
 	ctx, cancel := context.WithTimeout(ctx, tableLimit)
 	defer cancel()
@@ -91,15 +89,15 @@ func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pip
 			gone++
 		}
 		switch {
-		case gone > 2: // of the schema that the next connection found, or made
-			return nil, refuse("the schema fencelock is not complete; drop it, and run fencelock init: %w", err)
+		case gone > 2: // the next connection has found or created the schema each time
+			return nil, refuse("the schema fencelock is incomplete; drop it and run fencelock init: %w", err)
 		case ctx.Err() != nil || !passing(err):
 			return nil, last
 		}
 	}
 }
 
-// call makes a request once. It returns a call if one was made.
+// call makes one attempt. It returns the call if one was sent.
 func (p *lanes) call(ctx context.Context, key string, send func(*session) *pipe.Call) (*pipe.Call, error) {
 	l, err := p.enter(ctx, key)
 	if err != nil {
@@ -116,7 +114,7 @@ func (p *lanes) call(ctx context.Context, key string, send func(*session) *pipe.
 		p.leave(l)
 	} else {
 		go func() { // ends when the server has answered or the connection has ended
-			_, _ = c.Wait(context.Background()) // nobody asks any more
+			_, _ = c.Wait(context.Background()) // the result is not needed
 			p.leave(l)
 		}()
 	}
@@ -126,8 +124,8 @@ func (p *lanes) call(ctx context.Context, key string, send func(*session) *pipe.
 	return c, err
 }
 
-// renew gives up all connections, which may not know of a schema that was dropped: the next
-// ones make it anew.
+// renew retires all connections, whose functions may belong to a schema that was dropped. The next
+// connection creates the schema.
 func (p *lanes) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,12 +135,12 @@ func (p *lanes) renew() {
 		}
 	}
 	for s := p.takeIdle(); s != nil; s = p.takeIdle() {
-		go s.Close(errSpare) // ends when the goodbye is sent
+		go s.Close(errSpare) // ends when Terminate is sent
 	}
 }
 
-// enter joins the lane of a key, or begins one, or waits for one: in that order, unless others
-// wait for one.
+// enter joins the lane of a key, opens one, or waits for one. A request that writes does not
+// overtake those that wait.
 func (p *lanes) enter(ctx context.Context, key string) (*lane, error) {
 	p.mu.Lock()
 	reads := key == readLane || key == listLane
@@ -162,17 +160,17 @@ func (p *lanes) enter(ctx context.Context, key string) (*lane, error) {
 	}
 	p.mu.Lock()
 	p.queue = slices.DeleteFunc(p.queue, func(o *laneWait) bool { return o == w })
-	p.advance() // it may have been in the way
+	p.advance() // it may have blocked the others
 	p.mu.Unlock()
 	select {
-	case l := <-w.given: // in the same instant
+	case l := <-w.given: // given at the same moment
 		p.leave(l)
 	default:
 	}
 	return nil, ctx.Err()
 }
 
-// join joins the lane of a key or begins one; nil if there is no room. p.mu is held.
+// join joins the lane of a key or opens one. It returns nil if there are too many. p.mu is held.
 func (p *lanes) join(key string, reads bool) *lane {
 	if l := p.byKey[key]; l != nil && l.usable() {
 		l.users++
@@ -194,7 +192,7 @@ func (p *lanes) join(key string, reads bool) *lane {
 	return l
 }
 
-// leave ends a request. The connection of a lane that nobody uses goes to the next one.
+// leave ends a request. The connection of an unused lane becomes idle.
 func (p *lanes) leave(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +218,7 @@ func (p *lanes) leave(l *lane) {
 	p.advance()
 }
 
-// advance gives lanes to those who wait for one. p.mu is held.
+// advance gives lanes to the requests that wait. p.mu is held.
 func (p *lanes) advance() {
 	for len(p.queue) > 0 {
 		l := p.join(p.queue[0].key, false)
@@ -232,7 +230,7 @@ func (p *lanes) advance() {
 	}
 }
 
-// takeIdle returns a connection that nobody uses, nil if there is none. p.mu is held.
+// takeIdle returns an idle connection, nil if there is none. p.mu is held.
 func (p *lanes) takeIdle() *session {
 	for len(p.idle) > 0 {
 		last := p.idle[len(p.idle)-1].s
@@ -244,33 +242,33 @@ func (p *lanes) takeIdle() *session {
 	return nil
 }
 
-// putIdle keeps a connection for the next one. p.mu is held.
+// putIdle keeps a connection as idle. p.mu is held.
 func (p *lanes) putIdle(s *session) {
 	switch {
 	case s == nil:
 	case !s.fit():
-		go s.Close(errSpare) // ends when the goodbye is sent
+		go s.Close(errSpare) // ends when Terminate is sent
 	default:
 		p.idle = append(p.idle, spare{s, time.Now()})
 		p.trimLater()
 	}
 }
 
-// trimLater calls trim after a while, if there is more than one spare connection. p.mu is held.
+// trimLater schedules trim if there is more than one idle connection. p.mu is held.
 func (p *lanes) trimLater() {
 	if !p.trims && len(p.idle) > 1 {
 		p.trims = true
-		time.AfterFunc(spareTime, p.trim) // comes again until one is left
+		time.AfterFunc(spareTime, p.trim) // reschedules itself until one is left
 	}
 }
 
-// trim closes spare connections that were not used for a while, all but one.
+// trim closes all but one of the connections that have been idle for spareTime.
 func (p *lanes) trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trims = false
 	for len(p.idle) > 1 && time.Since(p.idle[0].since) >= spareTime {
-		go p.idle[0].s.Close(errSpare) // ends when the goodbye is sent
+		go p.idle[0].s.Close(errSpare) // ends when Terminate is sent
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.trimLater()

@@ -12,13 +12,13 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// The names that a query chooses: $1 is the prefix, or the whole name if $2.
+// chosen selects names: $1 is the prefix, or the whole name if $2.
 const chosen = `CASE WHEN $2::boolean THEN name = $1::text ELSE starts_with(name, $1::text) END`
 
-// renewedSQL is when a holder h was last heard of; b is the row of its session.
+// renewedSQL is the last known renewal of holder h; b is the row of its session.
 const renewedSQL = `coalesce(h.seen, greatest(h.since, b.at))`
 
-// A holder that vanished is shown until its lease is over.
+// A holder that vanished is listed until its lease expires.
 var (
 	holdersSQL = numbers.Replace(`SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
 	(extract(epoch FROM h.since) * 1000000)::bigint,
@@ -42,21 +42,21 @@ WHERE ` + chosen + ` AND (w.ticket IS NULL OR t.id IS NOT NULL) ORDER BY w.ticke
 FROM fencelock.minimum WHERE not_before > clock_timestamp() AND ` + chosen
 )
 
-// listing is a List under way.
+// listing is one call of List.
 type listing struct {
 	own  *ownSession
 	all  map[string]*driver.Status
 	keys map[int64]string // the name to show for a key
 }
 
-// List shows who holds and who waits: what engines wrote down, and whoever else has locked
-// the same keys. Names that only others use are shown when they are asked for exactly, since
-// the server knows keys only.
+// List returns the names that are held, waited for or closed by a minimum hold, with the holders
+// and waiters of all clients. It includes other programs that lock the same keys. Names that only
+// other programs use are listed only by an exact query, because the server knows their keys only.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	l := &listing{own: e.own, all: map[string]*driver.Status{}, keys: map[int64]string{}}
 	if q.Exact {
 		if err := driver.CheckName(q.Prefix); err != nil {
-			return nil, nil // nobody can hold it
+			return nil, nil // an invalid name cannot be held
 		}
 		l.keys[keyOf(q.Prefix)] = q.Prefix
 	}
@@ -88,14 +88,14 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	return list, nil
 }
 
-// textPrefix is as much of a prefix as is a text: it may end within a character, or be nothing
-// that a name begins with.
+// textPrefix returns the longest valid text that prefix starts with: a prefix may end within a
+// character.
 func textPrefix(prefix string) string {
 	text, _, _ := strings.Cut(strings.ToValidUTF8(prefix, "\x00"), "\x00")
 	return text
 }
 
-// status returns the status of a name, which has this key.
+// status returns the status of a name with this key.
 func (l *listing) status(name string, key int64) *driver.Status {
 	s := l.all[name]
 	if s == nil {
@@ -120,15 +120,14 @@ func (l *listing) addHolder(r pipe.Row) {
 	})
 }
 
-// limited notes the limit in force: what the request asked for, unless it was
-// resized.
+// limited sets the limit in force: the requests' limit, unless Resize has set another.
 func limited(s *driver.Status, seats, resized int64) {
 	if s.Limit == 0 && seats > 0 {
 		s.Limit = int(cmp.Or(resized, seats))
 	}
 }
 
-// weight is how much of a limit a request takes, 0 if it has none.
+// weight returns how much of a limit a request uses, 0 if it has no limit.
 func weight(seats, units int64) int {
 	if seats == 0 {
 		return 0
@@ -155,8 +154,7 @@ func (l *listing) addMinimum(r pipe.Row) {
 	l.status(r.Text(0), r.Int(1)).NotBefore = r.Micros(2)
 }
 
-// strangers adds what the server knows and nobody wrote down: sessions that are no
-// engine's, of keys whose names are known.
+// strangers adds advisory locks of other programs, for keys whose names are known.
 func (l *listing) strangers(ctx context.Context, q driver.Query) error {
 	var key any
 	if q.Exact {

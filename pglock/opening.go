@@ -2,15 +2,15 @@ package pglock
 
 import "context"
 
-// opening is a session that is open, or is being opened. Opening it takes the time it takes: a
-// caller with less waits no longer than it likes, and others find it open.
+// opening is a session that is open or being opened. A caller may stop waiting for it; the session
+// is opened nevertheless, and later callers use it.
 type opening struct {
 	ready chan struct{} // closed when s and err are valid
 	s     *session
 	err   error
 }
 
-// open begins to open a session.
+// open starts to open a session.
 func open(dial func(context.Context) (*session, error)) *opening {
 	o := &opening{ready: make(chan struct{})}
 	go func() { // ends within dialLimit
@@ -22,7 +22,7 @@ func open(dial func(context.Context) (*session, error)) *opening {
 	return o
 }
 
-// opened is for a session that is open.
+// opened returns an opening whose session is open already.
 func opened(s *session) *opening {
 	o := &opening{ready: make(chan struct{}), s: s}
 	close(o.ready)
@@ -41,7 +41,7 @@ func (o *opening) session(ctx context.Context) (*session, error) {
 	return o.s, o.err
 }
 
-// over reports whether the session is open, or could not be opened.
+// over reports whether the attempt to open the session has finished.
 func (o *opening) over() bool { return closed(o.ready) }
 
 func closed(c <-chan struct{}) bool {
@@ -53,5 +53,5 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// usable reports whether requests may use the session: it is fit, or is being opened.
+// usable reports whether requests may use the session: it is healthy, or still being opened.
 func (o *opening) usable() bool { return o != nil && (!o.over() || o.err == nil && o.s.fit()) }

@@ -10,44 +10,44 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// The key of a row of pg_locks.
+// lockKey is the key of a row of pg_locks.
 const lockKey = `((l.classid::bigint << 32) | l.objid::bigint)`
 
-// The rows of pg_locks that are advisory locks of this database, and those of them
-// that are locks of one bigint.
+// ownLocks selects the advisory locks of this database in pg_locks; lockRows selects those with one
+// bigint key.
 const (
 	ownLocks = `l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 	lockRows = ownLocks + ` AND l.objsubid = 1`
 )
 
-// serverLock is what the server says about one lock, or one request for it.
+// serverLock is a lock, or a request for one, as the server reports it.
 type serverLock struct {
 	key     int64
 	shared  bool
 	granted bool
-	ours    bool // some engine's
+	ours    bool // of a session of an engine
 	backend int32
 	app     string
 	user    string
 	addr    string
-	since   time.Time // when the wait, or the session's last statement, began
+	since   time.Time // when the wait or the session's last statement began
 }
 
-// sessionLocks are the sessions of engines and their server processes.
+// sessionLocks are the engines' sessions and their server processes.
 const sessionLocks = `(SELECT l.objid::bigint::integer AS id, l.pid FROM pg_locks l WHERE ` + ownLocks + ` AND l.objsubid = 2 AND l.classid = {session})`
 
-// ticketLocks are the tickets of requests that wait.
+// ticketLocks are the tickets of waiting requests.
 const ticketLocks = `(SELECT l.objid::bigint AS id, l.pid FROM pg_locks l WHERE ` + ownLocks + ` AND l.objsubid = 2 AND l.classid = {ticket} AND l.mode = 'ExclusiveLock' AND l.granted)`
 
-// locksSQL lists the advisory locks of one bigint, and who asks for them: of one key, or if it is
-// NULL of all keys, those of engines aside.
+// locksSQL lists the advisory locks with one bigint key, held and requested: those of one key, or,
+// if $1 is NULL, those of all keys without the engines' own.
 var locksSQL = numbers.Replace(`SELECT ` + lockKey + `, l.mode = 'ShareLock', l.granted, s.id IS NOT NULL,
 	l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), 'a local socket'),
 	(extract(epoch FROM coalesce(l.waitstart, a.query_start)) * 1000000)::bigint
 FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN ` + sessionLocks + ` s ON s.pid = l.pid
 WHERE ` + lockRows + ` AND ($1::bigint IS NULL AND s.id IS NULL OR ` + lockKey + ` = $1::bigint) ORDER BY l.waitstart NULLS FIRST, l.pid`)
 
-// serverLocks asks the server who has locked a key, a bigint or nil for all, and who waits.
+// serverLocks queries who holds a key and who waits for it. A nil key means all keys.
 func (o *ownSession) serverLocks(ctx context.Context, key any) ([]serverLock, error) {
 	rows, err := o.ask(ctx, locksSQL, key)
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *ownSession) serverLocks(ctx context.Context, key any) ([]serverLock, er
 	return all, nil
 }
 
-// identity says who has a lock that is not an engine's: a process of the server.
+// identity describes the server process that has a lock which is not an engine's.
 func (l *serverLock) identity() driver.Identity {
 	app := l.app
 	if app == "" {
@@ -71,7 +71,7 @@ func (l *serverLock) identity() driver.Identity {
 		Note: fmt.Sprintf("%s, user %s, from %s", app, l.user, l.addr)}
 }
 
-// identity reads three columns of our tables: host, process and note.
+// identity reads three columns of our tables: host, pid and note.
 func identity(r pipe.Row, first int) (id driver.Identity) {
 	words.SetHost(&id, r.Text(first))
 	id.PID, id.Note = int(r.Int(first+1)), r.Text(first+2)

@@ -11,17 +11,17 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// rates is what an engine needs for rates.
+// rates implements driver.RateLimiter.
 type rates struct {
 	lanes *lanes
 
 	mu    sync.Mutex // guards all below
 	takes int        // since the last sweep
-	after string     // the last key that was swept; empty at the beginning
+	after string     // the last key that was swept; empty at the start
 }
 
-// sweepEvery is how many takes there are between two sweeps, of a thousand keys each: ten
-// keys are looked at for one that a take may have made.
+// sweepEvery is how many takes there are between two sweeps of a thousand keys each: per take,
+// which adds at most one key, ten keys are checked.
 const sweepEvery = 100
 
 // TakeRate makes a take; see [Engine.TakeRate].
@@ -34,7 +34,7 @@ func (r *rates) TakeRate(ctx context.Context, take driver.RateTake) (driver.Rate
 		return driver.RateTaken{}, err
 	}
 	if len(row) != 3 {
-		return driver.RateTaken{}, fmt.Errorf("%w: postgres: unexpected answer %q", driver.ErrUnavailable, row)
+		return driver.RateTaken{}, fmt.Errorf("%w: postgres: unexpected result of take_rate: %q", driver.ErrUnavailable, row)
 	}
 	r.sweepSoon()
 	got := time.Duration(row.Int(0)) * time.Microsecond
@@ -50,7 +50,7 @@ func (r *rates) ReturnRate(ctx context.Context, take driver.RateTake, taken driv
 	return err
 }
 
-// ResetRate forgets a key; see [Engine.ResetRate].
+// ResetRate deletes the state of a key; see [Engine.ResetRate].
 func (r *rates) ResetRate(ctx context.Context, key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (r *rates) ResetRate(ctx context.Context, key string) error {
 	return err
 }
 
-// ask calls a function with a key and numbers, again if its connection could not be had or
-// was lost.
+// ask calls a function with a key and numbers. It repeats the call if it got no connection or lost
+// it.
 func (r *rates) ask(ctx context.Context, fn, key string, numbers ...any) (row pipe.Row, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (r *rates) ask(ctx context.Context, fn, key string, numbers ...any) (row pi
 	return c.Result(ctx)
 }
 
-// sweepSoon removes some keys that are idle, now and then.
+// sweepSoon starts a sweep every sweepEvery takes.
 func (r *rates) sweepSoon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,16 +82,16 @@ func (r *rates) sweepSoon() {
 	}
 }
 
-// sweep removes what is idle of the keys after one.
+// sweep removes the idle ones of the next thousand keys.
 func (r *rates) sweep(after string) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	c, err := r.lanes.call(ctx, "sweep rates", func(s *session) *pipe.Call { return s.Call(s.fn["sweep_rates"], after) })
 	if err != nil {
-		return // the next one will
+		return // the next sweep will do it
 	}
 	row, _ := c.Result(ctx) // it is answered
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.after = string(bytes.Join(row, []byte("|"))) // a key may have the sign between columns
+	r.after = string(bytes.Join(row, []byte("|"))) // keys may contain the separator
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// records is the records of an engine. It has connections of its own, so that long
-// values and slow disks hold up nothing of the locks.
+// records implements driver.Records. It has connections of its own, so that long values and slow
+// disks do not delay locks.
 type records struct {
 	lanes *lanes
-	swept retry.Period // of what has expired
+	swept retry.Period // expired records
 }
 
-// stands is whether a row is a record still.
+// stands selects records that have not expired.
 const stands = `(expires IS NULL OR expires > clock_timestamp())`
 
-// What the statements have in common: $1 key, $2 how the versions to write begin, $3 value in
-// hex, $4 microseconds to live, 0 for ever, $5 version to replace. The first waits for the
-// disk; so does the commit. A version that begins with $2 was written by an earlier try of
-// the same swap, and stays. If it has expired it does not come again: each transaction
-// makes a version of its own.
+// Parameters of the statements: $1 key, $2 prefix of the versions to write, $3 value in hex, $4
+// microseconds to live (0: no expiry), $5 version to replace. The statements that write call
+// durable first, so that their commit waits for the disk. A version that begins with $2 was written
+// by an earlier attempt of the same swap, and stays. Once it has expired it cannot return, since
+// each transaction writes a version of its own.
 const (
 	getSQL     = `SELECT version, encode(value, 'hex') FROM fencelock.record WHERE key = $1::text AND ` + stands
 	expiresAt  = `CASE WHEN $4::bigint > 0 THEN clock_timestamp() + $4::bigint * interval '1 microsecond' END`
@@ -43,18 +43,17 @@ WHERE r.expires <= clock_timestamp() OR starts_with(r.version, $2::text) RETURNI
 	updateSQL = durableCT + `UPDATE fencelock.record SET version = CASE WHEN version = $5::text THEN ` + newVersion + ` ELSE version END,
 	value = decode($3::text, 'hex'), expires = ` + expiresAt + `
 FROM durable WHERE key = $1::text AND (version = $5::text OR starts_with(version, $2::text)) AND ` + stands + ` RETURNING version`
-	// pageSQL reads some of the records with a prefix, those after a key, by the order of
-	// the index.
+	// pageSQL reads a page of records with a prefix, after a key, in the order of the index.
 	pageSQL = `SELECT key, version, encode(value, 'hex') FROM fencelock.record
 WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY key LIMIT $3::bigint`
 	timeSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
-	// sweepSQL leaves what has just expired, so that it meets no writer.
+	// sweepSQL skips records that have only just expired, to avoid conflicts with writers.
 	sweepSQL = `DELETE FROM fencelock.record WHERE key IN
 (SELECT key FROM fencelock.record WHERE expires < clock_timestamp() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED)`
 )
 
-// ask makes one query in a lane, again if its connection could not be had or was lost; unsure,
-// if not nil, is called before it is made again though the server may have carried it out.
+// ask runs one query in a lane. It repeats the query if it got no connection or lost it; unsure, if
+// not nil, is called before a query is repeated that the server may have executed.
 func (r *records) ask(ctx context.Context, lane string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func (r *records) ask(ctx context.Context, lane string, unsure func(), sql strin
 	}
 	if pg, ok := serverError(err); ok && pg.Code == insufficientPrivilege {
 		if _, dialled := errors.AsType[*dialError](err); !dialled {
-			err = refuse("the role may not use the records; let their owner GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO it: %w", err)
+			err = refuse("the role may not use the records; ask their owner to GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO the role: %w", err)
 		}
 	}
 	return nil, failure(err)
@@ -83,7 +82,7 @@ func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	return readRecord(key, rows[0].Text(0), rows[0].Text(1))
 }
 
-// readRecord makes a record of a row, whose value is in hex.
+// readRecord makes a record from a row with a value in hex.
 func readRecord(key, version, inHex string) (driver.Record, error) {
 	value, err := hex.DecodeString(inHex)
 	if err != nil {
@@ -92,8 +91,8 @@ func readRecord(key, version, inHex string) (driver.Record, error) {
 	return driver.Record{Key: key, Value: value, Version: version}, nil
 }
 
-// Swap replaces a record; see [driver.Records]. A lost connection is made anew, and
-// the swap made again.
+// Swap replaces a record; see [driver.Records]. If the connection is lost, the swap is repeated on
+// a new one.
 func (r *records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
@@ -102,16 +101,16 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 	if version == "" {
 		sql = insertSQL
 	}
-	next, maybe := rand.Text(), false // an earlier try may have been carried out
+	next, maybe := rand.Text(), false // an earlier attempt may have been executed
 	micros := int64((ttl + time.Microsecond - 1) / time.Microsecond)
 	rows, err := r.ask(ctx, "swap:"+key, func() { maybe = true }, sql, key, next, hex.EncodeToString(value), micros, version)
 	switch {
-	case err != nil && maybe && !errors.Is(err, driver.ErrUnavailable): // what refuses the last try was not asked the first
+	case err != nil && maybe && !errors.Is(err, driver.ErrUnavailable): // a refusal of the last attempt proves nothing about earlier ones
 		return "", fmt.Errorf("%w: the record of %q may have changed: %s", driver.ErrUnavailable, key, err.Error())
 	case err != nil:
 		return "", err
 	case len(rows) == 0 && maybe:
-		return "", fmt.Errorf("%w: postgres: the record of %q has changed, perhaps by this swap", driver.ErrUnavailable, key)
+		return "", fmt.Errorf("%w: postgres: the record of %q has changed, perhaps by this swap; read it again", driver.ErrUnavailable, key)
 	case len(rows) == 0:
 		return "", driver.ErrConflict
 	}
@@ -119,7 +118,7 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 	return rows[0].Text(0), nil
 }
 
-// sweep removes what has expired, once a minute, and waits for no answer.
+// sweep deletes expired records, at most once a minute, in the background.
 func (r *records) sweep(ctx context.Context) {
 	if !r.swept.Due(time.Minute) {
 		return
@@ -127,16 +126,16 @@ func (r *records) sweep(ctx context.Context) {
 	go func() { // ends within askLimit
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 		defer cancel()
-		_, _ = r.lanes.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) }) // the next one will
+		_, _ = r.lanes.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) }) // if it fails, the next sweep does it
 	}()
 }
 
-// pageRows is how many records List asks for at a time.
+// pageRows is how many records List reads at a time.
 const pageRows = 100
 
-// List returns records by a prefix of their keys; see [driver.Records]. It asks for some at
-// a time: all of them might take the server longer than a statement may, and whoever swaps
-// meanwhile waits for what is under way.
+// List returns the records whose keys have a prefix; see [driver.Records]. It reads them page by
+// page: one query for all could exceed the time limit of a statement, and would delay concurrent
+// swaps.
 func (r *records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	text := textPrefix(prefix)
 	for after := ""; ; {

@@ -5,18 +5,17 @@ import (
 	"sync"
 )
 
-// room counts the locks of this process, and of requests under way, against what the
-// server has room for: a full lock table fails other statements, and new connections
-// too.
+// room limits the locks of this process, including those being acquired, to a share of the server's
+// lock table. A full lock table makes other statements and new connections fail.
 type room struct {
 	own *ownSession
 
 	mu   sync.Mutex // guards all below
 	used int
-	most int // how many may be used before the server is asked again; 0 means it was not yet
+	most int // how many may be used before the server is queried again; 0 if it has not been queried
 }
 
-// enter takes the room of a lock, asking the server if it is time to.
+// enter counts a lock, and queries the server if necessary.
 func (r *room) enter(ctx context.Context, s *session) error {
 	r.mu.Lock()
 	r.used++
@@ -28,7 +27,7 @@ func (r *room) enter(ctx context.Context, s *session) error {
 	free, err := r.free(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// What is counted as used here is partly under way, and not yet in the server's table.
+	// Some of the counted locks are still being acquired, so the server does not count them yet.
 	limit := s.slots * 6 / 10
 	if err == nil {
 		limit = min(limit, used-1+free-s.slots*4/10)
@@ -38,20 +37,20 @@ func (r *room) enter(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		return deny("this process holds or asks for %d locks, and the server has room for %d of all kinds, of which four tenths are left for others; raise max_locks_per_transaction", used, s.slots)
+		return deny("this process has %d locks, held or being acquired, and may not use more: the server has space for %d locks of all kinds, of which 40 %% are reserved for others; raise max_locks_per_transaction", used, s.slots)
 	}
 	r.most = r.used + (limit-r.used)/4
 	return nil
 }
 
-// leave gives the room of a lock back.
+// leave uncounts a lock.
 func (r *room) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used--
 }
 
-// free asks how many locks the server has room for besides those that there are.
+// free queries how many more locks the server has space for.
 func (r *room) free(ctx context.Context) (int, error) {
 	rows, err := r.own.ask(ctx, `SELECT current_setting('max_locks_per_transaction')::bigint *
 	(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)

@@ -12,31 +12,31 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// session is a connection that locks live on. Losing it is losing them: nobody
-// ever holds a lock on a connection that replaced the one it was taken on. Nothing
-// runs on one that may take longer than a sixth of its leases, but on those of waiters.
+// session is a connection on which locks are held. If it is lost, so are its locks; they are never
+// carried over to another connection. Except on the sessions of waiters, no statement may take
+// longer than a sixth of the leases.
 type session struct {
 	*pipe.Conn
 	dialer  *dialer
 	ttl     time.Duration // the server's idle timeout; 0 for the engine's own session
-	waiter  bool          // it is for one request that waits, and for what becomes of it
-	id      int32         // of its advisory lock
-	host    string        // of the DSN, with its port
+	waiter  bool          // it serves one waiting request, and then the lock it gets
+	id      int32         // of its advisory lock and its rows
+	host    string        // of the DSN, with the port
 	backend int32         // the server's process
-	closed  time.Time     // the quarantine ends
-	slots   int           // how many locks the server has room for
+	closed  time.Time     // end of the quarantine
+	slots   int           // size of the server's lock table
 	fn      functions
-	shared  sharedKeys  // who shares its locks
-	stale   atomic.Bool // its functions are gone, or it is silent: no more requests are made on it
+	shared  sharedKeys  // counts the holders of its shared locks
+	stale   atomic.Bool // its functions are gone, or it does not answer: no new requests use it
 
 	holds map[*hold]struct{} // guarded by holdings.mu
 }
 
-// functions are the server's, by name.
+// functions are the server's functions, by name.
 type functions map[string]pipe.Func
 
-// watch ends locks that nobody renewed, and a connection whose server does not
-// answer. It ends with the connection, whose locks are lost then.
+// watch ends expired locks, and the connection if the server does not answer. It returns when the
+// connection ends, which loses the session's locks.
 func (s *session) watch() {
 	limit := s.ttl
 	if limit == 0 {
@@ -61,10 +61,10 @@ func (s *session) watch() {
 			if silent > limit || silent > s.dialer.cfg.Timeout && s.dialer.isFree(s) {
 				s.Kill(errSilent)
 			} else if silent > limit/4 && oldest != cancelled && !s.waiter {
-				cancelled = oldest  // its own limit, lock_timeout, is by a clock that may be set
+				cancelled = oldest  // its own limit, lock_timeout, depends on a clock that may be set
 				go s.cancelOldest() // ends with cancelLimit
 			}
-			if silent > s.dialer.cfg.Timeout { // what it holds may be renewed yet, and others need not wait for that
+			if silent > s.dialer.cfg.Timeout { // its locks may still be renewed, but other requests need not wait for it
 				s.stale.Store(true)
 				s.MarkSilent()
 			}
@@ -76,19 +76,19 @@ func (s *session) watch() {
 // errSilent is why a connection is closed whose server does not answer.
 var errSilent = pipe.ErrSilent
 
-// waitBound is how long a request waits in the server before it asks again. A statement
-// that waits holds a snapshot, and keeps VACUUM from its work in the whole database.
+// waitBound is how long one statement waits in the server. A waiting statement holds a snapshot,
+// which keeps VACUUM from cleaning up the database.
 func waitBound(ttl time.Duration) time.Duration { return min(30*time.Second, ttl/3) }
 
-// cancelLimit is how long something that was cancelled may take to leave the server.
+// cancelLimit is how long a cancelled statement may take to end.
 const cancelLimit = time.Second
 
-// errLate is what comes of a request to the engine's own session that is cancelled.
-var errLate = errors.New("the server took too long: it waits for its disk, for a standby, or for somebody's lock on a table")
+// errLate is the error of a cancelled request on the engine's own session.
+var errLate = errors.New("the server took too long: it waits for its disk, for a standby, or for a lock on a table")
 
-// cancelOldest asks the server to end the statement that it is at. All of them are made
-// so that they may be ended. Nothing that commits on the engine's own session is believed
-// then; and if nobody knows whether the cancel may still come, the session ends.
+// cancelOldest asks the server to cancel its current statement; all statements tolerate that. On
+// the engine's own session the result of a commit is then uncertain. If it is unknown whether the
+// cancel may still arrive, the session ends.
 func (s *session) cancelOldest() {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
 	defer cancel()
@@ -101,8 +101,8 @@ func (s *session) cancelOldest() {
 	}
 }
 
-// unlock frees a key of which the server may have given the session one lock more than
-// anybody has use for. A session that cannot say so is ended.
+// unlock releases a key that the server may have granted to the session once too often. If it
+// fails, the session ends.
 func (s *session) unlock(key int64, mode driver.Mode) error {
 	fn := "pg_advisory_unlock"
 	if mode == driver.Shared {
@@ -110,24 +110,24 @@ func (s *session) unlock(key int64, mode driver.Mode) error {
 	}
 	_, err := s.Call(s.fn[fn], key).Result(context.Background())
 	if err != nil {
-		s.Kill(fmt.Errorf("a lock could not be given back: %w", err))
+		s.Kill(fmt.Errorf("a lock could not be released: %w", err))
 	}
 	return err
 }
 
-// outdated notes that the functions of the session are gone, as when the schema was dropped:
-// it keeps what it holds, and the next request opens another one.
+// outdated marks the session as stale if its functions are gone, because the schema was dropped.
+// The session keeps its locks; the next request opens another one.
 func (s *session) outdated(err error) {
 	if missing(err) {
 		s.stale.Store(true)
 	}
 }
 
-// fit reports whether a session can make requests.
+// fit reports whether a session can serve requests.
 func (s *session) fit() bool { return s != nil && s.Err() == nil && !s.stale.Load() }
 
-// leaveQueue gives a ticket back, which keeps everybody else out for as long as the session
-// lives. If the server cannot take it now it is tried on.
+// leaveQueue returns a ticket, which blocks all later requests as long as the session lives. If the
+// first attempt fails, it retries in the background.
 func (s *session) leaveQueue(owner string, ticket int64) {
 	left := func(ctx context.Context, c *pipe.Call) bool {
 		_, err := c.Result(ctx)
@@ -139,7 +139,7 @@ func (s *session) leaveQueue(owner string, ticket int64) {
 	if left(ctx, c) {
 		return
 	}
-	go func() { // ends when the server has taken it, or with the session
+	go func() { // ends when the ticket is returned, or with the session
 		for pause := retry.NewBackoff(firstRepair, lastRepair); !left(context.Background(), c); {
 			_ = pause.Wait(context.Background())
 			c = s.Call(s.fn["leave_queue"], owner, ticket)
@@ -147,13 +147,13 @@ func (s *session) leaveQueue(owner string, ticket int64) {
 	}()
 }
 
-// The pauses between two tries of what must be done while a session lives.
+// The pauses between two attempts of what must be done while a session lives.
 const (
 	firstRepair = 100 * time.Millisecond
 	lastRepair  = 10 * time.Second
 )
 
-// quarantine returns an error while the server may have forgotten who holds.
+// quarantine returns an error while earlier leases of a restarted server may still be valid.
 func (s *session) quarantine(now time.Time) error {
 	if !now.Before(s.closed) {
 		return nil
@@ -161,9 +161,9 @@ func (s *session) quarantine(now time.Time) error {
 	return &quarantined{s.closed}
 }
 
-// quarantined is why a server grants nothing yet.
+// quarantined is the error of a server that grants nothing yet.
 type quarantined struct{ until time.Time }
 
 func (q *quarantined) Error() string {
-	return fmt.Sprintf("the server started anew and may have forgotten who holds; it grants nothing until %s", q.until.Format(time.RFC3339))
+	return fmt.Sprintf("the server was restarted and may have lost its locks; it grants nothing until %s", q.until.Format(time.RFC3339))
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// lazySession is a session that is opened when it is needed, for whoever asks meanwhile.
+// lazySession is a session that is opened on first use and shared by all callers.
 type lazySession struct {
 	dial func(context.Context) (*session, error)
 
 	mu   sync.Mutex // guards last
-	last *opening   // nil before the first
+	last *opening   // nil before the first use
 }
 
-// start opens the session if there is none that lives.
+// start opens the session unless it is usable.
 func (l *lazySession) start() *opening {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,14 +27,14 @@ func (l *lazySession) start() *opening {
 	return l.last
 }
 
-// get returns the session, opening one if there is none that lives.
+// get returns the session, and opens it if necessary.
 func (l *lazySession) get(ctx context.Context) (*session, error) { return l.start().session(ctx) }
 
-// ownSession is the engine's own session, which holds no locks. It is for questions, for what may
-// take long or waits for the disk, and it is where a break is heard.
+// ownSession is the engine's own session, which holds no locks. It runs queries, slow statements
+// and statements that wait for the disk, and receives notifications of breaks.
 type ownSession struct {
 	lazySession
-	swept retry.Period // of the rows of the dead
+	swept retry.Period // rows of sessions that have ended
 }
 
 // ask runs a query.
@@ -46,52 +46,52 @@ func (o *ownSession) ask(ctx context.Context, sql string, args ...any) ([]pipe.R
 	return s.Query(sql, args...).Wait(ctx)
 }
 
-// askLimit bounds questions that nobody waits for.
+// askLimit bounds background queries.
 const askLimit = 5 * time.Second
 
-// listen opens the session for a process that holds locks and has no other need of it: it is
-// where a break is heard.
-func (o *ownSession) listen() { o.start() } // if it cannot be opened the next renewal tries again
+// listen opens the session in a process that holds locks, so that it receives notifications of
+// breaks.
+func (o *ownSession) listen() { o.start() } // if that fails, the next renewal tries again
 
-// forgetSQL frees what an owner has written down about a key.
+// forgetSQL clears the rows of an owner for a key.
 const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)
 UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND owner = $2::text`
 
-// forget frees the row of an owner whose lock on a session was given back without it, or the
-// row would close the name for a TTL, or take a seat for as long as the session lives. So it is
-// tried for that long.
+// forget clears the row of an owner whose lock was released on the session without it. The row
+// would otherwise close the name for a TTL, or count for a limit as long as the session lives.
+// forget retries that long.
 func (o *ownSession) forget(s *session, key int64, owner string) {
 	for pause := retry.NewBackoff(firstRepair, lastRepair); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 		_, err := o.ask(ctx, forgetSQL, key, owner)
 		cancel()
 		if err == nil || s.Err() != nil || missing(err) {
-			return // what is left costs others the TTL
+			return // a row that remains expires after the TTL
 		}
 		_ = pause.Wait(context.Background())
 	}
 }
 
-// sweepTime is how often an engine removes what the dead left behind, and a little more.
+// sweepTime is the least time between two sweeps of an engine.
 const sweepTime = time.Minute
 
-// sweepSoon removes what the dead left behind, now and then.
+// sweepSoon sweeps in the background if it is time to.
 func (o *ownSession) sweepSoon() {
 	if o.swept.Due(sweepTime + retry.Jitter(sweepTime/4)) {
 		go o.sweep() // ends within askLimit
 	}
 }
 
-// sweep removes what the dead left behind.
+// sweep removes the rows that ended sessions left behind.
 func (o *ownSession) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	if s, err := o.get(ctx); err == nil {
-		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMicro()).Wait(ctx) // the next one will
+		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMicro()).Wait(ctx) // if it fails, the next sweep does it
 	}
 }
 
-// lockSessions are the sessions of uncontended locks.
+// lockSessions are the sessions for uncontended locks.
 type lockSessions struct {
 	dialer *dialer
 	own    *ownSession
@@ -100,11 +100,11 @@ type lockSessions struct {
 	byTTL map[time.Duration]*lazySession
 }
 
-// maxTTLs is how many lock sessions there are at most: TTLs beyond the first few share the
-// one of the longest TTL.
+// maxTTLs is the largest number of lock sessions. The last one has the TTL MaxTTL and serves all
+// further TTLs.
 const maxTTLs = 4
 
-// pick returns the server's TTL for one that was asked for, and the session of it.
+// pick returns the lock session for a TTL, and the TTL of that session.
 func (l *lockSessions) pick(ttl time.Duration) (time.Duration, *lazySession) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +122,8 @@ func (l *lockSessions) pick(ttl time.Duration) (time.Duration, *lazySession) {
 	return ttl, l.byTTL[ttl]
 }
 
-// open opens a lock session. Behind a pooler that was allowed, one that does not keep
-// connections apart shows when there are two, so the engine's own comes first.
+// open opens a lock session. Behind a pooler that was allowed, it opens the engine's own session
+// first: a pooler that shares connections is detected only when there are two.
 func (l *lockSessions) open(ctx context.Context, ttl time.Duration) (*session, error) {
 	if l.dialer.cfg.AllowPooler {
 		if _, err := l.own.get(ctx); err != nil {
@@ -146,7 +146,7 @@ func (l *lockSessions) forget(s *session) {
 	}
 }
 
-// busy reports whether another session than s is, or is being opened, in its place.
+// busy reports whether a session other than s is open, or being opened, in its place.
 func (l *lazySession) busy(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

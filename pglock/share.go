@@ -7,18 +7,18 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// sharedKeys counts who shares a key on a session: holders, and requests under way. The session
-// has one lock for all of them, which the last one gives back.
+// sharedKeys counts the holders of a shared key on a session, and the requests in flight. The
+// session has one lock for all of them; the last one releases it.
 type sharedKeys struct {
 	conn *pipe.Conn // of the session
 
 	mu      sync.Mutex // guards all below
 	count   map[int64]int
-	leaving map[int64]chan struct{} // keys whose last holder leaves; closed when the server has let go
+	leaving map[int64]chan struct{} // keys whose last holder is leaving; closed when the server has released the lock
 }
 
-// ask counts a request for a key in, and reports whether the session has it already.
-// It waits while the last holder of before leaves.
+// ask counts a request for a key, and reports whether the session has the key already. It first
+// waits for a last holder that is leaving.
 func (k *sharedKeys) ask(ctx context.Context, key int64) (have bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -29,7 +29,8 @@ func (k *sharedKeys) ask(ctx context.Context, key int64) (have bool, err error) 
 	return k.count[key] > 1, nil
 }
 
-// settled waits until nobody leaves a key. The caller has mu, which is free while it waits.
+// settled waits until no last holder is leaving a key. The caller has mu, which is released
+// meanwhile.
 func (k *sharedKeys) settled(ctx context.Context, key int64) error {
 	for k.leaving[key] != nil {
 		left := k.leaving[key]
@@ -50,21 +51,21 @@ func (k *sharedKeys) settled(ctx context.Context, key int64) error {
 	return nil
 }
 
-// enter counts a holder in.
+// enter counts a holder.
 func (k *sharedKeys) enter(key int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.count[key]++
 }
 
-// quit counts a holder or a request out, and reports whether the session has no other of its key.
+// quit uncounts a holder or a request, and reports whether it was the last one of its key.
 func (k *sharedKeys) quit(key int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.drop(key)
 }
 
-// drop is quit for callers who have mu.
+// drop is the variant of quit for callers who have mu.
 func (k *sharedKeys) drop(key int64) bool {
 	if k.count[key]--; k.count[key] > 0 {
 		return false
@@ -73,9 +74,9 @@ func (k *sharedKeys) drop(key int64) bool {
 	return true
 }
 
-// leave is quit for a holder. If it is the last one, no request for the key is sent on the
-// session until left is called: a release that fails may have unlocked before, and the unlock
-// that makes sure would take away what such a request has got.
+// leave is quit for a holder. If it is the last one, no request for the key is sent on the session
+// until left is called. A release that fails may have unlocked the key already, and the unlock that
+// makes sure would then take the lock away from such a request.
 func (k *sharedKeys) leave(key int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,7 +87,7 @@ func (k *sharedKeys) leave(key int64) bool {
 	return true
 }
 
-// left says that the server has no lock for holders that have left.
+// left reports that the server has released the lock of the last holder.
 func (k *sharedKeys) left(key int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,33 +7,32 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// turn lets the requests of this process for one key go to the server one after
-// the other, first come first served. The server cannot tell them apart: a lock
-// that a connection has already is granted to it again.
+// turn serializes the requests of this process for one key, first come, first served. The server
+// cannot do that: it grants a lock to a connection that has it already.
 //
-// turns.mu guards it. The turn of a key that nobody uses is forgotten.
+// turns.mu guards it. Turns without holders and requests are deleted.
 type turn struct {
 	exclusive bool     // held exclusively by this process
 	shared    int      // shared holders of this process
-	head      *place   // the one who talks to the server
-	waiting   bool     // head waits in the server, or for the server, so tries are refused
+	head      *place   // the request that talks to the server
+	waiting   bool     // head waits in the server, or for the server, so non-blocking attempts are refused
 	queue     []*place // behind head
 }
 
 // place is a request's place in a turn.
 type place struct {
-	mode    driver.Mode
+	mode    driver.Mode // non-blocking
 	try     bool
 	refused bool          // valid when ready is closed
 	ready   chan struct{} // closed when it is the head, or refused
 }
 
-// fits reports whether the process's own holders would let a request in.
+// fits reports whether a request is compatible with this process's holders.
 func (t *turn) fits(k *place) bool {
 	return !t.exclusive && (k.mode == driver.Shared || t.shared == 0)
 }
 
-// join puts a request in line. A try that cannot come next soon is refused.
+// join adds a request. A non-blocking attempt is refused unless it can soon be the head.
 func (t *turn) join(k *place) {
 	if k.try && (t.waiting || !t.fits(k) || slices.ContainsFunc(t.queue, func(o *place) bool { return !o.try })) {
 		k.refuse()
@@ -43,14 +42,14 @@ func (t *turn) join(k *place) {
 	t.advance()
 }
 
-// refuse tells a try that the lock is held.
+// refuse ends a non-blocking attempt: the lock is held.
 func (k *place) refuse() {
 	k.refused = true
 	close(k.ready)
 }
 
-// advance makes the next request the head, if it fits, and refuses tries that
-// would have to wait.
+// advance makes the next compatible request the head, and refuses non-blocking attempts that would
+// have to wait.
 func (t *turn) advance() {
 	kept := t.queue[:0]
 	for _, k := range t.queue {
@@ -68,13 +67,13 @@ func (t *turn) advance() {
 	t.queue = kept
 }
 
-// block says that the head waits in the server, or until it answers.
+// block records that the head waits in the server, or for the server.
 func (t *turn) block() {
 	t.waiting = true
 	t.advance()
 }
 
-// hold makes a head that was granted a holder.
+// hold turns the head, which was granted, into a holder.
 func (t *turn) hold(k *place) {
 	if t.head != k {
 		panic("pglock: a request was granted out of turn")
@@ -87,13 +86,13 @@ func (t *turn) hold(k *place) {
 	t.next()
 }
 
-// next takes the head away.
+// next removes the head.
 func (t *turn) next() {
 	t.head, t.waiting = nil, false
 	t.advance()
 }
 
-// quit takes a request out of the line, wherever it is.
+// quit removes a request.
 func (t *turn) quit(k *place) {
 	if t.head == k {
 		t.next()
@@ -113,7 +112,7 @@ func (t *turn) leave(mode driver.Mode) {
 	t.advance()
 }
 
-// unused reports whether the turn says no more than none would.
+// unused reports whether the turn can be deleted.
 func (t *turn) unused() bool {
 	return !t.exclusive && t.shared == 0 && t.head == nil && len(t.queue) == 0
 }
@@ -124,7 +123,7 @@ type turns struct {
 	byKey map[int64]*turn
 }
 
-// change changes the turn of a key by do.
+// change calls do with the turn of a key, under the mutex.
 func (ts *turns) change(key int64, do func(*turn)) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

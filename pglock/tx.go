@@ -15,67 +15,65 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// TxOption changes how a transaction-level lock is taken.
+// TxOption is an option of LockTx and its variants.
 type TxOption int
 
-// The options of LockTx and its siblings.
+// The options of LockTx and its variants.
 const (
-	// Shared lets other shared holders in, and keeps exclusive ones out.
+	// Shared takes the lock in shared mode, which excludes exclusive holders only.
 	Shared TxOption = iota + 1
 
-	// AllowSnapshot permits REPEATABLE READ and SERIALIZABLE. There the snapshot
-	// is older than the lock: the transaction does not see what the holder before
-	// it has committed.
+	// AllowSnapshot permits REPEATABLE READ and SERIALIZABLE. At these levels the snapshot is older
+	// than the lock, so the transaction does not see what the previous holder committed.
 	AllowSnapshot
 )
 
-// LockTx takes the lock of name for a transaction and waits for it as long as ctx
-// allows. The lock is free again when the transaction ends, or when it is rolled
-// back to a savepoint older than the call; there is no way to release it earlier.
-// It has no TTL, and no fencing token: what the transaction writes is safe without
-// one, since it is committed before the lock is free or not at all, and a number to
-// take elsewhere would have to come from a table that the role may not have. It is
-// the lock that pg_advisory_xact_lock takes on hashtextextended(name, 0), or on an
-// integer for a name made by [Key], and it and the locks of an [Engine] exclude each
-// other. It needs no schema, works behind a pooler in transaction mode, and knows
-// nothing of an engine's quarantines and minimum holds, nor of the lease of a holder whose
-// connection has ended.
+// LockTx takes the lock of name for a transaction, and waits for it until ctx ends. The lock is
+// released when the transaction ends, or when it is rolled back to a savepoint older than the call.
+// It cannot be released earlier.
 //
-// A deadline of ctx is given to the server as lock_timeout. When it passes, or when
-// a lock_timeout or statement_timeout of the application ends the wait earlier, the
-// error satisfies errors.Is(err, driver.ErrHeld) and the transaction can go on as if
-// LockTx had not been called; lock_timeout is what it was in any case. The error of
-// a deadline also satisfies errors.Is(err, context.DeadlineExceeded). A ctx that is
-// cancelled while LockTx waits is different: pgx closes the connection, unless it
-// is configured otherwise, and the transaction ends with it. So it does when the
-// server has not answered ten seconds after the deadline, which is how much longer
-// than ctx says LockTx may take.
+// The lock has no TTL and no fencing token. Writes of the transaction need no token: they are
+// committed before the lock is released, or not at all. It is the lock that pg_advisory_xact_lock
+// takes on hashtextextended(name, 0), or on an integer for a name made by [Key]. It and the locks
+// of an [Engine] exclude each other. LockTx needs no schema and works behind a pooler in
+// transaction mode. It ignores an engine's quarantine and minimum holds, and the lease of a holder
+// whose connection has ended.
 //
-// A transaction above READ COMMITTED is refused with driver.ErrInvalid, see
-// [AllowSnapshot]. Two transactions that wait for each other get a deadlock from the
-// server, [ErrDeadlock]: roll back and begin again. After any other error than
-// these the transaction takes no more statements, as usual in PostgreSQL.
+// The deadline of ctx is passed to the server as lock_timeout. When it passes, or when the
+// application's own lock_timeout or statement_timeout ends the wait earlier, the error satisfies
+// errors.Is(err, driver.ErrHeld). The transaction can then continue as if LockTx had not been
+// called, with its previous lock_timeout. After the deadline of ctx the error also satisfies
+// errors.Is(err, context.DeadlineExceeded).
 //
-// A transaction may take a lock twice. It must not take one shared and then
-// exclusive while others may do the same: that is a deadlock. LockTx is no safer for
-// concurrent use than tx.
+// If ctx is cancelled while LockTx waits, pgx closes the connection (unless it is configured
+// otherwise), which ends the transaction. The same happens if the server has not answered ten
+// seconds after the deadline. LockTx may therefore return up to ten seconds after the deadline of
+// ctx.
+//
+// In a transaction above READ COMMITTED, LockTx returns driver.ErrInvalid; see [AllowSnapshot]. If
+// two transactions wait for each other, the server reports a deadlock, [ErrDeadlock]: roll back and
+// start again. After any other error the transaction accepts no more statements, as usual in
+// PostgreSQL.
+//
+// A transaction may take a lock twice. It must not take a lock shared and then exclusive while
+// others may do the same: that is a deadlock. LockTx is as unsafe for concurrent use as tx.
 func LockTx(ctx context.Context, tx pgx.Tx, name string, options ...TxOption) error {
 	return lockTx(ctx, pgxTx{tx}, name, options)
 }
 
-// TryLockTx is LockTx without a wait: if somebody holds the lock, or waits for it in
-// front of us, it returns a *driver.HeldError at once and the transaction can go on. Only the
-// error of a LockTx whose time is over says who holds it: to find that out, the server lists all
-// locks that it has.
+// TryLockTx is LockTx without waiting. If another transaction or session holds the lock, or is
+// queued for it, TryLockTx returns a *driver.HeldError immediately and the transaction can
+// continue. That error does not name the holder, because the server would have to list all of its
+// locks; the error of a LockTx that timed out does.
 func TryLockTx(ctx context.Context, tx pgx.Tx, name string, options ...TxOption) error {
 	_, err := tryTx(ctx, pgxTx{tx}, name, options)
 	return err
 }
 
-// A transaction is what a lock needs of one.
+// transaction is what LockTx needs of a transaction.
 type transaction interface {
 	exec(ctx context.Context, sql string, args ...any) error
-	// row scans the one row of a query into dest.
+	// row scans the only row of a query into dest.
 	row(ctx context.Context, sql string, args, dest []any) error
 }
 
@@ -94,8 +92,8 @@ func (t pgxTx) row(ctx context.Context, sql string, args, dest []any) error {
 //go:embed tx_try.sql
 var tryTxSQL string
 
-// tryTx takes the lock if it is free. With a *driver.HeldError it returns the
-// lock_timeout of the transaction, 0 if it has none.
+// tryTx takes the lock if it is free. Together with a *driver.HeldError it returns the lock_timeout
+// of the transaction, 0 if it has none.
 func tryTx(ctx context.Context, tx transaction, name string, options []TxOption) (time.Duration, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
@@ -111,18 +109,18 @@ func tryTx(ctx context.Context, tx transaction, name string, options []TxOption)
 	case err != nil:
 		return 0, txError(name, err)
 	case standby:
-		return 0, fmt.Errorf("%w: %q was not locked: this server is a standby, whose locks the primary does not know; connect to the primary", driver.ErrUnavailable, name)
+		return 0, fmt.Errorf("%w: %q was not locked: the server is a standby, whose locks do not exclude clients of the primary; connect to the primary", driver.ErrUnavailable, name)
 	case got:
 		return 0, nil
 	case !slices.Contains(options, AllowSnapshot) && isolation != "read committed" && isolation != "read uncommitted":
-		return 0, fmt.Errorf("%w: %q was not locked: at %s the snapshot is older than the lock, so the transaction would not see what the last holder committed; begin it at read committed, or pass AllowSnapshot", driver.ErrInvalid, name, isolation)
+		return 0, fmt.Errorf("%w: %q was not locked: at isolation level %s the snapshot is older than the lock, so the transaction would not see what the last holder committed; use read committed, or pass AllowSnapshot", driver.ErrInvalid, name, isolation)
 	}
 	return time.Duration(timeout) * time.Millisecond, &driver.HeldError{Name: name}
 }
 
-// txGrace is how long after the deadline the server may take to say that it has
-// given up. Then the connection is closed. It is for a server or a network that has
-// died: one that is slow must not cost the transaction.
+// txGrace is how long after the deadline the server may take to report the timeout before the
+// connection is closed. It is meant for a server or network that has died; a slow one must not cost
+// the transaction.
 const txGrace = 10 * time.Second
 
 // lockTx takes the lock, and waits behind a savepoint if it is not free.
@@ -142,8 +140,8 @@ func lockTx(ctx context.Context, tx transaction, name string, options []TxOption
 	return w.wait(ctx, patient)
 }
 
-// outlast returns a context that ends when ctx is cancelled, and a grace later than
-// ctx when its deadline passes: pgx closes the connection of a context that ends.
+// outlast returns a context that ends when ctx is cancelled, but only txGrace after the deadline of
+// ctx. pgx closes the connection when the context of a statement ends.
 func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -156,18 +154,18 @@ func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	return patient, func() { stop(); cancel() }
 }
 
-// A txWait waits for the lock of one transaction.
+// txWait is the wait of one transaction for a lock.
 type txWait struct {
 	tx     transaction
 	held   *driver.HeldError
 	shared bool
-	before time.Duration // the lock_timeout of the transaction; 0 means none
-	limit  time.Duration // the lock_timeout of the wait; 0 means none
+	before time.Duration // the transaction's lock_timeout; 0 means none
+	limit  time.Duration // the lock_timeout for the wait; 0 means none
 	ours   bool          // limit comes from the context
 }
 
-// bound returns what is left until the deadline of ctx, or the lock_timeout of the
-// transaction if that is shorter, and whether it is the deadline's.
+// bound returns the time until the deadline of ctx, or the transaction's lock_timeout if that is
+// shorter. ours reports whether it is the former.
 func (w *txWait) bound(ctx context.Context) (limit time.Duration, ours bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -180,8 +178,8 @@ func (w *txWait) bound(ctx context.Context) (limit time.Duration, ours bool) {
 	return left, true
 }
 
-// The statements of a wait. The last one restores lock_timeout after the lock was
-// granted, in the same round trip; the CASE puts the two in order.
+// The statements of a wait. The last two also restore lock_timeout once the lock is granted, in the
+// same round trip; CASE ensures the order.
 const (
 	savepointSQL = "SAVEPOINT fencelock_wait"
 	releaseSQL   = "RELEASE SAVEPOINT fencelock_wait"
@@ -191,14 +189,14 @@ const (
 	sharedSQL    = "SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock_shared(" + keySQL + ")::text = '' THEN set_config('lock_timeout', $3::text, true) END"
 )
 
-// wait waits behind a savepoint, which keeps the transaction usable if it gets no lock.
+// wait waits behind a savepoint, so that the transaction stays usable if the wait fails.
 func (w *txWait) wait(ctx, patient context.Context) error {
 	if err := w.tx.exec(patient, savepointSQL); err != nil {
 		return w.gaveUp(ctx, err, err)
 	}
 	err := w.block(patient)
 	if err == nil {
-		// A rollback to the savepoint would free the lock; a release keeps it.
+		// Rolling back to the savepoint would release the lock; releasing the savepoint keeps it.
 		err = w.tx.exec(patient, releaseSQL)
 	}
 	if err == nil {
@@ -207,7 +205,7 @@ func (w *txWait) wait(ctx, patient context.Context) error {
 	return w.gaveUp(ctx, err, w.undo(ctx))
 }
 
-// block waits in the server, and leaves lock_timeout as it was.
+// block waits in the server and restores lock_timeout.
 func (w *txWait) block(patient context.Context) error {
 	if w.ours {
 		if err := w.tx.exec(patient, timeoutSQL, millis(w.limit)); err != nil {
@@ -221,7 +219,7 @@ func (w *txWait) block(patient context.Context) error {
 	return w.tx.exec(patient, sql, w.held.Name, keyID(w.held.Name), millis(w.before))
 }
 
-// millis writes a lock_timeout, rounded up, in the milliseconds that fit into one.
+// millis formats a lock_timeout in milliseconds, rounded up and limited to the server's maximum.
 func millis(d time.Duration) string {
 	ms := (d + time.Millisecond - 1) / time.Millisecond
 	return strconv.FormatInt(min(int64(ms), math.MaxInt32), 10)
@@ -230,14 +228,14 @@ func millis(d time.Duration) string {
 //go:embed tx_holder.sql
 var holderTxSQL string
 
-// undo brings the transaction back to the savepoint, which frees the lock, should it
-// have been granted after all, and restores lock_timeout. It finds out who has the lock.
+// undo rolls back to the savepoint, which restores lock_timeout and releases the lock if it was
+// granted after all. It also looks up the holder.
 func (w *txWait) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txGrace)
 	defer cancel()
 	err := w.tx.exec(ctx, rollbackSQL)
 	if sqlState(err) == queryCanceled {
-		err = w.tx.exec(ctx, rollbackSQL) // the first one met the cancel of the wait
+		err = w.tx.exec(ctx, rollbackSQL) // the first one was hit by the cancel of the wait
 	}
 	if err != nil {
 		return err
@@ -252,29 +250,28 @@ func (w *txWait) undo(ctx context.Context) error {
 	return w.tx.exec(ctx, releaseSQL)
 }
 
-// gaveUp says why the wait ended. If it could not be undone, the transaction is
-// lost.
+// gaveUp returns why the wait ended. If it could not be undone, the transaction is lost.
 func (w *txWait) gaveUp(ctx context.Context, cause, undone error) error {
 	state := sqlState(cause)
 	switch {
 	case state == deadlockDetected:
 		return txError(w.held.Name, cause)
 	case ctx.Err() != nil && undone != nil:
-		return driver.WaitError(w.held, fmt.Errorf("%w: the connection was closed, and the transaction has ended with it", ctx.Err()))
+		return driver.WaitError(w.held, fmt.Errorf("%w: the connection was closed, which ended the transaction", ctx.Err()))
 	case undone != nil:
 		return txError(w.held.Name, cause)
 	case ctx.Err() != nil:
 		return driver.WaitError(w.held, ctx.Err())
 	case state == lockNotAvailable && w.ours:
-		return driver.WaitError(w.held, context.DeadlineExceeded) // our timer is late
+		return driver.WaitError(w.held, context.DeadlineExceeded) // the local timer has not fired yet
 	case state == lockNotAvailable, state == queryCanceled:
 		return driver.WaitError(w.held, cause)
 	}
 	return txError(w.held.Name, cause)
 }
 
-// sqlState returns the SQLSTATE of an error, "" if it has none. Every PostgreSQL
-// driver of note has errors with this method.
+// sqlState returns the SQLSTATE of an error, "" if it has none. The errors of the common PostgreSQL
+// drivers have this method.
 func sqlState(err error) string {
 	var e interface{ SQLState() string }
 	if errors.As(err, &e) {
@@ -283,13 +280,13 @@ func sqlState(err error) string {
 	return ""
 }
 
-// txError says what an error of the server means for a lock in a transaction.
+// txError adds to an error of the server what it means for the transaction.
 func txError(name string, err error) error {
 	switch sqlState(err) {
 	case failedTransaction:
-		return fmt.Errorf("%q was not locked: the transaction has failed before; roll it back and begin again: %w", name, err)
+		return fmt.Errorf("%q was not locked: the transaction had already failed; roll it back and start again: %w", name, err)
 	case deadlockDetected:
-		return fmt.Errorf("%q was not locked: %w; roll the transaction back and begin again: %w", name, ErrDeadlock, err)
+		return fmt.Errorf("%q was not locked: %w; roll the transaction back and start again: %w", name, ErrDeadlock, err)
 	}
 	return fmt.Errorf("%q was not locked: %w", name, explain(err))
 }

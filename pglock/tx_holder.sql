@@ -1,5 +1,5 @@
--- Says who holds the advisory lock of a name: the server's process, and a note.
--- $1, $2: the name, or its integer.
+-- Returns the holder of the advisory lock of a name: the server process and a note. $1 and $2: the
+-- name, or its integer.
 SELECT coalesce(max(holder.pid), 0) AS pid, coalesce(max(holder.note), '') AS note
   FROM (
        SELECT l.pid,

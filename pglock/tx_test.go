@@ -188,7 +188,7 @@ func TestTxCancelled(t *testing.T) {
 		err := <-done
 		t.Logf("a cancel took %v: %v", time.Since(start), err)
 		wantHeld(t, err, "job", context.Canceled)
-		if !strings.Contains(err.Error(), "transaction has ended") {
+		if !strings.Contains(err.Error(), "ended the transaction") {
 			t.Errorf("%v does not say what became of the transaction", err)
 		}
 		if tx.exec("SELECT 1") == nil {
@@ -298,7 +298,7 @@ func TestTxFailedTransaction(t *testing.T) {
 			t.Fatal("a division by zero went well")
 		}
 		for what, err := range map[string]error{"lock": tx.lock(t.Context(), "job"), "try": tx.try(t.Context(), "job")} {
-			if err == nil || !strings.Contains(err.Error(), "failed before; roll it back") {
+			if err == nil || !strings.Contains(err.Error(), "already failed; roll it back") {
 				t.Errorf("%s in a failed transaction: %v", what, err)
 			}
 		}

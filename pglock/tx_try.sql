@@ -1,6 +1,6 @@
--- Takes the advisory lock of a name for the transaction if it is free. It does not say who
--- is in the way if it is not: the server would have to list all locks that it has.
--- $1, $2: the name, or its integer; $3: shared; $4: any isolation level will do.
+-- Takes the advisory lock of a name for the transaction if it is free. Otherwise it does not return
+-- the holder, because the server would have to list all of its locks. $1 and $2: the name, or its
+-- integer; $3: shared; $4: accept any isolation level.
 WITH setting AS MATERIALIZED (
     SELECT coalesce($2::bigint, pg_catalog.hashtextextended($1::text, 0::bigint)) AS key,
            current_setting('transaction_isolation') AS isolation,

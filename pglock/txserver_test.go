@@ -188,7 +188,7 @@ func TestTxFrozenServer(t *testing.T) {
 		took := time.Since(start)
 		t.Logf("%s: %v after the deadline: %v", r.driver, took, r.err)
 		wantHeld(t, r.err, r.driver, context.DeadlineExceeded)
-		if took < pglock.TxGrace || !strings.Contains(r.err.Error(), "transaction has ended") {
+		if took < pglock.TxGrace || !strings.Contains(r.err.Error(), "ended the transaction") {
 			t.Errorf("%s: the wait ended after %v, and does not say what became of the transaction: %v", r.driver, took, r.err)
 		}
 	}

@@ -5,9 +5,8 @@ import (
 	"database/sql"
 )
 
-// LockSQLTx is [LockTx] for database/sql. The driver must use PostgreSQL's
-// parameters, $1 and so on, as pgx/v5/stdlib does. A ctx that is cancelled during
-// the wait ends the transaction here as well.
+// LockSQLTx is [LockTx] for database/sql. The driver must support PostgreSQL's parameters ($1 and
+// so on), like pgx/v5/stdlib. Cancelling ctx during the wait ends the transaction here too.
 func LockSQLTx(ctx context.Context, tx *sql.Tx, name string, options ...TxOption) error {
 	return lockTx(ctx, sqlTx{tx}, name, options)
 }

@@ -12,26 +12,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// grantTTL is the longest lease of a grant that ended a wait, until its holder renews it: a
-// waiter that has died meanwhile closes the name for no longer.
+// grantTTL is the longest lease of a request granted after a wait, until its first renewal. If the
+// waiter has died meanwhile, its lease closes the name no longer than that.
 const grantTTL = 2 * time.Second
 
-// waitGrace is how long after the bound the server may answer. The bound is its own
-// lock_timeout, which follows steps of its clock.
+// waitGrace is how long after the bound the server may answer. The bound is the server's
+// lock_timeout, which is affected when its clock is set.
 const waitGrace = time.Second
 
-// wait is a request in the server's queue, on a connection of its own, where a ticket keeps
-// its place from one wait to the next.
+// wait is a request in the server's queue, on a connection of its own. Its ticket keeps its place
+// between two statements.
 type wait struct {
 	*attempt
 	session *session
 	ticket  int64
-	full    bool // it had its turn, and there was no seat
+	full    bool // it was next, but the limit was used up
 }
 
-// queueUp waits for the key on a connection of its own, which becomes the session
-// of the hold. It is the only request of this process that does so for this key. If there is no
-// such connection, it waits on the session of uncontended locks.
+// queueUp waits for the key on a connection of its own, on which the lock is then held. It is the
+// only request of this process that does so for this key. If all such connections are in use, it
+// polls on the session for uncontended locks.
 func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.Grant, err error) {
 	ttl, _ := a.locks.pick(a.req.TTL)
 	s, err := a.waiters.get(ctx, ttl)
@@ -43,7 +43,7 @@ func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.G
 	}
 	w := &wait{attempt: a, session: s}
 	granted := false
-	defer func() { // also when Waiting panics
+	defer func() { // also when OnWait panics
 		if !granted {
 			w.leave()
 		}
@@ -69,24 +69,24 @@ func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.G
 	}
 }
 
-// join takes a ticket.
+// join draws a ticket.
 func (w *wait) join(ctx context.Context) (position int, err error) {
 	r, err := w.sendJoin(w.session).Result(ctx)
 	if err != nil {
 		return 0, err
 	}
-	w.listed = false // the row goes with the ticket
+	w.listed = false // the row is removed with the ticket
 	w.ticket = r.Int(0)
 	return int(r.Int(1)), nil
 }
 
-// sendJoin asks for a ticket on a session, which the ticket lives as long as.
+// sendJoin sends the request for a ticket. The ticket lives as long as session s.
 func (a *attempt) sendJoin(s *session) *pipe.Call {
 	return s.Call(s.fn["join"], a.key, a.owner, a.req.Name, a.req.TTL, s.id, a.req.Host, int32(a.req.PID), a.req.Note,
 		a.req.Mode == driver.Shared, int32(a.req.Limit), int32(a.req.Units()))
 }
 
-// once waits for as long as one statement may.
+// once waits for as long as one statement may take.
 func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 	a, s := w.attempt, w.session
 	bound := waitBound(s.ttl)
@@ -101,11 +101,11 @@ func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 	r, err := w.patiently(ctx, c, bound+waitGrace)
 	if err != nil {
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == deadlockDetected {
-			return driver.Grant{}, &refusal{err: err} // waiting once more would be part of it again
+			return driver.Grant{}, &refusal{err: err} // waiting again would cause the same deadlock
 		}
 		return driver.Grant{}, err
 	}
-	g, err := a.judged(ctx, s, r, nil, c.Sent())
+	g, err := a.handleVerdict(ctx, s, r, nil, c.Sent())
 	switch {
 	case errors.Is(err, errHeld):
 		return g, w.later(ctx, r)
@@ -115,20 +115,19 @@ func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 	return g, err
 }
 
-// leave takes the request out of the queue, and destroys its connection, with all that it may
-// have: after an error or a cancelled statement nobody knows what that is.
+// leave takes the request out of the queue and closes its connection, with all locks on it: after
+// an error or a cancelled statement it is unknown which those are.
 func (w *wait) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
 	defer cancel()
 	if w.ticket > 0 {
-		_, _ = w.session.Call(w.session.fn["leave_queue"], w.owner, w.ticket).Wait(ctx) // else the row is known to be dead
+		_, _ = w.session.Call(w.session.fn["leave_queue"], w.owner, w.ticket).Wait(ctx) // if it fails, the row is recognized as dead
 	}
 	w.session.Close(fmt.Errorf("a wait was given up: %w", errSpare))
 	<-w.waiters.slots
 }
 
-// patiently waits for an answer. When its time is over, or ctx ends, it takes the statement
-// back.
+// patiently waits for an answer. When the time limit passes or ctx ends, it cancels the statement.
 func (w *wait) patiently(ctx context.Context, c *pipe.Call, limit time.Duration) (pipe.Row, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -145,15 +144,14 @@ func (w *wait) patiently(ctx context.Context, c *pipe.Call, limit time.Duration)
 		return nil, errSilent
 	case ctx.Err() != nil:
 		if r, err := c.Result(back); err == nil {
-			w.undo(w.session, r, nil, false) // it was granted in the same instant
+			w.undo(w.session, r, nil, false) // it was granted at the same moment
 		}
 		return nil, ctx.Err()
 	}
 	return w.overdue(c)
 }
 
-// overdue makes a wait that the server did not end, and that was taken back, one that is to
-// be repeated.
+// overdue handles a cancelled wait that the server did not end in time: the request waits again.
 func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
 	r, err := c.Result(context.Background())
 	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != queryCanceled {
@@ -165,10 +163,10 @@ func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
 	return pipe.Row{[]byte("again")}, nil
 }
 
-// seatLook is for how long a request looks for a seat before it asks; see await_seat.
+// seatLook is how long await_seat polls for free capacity.
 const seatLook = 100 * time.Millisecond
 
-// later says that the request has been told to ask again, and waits until it makes sense to.
+// later waits until it makes sense to ask again, depending on the verdict.
 func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	most := w.session.ttl / 3
 	var d time.Duration
@@ -179,11 +177,11 @@ func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	case "full":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 		if d = r.Millis(1); d == 0 || d > seatLook {
-			d, w.full = 0, true // the next request looks before it asks
+			d, w.full = 0, true // the next request polls for capacity
 		}
 	case "again":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
-	default: // a foreign holder was quicker
+	default: // a holder of another program was faster
 		d = retry.Jitter(2 * time.Millisecond)
 	}
 	if d > 0 {
@@ -195,11 +193,12 @@ func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	return errHeld
 }
 
-// crowdPause is how often a request without a connection tries, at most.
+// crowdPause is the shortest pause between two attempts of a request without a connection of its
+// own.
 const crowdPause = 50 * time.Millisecond
 
-// crowd waits without a connection of its own: it has a ticket on the session of
-// uncontended locks, which keeps its place like any other, and asks now and then.
+// crowd waits without a connection of its own: it has a ticket on the session for uncontended
+// locks, which keeps its place, and polls.
 func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err error) {
 	c := a.sendJoin(s)
 	a.unqueue = func() {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// errCrowded is why a request has no connection to wait on.
+// errCrowded is returned if all connections for waiters are in use.
 var errCrowded = errors.New("all connections for waiters are in use; raise MaxWaiters")
 
-// waiterPool are the connections of requests that wait.
+// waiterPool manages the connections of waiting requests.
 type waiterPool struct {
 	dialer *dialer
 	slots  chan struct{} // counts connections in use
 
 	mu   sync.Mutex // guards idle
-	idle []*session // ready for the next one
+	idle []*session // available for the next requests
 }
 
-// get returns a connection to wait on: an idle one of the right TTL or a new one.
+// get returns a connection to wait on: an idle one with the right TTL, or a new one.
 func (p *waiterPool) get(ctx context.Context, ttl time.Duration) (*session, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -49,8 +49,8 @@ func (p *waiterPool) get(ctx context.Context, ttl time.Duration) (*session, erro
 	}
 }
 
-// take takes an idle connection. One of another TTL is closed, so that there
-// are never more than the slots allow.
+// take returns an idle connection. If there is none with this TTL, it may close another one, so
+// that there are never more than MaxWaiters.
 func (p *waiterPool) take(ttl time.Duration) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,16 +62,16 @@ func (p *waiterPool) take(ttl time.Duration) *session {
 		}
 	}
 	if n := len(p.idle); n > 0 && n+len(p.slots) > cap(p.slots) {
-		go p.idle[0].Close(errSpare) // ends when the goodbye is sent
+		go p.idle[0].Close(errSpare) // ends when Terminate is sent
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	return nil
 }
 
-var errSpare = errors.New("closed, since another one was needed more")
+var errSpare = errors.New("the connection was closed because it was not needed")
 
-// put keeps a connection that holds nothing for the next one. The
-// server ends it when it has been idle for its TTL.
+// put keeps a connection without locks for the next request. The server ends it when it has been
+// idle for its TTL.
 func (p *waiterPool) put(s *session) {
 	if s.Err() == nil {
 		p.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 // These scripts implement the protocol. docs/protocol.md describes how they are used, and
-// docs/design.md explains them.
+// docs/internals/redis.md explains them.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS

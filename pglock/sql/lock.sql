@@ -1,20 +1,29 @@
--- The functions that take and release locks. A session calls them with the protocol's
--- function calls, one message each, so that no connection that breaks can leave half
--- a transaction behind. Each statement in them has a snapshot of its own, and sees what
--- was committed before it, also after a wait.
+-- The functions that take and release locks. A session calls them with the function call protocol,
+-- one message each, so that a broken connection cannot leave half a transaction behind. Each
+-- statement in them has a snapshot of its own and sees what was committed before it, even after a
+-- wait.
 --
--- Their arguments: k is the key, o the owner of the request, n the name, t the TTL in
--- milliseconds, s the session, h, p and c the holder's host, process and note (comment).
--- m is the request's ticket, 0 if it has none. cl is the client's clock, in microseconds
--- since 1970; it is negative if it is of before a wait, and cannot say how long a lease still
--- runs. gone are the owners, separated by spaces, whose rows the request need not wait for.
+-- Parameters:
+--   k     the key                         o  the owner of the request
+--   n     the name                        t  the TTL in milliseconds
+--   s     the session                     h, p, c  the holder's host, process and note (comment)
+--   m     the request's ticket, 0 if it has none
+--   cl    the client's clock, in microseconds since 1970. Negative if it was read before a wait; then
+--         it cannot tell how long a lease still runs.
+--   gone  owners, separated by spaces, whose rows the request need not wait for
 --
--- They return words separated by "|": the verdict and what belongs to it. Verdicts are
--- ok (token, floor), held, queued (somebody is before the request), closed (milliseconds,
--- by a minimum hold), left (milliseconds, by the lease of a vanished holder), full (no seat: milliseconds), limit (the
--- other one), busy (ask again at once) and again (the time of a wait is over).
+-- They return words separated by "|": the verdict and its values. Verdicts:
+--   ok (token, floor)
+--   held
+--   queued   another request is ahead
+--   closed   (milliseconds) by a minimum hold
+--   left     (milliseconds) by the lease of a vanished holder
+--   full     (milliseconds) the limit is used up
+--   limit    (the other limit) the limits differ
+--   busy     ask again at once
+--   again    the time of a wait is over
 
--- ahead says whether a request that waits is before one with ticket m.
+-- ahead_of returns whether a live request waits ahead of ticket m.
 CREATE OR REPLACE FUNCTION fencelock.ahead_of(k bigint, m bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -28,8 +37,8 @@ BEGIN
 	RETURN false;
 END $$;
 
--- closed_by is for how many milliseconds a minimum hold closes the key. It is not of language
--- sql: the server would parse and plan it again for each transaction.
+-- closed_by returns for how many milliseconds a minimum hold still closes the key. It is not in
+-- language sql, because the server would parse and plan it again in each transaction.
 CREATE OR REPLACE FUNCTION fencelock.closed_by(k bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -37,8 +46,8 @@ BEGIN
 		FROM fencelock.minimum WHERE key = k);
 END $$;
 
--- bar says what bars a request whose session has got the key exclusively, besides the
--- holder's row; NULL is nothing.
+-- bar returns what blocks a request whose session has the key exclusively, besides the row of an
+-- exclusive holder; NULL if nothing.
 CREATE OR REPLACE FUNCTION fencelock.bar(k bigint, m bigint, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,9 +62,9 @@ BEGIN
 	RETURN fencelock.left_by(k, NULL, cl, gone);
 END $$;
 
--- left_by looks at the rows of shared holders that vanished: it deletes those whose leases are
--- over, and says for how long the first of the others runs yet; NULL if there is none. mine is
--- the session that asks, or NULL if it has the key exclusively, so that all rows are of such.
+-- left_by deletes the rows of vanished shared holders whose leases have expired, and returns how
+-- long the first of the other leases still runs; NULL if there is none. mine is the session that
+-- asks, or NULL if it has the key exclusively, because then all shared holders have vanished.
 CREATE OR REPLACE FUNCTION fencelock.left_by(k bigint, mine integer, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -78,8 +87,8 @@ BEGIN
 	RETURN 'left|' || wait;
 END $$;
 
--- vanished looks at the row of an exclusive holder whom the advisory lock does not show: it
--- frees the row if the lease is over, and returns NULL, or says who is in the way.
+-- vanished handles the row of an exclusive holder that has no advisory lock. It clears the row if
+-- the lease has expired and returns NULL. Otherwise it returns a verdict.
 CREATE OR REPLACE FUNCTION fencelock.vanished(k bigint, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -97,12 +106,12 @@ BEGIN
 	ELSIF cl < 0 THEN
 		RETURN 'again';
 	END IF;
-	-- From now on the beats of its session, which may live, do not count.
+	-- From now on renewals of its session, which may be alive, do not count.
 	UPDATE fencelock.held SET seen = x.seen, client = x.client WHERE key = k AND seen IS DISTINCT FROM x.seen;
 	RETURN 'left|' || rest;
 END $$;
 
--- take takes a free key. If it does not, the session has not got the key.
+-- take takes a free key. Unless the verdict is ok, the session does not have the key afterwards.
 CREATE OR REPLACE FUNCTION fencelock.take(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -118,7 +127,7 @@ BEGIN
 		verdict := fencelock.bar(k, m, cl, gone);
 	END IF;
 	WHILE verdict IS NULL LOOP
-		-- It waits for the end of a transaction that is releasing.
+		-- This waits for a transaction that is releasing the key.
 		INSERT INTO fencelock.held AS x
 		VALUES (k, o, n, nextval('fencelock.token'), t, s, clock_timestamp(), h, p, c, NULL, abs(cl))
 		ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, name = excluded.name, token = excluded.token,
@@ -135,7 +144,7 @@ BEGIN
 	RETURN verdict;
 END $$;
 
--- free releases a key, and says whether the server has let go.
+-- free releases a key, and returns whether the server has released the advisory lock.
 CREATE OR REPLACE FUNCTION fencelock.free(k bigint, o text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -145,11 +154,11 @@ BEGIN
 	RETURN ok;
 END $$;
 
--- share makes a shared holder of a request whose session has the shared lock on the key
--- already (have), or tries to get it. If it fails, the session has what it had. Requests
--- for a key go through a gate, one at a time: each counts those before it for a limit, lim,
--- and its floor is not above a token that is not committed yet. patient requests may wait
--- for the gate.
+-- share turns a request into a shared holder. have: the session already has the shared lock on the
+-- key; otherwise share tries to get it. If share fails, the session has what it had before.
+-- Requests for a key are serialized by an advisory lock (class {gate}). So each request counts all
+-- earlier holders against its limit, lim, and its floor is not above a token that is not committed
+-- yet. patient: wait for that lock.
 CREATE OR REPLACE FUNCTION fencelock.share(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text, lim integer, units integer, have boolean, patient boolean) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -173,7 +182,7 @@ BEGIN
 	RETURN verdict;
 END $$;
 
--- seat is the part of share inside the gate.
+-- seat is the serialized part of share.
 CREATE OR REPLACE FUNCTION fencelock.seat(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -191,7 +200,7 @@ BEGIN
 	IF closed AND fencelock.closed_by(k) > 0 THEN
 		RETURN 'closed|' || fencelock.closed_by(k);
 	END IF;
-	IF owned THEN -- nobody holds exclusively what we share
+	IF owned THEN -- no one can hold exclusively what this session shares
 		verdict := fencelock.vanished(k, cl, gone);
 	END IF;
 	IF verdict IS NULL AND counted THEN
@@ -205,8 +214,8 @@ BEGIN
 	RETURN concat_ws('|', 'ok', tok, least(tok, low));
 END $$;
 
--- room says why there is no seat for a request, where seats are counted; NULL if there is. full
--- comes with the milliseconds until the lease of a vanished holder ends, if there is one.
+-- room returns why the limit leaves no capacity for a request; NULL if it does. full comes with the
+-- milliseconds until the lease of a vanished holder expires, if there is one.
 CREATE OR REPLACE FUNCTION fencelock.room(k bigint, s integer, cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -232,7 +241,7 @@ BEGIN
 	RETURN verdict;
 END $$;
 
--- leave ends a shared hold. The last one of a session gives the lock back.
+-- leave ends a shared hold. The last one of a session releases the advisory lock.
 CREATE OR REPLACE FUNCTION fencelock.leave(k bigint, o text, last boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE

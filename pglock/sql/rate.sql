@@ -1,4 +1,4 @@
--- The functions of rates.
+-- The functions for rate limits.
 
 CREATE OR REPLACE FUNCTION fencelock.micros() RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -6,9 +6,11 @@ BEGIN
 	RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
 
--- take_rate grants events of a cost as far as they are no further ahead of the clock than most
--- then, in multiples of each. A cost of 0 only looks: it locks no row. The clock is read when the row is locked: of two that come together the second
--- counts from the first. A row that somebody has just made or swept is looked for again.
+-- take_rate grants events of total cost cost, or as many multiples of each as fit, as long as the
+-- key is then no further ahead of the clock than most. A cost of 0 only queries and locks no row.
+-- The clock is read after the row is locked, so that of two concurrent calls the second counts from
+-- the first. If another transaction has just inserted or deleted the row, the loop looks for it
+-- again.
 CREATE OR REPLACE FUNCTION fencelock.take_rate(k text, cost bigint, most bigint, each bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,29 +39,29 @@ BEGIN
 		got := least(cost, (most - total) / each * each);
 		total := total + got;
 	END IF;
-	IF got > 0 OR now < r.last THEN -- a clock that was set back counts from here
+	IF got > 0 OR now < r.last THEN -- if the clock was set back, count from here
 		UPDATE fencelock.rate x SET last = now, ahead = total WHERE x.key = k;
 	END IF;
 	RETURN concat_ws('|', got, now, total);
 END $$;
 
--- return_rate undoes a take that left a time and how far ahead it was then, unless
--- something was granted since. So it may come again.
+-- return_rate undoes a take that left the key at time at with total ahead, unless something was
+-- granted since. Calling it twice has no further effect.
 CREATE OR REPLACE FUNCTION fencelock.return_rate(k text, cost bigint, at bigint, total bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
 	UPDATE fencelock.rate x SET ahead = greatest(0, x.ahead - cost) WHERE x.key = k AND x.last = at AND x.ahead = total;
 END $$;
 
--- reset_rate forgets what was granted of a key.
+-- reset_rate deletes the state of a key.
 CREATE OR REPLACE FUNCTION fencelock.reset_rate(k text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
 	DELETE FROM fencelock.rate x WHERE x.key = k;
 END $$;
 
--- sweep_rates removes the idle ones of the next thousand keys after one, and returns the
--- last key that it looked at, nothing at the end.
+-- sweep_rates deletes the idle ones of the next thousand keys after one. It returns the last key
+-- that it checked, NULL at the end.
 CREATE OR REPLACE FUNCTION fencelock.sweep_rates(after text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -70,5 +72,5 @@ BEGIN
 	RETURN CASE WHEN cardinality(page) = 1000 THEN page[1000] END;
 END $$;
 
--- Where functions are not everybody's by default.
+-- For servers on which functions are not executable by PUBLIC by default.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fencelock TO PUBLIC;

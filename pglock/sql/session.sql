@@ -1,5 +1,5 @@
--- durable makes the transaction wait for the disk when it commits. Sessions commit
--- asynchronously otherwise, so whatever must outlast a crash calls it.
+-- durable makes the transaction wait for the disk when it commits. Sessions commit asynchronously,
+-- so everything that must survive a crash calls it.
 CREATE OR REPLACE FUNCTION fencelock.durable() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -8,21 +8,22 @@ BEGIN
 	END IF;
 END $$;
 
--- waited is how many milliseconds have passed since somebody noted the server's clock and its own,
--- in microseconds since 1970. The one that says less is believed, so that neither of them, set
--- forward, opens anything early; below zero, one was set back. It is NULL if one was not noted.
+-- waited returns how many milliseconds have passed since the two clocks were stored: seen by the
+-- server's and client by the client's, in microseconds since 1970. The smaller result counts, so
+-- that a clock that was set forward opens nothing early. A negative result means that a clock was
+-- set back. NULL if a time is missing.
 CREATE OR REPLACE FUNCTION fencelock.waited(seen timestamptz, client bigint, now_client bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
 	IF seen IS NULL OR client IS NULL THEN
-		RETURN NULL; -- least passes over it
+		RETURN NULL; -- least would ignore a NULL
 	END IF;
 	RETURN floor(least(extract(epoch FROM clock_timestamp() - seen) * 1000, (now_client - client) / 1000.0));
 END $$;
 
--- beat renews the leases of a session: it notes when, and returns the server's process, or 0 if
--- that is not the session's. It runs with the rights of the schema's owner, since nobody else may
--- write, or lock, the row.
+-- beat renews the leases of a session by storing the time. It returns the server process, or 0 if
+-- it is not the session's. It runs with the permissions of the schema's owner, because no one else
+-- may write or lock the row.
 CREATE OR REPLACE FUNCTION fencelock.beat(s integer, now_client bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -30,7 +31,7 @@ BEGIN
 	IF FOUND THEN
 		RETURN pg_backend_pid();
 	END IF;
-	-- The schema was dropped and made anew while the session lives.
+	-- The schema was dropped and created again during the session.
 	INSERT INTO fencelock.beat SELECT s, pg_backend_pid(), clock_timestamp(), now_client
 	FROM pg_locks WHERE locktype = 'advisory' AND classid = {session} AND objid = s::oid AND objsubid = 2
 		AND mode = 'ExclusiveLock' AND granted AND pid = pg_backend_pid()
@@ -39,9 +40,8 @@ BEGIN
 	RETURN CASE WHEN FOUND THEN pg_backend_pid() ELSE 0 END;
 END $$;
 
--- restart makes sure that all later tokens are greater than all earlier ones: it sets
--- the sequence to the time, or, where that was set back, so many numbers further as may have
--- been lost.
+-- restart makes all later tokens greater than all earlier ones. It sets the sequence to the current
+-- time, or, if the clock was set back, advances it by as many numbers as may have been lost.
 CREATE OR REPLACE FUNCTION fencelock.restart(lost bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,10 +53,10 @@ BEGIN
 	PERFORM setval('fencelock.token', next::bigint);
 END $$;
 
--- register registers a session. It returns its id, and for how many milliseconds nobody may be
--- granted anything yet. It runs with the rights of the schema's owner, since
--- nobody else may write the epoch. A path that does not name pg_temp begins with it, and a
--- caller's types there would run the caller's code with those rights.
+-- register registers a session. It returns its id and for how many milliseconds nothing may be
+-- granted yet. It runs with the permissions of the schema's owner, because no one else may write
+-- the epoch. The search_path names pg_temp last; otherwise it would come first, and a caller's
+-- temporary types could run the caller's code with those permissions.
 CREATE OR REPLACE FUNCTION fencelock.register(most bigint, now_client bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -67,10 +67,10 @@ DECLARE
 	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
 	crashed boolean;
 	anew boolean;  -- the server was started
-	moved boolean; -- a promoted standby or a restored dump, which may lack what others have issued since
+	moved boolean; -- a promoted standby or a restored dump, which may lack tokens that others have issued since
 	id integer;
 BEGIN
-	most := greatest(0, least(most, {longest})); -- any role may call this
+	most := greatest(0, least(most, {longest})); -- any role may call this function
 	INSERT INTO fencelock.start AS x SELECT true, pg_postmaster_start_time(), clock_timestamp(), now_client
 	WHERE NOT EXISTS (SELECT FROM fencelock.start) ON CONFLICT DO NOTHING;
 	crashed := FOUND;
@@ -84,7 +84,7 @@ BEGIN
 		PERFORM fencelock.durable();
 		SELECT * INTO e FROM fencelock.epoch FOR UPDATE;
 		moved := e.system <> sys OR e.timeline <> line;
-		IF anew OR moved THEN -- after an orderly stop too, since a cold backup may have been put back
+		IF anew OR moved THEN -- also after an orderly stop, since a cold backup may have been restored
 			PERFORM fencelock.restart(CASE WHEN moved THEN 68719476736 WHEN crashed THEN 8589934592 ELSE 0 END);
 		END IF;
 		IF moved AND (e.system, e.timeline) <> (0, 0) THEN -- a new schema has nothing to wait for
@@ -97,7 +97,7 @@ BEGIN
 	WHERE x.started <> pg_postmaster_start_time()
 		OR x.since > '-infinity' AND fencelock.waited(x.since, x.client, now_client) < 0;
 	SELECT * INTO s FROM fencelock.start;
-	LOOP -- a session of before the schema was dropped may live still, and have the number
+	LOOP -- a session from before the schema was dropped may still have the number
 		id := nextval('fencelock.session_id');
 		EXIT WHEN pg_try_advisory_lock({session}, id);
 	END LOOP;
@@ -107,18 +107,18 @@ BEGIN
 		ELSE greatest(0, e.max_ttl - fencelock.waited(s.since, s.client, now_client)) END);
 END $$;
 
--- live says whether a session is still connected; mine is the caller's own.
+-- live returns whether a session is connected. mine is the caller's own session.
 CREATE OR REPLACE FUNCTION fencelock.live(id integer, mine integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN id = mine OR NOT pg_try_advisory_xact_lock_shared({session}, id);
 END $$;
 
--- remains says for how many milliseconds the lease of a holder that vanished still runs (rest),
--- which took the lock at since, by its own clock at client: a TTL, t, from the last renewal of its
--- session, s. What it counts from becomes seen and client, for the next one who asks: if nobody
--- knows the last renewal, or a clock was set back, it is now. The caller has the key, or has seen that
--- the session ended, so it sees all that this committed.
+-- remains returns for how many milliseconds the lease of a vanished holder still runs (rest): its
+-- TTL, t, from the last renewal of its session, s. The holder took the lock at since, by its own
+-- clock at client. The time that it counts from is returned as seen and client, for the next
+-- caller. If the last renewal is unknown or a clock was set back, that is now. The caller has the
+-- key or knows that the session has ended, so it sees everything that the session committed.
 CREATE OR REPLACE FUNCTION fencelock.remains(s integer, since timestamptz, t bigint, cl bigint,
 	INOUT seen timestamptz, INOUT client bigint, OUT rest bigint)
 LANGUAGE plpgsql AS $$
@@ -139,8 +139,8 @@ BEGIN
 	END IF;
 END $$;
 
--- sweep removes what vanished requests and holders left behind, and the rows of free names.
--- Nobody depends on it.
+-- sweep deletes the rows that vanished requests and holders left behind, and the rows of free
+-- names. Nothing depends on it.
 CREATE OR REPLACE FUNCTION fencelock.sweep(mine integer, now_client bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -163,8 +163,8 @@ BEGIN
 	PERFORM fencelock.bury(dead);
 END $$;
 
--- bury removes the beats of sessions that have ended and left nothing else behind. It runs with
--- the rights of the schema's owner, like beat.
+-- bury deletes the beat rows of sessions that have ended and left no other rows. It runs with the
+-- permissions of the schema's owner, like beat.
 CREATE OR REPLACE FUNCTION fencelock.bury(dead integer[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

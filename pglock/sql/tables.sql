@@ -1,6 +1,6 @@
--- What pglock keeps in a database. Locks themselves are PostgreSQL's advisory
--- locks; these tables hold what those cannot say. Run it in one transaction. Where the schema
--- is there already, it makes the functions anew, and takes no lock on a table.
+-- The schema that pglock keeps in a database. The locks are PostgreSQL's advisory locks; these
+-- tables hold what advisory locks cannot store. Run this in one transaction. If the schema exists
+-- already, this replaces its functions and locks no table.
 
 SET LOCAL synchronous_commit = on;
 SET LOCAL lock_timeout = '5s';
@@ -27,15 +27,14 @@ BEGIN
 	IF to_regclass('fencelock.epoch') IS NOT NULL THEN
 		RETURN;
 	END IF;
-	-- The fencing tokens. Whatever may set the sequence back sets it forward to the time
-	-- instead, in units of 2^-30 s; see fencelock.restart.
+	-- The fencing tokens. Whatever may set the sequence back also sets it forward to the current
+	-- time, in units of 2^-30 s; see fencelock.restart.
 	CREATE SEQUENCE fencelock.token AS bigint;
 	CREATE SEQUENCE fencelock.ticket AS bigint CYCLE;
 	CREATE SEQUENCE fencelock.session_id AS integer CYCLE;
 
-	-- Where the sequence has been counting: system is of the cluster, of the database,
-	-- which may be a copy of another, and of this very table, which a restored dump
-	-- creates anew.
+	-- Identifies where the sequence has been counting. system combines the cluster, the database
+	-- (which may be a copy) and this table (which a restored dump creates again).
 	CREATE TABLE fencelock.epoch (
 		one      boolean PRIMARY KEY DEFAULT true CHECK (one),
 		system   bigint NOT NULL,
@@ -45,9 +44,9 @@ BEGIN
 	);
 	INSERT INTO fencelock.epoch VALUES (true, 0, 0, 0, {version});
 
-	-- Since when nobody can hold what an earlier life of the server granted, by the
-	-- clocks of the server and of the client that saw it first. Empty after a crash or a
-	-- promotion, as all unlogged tables are. A first use has nothing to wait for.
+	-- When the server last lost its locks, by the clocks of the server and of the client that found
+	-- out. Like all unlogged tables it is empty after a crash or a promotion. A new schema has
+	-- nothing to wait for.
 	CREATE UNLOGGED TABLE fencelock.start (
 		one     boolean PRIMARY KEY DEFAULT true CHECK (one),
 		started timestamptz NOT NULL,
@@ -56,20 +55,20 @@ BEGIN
 	);
 	INSERT INTO fencelock.start VALUES (true, pg_postmaster_start_time(), '-infinity', 0);
 
-	-- When each session was last renewed: written by the statement that renews, so that whoever gets
-	-- a lock of a session that has ended sees the last renewal its holder has heard of. Only
-	-- fencelock.beat writes it: who could lock a row could keep a holder from renewing.
+	-- When each session was last renewed. The statement that renews writes it, so that the next
+	-- holder of a lock sees the last renewal that its predecessor knows of. Only fencelock.beat
+	-- writes it: a role that could lock a row could keep a holder from renewing.
 	CREATE UNLOGGED TABLE fencelock.beat (
 		session integer PRIMARY KEY,
 		backend integer NOT NULL,     -- the server's process
 		at      timestamptz NOT NULL, -- by the server's clock
-		client  bigint NOT NULL       -- by the holder's, before it sent the renewal; microseconds since 1970
+		client  bigint NOT NULL -- by the holder's clock before it sent the renewal; microseconds since 1970
 	) WITH (fillfactor = 50, vacuum_truncate = false);
 
-	-- Who holds exclusively: one row for each key, which is used again and again. It is
-	-- written by the statement that takes the lock, and freed (owner is null) by the one
-	-- that releases it, so that whoever gets the lock and finds an owner knows that this
-	-- one vanished. No index is on what changes, so that updates stay in the page.
+	-- The exclusive holders: one row for each key, which is reused. The statement that takes the
+	-- lock writes the row, and the one that releases it clears it (owner is null). A client that
+	-- gets the lock and finds an owner therefore knows that the owner vanished. No changing column
+	-- is indexed, so that updates stay in the page.
 	CREATE UNLOGGED TABLE fencelock.held (
 		key     bigint PRIMARY KEY,
 		owner   text,
@@ -81,11 +80,11 @@ BEGIN
 		host    text NOT NULL,
 		pid     integer NOT NULL,
 		note    text NOT NULL,
-		seen    timestamptz, -- of an owner that vanished: its last renewal, or, if nobody knows it, when a successor found that
-		client  bigint       -- the same by the owner's clock, or the successor's, in microseconds since 1970; before, since by the owner's
+		seen    timestamptz, -- of an owner that vanished: its last renewal, or, if that is unknown, when a successor found out
+		client  bigint -- the same by the client's clock, in microseconds since 1970; before that, since by the owner's clock
 	) WITH (fillfactor = 50);
 
-	-- Who holds together with others.
+	-- The shared holders.
 	CREATE UNLOGGED TABLE fencelock.sharer (
 		owner   text NOT NULL,
 		key     bigint NOT NULL,
@@ -104,7 +103,7 @@ BEGIN
 		PRIMARY KEY (key, owner)
 	);
 
-	-- Who waits. A request that waits in its process only has no ticket.
+	-- The waiters. A request that waits only in its process has no ticket.
 	CREATE UNLOGGED TABLE fencelock.queued (
 		owner   text PRIMARY KEY,
 		key     bigint NOT NULL,
@@ -121,33 +120,33 @@ BEGIN
 	);
 	CREATE INDEX queued_key ON fencelock.queued (key, ticket);
 
-	-- Minimum holds, which survive everything.
+	-- Minimum holds, which survive crashes.
 	CREATE TABLE fencelock.minimum (
 		key        bigint PRIMARY KEY,
 		name       text NOT NULL,
 		not_before timestamptz NOT NULL
 	);
 
-	-- Limits that were set while names were in use: each takes the place of the
-	-- limit of every request that has one.
+	-- Limits set by Resize: each replaces the limits of the requests for the name.
 	CREATE TABLE fencelock.resized (
 		key   bigint PRIMARY KEY,
 		name  text NOT NULL,
 		seats integer NOT NULL
 	);
 
-	-- Records: values that change only from the version that was read. They are their owner's
-	-- alone, like the epoch: they say what was done and paid, and hold answers that are for one client.
+	-- Records: values that change only from the version that was read. Like the epoch they are
+	-- accessible only to the schema's owner, because they may contain confidential answers and
+	-- payments.
 	CREATE TABLE fencelock.record (
 		key     text PRIMARY KEY,
 		version text NOT NULL,
 		value   bytea NOT NULL,
-		expires timestamptz -- null if never
+		expires timestamptz -- null: never
 	);
 	CREATE INDEX record_expires ON fencelock.record (expires) WHERE expires IS NOT NULL;
 
-	-- Rates: how far the events that were granted for a key are ahead of the clock, and when
-	-- that was true. What a crash forgets is one burst of each key, so nothing of it is logged.
+	-- Rates: how far the granted events of a key are ahead of the clock, and when that was stored.
+	-- A crash loses at most one burst per key, so the table is unlogged.
 	CREATE UNLOGGED TABLE fencelock.rate (
 		key   text PRIMARY KEY,
 		last  bigint NOT NULL, -- microseconds since 1970

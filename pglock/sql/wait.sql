@@ -1,6 +1,6 @@
--- join puts a request into the queue of a key, and returns its ticket and its place. The
--- ticket lives as long as its advisory lock: whatever a row says, a ticket that anybody
--- can lock is of a request that is gone.
+-- join puts a request into the queue of a key, and returns its ticket and its place. A ticket is
+-- valid as long as its advisory lock is held: if anyone else can lock it, the request is gone,
+-- whatever its row says.
 CREATE OR REPLACE FUNCTION fencelock.join(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	together boolean, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -22,7 +22,7 @@ BEGIN
 	RETURN m || '|' || place;
 END $$;
 
--- leave_queue takes a request out of the queue, after its grant too.
+-- leave_queue takes a request out of the queue, also after its grant.
 CREATE OR REPLACE FUNCTION fencelock.leave_queue(o text, m bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -30,9 +30,9 @@ BEGIN
 	PERFORM pg_advisory_unlock({ticket}, (m & 2147483647)::integer);
 END $$;
 
--- turn waits until no ticket before m is left, and then for the key, for as long as the
--- session's lock_timeout allows. It waits for locks of the transaction, which go when it
--- fails; a lock of the session may stay when its wait was ended.
+-- turn waits until no ticket before m is left, and then for the key, for as long as the session's
+-- lock_timeout allows. It waits for transaction-level locks, which are released when it fails; a
+-- session-level lock might remain when its wait is cancelled.
 CREATE OR REPLACE FUNCTION fencelock.turn(k bigint, m bigint, together boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,8 +53,8 @@ EXCEPTION WHEN lock_not_available THEN
 	RETURN false;
 END $$;
 
--- extend is the first beat after a grant that ended a wait: it makes its lease as long as the
--- holder asked for.
+-- extend is the first heartbeat after a grant that ended a wait. It extends the lease to the
+-- holder's full TTL.
 CREATE OR REPLACE FUNCTION fencelock.extend(k bigint, o text, t bigint, s integer, cl bigint) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -63,15 +63,16 @@ BEGIN
 	RETURN fencelock.beat(s, cl);
 END $$;
 
--- aged marks the clock of a client that asked a while ago: where it matters, the client asks again.
+-- aged marks a client's clock that was read a while ago. If the time matters, the client asks
+-- again.
 CREATE OR REPLACE FUNCTION fencelock.aged(cl bigint, began timestamptz) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN CASE WHEN clock_timestamp() BETWEEN began AND began + interval '20 ms' THEN cl ELSE -abs(cl) END;
 END $$;
 
--- await waits for the key, exclusively, with ticket m. Unless the verdict is ok, the
--- session has not got the key; the ticket keeps others from it.
+-- await waits for the key exclusively, with ticket m. Unless the verdict is ok, the session does
+-- not have the key, and the ticket keeps later requests waiting.
 CREATE OR REPLACE FUNCTION fencelock.await(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -89,8 +90,8 @@ BEGIN
 	RETURN verdict;
 END $$;
 
--- await_shared waits for the key, together with others. Unless the verdict is ok, the
--- session has not got the key.
+-- await_shared waits for the key in shared mode. Unless the verdict is ok, the session does not
+-- have the key.
 CREATE OR REPLACE FUNCTION fencelock.await_shared(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -106,13 +107,13 @@ BEGIN
 		PERFORM fencelock.leave_queue(o, m);
 	END IF;
 	RETURN verdict;
-EXCEPTION WHEN lock_not_available THEN -- inside share, which had the key
+EXCEPTION WHEN lock_not_available THEN -- in share, when the session had the key already
 	PERFORM pg_advisory_unlock_shared(k);
 	RETURN 'again';
 END $$;
 
--- await_seat is await_shared for a request that has found no seat: it looks, for a tenth of a
--- second at most, until there seems to be one. It has no lock meanwhile, and changes nothing.
+-- await_seat is await_shared for a request that found no capacity. It polls for up to a tenth of a
+-- second until there seems to be some. Meanwhile it has no lock and changes nothing.
 CREATE OR REPLACE FUNCTION fencelock.await_seat(k bigint, o text, n text, t bigint, s integer, h text, p integer, c text,
 	m bigint, cl bigint, gone text, lim integer, units integer) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -127,7 +128,7 @@ BEGIN
 	RETURN fencelock.await_shared(k, o, n, t, s, h, p, c, m, fencelock.aged(cl, began), gone, lim, units);
 END $$;
 
--- resize sets the limit of a key for everybody.
+-- resize sets the limit of a key for all clients.
 CREATE OR REPLACE FUNCTION fencelock.resize(k bigint, n text, lim integer) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -137,7 +138,7 @@ BEGIN
 	ON CONFLICT (key) DO UPDATE SET name = excluded.name, seats = excluded.seats;
 END $$;
 
--- close notes a minimum hold, and returns when it is on disk.
+-- close stores a minimum hold, durably.
 CREATE OR REPLACE FUNCTION fencelock.close(k bigint, n text, ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -146,8 +147,8 @@ BEGIN
 	ON CONFLICT (key) DO UPDATE SET name = excluded.name, not_before = greatest(m.not_before, excluded.not_before);
 END $$;
 
--- ready runs what a lock needs once, so that the first one does not wait for the server to
--- read all this. The caller rolls it back.
+-- ready runs the functions once, so that the server has parsed them before the first lock. The
+-- caller rolls it back.
 CREATE OR REPLACE FUNCTION fencelock.ready(s integer) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -17,25 +17,25 @@ import (
 // Func is a function of the server, by its object id.
 type Func uint32
 
-// Call is one request under way.
+// Call is one request.
 type Call struct {
-	// Patience is how long the server may take besides what answers take anyway,
-	// since the call waits for something there.
+	// Patience is how long the server may take in addition to the usual time, because the function
+	// waits.
 	Patience time.Duration
 
 	conn   *Conn
-	urgent bool // it goes before what waits to be sent
+	urgent bool // it is sent before other calls that wait to be sent
 	fn     Func
 	sql    string // if fn is 0
 	args   []any
-	sent   time.Time     // guarded by Conn.mu until done
+	sent   time.Time     // guarded by Conn.mu until done is closed
 	done   chan struct{} // closed when it is answered; then rows and err are valid
 	rows   []Row
 	err    error
 }
 
-// Row is what a query returned: texts, nil for NULL. A function returns one row with the
-// parts of its result between "|".
+// Row is a row of a result, as texts; nil is NULL. A function returns one row, which is its result
+// split at "|".
 type Row [][]byte
 
 // Text returns a column, "" if it is NULL or missing.
@@ -46,18 +46,18 @@ func (r Row) Text(i int) string {
 	return string(r[i])
 }
 
-// Int returns a column that is an integer, 0 if it is NULL or missing.
+// Int returns an integer column, 0 if it is NULL or missing.
 func (r Row) Int(i int) int64 {
 	n, _ := strconv.ParseInt(r.Text(i), 10, 64) // the server writes integers
 	return n
 }
 
-// Millis returns a column that is a number of milliseconds, or the longest duration if it is more.
+// Millis returns a column with a number of milliseconds, limited to the longest duration.
 func (r Row) Millis(i int) time.Duration {
 	return time.Duration(min(r.Int(i), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// Micros returns a column that is a time in microseconds since 1970, zero if it is NULL.
+// Micros returns a column with a time in microseconds since 1970, the zero time if it is NULL.
 func (r Row) Micros(i int) time.Time {
 	if i >= len(r) || r[i] == nil {
 		return time.Time{}
@@ -65,24 +65,24 @@ func (r Row) Micros(i int) time.Time {
 	return time.UnixMicro(r.Int(i))
 }
 
-// Call sends a function call. Arguments are int64, int32, bool, string and
-// time.Duration (milliseconds, as a bigint).
+// Call sends a function call. Arguments may be int64, int32, bool, string and time.Duration (sent
+// as a bigint, in milliseconds).
 func (w *Conn) Call(fn Func, args ...any) *Call {
 	return w.submit(&Call{conn: w, fn: fn, args: args, done: make(chan struct{})})
 }
 
-// CallPatiently is Call for a function that waits in the server for so long.
+// CallPatiently is Call for a function that waits in the server for up to patience.
 func (w *Conn) CallPatiently(patience time.Duration, fn Func, args ...any) *Call {
 	return w.submit(&Call{conn: w, Patience: patience, fn: fn, args: args, done: make(chan struct{})})
 }
 
-// CallFirst is Call for what must not wait behind others: it is sent before all that wait to
-// be sent, of which few are under way at a time.
+// CallFirst is Call for urgent functions. The call is sent before all others that wait to be sent,
+// of which few are in flight at a time.
 func (w *Conn) CallFirst(fn Func, args ...any) *Call {
 	return w.submit(&Call{conn: w, urgent: true, fn: fn, args: args, done: make(chan struct{})})
 }
 
-// Query sends a query with its arguments, nil for NULL.
+// Query sends a query with its arguments; nil is NULL.
 func (w *Conn) Query(sql string, args ...any) *Call {
 	return w.submit(&Call{conn: w, sql: sql, args: args, done: make(chan struct{})})
 }
@@ -141,7 +141,7 @@ func textForm(a any) []byte {
 	return fmt.Append(nil, a)
 }
 
-// finish ends a call; Conn.mu is held.
+// finish ends a call. Conn.mu is held.
 func (c *Call) finish(err error) {
 	if c.err == nil {
 		c.err = err
@@ -149,27 +149,27 @@ func (c *Call) finish(err error) {
 	close(c.done)
 }
 
-// Sent returns when the call was sent. It is for calls that are answered.
+// Sent returns when the call was sent. It must have been answered.
 func (c *Call) Sent() time.Time {
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()
 	return c.sent
 }
 
-// Answered reports whether the answer has come.
+// Answered reports whether the call was answered.
 func (c *Call) Answered() bool { return isClosed(c.done) }
 
-// Wait returns the rows of a query, or ctx.Err() when ctx ends before they have come;
-// they then still come to the call.
+// Wait returns the rows of a query, or ctx.Err() if ctx ends first. The call then continues and may
+// be waited for again.
 func (c *Call) Wait(ctx context.Context) ([]Row, error) { return c.wait(ctx, nil) }
 
-// wait is Wait that returns ErrSilent as soon as silent is closed, which may be nil.
+// wait is Wait, but returns ErrSilent when silent is closed. silent may be nil.
 func (c *Call) wait(ctx context.Context, silent <-chan struct{}) ([]Row, error) {
 	w := c.conn
 	if c.Answered() {
 		return c.rows, c.err
 	}
-	select { // asking for Done may cost ctx a timer
+	select { // fast path: ctx.Done may start a timer
 	case <-w.turn:
 	default:
 		select {
@@ -193,7 +193,7 @@ func (c *Call) wait(ctx context.Context, silent <-chan struct{}) ([]Row, error) 
 		if timed {
 			w.lookUp(end)
 		}
-		if isClosed(silent) { // after lookUp, which may have put off the interrupt of MarkSilent
+		if isClosed(silent) { // check after lookUp, which may have cleared the interrupt of MarkSilent
 			break
 		}
 		w.receive()
@@ -207,8 +207,8 @@ func (c *Call) wait(ctx context.Context, silent <-chan struct{}) ([]Row, error) 
 	return nil, ctx.Err()
 }
 
-// onlyTimed returns the deadline of a context that ends by nothing else, and knows that without
-// a timer.
+// onlyTimed returns the deadline of a context that ends by its deadline only and tells it without a
+// timer.
 func onlyTimed(ctx context.Context) (end time.Time, ok bool) {
 	beneath := deadline.Beneath(ctx)
 	if beneath == ctx || beneath.Done() != nil {
@@ -217,16 +217,16 @@ func onlyTimed(ctx context.Context) (end time.Time, ok bool) {
 	return ctx.Deadline()
 }
 
-// Result waits for the result of a function.
+// Result returns the result of a function.
 func (c *Call) Result(ctx context.Context) (Row, error) { return result(c.Wait(ctx)) }
 
-// ResultUnlessSilent is Result that returns ErrSilent when the connection is marked as silent
-// before the answer has come, which then still comes to the call.
+// ResultUnlessSilent is Result, but returns ErrSilent if the connection is marked as silent before
+// the answer arrives. The call then continues.
 func (c *Call) ResultUnlessSilent(ctx context.Context) (Row, error) {
 	return result(c.wait(ctx, c.conn.silent))
 }
 
-// result reads the result of a function.
+// result splits the result of a function.
 func result(rows []Row, err error) (Row, error) {
 	if err != nil {
 		return nil, err
@@ -240,25 +240,25 @@ func result(rows []Row, err error) (Row, error) {
 	return r, nil
 }
 
-// Cancel asks the server to end what the connection is at, and waits until the call is
-// answered, or ctx ends. It is for connections on which nothing else is under way.
+// Cancel asks the server to cancel the current statement, and waits until the call is answered or
+// ctx ends. Nothing else may be in flight on the connection.
 func (c *Call) Cancel(ctx context.Context) {
 	for !c.Answered() && ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, cancelPause)
-		_ = c.conn.server.CancelRequest(try) // it may come before the call, or get lost
+		_ = c.conn.server.CancelRequest(try) // it may arrive before the call, or get lost
 		_, _ = c.Wait(try)
 		cancel()
 	}
 }
 
-// cancelPause is how long a cancelled call has to end before it is cancelled again.
+// cancelPause is how long a cancelled call may take to end before it is cancelled again.
 const cancelPause = 200 * time.Millisecond
 
-// RequestCancel asks the server to end what the connection is at, and returns when the
-// server has sent its own process the signal. The signal hits whatever call that process
-// is at by then, and a commit that waits for a standby takes it for a success. So doubt,
-// if it is not nil, is what comes of each call that was under way meanwhile, where the
-// server has no error of its own.
+// RequestCancel asks the server to cancel the current statement, and returns when the server has
+// signalled its process. The signal hits whichever call the process is executing by then, and a
+// commit that is waiting for a standby reports success when it is cancelled. So every call in
+// flight during RequestCancel gets the error doubt, unless doubt is nil or the server reports an
+// error of its own.
 func (w *Conn) RequestCancel(ctx context.Context, doubt error) error {
 	w.doubtCalls(doubt, 1)
 	err := w.server.CancelRequest(ctx)
@@ -266,8 +266,8 @@ func (w *Conn) RequestCancel(ctx context.Context, doubt error) error {
 	return err
 }
 
-// doubtCalls begins and ends, with 1 and -1, the time in which a cancel may hit any call.
-// Those that are under way at its end may have been hit before.
+// doubtCalls begins (more is 1) or ends (-1) a period in which a cancel may hit any call. Calls
+// that are in flight at its end may have been hit too.
 func (w *Conn) doubtCalls(doubt error, more int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

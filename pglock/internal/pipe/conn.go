@@ -1,9 +1,8 @@
-// Package pipe sends many requests on one connection to PostgreSQL without waiting for one another.
-// Each request is a transaction of its own: a function call, which is one message, or a query.
+// Package pipe pipelines requests on one PostgreSQL connection. Each request is a transaction of
+// its own: a function call, which is one message, or a query.
 //
-// A driver's own connection serves one caller at a time. It closes the connection, and with it
-// every lock, when that caller's context ends, and notices the end of the connection only at its
-// next use.
+// A pgx connection serves one caller at a time. It closes the connection, and so ends every lock on
+// it, when that caller's context ends, and detects a lost connection only at the next use.
 package pipe
 
 import (
@@ -19,47 +18,47 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Conn is a connection. Somebody always reads, so it learns at once when the server
-// ends it, and hears every notification: whoever waits for an answer reads for all,
-// which spares the answer a change of goroutines, and when nobody does, a goroutine of
-// its own. All methods may be called from many goroutines at once.
+// Conn is a connection that many goroutines may use at once. It is always being read, so a lost
+// connection is detected immediately and every notification is received. A caller that waits for an
+// answer reads for all callers, which saves a goroutine switch; when no caller waits, a goroutine
+// of the connection reads.
 type Conn struct {
 	conn   net.Conn
 	front  *pgproto3.Frontend
-	server *pgconn.PgConn // where to send a cancel request
-	hear   func(payload string)
-	dead   chan struct{} // closed when the connection has ended
-	silent chan struct{} // closed by MarkSilent
+	server *pgconn.PgConn       // where to send a cancel request
+	hear   func(payload string) // handles notifications
+	dead   chan struct{}        // closed when the connection has ended
+	silent chan struct{}        // closed by MarkSilent
 
-	turn    chan struct{} // who takes it out reads, and puts it back
-	looksUp time.Time     // when who reads looks up, zero if never; guarded by turn
-	used    atomic.Bool   // somebody has read since the connection's own reader looked
+	turn    chan struct{} // a token; the goroutine that has taken it reads, and puts it back
+	looksUp time.Time     // the read deadline, zero if none; guarded by turn
+	used    atomic.Bool   // a caller has read since the connection's own reader last checked
 
-	mu      sync.Mutex // guards all below; never held while something is read or written
+	mu      sync.Mutex // guards all below; not held during I/O
 	calls   []*Call    // sent and not answered, oldest first
 	common  int        // how many of them are not urgent
-	heard   time.Time  // when the last answer came
+	heard   time.Time  // when the last answer arrived
 	waiting []*Call    // to be sent, oldest first
-	writing bool       // somebody sends
-	cancels int        // requests to cancel that are under way
-	doubt   error      // what comes of calls that are answered meanwhile; nil without any
+	writing bool       // a goroutine is writing
+	cancels int        // cancel requests in progress
+	doubt   error      // error of calls that are answered during a cancel request; nil without one
 	cause   error      // why the connection has ended; nil while it lives
 }
 
-// maxInFlight is how many calls are sent before the first of them is answered. What they
-// take fits into the socket's buffer, so that nobody is stopped by a server that reads
-// nothing. Of those that are not urgent there are few: each may wait in the server for
-// somebody's lock on a table, and an urgent one that is sent then waits for all of them.
+// maxInFlight is how many calls are sent before the first of them is answered. They fit into the
+// socket's buffer, so that a server that does not read does not block the writer. Of the calls that
+// are not urgent only maxCommon are sent: each may wait in the server for a table lock, and an
+// urgent call sent behind them waits too.
 const (
 	maxInFlight = 64
 	maxCommon   = 4
 )
 
-// ErrEnded is in the error of every call on a connection that has ended.
+// ErrEnded is wrapped by the error of every call on a connection that has ended.
 var ErrEnded = errors.New("the connection has ended")
 
-// New takes over a connection that is idle. hear is called with the payload of each
-// notification and must not block.
+// New takes over an idle connection. hear is called with the payload of each notification and must
+// not block.
 func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
 	h, err := c.Hijack()
 	if err != nil {
@@ -72,13 +71,13 @@ func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
 	return w, nil
 }
 
-// AllowWrites lets writes that block go on for d from now; those that block longer end the
-// connection. A deadline for each write would cost more than the write.
-func (w *Conn) AllowWrites(d time.Duration) {
+// AllowWrites lets writes block until d from now. A write that blocks longer ends the connection.
+// Setting a deadline for each write would cost more than the write.
+func (w *Conn) AllowWrites(d time.Duration) { // a connection that has ended needs no deadline
 	_ = w.conn.SetWriteDeadline(time.Now().Add(d)) // one that has ended needs none
 }
 
-// submit sends a call, or has it sent when there is room.
+// submit sends a call, or queues it until it can be sent.
 func (w *Conn) submit(c *Call) *Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +94,7 @@ func (w *Conn) submit(c *Call) *Call {
 	return c
 }
 
-// room returns how many of the calls that wait may be sent now. w.mu is held.
+// room returns how many of the queued calls may be sent now. w.mu is held.
 func (w *Conn) room() int {
 	common := w.common
 	for n, c := range w.waiting {
@@ -109,8 +108,7 @@ func (w *Conn) room() int {
 	return len(w.waiting)
 }
 
-// flush sends what waits, unless somebody else does; w.mu is held, but not while it
-// writes.
+// flush sends queued calls, unless another goroutine does. w.mu is held, except while it writes.
 func (w *Conn) flush() {
 	for !w.writing && w.cause == nil {
 		n := w.room()
@@ -144,13 +142,13 @@ func (w *Conn) flush() {
 	}
 }
 
-// end ends the connection and everything that waits for an answer. w.mu is held.
+// end ends the connection and all of its calls. w.mu is held.
 func (w *Conn) end(cause error) {
 	if w.cause != nil {
 		return
 	}
 	w.cause = fmt.Errorf("%w: %w", ErrEnded, cause)
-	_ = w.conn.Close() // nothing more is said on it
+	_ = w.conn.Close() // the error does not matter any more
 	for _, c := range slices.Concat(w.calls, w.waiting) {
 		c.finish(w.cause)
 	}
@@ -158,17 +156,17 @@ func (w *Conn) end(cause error) {
 	close(w.dead)
 }
 
-// Kill ends the connection without a word.
+// Kill closes the connection without a Terminate message.
 func (w *Conn) Kill(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.end(cause)
 }
 
-// goodbye is how long Close may take to say goodbye.
+// goodbye is how long Close may take to send Terminate.
 const goodbye = 100 * time.Millisecond
 
-// Close says goodbye to the server, which frees every lock of the connection.
+// Close sends Terminate to the server, which releases every lock of the connection, and closes it.
 func (w *Conn) Close(cause error) {
 	w.mu.Lock()
 	quiet := w.cause == nil && !w.writing
@@ -177,17 +175,17 @@ func (w *Conn) Close(cause error) {
 	if quiet {
 		if out, err := (&pgproto3.Terminate{}).Encode(nil); err == nil {
 			w.AllowWrites(goodbye)
-			_, _ = w.conn.Write(out) // the end of the connection says the same
+			_, _ = w.conn.Write(out) // if it fails, the server sees the connection close
 		}
 	}
 	w.Kill(cause)
 }
 
-// ErrSilent is what comes of [Call.ResultUnlessSilent] on a connection that is silent.
+// ErrSilent is returned by [Call.ResultUnlessSilent] on a connection that is marked as silent.
 var ErrSilent = errors.New("the server does not answer")
 
-// MarkSilent ends every [Call.ResultUnlessSilent], now and later. The connection and its
-// calls go on.
+// MarkSilent makes every [Call.ResultUnlessSilent] return, from now on. The connection and its
+// calls continue.
 func (w *Conn) MarkSilent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,15 +207,15 @@ func isClosed(c <-chan struct{}) bool {
 // Dead is closed when the connection has ended.
 func (w *Conn) Dead() <-chan struct{} { return w.dead }
 
-// Err returns why the connection has ended, nil while it lives.
+// Err returns why the connection has ended, or nil.
 func (w *Conn) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause
 }
 
-// Oldest returns the call that the server is at, nil if there is none, and since when: it was
-// sent, or the one before it was answered.
+// Oldest returns the call that the server is executing, nil if there is none. since is when it was
+// sent, or when the one before it was answered.
 func (w *Conn) Oldest() (*Call, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// quiet is how long nobody must have read before the connection's own reader does.
+// quiet is how long no caller must have read before the connection's own goroutine reads.
 const quiet = 2 * time.Millisecond
 
-// read reads whenever nobody else does, until the connection ends.
+// read reads whenever no caller does, until the connection ends.
 func (w *Conn) read() {
 	for w.Err() == nil {
 		if w.used.Swap(false) {
@@ -27,25 +27,25 @@ func (w *Conn) read() {
 
 func (w *Conn) giveTurn() { w.turn <- struct{}{} }
 
-// interrupt makes whoever reads look up.
-func (w *Conn) interrupt() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) } // one that has ended interrupts by itself
+// interrupt makes the goroutine that is reading check its conditions.
+func (w *Conn) interrupt() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) } // fails only on a connection that has ended
 
-// lookUp makes the caller, who has the turn, look up at a time, or earlier: the time that was set
-// stays for calls to come, since setting one for each would cost a third of a call. A context's
-// own timer costs more, as it wakes a thread.
+// lookUp sets the time at which the reading caller checks its context. An earlier deadline stays,
+// also for later calls, because setting one for each call would cost a third of the call. A
+// context's own timer costs more, as it wakes a thread.
 func (w *Conn) lookUp(at time.Time) {
 	if w.looksUp.IsZero() || at.Before(w.looksUp) {
 		w.looksUp = at
 		_ = w.conn.SetReadDeadline(at) // one that has ended is noticed by who reads
-	}
+	} // the read reports a connection that has ended
 }
 
-// receive takes one message. The caller has the turn.
+// receive reads and handles one message. The caller has the turn.
 func (w *Conn) receive() {
 	msg, err := w.front.Receive()
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
 		w.looksUp = time.Time{}
-		err = w.conn.SetReadDeadline(time.Time{}) // what was read of a message stays read
+		err = w.conn.SetReadDeadline(time.Time{}) // what was read of a message stays in the buffer
 		if err == nil {
 			return
 		}
@@ -68,7 +68,7 @@ func (w *Conn) receive() {
 	}
 }
 
-// copied keeps a row whose memory the next message takes.
+// copied copies a row, whose memory is reused by the next message.
 func copied(values [][]byte) Row {
 	r := make(Row, len(values))
 	for i, v := range values {
@@ -88,12 +88,11 @@ func (w *Conn) row(r Row) {
 	}
 }
 
-// readOnly is the SQLSTATE of a write that a server refuses, since it, or the role, may only read.
+// readOnly is the SQLSTATE of a write that the server or the role does not allow.
 const readOnly = "25006"
 
-// fail notes an error of the server: of a call, or of the connection. A server that takes no
-// more writes has been put out of service, and what it goes on holding excludes nobody on the
-// one that took over: the connection ends.
+// fail handles an error of a call or of the connection. A server that refuses writes has been
+// demoted, so its locks no longer exclude clients of the new primary: the connection ends.
 func (w *Conn) fail(err *pgconn.PgError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +105,7 @@ func (w *Conn) fail(err *pgconn.PgError) {
 	}
 }
 
-// answered ends the oldest call: its transaction is over, and what it did lasts.
+// answered ends the oldest call, whose transaction is over.
 func (w *Conn) answered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,12 +120,12 @@ func (w *Conn) answered() {
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
 	if len(w.waiting) > 0 && !w.writing {
-		go w.resume() // ends when what waits is sent, or the connection ends
+		go w.resume() // ends when the queue is sent, or with the connection
 	}
 }
 
-// resume sends what waits. Who reads must not: a server that is sending long answers takes
-// nothing more until they are read.
+// resume sends queued calls. The reading goroutine must not do that: while the server sends long
+// answers, it reads nothing.
 func (w *Conn) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
