@@ -13,26 +13,25 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A request is one Acquire under way. One goroutine uses it.
+// A request is one call of Acquire. One goroutine uses it.
 type request struct {
 	driver.Request
 	engine *Engine
 	ticket ticket
 	record record
-	file   *os.File      // the ticket's; nil while there is none
-	dir    string        // where the ticket is
-	fresh  []*os.File    // numbers to be made durable before a grant is returned
-	closed int64         // the minimum hold among them; 0 if there is none
-	bell   chan struct{} // rings when something may have cleared the way
-	fifo   *os.File      // through which other processes ring; nil if they cannot
+	file   *os.File      // the ticket's file; nil if there is none
+	dir    string        // the ticket's directory
+	fresh  []*os.File    // numbers that must be durable before a grant is returned
+	closed int64         // the end of the minimum hold among them; 0 if there is none
+	bell   chan struct{} // signals that the way may be clear
+	fifo   *os.File      // through which other processes signal; nil if they cannot
 	heard  driver.Waited
 
 	told bool // OnWait was called
 }
 
-// Acquire makes one acquisition; see [driver.Engine]. It returns ErrUnavailable
-// or ErrConfig for whatever the file system refuses, and leaves nothing behind
-// then.
+// Acquire makes one acquisition; see [driver.Engine]. If the file system refuses an operation, it
+// returns driver.ErrUnavailable or driver.ErrConfig and leaves no ticket behind.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := req.Check(e.Traits()); err != nil {
 		return driver.Grant{}, err
@@ -40,11 +39,11 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	if err := e.dir.ready(ctx, true); err != nil {
 		return driver.Grant{}, err
 	}
-	e.sweeper.maybeSweep() // whoever makes names also sees to those that nobody uses
+	e.sweeper.maybeSweep() // processes that create names also remove idle ones
 	r := e.newRequest(req)
 	defer r.quit()
 	o, grant, err := r.attempt(ctx)
-	for req.Wait && errors.Is(err, errGate) { // whoever waits rides out a process that is stopped inside
+	for req.Wait && errors.Is(err, errGate) { // a waiter waits for a process that is stopped while it has the directory lock
 		r.heard.Unavailable(ctx, err)
 		o, grant, err = r.attempt(ctx)
 	}
@@ -59,7 +58,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	return r.answer(ctx, grant, err)
 }
 
-// newRequest returns a request that has left nothing on the disk yet.
+// newRequest returns a request that has written nothing yet.
 func (e *Engine) newRequest(req driver.Request) *request {
 	owner := uuid.Must(uuid.NewV7()).String() // never fails
 	r := &request{Request: req, engine: e, bell: make(chan struct{}, 1)}
@@ -75,8 +74,8 @@ func (e *Engine) newRequest(req driver.Request) *request {
 	return r
 }
 
-// answer turns what came out into what the caller reads: "busy" only if a look inside
-// the gate has said so, and "broken" with what the system said.
+// answer converts the result of a request to the caller's error. It is ErrHeld only if a check
+// under the directory lock has found a holder.
 func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (driver.Grant, error) {
 	switch {
 	case err == nil:
@@ -91,8 +90,8 @@ func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (dr
 	return driver.Grant{}, r.heard.Ended(ctx, r.engine.dir.unavailable(err))
 }
 
-// attempt goes through the gate once: it ends with a grant, with what is in
-// the way, or with an error. A request that waits has joined the queue then.
+// attempt makes one attempt under the directory lock. It returns a grant, a blocker or an error.
+// With a blocker, a request that waits has joined the queue.
 func (r *request) attempt(ctx context.Context) (*blocker, driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.Grant{}, err
@@ -102,19 +101,19 @@ func (r *request) attempt(ctx context.Context) (*blocker, driver.Grant, error) {
 		return nil, driver.Grant{}, err
 	}
 	o, h, err := r.decide(g)
-	g.leave() // nobody is told and nothing is synced before
+	g.leave() // before anyone is notified or anything is synced
 	if o != nil || err != nil {
 		return o, driver.Grant{}, err
 	}
 	if r.Mode == driver.Shared {
-		r.engine.bells.wake(g.path, r.ticket.seq) // who is behind may hold beside us
+		r.engine.bells.wake(g.path, r.ticket.seq) // waiters may be able to share the lock
 	}
 	return nil, h.grant, r.confirm(ctx, h)
 }
 
-// confirm makes the grant durable, and gives it back if that fails or if the
-// request has ended in the same instant. It runs outside the gate, since a
-// slow disk should stop nobody else.
+// confirm makes the grant durable. If that fails, or the request has ended at the same moment, it
+// releases the grant. It runs without the directory lock, so that a slow disk does not delay other
+// processes.
 func (r *request) confirm(ctx context.Context, h *hold) error {
 	err := settle(r.fresh...)
 	if err == nil && r.engine.hook != nil {
@@ -131,13 +130,13 @@ func (r *request) confirm(ctx context.Context, h *hold) error {
 				g.leave()
 			}
 		}
-		_ = h.release() // after that: who is woken finds the name open
+		_ = h.release() // after reopen, so that the waiter that is woken finds the name open
 	}
 	return err
 }
 
-// reopen takes back the minimum hold of a grant that nobody gets, unless the grant was
-// broken and another minimum hold has begun since.
+// reopen removes the minimum hold of a failed grant, unless the grant was broken and another
+// minimum hold has begun since.
 func (r *request) reopen(g *nameLock) {
 	if n, _, err := g.readNumber(notBeforeFile); err == nil && n == r.closed {
 		if f, err := g.writeNumber(notBeforeFile, 0); err == nil {
@@ -147,8 +146,8 @@ func (r *request) reopen(g *nameLock) {
 	r.closed = 0
 }
 
-// decide is attempt inside the gate. Two mechanisms must agree that the request may
-// hold: the tickets, and then the lock file's own flock.
+// decide is the part of attempt under the directory lock. Two mechanisms must agree that the
+// request may hold: the tickets, and then the flock of the lock file.
 func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 	r.rejoin(g)
 	q, err := g.queueOf(r.ticket)
@@ -156,7 +155,7 @@ func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 		return nil, nil, err
 	}
 	defer q.close()
-	if r.file == nil { // one that has a ticket was checked when it got it
+	if r.file == nil { // a request with a ticket was checked when it got it
 		if err := q.check(); err != nil {
 			return nil, nil, err
 		}
@@ -181,7 +180,7 @@ func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 	return o, h, nil
 }
 
-// find returns what is in the way before the lock itself is tried.
+// find returns the blocker according to the tickets and the minimum hold.
 func (r *request) find(q *queue) (*blocker, error) {
 	until, err := q.gate.notBefore()
 	if err != nil {
@@ -191,20 +190,19 @@ func (r *request) find(q *queue) (*blocker, error) {
 	if err != nil || until.IsZero() {
 		return o, err
 	}
-	if o == nil { // nobody is in the way, but the time is not over
+	if o == nil { // only the minimum hold is in the way
 		o = q.behind(&blocker{until: until}, nil)
 	}
 	o.held.Until = until
 	return o, nil
 }
 
-// foreign is the blocker of a lock that is held without a ticket: by flock(1),
-// by a child that outlived its parent, or by a broken holder that has not let
-// go yet.
+// foreign returns the blocker for a lock that is held without a ticket: by flock(1), by a child
+// that outlived its parent, or by a broken holder that has not released the lock yet.
 func (r *request) foreign(g *nameLock, q *queue) *blocker {
 	o := q.behind(&blocker{busy: true}, nil)
 	if r.Wait {
-		return o // will look often, and to search all processes would keep the gate closed
+		return o // it polls; searching all processes would take too long under the directory lock
 	}
 	if f, err := g.openFile(lockFile, os.O_RDONLY); err == nil {
 		defer f.Close()
@@ -215,8 +213,8 @@ func (r *request) foreign(g *nameLock, q *queue) *blocker {
 	return o
 }
 
-// take makes the request a holder; the tickets have said yes. errBusy means
-// that the lock itself says no. Any error leaves nothing locked.
+// take turns the request into a holder after the tickets allow it. errBusy means that the lock file
+// is locked. After an error nothing remains locked.
 func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
 	lock, err := g.lockFor(r.Mode)
 	if err != nil {
@@ -245,13 +243,12 @@ func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
 		holds: &r.engine.holds, name: r.Name, dir: g.path, base: r.ticket.fileName(), lock: lock, file: r.file, lost: r.OnLost,
 		grant: driver.Grant{Owner: r.ticket.owner, Token: done.Token, Floor: q.floor(done.Token), Sent: done.Since, TTL: r.TTL},
 	}
-	r.file = nil // the hold has it now
+	r.file = nil // the hold owns it now
 	r.engine.holds.keep(h)
 	return h, nil
 }
 
-// number mints the token and closes the name for the minimum hold. Neither is durable
-// before confirm.
+// number issues the token and stores the minimum hold. Neither is durable until confirm.
 func (r *request) number(g *nameLock) (token int64, err error) {
 	token, f, err := g.mint()
 	r.fresh = []*os.File{f}
@@ -263,9 +260,9 @@ func (r *request) number(g *nameLock) (token int64, err error) {
 	return token, err
 }
 
-// settleIn makes the request's ticket one that holds. A new one appears as such, a
-// waiting one is renamed, with its new record in it by then: whoever sees a ticket that
-// holds can read its token.
+// settleIn turns the request's ticket into a holding one. A new ticket is created as such. A
+// waiting ticket gets its new record and is then renamed, so that the token of a holding ticket can
+// always be read.
 func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
 	t := r.ticket
 	t.held = true
@@ -292,8 +289,8 @@ func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
 	return nil
 }
 
-// join makes the request's ticket, at the end of the queue, with a bell. The name is
-// marked as used before, and the bell hangs before: whoever sees the ticket finds both.
+// join creates the request's ticket at the end of the queue, with a FIFO. First the name is marked
+// as used and the FIFO is created, so that a process that sees the ticket finds both.
 func (r *request) join(g *nameLock, q *queue) error {
 	if err := g.mark(); err != nil {
 		return err
@@ -314,21 +311,20 @@ func (r *request) join(g *nameLock, q *queue) error {
 	return nil
 }
 
-// rejoin forgets a ticket that somebody has removed: it will be made again, at
-// the end of the queue.
+// rejoin drops a ticket that somebody has removed. A new one is created at the end of the queue.
 func (r *request) rejoin(g *nameLock) {
 	if r.file != nil && isGone(r.file, g.pathOf(r.ticket.fileName())) {
 		r.quit()
 	}
 }
 
-// quit removes the waiting ticket, if there is one. It needs no gate: only this
-// very goroutine could have turned the ticket into a held one.
+// quit removes the waiting ticket, if there is one. It needs no directory lock: only this goroutine
+// could have turned the ticket into a holding one.
 func (r *request) quit() {
 	if r.file == nil {
 		return
 	}
-	_ = os.Remove(filepath.Join(r.dir, r.ticket.fileName())) // or whoever finds it dead does
+	_ = os.Remove(filepath.Join(r.dir, r.ticket.fileName())) // if it fails, the next process that finds it dead removes it
 	_ = flock(r.file, unlock)
 	r.file.Close()
 	if r.fifo != nil {

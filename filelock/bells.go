@@ -7,17 +7,16 @@ import (
 	"sync"
 )
 
-// bells are what wakes who waits in a directory: a waiter of this process through a
-// channel, one of another through a FIFO beside its ticket.
+// bells wake the waiters of a directory: a waiter of this process through a channel, a waiter of
+// another process through a FIFO beside its ticket.
 type bells struct {
-	deaf bool // for tests: hears of nothing that others do; set before the first use
+	deaf bool // for tests: receives no notifications of other processes; set before the first use
 
 	mu  sync.Mutex               // guards own
-	own map[string]chan struct{} // of all tickets of this process, by owner; nil for one that holds
+	own map[string]chan struct{} // of all tickets of this process, by owner; nil for a holding one
 }
 
-// of returns what wakes a waiter of this very process; ok is false for one of
-// any other.
+// of returns the channel that wakes a waiter of this process. ok is false for other processes.
 func (b *bells) of(owner string) (bell chan struct{}, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,23 +24,22 @@ func (b *bells) of(owner string) (bell chan struct{}, ok bool) {
 	return bell, ok
 }
 
-// add notes that a ticket of owner lives in this process.
+// add registers a ticket of this process.
 func (b *bells) add(owner string, bell chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.own[owner] = bell
 }
 
-// drop notes that a ticket of owner does not live in this process any more.
+// drop unregisters a ticket of this process.
 func (b *bells) drop(owner string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.own, owner)
 }
 
-// wake rings for the first waiter behind a place in the queue: something has
-// happened that may have cleared its way. Whoever is dead or frozen is passed
-// over, so that a release costs the same however many wait.
+// wake notifies the first waiter behind a place in the queue, because its way may be clear now. It
+// skips dead and frozen waiters. A release therefore costs the same however many wait.
 func (b *bells) wake(dir string, behind int64) {
 	all, _, _ := listTickets(dir)
 	for _, t := range all {
@@ -58,17 +56,17 @@ func (b *bells) wake(dir string, behind int64) {
 	}
 }
 
-// ringOwn wakes a waiter of this process; it never blocks.
+// ringOwn wakes a waiter of this process. It does not block.
 func ringOwn(bell chan<- struct{}) {
 	select {
 	case bell <- struct{}{}:
-	default: // rung already
+	default: // already signalled
 	}
 }
 
-// wakeOther rings for a waiter of another process, and reports whether that one
-// is alive and awake. A frozen one is rung for too: it has heard of it when it thaws, but
-// the next in line need not wait for that.
+// wakeOther notifies a waiter of another process, and reports whether it is alive and not frozen. A
+// frozen one is notified too, so that it reacts when it is resumed, but the next in line need not
+// wait for that.
 func wakeOther(dir string, t ticket) bool {
 	f, err := os.OpenFile(filepath.Join(dir, t.fileName()), os.O_RDONLY|nonblock, 0)
 	if err != nil || !errors.Is(flock(f, lockShared), errBusy) {

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hang makes the bell of a waiter that is about to join: a FIFO beside its ticket,
-// into which anybody writes a byte to wake it. The waiter has both ends open, so
-// nobody who rings has to wait, and a ring before the waiter listens is not lost.
-// It is nil where there can be none; the waiter then looks by itself.
+// hang creates the FIFO of a waiter that is about to join. Other processes wake the waiter by
+// writing a byte to it. The waiter opens both ends, so that writers do not block and a byte written
+// before the waiter reads is not lost. It returns nil if there can be no FIFO; the waiter then
+// polls.
 func (b *bells) hang(d *folder, owner string) *os.File {
 	base := bellOf(owner)
 	if b.deaf || unix.Mkfifo(d.pathOf(base), uint32(d.perm.file)) != nil {
@@ -24,7 +24,7 @@ func (b *bells) hang(d *folder, owner string) *os.File {
 	return f
 }
 
-// unhang removes a bell, which may be nil.
+// unhang removes a FIFO, which may be nil.
 func unhang(d *folder, owner string, fifo *os.File) {
 	if fifo != nil {
 		_ = d.root.Remove(bellOf(owner))
@@ -32,8 +32,8 @@ func unhang(d *folder, owner string, fifo *os.File) {
 	}
 }
 
-// listen passes the rings of a bell on. It ends when the bell is closed. Several rings at
-// once are one.
+// listen forwards the bytes of a FIFO to a channel until the FIFO is closed. Several bytes may be
+// forwarded as one signal.
 func listen(fifo *os.File, bell chan<- struct{}) {
 	buf := make([]byte, 64)
 	for {
@@ -44,16 +44,15 @@ func listen(fifo *os.File, bell chan<- struct{}) {
 	}
 }
 
-// ring wakes the waiter whose bell has a path. It never blocks, and writes into
-// nothing but a FIFO.
+// ring wakes the waiter whose FIFO is at path. It does not block, and writes to nothing but a FIFO.
 func ring(path string) {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // it is gone, or its process is
+		return // the FIFO or its process is gone
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
-		_, _ = unix.Write(fd, []byte{0}) // a full one has been rung often enough
+		_, _ = unix.Write(fd, []byte{0}) // if the FIFO is full, signals are pending
 	}
 }

@@ -8,32 +8,30 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// How often a waiter looks by itself at what is in its way. It is told of what concerns
-// it, with few exceptions: a process that freezes, a child that outlives the holder, a
-// lock held by flock(1).
+// How often a waiter polls what is in its way. It is notified of most changes. The exceptions are a
+// process that freezes, a child that outlives the holder, and a lock held by flock(1).
 const (
-	lookOften  = 100 * time.Millisecond // where it is not told
-	lookSeldom = time.Second            // where it is
+	lookOften  = 100 * time.Millisecond // without a notification
+	lookSeldom = time.Second            // with one
 )
 
-// A blocker is why a request is not granted now, and what to look at until
-// it may be.
+// A blocker is why a request is not granted yet, and what to check until it may be.
 type blocker struct {
 	held     *driver.HeldError
 	position int
-	until    time.Time // a minimum hold is in the way, until then
-	busy     bool      // the lock itself is held, by somebody without a ticket
-	any      bool      // any ticket that goes, or a new limit, may clear the way
-	override int       // with any: the limit that Resize had set, 0 for none
+	until    time.Time // end of the minimum hold that is in the way
+	busy     bool      // the lock file is locked by a process without a ticket
+	any      bool      // the removal of any ticket, or a new limit, may clear the way
+	override int       // with any: the limit set by Resize, 0 for none
 	owner    string    // of the one ticket in the way, unless any
-	waiting  string    // the path of that ticket if it waits, until it holds; else empty
+	waiting  string    // path of that ticket while it waits; empty if it holds
 	files    []*os.File
-	paused   func() bool // the waiter in the way has frozen; nil for a holder
-	told     bool        // the end of the holder's process is told
-	process  *os.File    // through which it is told; nil if it is this one's
+	paused   func() bool // reports whether the waiter in the way is frozen; nil for a holder
+	told     bool        // the end of the holder's process will be notified
+	process  *os.File    // the pidfd for that; nil if the holder is in this process
 }
 
-// close ends the watch over the blocker's tickets. A nil blocker has none.
+// close closes the blocker's tickets. o may be nil.
 func (o *blocker) close() {
 	if o == nil {
 		return
@@ -45,8 +43,8 @@ func (o *blocker) close() {
 	o.process.Close()
 }
 
-// attend makes bell ring when the process of the one holder in the way ends. One of this
-// process ends with a release, which rings.
+// attend makes bell signal when the process of the only holder in the way ends. A holder of this
+// process ends with a release, which signals by itself.
 func (o *blocker) attend(bells *bells, bell chan<- struct{}) {
 	if o.owner == "" || o.waiting != "" {
 		return
@@ -61,8 +59,8 @@ func (o *blocker) attend(bells *bells, bell chan<- struct{}) {
 	}
 }
 
-// cleared reports whether a ticket in the way has died, was removed, has frozen, or
-// does not wait any more.
+// cleared reports whether a ticket in the way has died, was removed, has frozen, or no longer
+// waits.
 func (o *blocker) cleared() bool {
 	if o.waiting != "" && isGone(o.files[0], o.waiting) {
 		return true
@@ -75,19 +73,18 @@ func (o *blocker) cleared() bool {
 	return o.paused != nil && sinceStamp(o.files[0]) > 2*lookSeldom && o.paused()
 }
 
-// staleAfter is the age at which a waiting ticket that was not stamped again
-// belongs to a frozen process and is passed over.
+// staleAfter is the age of its last stamp at which a waiting ticket counts as frozen and is
+// skipped.
 const staleAfter = 5 * time.Second
 
-// isPaused reports whether a waiter is stopped, or does not stamp its ticket any
-// more.
+// isPaused reports whether a waiter is stopped or has ceased to stamp its ticket.
 func isPaused(f *os.File, r record) bool {
 	age := sinceStamp(f)
 	return age > staleAfter || age > 0 && r.Machine == machine() && stopped(r.Process)
 }
 
-// sinceStamp returns how old the stamp of a waiting ticket is. A stamp in the
-// future is one before the clock was set back.
+// sinceStamp returns the age of a waiting ticket's stamp. A stamp in the future means that the
+// clock was set back.
 func sinceStamp(f *os.File) time.Duration {
 	info, err := f.Stat()
 	if err != nil {
@@ -96,7 +93,7 @@ func sinceStamp(f *os.File) time.Duration {
 	return max(1, time.Since(info.ModTime()).Abs())
 }
 
-// machine names this host in tickets.
+// machine returns the name of this host for tickets.
 func machine() string {
 	host, _ := os.Hostname()
 	return host

@@ -13,18 +13,18 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Break ends every acquisition of name and its minimum hold, and returns a token that
-// shuts the holders out of guarded resources. It asks first: holders learn at once and let
-// go within a second. After Config.BreakWait it kills the processes that still
-// keep the lock, except its own. If that fails too, the token is returned
-// together with an ErrUnavailable that says who keeps the lock.
+// Break ends every acquisition of name and its minimum hold. It returns a fencing token that is
+// greater than theirs, so that guarded resources reject the old holders.
+//
+// Holders are notified at once and release the lock within a second. After Config.BreakWait, Break
+// kills the processes that still keep the lock, except its own. If that fails too, it returns the
+// token together with a driver.ErrUnavailable that says which process keeps the lock.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	return e.breaks(ctx, &breakOp{engine: e, name: name, reason: reason})
 }
 
-// BreakOwner is Break for one acquisition: that of owner, and of nobody else. It kills
-// only processes that keep this acquisition. What locked the file without a ticket, such
-// as flock(1), is left alone.
+// BreakOwner is like Break, but ends only the acquisition of owner and kills only processes that
+// keep it. It ignores a process that locked the file without a ticket, such as flock(1).
 func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	return e.breaks(ctx, &breakOp{engine: e, name: name, reason: reason, single: true, owner: owner})
 }
@@ -51,16 +51,16 @@ func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
 	return b.token, b.finish(ctx)
 }
 
-// A breakOp is one Break under way.
+// A breakOp is one call of Break or BreakOwner.
 type breakOp struct {
 	engine *Engine
 	name   string
 	reason string
-	single bool   // of the acquisition of owner alone
-	owner  string // of that one
+	single bool   // end only the acquisition of owner
+	owner  string // with single
 	token  int64
-	broken []*os.File // tickets whose holders have not let go yet
-	pids   []int      // who made them, as they say
+	broken []*os.File // tickets whose holders have not released the lock yet
+	pids   []int      // the processes named in them
 }
 
 func (b *breakOp) close() {
@@ -70,9 +70,9 @@ func (b *breakOp) close() {
 	b.broken = nil
 }
 
-// begin mints the token, takes the tickets from the holders and ends the minimum hold.
-// The token is durable before any ticket goes: whoever gets the name next has a greater
-// one, and a crash in between has only wasted a number.
+// begin issues the token, removes the holders' tickets and ends the minimum hold. The token is
+// durable before any ticket is removed, so that the next holder gets a greater one. A crash in
+// between only wastes a number.
 func (b *breakOp) begin(ctx context.Context) error {
 	g, err := b.engine.dir.enter(ctx, b.name, false)
 	if err != nil {
@@ -110,7 +110,7 @@ func (b *breakOp) begin(ctx context.Context) error {
 		}
 	}
 	end := ending{End: "broken", By: fmt.Sprintf("pid %d on %s", os.Getpid(), machine()), Reason: b.reason}
-	for i, t := range holders { // the ending comes first: the holder reads it when its ticket goes
+	for i, t := range holders { // write the ending first: the holder reads it when its ticket is removed
 		if r, _, err := readRecord(b.broken[i]); err == nil && r.Machine == machine() {
 			b.pids = append(b.pids, r.Process)
 		}
@@ -125,8 +125,9 @@ func (b *breakOp) begin(ctx context.Context) error {
 	return nil
 }
 
-// choose returns the holders to end, and keeps their files, through which finish sees
-// whether they live: a ticket is unlocked when its process and its heirs are gone.
+// choose returns the holders to end and keeps their files. finish uses these to see whether they
+// are still locked: a ticket is unlocked when its process and all heirs of its descriptors are
+// gone.
 func (b *breakOp) choose(q *queue) []ticket {
 	if !b.single {
 		b.broken = q.files
@@ -143,8 +144,8 @@ func (b *breakOp) choose(q *queue) []ticket {
 	return chosen
 }
 
-// heldWithoutTicket reports whether the lock is held while no ticket says so. Nobody of
-// ours can come in meanwhile, since we are in the gate.
+// heldWithoutTicket reports whether the lock file is locked although no ticket holds. No process of
+// this engine can acquire the lock meanwhile, because the caller has the directory lock.
 func (b *breakOp) heldWithoutTicket(g *nameLock) bool {
 	f, busy := g.locked()
 	if f != nil {
@@ -153,27 +154,27 @@ func (b *breakOp) heldWithoutTicket(g *nameLock) bool {
 	return busy
 }
 
-// finish waits until everybody has let go, and kills who does not. The tickets are gone
-// by now, but the next waiter gets the name only when the lock file is free as well.
+// finish waits until all holders have released the lock, and kills those that do not. The tickets
+// are gone by now, but the next waiter gets the name only when the lock file is free too.
 func (b *breakOp) finish(ctx context.Context) error {
 	if b.await(ctx, b.engine.breakWait) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %q is broken, but its holder has not let go yet: %w", driver.ErrUnavailable, b.name, err)
+		return fmt.Errorf("%w: %q is broken, but its holder has not released it yet: %w", driver.ErrUnavailable, b.name, err)
 	}
 	err := b.kill(ctx)
 	if err == nil && b.await(ctx, time.Second) || b.letGo(ctx) {
 		return nil
 	}
 	if err = errors.Join(err, ctx.Err()); err == nil {
-		err = errors.New("it was killed, and has not ended yet")
+		err = errors.New("it was killed, but has not ended yet")
 	}
 	return fmt.Errorf("%w: %q is broken, but a process keeps the lock%s: %w", driver.ErrUnavailable, b.name, b.who(), driver.OneLine(err))
 }
 
-// await polls until everybody has let go or the time is over: no system tells when a
-// flock is given up.
+// await polls until all holders have released the lock or the time is up. There is no notification
+// when a flock is released.
 func (b *breakOp) await(ctx context.Context, limit time.Duration) bool {
 	end := time.After(limit.Abs())
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -192,9 +193,9 @@ func (b *breakOp) await(ctx context.Context, limit time.Duration) bool {
 	}
 }
 
-// letGo reports whether all broken tickets are unlocked and the lock is free or
-// has a new holder with a ticket. What was found unlocked once is not looked at again: a
-// ticket without a name cannot be locked anew.
+// letGo reports whether all broken tickets are unlocked, and the lock file is free or has a new
+// holder with a ticket. A ticket found unlocked is not checked again: it has been removed, so it
+// cannot be locked again.
 func (b *breakOp) letGo(ctx context.Context) bool {
 	b.broken = slices.DeleteFunc(b.broken, func(f *os.File) bool {
 		if errors.Is(flock(f, lockShared), errBusy) {
@@ -211,8 +212,8 @@ func (b *breakOp) letGo(ctx context.Context) bool {
 	return err == nil && !bare
 }
 
-// inGate calls fn inside the gate, unless somebody holds a ticket by now: such a
-// holder has the lock, so everybody before it has let go.
+// inGate calls fn under the directory lock, unless there is a new holder with a ticket: it has the
+// lock, so all previous holders have released it.
 func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
 	g, err := b.engine.dir.enter(ctx, b.name, false)
 	if err != nil {
@@ -230,19 +231,19 @@ func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
 	return nil
 }
 
-// errStranger: the kernel tells nobody which files the processes of other users have open.
-var errStranger = errors.New("no process of this user has it open; that of another one can be ended by its user or by root")
+// errStranger: the kernel does not reveal which files processes of other users have open.
+var errStranger = errors.New("no process of this user has it open; if another user's process does, that user or root must end it")
 
-// kill ends the processes that keep broken tickets or a bare lock: those that the kernel
-// names, or, where it does not, those that the tickets name.
+// kill ends the processes that keep broken tickets or the lock file: those that the kernel reports,
+// or, if it reports none, those named in the tickets.
 func (b *breakOp) kill(ctx context.Context) error {
 	if b.engine.breakWait < 0 {
-		return errors.New("it was not to be killed")
+		return errors.New("a negative BreakWait forbids to kill it")
 	}
 	var errs []error
 	for _, f := range b.broken {
 		pids, known := flockOwners(f)
-		if !known { // the kernel does not tell here
+		if !known { // the kernel does not report them
 			pids = b.pids
 		}
 		errs = append(errs, killAll(pids))
@@ -267,12 +268,12 @@ func (b *breakOp) kill(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// killAll ends processes, but never this one and never the first of all.
+// killAll ends processes, but never this one and never process 1.
 func killAll(pids []int) error {
 	var errs []error
 	for _, pid := range pids {
-		if pid <= 1 || pid == os.Getpid() { // 0 and below would mean whole groups
-			errs = append(errs, fmt.Errorf("pid %d is spared", pid))
+		if pid <= 1 || pid == os.Getpid() { // 0 and below would signal whole groups
+			errs = append(errs, fmt.Errorf("pid %d is never killed", pid))
 		} else if err := kill(pid); err != nil {
 			errs = append(errs, fmt.Errorf("pid %d: %w", pid, err))
 		}
@@ -280,7 +281,7 @@ func killAll(pids []int) error {
 	return errors.Join(errs...)
 }
 
-// who names a process that keeps a broken ticket, if one is known.
+// who returns a process that keeps a broken ticket, if one is known.
 func (b *breakOp) who() string {
 	if len(b.broken) == 0 || len(b.pids) == 0 {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A directory is where the folders of all names are, and all processes meet. It is
-// what is on disk; what this process waits for and holds there is in bells and holds.
+// A directory contains the folders of all names. It represents what is on disk; the waiters and
+// holds of this process are in bells and holds.
 type directory struct {
 	path    string
 	perm    perm
@@ -21,10 +21,10 @@ type directory struct {
 	mu      sync.Mutex // guards checked
 	checked bool       // the directory and its file system are acceptable
 
-	pass func(what string) // for tests: called where others could come in between
+	pass func(what string) // for tests: called where other processes may interleave
 }
 
-// below returns a folder of the directory; without elements it is the directory itself.
+// below returns a folder below the directory; without elements, the directory itself.
 func (d *directory) below(elem ...string) folder {
 	return folder{path: filepath.Join(append([]string{d.path}, elem...)...), perm: &d.perm}
 }
@@ -32,9 +32,9 @@ func (d *directory) below(elem ...string) folder {
 // fileSystem is statFS; tests replace it.
 var fileSystem = statFS
 
-// ready refuses contexts that have ended, and systems, file systems and directories on which
-// locks cannot be trusted. It creates the directory if create is set, and remembers a good answer:
-// a directory that was removed later is made again with the next name.
+// ready returns an error if ctx has ended, or if locks would not be reliable on this system, file
+// system or directory. With create it creates the directory. It caches success: a directory that is
+// removed later is created again with the next name.
 func (d *directory) ready(ctx context.Context, create bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (d *directory) ready(ctx context.Context, create bool) error {
 	case err != nil:
 		return d.unavailable(err)
 	case network && !d.network:
-		return fmt.Errorf("%w: %q is on a network file system (%s), where flock cannot be trusted; choose a local directory, or set AllowNetwork", driver.ErrUnsupported, d.path, system)
+		return fmt.Errorf("%w: %q is on a network file system (%s), where flock is not reliable; choose a local directory, or set AllowNetwork", driver.ErrUnsupported, d.path, system)
 	}
 	if err := d.perm.check(); err != nil {
 		return d.unavailable(err)
@@ -68,10 +68,10 @@ func (d *directory) ready(ctx context.Context, create bool) error {
 	return nil
 }
 
-// unavailable puts what the system said into one line that says what to do.
+// unavailable converts an error of the system to one of package driver, with what to do about it.
 func (d *directory) unavailable(err error) error {
 	switch {
-	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrConfig): // it says so already
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrConfig): // it is one already
 		return err
 	case os.IsPermission(err), isReadOnly(err), isNotDir(err):
 		return fmt.Errorf("%w: cannot keep locks in %q: %w; choose a directory this user may write, such as --url file:///path", driver.ErrConfig, d.path, err)
@@ -81,7 +81,7 @@ func (d *directory) unavailable(err error) error {
 	return fmt.Errorf("%w: locks in %q: %w", driver.ErrUnavailable, d.path, err)
 }
 
-// step lets tests stop the engine where others could come in between.
+// step lets tests stop the engine where other processes may interleave.
 func (d *directory) step(what string) {
 	if d.pass != nil {
 		d.pass(what)

@@ -12,44 +12,41 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Config adjusts an engine. A nil Config and a zero Config mean the defaults.
+// Config configures an engine. The zero value, like a nil Config, means the defaults.
 type Config struct {
-	// AllowNetwork accepts a directory on a network file system (NFS, SMB, 9p,
-	// FUSE and alike). Exclusion then rests on that system's own flock, which may
-	// cover one host only or forget its locks. False refuses such a directory
-	// with ErrUnsupported. Default false.
+	// AllowNetwork accepts a directory on a network file system (NFS, SMB, 9p, FUSE and others).
+	// Exclusion then depends on that system's flock, which may cover only one host or lose its
+	// locks. By default such a directory is refused with driver.ErrUnsupported.
 	AllowNetwork bool
 
-	// Group is the name or number of a group of users who share the directory: its
-	// directories belong to that group with mode 2770, its files have mode 0660,
-	// whatever the umask says. Who makes them must be in the group, and a directory
-	// that is there already must be shared with it. Empty means this user only
-	// (0700 and 0600), which is the default.
+	// Group is the name or number of a group of users who share the directory. Its directories
+	// belong to that group with mode 2770 and its files have mode 0660, whatever the umask is.
+	// Every user must be in the group, and a directory that exists already must be shared with it.
+	// Empty, the default, means that only this user can use the directory (0700 and 0600).
 	Group string
 
-	// Poll does without file events (inotify), of which a user has few instances:
-	// each hold is then looked at ten times a second, and once a second if there
-	// are more than a hundred, to find out whether it was broken or its files were
-	// removed. It is for programs that hold a lock or two. Default false: an engine
-	// that holds locks uses one instance, and polls when there is none left.
+	// Poll disables file events (inotify), of which each user has only a few instances. The engine
+	// then checks each hold ten times a second, or once a second if there are more than a hundred,
+	// to detect that it was broken or its files were removed. Set it in programs that hold only a
+	// lock or two. By default an engine that holds locks uses one instance, and polls if it cannot
+	// get one.
 	Poll bool
 
-	// BreakWait is how long Break waits for a broken holder to let go before it
-	// kills the processes that keep the lock. A holder that can be reached lets
-	// go within one second. Negative never kills. Zero means the default, 2 s.
+	// BreakWait is how long Break waits for a holder to release the lock before it kills the
+	// processes that keep it. A holder that can be reached releases it within one second. With a
+	// negative value Break never kills. Zero means the default, 2 s.
 	BreakWait time.Duration
 }
 
-// Engine grants locks that live in a directory. All its methods may be called
-// from many goroutines at once.
-// Use it through fencelock.New: its own Acquire does not renew.
+// Engine implements driver.Engine on the files of a directory. It is safe for concurrent use. Pass
+// it to fencelock.New instead of calling Acquire directly.
 type Engine struct {
 	dir       directory
 	bells     bells
 	holds     holds
 	sweeper   sweeper
 	records   records
-	breakWait time.Duration // Config.BreakWait, which is not zero any more
+	breakWait time.Duration // Config.BreakWait, never zero
 
 	hook func(token int64) // for tests: called once a token is durable
 }
@@ -65,9 +62,9 @@ var _ interface {
 	driver.RecordKeeper
 } = (*Engine)(nil)
 
-// New returns an engine whose locks live below dir, which is created when it is
-// first needed. It does no I/O. A relative dir stands for the same directory as long as the
-// engine is used, wherever the process goes. A nil cfg means the defaults.
+// New returns an engine whose locks are in the directory dir, which is created when it is first
+// needed. New does no I/O. A relative dir is resolved now, so later changes of the working
+// directory do not matter. A nil cfg means the defaults.
 func New(dir string, cfg *Config) *Engine {
 	if cfg == nil {
 		cfg = &Config{}
@@ -86,19 +83,18 @@ func New(dir string, cfg *Config) *Engine {
 	return e
 }
 
-// Traits says what the engine promises: no leases, first come first served
-// between all waiters, and shared locks with a limit.
+// Traits returns the engine's capabilities.
 func (e *Engine) Traits() driver.Traits {
 	return driver.Traits{Engine: "files", Order: driver.OrderAll, Limits: true}
 }
 
-// Records returns the records that are kept below the directory of the locks. They
-// are on disk when Swap returns. Expiry goes by the clock of the host. What has
-// expired is removed when a record is made near it, once an hour.
+// Records returns the records, which are kept below the directory of the locks. They are on disk
+// when Swap returns. They expire by the host's clock. Expired records are removed by later swaps
+// that create records, at most once an hour.
 func (e *Engine) Records() driver.Records { return &e.records }
 
-// Renew verifies acquisitions: for each nil, or ErrNotHeld. It extends nothing,
-// since nothing expires here.
+// Renew checks acquisitions and returns nil or driver.ErrNotHeld for each. It extends nothing,
+// because locks on files do not expire.
 func (e *Engine) Renew(_ context.Context, leases []driver.Lease) []error {
 	errs := make([]error, len(leases))
 	for i, l := range leases {
@@ -110,8 +106,8 @@ func (e *Engine) Renew(_ context.Context, leases []driver.Lease) []error {
 	return errs
 }
 
-// Release ends an acquisition. It does not wait for others and works on a full
-// disk. After Inherit, a child that still lives keeps the lock.
+// Release ends an acquisition. It does not wait for other processes and works on a full disk. After
+// Inherit, a child process that is still running keeps the lock.
 func (e *Engine) Release(_ context.Context, l driver.Lease) error {
 	h := e.holds.find(l)
 	if h == nil || e.holds.drop(l.Owner) == nil {
@@ -120,9 +116,9 @@ func (e *Engine) Release(_ context.Context, l driver.Lease) error {
 	return h.release()
 }
 
-// Inherit returns duplicates of the descriptors an acquisition lives in. A child
-// process that gets them (exec.Cmd.ExtraFiles) keeps the lock alive for as long
-// as it lives. The caller closes them once the child has started.
+// Inherit returns duplicates of an acquisition's file descriptors. A child process that gets them
+// (exec.Cmd.ExtraFiles) keeps the lock as long as it runs. The caller must close them once the
+// child has started.
 func (e *Engine) Inherit(l driver.Lease) ([]*os.File, error) {
 	var files []*os.File
 	err := driver.ErrNotHeld
@@ -138,10 +134,9 @@ func (e *Engine) Inherit(l driver.Lease) ([]*os.File, error) {
 	return files, nil
 }
 
-// Resize sets the limit of a shared name for everybody; see [driver.Resizer].
-// It returns once the limit is durable, and the directory of the name keeps it
-// for ever. When it fails with ErrUnavailable the old limit or the new one is in
-// force, and it may be called again.
+// Resize sets the limit of a shared name for all processes; see [driver.Resizer]. The limit is
+// durable when Resize returns, and is kept until the next Resize. After driver.ErrUnavailable
+// either the old or the new limit is in force, and Resize may be called again.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
@@ -160,7 +155,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.dir.unavailable(err)
 }
 
-// resize is Resize inside the gate.
+// resize is Resize under the directory lock.
 func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 	g, err := e.dir.enter(ctx, name, true)
 	if err != nil {

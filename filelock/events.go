@@ -13,12 +13,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// watchEvery is how often Watch looks by itself; a crash makes no event.
+// watchEvery is how often Watch polls. A crash causes no event.
 const watchEvery = 200 * time.Millisecond
 
-// Watch tells what happens to names; see [driver.Watcher]. What begins and ends
-// between two looks, which are a few milliseconds apart while something happens
-// to a name already seen and 200 ms otherwise, is not told.
+// Watch reports what happens to names; see [driver.Watcher]. It does not report what begins and
+// ends between two polls. These are a few milliseconds apart while something happens to a name it
+// has seen, and 200 ms otherwise.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
 	w := &watch{
 		dir: &e.dir, query: q, fn: fn, watcher: watcher{poll: e.bells.deaf, top: e.dir.path},
@@ -40,19 +40,19 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 	}
 }
 
-// A watch is one Watch under way.
+// A watch is one call of Watch.
 type watch struct {
 	dir     *directory
 	query   driver.Query
 	fn      func(driver.Event) error
-	watcher watcher                  // its own: Config.Poll is for holds
+	watcher watcher                  // separate from that of the holds, as Config.Poll concerns only those
 	seen    map[string]*seenTicket   // by owner
 	subs    map[string]*subscription // by directory
-	woken   chan struct{}            // something may have happened
+	woken   chan struct{}            // signals that something may have happened
 }
 
-// A seenTicket is a ticket Watch has told about. Its file stays open, since it
-// says in the end how it ended: an ending is written before the ticket is removed.
+// A seenTicket is a ticket that Watch has reported. Its file stays open, because an ending is
+// written to it before the ticket is removed.
 type seenTicket struct {
 	name  string
 	held  bool
@@ -60,7 +60,7 @@ type seenTicket struct {
 	file  *os.File
 }
 
-// close ends the subscriptions, and with the last of them the watcher, at its next look.
+// close ends the subscriptions. The watcher ends at its next poll.
 func (w *watch) close() {
 	for _, s := range w.subs {
 		w.watcher.unsubscribe(s)
@@ -70,8 +70,8 @@ func (w *watch) close() {
 	}
 }
 
-// followOnly wakes the watch whenever something happens in the directories of
-// names, or a name comes into use, and for nothing else.
+// followOnly makes the watch wake for changes in the directories of names, and for names that come
+// into use, but for nothing else.
 func (w *watch) followOnly(names []string) {
 	dirs := map[string]bool{w.dir.path: true, filepath.Join(w.dir.path, usedDir): true}
 	for _, name := range names {
@@ -90,15 +90,15 @@ func (w *watch) followOnly(names []string) {
 	}
 }
 
-// look compares what stands with what was told, and tells the difference: ends
-// before beginnings, so that a hand-over reads in order.
+// look compares the current tickets with those reported before, and reports the differences: ends
+// before beginnings, so that a hand-over is reported in order.
 func (w *watch) look(ctx context.Context) error {
 	names, err := w.dir.names(ctx, w.query)
 	if err != nil {
 		return err
 	}
 	w.followOnly(names)
-	now := map[string]*seenTicket{} // by owner; what is told of moves from here to w.seen
+	now := map[string]*seenTicket{} // by owner; tickets that are reported move to w.seen
 	defer func() {
 		for _, s := range now {
 			s.file.Close()
@@ -116,8 +116,8 @@ func (w *watch) look(ctx context.Context) error {
 	return w.diff(now)
 }
 
-// sight adds the living tickets of a name to now. It also takes an idle name from those
-// in use, so that the next look has less to do; but not one that was asked for by name.
+// sight adds the live tickets of a name to now. It also removes an idle name from those in use,
+// unless it was asked for exactly, to make the next poll cheaper.
 func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTicket) error {
 	g, _, err := w.dir.peek(ctx, name)
 	if err != nil {
@@ -138,7 +138,7 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTick
 			continue
 		}
 		idle = false
-		r, _, _ := readRecord(f) // what cannot be read is not told
+		r, _, _ := readRecord(f) // a record that cannot be read is left out
 		s := &seenTicket{name: name, held: t.held, file: f}
 		s.event = driver.Event{Identity: r.identity(), Kind: driver.EventWaiting, Name: name, Owner: t.owner, Time: r.Since}
 		if t.held {
@@ -152,8 +152,8 @@ func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTick
 	return nil
 }
 
-// diff tells what is different now, and takes over what it keeps: what stays in now is
-// closed by look.
+// diff reports the differences and moves new tickets from now to w.seen. look closes those that
+// remain in now.
 func (w *watch) diff(now map[string]*seenTicket) error {
 	for owner, s := range w.seen {
 		if now[owner] != nil {
@@ -166,7 +166,7 @@ func (w *watch) diff(now map[string]*seenTicket) error {
 			return err
 		}
 	}
-	fresh := make([]*seenTicket, 0, len(now)) // and those that hold by now what they waited for
+	fresh := make([]*seenTicket, 0, len(now)) // and those that have turned from waiting to holding
 	for owner, s := range now {
 		if old := w.seen[owner]; old == nil || old.held != s.held {
 			fresh = append(fresh, s)
@@ -192,13 +192,13 @@ func (w *watch) diff(now map[string]*seenTicket) error {
 	return nil
 }
 
-// ended returns the event of a ticket that is gone.
+// ended returns the event for a ticket that is gone.
 func (s *seenTicket) ended() driver.Event {
 	ev := s.event
 	ev.Time = time.Now()
 	_, end, err := readRecord(s.file)
 	switch {
-	case !s.held && end.End == "": // if granted meanwhile, it has an ending of its own
+	case !s.held && end.End == "": // if it was granted meanwhile, it has an ending of its own
 		ev.Kind = driver.EventLeft
 	case err == nil && end.End == "released":
 		ev.Kind = driver.EventReleased

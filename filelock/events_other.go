@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// A notifier does not exist here: hubs look by themselves.
+// notifier is not available on this system: watchers poll.
 type notifier struct{}
 
 func newNotifier() (*notifier, error)     { return nil, errors.ErrUnsupported }
@@ -16,13 +16,13 @@ func (*notifier) remove(int)              {}
 func (*notifier) close()                  {}
 func (*notifier) read() ([]event, error)  { return nil, errors.ErrUnsupported }
 
-// hang makes no bell here, since nothing tells a reader of a FIFO in time: waiters
-// look by themselves.
+// hang creates no FIFO on this system, because readers of a FIFO are not notified in time. Waiters
+// poll.
 func (*bells) hang(*folder, string) *os.File { return nil }
 
 func unhang(*folder, string, *os.File) {}
 func listen(*os.File, chan<- struct{}) {}
 func ring(string)                      {}
 
-// watchProcess does not exist here either.
+// watchProcess is not available on this system.
 func watchProcess(int, chan<- struct{}) *os.File { return nil }

@@ -14,17 +14,17 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A folder is a directory with files of ours: that of a name, of some records, or the
-// one above them all. Files are opened below the directory that was opened, so nobody
-// who replaces it by a link can lead us elsewhere. One goroutine uses it.
+// A folder is a directory with files of this package: that of a name, that of some records, or the
+// top directory. Files are opened relative to the open directory, so replacing the directory by a
+// link does not redirect them. One goroutine uses it.
 type folder struct {
 	path string
 	perm *perm
 	root *os.Root // the directory itself; nil while it is not open
-	f    *os.File // the same
+	f    *os.File // the directory, as a file
 }
 
-// open opens the directory; a missing one is fs.ErrNotExist.
+// open opens the directory. The error is fs.ErrNotExist if there is none.
 func (d *folder) open() (err error) {
 	if d.root, err = os.OpenRoot(d.path); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (d *folder) open() (err error) {
 	return err
 }
 
-// close ends what open began, and does nothing else.
+// close closes the directory, if it is open.
 func (d *folder) close() {
 	d.f.Close()
 	if d.root != nil {
@@ -42,13 +42,11 @@ func (d *folder) close() {
 	d.f, d.root = nil, nil
 }
 
-// pathOf returns the path of a file, for people and for what cannot be opened below
-// the directory.
+// pathOf returns the path of a file, for messages and for operations that need a path.
 func (d *folder) pathOf(base string) string { return filepath.Join(d.path, base) }
 
-// openFile opens a file that anybody could have put there: only a regular one, of an
-// owner we trust, with one name, is used. With os.O_CREATE it makes the file if there
-// is none.
+// openFile opens a file that any user could have created. It rejects everything but a regular file
+// with one name and a trusted owner. With os.O_CREATE it creates a missing file.
 func (d *folder) openFile(base string, flag int) (*os.File, error) {
 	create := flag&os.O_CREATE != 0
 	if create && d.perm.group != "" {
@@ -66,7 +64,7 @@ func (d *folder) openFile(base string, flag int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || links(info) > 1) {
-		err = fmt.Errorf("%w: %q is not a file of ours alone; remove it", driver.ErrConfig, d.pathOf(base))
+		err = fmt.Errorf("%w: %q is not a regular file, or has several hard links; remove it", driver.ErrConfig, d.pathOf(base))
 	}
 	if err == nil {
 		err = d.perm.owned(f)
@@ -81,8 +79,8 @@ func (d *folder) openFile(base string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// makeFile makes an empty file, unless there is something of that name. It appears with
-// its mode, for the same reason as a directory does; see perm.mkdir.
+// makeFile creates an empty file, unless one exists. The file appears with its mode, for the same
+// reason as a directory; see perm.mkdir.
 func (d *folder) makeFile(base string) error {
 	if _, err := d.root.Lstat(base); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -94,18 +92,18 @@ func (d *folder) makeFile(base string) error {
 	}
 	f.Close()
 	d.perm.step("made")
-	err = d.root.Link(temp, base) // and not a rename, which would replace one that has appeared
+	err = d.root.Link(temp, base) // not a rename, which would replace a file created meanwhile
 	if removed := d.root.Remove(temp); err == nil {
 		err = removed
 	}
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody has made it meanwhile, or has removed what was half made
+		return nil // another process has created it, or has removed the temporary file
 	}
 	return err
 }
 
-// createFile makes a file that was not there. The umask can only take rights away, so
-// the group gets its own by apply.
+// createFile creates a file that must not exist. The umask may remove permissions, so apply sets
+// those of the group.
 func (d *folder) createFile(base string) (*os.File, error) {
 	f, err := d.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, d.perm.file&0o600)
 	if err == nil {
@@ -114,9 +112,8 @@ func (d *folder) createFile(base string) (*os.File, error) {
 	return f, err
 }
 
-// writeNew creates or replaces a whole file at once: it is there with its
-// content, or as it was before, whatever happens. What a crash leaves half made
-// is removed with half made tickets.
+// writeNew creates or replaces a file atomically: it has the old content or the new one, whatever
+// happens. Temporary files that a crash leaves behind are removed together with those of tickets.
 func (d *folder) writeNew(base string, content []byte) (err error) {
 	temp := "new." + base
 	_ = d.root.Remove(temp)
@@ -141,23 +138,22 @@ func (d *folder) writeNew(base string, content []byte) (err error) {
 	return d.f.Sync()
 }
 
-// numberWidth is the fixed width of a stored number, so that it can be
-// overwritten in place without ever truncating the file.
+// numberWidth is the fixed width of a stored number, so that it can be overwritten in place without
+// truncating the file.
 const numberWidth = 20
 
 func formatNumber(n int64) []byte { return fmt.Appendf(nil, "%0*d", numberWidth, n) }
 
-// parseNumber is the inverse of formatNumber; ok is false for anything else.
+// parseNumber is the inverse of formatNumber. ok is false for other texts.
 func parseNumber(b []byte) (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	return n, err == nil && len(b) == numberWidth && n >= 0
 }
 
-// errDamaged says that a file does not hold what it must.
+// errDamaged is wrapped by errors about files with invalid content.
 var errDamaged = errors.New("is damaged")
 
-// readNumber returns the number kept in a file; ok is false if there is no such
-// file.
+// readNumber returns the number stored in a file. ok is false if the file does not exist.
 func (d *folder) readNumber(base string) (n int64, ok bool, err error) {
 	f, err := d.openFile(base, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,13 +168,13 @@ func (d *folder) readNumber(base string) (n int64, ok bool, err error) {
 		return 0, false, err
 	}
 	if n, ok = parseNumber(b); !ok {
-		return 0, false, fmt.Errorf("%w: %q %w: write %d digits into it, a number greater than any it held (date +%%s%%6N, padded with zeros, will do)", driver.ErrUnavailable, d.pathOf(base), errDamaged, numberWidth)
+		return 0, false, fmt.Errorf("%w: %q %w: write a number of %d digits into it that is greater than any before (date +%%s%%6N, padded with zeros, is suitable)", driver.ErrUnavailable, d.pathOf(base), errDamaged, numberWidth)
 	}
 	return n, true, nil
 }
 
-// writeNumber stores a number; it is in the file, but durable only once the
-// returned file, which is nil for one already durable, has been synced.
+// writeNumber stores a number. It is durable once the returned file has been synced; the file is
+// nil if it is durable already.
 func (d *folder) writeNumber(base string, n int64) (*os.File, error) {
 	content := formatNumber(n)
 	f, err := d.openFile(base, os.O_WRONLY)
@@ -194,7 +190,7 @@ func (d *folder) writeNumber(base string, n int64) (*os.File, error) {
 	return f, nil
 }
 
-// settle makes numbers durable and closes their files. It closes all, whatever fails.
+// settle makes numbers durable and closes all of their files, even after an error.
 func settle(files ...*os.File) error {
 	var errs []error
 	for _, f := range files {
@@ -205,9 +201,8 @@ func settle(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-// vanished reports whether path certainly does not lead to the open file f any
-// more. That it cannot be looked at, because of a directory that was closed to
-// us for a moment, says nothing.
+// vanished reports whether path certainly no longer leads to the open file f. An error, such as a
+// directory that is temporarily inaccessible, proves nothing.
 func vanished(f *os.File, path string) (bool, error) {
 	mine, err := f.Stat()
 	if err != nil {
@@ -220,7 +215,7 @@ func vanished(f *os.File, path string) (bool, error) {
 	return err == nil && !os.SameFile(mine, now), err
 }
 
-// isGone is vanished for those who look again later.
+// isGone is vanished for callers that check again later: an error counts as not gone.
 func isGone(f *os.File, path string) bool {
 	gone, err := vanished(f, path)
 	return gone && err == nil

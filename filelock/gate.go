@@ -12,19 +12,19 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// gatePatience is how long a gate may stay closed. Whoever is inside leaves
-// within a millisecond or so, unless it is frozen there.
+// gatePatience is how long to wait for a directory lock. Its holder releases it within about a
+// millisecond, unless it is frozen.
 const gatePatience = 5 * time.Second
 
-// peekPatience is how long those wait who only want to show a name.
+// peekPatience is how long List and Watch wait for a directory lock.
 const peekPatience = time.Second
 
-// errGate says that somebody stays in the gate for long.
-var errGate = errors.New("somebody is stuck while changing it")
+// errGate means that a process has had the directory lock for a long time.
+var errGate = errors.New("a process has kept the directory lock for a long time")
 
-// A nameLock is the right to change a name: the flock on the directory of the name,
-// which is called the gate. All that decides who holds and who waits happens inside.
-// One goroutine uses it.
+// A nameLock is a name's folder together with its directory lock: the flock on the folder, which is
+// needed to change the name. Everything that decides who holds and who waits happens under it. One
+// goroutine uses it.
 type nameLock struct {
 	folder
 	dir    *directory
@@ -32,20 +32,20 @@ type nameLock struct {
 	inside bool   // the folder is locked
 }
 
-// gate returns the gate of a name; nothing has been opened yet.
+// gate returns the nameLock of a name. Nothing has been opened yet.
 func (d *directory) gate(name string) *nameLock {
 	return &nameLock{folder: d.below(encode(name)), dir: d, name: name}
 }
 
-// enter goes through the gate of a name. With create it makes the directory of
-// the name; otherwise a missing one is fs.ErrNotExist.
+// enter takes the directory lock of a name. With create it creates the name's folder; otherwise the
+// error is fs.ErrNotExist if there is none.
 func (d *directory) enter(ctx context.Context, name string, create bool) (*nameLock, error) {
 	g := d.gate(name)
 	return g, g.enter(ctx, create, gatePatience)
 }
 
-// peek is enter for those who only want to show a name. If somebody is stuck in
-// the gate they stay outside, and trouble says who. If err is not nil, nothing is open.
+// peek is enter for callers that only read. If the directory lock is stuck, they read without it,
+// and trouble says who has it. If err is not nil, nothing is open.
 func (d *directory) peek(ctx context.Context, name string) (g *nameLock, trouble, err error) {
 	g = d.gate(name)
 	err = g.enter(ctx, false, peekPatience)
@@ -59,9 +59,9 @@ func (d *directory) peek(ctx context.Context, name string) (g *nameLock, trouble
 	return g, err, nil
 }
 
-// enter goes through the gate. Whoever finds it closed tries again at intervals that
-// grow, or hundreds of processes that come at once would leave no time to the one
-// inside. An error leaves nothing open.
+// enter takes the directory lock. While it is taken, it retries with growing pauses, because
+// hundreds of polling processes would leave no time to the one that has it. After an error nothing
+// is open.
 func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duration) error {
 	pause := retry.NewBackoff(50*time.Microsecond, g.longestPause())
 	for start := time.Now(); ; {
@@ -84,10 +84,10 @@ func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duratio
 	}
 }
 
-// longestPause is how long a process that found the gate closed pauses at most. Hundreds may wait
-// at the gate of a name, which is open most of the time. The gate of records is closed while a
-// record is written to the disk. A process that changes one record after the other opens it for
-// moments only, which a process with long pauses misses for seconds.
+// longestPause returns the longest pause between two attempts. Hundreds of processes may wait for
+// the directory lock of a name, which is free most of the time. The one of a directory of records
+// is held while a record is written to disk; a process that writes one record after another
+// releases it only for moments, which would be missed for seconds with long pauses.
 func (g *nameLock) longestPause() time.Duration {
 	if g.name == "" {
 		return 2 * time.Millisecond
@@ -95,8 +95,8 @@ func (g *nameLock) longestPause() time.Duration {
 	return 50 * time.Millisecond
 }
 
-// try enters if nobody else is inside. A directory that was replaced meanwhile
-// counts as busy: its successor is next.
+// try takes the directory lock if it is free. A folder that was replaced meanwhile counts as busy:
+// the next attempt uses its successor.
 func (g *nameLock) try(create bool) error {
 	if g.f == nil {
 		err := g.open()
@@ -123,8 +123,8 @@ func (g *nameLock) try(create bool) error {
 	return err
 }
 
-// makeFolder makes the directory of the name. Whoever keeps something durable there
-// syncs the directory above.
+// makeFolder creates the folder of the name. Callers that need it durable must sync the directory
+// above.
 func (g *nameLock) makeFolder() error {
 	if err := g.perm.makeDirs(); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (g *nameLock) makeFolder() error {
 	return nil
 }
 
-// check looks, inside, whether this is the directory everybody else sees, and
-// one of ours.
+// check verifies, under the directory lock, that this is the current folder and that its owner is
+// trusted.
 func (g *nameLock) check(create bool) error {
 	gone, err := vanished(g.f, g.path)
 	if err != nil {
@@ -154,8 +154,7 @@ func (g *nameLock) check(create bool) error {
 	return g.label()
 }
 
-// label keeps the exact name in the directory, for List: a long name is encoded as a
-// hash, which nobody can read.
+// label stores the exact name in the folder, for List: a long name is encoded as a hash.
 func (g *nameLock) label() error {
 	if _, err := g.root.Lstat(nameFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -163,14 +162,14 @@ func (g *nameLock) label() error {
 	return g.writeNew(nameFile, []byte(g.name))
 }
 
-// leave lets the next one in. Outside of the gate it only closes the directory.
+// leave releases the directory lock, if it is held, and closes the folder.
 func (g *nameLock) leave() {
-	_ = flock(g.f, unlock) // a process forked meanwhile may have a duplicate
+	_ = flock(g.f, unlock) // unlock explicitly: a process forked meanwhile may have a duplicate
 	g.close()
 	g.inside = false
 }
 
-// stuck says who keeps the gate closed, if the system tells.
+// stuck returns the error that says who has the directory lock, if the system reports it.
 func (g *nameLock) stuck() error {
 	by := ""
 	if f, err := os.Open(g.path); err == nil {

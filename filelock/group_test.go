@@ -169,7 +169,7 @@ func TestBreakOfAnotherUsersFrozenHolder(t *testing.T) {
 	holder.Freeze(t)
 	defer holder.Thaw(t)
 	_, err := breaker.Break(context.Background(), "a", "test")
-	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, "another one", "root") || strings.Contains(err.Error(), "%!") {
+	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, "another user's process", "root") || strings.Contains(err.Error(), "%!") {
 		t.Errorf("got %v, want ErrUnavailable that says who can end the holder", err)
 	}
 }

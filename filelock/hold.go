@@ -12,21 +12,21 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// letGoAfter is how long the engine keeps the lock of a broken holder, so that
-// its work can end before somebody else starts.
+// letGoAfter is how long the engine keeps the lock of a broken holder, so that its work can stop
+// before another holder starts.
 const letGoAfter = time.Second
 
-// holds are the standing acquisitions of this process in one directory. A hold that is lost
-// stays among them until its Release, which then says so.
+// holds are the acquisitions of this process in one directory. A lost hold stays among them until
+// its Release, which then returns ErrNotHeld.
 type holds struct {
 	bells   *bells
-	watcher watcher // tells the holds what happens to their files
+	watcher watcher // reports changes of the holds' files
 
 	mu      sync.Mutex // guards byOwner
 	byOwner map[string]*hold
 }
 
-// keep registers a hold and starts to watch over it.
+// keep registers a hold and starts to watch its files.
 func (s *holds) keep(h *hold) {
 	s.mu.Lock()
 	s.byOwner[h.grant.Owner] = h
@@ -38,7 +38,7 @@ func (s *holds) keep(h *hold) {
 	})
 }
 
-// drop forgets a hold; it returns nil if there is none of that owner.
+// drop removes a hold and returns it, nil if there is none of that owner.
 func (s *holds) drop(owner string) *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *holds) find(l driver.Lease) *hold {
 	return h
 }
 
-// A hold is one standing acquisition. It stands as long as its ticket and the lock file
-// are the ones that everybody else sees, and both are locked.
+// A hold is one acquisition. It is valid as long as its ticket and the lock file are still the ones
+// at their paths, and both are locked.
 type hold struct {
 	holds *holds
 	name  string
@@ -72,17 +72,16 @@ type hold struct {
 	sub   *subscription
 
 	mu        sync.Mutex // guards told, inherited, closed
-	told      bool       // the holder knows that it has lost
+	told      bool       // the holder was notified that it has lost the lock
 	inherited bool       // a child may have the descriptors too
-	closed    bool       // lock and ticket are let go
+	closed    bool       // lock and ticket are released
 }
 
-// pathOf returns the path of a file beside the lock.
+// pathOf returns the path of a file in the name's folder.
 func (h *hold) pathOf(base string) string { return filepath.Join(h.dir, base) }
 
-// standing returns why the hold does not stand any more, nil if it does: its
-// ticket and its lock are still the ones everybody else sees. A directory that
-// cannot be looked at for a while loses no lock.
+// standing returns why the hold is no longer valid, nil if it is: its ticket and lock file must be
+// the ones at their paths. A folder that is temporarily inaccessible does not lose the lock.
 func (h *hold) standing() error {
 	switch {
 	case isGone(h.file, h.pathOf(h.base)):
@@ -96,7 +95,7 @@ func (h *hold) standing() error {
 	return nil
 }
 
-// A brokenError is the cause of a loss by Break, as the ending of the ticket tells it.
+// A brokenError is the cause of a loss by Break, with the ending of the ticket.
 type brokenError struct{ ending }
 
 func (e *brokenError) Error() string {
@@ -105,9 +104,9 @@ func (e *brokenError) Error() string {
 
 func (e *brokenError) Unwrap() error { return driver.ErrLost }
 
-// check tells the holder, once, if the hold does not stand any more. A hold
-// that was broken lets go a little later; one that was damaged keeps what is
-// left of its lock, since that still keeps others out.
+// check notifies the holder, once, if the hold is no longer valid. A broken hold releases the lock
+// a little later. One whose files were damaged keeps the rest of its lock, since that still
+// excludes others.
 func (h *hold) check() {
 	cause := h.notice()
 	if cause == nil {
@@ -124,8 +123,8 @@ func (h *hold) check() {
 	}
 }
 
-// notice returns the cause of a loss to whoever finds it first: events and looks may come
-// at the same time.
+// notice returns the cause of a loss to its first caller only: events and polls may find it at the
+// same time.
 func (h *hold) notice() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,15 +136,15 @@ func (h *hold) notice() error {
 	return cause
 }
 
-// stands reports whether the hold is still good.
+// stands reports whether the hold is valid.
 func (h *hold) stands() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.closed && !h.told && h.standing() == nil
 }
 
-// inherit returns duplicates of what keeps the lock, for a child. It is one step: a
-// release before it leaves nothing to inherit, one after it unlocks nothing.
+// inherit returns duplicates of the descriptors that keep the lock. It is atomic: after a release
+// there is nothing to inherit, and a later release does not unlock.
 func (h *hold) inherit() ([]*os.File, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,8 +164,8 @@ func (h *hold) inherit() ([]*os.File, error) {
 	return []*os.File{lock, file}, nil
 }
 
-// letGo frees the lock and the ticket, once. Without a child that inherited them
-// they are unlocked first: a process forked meanwhile may have duplicates.
+// letGo releases the lock and the ticket, once. Unless a child has inherited them, it unlocks them
+// first, because a process forked meanwhile may have duplicates.
 func (h *hold) letGo() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,14 +181,14 @@ func (h *hold) letGo() {
 	h.file.Close()
 }
 
-// release ends the hold. The ticket goes last, so that whoever is woken by that
-// finds the lock free. A hold that has ended otherwise is driver.ErrNotHeld, but what is
-// left of it is let go all the same.
+// release ends the hold. The ticket is removed last, so that a waiter that is woken by this finds
+// the lock free. It returns driver.ErrNotHeld if the hold has ended otherwise, but releases what is
+// left of it.
 func (h *hold) release() error {
 	h.holds.watcher.unsubscribe(h.sub)
 	h.mu.Lock()
 	gone := h.closed || h.standing() != nil
-	h.told = true // an event still under way must not call this a loss
+	h.told = true // a pending event must not report a loss
 	inherited := h.inherited
 	if !h.closed && !inherited {
 		if !gone {
@@ -197,7 +196,7 @@ func (h *hold) release() error {
 		}
 		_ = flock(h.lock, unlock)
 		err := os.Remove(h.pathOf(h.base))
-		gone = gone || errors.Is(err, fs.ErrNotExist) // broken in the same instant
+		gone = gone || errors.Is(err, fs.ErrNotExist) // broken at the same moment
 	}
 	h.mu.Unlock()
 	h.letGo()
@@ -212,8 +211,8 @@ func (h *hold) release() error {
 	return nil
 }
 
-// leave removes the ticket of a hold that children inherited, unless one of
-// them still keeps it: its flock tells, and then the ticket stays for as long as they live.
+// leave removes the ticket of a hold that children inherited, unless one of them still keeps it
+// locked. Then the ticket stays as long as they run.
 func (h *hold) leave() {
 	f, err := os.OpenFile(h.pathOf(h.base), os.O_RDWR|nonblock, 0)
 	if err != nil {

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifyOf is what a watcher wants to hear of a directory: what comes to it and goes
-// from it. Stamps of waiting tickets are not among it, or each would wake every
-// holder and watch of the name.
+// notifyOf selects the events of a directory: files that are added and removed. It does not include
+// the stamps of waiting tickets, which would wake every holder and watch of the name.
 const notifyOf = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// A notifier is one inotify instance. One goroutine reads; add, remove and close
-// are called under the mutex of the watcher.
+// A notifier is one inotify instance. One goroutine calls read. The other methods are called under
+// the watcher's mutex.
 type notifier struct {
 	fd  int
-	f   *os.File // the same, for reads that wait
+	f   *os.File // the same, for blocking reads
 	buf [16 << 10]byte
 }
 
@@ -36,10 +35,10 @@ func (n *notifier) add(path string) (wd int, err error) {
 
 func (n *notifier) remove(wd int) { _, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) }
 
-// close ends the instance, and read with it.
+// close closes the instance, which ends read.
 func (n *notifier) close() { n.f.Close() }
 
-// read waits for events.
+// read blocks until there are events.
 func (n *notifier) read() ([]event, error) {
 	size, err := n.f.Read(n.buf[:])
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// List shows who holds and who waits, as the living tickets tell. A name whose
-// gate is stuck, or one of whose files is damaged, says so in Status.Trouble and
-// shows what can be seen from outside. If some names may not be read the others
-// are returned, together with an ErrConfig that names the first of them.
+// List returns the names that are held, waited for or closed by a minimum hold, according to the
+// live tickets. If the directory lock of a name is stuck, or a file is damaged, Status.Trouble says
+// so and the status has what can be read without the lock. If some names may not be read, List
+// returns the others together with a driver.ErrConfig about the first of these.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	names, unread := e.dir.names(ctx, q)
 	var all []driver.Status
@@ -29,7 +29,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			if err = e.dir.unavailable(err); errors.Is(err, driver.ErrConfig) { // not ours to read
+			if err = e.dir.unavailable(err); errors.Is(err, driver.ErrConfig) { // this user may not read it
 				unread = cmp.Or(unread, err)
 				continue
 			}
@@ -42,8 +42,8 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	return all, unread
 }
 
-// status describes one name. It goes through the gate if it can, so it sees no
-// change half done.
+// status returns the status of one name. It takes the directory lock if it can, so that it sees no
+// incomplete change.
 func (d *directory) status(ctx context.Context, name string) (driver.Status, error) {
 	s := view{driver.Status{Name: name}}
 	g, trouble, err := d.peek(ctx, name)
@@ -77,20 +77,20 @@ func (d *directory) status(ctx context.Context, name string) (driver.Status, err
 	return s.Status, err
 }
 
-// A view is a status that is being put together, from tickets in their order: those who
-// hold and those who wait are mixed, since a ticket keeps its place when it is granted.
+// A view is a status under construction. Tickets are added in their order, in which holders and
+// waiters are mixed, since a ticket keeps its place when it is granted.
 type view struct{ driver.Status }
 
-// add adds a ticket, if it lives.
+// add adds a ticket, if it is alive.
 func (s *view) add(g *nameLock, t ticket) error {
 	f, err := g.openTicket(t)
 	if f == nil || err != nil {
 		return err
 	}
 	defer f.Close()
-	r, _, _ := readRecord(f) // what cannot be read is not shown
+	r, _, _ := readRecord(f) // a record that cannot be read is left out
 	if len(s.Holders) == 0 && (t.held || len(s.Waiters) == 0) {
-		s.Mode, s.Limit = t.mode, t.limit // of those who hold, else of the next one
+		s.Mode, s.Limit = t.mode, t.limit // of the holders, otherwise of the next waiter
 	}
 	if !t.held {
 		s.Waiters = append(s.Waiters, driver.Waiter{
@@ -104,8 +104,8 @@ func (s *view) add(g *nameLock, t ticket) error {
 	return nil
 }
 
-// addForeign adds the holder of a lock without a ticket, if there is one: flock(1), or
-// a child that outlived its parent.
+// addForeign adds the holder of a lock without a ticket, if there is one: flock(1), or a child that
+// outlived its parent.
 func (s *view) addForeign(g *nameLock) {
 	f, busy := g.locked()
 	if f == nil {

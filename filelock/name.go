@@ -9,10 +9,9 @@ import (
 // maxEncoded is the longest encoded name in bytes; file systems allow 255.
 const maxEncoded = 200
 
-// encode turns a name into the name of its directory. Two names never meet, not
-// even where the file system ignores case, so escapes use lower-case digits and
-// upper-case letters are escaped. A name that gets too long ends in its hash
-// behind a "~", which no other encoding contains.
+// encode returns the directory name of a name. Different names have different directories, even on
+// a file system that ignores case: escapes use lower-case digits, and upper-case letters are
+// escaped. A name that is too long ends in "~" and its hash; no other encoding contains "~".
 func encode(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -28,7 +27,7 @@ func encode(name string) string {
 	return fmt.Sprintf("%s~%x", b.String()[:maxEncoded/2], sha256.Sum256([]byte(name)))
 }
 
-// plain reports whether c stands for itself anywhere in a name.
+// plain reports whether c is not escaped.
 func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }

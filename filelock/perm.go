@@ -14,10 +14,10 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A perm is who may use the files of an engine: this user, or a group besides.
+// A perm determines who may use the files of an engine: this user, or also a group.
 type perm struct {
 	top   string // the directory of the engine
-	group string // empty for this user alone
+	group string // empty: this user only
 	dir   os.FileMode
 	file  os.FileMode
 
@@ -31,8 +31,8 @@ func newPerm(top, group string) perm {
 	return perm{top: top, group: group, dir: 0o770 | os.ModeSetgid, file: 0o660}
 }
 
-// makeDirs creates the directory of the engine and its parents, and makes it
-// survive a power cut when it is new. The group gets the directory itself, not its parents.
+// makeDirs creates the engine's directory and its parents, durably. Only the directory itself
+// belongs to the group, not its parents.
 func (p *perm) makeDirs() error {
 	if _, err := os.Stat(p.top); err == nil {
 		return nil
@@ -46,7 +46,7 @@ func (p *perm) makeDirs() error {
 	return syncDir(filepath.Dir(p.top))
 }
 
-// syncDir makes the entries of a directory survive a power cut.
+// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -56,13 +56,13 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// halfMade begins the names of directories and files that are being made, and become
-// visible to the group by a rename. The next sweep removes what a crash leaves of them.
+// halfMade begins the names of files and directories under construction, which become visible to
+// the group by a rename. The next sweep removes those that a crash leaves behind.
 const halfMade = ".new."
 
-// mkdir makes one directory, and is fs.ErrExist if there is one. That of a group appears
-// under its name with its owner and its mode: whoever came across it before would be
-// refused, and everybody for good if its maker died in between.
+// mkdir creates a directory. The error is fs.ErrExist if there is one. A directory of a group
+// appears under its name with its owner and mode: processes that found it before would be refused,
+// and if its creator died in between they would be refused for ever.
 func (p *perm) mkdir(dir string) error {
 	if p.group == "" {
 		return os.Mkdir(dir, 0o700)
@@ -82,7 +82,7 @@ func (p *perm) mkdir(dir string) error {
 	err = os.Lchown(temp, -1, gid)
 	p.step("made")
 	if err == nil {
-		err = os.Chmod(temp, p.dir) // the umask has no say in it
+		err = os.Chmod(temp, p.dir) // independent of the umask
 	}
 	if err == nil {
 		err = renameNew(temp, dir)
@@ -100,15 +100,15 @@ func (p *perm) step(what string) {
 	}
 }
 
-// apply lets the group use a file that was just made, whatever the umask says.
+// apply gives the group access to a new file, whatever the umask is.
 func (p *perm) apply(f *os.File) {
 	if p.group != "" {
-		_ = f.Chmod(p.file) // who cannot use it says so
+		_ = f.Chmod(p.file) // if it fails, users without access get an error
 	}
 }
 
-// check refuses a directory that the group is to share and cannot, and one that a group
-// shares if none was given: what this user made there would be closed to the group.
+// check rejects a directory that should be shared with the group but is not, and one that is shared
+// although no group was given: what this user created there would be inaccessible to the group.
 func (p *perm) check() error {
 	info, err := os.Stat(p.top)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *perm) check() error {
 	_, owner, ok := ownerOf(info)
 	if p.group == "" {
 		if shared := os.ModeSetgid | 0o070; ok && info.Mode()&shared == shared {
-			return fmt.Errorf("%w: %q is shared with the group %d; say so (?group=%d), or choose another directory", driver.ErrConfig, p.top, owner, owner)
+			return fmt.Errorf("%w: %q is shared with the group %d; add ?group=%d to the URL (Config.Group), or choose another directory", driver.ErrConfig, p.top, owner, owner)
 		}
 		return nil
 	}
@@ -126,13 +126,13 @@ func (p *perm) check() error {
 		return err
 	}
 	if want := p.dir; ok && (owner != gid || info.Mode()&want != want) {
-		return fmt.Errorf("%w: %q is not shared with the group %s; chgrp %s and chmod 2770 that directory", driver.ErrConfig, p.top, p.group, p.group)
+		return fmt.Errorf("%w: %q is not shared with the group %s; run chgrp %s and chmod 2770 on that directory", driver.ErrConfig, p.top, p.group, p.group)
 	}
 	return nil
 }
 
-// owned refuses a file or directory that another user has put there. What a
-// group shares belongs to any of its users.
+// owned rejects a file or directory of another user. In a shared directory, any user of the group
+// may own it.
 func (p *perm) owned(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || p.group != "" {
@@ -144,20 +144,20 @@ func (p *perm) owned(f *os.File) error {
 	}
 	if top, err := os.Stat(p.top); err == nil {
 		if owner, _, _ := ownerOf(top); owner == uid {
-			return nil // may do here what it likes anyway
+			return nil // the owner of the directory can change everything in it anyway
 		}
 	}
 	return fmt.Errorf("%w: %q belongs to user %d; remove it, or share the directory with a group (?group=NAME)", driver.ErrConfig, f.Name(), uid)
 }
 
-// lookupGroup returns the number of a group, which may be given as such.
+// lookupGroup returns the number of a group, which may be given as a number.
 func lookupGroup(name string) (int, error) {
 	if gid, err := strconv.Atoi(name); err == nil && gid >= 0 {
 		return gid, nil
 	}
 	g, err := user.LookupGroup(name)
 	if err != nil {
-		return 0, fmt.Errorf("%w: no group %q: %w", driver.ErrConfig, name, err)
+		return 0, fmt.Errorf("%w: the group %q was not found: %w", driver.ErrConfig, name, err)
 	}
 	return strconv.Atoi(g.Gid)
 }

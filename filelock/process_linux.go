@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchProcess rings bell when a process of this host ends, and stops when the file that
-// it returns is closed. A pidfd means one process for good, while a pid may be given to
-// another one. The file is nil where the system does not tell, and for a process that has
-// ended: a child of it may keep its lock, and nobody rings when that ends.
+// watchProcess signals bell when a process of this host ends, until the returned file is closed. It
+// uses a pidfd, which always refers to the same process, while a pid may be reused. It returns nil
+// if pidfds are not available or the process has ended already: a child may still keep its lock,
+// and the end of that is not signalled.
 func watchProcess(pid int, bell chan<- struct{}) *os.File {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A queue is what a request finds behind the gate. It is true only as long as the request
-// is inside. Its files are the holders' tickets, open, in the same order.
+// A queue is the state of a name's tickets as a request sees it. It is valid only under the
+// directory lock. files are the open tickets of the holders, in the same order.
 type queue struct {
 	gate     *nameLock
 	me       ticket
-	override int      // the limit that Resize has set, if I ask with one; 0 for none
-	before   []ticket // waiting in front of me, nearest last
+	override int      // the limit set by Resize, if me has a limit; 0 for none
+	before   []ticket // waiting ahead of me, the nearest last
 	holders  []ticket // alive
-	last     int64    // the last place that anybody has
+	last     int64    // the last place in use
 	files    []*os.File
 }
 
-// queueOf sorts the tickets of a name as the one in me sees them. The caller
-// closes files.
+// queueOf reads the tickets of a name from the point of view of me. The caller must close the
+// queue.
 func (g *nameLock) queueOf(me ticket) (*queue, error) {
 	all, err := g.tickets()
 	if err != nil {
@@ -62,8 +62,8 @@ func (q *queue) close() {
 	q.files = nil
 }
 
-// check refuses a shared request whose limit is not that of the others, unless
-// Resize has set one for all who have any.
+// check rejects a shared request whose limit differs from that of the others, unless Resize has set
+// one.
 func (q *queue) check() error {
 	if q.me.mode != driver.Shared {
 		return nil
@@ -84,18 +84,18 @@ func (q *queue) check() error {
 	return nil
 }
 
-// obstacle returns what keeps me from holding, nil if nothing does. A waiter in
-// front of me counts only while it lives and is not frozen; it keeps its place.
-// Of several the nearest is the blocker: it hears of its own in time, and so
-// no release wakes the whole queue. Waiters of this process are among the bells.
+// obstacle returns what keeps me from holding, nil if nothing does. A waiter ahead of me counts
+// only if it is alive and not frozen; a frozen one keeps its place. If there are several, the
+// nearest is the blocker: it is woken in time by its own predecessor, so a release need not wake
+// the whole queue. bells knows the waiters of this process.
 func (q *queue) obstacle(bells *bells) (*blocker, error) {
 	shared := q.me.mode == driver.Shared
-	beside := slices.Clone(q.holders) // me, with those before me who will hold too
+	beside := slices.Clone(q.holders) // me, and the waiters ahead of me that could share the lock with me
 	var nearest *blocker
 	for i := len(q.before) - 1; i >= 0; i-- {
 		t := q.before[i]
 		together := shared && t.mode == driver.Shared
-		if together && q.me.limit == 0 {
+		if together && q.me.limit == 0 { // it can hold as soon as I can
 			continue // goes when I can go
 		}
 		o, err := q.waiter(t, bells)
@@ -119,8 +119,8 @@ func (q *queue) obstacle(bells *bells) (*blocker, error) {
 	return q.among(nearest, beside), nil
 }
 
-// among is obstacle for one who stands behind nobody, or only behind waiters,
-// the nearest of them given, beside whom it may hold if all fit.
+// among is the part of obstacle for a request with no waiter ahead, or only with waiters (the
+// nearest is given) beside which it may hold if the limit allows it.
 func (q *queue) among(nearest *blocker, beside []ticket) *blocker {
 	together := q.me.mode == driver.Shared && (len(q.holders) == 0 || q.holders[0].mode == driver.Shared)
 	switch {
@@ -135,11 +135,11 @@ func (q *queue) among(nearest *blocker, beside []ticket) *blocker {
 	return q.behind(&blocker{owner: q.holders[0].owner, files: q.take(1)}, nil)
 }
 
-// fits reports whether the limit in force leaves me room beside others. Alone I
-// always fit: the limit may have been lowered below my weight.
+// fits reports whether the limit leaves capacity for me beside others. Alone I always fit: the
+// limit may have been reduced below my weight.
 func (q *queue) fits(beside []ticket) bool {
 	room := cmp.Or(q.override, q.me.limit)
-	for _, t := range beside {
+	for _, t := range beside { // avoid overflow with large weights
 		room = max(0, room) - t.units() // huge weights must not wrap around
 	}
 	return len(beside) == 0 || q.me.units() <= room
@@ -152,8 +152,7 @@ func (q *queue) take(n int) []*os.File {
 	return files
 }
 
-// waiter returns the blocker that a waiter in front of me is; nil if it died or
-// has frozen.
+// waiter returns the blocker for a waiter ahead of me, nil if it is dead or frozen.
 func (q *queue) waiter(t ticket, bells *bells) (*blocker, error) {
 	f, err := q.gate.openTicket(t)
 	if f == nil || err != nil {
@@ -161,9 +160,9 @@ func (q *queue) waiter(t ticket, bells *bells) (*blocker, error) {
 	}
 	o := &blocker{owner: t.owner, waiting: q.gate.pathOf(t.fileName()), files: []*os.File{f}}
 	if _, own := bells.of(t.owner); own {
-		return o, nil // as awake as we are
+		return o, nil // in this process, so it is not frozen while we run
 	}
-	r, _, _ := readRecord(f) // a strange one counts as long as it is stamped
+	r, _, _ := readRecord(f) // without a readable record it counts as long as it is stamped
 	o.paused = func() bool { return isPaused(f, r) }
 	if o.paused() {
 		o.close()
@@ -172,8 +171,8 @@ func (q *queue) waiter(t ticket, bells *bells) (*blocker, error) {
 	return o, nil
 }
 
-// behind completes a blocker with my place and with who is in the way: the
-// oldest holder, or else the waiter whose ticket is f, which may be nil.
+// behind adds to a blocker my place and who is in the way: the oldest holder, or else the waiter
+// whose ticket is f, which may be nil.
 func (q *queue) behind(o *blocker, f *os.File) *blocker {
 	o.position = len(q.before) + 1
 	o.held = &driver.HeldError{Name: q.gate.name}
@@ -192,7 +191,7 @@ func (q *queue) behind(o *blocker, f *os.File) *blocker {
 	return o
 }
 
-// floor returns the smallest token among the holders and token.
+// floor returns the lowest of token and the holders' tokens.
 func (q *queue) floor(token int64) int64 {
 	for _, f := range q.files {
 		if r, _, err := readRecord(f); err == nil && r.Token > 0 {

@@ -19,35 +19,34 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// recordsDir holds the records. Each is a file in one of a few directories, which is
-// the gate of all who change a record in it.
+// recordsDir contains the records. Each is a file in one of several directories, whose directory
+// lock serializes the changes of all records in it.
 const recordsDir = ".records"
 
-// recordDirs is how many such directories there are: as many as one hexadecimal digit
-// can name.
+// recordDirs is the number of these directories; one hexadecimal digit names each.
 const recordDirs = 16
 
-// records is the records of an engine. It keeps nothing in memory but when it has swept:
-// other processes change the files at any time.
+// records implements driver.Records. It caches nothing, because other processes may change the
+// files at any time.
 type records struct {
 	dir   *directory
 	swept [recordDirs]retry.Period
 }
 
-// stored is the content of a file: a line with the version, when it expires in
-// microseconds since 1970, 0 for never, and the length of the key; the key; the value.
+// stored is the content of a record's file: a line with the version, the expiry time in
+// microseconds since 1970 (0 for never) and the length of the key; then the key; then the value.
 type stored struct {
 	driver.Record
 	expires int64
 }
 
-// format returns the content of the file. The key is in it because the name of the file
-// may be a hash of the key, and List needs the key itself.
+// format returns the content of the file. The key is included because the file name may be a hash
+// of it, and List needs the key.
 func (r stored) format() []byte {
 	return fmt.Appendf(nil, "%s %d %d\n%s%s", r.Version, r.expires, len(r.Key), r.Key, r.Value)
 }
 
-// parseRecord is the inverse of format; ok is false for what format cannot have written.
+// parseRecord is the inverse of format. ok is false for anything that format does not write.
 func parseRecord(b []byte) (r stored, ok bool) {
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
 	var length int
@@ -59,13 +58,13 @@ func parseRecord(b []byte) (r stored, ok bool) {
 	return r, true
 }
 
-// stands reports whether there is a record at a time.
+// stands reports whether the record exists and has not expired at a time.
 func (r stored) stands(now time.Time) bool {
 	return r.Version != "" && (r.expires == 0 || now.UnixMicro() < r.expires)
 }
 
-// shard returns the directory that a key belongs to: writers of different keys seldom
-// wait for one another, and a sweep looks at one directory only.
+// shard returns the directory for a key. With several directories, writers of different keys rarely
+// wait for one another, and a sweep reads only one of them.
 func (r *records) shard(key string) (g *nameLock, i int) {
 	h := fnv.New32a()
 	h.Write([]byte(key))
@@ -73,16 +72,16 @@ func (r *records) shard(key string) (g *nameLock, i int) {
 	return r.gate(i), i
 }
 
-// gate returns the gate of a directory of records, which has no name of a lock.
+// gate returns the nameLock of a directory of records, which has no lock name.
 func (r *records) gate(i int) *nameLock {
 	return &nameLock{folder: r.dir.below(recordsDir, strconv.FormatInt(int64(i), 16)), dir: r.dir}
 }
 
-// recordFile returns the name of a record's file, which no half made file has.
+// recordFile returns the name of a record's file. Temporary files have other names.
 func recordFile(key string) string { return "r." + encode(key) }
 
-// Get returns a record; see [driver.Records]. It waits for nobody, since a record is
-// replaced as a whole.
+// Get returns a record; see [driver.Records]. It needs no directory lock, because records are
+// replaced atomically.
 func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	none := driver.Record{Key: key}
 	if err := driver.CheckName(key); err != nil {
@@ -113,7 +112,7 @@ func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	return rec.Record, nil
 }
 
-// readStored reads one file; a missing one is no record.
+// readStored reads a record's file. If there is none, it returns an empty record.
 func readStored(d *folder, base string) (stored, error) {
 	f, err := d.openFile(base, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,13 +122,13 @@ func readStored(d *folder, base string) (stored, error) {
 		return stored{}, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 2*driver.MaxRecord)) // no record of ours is longer
+	b, err := io.ReadAll(io.LimitReader(f, 2*driver.MaxRecord)) // records are never longer
 	if err != nil {
 		return stored{}, err
 	}
 	rec, ok := parseRecord(b)
 	if !ok {
-		return stored{}, fmt.Errorf("%w: %q %w: remove it, and the record is gone", driver.ErrUnavailable, d.pathOf(base), errDamaged)
+		return stored{}, fmt.Errorf("%w: %q %w: remove the file to delete the record", driver.ErrUnavailable, d.pathOf(base), errDamaged)
 	}
 	return rec, nil
 }
@@ -159,20 +158,20 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 		return "", driver.ErrConflict
 	}
 	next := stored{Record: driver.Record{Key: key, Value: value, Version: rand.Text()}}
-	if ttl > 0 { // rounded up: a record lives at least as long as was asked
+	if ttl > 0 { // rounded up, so that the record lives at least as long as requested
 		next.expires = now.Add(ttl + time.Microsecond - 1).UnixMicro()
 	}
 	if err := g.writeNew(recordFile(key), next.format()); err != nil {
 		return "", r.dir.unavailable(err)
 	}
-	if version == "" { // who adds records also sees to those that have expired
+	if version == "" { // calls that add records also remove expired ones
 		r.sweep(g, i, now)
 	}
 	return next.Version, nil
 }
 
-// enter goes through the gate of a directory of records, which it makes if it is not
-// there.
+// enter takes the directory lock of a directory of records, and creates the directory if there is
+// none.
 func (r *records) enter(ctx context.Context, g *nameLock) error {
 	err := g.enter(ctx, false, gatePatience)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,8 +188,7 @@ func (r *records) enter(ctx context.Context, g *nameLock) error {
 	return r.dir.unavailable(err)
 }
 
-// makeDir makes a directory of records, and lets it survive a power cut. All may be gone,
-// with the directory of the engine.
+// makeDir creates a directory of records, durably, with all parents up to the engine's directory.
 func (r *records) makeDir(g *nameLock) error {
 	if err := r.dir.perm.makeDirs(); err != nil {
 		return err
@@ -206,8 +204,8 @@ func (r *records) makeDir(g *nameLock) error {
 	return nil
 }
 
-// sweep removes what has expired in a directory whose gate the caller is in, unless
-// that was done within the hour. What cannot be removed stays.
+// sweep removes the expired records of a directory, unless that was done within the last hour. The
+// caller has the directory lock. Records that cannot be removed stay.
 func (r *records) sweep(g *nameLock, i int, now time.Time) {
 	if !r.swept[i].Due(sweepAfter) {
 		return
@@ -221,7 +219,7 @@ func (r *records) sweep(g *nameLock, i int, now time.Time) {
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Records]. It reads the names
+// List returns the records whose keys have a prefix; see [driver.Records]. It reads the file names
 // of all records.
 func (r *records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	if err := r.dir.ready(ctx, false); err != nil {
@@ -239,7 +237,7 @@ func (r *records) List(ctx context.Context, prefix string) ([]driver.Record, err
 	return list, nil
 }
 
-// listShard is List of one directory. Each record is as it was at some time meanwhile.
+// listShard is List for one directory. Each record is read at a slightly different time.
 func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (list []driver.Record, err error) {
 	names, err := readNames(ctx, g)
 	if err == nil {
@@ -255,8 +253,8 @@ func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (li
 	if err != nil {
 		return nil, err
 	}
-	// So begin the files of all keys with the prefix, however long they are, and no half
-	// made one.
+	// The file names of all keys with the prefix start like this, however long the keys are. Those
+	// of temporary files do not.
 	begin := recordFile(prefix)
 	begin = begin[:min(len(begin), len(recordFile(""))+maxEncoded/2)]
 	now := time.Now()
@@ -278,9 +276,9 @@ func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (li
 	return list, nil
 }
 
-// readNames returns the names of the files in a directory. It reads them inside of the gate:
-// where a name that is replaced moves to another place, as on tmpfs, whoever reads on
-// meanwhile would pass it over.
+// readNames returns the names of the files in a directory. It reads them under the directory lock:
+// on some file systems, such as tmpfs, a file that is replaced meanwhile changes its place, and
+// could be missed.
 func readNames(ctx context.Context, g *nameLock) (names []string, err error) {
 	if err := g.enter(ctx, false, gatePatience); err != nil {
 		return nil, err

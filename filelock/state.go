@@ -9,33 +9,33 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// What a folder of a name has besides tickets and the name itself. Numbers have a fixed
-// width and are overwritten in place: there is no moment at which a crash leaves none.
+// The files of a name's folder besides tickets. Numbers have a fixed width and are overwritten in
+// place, so that a crash leaves the old or the new one.
 const (
-	lockFile      = "lock"       // its flock excludes flock(1), which knows of no tickets
+	lockFile      = "lock"       // its flock excludes flock(1), which ignores tickets
 	tokenFile     = "token"      // the last token
 	notBeforeFile = "not-before" // when the minimum hold ends, in microseconds since 1970
 
-	// limitFile keeps the limit that Resize has set. It is only ever replaced as a
-	// whole, unlike the numbers that every acquisition changes: a process or a
-	// machine that dies meanwhile leaves the old limit or the new one.
+	// limitFile has the limit set by Resize. Unlike the numbers that every acquisition changes, it
+	// is replaced as a whole, so that a crash leaves the old limit or the new one.
 	limitFile = "limit"
 
 	// nameFile has the exact name.
 	nameFile = "name"
 
-	// floorFile is in the directory above: no token of a name that was removed is greater.
+	// floorFile is in the top directory. Its number is at least every token of names that were
+	// removed.
 	floorFile = ".floor"
 )
 
-// lockFor takes the lock file's own flock, through which flock(1) excludes us and
-// we exclude it. It is errBusy if somebody has it.
+// lockFor takes the flock of the lock file, by which this engine and flock(1) exclude each other.
+// The error is errBusy if it is taken.
 func (g *nameLock) lockFor(mode driver.Mode) (*os.File, error) {
 	how := lockExclusive
 	if mode == driver.Shared {
 		how = lockShared
 	}
-	for range 10 { // somebody may be replacing the file
+	for range 10 { // another process may be replacing the file
 		f, err := g.openFile(lockFile, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return nil, err
@@ -49,11 +49,11 @@ func (g *nameLock) lockFor(mode driver.Mode) (*os.File, error) {
 		}
 		f.Close()
 	}
-	return nil, fmt.Errorf("%q is being replaced all the time", g.pathOf(lockFile))
+	return nil, fmt.Errorf("%q is replaced again and again by another program; leave the file in place", g.pathOf(lockFile))
 }
 
-// locked opens the lock file and reports whether anybody has its flock, with a ticket
-// or without. It leaves it unlocked. The file is nil if it cannot be opened.
+// locked opens the lock file and reports whether its flock is taken, with or without a ticket. It
+// leaves the file unlocked. f is nil if the file cannot be opened.
 func (g *nameLock) locked() (f *os.File, busy bool) {
 	f, err := g.openFile(lockFile, os.O_RDONLY)
 	if err != nil {
@@ -64,9 +64,9 @@ func (g *nameLock) locked() (f *os.File, busy bool) {
 	return f, busy
 }
 
-// mint returns a token greater than any before. It is durable once the file,
-// which may be nil, has been settled. A name that is new, or comes again after it
-// was removed, begins above the floor.
+// mint issues a token greater than all before. The token is durable once the file, which may be
+// nil, has been settled. The tokens of a new name, or of one that had been removed, start above the
+// number in floorFile.
 func (g *nameLock) mint() (int64, *os.File, error) {
 	last, old, err := g.readNumber(tokenFile)
 	if err == nil && !old {
@@ -82,12 +82,12 @@ func (g *nameLock) mint() (int64, *os.File, error) {
 	token := max(last+1, time.Now().UnixMicro())
 	f, err := g.writeNumber(tokenFile, token)
 	if err == nil && !old {
-		err = syncDir(g.dir.path) // whoever made the folder may not have yet
+		err = syncDir(g.dir.path) // the process that created the folder may not have synced it
 	}
 	return token, f, err
 }
 
-// notBefore returns when the minimum hold ends; zero if none closes the name now.
+// notBefore returns when the minimum hold ends; the zero time if there is none.
 func (g *nameLock) notBefore() (time.Time, error) {
 	n, _, err := g.readNumber(notBeforeFile)
 	if until := time.UnixMicro(n); err == nil && until.After(time.Now()) {
@@ -96,7 +96,7 @@ func (g *nameLock) notBefore() (time.Time, error) {
 	return time.Time{}, err
 }
 
-// override returns the limit that Resize has set, 0 if it never has.
+// override returns the limit set by Resize, 0 if there is none.
 func (g *nameLock) override() (int, error) {
 	n, ok, err := g.readNumber(limitFile)
 	if err == nil && (!ok || 1 <= n && n <= driver.MaxLimit) {

@@ -14,24 +14,23 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// sweepAfter is how long a name is idle before it is removed, and how often that
-// is done.
+// sweepAfter is how long a name must be idle before it is removed, and the interval between sweeps.
 const sweepAfter = time.Hour
 
-// Files beside the directories of the names.
+// Files beside the folders of the names.
 const (
-	sweepFile  = ".sweep"  // its flock keeps two from sweeping, its time says when it was done
-	sweptNames = ".swept." // what is being removed
+	sweepFile  = ".sweep"  // its flock prevents concurrent sweeps; its time is that of the last one
+	sweptNames = ".swept." // a folder that is being removed
 )
 
-// A sweeper removes the names of a directory that nobody uses.
+// A sweeper removes the idle names of a directory.
 type sweeper struct {
 	dir   *directory
-	asked retry.Period // whether it is time
+	asked retry.Period // when it last checked
 }
 
-// maybeSweep starts to remove idle names if nobody has for long. The goroutine
-// ends when all have been looked at; nothing is lost if its process ends before.
+// maybeSweep starts a sweep in the background if the last one is long ago. It is harmless if the
+// process ends before the sweep does.
 func (s *sweeper) maybeSweep() {
 	if !s.asked.Due(sweepAfter) {
 		return
@@ -47,7 +46,7 @@ func (s *sweeper) maybeSweep() {
 	}
 }
 
-// begin makes the file whose time says when a new directory was swept.
+// begin creates the sweep file in a new directory.
 func (s *sweeper) begin() {
 	top := s.dir.below()
 	defer top.close()
@@ -59,7 +58,7 @@ func (s *sweeper) begin() {
 	}
 }
 
-// sweep removes the names that have been idle for so long.
+// sweep removes the names that have been idle for the given time.
 func (s *sweeper) sweep(after time.Duration) {
 	s.dir.step("begin")
 	w := sweep{dir: s.dir, top: s.dir.below(), after: after}
@@ -92,16 +91,15 @@ func (s *sweeper) sweep(after time.Duration) {
 	stamp(f)
 }
 
-// A sweep is one look at all names, by the one who has the flock of the sweepFile.
+// A sweep is one pass over all names, under the flock of sweepFile.
 type sweep struct {
 	dir   *directory
 	top   folder
 	after time.Duration
-	floor int64 // what the floorFile has; 0 if that is not known
+	floor int64 // the number in floorFile; 0 if unknown
 }
 
-// raiseFloor makes sure, durably, that the tokens of names that come again are
-// greater than n.
+// raiseFloor makes sure, durably, that names that are created again get tokens greater than n.
 func (w *sweep) raiseFloor(n int64) (err error) {
 	if w.floor >= n {
 		return nil
@@ -109,14 +107,14 @@ func (w *sweep) raiseFloor(n int64) (err error) {
 	if w.floor, _, err = w.top.readNumber(floorFile); err != nil || w.floor >= n {
 		return err
 	}
-	// Replaced as a whole, since mint reads it without any lock.
+	// Replace the file as a whole, because mint reads it without a lock.
 	if err = w.top.writeNew(floorFile, formatNumber(n)); err == nil {
 		w.floor = n
 	}
 	return err
 }
 
-// remove removes one name if nobody uses it.
+// remove removes one name if it is idle.
 func (w *sweep) remove(base string) {
 	g := &nameLock{folder: w.dir.below(base), dir: w.dir, name: base}
 	if !w.unusedLong(g) || g.try(false) != nil {
@@ -131,7 +129,7 @@ func (w *sweep) remove(base string) {
 	if !idle {
 		return
 	}
-	// The floor is durable before the token goes: a crash in between leaves both.
+	// The floor must be durable before the token is removed: a crash in between leaves both.
 	token, _, err := g.readNumber(tokenFile)
 	if err != nil || w.raiseFloor(token) != nil {
 		return
@@ -149,7 +147,7 @@ func (w *sweep) remove(base string) {
 	_ = os.Remove(gone)
 }
 
-// unusedLong reports whether the name was last acquired long ago.
+// unusedLong reports whether the last acquisition of the name was long ago.
 func (w *sweep) unusedLong(g *nameLock) bool {
 	info, err := os.Lstat(g.pathOf(tokenFile))
 	if err != nil {
@@ -158,15 +156,15 @@ func (w *sweep) unusedLong(g *nameLock) bool {
 	return err == nil && time.Since(info.ModTime()) >= w.after
 }
 
-// kept is what an idle name consists of.
+// kept are the files of an idle name.
 var kept = []string{lockFile, tokenFile, nameFile, notBeforeFile}
 
-// isIdle reports whether nobody uses the name, and returns its lock file, locked if
-// there is one. A name with a limit or a pending minimum hold is not idle, and one
-// with a file that is not ours is left alone.
+// isIdle reports whether a name is unused, and returns its lock file, locked, if there is one. A
+// name with a limit set by Resize or a running minimum hold is not idle. A folder with any other
+// file is left alone.
 func (w *sweep) isIdle(g *nameLock) (lock *os.File, idle bool) {
 	if b, err := g.root.ReadFile(nameFile); err != nil || encode(string(b)) != filepath.Base(g.path) {
-		return nil, false // others may keep directories beside ours, such as an empty one, or one with a file "lock"
+		return nil, false // it may be another program's directory
 	}
 	all, err := g.tickets()
 	if err != nil {

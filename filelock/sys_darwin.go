@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network names the file systems whose flock crosses hosts, or pretends to.
+// network are the file systems whose flock works across hosts or is unreliable.
 var network = []string{"nfs", "smbfs", "afpfs", "webdav", "ftp", "macfuse", "osxfuse", "fuse", "acfs", "vmhgfs"}
 
-// statFS names the file system of dir and tells whether it is a network one.
+// statFS returns the name of dir's file system and whether it is a network one.
 func statFS(dir string) (name string, isNetwork bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -20,13 +20,14 @@ func statFS(dir string) (name string, isNetwork bool, err error) {
 	return name, slices.Contains(network, name), nil
 }
 
-// stopped is always false: here a frozen waiter shows by its age only.
+// stopped always returns false on this system: frozen waiters are detected only by the age of their
+// stamps.
 func stopped(int) bool { return false }
 
-// flockOwners knows nothing here; the recorded process is used instead.
+// flockOwners is not available on this system. Callers use the processes named in the tickets.
 func flockOwners(*os.File) (pids []int, known bool) { return nil, false }
 
-// renameNew renames a directory, and is fs.ErrExist if there is something of the new name.
+// renameNew renames a directory. The error is fs.ErrExist if the new name exists.
 func renameNew(from, to string) error {
 	if err := unix.RenamexNp(from, to, unix.RENAME_EXCL); err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}

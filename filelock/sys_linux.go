@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network names the file systems whose flock crosses hosts, or pretends to, by the magic
-// number that statfs(2) returns.
+// network are the file systems whose flock works across hosts or is unreliable, by the magic
+// numbers of statfs(2).
 var network = map[uint32]string{
 	0x6969:     "nfs",
 	0x517b:     "smb",
@@ -34,7 +34,7 @@ var network = map[uint32]string{
 	0x786f4256: "vboxsf",
 }
 
-// statFS names the file system of dir and tells whether it is a network one.
+// statFS returns the name of dir's file system and whether it is a network one.
 func statFS(dir string) (name string, isNetwork bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -46,9 +46,9 @@ func statFS(dir string) (name string, isNetwork bool, err error) {
 	return fmt.Sprintf("%#x", uint32(st.Type)), false, nil
 }
 
-// stopped reports whether a process of this host is stopped (SIGSTOP, a
-// debugger). The state follows the command, which is in brackets and may hold
-// brackets itself.
+// stopped reports whether a process of this host is stopped (by SIGSTOP or a debugger). In
+// /proc/pid/stat the state follows the command, which is in parentheses and may contain
+// parentheses.
 func stopped(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -58,9 +58,8 @@ func stopped(pid int) bool {
 	return i >= 0 && len(b) > i+2 && (b[i+2] == 'T' || b[i+2] == 't')
 }
 
-// flockOwners returns the processes that have a descriptor whose open file
-// holds a flock on the file f, as the kernel tells; known is false where it
-// does not. Other descriptors of the same file do not count.
+// flockOwners returns the processes that have a descriptor whose open file holds a flock on f.
+// known is false if the kernel does not report it. Other descriptors of the same file do not count.
 func flockOwners(f *os.File) (pids []int, known bool) {
 	file, err := f.Stat()
 	if err != nil {
@@ -78,9 +77,9 @@ func flockOwners(f *os.File) (pids []int, known bool) {
 	return pids, true
 }
 
-// ownsFlock looks for a line such as "lock:	1: FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF". The number
-// of its file system, fe:00, need not be that which stat tells, as on btrfs, so the descriptor is
-// looked at; and no other one, since that may take long.
+// ownsFlock looks for a line such as "lock: 1: FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF". The device
+// number in it (fe:00) may differ from that of stat, as on btrfs, so the descriptor is compared
+// too. Only descriptors with such a line are opened, because opening others may take long.
 func ownsFlock(proc string, file os.FileInfo, inode string) bool {
 	infos, _ := os.ReadDir(proc + "/fdinfo")
 	for _, fd := range infos {
@@ -99,8 +98,8 @@ func ownsFlock(proc string, file os.FileInfo, inode string) bool {
 	return false
 }
 
-// renameNew renames a directory, and is fs.ErrExist if there is something of the new name.
-// A plain rename would replace a directory that is empty, though somebody may be in it.
+// renameNew renames a directory. The error is fs.ErrExist if the new name exists. A plain rename
+// would replace an empty directory, which another process may be using.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// What flock would do.
+// The operations of flock.
 const (
 	lockShared = iota
 	lockExclusive
@@ -20,9 +20,9 @@ const (
 
 var errBusy = errors.New("busy")
 
-// supported returns ErrUnsupported: no call below is ever reached.
+// supported returns driver.ErrUnsupported, so no function below is ever called.
 func supported() error {
-	return fmt.Errorf("%w: locks in files need Linux or macOS, not %s", driver.ErrUnsupported, runtime.GOOS)
+	return fmt.Errorf("%w: locks in files are available on Linux and macOS only, not on %s", driver.ErrUnsupported, runtime.GOOS)
 }
 
 func flock(*os.File, int) error            { return supported() }

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What flock does.
+// The operations of flock.
 const (
 	lockShared    = unix.LOCK_SH
 	lockExclusive = unix.LOCK_EX
 	unlock        = unix.LOCK_UN
 )
 
-// errBusy says that somebody else holds a conflicting flock.
+// errBusy is the error of flock if another open file has a conflicting lock.
 var errBusy = unix.EWOULDBLOCK
 
-// supported returns nil: this system has a flock that ends with its process.
+// supported returns nil: on this system a flock ends with its process.
 func supported() error { return nil }
 
-// flock locks or unlocks f without waiting; a conflict is errBusy.
+// flock locks or unlocks f without waiting. The error is errBusy if there is a conflict.
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
@@ -37,10 +37,10 @@ func flock(f *os.File, how int) error {
 // stamp sets the modification time of f to now.
 func stamp(f *os.File) {
 	now := unix.NsecToTimeval(time.Now().UnixNano())
-	_ = unix.Futimes(int(f.Fd()), []unix.Timeval{now, now}) // costs a turn at worst
+	_ = unix.Futimes(int(f.Fd()), []unix.Timeval{now, now}) // if it fails, the waiter may be skipped
 }
 
-// unlinked reports whether the open file f has lost its name.
+// unlinked reports whether the open file f has been removed.
 func unlinked(f *os.File) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0
@@ -55,7 +55,7 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// kill ends a process at once.
+// kill sends SIGKILL to a process. It is no error if the process has ended.
 func kill(pid int) error {
 	err := unix.Kill(pid, unix.SIGKILL)
 	if err == unix.ESRCH {
@@ -64,7 +64,7 @@ func kill(pid int) error {
 	return err
 }
 
-// isFull reports whether the disk, or the share of this user, is full.
+// isFull reports whether the disk or the user's quota is full.
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }
@@ -73,10 +73,10 @@ func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
 
 func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
 
-// nonblock keeps an open from waiting for a FIFO that somebody has put there.
+// nonblock keeps open from waiting if the file is a FIFO.
 const nonblock = unix.O_NONBLOCK
 
-// ownerOf returns who a file belongs to.
+// ownerOf returns the owner and the group of a file.
 func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -85,7 +85,7 @@ func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 	return int(st.Uid), int(st.Gid), true
 }
 
-// links returns how many names a file has.
+// links returns the number of hard links of a file.
 func links(info os.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Nlink)

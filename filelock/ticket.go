@@ -15,25 +15,25 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A ticket is one request that waits or holds: a file whose name says its place
-// and whose flock says that its maker lives.
+// A ticket is a waiting or holding request: a file whose name has its data and whose flock shows
+// that its process is alive.
 type ticket struct {
 	seq    int64
 	mode   driver.Mode
 	limit  int
-	weight int // how much of the limit it takes; 0 without a limit
+	weight int // how much of the limit it uses; 0 without a limit
 	held   bool
 	owner  string
 }
 
-// noPlace is the place of a ticket that has no file yet.
+// noPlace is the place of a ticket without a file.
 const noPlace = math.MaxInt64
 
-// units returns how much room the ticket takes beside others.
+// units returns how much of a limit the ticket uses.
 func (t ticket) units() int { return max(1, t.weight) }
 
-// kind is the part of the file name that says what is asked for: "x" for
-// exclusive, "s" for shared, "s5" with a limit, "s5w2" with a weight besides.
+// kind returns the part of the file name for the request: "x" for exclusive, "s" for shared, "s5"
+// with a limit, "s5w2" with a limit and a weight.
 func (t ticket) kind() string {
 	switch {
 	case t.mode != driver.Shared:
@@ -46,7 +46,7 @@ func (t ticket) kind() string {
 	return fmt.Sprintf("s%dw%d", t.limit, t.weight)
 }
 
-// parseKind is the inverse of kind, for what kind returns.
+// parseKind is the inverse of kind, for results of kind.
 func (t *ticket) parseKind(kind string) (err error) {
 	if kind == "x" {
 		return nil
@@ -66,7 +66,7 @@ func (t *ticket) parseKind(kind string) (err error) {
 	return err
 }
 
-// fileName is the ticket's: place, kind, state and owner.
+// fileName returns the ticket's file name: place, kind, state and owner.
 func (t ticket) fileName() string {
 	state := "w"
 	if t.held {
@@ -75,7 +75,7 @@ func (t ticket) fileName() string {
 	return fmt.Sprintf("%0*d.%s.%s.%s", numberWidth, t.seq, t.kind(), state, t.owner)
 }
 
-// parseTicket is the inverse of fileName; ok is false for any other file.
+// parseTicket is the inverse of fileName. ok is false for other files.
 func parseTicket(base string) (t ticket, ok bool) {
 	parts := strings.Split(base, ".")
 	if len(parts) != 4 || len(parts[0]) != numberWidth || parts[1] == "" {
@@ -90,7 +90,7 @@ func parseTicket(base string) (t ticket, ok bool) {
 	return t, err == nil && t.fileName() == base
 }
 
-// A record is what a ticket's file tells about it.
+// A record is the content of a ticket's file.
 type record struct {
 	Owner  string    `json:"owner"`
 	Token  int64     `json:"token,omitempty"`
@@ -103,14 +103,14 @@ type record struct {
 	Limit  int       `json:"limit,omitempty"`
 	Weight int       `json:"weight,omitempty"`
 
-	// Machine and Process are where the ticket really lives; Host and PID are
-	// what its maker wants people to see.
+	// Machine and Process are where the ticket's process runs. Host and PID are the identity in the
+	// request, which is shown to users.
 	Machine string `json:"machine"`
 	Process int    `json:"process"`
 }
 
-// An ending is what is appended to a ticket's file before it is removed. A
-// ticket without one died with its process.
+// An ending is appended to a ticket's file before the file is removed. A ticket without one died
+// with its process.
 type ending struct {
 	End    string `json:"end"` // "released" or "broken"
 	By     string `json:"by,omitempty"`
@@ -121,7 +121,7 @@ func (r *record) identity() driver.Identity {
 	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace}
 }
 
-// readRecord reads a ticket's file, with its ending if it has one.
+// readRecord reads a ticket's file, with the ending if there is one.
 func readRecord(f *os.File) (r record, end ending, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -133,12 +133,12 @@ func readRecord(f *os.File) (r record, end ending, err error) {
 	if err := d.Decode(&r); err != nil {
 		return r, end, fmt.Errorf("ticket %q cannot be read: %w", f.Name(), err)
 	}
-	_ = d.Decode(&end) // most have none
+	_ = d.Decode(&end) // most tickets have none
 	return r, end, nil
 }
 
-// appendEnding notes how a ticket ended, behind the record. Nothing but what people read depends
-// on it, so a full disk does not matter.
+// appendEnding appends to the record how the ticket ended. It is only informative, so errors (such
+// as a full disk) are ignored.
 func appendEnding(f *os.File, end ending) {
 	info, err := f.Stat()
 	if err != nil {
@@ -148,8 +148,8 @@ func appendEnding(f *os.File, end ending) {
 	_, _ = f.WriteAt(append([]byte("\n"), b...), info.Size())
 }
 
-// tickets returns the tickets of the name in order. What a crashed process left
-// half made is removed: nobody makes a ticket while we are in the gate.
+// tickets returns the tickets of the name in order. Under the directory lock it also removes the
+// temporary files of crashed processes; no other process creates tickets meanwhile.
 func (g *nameLock) tickets() ([]ticket, error) {
 	all, others, err := listTickets(g.path)
 	if !g.inside {
@@ -163,18 +163,17 @@ func (g *nameLock) tickets() ([]ticket, error) {
 	return all, err
 }
 
-// bellPrefix begins the file name of a waiter's bell; see hang.
+// bellPrefix begins the file name of a waiter's FIFO; see hang.
 const bellPrefix = "bell."
 
 func bellOf(owner string) string { return bellPrefix + owner }
 
-// waits reports whether a ticket of owner is among those that wait.
+// waits reports whether owner has a waiting ticket.
 func waits(all []ticket, owner string) bool {
 	return slices.ContainsFunc(all, func(t ticket) bool { return !t.held && t.owner == owner })
 }
 
-// listTickets reads a name's directory: its tickets in order, and what else is
-// there.
+// listTickets reads a name's folder: its tickets in order, and the names of its other files.
 func listTickets(dir string) (all []ticket, others []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -187,10 +186,10 @@ func listTickets(dir string) (all []ticket, others []string, err error) {
 	return all, others, err
 }
 
-// openTicket opens a live ticket. A dead one is removed and, like a missing one, nil. A
-// ticket is alive if its flock cannot be had: the kernel unlocks it when the last process
-// that has it open is gone. The try is a shared one, so two who look do not take each other
-// for the owner.
+// openTicket opens a live ticket. It removes a dead one, and returns nil for dead and missing ones.
+// A ticket is alive if its flock is taken: the kernel releases it when the last process that has
+// the file open is gone. The test takes a shared flock, so that two processes that test do not see
+// each other's.
 func (g *nameLock) openTicket(t ticket) (*os.File, error) {
 	f, err := g.root.OpenFile(t.fileName(), os.O_RDONLY|nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,9 +215,8 @@ func (g *nameLock) openTicket(t ticket) (*os.File, error) {
 	return nil, nil
 }
 
-// createTicket makes the file of a ticket, locked for as long as its process lives.
-// It appears under its name only when it is locked and complete: an unlocked one would be
-// taken for dead, and removed.
+// createTicket creates the file of a ticket and locks it. The file appears under its name only when
+// it is locked and complete, because an unlocked ticket would count as dead and be removed.
 func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 	temp := "new." + t.owner
 	f, err = g.createFile(temp)
@@ -239,9 +237,8 @@ func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 	return f, nil
 }
 
-// writeRecord writes the record over the one its file may have, padded so that
-// nothing of that one shows. It is written in place, since a new file would be a new
-// flock, and the ticket dead for a moment.
+// writeRecord overwrites the record in a ticket's file, padded to hide the old one. It writes in
+// place, since a new file would have a new flock, and the ticket would be dead for a moment.
 func writeRecord(f *os.File, r *record) error {
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// usedDir holds an empty file for each name that may be held, waited for or closed
-// by a minimum hold, so that List and Watch need not look at idle names. The file
-// is made before the first ticket, and removed by whoever finds none; both in the
-// gate of the name. No name is encoded with a dot in front.
+// usedDir has an empty file for each name that may be held, waited for or closed by a minimum hold,
+// so that List and Watch need not read idle names. The file is created before the first ticket, and
+// removed by a process that finds none; both under the name's directory lock. No encoded name
+// begins with a dot.
 const usedDir = ".used"
 
-// mark notes that the name is in use.
+// mark marks the name as in use.
 func (g *nameLock) mark() error {
 	path := g.markPath()
 	if _, err := os.Lstat(path); err == nil {
@@ -36,16 +36,16 @@ func (g *nameLock) mark() error {
 	return f.Close()
 }
 
-// unmark notes that the name is idle.
+// unmark marks the name as idle.
 func (g *nameLock) unmark() { _ = os.Remove(g.markPath()) }
 
 func (g *nameLock) markPath() string {
 	return filepath.Join(g.dir.path, usedDir, filepath.Base(g.path))
 }
 
-// unmarkIdle is unmark for a name without tickets, unless a minimum hold or
-// flock(1) keeps it. The caller is in the gate, or it could take the mark of a
-// request that is about to make its ticket.
+// unmarkIdle is unmark for a name without tickets, unless it has a minimum hold or its lock file is
+// locked. The caller must have the directory lock; otherwise a request that is about to create its
+// ticket could lose its mark.
 func (g *nameLock) unmarkIdle() {
 	until, err := g.notBefore()
 	f, busy := g.locked()
@@ -57,9 +57,8 @@ func (g *nameLock) unmarkIdle() {
 	}
 }
 
-// names returns the names in use that q chooses, in order, and what kept it from
-// reading some of them. One name that was asked for exactly is not looked up: the caller
-// finds out whether it is there.
+// names returns the names in use that match q, in order, and an error about the first name that
+// could not be read. An exact query returns its name without checking that it exists.
 func (d *directory) names(ctx context.Context, q driver.Query) ([]string, error) {
 	if err := d.ready(ctx, false); err != nil {
 		return nil, err

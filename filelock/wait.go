@@ -10,23 +10,22 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Looks at what is in the way begin close together, since what comes soon is the common
-// case, and move apart.
+// The first polls follow each other quickly, since most waits are short. Then the pauses grow.
 const (
 	lookFirst  = 20 * time.Millisecond
-	enterEvery = 10 * time.Second // through the gate, without a reason
+	enterEvery = 10 * time.Second // attempts without any other reason
 )
 
-// wait blocks until the request is granted or ctx ends. It consumes o. A look outside the
-// gate costs a few system calls and disturbs nobody; only what it finds, a ring, and now
-// and then the time lead through the gate again. Every second the ticket is stamped, to
-// show that its process does not stand still.
+// wait blocks until the request is granted or ctx ends. It closes o. A poll outside the directory
+// lock costs a few system calls and disturbs no other process. A new attempt under the lock is made
+// only when a poll finds a reason, a notification arrives, or enterEvery has passed. Once a second
+// the ticket is stamped to show that its process is not frozen.
 func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 	defer func() { o.close() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	o.attend(&r.engine.bells, r.bell)
-	stamped := time.Now() // the ticket was made, and with it the stamp
+	stamped := time.Now() // creating the ticket stamped it
 	entered, pause, due := time.Now(), lookFirst, r.mayGo(o)
 	for {
 		r.tell(o)
@@ -52,7 +51,7 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 		next, grant, err := r.attempt(ctx)
 		if errors.Is(err, errGate) {
 			r.heard.Unavailable(ctx, err)
-			continue // rides it out, as ctx allows
+			continue // wait for it, as long as ctx allows
 		}
 		if next == nil || err != nil {
 			return grant, err
@@ -60,14 +59,14 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 		o.close()
 		o, entered, due = next, time.Now(), false
 		o.attend(&r.engine.bells, r.bell)
-		if !o.busy { // then every look is a way through the gate
+		if !o.busy { // if it is busy, every poll is an attempt
 			pause = lookFirst
 		}
 	}
 }
 
-// within returns how long to wait for the next look: not beyond the end of a
-// minimum hold, for which nobody rings.
+// within returns how long to wait before the next poll, at most until the minimum hold ends,
+// because that is not notified.
 func (r *request) within(pause time.Duration, o *blocker) time.Duration {
 	if o.until.IsZero() {
 		return pause
@@ -75,7 +74,7 @@ func (r *request) within(pause time.Duration, o *blocker) time.Duration {
 	return max(time.Millisecond, min(pause, time.Until(o.until)))
 }
 
-// every returns how far apart the looks get.
+// every returns the longest pause between two polls.
 func (o *blocker) every(bell bool) time.Duration {
 	if bell && (o.waiting != "" || o.told) {
 		return lookSeldom
@@ -83,8 +82,8 @@ func (o *blocker) every(bell bool) time.Duration {
 	return lookOften
 }
 
-// mayGo reports whether it is worth going through the gate. A lock that is held without a
-// ticket can only be tried there.
+// mayGo reports whether to make an attempt. A lock that is held without a ticket can only be tested
+// under the directory lock.
 func (r *request) mayGo(o *blocker) bool {
 	return o.busy || unlinked(r.file) || !o.until.IsZero() && !time.Now().Before(o.until) || o.cleared() || r.resized(o)
 }
@@ -99,10 +98,10 @@ func (r *request) resized(o *blocker) bool {
 		return o.override != 0
 	}
 	n, ok := parseNumber(b)
-	return err != nil || !ok || n != int64(o.override) // the gate tells what is wrong with it
+	return err != nil || !ok || n != int64(o.override) // the next attempt reports what is wrong
 }
 
-// tell notes what is in the way, and reports once that the request waits.
+// tell records what is in the way, and calls OnWait once.
 func (r *request) tell(o *blocker) {
 	if held, _ := r.heard.Last(); held != o.held {
 		r.heard.Held(o.held)

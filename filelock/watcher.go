@@ -10,40 +10,39 @@ import (
 	"time"
 )
 
-// How often a watcher looks by itself at what the system does not tell it, and at
-// everything. An idle watcher ends at the next look.
+// How often a watcher polls the directories that have no file events, and all directories. A
+// watcher without subscriptions ends at the next poll.
 const (
-	checkEvery = time.Second            // with file events, or with many to look at
-	pollEvery  = 100 * time.Millisecond // without, as long as there are few
+	checkEvery = time.Second            // with file events, or with many subscriptions
+	pollEvery  = 100 * time.Millisecond // without file events, as long as there are few subscriptions
 	pollFew    = 100
-	checkAll   = 10 // every so many looks at everything
+	checkAll   = 10 // every checkAll-th poll covers all directories
 )
 
-// A watcher tells the holders and watches of one engine what comes to and goes from
-// directories. It has one inotify instance at most. Where the system gives none,
-// or no more, it looks by itself.
+// A watcher reports changes in directories to the holds and watches of one engine. It uses at most
+// one inotify instance, and polls if it cannot get one.
 type watcher struct {
-	poll bool   // without file events; set before the first use
-	top  string // the directory above all that it watches
+	poll bool   // do not use file events; set before the first use
+	top  string // the directory that contains all watched ones
 
-	mu      sync.Mutex  // guards all below; no event is called under it, and nothing there blocks
-	place   os.FileInfo // of top, when it was last looked at
+	mu      sync.Mutex  // guards all below; callbacks run without it, and nothing under it blocks
+	place   os.FileInfo // of top, at the last poll
 	subs    map[string]map[*subscription]struct{}
 	watched map[string]int // watch descriptors, by path
-	paths   map[int]string // the other way round
+	paths   map[int]string // the inverse of watched
 	source  *notifier      // nil without file events
 	running bool
 }
 
-// A subscription hears of one directory. event must not block; an empty base means "look
-// at everything".
+// A subscription receives the events of one directory. event must not block. An empty base means
+// that anything may have changed.
 type subscription struct {
 	path  string
 	event func(base string)
 }
 
-// subscribe starts to tell event about a directory, until unsubscribe. The directory need
-// not be there yet: it is looked for until it is.
+// subscribe calls event for changes in a directory, until unsubscribe. The directory need not exist
+// yet.
 func (h *watcher) subscribe(path string, event func(base string)) *subscription {
 	s := &subscription{path: path, event: event}
 	h.mu.Lock()
@@ -63,11 +62,11 @@ func (h *watcher) subscribe(path string, event func(base string)) *subscription 
 	return s
 }
 
-// start starts to listen and to look. The caller has mu.
+// start starts the goroutines. The caller has mu.
 func (h *watcher) start() {
 	h.place, _ = os.Stat(h.top)
 	if !h.poll {
-		h.source, _ = newNotifier() // nil if the user has no more of them
+		h.source, _ = newNotifier() // nil if the user has no instance left
 	}
 	if h.source != nil {
 		go h.listen(h.source)
@@ -75,7 +74,7 @@ func (h *watcher) start() {
 	go h.run()
 }
 
-// watch makes sure that the system tells of a directory. The caller has mu.
+// watch requests file events for a directory. The caller has mu.
 func (h *watcher) watch(path string) {
 	if _, ok := h.watched[path]; ok || h.source == nil {
 		return
@@ -94,14 +93,14 @@ func (h *watcher) unwatch(path string) {
 	}
 }
 
-// unsubscribe ends a subscription. A call of its event may still be under way.
+// unsubscribe ends a subscription. A call of its event may still be running.
 func (h *watcher) unsubscribe(s *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.subs[s.path], s) // the path itself goes at the next look
+	delete(h.subs[s.path], s) // the path itself is removed at the next poll
 }
 
-// listen passes events on. It ends when its source is closed.
+// listen forwards file events until source is closed.
 func (h *watcher) listen(source *notifier) {
 	for {
 		events, err := source.read()
@@ -114,7 +113,7 @@ func (h *watcher) listen(source *notifier) {
 	}
 }
 
-// pass tells who has to know of an event.
+// pass forwards an event to the subscribers.
 func (h *watcher) pass(ev event) {
 	if ev.overflow {
 		h.all(true)
@@ -131,8 +130,8 @@ func (h *watcher) pass(ev event) {
 	}
 }
 
-// tell tells the subscribers of a path. They are called without the mutex, since they may
-// subscribe and unsubscribe.
+// tell calls the subscribers of a path. It calls them without the mutex, because they may subscribe
+// and unsubscribe.
 func (h *watcher) tell(path, base string) {
 	h.mu.Lock()
 	list := slices.Collect(maps.Keys(h.subs[path]))
@@ -142,8 +141,7 @@ func (h *watcher) tell(path, base string) {
 	}
 }
 
-// run looks from time to time. It ends at the first look that finds no
-// subscription.
+// run polls until there is no subscription.
 func (h *watcher) run() {
 	for n := 0; ; n++ {
 		time.Sleep(h.pause())
@@ -153,8 +151,8 @@ func (h *watcher) run() {
 	}
 }
 
-// look looks at what the system does not tell of, or at everything. It returns false when there is
-// no subscription.
+// look polls the directories without file events, or all of them. It returns false when there is no
+// subscription.
 func (h *watcher) look(everybody bool) bool {
 	moved := h.moved()
 	if !h.tidy() {
@@ -164,8 +162,8 @@ func (h *watcher) look(everybody bool) bool {
 	return true
 }
 
-// moved reports whether the directory above has gone, or is another one than at the last look.
-// The system tells of a directory that is moved, and not of those below it.
+// moved reports whether the top directory was removed or replaced since the last poll. There are
+// events for a directory that is moved, but not for those below it.
 func (h *watcher) moved() bool {
 	now, err := os.Stat(h.top)
 	h.mu.Lock()
@@ -175,12 +173,12 @@ func (h *watcher) moved() bool {
 	}
 	h.place = now
 	for path := range h.watched {
-		h.unwatch(path) // it is the old one
+		h.unwatch(path) // it belongs to the old directory
 	}
 	return true
 }
 
-// pause returns how long to wait for the next look.
+// pause returns how long to wait before the next poll.
 func (h *watcher) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,8 +188,8 @@ func (h *watcher) pause() time.Duration {
 	return pollEvery
 }
 
-// all makes those look of whose directories the system does not tell, or
-// everybody.
+// all reports to the subscribers of directories without file events, or to all subscribers, that
+// anything may have changed.
 func (h *watcher) all(everybody bool) {
 	h.mu.Lock()
 	var paths []string
@@ -206,8 +204,8 @@ func (h *watcher) all(everybody bool) {
 	}
 }
 
-// tidy forgets directories nobody asks for any more and watches again those that
-// were replaced. It returns false when nothing is left, and run must end.
+// tidy removes directories without subscriptions and watches replaced ones again. It returns false
+// when nothing is left and run must end.
 func (h *watcher) tidy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,10 +225,10 @@ func (h *watcher) tidy() bool {
 	return h.running
 }
 
-// An event is what the system tells of a watched directory.
+// An event is a file event of a watched directory.
 type event struct {
 	wd       int
-	base     string // what came or went there; empty for the directory itself
-	gone     bool   // the directory was removed or moved: the watch is of no use any more
-	overflow bool   // some events were dropped
+	base     string // the file that was added or removed; empty for the directory itself
+	gone     bool   // the directory was removed or moved, so the watch has ended
+	overflow bool   // some events were lost
 }
