@@ -8,7 +8,7 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// acquirer makes acquisitions of as many attempts as they need.
+// acquirer makes acquisitions, in one or more attempts.
 type acquirer struct {
 	*client
 	set      *nodeSet
@@ -27,7 +27,7 @@ func (q *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gran
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
-	// A set of nodes that is no good gets nothing written to it.
+	// Write nothing to an invalid set of nodes.
 	if err := q.set.probeAll(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -40,15 +40,14 @@ func (q *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gran
 	return w.run(ctx)
 }
 
-// collisions is how often a request that does not wait tries again when nobody
-// is known to have a majority. The pauses come to about half a second.
+// collisions is how often a non-blocking request retries after split votes. The pauses add up to
+// about half a second.
 const collisions = 12
 
-// acquireNow tries until it is decided. An attempt that a majority answered is, unless
-// the votes were split: then nobody has the lock, and one of those who collided gets it
-// if they try again at different times. An attempt without a majority is made again
-// until RetryTimeout is over, but not if that is known to take longer: a node in
-// quarantine says until when it does not vote.
+// acquireNow makes attempts until one is decided. An attempt that a majority answered is decided
+// unless the votes were split: then nobody has the lock, and if the clients retry at different
+// times one of them gets it. An attempt without a majority is repeated for up to RetryTimeout,
+// unless a node in quarantine reports that it will take longer.
 func (q *acquirer) acquireNow(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	pause, begun, left := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
 	var heard driver.Waited

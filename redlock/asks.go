@@ -9,19 +9,19 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// asks are the questions of a request that are under way at each node. Who takes
-// back what a question may do, a lock or a place in the queue, lets it go first: the
-// two need not travel on one connection. A question that was given up may still
-// arrive, and is barred.
+// asks tracks a request's calls in flight at each node. An operation that undoes such a call (a
+// release, or leaving the queue) is sent only after the call has been answered or has timed out,
+// because the two may use different connections. A call that timed out may still arrive; the
+// undoing operation bars it.
 type asks []asked
 
-// asked are the questions to one node.
+// asked tracks the calls to one node.
 type asked struct {
 	open  sync.WaitGroup
-	until atomic.Int64 // one that was given up may arrive until then, by the node's clock; 0 if there is none
+	until atomic.Int64 // until when a call that timed out may arrive, by the node's clock; 0 if there is none
 }
 
-// under counts questions to nodes, which ask puts, and which are of use for d.
+// under returns ask, extended to track its calls to nodes, which have the time limit d.
 func (as asks) under(nodes []*node, d time.Duration, ask question) question {
 	for _, n := range nodes {
 		as[n.index].open.Add(1)
@@ -36,16 +36,15 @@ func (as asks) under(nodes []*node, d time.Duration, ask question) question {
 	}
 }
 
-// gaveUp notes that nobody waits for an answer of the node any more.
+// gaveUp records that a call to the node has timed out.
 func (as asks) gaveUp(n *node, d time.Duration) {
 	as[n.index].until.Store(n.clock.by(d))
 }
 
-// until returns until when a question that was given up may reach the node.
+// until returns until when a call that timed out may reach the node.
 func (as asks) until(n *node) int64 { return as[n.index].until.Load() }
 
-// after lets the questions to a node that are under way go first, which have limits
-// of their own.
+// after returns ask, extended to wait for the calls in flight, which have time limits of their own.
 func (as asks) after(ask question) question {
 	return func(ctx context.Context, n *node) redisconn.Reply {
 		as[n.index].open.Wait()

@@ -13,8 +13,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// attempt is one take under way. One goroutine has it: the caller's until it is
-// decided, and then the one that deals with the stragglers.
+// attempt is one attempt to acquire a lock. One goroutine uses it: the caller's until it is
+// decided, then one that handles late answers.
 type attempt struct {
 	*client
 	set   *nodeSet
@@ -26,40 +26,39 @@ type attempt struct {
 	take  *quorum.Take
 	sent  time.Time
 
-	asked, raised chan reply // answers to the first and the second round; there is room for all
-	open          int        // answers that are still to come
+	asked, raised chan reply // answers to the first and the second round, buffered for all nodes
+	open          int        // answers that are still outstanding
 	granted       []bool     // by node
-	heard         []bool     // nodes of which the outcome is known, or will not be
-	answered      []bool     // those that said something
-	idle          []bool     // nodes that were not asked, and have nothing to give back
+	heard         []bool     // the node's outcome is known, or will not be needed
+	answered      []bool     // the node has answered
+	idle          []bool     // the node was not sent anything, so there is nothing to release
 
 	tally tally
 }
 
-// attemptOptions is how an attempt is made.
+// attemptOptions are the options of an attempt.
 type attemptOptions struct {
-	woken  bool      // the request was told that the name is free
-	mine   bool      // and, if so, that it goes first
-	asks   asks      // those of the whole request; nil for those of the attempt alone
-	joins  bool      // it waits in the nodes' queues
-	since  time.Time // from when
-	caller string    // its name there
-	reason string    // to break the name with; "" for an ordinary take
-	only   string    // and to take it from that owner alone; "" for all
-	past   []string  // the owners of the request's attempts before this one, all of them lost
+	woken  bool      // a node published that the name is free
+	mine   bool      // with woken: this request is the next in line
+	asks   asks      // calls of the whole request; nil for those of the attempt only
+	joins  bool      // it joins the nodes' queues
+	since  time.Time // when it began to wait
+	caller string    // its name in the queues
+	reason string    // reason of a break; "" for an ordinary request
+	only   string    // the owner to break; "" for all
+	past   []string  // owners of the request's earlier attempts, all of them lost
 }
 
-// ask sends the first round. Those who were woken by the same news would take a
-// few nodes each, and nobody a majority; so they ask one node first, and only who
-// gets that one goes on.
+// ask sends the first round. A woken waiter asks the leader first and contacts the other nodes only
+// if the leader grants. Otherwise waiters that are woken together would split the votes.
 func (a *attempt) ask(ctx context.Context, proposed int64) {
 	terms := a.set.terms(a.req.Mode, a.req.TTL)
-	terms.TwoRound = a.req.MinHold > 0 // which the second round stores
+	terms.TwoRound = a.req.MinHold > 0 // the second round stores it
 	a.take = quorum.NewTake(terms, proposed, instant(a.sent))
 	rest, call := a.set.nodes, "-"
 	if first := a.set.leader(); first != nil && a.how.woken {
 		a.send([]*node{first}, proposed, "first")
-		if !a.how.mine && !a.passes(ctx, first) { // if it is, the leader has said so: nobody else asks now
+		if !a.how.mine && !a.passes(ctx, first) { // with mine the leader has chosen this request, so no other one asks now
 			return
 		}
 		rest, call = slices.DeleteFunc(slices.Clone(rest), func(n *node) bool { return n == first }), "next"
@@ -67,7 +66,7 @@ func (a *attempt) ask(ctx context.Context, proposed int64) {
 	a.send(rest, proposed, call)
 }
 
-// send asks nodes for the lock.
+// send sends the acquire call to nodes.
 func (a *attempt) send(nodes []*node, proposed int64, call string) {
 	args, limit := a.askArgs(proposed, call), a.cfg.limit(a.req.TTL)
 	a.open += len(nodes)
@@ -82,8 +81,8 @@ func (a *attempt) send(nodes []*node, proposed int64, call string) {
 	}))
 }
 
-// passes waits for the vote of the node that was asked first, and reports whether the rest
-// is to be asked. The attempt is lost if another goes on with the rest, or ctx ends.
+// passes waits for the leader's vote, and reports whether to ask the other nodes. Without it the
+// attempt is lost, also if ctx ends.
 func (a *attempt) passes(ctx context.Context, first *node) bool {
 	for i := range a.idle {
 		a.idle[i], a.heard[i] = i != first.index, i != first.index
@@ -105,11 +104,11 @@ func (a *attempt) passes(ctx context.Context, first *node) bool {
 	return true
 }
 
-// askBy is which argument tells a node after what time it need not answer. What
-// comes behind desc is left out where it says nothing.
+// askBy is the index of the argument with the latest time at which a node may serve the request.
+// Arguments after desc are omitted if they have their default.
 const askBy = 3
 
-// askArgs are the arguments of the first round.
+// askArgs returns the arguments of the first round.
 func (a *attempt) askArgs(proposed int64, call string) []string {
 	args := []string{a.owner, redisfmt.Millis(a.req.TTL), redisfmt.Decimal(proposed), "", a.desc}
 	waited := int64(-1)
@@ -129,15 +128,15 @@ func (a *attempt) askArgs(proposed int64, call string) []string {
 	return args
 }
 
-// step takes one answer. The requests have their own limits. What was granted is given back
-// if ctx ends, or the engine is closed.
+// step handles one answer; calls have their own time limits. If ctx ends or the engine is closed,
+// whatever was granted is released.
 func (a *attempt) step(ctx context.Context) {
 	if !a.hear(ctx.Done(), a.closed.Done()) {
 		a.apply(a.take.Expire())
 	}
 }
 
-// hear takes one answer, and returns false if it is called off first.
+// hear handles one answer. It returns false if ended or closed is closed first.
 func (a *attempt) hear(ended, closed <-chan struct{}) bool {
 	select {
 	case r := <-a.asked:
@@ -154,15 +153,15 @@ func (a *attempt) hear(ended, closed <-chan struct{}) bool {
 	return true
 }
 
-// lingering is how long a lost attempt waits to learn whether anybody won.
+// lingering is how long a lost attempt waits to learn whether another client won.
 const lingering = 5 * time.Millisecond
 
-// awaitStraggler waits for answers that tell nodes that are down, and a collision, from
-// a holder: a take can be lost before a majority has answered, since a node that is down
-// refuses it like one that is held.
+// awaitStraggler waits for further answers, which tell a holder from unreachable nodes and from
+// split votes. An attempt can be lost before a majority has answered, because an unreachable node
+// counts as a refusal.
 func (a *attempt) awaitStraggler(ctx context.Context) {
 	for a.open > 0 && !a.tally.hasMajority() && !a.tally.hopeless() && ctx.Err() == nil && a.closed.Err() == nil {
-		a.step(ctx) // each request has its limit
+		a.step(ctx) // each call has its time limit
 	}
 	ctx, cancel := context.WithTimeout(ctx, lingering)
 	defer cancel()
@@ -171,12 +170,12 @@ func (a *attempt) awaitStraggler(ctx context.Context) {
 	}
 }
 
-// onReply takes an answer to the first round.
+// onReply handles an answer to the first round.
 func (a *attempt) onReply(r reply) {
 	n := a.set.nodes[r.node]
 	a.heard[r.node] = true
 	switch {
-	case unknown(r.Err): // it may have granted, or may grant yet
+	case unknown(r.Err): // it may have granted, or may still do so
 		n.noteOrphan(a.ending(n))
 	case r.Err != nil:
 		a.idle[r.node] = true
@@ -184,14 +183,14 @@ func (a *attempt) onReply(r reply) {
 		a.answered[r.node] = true
 	}
 	if a.take.State() == quorum.Won && !a.holds.has(a.owner) {
-		return // it has been released since, and the release comes to this node next; see asks
+		return // it was released meanwhile, and the release is sent to this node next; see asks
 	}
 	a.vote(r)
 }
 
-// ending takes the attempt back on a node. If the node has not answered, the request may
-// still be on its way, and until it is of no use any more the node has to know that
-// nobody wants it: the release may travel on another connection and be there first.
+// ending returns the call that releases the attempt on a node. If the node has not answered, the
+// request may still be on its way on another connection, so the call also bars it until its time is
+// up.
 func (a *attempt) ending(n *node) releaseCall {
 	d := releaseCall{name: a.req.Name, owner: a.owner, ttl: a.req.TTL, failed: a.req.MinHold > 0}
 	if !a.answered[n.index] {
@@ -200,7 +199,7 @@ func (a *attempt) ending(n *node) releaseCall {
 	return d
 }
 
-// stored takes an answer to the second round.
+// stored handles an answer to the second round.
 func (a *attempt) stored(r reply) {
 	ok, server := affirmed(r.Reply)
 	a.apply(a.take.Raised(r.node, ok, server, instant(time.Now())))
@@ -212,19 +211,19 @@ func (a *attempt) vote(r reply) {
 	a.apply(a.take.Asked(r.node, v, instant(time.Now())))
 }
 
-// finish deals with stragglers: what a node grants after the attempt is lost is given
-// back, and what it says after the attempt is won may ask for a second round.
+// finish handles late answers. A grant after the attempt was lost is released. A vote after it was
+// won may require a second round.
 func (a *attempt) finish() {
 	for a.open > 0 {
 		a.hear(nil, nil)
 	}
 }
 
-// secondLook is after what time the nodes that refused an attempt which was won are asked
-// again: those who lost against it have given back by then what they got there.
+// secondLook is when the nodes that refused a won attempt are asked again. By then the losing
+// clients have released what they got there.
 const secondLook = 50 * time.Millisecond
 
-// refused returns the nodes that refused an attempt which was won.
+// refused returns the nodes that refused a won attempt.
 func (a *attempt) refused() (nodes []*node) {
 	if a.take.State() != quorum.Won || a.how.reason != "" {
 		return nil
@@ -237,8 +236,8 @@ func (a *attempt) refused() (nodes []*node) {
 	return nodes
 }
 
-// askAgain asks the nodes that refused a lock which is held once more. Until then it may
-// stand on a bare majority, which the failure of one node ends.
+// askAgain asks the nodes that refused a won attempt once more. Without them the lock may depend on
+// a bare majority, which the failure of one node ends.
 func (a *attempt) askAgain() {
 	nodes := a.refused()
 	if len(nodes) == 0 {
@@ -248,15 +247,15 @@ func (a *attempt) askAgain() {
 		return
 	}
 	for _, n := range nodes {
-		a.answered[n.index] = false // this time
+		a.answered[n.index] = false // until they answer again
 	}
-	a.how.joins = false // it waits no more
+	a.how.joins = false // it no longer waits
 	a.holds.whileHeld(a.owner, func() { a.send(nodes, a.take.Token(), "next") })
 	a.finish()
 }
 
-// stillQueued returns the nodes that have a request which has its lock in their queues,
-// since they did not grant it. They would keep the name for it.
+// stillQueued returns the nodes that did not grant a won attempt and therefore still have it in
+// their queues, where it would block other requests.
 func (a *attempt) stillQueued() (nodes []*node) {
 	if a.take.State() != quorum.Won || !a.how.joins {
 		return nil
@@ -269,8 +268,8 @@ func (a *attempt) stillQueued() (nodes []*node) {
 	return nodes
 }
 
-// apply sends what follows from an answer: the second round to nodes that hold another
-// token, and releases to those that granted for nothing.
+// apply executes what follows from an answer: a second round on nodes that have another token, and
+// releases on nodes whose grant is not needed.
 func (a *attempt) apply(o quorum.Orders) {
 	if len(o.Raise) > 0 {
 		nodes := make([]*node, len(o.Raise))
@@ -290,8 +289,8 @@ func (a *attempt) apply(o quorum.Orders) {
 
 var errNoAnswer = errors.New("no answer yet")
 
-// outcome is that of an attempt which is decided. A node that has not answered by then
-// is among the causes.
+// outcome returns the outcome of a decided attempt. Nodes that have not answered are among the
+// causes.
 func (a *attempt) outcome(ctx context.Context) outcome {
 	if a.take.State() != quorum.Won {
 		for i, heard := range a.heard {

@@ -10,10 +10,10 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// breakTTL is the lease of the acquisition that breaks another.
+// breakTTL is the lease of the acquisition that replaces a broken one.
 const breakTTL = 2 * time.Second
 
-// breaker takes names away from their holders.
+// breaker ends the locks of other clients.
 type breaker struct {
 	*client
 	lister   *lister
@@ -33,8 +33,8 @@ func (b *breaker) Break(ctx context.Context, name, reason string) (int64, error)
 	req, reason := b.request(name, reason)
 	pause := retry.NewBackoff(5*time.Millisecond, 250*time.Millisecond)
 	for begun := time.Now(); ; pause.Wait(ctx) {
-		// Nodes grant a break whoever holds, so only another break, or a node that is
-		// down, can keep it from a majority.
+		// Nodes grant a break whoever holds the lock. Only another break or an unreachable node can
+		// keep it from a majority.
 		o := b.proposer.try(ctx, req, attemptOptions{reason: reason})
 		switch {
 		case o.won:
@@ -47,7 +47,7 @@ func (b *breaker) Break(ctx context.Context, name, reason string) (int64, error)
 	}
 }
 
-// request is one that breaks a name, and its reason.
+// request returns the request that breaks a name, and its reason.
 func (b *breaker) request(name, reason string) (driver.Request, string) {
 	if reason == "" {
 		reason = "no reason given"
@@ -55,20 +55,20 @@ func (b *breaker) request(name, reason string) (driver.Request, string) {
 	return driver.Request{Name: name, TTL: min(breakTTL, b.cfg.MaxTTL), Identity: driver.Identity{Note: "breaking: " + reason}}, reason
 }
 
-// reopen lets the name go, which is broken by now; a release that fails leaves it closed
-// for breakTTL, or for the minimum hold that it had before.
+// reopen releases the broken name. If that fails, the name stays closed for breakTTL, or for its
+// earlier minimum hold.
 func (b *breaker) reopen(ctx context.Context, req driver.Request, g driver.Grant, before driver.Status) error {
 	l := driver.Lease{Name: req.Name, Owner: g.Owner, Mode: req.Mode, TTL: req.TTL}
 	err := b.releaser.released(ctx, l, true, b.releaser.sendRelease(l, req.Mode == driver.Exclusive))
 	if err == nil || before.NotBefore.IsZero() {
 		return nil
 	}
-	return fmt.Errorf("%q is broken, but not its minimum hold: %w", req.Name, err)
+	return fmt.Errorf("%q is broken, but its minimum hold may not have ended; break it again: %w", req.Name, err)
 }
 
-// BreakOwner is Break for one acquisition; see [Engine.BreakOwner]. What it finds decides
-// what it asks for: whoever shares the name with the owner stays, and a holder who came
-// in between has shut the owner out.
+// BreakOwner is Break for one acquisition; see [Engine.BreakOwner]. The state of the name
+// determines the mode of the request: holders that share the name with owner must stay, and the
+// token of an exclusive holder that has come meanwhile is already greater than owner's.
 func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	req, reason := b.request(name, reason)
 	pause := retry.NewBackoff(5*time.Millisecond, 250*time.Millisecond)
@@ -84,8 +84,8 @@ func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (i
 		others := slices.DeleteFunc(slices.Clone(status.Holders), func(h driver.Holder) bool { return h.Owner == owner })
 		req.Mode = driver.Exclusive
 		switch {
-		// An earlier try may have got through on a majority without our knowing: then
-		// the owner is gone, and a token is still needed that shuts it out.
+		// An earlier attempt may have reached a majority although it reported failure. Then the
+		// owner is gone, but a greater token is still needed.
 		case len(others) == len(status.Holders) && !tried:
 			return 0, fmt.Errorf("%w: %q by %s", driver.ErrNotHeld, name, owner)
 		case len(others) > 0 && status.Mode == driver.Exclusive:
@@ -103,7 +103,7 @@ func (b *breaker) BreakOwner(ctx context.Context, name, owner, reason string) (i
 		case o.err != nil && (o.final || o.next > 0 || time.Since(begun) > b.cfg.RetryTimeout):
 			return 0, o.err
 		case time.Since(begun) > b.cfg.RetryTimeout:
-			return 0, fmt.Errorf("%w: others keep %q busy, so no token was had that shuts %s out", driver.ErrUnavailable, name, owner)
+			return 0, fmt.Errorf("%w: others keep acquiring %q, so no token greater than that of %s could be issued; try again", driver.ErrUnavailable, name, owner)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// causes tells what each node said that gave no vote.
+// causes collects the errors of the nodes that gave no vote.
 type causes struct {
 	errs    []error
-	wrong   error // the set of nodes is no good
-	forever int   // nodes that will say the same again
+	wrong   error // the set of nodes is invalid
+	forever int   // nodes whose error is permanent
 	need    int   // a majority
 }
 
-// add notes why a node gave no vote. A server of the wrong kind makes the set of nodes no
-// good, unless the node was fit before: then its address leads to another server for
-// now, and that may pass.
+// add records the error of a node. A server of the wrong kind makes the set of nodes invalid,
+// unless the node has been suitable before: then its address leads to another server at present,
+// which may change.
 func (c *causes) add(n *node, err error) {
 	u, wrong := errors.AsType[badNodeError](err)
 	switch {
@@ -32,11 +32,11 @@ func (c *causes) add(n *node, err error) {
 	c.errs = append(c.errs, fmt.Errorf("%s: %w", n.label, err))
 }
 
-// final reports whether a majority will say the same again.
+// final reports whether the error of a majority is permanent.
 func (c *causes) final() bool { return c.wrong != nil || c.need > 0 && c.forever >= c.need }
 
-// joined is the one-line error of all causes. The set-up is to blame if a majority of
-// the nodes says so.
+// joined returns one error for all nodes, on one line. It is ErrConfig if a majority of the nodes
+// has a configuration error.
 func (c *causes) joined() error {
 	if c.wrong != nil {
 		return c.wrong
@@ -49,7 +49,7 @@ func (c *causes) joined() error {
 	if c.final() {
 		r.kind = driver.ErrConfig
 	}
-	for _, err := range c.errs { // one node's set-up is not that of all
+	for _, err := range c.errs { // the configuration error of one node is not that of all
 		if c.final() || !errors.Is(err, driver.ErrConfig) {
 			r.errs = append(r.errs, err)
 		}
@@ -57,7 +57,7 @@ func (c *causes) joined() error {
 	return r
 }
 
-// refusal is why there is no majority.
+// refusal is the error when there is no majority.
 type refusal struct {
 	kind error
 	text string

@@ -11,8 +11,8 @@ import (
 	"github.com/fencelock/fencelock/internal/tasks"
 )
 
-// client is what all parts of an engine share: its settings, its scripts, its keys and
-// its goroutines. It knows no nodes and no locks.
+// client is shared by all parts of an engine: configuration, scripts, keys and goroutines. It
+// contains no node or lock logic.
 type client struct {
 	tasks  *tasks.Group
 	closed context.Context // ends with Close
@@ -20,17 +20,16 @@ type client struct {
 	lua    scripts
 }
 
-// call makes a call of a script that is about one name. The scripts get the lock's key
-// alone and make the names of its companions themselves, for the sake of speed: a node
-// of redlock is no part of a cluster.
+// call makes a call of a lock script. For speed, only the lock's key is passed and the scripts
+// derive the related keys themselves. That is allowed because a node is not part of a Cluster.
 func (c *client) call(s *redisconn.Script, name string, args ...string) redisconn.Call {
 	return redisconn.Call{Script: s, Keys: []string{c.cfg.Prefix + "lock:" + name}, Args: args}
 }
 
-// companions are the prefixes of the keys beside the lock's own.
+// companions are the prefixes of the keys related to a lock.
 var companions = [...]string{"fence:", "shared:", "tokens:", "about:", "queue:", "callers:"}
 
-// nameOf returns the name whose lock, or whose companion, is at key.
+// nameOf returns the name of a lock from its key or from that of a related key.
 func (c *client) nameOf(key string) (string, bool) {
 	for _, prefix := range companions {
 		if inner, ok := strings.CutPrefix(key, prefix+"{"); ok && strings.HasSuffix(inner, "}") {
@@ -42,13 +41,13 @@ func (c *client) nameOf(key string) (string, bool) {
 	return name, ok && driver.CheckName(name) == nil
 }
 
-// Limits of requests that nobody's lease depends on. They are variables for tests on
-// machines that are slow.
+// Time limits of calls that no lease depends on. They are variables so that tests can change them
+// on slow machines.
 var (
-	meetLimit   = time.Second     // of asking all nodes who they are
-	callLimit   = 2 * time.Second // of a request to one
-	reviveLimit = 2 * time.Second // of a look whether it is back; a frozen one answers when it is thawed
+	meetLimit   = time.Second     // for probing all nodes
+	callLimit   = 2 * time.Second // for a call to one node
+	reviveLimit = 2 * time.Second // for checking whether a node answers again; a frozen one answers when it is resumed
 	listLimit   = 10 * time.Second
 )
 
-var errClosed = errors.New("the engine was closed")
+var errClosed = errors.New("the engine is closed")

@@ -7,50 +7,49 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Config tunes an engine. The zero value is useful.
+// Config configures an engine. The zero value has usable defaults.
 type Config struct {
-	// Prefix begins every key, so that several deployments can share servers.
-	// Clients with different prefixes do not see each other. The default is none.
+	// Prefix is prepended to every key, so that several deployments can share servers. Clients with
+	// different prefixes do not see each other's locks. The default is empty.
 	Prefix string
 
-	// Nodes names the masters, in any order, the same in every client of a
-	// deployment (addresses will do). A node refuses a client that works with
-	// another set. Empty, the default, compares only how many there are.
+	// Nodes are the names of the masters, such as their addresses, in any order. All clients of a
+	// deployment must use the same names: a node refuses a client that works with another set. With
+	// the default, nil, only the number of nodes is compared.
 	Nodes []string
 
-	// MaxTTL is the longest TTL, and unless NoQuarantine is set the longest minimum
-	// hold, that a request may ask for, one number for the whole deployment: a node
-	// that may have forgotten its locks does not vote for so long. 0 means 30 s.
+	// MaxTTL is the longest TTL that a request may have and, unless NoQuarantine is set, the
+	// longest minimum hold. A node that may have lost its locks does not vote for this time. All
+	// clients must use the same value. 0 means 30 s.
 	MaxTTL time.Duration
 
-	// NoQuarantine lets nodes vote at once after a restart, a failover or a
-	// FLUSHALL. Two holders are possible then. The default is false.
+	// NoQuarantine lets nodes vote immediately after a restart, a failover or a FLUSHALL. Two
+	// holders are possible then. The default is false.
 	NoQuarantine bool
 
-	// AllowEviction accepts nodes that evict keys when their memory is full, and
-	// locks with them. Minimum holds are refused then. The default refuses such nodes.
+	// AllowEviction accepts nodes that evict keys, locks included, when their memory is full.
+	// Minimum holds are driver.ErrInvalid then. By default such nodes are refused.
 	AllowEviction bool
 
-	// NodeLimit bounds a request to one node; 0 means a tenth of the TTL, at most
-	// 1 s, and for a short TTL up to a quarter of it. Answers are not waited for
-	// once a majority has decided, so it matters only while a majority is slow. A
-	// node that exceeds it is left out until it answers again.
+	// NodeLimit is the time limit of a request to one node. 0 means a tenth of the TTL, but at most
+	// 1 s and, for a short TTL, up to a quarter of it (at most 250 ms). Requests return once a
+	// majority has decided, so the limit matters only while a majority is slow. A node that exceeds
+	// it is left out until it answers again.
 	NodeLimit time.Duration
 
-	// RetryTimeout is how long an acquire that no majority has answered yet keeps
-	// trying before it returns driver.ErrUnavailable; 0 means 4 s. A request that
-	// waits for its turn rides out any failure until its context ends.
+	// RetryTimeout is how long an acquire retries before it returns driver.ErrUnavailable, if no
+	// majority has answered it. 0 means 4 s. A waiting request that a majority has answered once
+	// waits through failures until its context ends.
 	RetryTimeout time.Duration
 
-	// Retention is for how long after its last use the last fencing token of a
-	// name is kept; 0 means 7 days. Later the nodes' clocks alone make tokens
-	// grow.
+	// Retention is how long the last fencing token of a name is kept after its last use. 0 means 7
+	// days. After that, only the nodes' clocks make tokens increase.
 	Retention time.Duration
 
-	// MarkerLife is how long a node that nobody uses stays known: one whose marker
-	// has expired counts as new and does not vote for MaxTTL. Every grant, renewal
-	// and listing keeps it, with a write a day. Make it longer than the pause
-	// between two uses. 0 means 90 days.
+	// MarkerLife is how long an unused node keeps the key that identifies it. Without this key a
+	// node counts as new and does not vote for MaxTTL. Grants, renewals and listings extend its
+	// life, with one write a day. Set MarkerLife to more than the longest pause between two uses. 0
+	// means 90 days.
 	MarkerLife time.Duration
 }
 
@@ -66,7 +65,7 @@ func (cfg *Config) withDefaults() Config {
 	return full
 }
 
-// traits are what a majority of masters promises.
+// traits returns the capabilities of an engine with this configuration.
 func (cfg *Config) traits() driver.Traits {
 	t := driver.Traits{Engine: "redlock", Leased: true, MaxTTL: cfg.MaxTTL}
 	switch {
@@ -78,7 +77,7 @@ func (cfg *Config) traits() driver.Traits {
 	return t
 }
 
-// limit bounds one request to one node for a lock of this TTL.
+// limit returns the time limit of one request to one node for a lock with this TTL.
 func (cfg *Config) limit(ttl time.Duration) time.Duration {
 	if cfg.NodeLimit > 0 {
 		return cfg.NodeLimit
@@ -86,11 +85,11 @@ func (cfg *Config) limit(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, min(ttl/4, 250*time.Millisecond)), time.Second)
 }
 
-// endLimit bounds what takes back the doings of such a request, which it may have to
-// wait for.
+// endLimit returns the time limit of a release, which may have to wait for the request that it
+// undoes.
 func (cfg *Config) endLimit(ttl time.Duration) time.Duration {
 	return max(callLimit, cfg.limit(ttl)+time.Second)
 }
 
-// channel is where nodes tell what becomes free, and what was broken.
+// channel returns the channel on which nodes publish releases and breaks.
 func (cfg *Config) channel() string { return cfg.Prefix + "fencelock:redlock" }

@@ -5,16 +5,16 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Node is a connection to one master: of [Rueidis] or of [NewLazy].
+// Node is a connection to one master, made by [Rueidis] or [NewLazy].
 type Node = redisconn.Node
 
-// Rueidis returns a node on a rueidis client, which stays the caller's to close. The
-// client must be connected; see [NewLazy] for a master that may be down.
+// Rueidis returns a node that uses a rueidis client. The engine does not close the client. The
+// client must be connected; use [NewLazy] for a master that may be down.
 func Rueidis(client rueidis.Client) Node { return redisconn.NodeOf(redisconn.Rueidis(client)) }
 
-// Lazy is a node that dials when it is first used, and again after a failure: a client
-// of rueidis cannot be made while its server is down, and redlock does without some.
-// All methods may be called from many goroutines at once.
+// Lazy is a node that connects when it is first used, and again after a failure. A rueidis client
+// cannot be created while its server is down, but redlock works without a minority of its servers.
+// Lazy is safe for concurrent use.
 type Lazy struct {
 	opaque
 	conns *redisconn.Lazy
@@ -22,12 +22,11 @@ type Lazy struct {
 
 type opaque = redisconn.OpaqueConn
 
-// NewLazy returns a node that gets its client from dial. It does no I/O.
+// NewLazy returns a node that creates its client with dial. It does no I/O.
 func NewLazy(dial func() (rueidis.Client, error)) *Lazy {
 	lazy := redisconn.NewLazy(dial)
 	return &Lazy{redisconn.NodeOf(lazy), lazy}
 }
 
-// Close closes the client, if there is one. Calls under way, and later ones,
-// fail.
+// Close closes the client, if there is one. Calls in progress and later calls fail.
 func (l *Lazy) Close() { l.conns.Close() }

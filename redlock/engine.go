@@ -18,9 +18,8 @@ var (
 	_ driver.Inspector    = (*Engine)(nil)
 )
 
-// Engine is a client of several masters. All methods may be called from many
-// goroutines at once.
-// Use it through fencelock.New: its own Acquire does not renew.
+// Engine implements driver.Engine on several masters. It is safe for concurrent use. Pass it to
+// fencelock.New, which renews leases; Engine.Acquire alone does not.
 type Engine struct {
 	*client
 	set      *nodeSet
@@ -31,12 +30,11 @@ type Engine struct {
 	breaker  *breaker
 }
 
-// New returns an engine on the masters behind nodes, an odd number of three or
-// more. The clients stay the caller's. It does no I/O: a set that is no good
-// shows in the first request. cfg may be nil.
+// New returns an engine on an odd number of masters, three or more. It does no I/O; an invalid set
+// of nodes is reported by the first request. cfg may be nil. The engine does not close the clients.
 func New(nodes []Node, cfg *Config) *Engine { return newEngine(nodes, cfg.withDefaults(), len(nodes)) }
 
-// newEngine returns an engine on nodes of a set of so many.
+// newEngine returns an engine on nodes that belong to a set of all nodes.
 func newEngine(nodes []Node, cfg Config, all int) *Engine {
 	work := tasks.New()
 	c := &client{tasks: work, closed: work.Closed, cfg: cfg}
@@ -59,7 +57,7 @@ func newEngine(nodes []Node, cfg Config, all int) *Engine {
 	}
 }
 
-// enter begins a call of the engine; without an error the caller says leave at the end.
+// enter begins a call of the engine. Unless it returns an error, the caller must call tasks.Leave.
 func (e *Engine) enter() error {
 	if e.set.wrong != nil {
 		return e.set.wrong
@@ -70,15 +68,15 @@ func (e *Engine) enter() error {
 	return nil
 }
 
-// Close ends the engine's subscriptions and its waits. Locks it holds stay until
-// they expire; release them first. It waits for requests under way, 2 s at most.
+// Close ends the engine's subscriptions and waits. Locks that are still held remain until they
+// expire, so release them first. Close waits up to 2 s for requests in progress.
 func (e *Engine) Close() error {
 	e.tasks.Close()
 	return nil
 }
 
-// Init declares all nodes new, so that they vote at once. Call it when nobody
-// can hold a lock on them. It fails unless every node answers.
+// Init marks all nodes as new, so that they vote immediately. Call it only when nobody can hold a
+// lock on them. It returns an error unless every node answers.
 func (e *Engine) Init(ctx context.Context) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -87,13 +85,13 @@ func (e *Engine) Init(ctx context.Context) error {
 	return e.set.Init(ctx)
 }
 
-// Traits returns what a majority of masters promises.
+// Traits returns the engine's capabilities.
 func (e *Engine) Traits() driver.Traits { return e.cfg.traits() }
 
-// Acquire makes one acquisition; see [driver.Engine]. It returns as soon as a
-// majority has decided. Waiters of one process take turns in the order in which
-// they came; between processes there is no order. A waiter is woken when a node
-// tells of a release, and looks again by itself when a lease may have ended.
+// Acquire makes one acquisition; see [driver.Engine]. It returns as soon as a majority has decided.
+// Waiters of the same process are served first come, first served; between processes there is no
+// order. A waiter is woken when a node publishes a release, and retries when a lease may have
+// expired.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
@@ -105,9 +103,9 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	return e.acquirer.Acquire(ctx, req)
 }
 
-// Renew extends acquisitions. Each node gets all of them in one pipeline, and
-// Renew returns when a majority has decided every one. A node that lost a lock
-// which a majority kept is given it back.
+// Renew extends acquisitions. Each node gets all of them in one pipeline. Renew returns when a
+// majority has decided each one. If a majority has kept a lock, it is restored on nodes that have
+// lost it.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if err := e.enter(); err != nil {
 		return slices.Repeat([]error{err}, len(leases))
@@ -119,8 +117,8 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return e.renewer.Renew(ctx, leases)
 }
 
-// Release ends an acquisition on all nodes, and returns when a majority has done
-// so. Nodes that cannot be reached are told when they are back.
+// Release ends an acquisition on all nodes, and returns when a majority has executed it.
+// Unreachable nodes release it when they answer again.
 func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -129,12 +127,12 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	return e.releaser.Release(ctx, l)
 }
 
-// List returns the names that a majority of the nodes shows as held, waited for
-// or closed by a minimum hold. Unless the name is exact it looks at those that clients
-// of this library have held, or waited for, for longer than half a second; with Scan, or
-// where the user may not read their index, it looks through all keys of the nodes
-// instead. Of the exclusive requests that wait in one process the nodes know the first;
-// the order of waiters is no promise.
+// List returns the names that a majority of the nodes reports as held, waited for or closed by a
+// minimum hold. Unless the name is exact, it reads the nodes' indexes, which have the names that
+// clients of this library have held or waited for for longer than half a second. With Scan, or if
+// the user may not read the index, it scans all keys of the nodes instead. Of the exclusive
+// requests that wait in the same process the nodes know only the first. The order of waiters is not
+// guaranteed.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
@@ -143,9 +141,9 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	return e.lister.List(ctx, q)
 }
 
-// Break takes a name away from its holders on all nodes, mints a token greater
-// than theirs, ends the minimum hold, and lets the name go. Holders that can be reached
-// learn at once. An error that comes with a token says that the minimum hold may stand.
+// Break ends every acquisition of name on all nodes and its minimum hold. It returns a fencing
+// token that is greater than theirs. Holders that can be reached are notified immediately. An error
+// together with a token means that the minimum hold may not have ended.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
@@ -157,10 +155,9 @@ func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) 
 	return e.breaker.Break(ctx, name, reason)
 }
 
-// BreakOwner is Break for one acquisition: that of owner, and of nobody else. Each node
-// takes the lock from that owner alone, and gives it to the break for a moment, beside
-// those who share it. The token is of the break, or of an exclusive holder that
-// came in between.
+// BreakOwner is like Break, but ends only the acquisition of owner. Each node replaces that
+// acquisition, briefly, by one of BreakOwner itself, beside those that share the lock. The token is
+// that of the break, or that of an exclusive holder that has acquired the lock meanwhile.
 func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err

@@ -8,21 +8,21 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// unavailable says that there is no answer because of err.
+// unavailable wraps err in driver.ErrUnavailable.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnavailable, err) }
 
-// badNodeError is why a server is not what redlock needs.
+// badNodeError is the error of a server that redlock cannot use.
 type badNodeError struct{ error }
 
 func (u badNodeError) Unwrap() error { return u.error }
 
-// notAsked is the error of a request that was not sent.
+// notAsked is the error of a call that was not sent.
 type notAsked struct{ error }
 
 func (n notAsked) Unwrap() error { return n.error }
 
-// unknown reports whether a call that ended with err may run nevertheless. What a server
-// has refused in its own words it has not run, and what was not sent it will not run.
+// unknown reports whether a call that ended with err may have run or may still run. It has not run
+// if the server returned an error, or if it was not sent.
 func unknown(err error) bool {
 	if err == nil {
 		return false

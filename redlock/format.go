@@ -12,13 +12,13 @@ import (
 	"github.com/fencelock/fencelock/internal/words"
 )
 
-// describe is what nodes keep about a holder, for people. The note comes last, since it
-// may have spaces.
+// describe returns the description of a request that nodes store. The note comes last, since it may
+// contain spaces.
 func describe(req driver.Request) string {
 	return fmt.Sprintf("%d %s %s", req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
 }
 
-// parseHolder reads "owner token since pid host note".
+// parseHolder parses "owner token since pid host note".
 func parseHolder(text string) (h driver.Holder, ok bool) {
 	w := redisfmt.Words{Rest: text}
 	h.Owner, h.Token = w.Next(), w.Int()
@@ -29,14 +29,14 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 	return h, !w.Bad
 }
 
-// affirmed reads an answer that says "ok" and which server it is.
+// affirmed parses a reply. ok reports whether it is "ok"; server identifies the server.
 func affirmed(r redisconn.Reply) (ok bool, server uint64) {
 	word, name, _ := strings.Cut(r.Text, " ")
 	return r.Err == nil && word == "ok", serverOf(name)
 }
 
-// serverOf reads the name that a node gives itself, the first half of its replication id
-// or what a client has given it without a quarantine; 0 means unknown.
+// serverOf parses a server's id: the first half of its replication id or, without a quarantine, the
+// one that a client has given it. 0 means unknown.
 func serverOf(text string) uint64 {
 	server, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {

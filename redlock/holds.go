@@ -11,19 +11,19 @@ import (
 type held struct {
 	lease driver.Lease
 	desc  string
-	sent  time.Time // from when the lease counts; guarded by holdings.mu
+	sent  time.Time // start of the current lease; guarded by holdings.mu
 	lost  func(cause error)
-	asks  asks // of the request
+	asks  asks // calls of its request
 }
 
 // holdings are the granted acquisitions of this process.
 type holdings struct {
-	mu      sync.Mutex // guards all below, and sent of each
+	mu      sync.Mutex // guards all below, and sent of each acquisition
 	byOwner map[string]*held
-	sweepAt int // how many make it worth to look for stale ones
+	sweepAt int // number of acquisitions at which to look for stale ones
 }
 
-// add puts an acquisition in.
+// add adds an acquisition.
 func (s *holdings) add(h *held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,8 +34,8 @@ func (s *holdings) add(h *held) {
 	}
 }
 
-// sweep forgets the acquisitions that were given up without a word, long after
-// their leases. The caller holds mu.
+// sweep removes acquisitions that were abandoned without a release, long after their leases. The
+// caller holds mu.
 func (s *holdings) sweep(now time.Time) {
 	for owner, h := range s.byOwner {
 		if now.Sub(h.sent) > 2*h.lease.TTL {
@@ -44,7 +44,7 @@ func (s *holdings) sweep(now time.Time) {
 	}
 }
 
-// get returns what is known of an acquisition, nil if it is none of ours.
+// get returns an acquisition of this process, nil if there is none.
 func (s *holdings) get(owner string) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,8 @@ func (s *holdings) get(owner string) *held {
 
 func (s *holdings) has(owner string) bool { return s.get(owner) != nil }
 
-// whileHeld calls do if an acquisition of ours stands, which is not released before do
-// returns. do must not block.
+// whileHeld calls do if the acquisition exists. It is not released before do returns. do must not
+// block.
 func (s *holdings) whileHeld(owner string, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *holdings) whileHeld(owner string, do func()) {
 	}
 }
 
-// remove forgets an acquisition, and returns what was known of it, nil if nothing.
+// remove removes an acquisition and returns it, nil if there was none.
 func (s *holdings) remove(owner string) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,14 +72,14 @@ func (s *holdings) remove(owner string) *held {
 	return h
 }
 
-// foreign reports whether a lease names an acquisition with another's token.
-// Nodes go by the owner alone: some store a token a little off.
+// foreign reports whether a lease has another token or name than this process's acquisition of that
+// owner. Nodes compare the owner only, because some store a slightly different token.
 func (s *holdings) foreign(l driver.Lease) bool {
 	h := s.get(l.Owner)
 	return h != nil && (h.lease.Token != l.Token || h.lease.Name != l.Name)
 }
 
-// counts returns from when a lease counts, and whether that is known.
+// counts returns the start of a lease, and whether it is known.
 func (s *holdings) counts(owner string) (sent time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *holdings) counts(owner string) (sent time.Time, ok bool) {
 	return sent, false
 }
 
-// extend notes from when a renewed lease counts, and reports whether it is longer now.
-// Renewals may overtake one another, and no lease gets shorter by an old one.
+// extend records the start of a renewed lease, and reports whether that is later than before.
+// Renewals may overtake one another, so a lease must not get shorter.
 func (s *holdings) extend(owner string, sent time.Time) (longer bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

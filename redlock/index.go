@@ -12,7 +12,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// waitLife is for how long a name that is waited for stays noted in the index.
+// waitLife is how long the index keeps a name that somebody waits for.
 const waitLife = 10 * time.Second
 
 // The scripts of the index, which every node has.
@@ -22,8 +22,8 @@ var (
 	dropScript = redisconn.NewScript(nameindex.DropLua)
 )
 
-// nameIndex notes the names that are held, or waited for, in the nodes' indexes, which
-// List reads. Acquires and renewals do not wait for that.
+// nameIndex adds the names that are held or waited for to the nodes' indexes, which List reads.
+// Acquires and renewals do not wait for that.
 type nameIndex struct {
 	*client
 	nameindex.Notes
@@ -36,7 +36,7 @@ func newNameIndex(c *client, set *nodeSet, matters func(nameindex.Noted) bool) *
 	return x
 }
 
-// write notes names on every node that answers.
+// write adds names to the index of every node that answers.
 func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (refused bool) {
 	var args []string
 	for name, life := range due {
@@ -59,8 +59,8 @@ func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (re
 	return int(denied.Load()) >= x.set.need
 }
 
-// indexCalls makes calls with so many of the arguments, after some that all begin with.
-// A call with all names of a large client would keep a node from others for long.
+// indexCalls splits arguments into calls of at most size arguments, each beginning with first. One
+// call with all names of a large client would block the node for long.
 func (c *client) indexCalls(s *redisconn.Script, size int, args []string, first ...string) (calls []redisconn.Call) {
 	for part := range slices.Chunk(args, size) {
 		calls = append(calls, redisconn.Call{Script: s, Keys: []string{c.cfg.Prefix + "fencelock:names"}, Args: append(slices.Clone(first), part...)})

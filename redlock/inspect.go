@@ -16,9 +16,10 @@ import (
 	"github.com/fencelock/fencelock/internal/redisinspect"
 )
 
-// Inspect looks for what in the nodes, or in the rights of the user, weakens the promises of
-// locks with the given TTL. It uses an engine on each node, on probe names, whose
-// keys expire within ten seconds. The error is for a set of nodes of which none answers; one that is down is a finding.
+// Inspect checks the nodes and the user's permissions for anything that weakens the guarantees of
+// locks with the given TTL. It acquires locks under probe names on each node, whose keys expire
+// within ten seconds. It returns an error if no node answers. An unreachable node is reported as a
+// finding.
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
@@ -42,31 +43,31 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	looks = slices.DeleteFunc(looks, func(l sighting) bool { return l.err != nil })
 	findings := []driver.Finding{e.set.there(why.errs), independence(looks), clocks(looks)}
 	if e.cfg.NoQuarantine {
-		findings = append(findings, inspect.Found("quarantine", driver.Warning, "off", "a node that forgot its locks lets a second holder in while the first believes in its lock",
+		findings = append(findings, inspect.Found("quarantine", driver.Warning, "off", "a node that has lost its locks may grant them to a second holder while the first one still holds them",
 			"turn it on, and guard the data with fencing tokens"))
 	}
 	return append(findings, e.set.together(looks)...), nil
 }
 
-// sighting is what an inspection saw of one node.
+// sighting is the result of inspecting one node.
 type sighting struct {
 	node     *node
-	err      error // it does not answer
+	err      error // the node does not answer
 	server   redisinspect.Server
 	clock    inspect.Clock
 	clockErr error
 	found    []driver.Finding
 }
 
-// inspect looks at one node as at a single Redis: its settings, and a set of this node alone.
-// Its scripts are those of the whole set, so that it finds the marker that they expect.
+// inspect inspects one node like a single Redis, with an engine on this node only. It uses the
+// scripts of the whole set, so that it finds the marker key that they expect.
 func (n *node) inspect(ctx context.Context, ttl time.Duration) sighting {
 	l := sighting{node: n}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	servers, err := redisinspect.Ask(limited, n.conn)
 	if err == nil && len(servers) != 1 {
-		err = fmt.Errorf("%d masters behind one connection", len(servers))
+		err = fmt.Errorf("the connection leads to %d masters instead of one", len(servers))
 	}
 	if l.err = err; err != nil {
 		return l
@@ -76,7 +77,7 @@ func (n *node) inspect(ctx context.Context, ttl time.Duration) sighting {
 	cfg := n.cfg
 	cfg.Retention = 2 * inspect.LeaseTTL(ttl, n.cfg.traits())
 	probe := newEngine([]Node{redisconn.NodeOf(n.conn)}, cfg, len(n.set.nodes))
-	probe.acquirer.names.Write = nameindex.Nothing // nobody need see the probe names
+	probe.acquirer.names.Write = nameindex.Nothing // keep the probe names out of the index
 	probe.set.wrong, probe.set.nodes[0].label = nil, n.label
 	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: n.grant()}
 	l.found, l.err = t.Run(ctx)
@@ -86,7 +87,7 @@ func (n *node) inspect(ctx context.Context, ttl time.Duration) sighting {
 	return l
 }
 
-// time asks for the node's time.
+// time returns the node's time.
 func (n *node) time(ctx context.Context) (at, same time.Time, err error) {
 	answers, err := n.conn.Each(ctx, "TIME")
 	if err != nil || len(answers) != 1 {
@@ -99,7 +100,7 @@ func (n *node) time(ctx context.Context) (at, same time.Time, err error) {
 	return at, at, nil
 }
 
-// there is about which nodes are there at all: a majority must be, or all locks are lost.
+// there checks how many nodes answer.
 func (s *nodeSet) there(down []error) driver.Finding {
 	all, there := len(s.nodes), len(s.nodes)-len(down)
 	saw := fmt.Sprintf("%d of %d answer", there, all)
@@ -110,51 +111,51 @@ func (s *nodeSet) there(down []error) driver.Finding {
 	case len(down) == 0:
 		return inspect.Passed("nodes", saw)
 	case there < s.need:
-		return inspect.Found("nodes", driver.Broken, saw, fmt.Sprintf("no lock can be had, and those that are held are lost: %d nodes must answer", s.need), "bring the others back")
+		return inspect.Found("nodes", driver.Broken, saw, fmt.Sprintf("no lock can be acquired, and held locks are lost: %d nodes must answer", s.need), "restore the other nodes")
 	}
-	return inspect.Found("nodes", driver.Warning, saw, fmt.Sprintf("if fewer than %d nodes answer, all locks are lost", s.need), "bring the others back")
+	return inspect.Found("nodes", driver.Warning, saw, fmt.Sprintf("if fewer than %d nodes answer, all locks are lost", s.need), "restore the other nodes")
 }
 
-// independence is about whether two nodes are one server: it would have two votes.
+// independence checks whether two nodes are the same server, which would have two votes.
 func independence(looks []sighting) driver.Finding {
 	const check = "independence"
 	servers := map[string]string{}
 	for _, l := range looks {
 		id := l.server.Info["run_id"]
 		if id == "" {
-			return inspect.Unchecked(check, fmt.Errorf("%s does not say which server it is", l.node.label), "let the user run it for an inspection: ACL SETUSER name +info")
+			return inspect.Unchecked(check, fmt.Errorf("%s does not report its run id", l.node.label), "allow the user to run INFO: ACL SETUSER name +info")
 		}
 		if other, twice := servers[id]; twice {
 			return inspect.Found(check, driver.Broken, fmt.Sprintf("%s and %s are the same server", other, l.node.label),
-				"it would vote twice, and its data is lost twice: redlock refuses such nodes", "give redlock independent masters")
+				"it would vote twice, and one failure would lose the data of two nodes; redlock refuses such nodes", "use independent masters")
 		}
 		servers[id] = l.node.label
 	}
-	return inspect.Passed(check, "servers of their own")
+	return inspect.Passed(check, "every node is a separate server")
 }
 
-// clocks is about the distance between the nodes' clocks.
+// clocks checks the difference between the nodes' clocks.
 func clocks(looks []sighting) driver.Finding {
 	const check = "clocks"
 	for _, l := range looks {
 		if l.clockErr != nil {
-			return inspect.Unchecked(check, fmt.Errorf("%s: %w", l.node.label, l.clockErr), "let the user run it for an inspection: ACL SETUSER name +time")
+			return inspect.Unchecked(check, fmt.Errorf("%s: %w", l.node.label, l.clockErr), "allow the user to run TIME: ACL SETUSER name +time")
 		}
 	}
 	byClock := func(a, b sighting) int { return cmp.Compare(a.clock.Ahead, b.clock.Ahead) }
 	first, last := slices.MinFunc(looks, byClock), slices.MaxFunc(looks, byClock)
 	apart, doubt := last.clock.Ahead-first.clock.Ahead, first.clock.Doubt+last.clock.Doubt
 	saw := fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", inspect.Short(apart), inspect.Short(doubt))
-	if apart-doubt <= ahead { // by more, a client's proposal for a token is not accepted everywhere
+	if apart-doubt <= ahead { // if it is larger, some nodes reject the tokens that clients propose
 		return inspect.Passed(check, saw)
 	}
 	return inspect.Found(check, driver.Warning, fmt.Sprintf("%s (%s is behind %s)", saw, first.node.label, last.node.label),
-		"tokens may fall when nodes lose their data; and every acquisition takes a second round trip",
-		"keep the clocks with NTP, and let them be slewed rather than stepped")
+		"tokens may decrease when nodes lose their data, and every acquisition needs a second round trip",
+		"synchronize the clocks with NTP, and slew them instead of stepping them")
 }
 
-// together brings together what was found on the nodes. A node that grants nothing just now is
-// no more than a warning while a majority does.
+// together combines the findings of the nodes. A node that grants nothing at present is only a
+// warning as long as a majority grants.
 func (s *nodeSet) together(looks []sighting) []driver.Finding {
 	var places []string
 	var found [][]driver.Finding
@@ -177,7 +178,7 @@ func (s *nodeSet) together(looks []sighting) []driver.Finding {
 const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrevrange +zrangebyscore +zscore +hget +hset +hdel " +
 	"+time +info +publish +subscribe +unsubscribe +ping +scan +zscan"
 
-// grant is the command that gives a user the rights that the engine needs.
+// grant returns the command that gives a user the permissions that the engine needs.
 func (c *client) grant() string {
 	rule := "ACL SETUSER name &" + c.cfg.channel() + " ~" + c.cfg.Prefix + "lock:*"
 	for _, prefix := range companions {

@@ -17,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// lister lists what a majority of the nodes shows.
+// lister implements List.
 type lister struct{ set *nodeSet }
 
 // List returns the names that are in use; see [Engine.List].
@@ -32,14 +32,14 @@ func (q *lister) List(ctx context.Context, query driver.Query) ([]driver.Status,
 		looks[i] = &look{node: n}
 	}
 	onAll(looks, func(l *look) { l.find(ctx, query) })
-	all := map[string]bool{} // a node may have missed a note that others have
+	all := map[string]bool{} // a node may lack a name that others have
 	for _, l := range looks {
 		maps.Copy(all, l.names)
 	}
 	names := slices.Sorted(maps.Keys(all))
 	onAll(looks, func(l *look) { l.read(ctx, names, !query.Exact && !query.Scan) })
-	// A node that does not answer does not show that a name is free: less than a majority
-	// of answers is no list.
+	// A node that does not answer does not prove that a name is free, so List needs the answers of
+	// a majority.
 	var why causes
 	var lists []statuses
 	for _, l := range looks {
@@ -55,7 +55,7 @@ func (q *lister) List(ctx context.Context, query driver.Query) ([]driver.Status,
 	return q.merge(lists), nil
 }
 
-// onAll looks at all nodes at once, but for those that have failed.
+// onAll calls do for all nodes that have not failed, concurrently.
 func onAll(looks []*look, do func(*look)) {
 	var all sync.WaitGroup
 	for _, l := range looks {
@@ -66,19 +66,18 @@ func onAll(looks []*look, do func(*look)) {
 	all.Wait()
 }
 
-// look is what one node shows to a List.
+// look is the part of a List on one node.
 type look struct {
 	*node
-	names map[string]bool // of which it may have something to show
+	names map[string]bool // that may be in use
 	list  statuses
 	err   error
 }
 
-// statuses are what one node shows, by name; a name that it has not been asked about, or
-// knows nothing of, is free.
+// statuses are the statuses of one node, by name. A name without one is free.
 type statuses map[string]driver.Status
 
-// find finds the names of which the node may have something to show.
+// find finds the names that may be in use on the node.
 func (l *look) find(ctx context.Context, query driver.Query) {
 	if o := l.out.Load(); o != nil {
 		l.err = o.cause
@@ -109,8 +108,8 @@ func (l *look) readIndex(ctx context.Context, query driver.Query) (map[string]bo
 	return found, nil
 }
 
-// scan returns the names that a look at all keys finds. A name whose lock is free may
-// be waited for, or closed by a minimum hold: then it has a fence.
+// scan finds names by scanning all keys. A name that is only waited for or closed by a minimum hold
+// has no lock key, but it has a fence key.
 func (l *look) scan(ctx context.Context, query driver.Query) (map[string]bool, error) {
 	found := map[string]bool{}
 	literal := redisfmt.Literal(l.cfg.Prefix + "lock:" + query.Prefix)
@@ -130,8 +129,8 @@ func (l *look) scan(ctx context.Context, query driver.Query) (map[string]bool, e
 	return found, nil
 }
 
-// read reads what the node shows of names. If tidy, those that are free leave its index,
-// which has known them.
+// read reads the statuses of names from the node. With tidy it removes the free ones from the
+// node's index.
 func (l *look) read(ctx context.Context, names []string, tidy bool) {
 	l.list = statuses{}
 	for part := range slices.Chunk(names, nameindex.Size) {
@@ -153,19 +152,19 @@ func (l *look) read(ctx context.Context, names []string, tidy bool) {
 				free, at = append(free, s.Name), min(at, now)
 			}
 		}
-		if tidy && len(free) > 0 { // the script leaves those that may have been noted since
+		if tidy && len(free) > 0 { // the script keeps names that may have been added since
 			l.conn.Eval(ctx, l.indexCalls(dropScript, nameindex.Size, free, nameindex.FreeUntil(at)))
 		}
 	}
 }
 
-// unused reports whether a name is free, and nobody waits for it.
+// unused reports whether a name is free and nobody waits for it.
 func unused(s driver.Status) bool {
 	return len(s.Holders) == 0 && len(s.Waiters) == 0 && s.NotBefore.IsZero()
 }
 
-// parseStatus reads what the status script returns, and the node's time. An empty list
-// comes as {}.
+// parseStatus parses the reply of the status script, and the node's time in it. An empty list is
+// encoded as {}.
 func parseStatus(name, text string) (driver.Status, int64, error) {
 	var raw struct {
 		Now       string          `json:"now"`
@@ -176,7 +175,7 @@ func parseStatus(name, text string) (driver.Status, int64, error) {
 	}
 	s := driver.Status{Name: name}
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
-		return s, 0, fmt.Errorf("%w: unexpected answer %.100q", driver.ErrUnavailable, text)
+		return s, 0, fmt.Errorf("%w: unexpected reply of the status script: %.100q", driver.ErrUnavailable, text)
 	}
 	if raw.Mode == "s" {
 		s.Mode = driver.Shared
@@ -202,8 +201,8 @@ func parseStatus(name, text string) (driver.Status, int64, error) {
 	return s, now, nil
 }
 
-// readHolder reads a row about a holder: its text, when its lease ends, and the text of
-// one that is no fencelock.
+// readHolder parses a row about a holder: its text, the end of its lease, and, for another
+// program's lock, the value of the key.
 func readHolder(row []string, now int64) (h driver.Holder, ok bool) {
 	if len(row) < 2 {
 		return h, false
@@ -237,9 +236,9 @@ func (q *lister) merge(lists []statuses) []driver.Status {
 	return out
 }
 
-// mergeOne merges what the nodes show of one name. What fewer than a majority show is
-// left out: it is about to go, or has just come, or nobody has it any more. A name is
-// closed for as long as a majority closes it.
+// mergeOne merges the statuses of one name. Holders and waiters that fewer than a majority report
+// are left out: they are just coming or going, or are stale. A name is closed as long as a majority
+// closes it.
 func (q *lister) mergeOne(name string, lists []statuses) driver.Status {
 	s := driver.Status{Name: name}
 	seen, waiting := map[string][]driver.Holder{}, map[string][]driver.Waiter{}
@@ -279,9 +278,9 @@ func (q *lister) mergeOne(name string, lists []statuses) driver.Status {
 	return s
 }
 
-// agree makes one holder of what nodes show: its token is the one that a majority
-// shows, as long as there is none the greatest, and its lease lasts for as long as a
-// majority gives it. A node that heard of the request late may show a greater one.
+// agree merges the reports about one holder. Its token is the one that a majority reports,
+// otherwise the greatest, because a node that got the request late may report a greater one. Its
+// lease lasts as long as it does on a majority.
 func agree(hs []driver.Holder, need int) driver.Holder {
 	slices.SortFunc(hs, func(a, b driver.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
 	h, shown := hs[need-1], map[int64]int{}

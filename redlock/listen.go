@@ -12,14 +12,14 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// listener hears what the nodes tell: what becomes free, and what was broken.
+// listener receives the messages that nodes publish about releases and breaks.
 type listener struct {
 	*client
 	set     *nodeSet
 	holds   *holdings
 	news    *news
 	renewer *renewer
-	once    sync.Once // until then nothing is heard
+	once    sync.Once // starts the subscriptions, on first use
 }
 
 // start subscribes to every node, once.
@@ -31,27 +31,26 @@ func (l *listener) start() {
 	})
 }
 
-// follow keeps a subscription to a node. A node that cannot be heard is tried again with
-// backoff; waiters look by themselves meanwhile, and once when it is heard again, since
-// a message may have been missed.
+// follow keeps a subscription to a node up, with backoff after failures. Without it waiters poll.
+// When it is up again, waiters of the leader poll once, because messages may have been missed.
 func (l *listener) follow(n *node) {
 	pause := retry.NewBackoff(10*time.Millisecond, time.Second)
 	ready := func() {
 		pause.Reset()
-		n.ear.Store(true)
+		n.subscribed.Store(true)
 		if l.set.leader() == n {
 			l.news.notify("", everybody)
 		}
 	}
 	for l.closed.Err() == nil {
 		_ = n.conn.Subscribe(l.closed, l.cfg.channel(), ready, func(text string) { l.onMessage(n, text) })
-		n.ear.Store(false)
+		n.subscribed.Store(false)
 		pause.Wait(l.closed)
 	}
 }
 
-// onMessage takes one message of a node. Two nodes tell of a release: who goes first
-// is what the leader says, and the other is heard lest that message was missed.
+// onMessage handles a message of a node. Two nodes publish a release. The leader's message
+// determines who is next; the other one is used in case the leader's is missed.
 func (l *listener) onMessage(n *node, text string) {
 	w := redisfmt.Words{Rest: text}
 	switch w.Next() {
@@ -70,9 +69,9 @@ func (l *listener) onMessage(n *node, text string) {
 	}
 }
 
-// verify finds out whether a lock that one node was told to break still stands
-// on a majority, and tells its holder if it does not. One node's word is not enough: it
-// may have been told by a break that no majority let through.
+// verify checks whether a lock that one node reported as broken still exists on a majority, and
+// notifies its holder if it does not. The report of one node is not enough, because a break may not
+// have reached a majority.
 func (l *listener) verify(owner, reason string) {
 	h := l.holds.get(owner)
 	if h == nil {

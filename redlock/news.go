@@ -2,22 +2,22 @@ package redlock
 
 import "sync"
 
-// News of a name is whose turn it is: a name in the nodes' queues, a mode, or one
-// of these.
+// News about a name says who is next: the name of a request in the nodes' queues, a mode, or one of
+// these.
 const (
-	everybody = "*" // all may look
-	somebody  = "-" // one of those who wait, nobody knows which
+	everybody = "*" // all may ask
+	somebody  = "-" // one of the waiters, it is unknown which
 )
 
-// news passes what nodes tell of a name on to those who compete for it.
+// news distributes the nodes' messages about a name to the requests that wait for it.
 type news struct {
-	mu     sync.Mutex                        // guards byName, and that one at a time sends
-	byName map[string]map[string]chan string // those who compete for a name, by their names in the nodes' queues
+	mu     sync.Mutex                        // guards byName and serializes sends
+	byName map[string]map[string]chan string // by name, then by the request's name in the nodes' queues
 }
 
-// subscribe returns where news of a name comes: whose turn it is, the last news only.
-// The caller calls stop at the end.
-func (s *news) subscribe(name, caller string) (ear <-chan string, stop func()) {
+// subscribe returns a channel that receives the latest news about a name. The caller must call
+// stop.
+func (s *news) subscribe(name, caller string) (ch <-chan string, stop func()) {
 	mine := make(chan string, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,8 +34,8 @@ func (s *news) subscribe(name, caller string) (ear <-chan string, stop func()) {
 	}
 }
 
-// notify tells those who compete for a name whose turn it is. Without a name it tells
-// everybody to look: news may have been missed.
+// notify tells the waiters of a name who is next. With an empty name it tells all waiters of all
+// names, because messages may have been missed.
 func (s *news) notify(name, first string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,25 +43,24 @@ func (s *news) notify(name, first string) {
 		tell(s.byName[name], first)
 		return
 	}
-	for _, ears := range s.byName {
-		tell(ears, first)
+	for _, waiting := range s.byName {
+		tell(waiting, first)
 	}
 }
 
-// tell tells subscribers whose turn it is. News that nobody has read yet is replaced,
-// unless it says more: who was told to go first must not hear instead that somebody
-// does. The caller holds news.mu, so that nobody sends between the two, and there is
-// room.
+// tell sends news to subscribers. It replaces news that has not been read, unless that is more
+// specific: a request that was told that it is next must not be told only that somebody is. The
+// caller holds news.mu, so that no other send can fill the channel in between.
 func tell(subscribers map[string]chan string, first string) {
-	for caller, ear := range subscribers {
+	for caller, ch := range subscribers {
 		select {
-		case last := <-ear:
+		case last := <-ch:
 			if last != somebody && (first == somebody || last == caller || last == everybody) {
-				ear <- last
+				ch <- last
 				continue
 			}
 		default:
 		}
-		ear <- first
+		ch <- first
 	}
 }

@@ -12,44 +12,44 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// node is one master: it is asked, left out while it does not answer, and given its
-// orphans back when it does.
+// node is one master. It is left out while it does not answer, and its orphans are released when it
+// answers again.
 type node struct {
 	*client
 	set   *nodeSet
 	holds *holdings
 	index int
 	conn  redisconn.Conn
-	label string // its name or number, for messages
+	label string // its name or number, for error messages
 
 	clock   nodeClock
 	orphans orphans
 
-	fit  atomic.Bool            // it was found to be what redlock needs
-	knew atomic.Bool            // it was once
-	who  atomic.Uint64          // which server answered last; 0 means unknown
-	out  atomic.Pointer[outage] // why it is left out; nil while it is asked
-	ear  atomic.Bool            // the subscription stands
+	fit        atomic.Bool            // it was found suitable, and nothing has changed since
+	knew       atomic.Bool            // it has been found suitable at least once
+	who        atomic.Uint64          // id of the server that answered last; 0 means unknown
+	out        atomic.Pointer[outage] // why it is left out; nil while it is in use
+	subscribed atomic.Bool            // subscribed to its channel
 
-	flights atomic.Int32 // requests under way
+	flights atomic.Int32 // calls in flight
 
-	mu      sync.Mutex // guards reviver, and that out is set or cleared together with it
-	reviver bool       // a goroutine waits for the node's return
+	mu      sync.Mutex // guards reviver, and that it changes together with out
+	reviver bool       // a goroutine waits until the node answers again
 }
 
-// outage is why a node is left out: its requests fail at once, until it is back.
+// outage is why a node is left out. Its calls fail immediately until it is back.
 type outage struct {
-	cause error
-	unfit bool // it is the wrong kind of server, and was never another
+	cause error // it is the wrong kind of server, and has never been suitable
+	unfit bool  // it is the wrong kind of server, and was never another
 }
 
-// maxFlights bounds what piles up before a node that is slow.
+// maxFlights bounds the calls that accumulate on a slow node.
 const maxFlights = 10_000
 
-var errBusy = errors.New("too many requests are unanswered")
+var errBusy = errors.New("too many unanswered requests")
 
-// ask makes calls of the node. Errors other than the server's own words mean that
-// nobody knows whether it will run them; it is left out then until it answers.
+// ask sends calls to the node. If a call fails without an error of the server, it is unknown
+// whether it will run. The node is then left out until it answers.
 func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Reply {
 	if o := n.out.Load(); o != nil {
 		return redisconn.Failures(len(calls), notAsked{o.cause})
@@ -73,9 +73,9 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	return replies
 }
 
-// notAfter returns until when, by the node's clock, a request is of use that is of use for
-// d. If the clock was not seen lately it asks for it. What it returns as an error is that
-// of a request that was not sent.
+// notAfter returns the node's time until which a request with the time limit d may be served. It
+// reads the node's clock if the last sample is old. Its error is that of a request that was not
+// sent.
 func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
 	if n.out.Load() == nil && n.fit.Load() && !n.clock.fresh() {
 		if err := n.readClock(ctx); err != nil {
@@ -86,7 +86,7 @@ func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
 	return n.clock.by(d), nil
 }
 
-// leaveOut makes requests of the node fail at once, until it has come back.
+// leaveOut makes all calls of the node fail immediately until it is back.
 func (n *node) leaveOut(cause error) {
 	_, unfit := errors.AsType[badNodeError](cause)
 	n.mu.Lock()
@@ -95,8 +95,7 @@ func (n *node) leaveOut(cause error) {
 	n.wake()
 }
 
-// wake begins to look whether the node answers, unless somebody does. The caller
-// holds mu.
+// wake starts the goroutine that waits for the node, unless it runs. The caller holds mu.
 func (n *node) wake() {
 	if !n.reviver {
 		n.reviver = true
@@ -104,8 +103,7 @@ func (n *node) wake() {
 	}
 }
 
-// revive waits until the node answers, gives back what it may have granted
-// meanwhile, and lets it vote again.
+// revive waits until the node answers, releases its orphans, and lets it vote again.
 func (n *node) revive() {
 	for pause := retry.NewBackoff(20*time.Millisecond, time.Second); n.closed.Err() == nil; pause.Wait(n.closed) {
 		ctx, cancel := context.WithTimeout(n.closed, reviveLimit)
@@ -123,7 +121,7 @@ func (n *node) revive() {
 	}
 }
 
-// checkAlive asks the node for any sign of life, and what it is if that is unknown.
+// checkAlive checks whether the node answers and, if that is unknown, whether it is suitable.
 func (n *node) checkAlive(ctx context.Context) error {
 	if !n.fit.Load() {
 		return n.probe(ctx)
@@ -135,7 +133,7 @@ func (n *node) checkAlive(ctx context.Context) error {
 	return err
 }
 
-// releaseOrphans releases what nobody has. What the server refuses for now is tried again.
+// releaseOrphans releases the orphans of the node. It retries what the server refuses temporarily.
 func (n *node) releaseOrphans(ctx context.Context) (err error) {
 	for err == nil {
 		list := n.orphans.batch(500, n.holds.has)
@@ -147,7 +145,7 @@ func (n *node) releaseOrphans(ctx context.Context) (err error) {
 			calls[i] = d.call(n.client)
 		}
 		for i, r := range n.conn.Eval(ctx, calls) {
-			if r.Err != nil && !redisconn.Denied(r.Err) { // NOSCRIPT after a deadline, too
+			if r.Err != nil && !redisconn.Denied(r.Err) { // includes NOSCRIPT after a timeout
 				err = r.Err
 				continue
 			}
@@ -157,9 +155,8 @@ func (n *node) releaseOrphans(ctx context.Context) (err error) {
 	return err
 }
 
-// back lets the node vote again, unless another orphan has come meanwhile. Whoever adds
-// one wakes the node after that, and needs mu for it: an orphan that is not seen here
-// begins another revival.
+// back lets the node vote again, unless an orphan was added meanwhile. noteOrphan wakes the node
+// under mu after it has added one, so an orphan that is not seen here starts another revive.
 func (n *node) back() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,9 +165,9 @@ func (n *node) back() bool {
 	return !n.reviver
 }
 
-// free gives the node's lock back in the background, without telling anybody:
-// who waits looks again by itself, and telling all would make them all collide. It
-// is an orphan until then, or the next attempt would take it for somebody's lock.
+// free releases the lock on the node in the background, without a message: waiters poll, and waking
+// all of them would make them collide. Until then the lock is an orphan, so that the next attempt
+// does not take it for another holder's.
 func (n *node) free(d releaseCall) {
 	d.publish = "0"
 	n.orphans.add(d)
@@ -192,8 +189,8 @@ func (n *node) release(ctx context.Context, d releaseCall) redisconn.Reply {
 	return r
 }
 
-// noteOrphan notes an orphan, and has it released as soon as the node answers. The
-// release tells who waits: they may have waited for nobody all the time.
+// noteOrphan records an orphan, to be released as soon as the node answers. The release is
+// published, because the orphan may be all that waiters wait for.
 func (n *node) noteOrphan(d releaseCall) {
 	d.publish = "2"
 	n.orphans.add(d)

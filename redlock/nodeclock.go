@@ -5,39 +5,38 @@ import (
 	"time"
 )
 
-// nodeClock is what a node's clock showed last. Requests carry until when they are of
-// use, by that clock, so that one which lies in a socket for long does nothing.
+// nodeClock tracks a node's clock. Requests carry the time until which they may be served by this
+// clock, so that a request that is delayed in a socket has no effect.
 type nodeClock struct{ last atomic.Pointer[sample] }
 
-// sample is what the node's clock showed.
+// sample is one reading of the node's clock.
 type sample struct {
 	clock int64     // microseconds
-	sent  time.Time // before the question was sent
+	sent  time.Time // local time before the request was sent
 }
 
-// showed notes what the node's clock showed in an answer to what was sent at a time.
-// Answers may overtake one another: the one whose question is the latest counts.
+// showed records a reading of the clock in the reply to a request sent at a time. Replies may
+// overtake one another: the one whose request was sent last counts.
 func (c *nodeClock) showed(clock int64, sent time.Time) {
 	if old := c.last.Load(); clock > 0 && (old == nil || sent.After(old.sent)) {
 		c.last.Store(&sample{clock, sent})
 	}
 }
 
-// sampleAge is for how long a sample is good. What is added for clock rates grows with
-// the age, and a node that runs a request long after its time gives a lock to nobody.
+// sampleAge is how long a sample may be used. The allowance for clock rates grows with its age, and
+// a request that the node serves long after its time gives the lock to nobody.
 const sampleAge = time.Minute
 
-// fresh reports whether the clock was seen lately.
+// fresh reports whether there is a recent sample.
 func (c *nodeClock) fresh() bool {
 	s := c.last.Load()
 	return s != nil && time.Since(s.sent) < sampleAge
 }
 
-// by returns the moment, by the node's clock in microseconds, after which the node
-// need not run a request that is of use for d. It is no earlier than that: what has
-// passed since a sample is counted from before its question, and a thousandth is
-// added for clock rates. A node whose clock was set forward finds requests late, and
-// says what its clock shows.
+// by returns the node's time, in microseconds, until which a request with the time limit d may be
+// served. It is not too early: the time since the sample counts from before its request was sent,
+// plus a thousandth for clock rates. A node whose clock was set forward finds requests late, and
+// its reply has the new time.
 func (c *nodeClock) by(d time.Duration) int64 {
 	s := c.last.Load()
 	if s == nil {

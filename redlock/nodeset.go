@@ -14,19 +14,18 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// nodeSet is all masters, of which a majority decides.
+// nodeSet is the set of all masters, of which a majority decides.
 type nodeSet struct {
 	*client
 	nodes []*node
 	need  int   // a majority
-	wrong error // why this set of nodes is no good
+	wrong error // why this set of nodes is invalid
 
-	mu     sync.Mutex     // guards runIDs, and that no two nodes take the name of one server at once
-	runIDs map[string]int // which node has a run id
+	mu     sync.Mutex     // guards runIDs, and that two nodes do not claim the same server at once
+	runIDs map[string]int // index of the node with a run id
 }
 
-// newNodeSet makes the nodes of those that the caller has. A set that is no good is one all the
-// same, and says so in wrong: New returns no error.
+// newNodeSet makes a nodeSet. New returns no error, so an invalid set is reported in wrong.
 func newNodeSet(c *client, holds *holdings, nodes []Node) *nodeSet {
 	s := &nodeSet{client: c, need: len(nodes)/2 + 1, runIDs: map[string]int{}}
 	for i, of := range nodes {
@@ -40,16 +39,16 @@ func newNodeSet(c *client, holds *holdings, nodes []Node) *nodeSet {
 	return s
 }
 
-// check returns what can be said against the nodes without asking them. An even number
-// would survive no more failures than the odd one below it, and two nodes that are one
-// would make a majority of fewer servers.
+// check validates the set as far as possible without I/O. An even number of nodes tolerates no more
+// failures than the odd number below it. Two nodes on the same server would make a majority of
+// fewer servers.
 func (s *nodeSet) check() error {
 	n := len(s.nodes)
 	if n < 3 || n%2 == 0 {
 		return fmt.Errorf("%w: redlock needs an odd number of masters, three or more, not %d", driver.ErrInvalid, n)
 	}
 	if len(s.cfg.Nodes) > 0 && len(s.cfg.Nodes) != n {
-		return fmt.Errorf("%w: %d masters have %d names", driver.ErrInvalid, n, len(s.cfg.Nodes))
+		return fmt.Errorf("%w: there are %d masters but %d names; give each master one name", driver.ErrInvalid, n, len(s.cfg.Nodes))
 	}
 	labels := slices.Sorted(slices.Values(s.cfg.Nodes))
 	if len(slices.Compact(labels)) != len(s.cfg.Nodes) {
@@ -68,12 +67,12 @@ func (s *nodeSet) check() error {
 	return nil
 }
 
-// sameConn reports whether two connections are one, as far as it can be told.
+// sameConn reports whether two connections are certainly the same.
 func sameConn(a, b redisconn.Conn) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// leader returns the node whose news wakes waiters: the first that answers.
+// leader returns the node whose messages wake waiters: the first one that is not left out.
 func (s *nodeSet) leader() *node {
 	for _, n := range s.nodes {
 		if n.out.Load() == nil {
@@ -83,24 +82,23 @@ func (s *nodeSet) leader() *node {
 	return nil
 }
 
-// reply is what one node said.
+// reply is the reply of one node.
 type reply struct {
 	node int
-	sent time.Time // before it was asked
+	sent time.Time // before the call was sent
 	redisconn.Reply
 }
 
-// question is put to a node.
+// question makes a call to a node and returns its reply.
 type question func(context.Context, *node) redisconn.Reply
 
-// asking is a call as a question.
+// asking returns a question that makes the call c.
 func asking(c redisconn.Call) question {
 	return func(ctx context.Context, n *node) redisconn.Reply { return n.ask(ctx, c)[0] }
 }
 
-// broadcast puts a question to nodes at once, without blocking. The answers go to
-// answers, which has room for them: a node that answers late blocks nobody, and nobody
-// need be there to hear it.
+// broadcast asks nodes concurrently, without blocking. answers must have capacity for all replies,
+// so that a late one blocks nothing and need not be received.
 func (s *nodeSet) broadcast(nodes []*node, limit time.Duration, answers chan<- reply, ask question) {
 	for _, n := range nodes {
 		s.tasks.Spawn(func() { // ends when the node has answered, or with the limit
@@ -110,9 +108,9 @@ func (s *nodeSet) broadcast(nodes []*node, limit time.Duration, answers chan<- r
 	}
 }
 
-// recognise notes which server answered for the node. If that is another node's, an
-// address leads to the wrong server: this one is left out until it leads to one of
-// its own, or one server would vote twice.
+// recognise records which server answered for a node. If it is that of another node, an address
+// leads to the wrong server. The node is then left out until its address leads to a server of its
+// own; otherwise one server would vote twice.
 func (s *nodeSet) recognise(n *node, server uint64) error {
 	if server == 0 || n.who.Load() == server {
 		return nil
@@ -123,7 +121,7 @@ func (s *nodeSet) recognise(n *node, server uint64) error {
 		if o != n && o.who.Load() == server {
 			err := sameServer(o, n)
 			n.fit.Store(false)
-			n.who.Store(0) // another address may lead to the server that it was
+			n.who.Store(0) // another address may now lead to its former server
 			n.leaveOut(err)
 			return err
 		}

@@ -8,18 +8,17 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// releaseCall takes an acquisition back on one node.
+// releaseCall is the release of an acquisition on one node.
 type releaseCall struct {
 	name, owner string
-	token       int64  // 0 fits any: some nodes store one a little off
-	publish     string // whether who waits is told; see publishMode
-	until       int64  // a request of this owner may arrive until then, by the node's clock; 0 means that all were answered
-	failed      bool   // the take failed, or was a break: any minimum hold ends with it
+	token       int64  // 0 matches any token: some nodes store a slightly different one
+	publish     string // which waiters are notified; see publishMode
+	until       int64  // until when a request of this owner may arrive, by the node's clock; 0 if all were answered
+	failed      bool   // the attempt failed or was a break: any minimum hold ends with it
 	ttl         time.Duration
 }
 
-// call makes the call. Its last two arguments are left out where they say nothing, as
-// in most releases.
+// call makes the call. Its last two arguments are omitted if they are zero, as in most releases.
 func (d releaseCall) call(c *client) redisconn.Call {
 	args := []string{d.owner, redisfmt.Decimal(d.token), d.publish}
 	if d.until > 0 || d.failed {
@@ -28,25 +27,25 @@ func (d releaseCall) call(c *client) redisconn.Call {
 	return c.call(c.lua.release, d.name, args...)
 }
 
-// orphan is a lock that a node may have granted, or may grant yet, and that nobody
-// has: a request of unknown outcome, or a release that did not get through. It
-// is released when the node answers. What stays nevertheless keeps the name for
-// one TTL on this one node, and is never taken for a lock that is held.
+// orphan is a lock without a holder that a node may have granted or may still grant: the result of
+// a request with an unknown outcome, or of a release that failed. It is released when the node
+// answers. An orphan that remains nevertheless blocks the name on this node for one TTL, but never
+// counts as a held lock.
 type orphan struct {
 	releaseCall
-	expires time.Time // the lease is over by then
+	expires time.Time // the lease has ended by then
 }
 
-// maxOrphans bounds the memory that a dead node takes. More are left to expire.
+// maxOrphans bounds the memory for a dead node. Further orphans are left to expire.
 const maxOrphans = 10_000
 
-// orphans are those of one node.
+// orphans are the orphans of one node.
 type orphans struct {
 	mu      sync.Mutex // guards byOwner
 	byOwner map[string]orphan
 }
 
-// add notes an orphan.
+// add records an orphan.
 func (s *orphans) add(d releaseCall) {
 	d.token = 0
 	now := time.Now()
@@ -56,12 +55,12 @@ func (s *orphans) add(d releaseCall) {
 		s.dropExpired(now)
 	}
 	if len(s.byOwner) < maxOrphans {
-		// A frozen node counts the lease from when it is thawed.
+		// A frozen node counts the lease from when it is resumed.
 		s.byOwner[d.owner] = orphan{d, now.Add(max(10*d.ttl, time.Minute))}
 	}
 }
 
-// dropExpired forgets orphans that are over. The caller holds mu.
+// dropExpired removes expired orphans. The caller holds mu.
 func (s *orphans) dropExpired(now time.Time) {
 	for owner, d := range s.byOwner {
 		if d.expires.Before(now) {
@@ -70,8 +69,8 @@ func (s *orphans) dropExpired(now time.Time) {
 	}
 }
 
-// batch returns up to limit orphans to release, and forgets those that are none: the
-// acquisition stands after all.
+// batch returns up to limit orphans to release, and removes those whose acquisition exists after
+// all.
 func (s *orphans) batch(limit int, stands func(owner string) bool) (list []releaseCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,16 +13,15 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// probeAll asks every node that was never asked before who it is, and returns
-// what is wrong with the set. Nodes that do not answer are left out, and asked
-// when they are back.
+// probeAll probes every node that was not probed before, and returns what is wrong with the set.
+// Nodes that do not answer are left out, and probed when they are back.
 func (s *nodeSet) probeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
 	var met sync.WaitGroup
 	for _, n := range s.nodes {
 		if !n.fit.Load() && n.out.Load() == nil {
-			met.Go(func() { _ = n.probe(ctx) }) // ends with ctx; n.out says so
+			met.Go(func() { _ = n.probe(ctx) }) // ends with ctx; a failure is in n.out
 		}
 	}
 	met.Wait()
@@ -34,7 +33,7 @@ func (s *nodeSet) probeAll(ctx context.Context) error {
 	return nil
 }
 
-// Init declares all nodes new; see [Engine.Init].
+// Init marks all nodes as new; see [Engine.Init].
 func (s *nodeSet) Init(ctx context.Context) error {
 	if err := s.probeAll(ctx); err != nil {
 		return err
@@ -58,8 +57,8 @@ func (s *nodeSet) Init(ctx context.Context) error {
 	return nil
 }
 
-// probe finds out whether the node is an independent master that keeps what it is
-// told. One that is not, or does not answer, is left out.
+// probe checks whether the node is an independent master that keeps its data. A node that is not,
+// or does not answer, is left out.
 func (n *node) probe(ctx context.Context) error {
 	err := n.examine(ctx)
 	if err == nil {
@@ -71,8 +70,8 @@ func (n *node) probe(ctx context.Context) error {
 	return err
 }
 
-// examine asks a server who it is. What another look may mend is an error as it comes;
-// what only another server can mend is a badNodeError.
+// examine checks the server. It returns a badNodeError if only another server can help, and other
+// errors if a later attempt may succeed.
 func (n *node) examine(ctx context.Context) error {
 	answers, err := n.conn.Each(ctx, "INFO")
 	switch {
@@ -81,16 +80,16 @@ func (n *node) examine(ctx context.Context) error {
 	case len(answers) != 1:
 		return badNodeError{fmt.Errorf("%w: %s has %d masters behind it; redlock needs one each", driver.ErrConfig, n.label, len(answers))}
 	}
-	// Before the first request, which says by that clock until when it is of use.
+	// Read the clock before the first request, which needs it for its deadline.
 	if err := n.readClock(ctx); err != nil {
 		return err
 	}
 	if err := answers[0].Err; err != nil {
 		switch _, words := errors.AsType[redisconn.ServerError](err); {
 		case words && n.cfg.NoQuarantine:
-			return nil // nobody can tell, and nobody wants to know
+			return nil // without the quarantine it need not be known
 		case words:
-			return fmt.Errorf("nobody can tell whether it has forgotten locks: grant this user +info: %w", err)
+			return fmt.Errorf("it is unknown whether it has lost locks; grant this user +info: %w", err)
 		}
 		return err
 	}
@@ -101,7 +100,8 @@ func (n *node) examine(ctx context.Context) error {
 	return n.set.register(n, info["run_id"])
 }
 
-// readClock reads the node's clock. What the node may refuse, the scripts will tell.
+// readClock reads the node's clock. It ignores a refusal, since script replies also contain the
+// time.
 func (n *node) readClock(ctx context.Context) error {
 	sent := time.Now()
 	answers, err := n.conn.Each(ctx, "TIME")
@@ -116,9 +116,8 @@ func (n *node) readClock(ctx context.Context) error {
 	return err
 }
 
-// checkInfo says what is wrong with a server. A replica would lose what it is told, a node
-// of a Cluster refuses most names, and one that evicts keys forgets locks that are held
-// without any sign of it.
+// checkInfo returns what is wrong with a server. A replica loses what is written to it. A node of a
+// Cluster refuses most names. A server that evicts keys loses held locks without a trace.
 func (n *node) checkInfo(info map[string]string) error {
 	switch {
 	case info["role"] != "master":
@@ -126,19 +125,19 @@ func (n *node) checkInfo(info map[string]string) error {
 	case info["cluster_enabled"] == "1":
 		return fmt.Errorf("%w: %s is a node of a Redis Cluster; redlock needs independent masters", driver.ErrConfig, n.label)
 	case !n.cfg.AllowEviction && info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction":
-		return fmt.Errorf("%w: %s evicts keys when memory is full (maxmemory-policy %s), and locks with them; set noeviction, or allow eviction", driver.ErrConfig, n.label, info["maxmemory_policy"])
+		return fmt.Errorf("%w: %s evicts keys, locks included, when its memory is full (maxmemory-policy %s); set maxmemory-policy to noeviction, or allow eviction (AllowEviction, eviction=allow in a URL)", driver.ErrConfig, n.label, info["maxmemory_policy"])
 	}
 	return nil
 }
 
-// register notes a node's run id, unless another node has the same. The node's last one
-// goes first: it has a new one with every start of its server.
+// register records a node's run id, unless another node has the same. It first removes the node's
+// last one, because the run id changes with every start of the server.
 func (s *nodeSet) register(n *node, runID string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.runIDs, func(_ string, i int) bool { return i == n.index })
 	if i, ok := s.runIDs[runID]; ok {
-		s.nodes[i].fit.Store(false) // its address may lead to a server of its own by now: who asks it next looks
+		s.nodes[i].fit.Store(false) // the other node's address may lead to a server of its own by now, so it is probed again
 		return sameServer(s.nodes[i], n)
 	}
 	s.runIDs[runID] = n.index

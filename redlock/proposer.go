@@ -11,21 +11,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// proposer makes attempts at locks, with tokens that nodes are likely to accept.
+// proposer makes attempts, with tokens that the nodes are likely to accept.
 type proposer struct {
 	*client
 	set   *nodeSet
 	holds *holdings
 	names *nameIndex
-	clock func() time.Time // for proposals only
+	clock func() time.Time // for proposals only; tests replace it
 
 	mu   sync.Mutex // guards last
-	last int64      // the greatest token seen
+	last int64      // the greatest token so far
 }
 
-// try makes one attempt. It returns as soon as it is decided; what answers after
-// that is taken care of in the background. If ctx ends first, what the attempt
-// got is given back.
+// try makes one attempt. It returns as soon as the attempt is decided; later replies are handled in
+// the background. If ctx ends first, everything that the attempt was granted is released.
 func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptions) outcome {
 	owner := uuid.Must(uuid.NewV7()).String() // never fails
 	n := len(p.set.nodes)
@@ -38,7 +37,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		granted: make([]bool, n), heard: make([]bool, n), answered: make([]bool, n), idle: make([]bool, n),
 		tally: tally{set: p.set, name: req.Name, past: how.past, open: n},
 	}
-	a.sent = time.Now() // before anything is sent: the lease counts from here
+	a.sent = time.Now() // the lease counts from before the first call is sent
 	a.ask(ctx, p.propose())
 	for a.take.State() == quorum.Asking || a.take.State() == quorum.Raising {
 		a.step(ctx)
@@ -47,7 +46,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		a.awaitStraggler(ctx)
 	}
 	o := a.outcome(ctx)
-	if o.won { // before the rest is heard, which is judged by what is held
+	if o.won { // before further replies arrive, which are handled according to holds
 		p.observeToken(o.grant.Token)
 		p.keep(req, o.grant, how.asks)
 	}
@@ -61,16 +60,15 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 	return o
 }
 
-// ahead is how far ahead of a node's clock a proposal may be. The nodes have it,
-// too.
+// ahead is how far ahead of a node's clock a proposal may be. The nodes check it.
 const ahead = 500 * time.Millisecond
 
-// lead is how far ahead of the clock a proposal is: more than a request takes to
-// reach a node, and than clocks usually differ.
+// lead is how far ahead of the local clock a proposal is: more than a request takes to reach a
+// node, and more than clocks usually differ.
 const lead = 100 * time.Millisecond
 
-// propose returns a token that all nodes are likely to accept: a little ahead of
-// the clock, and above what was seen.
+// propose returns a token that all nodes are likely to accept: a little ahead of the clock, and
+// greater than those seen so far.
 func (p *proposer) propose() int64 {
 	now := p.clock()
 	p.mu.Lock()
@@ -79,8 +77,8 @@ func (p *proposer) propose() int64 {
 	return p.last
 }
 
-// observeToken notes a token. A node whose clock is far ahead does not carry proposals
-// with it.
+// observeToken records a token. Tokens far ahead of the clock are ignored, so that a node with a
+// wrong clock does not affect later proposals.
 func (p *proposer) observeToken(token int64) {
 	limit := p.clock().Add(ahead).UnixMicro()
 	p.mu.Lock()
@@ -90,7 +88,7 @@ func (p *proposer) observeToken(token int64) {
 	}
 }
 
-// keep remembers a grant until it is released or known to be gone.
+// keep records a grant until it is released or known to be lost.
 func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
 	h := &held{
 		lease: driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
@@ -99,7 +97,7 @@ func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
 		asks:  under,
 		lost:  func(error) {},
 	}
-	if req.OnLost != nil {
+	if req.OnLost != nil { // several nodes may report the same break
 		var once sync.Once // several nodes may tell of one break
 		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
 	}
@@ -107,9 +105,9 @@ func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
 	p.names.Add(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
 }
 
-// depart tells nodes that a request waits no more, in the background. Each is told
-// after it has had its time to answer what the request asked last, which could put the
-// request into the queue that it has just left.
+// depart takes a request out of the nodes' queues in the background. Each node is told after it has
+// answered the request's last call or that has timed out, because that call could put the request
+// into the queue again.
 func (p *proposer) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {

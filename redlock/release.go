@@ -22,16 +22,16 @@ func (q *releaser) Release(ctx context.Context, l driver.Lease) error {
 		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
 	}
 	known := q.holds.has(l.Owner)
-	if known { // the owner is enough: some nodes store a token a little off
+	if known { // compare the owner only: some nodes store a slightly different token
 		l.Token = 0
 	}
-	// sendRelease forgets the acquisition, so that it is known to one release only.
+	// sendRelease removes the acquisition, so that only one release finds it known.
 	return q.released(ctx, l, known, q.sendRelease(l, false))
 }
 
-// released waits for a majority of the answers to a release. A minority that does not
-// answer is told when it is back, and nobody waits for that. A node that has run a release
-// before has run this one, which came twice, if the acquisition was known until now.
+// released waits for a majority of the replies to a release. The others release when they answer
+// again, without delaying the caller. A node that had already executed a release counts as "ok" if
+// the acquisition was known, because the same call may arrive twice.
 func (q *releaser) released(ctx context.Context, l driver.Lease, known bool, answers <-chan reply) error {
 	freed, gone := 0, 0
 	var why causes
@@ -56,15 +56,15 @@ func (q *releaser) released(ctx context.Context, l driver.Lease, known bool, ans
 	case freed+gone < q.set.need:
 		return why.joined()
 	}
-	// Some may have lost it. Those who share the lock next take the smallest token
-	// on any node for their floor, so the slow nodes are given a moment.
+	// Some nodes may have lost the lock. The next requests that share it use the lowest token on
+	// any node as their floor, so wait briefly for slow nodes.
 	if l.Mode == driver.Shared {
 		q.waitBriefly(answers, freed+gone+len(why.errs))
 	}
 	return nil
 }
 
-// waitBriefly waits for the rest of the answers, but not for long.
+// waitBriefly waits up to 50 ms for the remaining replies.
 func (q *releaser) waitBriefly(answers <-chan reply, heard int) {
 	limit := time.NewTimer(50 * time.Millisecond)
 	defer limit.Stop()
@@ -77,12 +77,12 @@ func (q *releaser) waitBriefly(answers <-chan reply, heard int) {
 	}
 }
 
-// sendRelease forgets an acquisition, and ends it on all nodes, in the background; and any
-// minimum hold of the name with it, if opens.
+// sendRelease removes an acquisition and ends it on all nodes, in the background. With opens it
+// also ends any minimum hold of the name.
 func (q *releaser) sendRelease(l driver.Lease, opens bool) <-chan reply {
 	answers := make(chan reply, len(q.set.nodes))
-	// From here on the acquisition is nobody's: a renewal under way does not restore it,
-	// and a late answer to its attempt is not taken for a grant.
+	// From here on the acquisition has no holder: a renewal in progress does not restore it, and a
+	// late reply to its attempt does not count as a grant.
 	under := make(asks, len(q.set.nodes))
 	if h := q.holds.remove(l.Owner); h != nil {
 		under = h.asks
@@ -96,14 +96,15 @@ func (q *releaser) sendRelease(l driver.Lease, opens bool) <-chan reply {
 	return answers
 }
 
-// discard gives up an acquisition that is lost, and frees what stands of it.
+// discard gives up a lost acquisition and releases what is left of it.
 func (q *releaser) discard(l driver.Lease) {
 	l.Token = 0
 	q.sendRelease(l, false)
 }
 
-// publishMode says whether a node is to tell waiters of a release. They listen to the
-// first node that answers; two tell, should not all agree on which that is.
+// publishMode returns which waiters a node notifies of a release. Waiters listen to the first node
+// that is not left out. The first two nodes publish, because clients may disagree about which that
+// is.
 func (q *releaser) publishMode(n *node) string {
 	before := 0
 	for _, o := range q.set.nodes[:n.index] {

@@ -13,7 +13,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// renewer extends acquisitions, and gives nodes back what they have lost.
+// renewer extends acquisitions and restores them on nodes that have lost them.
 type renewer struct {
 	*client
 	set      *nodeSet
@@ -22,24 +22,24 @@ type renewer struct {
 	releaser *releaser
 }
 
-// renewals is one batch on its way to all nodes.
+// renewals is one batch, sent to all nodes.
 type renewals struct {
 	*renewer
 	leases []driver.Lease
 	sent   time.Time
 	each   []*quorum.Renewal
 	causes []causes
-	open   int // leases that are not decided
+	open   int // number of undecided leases
 }
 
-// batch is what one node said of all leases.
+// batch is the replies of one node to all leases.
 type batch struct {
 	node    int
 	replies []redisconn.Reply
 }
 
-// Renew extends acquisitions; see [Engine.Renew]. Nodes that answer after the last lease
-// is decided are heard in the background, since one may have to be repaired.
+// Renew extends acquisitions; see [Engine.Renew]. Replies after the last lease is decided are
+// handled in the background, because a node may need a repair.
 func (q *renewer) Renew(ctx context.Context, leases []driver.Lease) []error {
 	r := &renewals{renewer: q, leases: leases, causes: make([]causes, len(leases)), open: len(leases), sent: time.Now()}
 	for _, l := range leases {
@@ -70,8 +70,8 @@ func (q *renewer) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return r.results(nil)
 }
 
-// limit is how long one node may take for all leases: a batch of a thousand needs longer
-// than one lease does.
+// limit returns how long one node may take for all leases: 2 ms per lease, but at least as long as
+// for one of them.
 func (r *renewals) limit() time.Duration {
 	limit := time.Duration(len(r.leases)) * 2 * time.Millisecond
 	for _, l := range r.leases {
@@ -80,12 +80,12 @@ func (r *renewals) limit() time.Duration {
 	return limit
 }
 
-// send asks all nodes about all leases.
+// send sends the renewals of all leases to all nodes.
 func (r *renewals) send() <-chan batch {
 	calls := make([]redisconn.Call, len(r.leases))
 	for j, l := range r.leases {
-		// Of a lock that is known here, the owner is enough: some nodes store a
-		// token a little off.
+		// For acquisitions of this process compare the owner only: some nodes store a slightly
+		// different token.
 		calls[j] = r.call(r.lua.renew, l.Name, l.Owner, redisfmt.Decimal(l.Token), flag(r.holds.has(l.Owner) && !r.holds.foreign(l)), redisfmt.Millis(l.TTL))
 	}
 	answers, limit := make(chan batch, len(r.set.nodes)), r.limit()
@@ -97,7 +97,7 @@ func (r *renewals) send() <-chan batch {
 	return answers
 }
 
-// onBatch takes what one node said.
+// onBatch handles the replies of one node.
 func (r *renewals) onBatch(b batch) {
 	now := instant(time.Now())
 	for j, reply := range b.replies {
@@ -114,8 +114,8 @@ func (r *renewals) onBatch(b batch) {
 	}
 }
 
-// decided notes how the renewal of lease j ended. One that is gone is given up, and what a
-// minority still has of it is freed: nobody would renew it any more.
+// decided handles the decision on lease j. A lost lease is discarded, which releases what a
+// minority still has of it.
 func (r *renewals) decided(j int) {
 	l := r.leases[j]
 	switch result := r.each[j].Result(); {
@@ -128,7 +128,7 @@ func (r *renewals) decided(j int) {
 	}
 }
 
-// standing reads what a node said of lease j, and which server it is.
+// standing parses a node's reply about lease j. The second result identifies the server.
 func (r *renewals) standing(j, node int, reply redisconn.Reply) (quorum.Standing, uint64) {
 	n := r.set.nodes[node]
 	ok, server := affirmed(reply)
@@ -151,17 +151,17 @@ func (r *renewals) standing(j, node int, reply redisconn.Reply) (quorum.Standing
 	}
 }
 
-// restore gives a node a lock back that it lost, in the background, and before the lease
-// that counts from the batch is over. The lock may be released meanwhile: what the node
-// may have stored after that is taken back.
+// restore stores a lock again on a node that has lost it, in the background and before the lease
+// counted from the batch ends. If the lock is released meanwhile, whatever the node stored is
+// released too.
 func (r *renewals) restore(n *node, l driver.Lease) {
 	h := r.holds.get(l.Owner)
 	if h == nil {
-		return // released meanwhile, or not ours
+		return // released meanwhile, or not of this process
 	}
 	limit, left := r.cfg.limit(l.TTL), l.TTL-drift(l.TTL)-time.Since(r.sent)
 	if left < min(limit, l.TTL/4) {
-		return // too little time for an answer; the next renewal is soon
+		return // too little time for an answer; the next renewal follows soon
 	}
 	limit = min(limit, left)
 	r.tasks.Spawn(func() { // ends when the node has answered, or with the limit
@@ -182,7 +182,7 @@ func (r *renewals) restore(n *node, l driver.Lease) {
 	})
 }
 
-// results are those so far, one for each lease.
+// results returns the results so far, one for each lease.
 func (r *renewals) results(cause error) []error {
 	errs := make([]error, len(r.leases))
 	for j, l := range r.leases {
@@ -199,13 +199,13 @@ func (r *renewals) results(cause error) []error {
 	return errs
 }
 
-// undecided is what became of lease j, of which no majority said anything in time.
-// If it has run out nobody may believe in it, and what stands of it is given back.
+// undecided returns the error for lease j, which no majority answered in time. If the lease has
+// expired, it is discarded.
 func (r *renewals) undecided(j int) error {
 	l := r.leases[j]
 	if sent, ok := r.holds.counts(l.Owner); ok && instant(time.Now()).Since(instant(sent)) >= l.TTL-drift(l.TTL) {
 		r.releaser.discard(l)
-		return fmt.Errorf("%w: %q: the lease had run out before a majority answered", driver.ErrNotHeld, l.Name)
+		return fmt.Errorf("%w: %q: the lease expired before a majority answered", driver.ErrNotHeld, l.Name)
 	}
 	return r.causes[j].joined()
 }

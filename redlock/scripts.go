@@ -15,7 +15,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// What one node does; package quorum says what a client makes of it.
+// The scripts that run on one node. Package quorum evaluates their replies.
 var (
 	//go:embed lua/common.lua
 	commonLua string
@@ -41,13 +41,13 @@ var (
 	initLua string
 )
 
-// scripts are those of one deployment. What is the same in every call of it stands
-// in their text, and not in arguments, which would be sent, read and parsed each time.
+// scripts are the scripts of one deployment. Values that are the same in every call are constants
+// in the scripts, because arguments would be sent, read and parsed each time.
 type scripts struct {
 	ask, raise, renew, repair, release, leave, status, init *redisconn.Script
 }
 
-// scripts returns them for n nodes. edit changes their texts, for tests; nil does not.
+// scripts returns the scripts for n nodes. edit changes their texts, for tests; it may be nil.
 func (cfg *Config) scripts(n int, edit func(string) string) scripts {
 	constants := cfg.constants(n)
 	script := func(parts ...string) *redisconn.Script {
@@ -69,7 +69,7 @@ func (cfg *Config) scripts(n int, edit func(string) string) scripts {
 	}
 }
 
-// constants are the first line of every script.
+// constants returns the first line of every script.
 func (cfg *Config) constants(n int) string {
 	quarantine := time.Duration(0)
 	if !cfg.NoQuarantine {
@@ -83,9 +83,9 @@ func (cfg *Config) constants(n int) string {
 		redisfmt.Millis(cfg.MarkerLife), redisfmt.Millis(min(24*time.Hour, cfg.MarkerLife/4)), cfg.ahead().Microseconds())
 }
 
-// ahead is how far ahead of a node's clock a proposal for a token may be: one of a
-// client with a wrong clock must not carry tokens into the future. A node that
-// forgets them waits for longer than that.
+// ahead returns how far ahead of a node's clock a proposed token may be, so that a client with a
+// wrong clock cannot advance the tokens far. A node that has lost its tokens waits for longer than
+// that.
 func (cfg *Config) ahead() time.Duration {
 	if cfg.NoQuarantine {
 		return ahead
@@ -93,7 +93,7 @@ func (cfg *Config) ahead() time.Duration {
 	return min(ahead, cfg.MaxTTL/2)
 }
 
-// quote makes a Lua string of any text.
+// quote returns a Lua string literal.
 func quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('\'')

@@ -13,21 +13,21 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// tally is what the nodes answered to one attempt.
+// tally collects the nodes' replies to one attempt.
 type tally struct {
 	set          *nodeSet
 	name         string
-	past         []string // see attemptOptions
+	past         []string // the request's earlier owners, see attemptOptions
 	causes       causes
-	inWay        *driver.HeldError // of several the one who stays longest
-	otherHolders map[string]int    // on how many nodes somebody is in the way
-	open         int               // nodes whom nobody is known to have: all but those that answered
-	first        bool              // only the node that goes first was asked, and it refused
+	inWay        *driver.HeldError // if there are several, the one that stays longest
+	otherHolders map[string]int    // by owner: on how many nodes it is in the way
+	open         int               // nodes that have not answered; they may be held by anyone
+	first        bool              // only the leader was asked, and it refused
 	waits        int               // nodes that answered that they do not vote yet
-	next         time.Duration     // until the soonest of those in the way may be gone; 0 means unknown
+	next         time.Duration     // until the first of those in the way may be gone; 0 means unknown
 }
 
-// answer is one to a question that may be too early to tell.
+// answer is the answer to a question that may not be decided yet.
 type answer int
 
 const (
@@ -36,7 +36,7 @@ const (
 	yes
 )
 
-// split tells whether votes are split, so that nobody has a majority.
+// split reports whether the votes are split, so that nobody has a majority.
 func (b *tally) split() answer {
 	most := 0
 	for _, nodes := range b.otherHolders {
@@ -51,14 +51,14 @@ func (b *tally) split() answer {
 	return yes
 }
 
-// hasMajority reports whether a majority has answered at all.
+// hasMajority reports whether a majority has answered.
 func (b *tally) hasMajority() bool { return len(b.set.nodes)-b.open >= b.set.need }
 
-// hopeless reports whether so many nodes have failed that no majority will answer.
+// hopeless reports whether too many nodes have failed for a majority to answer.
 func (b *tally) hopeless() bool { return len(b.causes.errs) > len(b.set.nodes)-b.set.need }
 
-// vote reads a node's answer to ask: a word, the node's clock, which server it is, and
-// what belongs to the word.
+// vote parses a node's reply to ask: a word, the node's clock, the server's id, and values that
+// depend on the word.
 func (b *tally) vote(r reply) quorum.Vote {
 	n := b.set.nodes[r.node]
 	if r.Err != nil {
@@ -69,14 +69,14 @@ func (b *tally) vote(r reply) quorum.Vote {
 	w := redisfmt.Words{Rest: r.Text}
 	word := w.Next()
 	if word == "nodes" {
-		b.causes.wrong = fmt.Errorf("%w: %s works with another set of nodes; give every client the same set, and run fencelock init when it has changed", driver.ErrConfig, n.label)
+		b.causes.wrong = fmt.Errorf("%w: %s works with another set of nodes; configure the same set in every client, and run fencelock init after changing it", driver.ErrConfig, n.label)
 		b.causes.add(n, b.causes.wrong)
 		return quorum.Vote{}
 	}
 	n.clock.showed(w.Int(), r.sent)
 	server := serverOf(w.Next())
 	switch word {
-	case "granted": // a vote, unless another node has it already: one server would vote twice
+	case "granted": // it counts unless another node has the same server, which would vote twice
 		v := quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int(), Server: server}
 		if w.Bad {
 			break
@@ -85,15 +85,15 @@ func (b *tally) vote(r reply) quorum.Vote {
 			b.causes.add(n, err)
 		}
 		return v
-	case "late": // the clock that it showed is from now on reckoned with
-		b.causes.add(n, errors.New("the request came too late"))
+	case "late": // later requests use the time that it reported
+		b.causes.add(n, errors.New("the request arrived after its deadline"))
 		return quorum.Vote{}
 	case "held":
 		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
 			b.noteHolder(n, left, foreign, w.Rest)
 			return quorum.Vote{}
 		}
-	case "told": // the name is free, and kept for those who were told so
+	case "told": // the name is free, but reserved for requests that were notified
 		b.later(w.Millis())
 		return quorum.Vote{}
 	case "quarantine":
@@ -103,16 +103,16 @@ func (b *tally) vote(r reply) quorum.Vote {
 		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
 	}
-	b.causes.add(n, fmt.Errorf("unexpected answer %.100q", r.Text))
+	b.causes.add(n, fmt.Errorf("unexpected reply of a lock script: %.100q", r.Text))
 	return quorum.Vote{}
 }
 
-var errOwed = errors.New("it has yet to give back what an earlier attempt got")
+var errOwed = errors.New("it has not released an earlier attempt yet")
 
-// noteHolder notes who is in the way; of several, the one that stays longest. What this
-// client is about to give back is in nobody's way for long. An answer may show what has
-// been given back since: that of another request is told as held, as any client would
-// tell it, that of this request never.
+// noteHolder records who is in the way; if there are several, the one that stays longest. Attempts
+// that this client is about to release do not count. A reply may be outdated and show an attempt
+// that has been released since: that of another request is reported as a holder, as any client
+// would, but never one of this request.
 func (b *tally) noteHolder(n *node, left time.Duration, foreign bool, text string) {
 	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.orphans.has(h.Owner) && !n.holds.has(h.Owner)) {
 		b.causes.add(n, errOwed)
@@ -137,33 +137,33 @@ func (b *tally) noteHolder(n *node, left time.Duration, foreign bool, text strin
 	}
 }
 
-// later notes until when time alone may change something: the soonest counts.
+// later records until when time alone may change something. The earliest time counts.
 func (b *tally) later(left time.Duration) {
 	if b.next == 0 || left < b.next {
 		b.next = max(left, time.Millisecond)
 	}
 }
 
-// outcome is how an attempt ended.
+// outcome is the outcome of an attempt.
 type outcome struct {
 	grant driver.Grant
 	owner string // of the attempt
 	won   bool
 	inWay *driver.HeldError
-	split bool          // nobody is known to have a majority
+	split bool          // nobody has a majority
 	next  time.Duration // until time alone may change something; 0 means unknown
 	heard bool          // a majority answered
-	later bool          // and some of it will vote when it is out of quarantine
-	err   error         // no majority answered
+	later bool          // and some of these nodes will vote after their quarantine
+	err   error         // why no majority answered
 	cut   bool          // because the caller's context ended first
-	final bool          // and another attempt would fare no better
+	final bool          // another attempt would also fail
 }
 
-// note tells what a request hears by the attempt.
+// note records the outcome for the request's error.
 func (o *outcome) note(ctx context.Context, heard *driver.Waited) {
 	held, trouble := heard.Last()
 	switch {
-	case o.cut && (held != nil || trouble != nil): // that is no news
+	case o.cut && (held != nil || trouble != nil): // nothing new was learnt
 	case o.err != nil:
 		heard.Unavailable(ctx, o.err)
 	case !o.won && o.heard:
@@ -171,7 +171,7 @@ func (o *outcome) note(ctx context.Context, heard *driver.Waited) {
 	}
 }
 
-// ended is the error of a request that ends with the attempt.
+// ended returns the error of a request that ends with this attempt.
 func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
 	if o.cut {
 		return heard.Ended(ctx, nil)
@@ -179,7 +179,7 @@ func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
 	return heard.Ended(ctx, o.err)
 }
 
-// outcome is that of an attempt which did not win.
+// outcome returns the outcome of an attempt that did not win.
 func (b *tally) outcome(ctx context.Context) outcome {
 	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.hasMajority(), later: b.waits > 0 && b.hasMajority()}
 	if o.inWay == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// wait is a request that waits.
+// wait is a waiting request.
 type wait struct {
 	*acquirer
 	queue   *localQueue
@@ -24,12 +24,12 @@ type wait struct {
 
 	heard    driver.Waited
 	answered bool // by a majority, at least once
-	informed bool // the caller knows that it waits
+	informed bool // OnWait was called
 	slow     *retry.Backoff
-	splits   int // collisions in a row
+	splits   int // split votes in a row
 }
 
-// run tries until the request is granted or ctx ends. Exclusive requests of one process
+// run makes attempts until the request is granted or ctx ends. Exclusive requests of one process
 // take turns.
 func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	if w.req.Mode == driver.Exclusive {
@@ -52,8 +52,8 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	return g, err
 }
 
-// takeTurn blocks until it is the caller's turn among the requests of this process,
-// who then says queue.next.
+// takeTurn blocks until it is the request's turn in this process. The caller must then call
+// queue.next.
 func (w *wait) takeTurn(ctx context.Context) error {
 	mine, position := w.queue.join()
 	if mine == nil {
@@ -72,8 +72,8 @@ func (w *wait) takeTurn(ctx context.Context) error {
 		turn = true
 		return nil
 	case <-ctx.Done():
-		// Those in front may have heard more by now. ctx would keep that out: it has
-		// ended, but not theirs.
+		// The request whose turn it is may have learnt more by now. Use a context that has not
+		// ended: ctx would exclude it.
 		w.note(context.Background())
 		return w.heard.Ended(ctx, nil)
 	case <-w.closed.Done():
@@ -81,8 +81,8 @@ func (w *wait) takeTurn(ctx context.Context) error {
 	}
 }
 
-// note takes what was heard by the one whose turn it is. If that has not been said
-// anything yet, or has got the lock, it is in the way itself.
+// note records what the request whose turn it is has learnt. If that request has learnt nothing yet
+// or has acquired the lock, it is in the way itself.
 func (w *wait) note(ctx context.Context) {
 	o := w.queue.told()
 	if o.err == nil && o.inWay == nil {
@@ -95,8 +95,8 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 	begun := time.Now()
 	news, stop := w.acquirer.news.subscribe(w.req.Name, w.how.caller)
 	defer stop()
-	// The first attempt does not join the queues: it may meet a node that has yet to
-	// hear of a release, and would wait there for what it has.
+	// The first attempt does not join the queues: a node that has not executed a release yet would
+	// put the request into its queue behind a lock that is already free.
 	how := w.how
 	how.joins = false
 	for {
@@ -109,13 +109,13 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 			return o.grant, nil
 		case ctx.Err() != nil:
 			return driver.Grant{}, o.ended(ctx, &w.heard)
-		// Once a majority has answered, a request rides out any failure: its turn would
-		// be lost. Before that nobody may be there at all.
+		// Once a majority has answered, the request waits through any failure, because it would
+		// lose its place. Before that, the nodes may not exist at all.
 		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > w.cfg.RetryTimeout:
 			return driver.Grant{}, o.err
 		}
-		// The second attempt comes at once: what became free before the request was in the
-		// queues was told to others.
+		// Make the second attempt immediately: releases before the request was in the queues were
+		// not published to it.
 		if how.joins || o.err != nil {
 			w.names.Add(nameindex.Noted{Name: w.req.Name, Life: waitLife})
 			w.inform(0)
@@ -125,7 +125,7 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 	}
 }
 
-// inform tells the caller, once, that the request waits, and what is known.
+// inform calls OnWait, once.
 func (w *wait) inform(position int) {
 	if w.req.OnWait == nil || w.informed {
 		return
@@ -135,19 +135,19 @@ func (w *wait) inform(position int) {
 	w.req.OnWait(driver.WaitInfo{Position: position, Held: held, Trouble: trouble})
 }
 
-// nextPause is how long to wait for news before the next attempt. News comes in time
-// unless a subscription is cut or the holder is no fencelock.
+// nextPause returns how long to wait for news before the next attempt. News arrives in time unless
+// a subscription is interrupted or the holder is another program.
 func (w *wait) nextPause(o outcome) time.Duration {
-	// Those who collided try again at different times, and further apart each time. Who
-	// was told that another goes first has met that one, and waits for news of it.
+	// After split votes, retry at different times and with growing pauses. A request that was told
+	// that another one is next has collided with that one, and waits for its news.
 	if o.err == nil && o.split && (w.how.mine || !w.how.woken) {
 		w.splits = min(w.splits+1, 5)
 		return time.Millisecond + rand.N(4*time.Millisecond<<w.splits)
 	}
 	w.splits = 0
 	d := w.slow.Next()
-	// A holder without a PID is no fencelock, and its release is told by nobody.
-	if first := w.set.leader(); first == nil || !first.ear.Load() || o.err != nil || o.inWay.PID == 0 {
+	// A holder without a PID is another program, whose release is not published.
+	if first := w.set.leader(); first == nil || !first.subscribed.Load() || o.err != nil || o.inWay.PID == 0 {
 		d = min(d, 100*time.Millisecond+rand.N(50*time.Millisecond))
 	}
 	if o.err == nil && o.next > 0 {
@@ -156,8 +156,8 @@ func (w *wait) nextPause(o outcome) time.Duration {
 	return d
 }
 
-// sleep waits for d, or for news that it is this request's turn. News that it is
-// another's turn puts the next attempt off: that one may be dead.
+// sleep waits for d, or for news that this request is next. News that another one is next postpones
+// the next attempt only by a little, because that one may be dead.
 func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -183,8 +183,8 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 	}
 }
 
-// leaveQueues takes a request that gave up out of the nodes' queues, and returns when a
-// majority has done so, or has had the time.
+// leaveQueues takes a failed request out of the nodes' queues. It returns when a majority has done
+// so, or after the time limit.
 func (w *wait) leaveQueues() {
 	heard, limit := w.proposer.depart(w.req.Name, w.req.TTL, w.how, w.set.nodes), time.After(w.cfg.limit(w.req.TTL))
 	for range w.set.need {
@@ -196,26 +196,25 @@ func (w *wait) leaveQueues() {
 	}
 }
 
-// localQueue is what the requests of one process that wait for one name share: only
-// the first of them competes with other processes, or they would outvote one
-// another.
+// localQueue is the queue of one process's requests for a name. Only the first of them competes
+// with other processes; otherwise they would split the votes.
 type localQueue struct {
 	all *localQueues
 
 	// Guarded by localQueues.mu.
-	users int // requests that have it
+	users int // requests that use it
 	busy  bool
 	queue []chan struct{}
-	last  outcome // of the one whose turn it is, or was before
+	last  outcome // of the request whose turn it is, or was last
 }
 
-// localQueues are the queues of all names that this process waits for, or asks for.
+// localQueues are the local queues of all names that this process acquires.
 type localQueues struct {
 	mu     sync.Mutex // guards byName, and what the queues say
 	byName map[string]*localQueue
 }
 
-// enter returns the queue of a name; whoever calls it calls leave when done.
+// enter returns the queue of a name. The caller must call leave.
 func (s *localQueues) enter(name string) *localQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,15 +236,14 @@ func (s *localQueues) leave(name string) {
 	}
 }
 
-// has reports whether a name is waited for, or asked for.
+// has reports whether this process is acquiring a name.
 func (s *localQueues) has(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byName[name] != nil
 }
 
-// note remembers what a request heard whose turn it is: those behind it have heard
-// the same.
+// note records the outcome of the request whose turn it is, for the requests behind it.
 func (t *localQueue) note(ctx context.Context, o *outcome) {
 	if ctx.Err() == nil {
 		t.all.mu.Lock()
@@ -254,15 +252,15 @@ func (t *localQueue) note(ctx context.Context, o *outcome) {
 	}
 }
 
-// told returns what was heard last.
+// told returns the last recorded outcome.
 func (t *localQueue) told() outcome {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
 	return t.last
 }
 
-// join returns where it is told that it is the caller's turn, and the caller's place;
-// nil if it is the caller's turn now. Who has had its turn says next.
+// join returns a channel that is closed when it is the caller's turn, and the caller's position.
+// The channel is nil if it is the caller's turn now. The caller must call next after its turn.
 func (t *localQueue) join() (mine chan struct{}, position int) {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
@@ -287,7 +285,7 @@ func (t *localQueue) next() {
 	t.queue = t.queue[1:]
 }
 
-// withdraw leaves the queue, or passes on a turn that came in the same instant.
+// withdraw leaves the queue, or passes on a turn that was given at the same moment.
 func (t *localQueue) withdraw(mine chan struct{}) {
 	t.all.mu.Lock()
 	i := slices.Index(t.queue, mine)

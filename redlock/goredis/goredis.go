@@ -1,11 +1,11 @@
-// Package goredis makes an engine of package redlock of an application's go-redis clients.
+// Package goredis makes an engine of package redlock from an application's go-redis clients.
 //
 //	engine := goredis.New([]redis.UniversalClient{first, second, third}, nil)
 //	defer engine.Close()
 //	locks := fencelock.New(engine, nil)
 //
-// The options that package redislock/goredis recommends for clients apply here, too. Each client
-// has its own master, which may be down: go-redis dials when a command is sent.
+// Each client belongs to one master, which may be down: go-redis connects on first use. The notes
+// on client options in package redislock/goredis also apply here.
 package goredis
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// New returns an engine on the masters behind an application's clients, an odd number of three
+// New returns an engine on the masters behind an application's clients, an odd number of three or
+// more. It does no I/O; cfg may be nil. The engine does not close the clients.
 // or more, which stay the caller's to close. It does no I/O; cfg may be nil.
 func New(clients []redis.UniversalClient, cfg *redlock.Config) *redlock.Engine {
 	var nodes []redlock.Node
