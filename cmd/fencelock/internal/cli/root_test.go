@@ -10,9 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 )
 
 // readRun reads a command line of run.
@@ -149,20 +146,5 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s differs from %s --help", args, name)
 			}
 		}
-	}
-}
-
-// A flag that stands in the URL is refused as one.
-func TestFlagsInTheURL(t *testing.T) {
-	for _, cmd := range newRoot(new(app)).Commands() {
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "retention" { // of once; redis:// has one of its own
-				return
-			}
-			_, _, err := engineurl.Open(t.Context(), "redis://h?"+f.Name+"=1")
-			if err == nil || !strings.Contains(err.Error(), f.Name+" is a flag and no parameter of a URL") {
-				t.Errorf("--%s of %s: %v", f.Name, cmd.Name(), err)
-			}
-		})
 	}
 }

@@ -59,25 +59,26 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// opener makes the engine a URL names, and returns what closes it. Its error is
-// ErrUnavailable if the URL is good but the engine is out of reach.
-type opener func(context.Context, *url.URL) (driver.Engine, func() error, error)
+// scheme is one kind of URL.
+type scheme struct {
+	// open makes the engine that a URL names, and returns what closes it. A *HintError means that
+	// the server is unreachable or refuses us; any other error means that the URL is wrong.
+	open func(context.Context, *url.URL) (driver.Engine, func() error, error)
+	form string // what its URLs look like
+}
 
-// openers is every scheme there is. This table is the only place that knows the
-// engines.
-func openers() map[string]opener {
-	return map[string]opener{
-		"file":           openFile,
-		"mem":            openMemory,
-		"redis":          openRedis,
-		"rediss":         openRedis,
-		"redis+unix":     openRedis,
-		"redis+sentinel": openRedis,
-		"redis+cluster":  openRedis,
-		"redlock":        openRedlock,
-		"postgres":       openPostgres,
-		"postgresql":     openPostgres,
-	}
+// schemes is every scheme. This table is the only place that knows the engines.
+var schemes = map[string]scheme{
+	"file":           {openFile, "file:///path[?network=allow][&group=NAME]"},
+	"mem":            {openMemory, "mem:"},
+	"redis":          {openRedis, "redis://[user:password@]host[:port][/db]"},
+	"rediss":         {openRedis, "rediss://[user:password@]host[:port][/db]"},
+	"redis+unix":     {openRedis, "redis+unix://[user:password@]/path/of/socket[?db=N]"},
+	"redis+sentinel": {openRedis, "redis+sentinel://[user:password@]sentinel1,sentinel2,.../master[/db]"},
+	"redis+cluster":  {openRedis, "redis+cluster://[user:password@]host1,host2,..."},
+	"redlock":        {openRedlock, "redlock://[user:password@]host1,host2,host3[/db]"},
+	"postgres":       {openPostgres, "postgres://[user:password@]host[:port]/database"},
+	"postgresql":     {openPostgres, "postgresql://[user:password@]host[:port]/database"},
 }
 
 // Beginnings returns what URLs may begin with, for whoever completes one.
@@ -115,11 +116,17 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 		}
 		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", termtext.Word(raw))
 	}
-	open, ok := openers()[u.Scheme]
+	s, ok := schemes[u.Scheme]
 	if !ok {
-		return nil, nil, unknownScheme(u.Scheme)
+		known := slices.Sorted(maps.Keys(schemes))
+		return nil, nil, fmt.Errorf("%s: unknown scheme%s (known: %s)",
+			termtext.Word(u.Scheme), termtext.Suggest(u.Scheme, known, "; did you mean %s?"), strings.Join(known, ", "))
 	}
-	return open(ctx, u)
+	engine, closeEngine, err = s.open(ctx, u)
+	if _, explained := errors.AsType[*HintError](err); err != nil && !explained && ctx.Err() == nil {
+		err = &HintError{Err: fmt.Errorf("%s: %w", u.Scheme, err), Hint: s.form + "; write special characters of a password as %XX"}
+	}
+	return engine, closeEngine, err
 }
 
 // parseURL is url.Parse that also takes a list of hosts, which it leaves in Host
@@ -143,13 +150,6 @@ func parseURL(raw string) (*url.URL, error) {
 		u.Host = hosts
 	}
 	return u, err
-}
-
-// unknownScheme says which schemes there are and which was perhaps meant.
-func unknownScheme(scheme string) error {
-	known := slices.Sorted(maps.Keys(openers()))
-	return fmt.Errorf("%s: unknown scheme%s (known: %s)",
-		termtext.Word(scheme), termtext.Suggest(scheme, known, "; did you mean %s?"), strings.Join(known, ", "))
 }
 
 // Parameter returns a parameter of a URL, "" if it has none or is no URL.
@@ -183,44 +183,33 @@ const breakWait = 10 * time.Second
 // openFile makes the engine of a directory, which is made by the first lock.
 func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	switch {
-	case u.Opaque != "" || (u.Host == "" && !strings.HasPrefix(u.Path, "/")):
-		return nil, nil, errors.New("the path of a file URL must be absolute; write file:///path")
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
 		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
+	case !strings.HasPrefix(u.Path, "/"):
+		return nil, nil, errors.New("the path must be absolute")
 	case filepath.Clean(u.Path) == "/":
-		return nil, nil, errors.New("the file URL names no directory; write file:///path")
+		return nil, nil, errors.New("the URL names no directory")
 	case u.Fragment != "":
-		return nil, nil, errors.New("the file URL has a fragment; write # in a path as %23")
-	case strings.ContainsRune(u.Path, 0):
-		return nil, nil, errors.New("the path of the file URL contains a NUL byte")
+		return nil, nil, errors.New("the URL has a fragment; write # in a path as %23")
 	}
-	query, err := parameters(u, "network", "group")
+	q, err := parseKnown(u, "network", "group")
 	if err != nil {
 		return nil, nil, err
 	}
-	if v := query.Get("network"); query.Has("network") && v != "allow" {
-		return nil, nil, fmt.Errorf("network=%s: the only value is network=allow", termtext.Word(v))
+	config := filelock.Config{AllowNetwork: q.only("network", "allow"), Group: q.Get("group"), Poll: true, BreakWait: breakWait}
+	if q.Has("group") && config.Group == "" {
+		q.fail("group", "write the name of a group")
 	}
-	if query.Has("group") && query.Get("group") == "" {
-		return nil, nil, errors.New("group= names no group")
-	}
-	return filelock.New(filepath.Clean(u.Path), &filelock.Config{
-		AllowNetwork: query.Has("network"),
-		Group:        query.Get("group"),
-		Poll:         true,
-		BreakWait:    breakWait,
-	}), nothingToClose, nil
+	return filelock.New(filepath.Clean(u.Path), &config), nothingToClose, q.err
 }
 
 // openMemory makes an engine that excludes nobody outside of this process.
 func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
-		return nil, nil, errors.New("mem: takes nothing after the colon")
+		return nil, nil, errors.New("write nothing after the colon")
 	}
-	if _, err := parameters(u); err != nil {
-		return nil, nil, err
-	}
-	return memlock.New(nil), nothingToClose, nil
+	_, err := parseKnown(u)
+	return memlock.New(nil), nothingToClose, err
 }
 
 // nothingToClose closes an engine without connections.

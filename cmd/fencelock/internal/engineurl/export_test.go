@@ -48,4 +48,4 @@ func ParsePostgres(u *url.URL) (*pgxpool.Config, pglock.Config, time.Duration, e
 var ParseURL = parseURL
 
 // Schemes returns every scheme there is.
-func Schemes() []string { return slices.Sorted(maps.Keys(openers())) }
+func Schemes() []string { return slices.Sorted(maps.Keys(schemes)) }

@@ -3,7 +3,6 @@
 package engineurl
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/pglock"
 )
@@ -46,7 +44,7 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // which ctx does not outlive
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %s", u.Scheme, target.hide(err.Error()))
+		return nil, nil, errors.New(target.hide(err.Error()))
 	}
 	engine := &postgresEngine{pglock.New(pool, &target.engine), pool, target.engine}
 	end := func() error { return closeBoth(engine.Close, pool.Close) }
@@ -88,47 +86,33 @@ func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) 
 // url.ParseQuery as a space.
 func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
-		return nil, fmt.Errorf("%s: the URL cannot be understood; write %s://user:password@host:port/database, and special characters as %%XX", u.Scheme, u.Scheme)
+		return nil, errors.New("the URL cannot be understood")
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	q, err := parseQuery(u)
 	if err != nil {
-		return nil, fmt.Errorf("%s: the parameters of the URL cannot be parsed; write special characters as %%XX", u.Scheme)
+		return nil, err
 	}
-	p := &postgresTarget{limit: postgresPatience}
-	if password, ok := u.User.Password(); ok {
-		p.keep(password)
-	}
-	p.keep(query.Get("password"))
-	p.keep(strings.ReplaceAll(query.Get("password"), " ", "+"))
-	if err := p.setEngine(query); err != nil {
-		return nil, fmt.Errorf("%s: %w", u.Scheme, err)
+	password, _ := u.User.Password()
+	p := &postgresTarget{limit: postgresPatience, engine: pglock.Config{
+		AllowPooler:  q.only("pooler", "allow"),
+		MaxTTL:       q.duration("max-ttl", shortestTTL, "30s"),
+		BreakWait:    q.duration("break-wait", 100*time.Millisecond, "30s"),
+		MaxWaiters:   q.number("max-waiters", 1),
+		Timeout:      q.duration("timeout", 100*time.Millisecond, "5s"),
+		FailoverTime: q.duration("failover-time", time.Second, "5m"),
+	}}
+	p.keep(password)
+	p.keep(q.Get("password"))
+	p.keep(strings.ReplaceAll(q.Get("password"), " ", "+"))
+	if q.err != nil {
+		return nil, q.err
 	}
 	if p.pool, err = pgxpool.ParseConfig(withoutOurs(u)); err != nil {
-		return nil, fmt.Errorf("%s: %s", u.Scheme, p.reason(err))
+		return nil, errors.New(p.reason(err))
 	}
 	p.keep(p.pool.ConnConfig.Password) // of a file or the environment
-	p.setTimes(query)
+	p.setTimes(q.Values)
 	return p, nil
-}
-
-// setEngine reads what concerns the locks.
-func (p *postgresTarget) setEngine(query url.Values) (err error) {
-	for name, values := range query {
-		if len(values) > 1 {
-			return fmt.Errorf("parameter %s is given %d times", termtext.Word(name), len(values))
-		}
-		if err := misplaced(name); err != nil {
-			return err // the server would know it as little as the client
-		}
-	}
-	var wrong [5]error
-	p.engine.AllowPooler, err = word(query, "pooler", "allow")
-	p.engine.MaxTTL, wrong[0] = span(query, "max-ttl", shortestTTL, ttlExpected)
-	p.engine.BreakWait, wrong[1] = span(query, "break-wait", 100*time.Millisecond, "a time of at least 100ms, such as 30s")
-	p.engine.MaxWaiters, wrong[2] = count(query, "max-waiters", 1, "a number of at least 1")
-	p.engine.Timeout, wrong[3] = span(query, "timeout", 100*time.Millisecond, "a time of at least 100ms, such as 5s")
-	p.engine.FailoverTime, wrong[4] = span(query, "failover-time", time.Second, "a time of at least 1s, such as 5m")
-	return cmp.Or(err, wrong[0], wrong[1], wrong[2], wrong[3], wrong[4])
 }
 
 // setTimes bounds the attempts to connect, each host having its share. A connect_timeout
@@ -190,20 +174,9 @@ func (p *postgresTarget) refused(err error) error {
 	case config && pg.Code == "3D000":
 		hint = "check the name of the database in FENCELOCK_URL"
 	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
-		return fmt.Errorf("postgres: %s%s", p.hide(pg.Error()), p.meant())
+		return &HintError{Err: fmt.Errorf("postgres: %s", p.hide(pg.Error())), Hint: "a parameter of the server, or one of " + strings.Join(postgresParameters, ", ")}
 	}
 	return &HintError{Err: fmt.Errorf("%w: postgres: %s", kind, p.reason(err)), Hint: hint}
-}
-
-// meant suggests the parameter of ours that was perhaps meant: what we do not know goes
-// to the server, which refuses it at the login.
-func (p *postgresTarget) meant() string {
-	for name := range p.pool.ConnConfig.RuntimeParams {
-		if s := termtext.Suggest(name, postgresParameters, "; did you mean %s?"); s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // reason is what the client says, in one line, without the URL it repeats, which stands

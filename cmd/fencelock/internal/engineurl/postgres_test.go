@@ -61,13 +61,3 @@ func TestParsePostgres(t *testing.T) {
 		}
 	}
 }
-
-// A flag of the command in the URL is named as such: the server would say that it does not know the
-// parameter.
-func TestFlagInPostgresURL(t *testing.T) {
-	_, _, _, err := engineurl.ParsePostgres(parse(t, "postgres://u@h/db?ttl=2s"))
-	const want = "postgres: ttl is a flag and no parameter of a URL; leave it out, and write --ttl on the command line"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}

@@ -46,10 +46,9 @@ func openRedis(ctx context.Context, u *url.URL) (driver.Engine, func() error, er
 	return engine, func() error { return closeBoth(engine.Close, client.Close) }, nil
 }
 
-// redisParameters is what the URLs of a scheme may say after the question mark. insecure
-// is known only to be refused with a reason.
+// redisParameters returns the parameters of a scheme.
 func redisParameters(scheme string) []string {
-	known := []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout", "insecure"}
+	known := []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout"}
 	switch scheme {
 	case "rediss":
 		known = append(known, "ca", "cert", "key")
@@ -65,36 +64,38 @@ func redisParameters(scheme string) []string {
 
 // parseRedis reads a URL. It connects to nothing.
 func parseRedis(u *url.URL) (*redisTarget, error) {
-	query, err := parameters(u, redisParameters(u.Scheme)...)
+	q, err := parseKnown(u, redisParameters(u.Scheme)...)
 	if err != nil {
 		return nil, err
 	}
-	client, err := newRedisClient(u)
+	client, err := newRedisClient(u, q)
 	if err != nil {
 		return nil, err
 	}
 	r := &redisTarget{redisClient: client}
-	// What follows the scheme is read first: quarantine must know whether this is a cluster.
-	place := map[string]func(*url.URL, url.Values) error{
-		"redis": r.single, "rediss": r.single, "redis+unix": r.socket, "redis+sentinel": r.sentinel, "redis+cluster": r.clustered,
-	}[u.Scheme]
-	for _, set := range []func(*url.URL, url.Values) error{place, r.setTimes, r.setEngine, r.setTLS} {
-		if err := set(u, query); err != nil {
-			return nil, fmt.Errorf("%s: %w", u.Scheme, err)
-		}
+	switch u.Scheme {
+	case "redis+unix":
+		err = r.socket(u, q)
+	case "redis+sentinel":
+		err = r.sentinel(u, q)
+	case "redis+cluster":
+		err = r.clustered(u)
+	default:
+		err = r.single(u)
 	}
-	return r, nil
+	r.setEngine(q)
+	return r, cmp.Or(err, q.err)
 }
 
 // single is one server: host:port/db. A list of hosts could be meant in two ways, so it
 // is refused.
-func (r *redisTarget) single(u *url.URL, _ url.Values) error {
+func (r *redisTarget) single(u *url.URL) error {
 	addrs, err := addresses(u.Host, redisPort)
 	if err != nil {
 		return err
 	}
 	if len(addrs) > 1 {
-		return errors.New("one server has one address; several belong to redis+sentinel:// or redis+cluster://")
+		return errors.New("one server has one address; write several with redis+sentinel:// or redis+cluster://")
 	}
 	r.option.InitAddress = addrs
 	r.option.SelectDB, err = database(strings.TrimPrefix(u.Path, "/"))
@@ -103,27 +104,21 @@ func (r *redisTarget) single(u *url.URL, _ url.Values) error {
 
 // socket is one server behind a Unix socket: /path?db=N. The path of the URL is the
 // socket's, so the database is a parameter.
-func (r *redisTarget) socket(u *url.URL, query url.Values) (err error) {
+func (r *redisTarget) socket(u *url.URL, q *query) (err error) {
 	if u.Host != "" || len(u.Path) < 2 {
 		return errors.New("write the absolute path of the socket: redis+unix:///run/redis.sock")
 	}
-	path := u.Path
-	r.option.InitAddress = []string{path}
-	r.option.DialCtxFn = unixDialer(path)
-	r.option.SelectDB, err = database(query.Get("db"))
-	return err
-}
-
-// unixDialer dials a socket, whatever address the client thinks of.
-func unixDialer(path string) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	return func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	r.option.InitAddress = []string{u.Path}
+	r.option.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return dialer.DialContext(ctx, "unix", path)
 	}
+	r.option.SelectDB, err = database(q.Get("db"))
+	return err
 }
 
 // sentinel is a master that Sentinels know: h1:p,h2:p/master/db. The user and password of
 // the URL are the master's; the Sentinels have their own.
-func (r *redisTarget) sentinel(u *url.URL, query url.Values) error {
+func (r *redisTarget) sentinel(u *url.URL, q *query) error {
 	addrs, err := addresses(u.Host, sentinelPort)
 	if err != nil {
 		return err
@@ -136,7 +131,7 @@ func (r *redisTarget) sentinel(u *url.URL, query url.Values) error {
 	r.option.ForceSingleClient = false
 	r.option.Sentinel = rueidis.SentinelOption{
 		MasterSet: master, ClientName: r.option.ClientName,
-		Username: query.Get("sentinel-user"), Password: query.Get("sentinel-password"),
+		Username: q.Get("sentinel-user"), Password: q.Get("sentinel-password"),
 		// A message of a failover may be lost; the Sentinels are asked besides.
 		TopologyRefreshInterval: 5 * time.Second,
 	}
@@ -146,7 +141,7 @@ func (r *redisTarget) sentinel(u *url.URL, query url.Values) error {
 }
 
 // clustered is a Redis Cluster: some of its nodes, from which the client learns the rest.
-func (r *redisTarget) clustered(u *url.URL, _ url.Values) (err error) {
+func (r *redisTarget) clustered(u *url.URL) (err error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return errors.New("a cluster has no database numbers; leave out what follows the hosts")
 	}
@@ -155,41 +150,25 @@ func (r *redisTarget) clustered(u *url.URL, _ url.Values) (err error) {
 	return err
 }
 
-// setEngine reads what concerns the locks.
-func (r *redisTarget) setEngine(_ *url.URL, query url.Values) (err error) {
-	r.engine.Prefix = query.Get("prefix")
-	r.engine.Quarantine, err = word(query, "quarantine", "on")
-	if err == nil && r.engine.Quarantine && r.cluster {
-		err = errors.New("quarantine=on is not available on a cluster; use redis+sentinel://, or guard the data with fencing tokens")
+// setEngine reads what concerns the locks. Three durations are those of the quarantine: without
+// it they would look like a protection that is not there.
+func (r *redisTarget) setEngine(q *query) {
+	r.engine = redislock.Config{
+		Prefix:        q.Get("prefix"),
+		Quarantine:    q.only("quarantine", "on"),
+		AllowEviction: q.only("eviction", "allow"),
+		MinReplicas:   q.number("min-replicas", 0),
+		MaxTTL:        q.duration("max-ttl", shortestTTL, "30s"),
+		ReplicaLag:    q.duration("replica-lag", time.Second, "10s, the servers' min-replicas-max-lag"),
+		MarkerLife:    q.duration("marker-life", time.Minute, "2160h"),
+		Retention:     q.duration("retention", time.Minute, "168h"),
 	}
-	var evict, few error
-	r.engine.AllowEviction, evict = word(query, "eviction", "allow")
-	long := r.setSpans(query)
-	r.engine.MinReplicas, few = count(query, "min-replicas", 0, "a number of replicas, such as 1")
-	return cmp.Or(err, evict, long, few)
-}
-
-// setSpans reads the times of the engine. Some belong to the quarantine: without it
-// they would look like a protection that is not there.
-func (r *redisTarget) setSpans(query url.Values) (err error) {
-	for _, p := range []struct {
-		name       string
-		to         *time.Duration
-		shortest   time.Duration
-		quarantine bool   // it means nothing without
-		expected   string // what to write
-	}{
-		{"max-ttl", &r.engine.MaxTTL, shortestTTL, true, ttlExpected},
-		{"replica-lag", &r.engine.ReplicaLag, time.Second, true, "the servers' min-replicas-max-lag, such as 10s"},
-		{"marker-life", &r.engine.MarkerLife, time.Minute, true, "a time of at least 1m, such as 2160h"},
-		{"retention", &r.engine.Retention, time.Minute, false, "a time of at least 1m, such as 1h"},
-	} {
-		if query.Has(p.name) && p.quarantine && !r.engine.Quarantine {
-			return fmt.Errorf("%s means something with quarantine=on only; leave it out", p.name)
-		}
-		if *p.to, err = span(query, p.name, p.shortest, p.expected); err != nil {
-			return err
+	for _, name := range []string{"max-ttl", "replica-lag", "marker-life"} {
+		if q.Has(name) && !r.engine.Quarantine {
+			q.fail(name, "this has an effect with quarantine=on only; leave it out")
 		}
 	}
-	return nil
+	if r.engine.Quarantine && r.cluster {
+		q.fail("quarantine", "not available on a cluster; use redis+sentinel://, or guard the data with fencing tokens")
+	}
 }

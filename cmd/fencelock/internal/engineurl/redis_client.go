@@ -43,10 +43,10 @@ type redisClient struct {
 	secrets
 }
 
-// newRedisClient reads what every URL of Redis says: who we are.
-func newRedisClient(u *url.URL) (r redisClient, err error) {
+// newRedisClient reads what all URLs of Redis have in common: user, timeout and TLS.
+func newRedisClient(u *url.URL, q *query) (r redisClient, err error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
-		return r, fmt.Errorf("%s: the URL cannot be understood; write %s://host:port, and special characters as %%XX", u.Scheme, u.Scheme)
+		return r, errors.New("the URL cannot be understood")
 	}
 	r.option = rueidis.ClientOption{
 		ClientName:          "fencelock",
@@ -56,28 +56,22 @@ func newRedisClient(u *url.URL) (r redisClient, err error) {
 		WriteBufferEachConn: pipeBuffer,
 		ForceSingleClient:   true,
 	}
-	if u.User == nil {
-		return r, nil
-	}
 	r.option.Username = u.User.Username()
 	r.option.Password, _ = u.User.Password()
 	r.keep(r.option.Password)
 	if r.option.Password == "" && r.option.Username != "" {
-		return r, fmt.Errorf("%s: the URL names a user and no password; write user:password@, or :password@ for the default user", u.Scheme)
+		return r, errors.New("the URL names a user and no password; write user:password@, or :password@ for the default user")
 	}
-	return r, nil
+	r.setTimes(q)
+	return r, r.setTLS(u, q)
 }
 
 // setTimes bounds how long the server may stay silent. Less than 100 ms would take a busy
 // server for a dead one; more than a minute outlasts most leases.
-func (r *redisClient) setTimes(_ *url.URL, query url.Values) error {
-	timeout := 3 * time.Second
-	if query.Has("timeout") {
-		var err error
-		timeout, err = time.ParseDuration(query.Get("timeout"))
-		if err != nil || timeout < 100*time.Millisecond || timeout > time.Minute {
-			return fmt.Errorf("timeout=%s: write a time between 100ms and 1m, such as 3s", termtext.Word(query.Get("timeout")))
-		}
+func (r *redisClient) setTimes(q *query) {
+	timeout := cmp.Or(q.duration("timeout", 100*time.Millisecond, "3s"), 3*time.Second)
+	if timeout > time.Minute {
+		q.fail("timeout", "write a duration of at most 1m, such as 3s")
 	}
 	// KeepAlive is also how often the client looks whether a connection has said anything, and
 	// pings one that has not. It closes a connection whose ping is not answered within
@@ -87,21 +81,13 @@ func (r *redisClient) setTimes(_ *url.URL, query url.Values) error {
 	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
 	r.option.Sentinel.Dialer = r.option.Dialer
 	r.option.ConnWriteTimeout = timeout
-	return nil
 }
 
 // setTLS reads certificates. The name a server must prove is that of its address; without
 // ca its certificate must be signed by an authority of the system.
-func (r *redisClient) setTLS(u *url.URL, query url.Values) error {
-	if query.Has("insecure") {
-		return errors.New("there is no insecure: a connection that checks nobody protects from nobody; write ca=FILE with the certificate that signed the server's")
-	}
-	wanted, err := word(query, "tls", "on")
-	if err != nil {
-		return err
-	}
-	ca, cert, key := query.Get("ca"), query.Get("cert"), query.Get("key")
-	if u.Scheme != "rediss" && !wanted {
+func (r *redisClient) setTLS(u *url.URL, q *query) (err error) {
+	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
+	if !q.only("tls", "on") && u.Scheme != "rediss" {
 		if ca != "" || cert != "" || key != "" { // who names certificates believes to use TLS
 			return errors.New("ca, cert and key need tls=on")
 		}
@@ -222,9 +208,9 @@ func address(host, port string) (string, error) {
 	switch {
 	// A bare IPv6 address would lose its last part to the port.
 	case name == "" || strings.HasSuffix(host, ":") || strings.Contains(name, ":") && !strings.HasPrefix(host, "["):
-		return "", errors.New("the URL names no host, or an empty one; write host:port, and special characters of a password as %XX")
+		return "", errors.New("the URL names no host, or an empty one")
 	case err != nil || n < 1 || n > 65535:
-		return "", errors.New("a port of the URL is not between 1 and 65535")
+		return "", errors.New("the URL names a port that is not between 1 and 65535")
 	}
 	return net.JoinHostPort(name, port), nil
 }
@@ -236,7 +222,7 @@ func database(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSuffix(text, "/"))
 	if err != nil || n < 0 {
-		return 0, errors.New("the database is not a number; write redis://host:port/0")
+		return 0, errors.New("the database is not a number")
 	}
 	return n, nil
 }

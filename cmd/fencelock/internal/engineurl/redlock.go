@@ -20,7 +20,7 @@ import (
 
 // redlockParameters is what a URL of Redlock may say after the question mark. Quarantine
 // is on unless the URL says off, so there is no quarantine=on.
-var redlockParameters = []string{"max-ttl", "quarantine", "eviction", "prefix", "timeout", "tls", "ca", "cert", "key", "insecure"}
+var redlockParameters = []string{"max-ttl", "quarantine", "eviction", "prefix", "timeout", "tls", "ca", "cert", "key"}
 
 // redlockTarget is what a URL of Redlock asks for: the same of every node.
 type redlockTarget struct {
@@ -77,30 +77,30 @@ func (r *redlockTarget) clean(err error) error {
 
 // parseRedlock reads a URL. It connects to nothing.
 func parseRedlock(u *url.URL) (*redlockTarget, error) {
-	query, err := parameters(u, redlockParameters...)
+	q, err := parseKnown(u, redlockParameters...)
 	if err != nil {
 		return nil, err
 	}
-	client, err := newRedisClient(u)
+	client, err := newRedisClient(u, q)
 	if err != nil {
 		return nil, err
 	}
-	r := &redlockTarget{redisClient: client}
-	for _, set := range []func(*url.URL, url.Values) error{r.setNodes, r.setTimes, r.setEngine, r.setTLS} {
-		if err := set(u, query); err != nil {
-			return nil, fmt.Errorf("%s: %w", u.Scheme, err)
-		}
-	}
-	// A silent node is known to be silent after its timeout. A second more, and a majority
-	// that answers was heard as well.
-	r.engine.RetryTimeout = r.option.Dialer.Timeout + time.Second
-	return r, nil
+	r := &redlockTarget{redisClient: client, engine: redlock.Config{
+		Prefix:        q.Get("prefix"),
+		NoQuarantine:  q.only("quarantine", "off"),
+		AllowEviction: q.only("eviction", "allow"),
+		MaxTTL:        q.duration("max-ttl", shortestTTL, "30s"),
+		// A silent node is known to be silent after its timeout. A second more, and a majority
+		// that answers was heard as well.
+		RetryTimeout: client.option.Dialer.Timeout + time.Second,
+	}}
+	return r, cmp.Or(r.setNodes(u), q.err)
 }
 
 // setNodes reads the masters, whose addresses are their names as well: a node refuses
 // clients that name another set. An even number has no better majority than one less, and
 // fewer than three survive nothing.
-func (r *redlockTarget) setNodes(u *url.URL, _ url.Values) error {
+func (r *redlockTarget) setNodes(u *url.URL) error {
 	nodes, err := addresses(u.Host, redisPort)
 	if err != nil {
 		return err
@@ -117,14 +117,4 @@ func (r *redlockTarget) setNodes(u *url.URL, _ url.Values) error {
 	r.engine.Nodes = nodes
 	r.option.SelectDB, err = database(strings.TrimPrefix(u.Path, "/"))
 	return err
-}
-
-// setEngine reads what concerns the locks.
-func (r *redlockTarget) setEngine(_ *url.URL, query url.Values) error {
-	var none, evict, long error
-	r.engine.Prefix = query.Get("prefix")
-	r.engine.NoQuarantine, none = word(query, "quarantine", "off")
-	r.engine.AllowEviction, evict = word(query, "eviction", "allow")
-	r.engine.MaxTTL, long = span(query, "max-ttl", shortestTTL, ttlExpected)
-	return cmp.Or(none, evict, long)
 }
