@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // The arguments that several verbs have, as help explains them.
@@ -53,6 +55,11 @@ func withCommand(cmd *cobra.Command, name *string, command *[]string) {
 		*command = cmd.Flags().Args()
 		return err
 	}
+}
+
+// checkedName is the step before a verb that takes the name of a lock.
+func checkedName(name *string) func(*cobra.Command, []string) error {
+	return checked(func() error { return driver.CheckName(*name) })
 }
 
 // checked is a step before a verb runs, for what the parser cannot find.

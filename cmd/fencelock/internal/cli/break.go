@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ fencelock break nightly --reason "host db3 is gone"`,
 				{"74", "the token could not be printed: the lock is broken, and the token stands on stderr"},
 			}),
 		},
-		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames,
+		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
@@ -52,14 +51,16 @@ fencelock break nightly --reason "host db3 is gone"`,
 	return cmd
 }
 
+// check finds what the parser cannot.
+func (c *breakCmd) check() error {
+	if strings.TrimSpace(c.Reason) == "" {
+		return errors.New("the reason is empty")
+	}
+	return driver.CheckName(c.Name)
+}
+
 // Run takes the name away from its holders.
 func (c *breakCmd) Run(a *app) error {
-	if err := driver.CheckName(c.Name); err != nil {
-		return err
-	}
-	if strings.TrimSpace(c.Reason) == "" {
-		return &exitError{code: exitUsage, err: errors.New("the reason is empty\ntry: fencelock break NAME --reason \"host db3 is gone\"")}
-	}
 	var token int64
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		token, err = c.take(ctx, a, engine)
@@ -67,7 +68,7 @@ func (c *breakCmd) Run(a *app) error {
 	})
 	switch {
 	case token != 0: // even if a process still keeps the lock, the token shuts it out
-		return errors.Join(c.print(a, token), err)
+		return errors.Join(a.printToken(token, broken{c.Name, token}), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", termtext.Word(c.Name))}
 	}
@@ -80,7 +81,7 @@ func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int6
 	f, forceful := engine.(engineurl.Forcer)
 	switch {
 	case c.Force && !forceful:
-		return 0, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no --force; break without it leaves nothing in force", driver.ErrUnsupported, engine.Traits().Engine)}
+		return 0, fmt.Errorf("%w: %s has no --force\ntry: the same without --force, which is enough on this engine", driver.ErrUnsupported, engine.Traits().Engine)
 	case c.Force:
 		return c.force(ctx, a, f)
 	}
@@ -102,21 +103,6 @@ func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64
 		a.say("on the same connection, and freed as well if it must be ended: %s", termtext.Word(name))
 	}
 	return f.BreakByForce(ctx, c.Name, c.Reason)
-}
-
-// print prints the token, which cannot be had again: one that cannot be printed, perhaps since
-// nobody reads, is told.
-func (c *breakCmd) print(a *app, token int64) (err error) {
-	defer signal.Stop(quietPipe())
-	if a.json {
-		err = printJSON(a.stdout, broken{c.Name, token})
-	} else {
-		_, err = fmt.Fprintln(a.stdout, token)
-	}
-	if err != nil {
-		err = fmt.Errorf("the new token is %d, and could not be printed: %w", token, err)
-	}
-	return err
 }
 
 // broken is what break --json prints; docs/cli-json.md documents it.

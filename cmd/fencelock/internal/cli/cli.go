@@ -27,7 +27,7 @@ import (
 
 // Main performs the command line of this process, and ends it as that has earned.
 func Main() {
-	speech := &talk{out: os.Stderr}
+	speech := newTalk(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
 	speech.flush(lastMessage)
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.interrupted {

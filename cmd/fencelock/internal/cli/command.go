@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,13 +40,18 @@ type command struct {
 	tty    *supervise.Terminal // that of all terms of elect; nil before the first
 }
 
-// ownerVariable tells a command which acquisition it runs under.
-const ownerVariable = "FENCELOCK_OWNER"
+// The variables of the environment.
+const (
+	urlVariable   = "FENCELOCK_URL"
+	nameVariable  = "FENCELOCK_NAME"
+	tokenVariable = "FENCELOCK_TOKEN"
+	ownerVariable = "FENCELOCK_OWNER"
+)
 
 // commandVariables is what a command under a lock finds in its environment.
 var commandVariables = table([]explained{
-	{"FENCELOCK_NAME", "the name of the lock"},
-	{"FENCELOCK_TOKEN", "the fencing token: greater than that of every holder before"},
+	{nameVariable, "the name of the lock"},
+	{tokenVariable, "the fencing token: greater than that of every holder before"},
 	{ownerVariable, "this acquisition, as fencelock status shows it"},
 })
 
@@ -116,8 +122,8 @@ func (c *command) checkSignal() error {
 // checkTimes makes sure that a command can be stopped before the lease is over,
 // and that a renewal or two may fail before it is.
 func (c *command) checkTimes() error {
-	if c.TTL < shortestTTL {
-		return fmt.Errorf("the TTL %v is shorter than %v", c.TTL, shortestTTL)
+	if err := checkTTL(c.TTL); err != nil {
+		return err
 	}
 	longest := c.TTL/2 - renewReserve
 	if c.KillAfter == byDefault {
@@ -128,6 +134,14 @@ func (c *command) checkTimes() error {
 	}
 	if c.KillAfter > longest {
 		return fmt.Errorf("--kill-after %v is more than %v, half of the TTL less %v; raise --ttl", c.KillAfter, longest, renewReserve)
+	}
+	return nil
+}
+
+// checkTTL refuses a TTL that is too short.
+func checkTTL(ttl time.Duration) error {
+	if ttl < shortestTTL {
+		return fmt.Errorf("the TTL %v is shorter than %v", ttl, shortestTTL)
 	}
 	return nil
 }
@@ -211,22 +225,24 @@ func sayDirectory(a *app, uid int, env func(string) string) {
 	}
 }
 
-// environment is ours, without what an outer run has put into it, and what the command may want to know about its lock.
+// environment is ours, with what the command may want to know about its lock.
 func (c *command) environment(a *app, lock *fencelock.Lock) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		switch name, _, _ := strings.Cut(kv, "="); name {
-		case "FENCELOCK_NAME", "FENCELOCK_TOKEN", ownerVariable, "FENCELOCK_URL":
-		default:
-			env = append(env, kv)
-		}
-	}
-	if c.PassURL && a.url != "" {
-		env = append(env, "FENCELOCK_URL="+a.url)
-	}
-	return append(env,
-		"FENCELOCK_NAME="+lock.Name(),
-		fmt.Sprintf("FENCELOCK_TOKEN=%d", lock.Token()),
+	return append(a.environment(c.PassURL, nameVariable, tokenVariable, ownerVariable),
+		nameVariable+"="+lock.Name(),
+		fmt.Sprintf("%s=%d", tokenVariable, lock.Token()),
 		ownerVariable+"="+lock.Owner(),
 	)
+}
+
+// environment is ours without some variables. The URL is one of those, unless it is asked for: it
+// may hold a password.
+func (a *app) environment(passURL bool, without ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == urlVariable || slices.Contains(without, name)
+	})
+	if passURL && a.url != "" {
+		env = append(env, urlVariable+"="+a.url)
+	}
+	return env
 }

@@ -132,7 +132,7 @@ func (a *app) lockNames(_ *cobra.Command, args []string, prefix string) (names [
 	})
 	for _, s := range list {
 		if s.Name[0] != '-' && termtext.ShellWord(s.Name) == s.Name {
-			names = append(names, cobra.CompletionWithDesc(s.Name, modeLimit(s)))
+			names = append(names, cobra.CompletionWithDesc(s.Name, modeLimit(s, 1)))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

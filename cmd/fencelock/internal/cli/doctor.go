@@ -3,9 +3,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -32,19 +32,11 @@ func newDoctor(a *app) *cobra.Command {
 		Example: `fencelock doctor
 fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
 		Annotations: map[string]string{exitCodes: table([]explained{{"70", "something is broken"}})},
-		Args:        arguments(), PreRunE: checked(c.check),
+		Args:        arguments(), PreRunE: checked(func() error { return checkTTL(c.TTL) }),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().DurationVar(&c.TTL, "ttl", defaultTTL, "The TTL of the locks you mean to use.")
 	return cmd
-}
-
-// check finds what the parser cannot.
-func (c *doctorCmd) check() error {
-	if c.TTL < shortestTTL {
-		return fmt.Errorf("the TTL %v is shorter than %v", c.TTL, shortestTTL)
-	}
-	return nil
 }
 
 // Run examines the engine and prints what it finds. The limit is that of the examination;
@@ -60,24 +52,16 @@ func (c *doctorCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(a, findings); err != nil {
-		return err
-	}
-	return brokenOf(findings)
+	return cmp.Or(printList(a, findings, findingViewOf, findingText), brokenOf(findings))
 }
 
-// examine asks the engine about itself, or tries one that cannot tell.
+// examine asks the engine about itself. That of this process has nothing to tell.
 func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
 	if inspector, ok := engine.(driver.Inspector); ok {
 		return inspector.Inspect(ctx, ttl)
 	}
-	t := inspect.Trial{Engine: engine, Name: inspect.NewName(), TTL: ttl, Denied: func(error) bool { return false }, Grant: "see what these words ask for"}
-	findings, err := t.Run(ctx)
-	if engine.Traits().Engine == "memory" {
-		findings = append(findings, inspect.Found("reach", driver.Warning, "locks live in this process",
-			"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path"))
-	}
-	return findings, err
+	return []driver.Finding{inspect.Found("reach", driver.Warning, "locks live in this process",
+		"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path")}, nil
 }
 
 // brokenOf is the error of findings of which one is broken.
@@ -104,32 +88,21 @@ type findingView struct {
 	Fix      string `json:"fix"`
 }
 
-// print writes all findings, the good ones too: who reads it sees what was looked at.
-func (c *doctorCmd) print(a *app, findings []driver.Finding) error {
-	for _, f := range findings {
-		var err error
-		if a.json {
-			err = printJSON(a.stdout, findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix})
-		} else {
-			err = printFinding(a.stdout, f)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func findingViewOf(f driver.Finding) findingView {
+	return findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix}
 }
 
-// printFinding writes one finding: a line, and two more if it is not good.
-func printFinding(w io.Writer, f driver.Finding) error {
+// findingText is a line for each finding, and two more for one that is not good.
+func findingText(findings []driver.Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, termtext.Line(f.Observed))
-	if f.Impact != "" {
-		fmt.Fprintf(&b, "%22s means: %s\n", "", termtext.Line(f.Impact))
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, termtext.Line(f.Observed))
+		if f.Impact != "" {
+			fmt.Fprintf(&b, "%22s means: %s\n", "", termtext.Line(f.Impact))
+		}
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "%22s do:    %s\n", "", termtext.Line(f.Fix))
+		}
 	}
-	if f.Fix != "" {
-		fmt.Fprintf(&b, "%22s do:    %s\n", "", termtext.Line(f.Fix))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

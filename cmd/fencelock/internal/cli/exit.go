@@ -121,7 +121,7 @@ func hintFor(err error) string {
 	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):
 		return "fencelock doctor"
 	case errors.Is(err, driver.ErrUnsupported):
-		return "an engine that can, with --url or FENCELOCK_URL"
+		return "another engine with --url or FENCELOCK_URL: file:///path, redis:// or postgres://"
 	}
 	return ""
 }

@@ -58,17 +58,11 @@ func offer(cmd *cobra.Command, flag string, directive cobra.ShellCompDirective, 
 	}
 }
 
-// placeholder is what stands for the value of a flag, "" for one that takes none. Most flags have
-// it between back quotes in their explanation.
-func placeholder(f *pflag.Flag) string {
-	name, _ := pflag.UnquoteUsage(f)
-	return strings.ToUpper(name)
-}
-
-// longForm is how a flag is written with its value, such as --ttl=DURATION.
+// longForm is how a flag is written with its value, such as --ttl=DURATION. What stands for the
+// value is between back quotes in the usage of most flags.
 func longForm(f *pflag.Flag) string {
-	if p := placeholder(f); p != "" {
-		return "--" + f.Name + "=" + p
+	if value, _ := pflag.UnquoteUsage(f); value != "" {
+		return "--" + f.Name + "=" + strings.ToUpper(value)
 	}
 	return "--" + f.Name
 }

@@ -66,21 +66,12 @@ func (c *initCmd) Run(a *app) error {
 		i, ok := engine.(initer)
 		switch {
 		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.url, "quarantine") != "on":
-			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init; the first lock may be taken at once", needless(engine))}
+			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init, unless it is Redis with quarantine=on; the first lock may be taken at once", engine.Traits().Engine)}
 		case postgres:
 			return c.schema(ctx, a, engine, i)
 		}
 		return c.declare(ctx, a, i)
 	})
-}
-
-// needless names an engine that needs nothing.
-func needless(engine driver.Engine) string {
-	name := engine.Traits().Engine
-	if name == "redis" {
-		name += " without quarantine=on"
-	}
-	return name
 }
 
 // insufficientPrivilege is the server's code for a right that is missing.

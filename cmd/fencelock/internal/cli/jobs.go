@@ -7,8 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,23 +96,10 @@ func (c *jobsCmd) Run(a *app) error {
 	switch {
 	case c.Name != "" && (err != nil || !a.json):
 		return err
-	case len(list) == 0 && err == nil && a.verbose:
-		fmt.Fprintln(a.stderr, "fencelock: no job has had a tick")
+	case len(list) == 0 && err == nil:
+		a.detail("no job has had a tick")
 	}
-	return cmp.Or(c.print(a, list), err) // some records may have been read, and others not
-}
-
-// print prints what is known of jobs.
-func (c *jobsCmd) print(a *app, list []cron.Status) error {
-	if !a.json {
-		return printJobs(a.stdout, list)
-	}
-	for _, s := range list {
-		if err := printJSON(a.stdout, jobViewOf(s)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(printList(a, list, jobViewOf, jobTable), err) // some records may have been read, and others not
 }
 
 // change pauses or resumes the job, if it is known, and returns what it is then.
@@ -137,13 +123,9 @@ func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, err
 	return []cron.Status{s}, err
 }
 
-// printJobs writes the aligned table; nothing at all for no jobs.
-func printJobs(w io.Writer, list []cron.Status) error {
-	if len(list) == 0 {
-		return nil
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "JOB\tTICK\tSTATE\tHOST\tSTARTED\tTOOK\tNEXT\tNOTE")
+// jobTable is the table of jobs.
+func jobTable(list []cron.Status) string {
+	var rows []string
 	for _, s := range list {
 		last, took, note := cmp.Or(s.Last, &cron.Run{}), "-", "-"
 		if !last.Ended.IsZero() {
@@ -155,10 +137,10 @@ func printJobs(w io.Writer, list []cron.Status) error {
 		if s.Paused != nil {
 			note = termtext.Text(termtext.Line("paused since " + stamp(s.Paused.Since).String() + " by " + s.Paused.Host + ": " + cmp.Or(s.Paused.Reason, "no reason given")))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", termtext.Word(s.Job), stampOr(s.Tick), cmp.Or(string(last.State), "-"),
-			placeOf(last), stampOr(last.Started), took, stampOr(s.Next), note)
+		rows = append(rows, strings.Join([]string{termtext.Word(s.Job), stampOr(s.Tick), cmp.Or(string(last.State), "-"),
+			placeOf(last), stampOr(last.Started), took, stampOr(s.Next), note}, "\t"))
 	}
-	return table.Flush()
+	return columns("JOB\tTICK\tSTATE\tHOST\tSTARTED\tTOOK\tNEXT\tNOTE", rows)
 }
 
 // placeOf is where a run was.

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,16 +135,7 @@ func (c *limitCmd) Run(a *app) error {
 	if err != nil || path == "" {
 		return err
 	}
-	return supervise.Exec(path, c.Command, c.environment(a)) // nobody needs us any more
-}
-
-// environment is ours, with the URL only if that is wished: it may hold a password.
-func (c *limitCmd) environment(a *app) []string {
-	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "FENCELOCK_URL=") })
-	if c.PassURL && a.url != "" {
-		env = append(env, "FENCELOCK_URL="+a.url)
-	}
-	return env
+	return supervise.Exec(path, c.Command, a.environment(c.PassURL)) // nobody needs us any more
 }
 
 // ratesOf returns the rates of an engine, or makes them of its records, which costs a read
@@ -158,8 +147,7 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	if records, ok := engine.(driver.RecordKeeper); ok {
 		return ratelimit.OnRecords(records.Records()), nil
 	}
-	return nil, &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no rates\ntry: file:///path, redis:// or postgres://, which have",
-		driver.ErrUnsupported, engine.Traits().Engine)}
+	return nil, fmt.Errorf("%w: %s has no rates", driver.ErrUnsupported, engine.Traits().Engine)
 }
 
 // take waits for the turn, unless that is too far away. A turn that is given up goes back,

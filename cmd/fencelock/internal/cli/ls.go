@@ -3,10 +3,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,30 +39,11 @@ fencelock ls invoice: --json | jq -r .name`,
 	return cmd
 }
 
-// Run prints every lock with the prefix.
+// Run prints every lock with the prefix. A scan is a thing of one engine, so Locker.List cannot ask
+// for it; the others list everything anyway.
 func (c *lsCmd) Run(a *app) error {
-	list, failed := c.list(a) // some names may have been read, and others not
-	if a.json {
-		for _, s := range list {
-			if err := printJSON(a.stdout, viewOf(s)); err != nil {
-				return err
-			}
-		}
-		return failed
-	}
-	if len(list) == 0 && failed == nil && a.verbose {
-		fmt.Fprintln(a.stderr, "fencelock: nothing is held or waited for")
-	}
-	if err := printTable(a.stdout, list); err != nil {
-		return err
-	}
-	return failed
-}
-
-// list asks the engine who holds and who waits. A scan is a thing of one engine, so
-// Locker.List cannot ask for it; the others list everything anyway.
-func (c *lsCmd) list(a *app) (list []fencelock.Status, err error) {
-	err = a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+	var list []fencelock.Status
+	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		if lister, ok := engine.(driver.Lister); ok && c.Scan {
 			list, err = lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
 		} else {
@@ -71,67 +51,38 @@ func (c *lsCmd) list(a *app) (list []fencelock.Status, err error) {
 		}
 		return err
 	})
-	return list, err
+	if len(list) == 0 && err == nil {
+		a.detail("nothing is held or waited for")
+	}
+	return cmp.Or(printList(a, list, viewOf, lockTable), err) // some names may have been read, and others not
 }
 
-// printTable writes the aligned table; nothing at all for an empty list.
-func printTable(w io.Writer, list []driver.Status) error {
-	if len(list) == 0 {
-		return nil
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE")
+// lockTable is the table of ls, with a row for each holder, and one for a lock that nobody holds.
+func lockTable(list []driver.Status) string {
+	var rows []string
 	for _, s := range list {
-		for _, row := range rowsOf(s) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", termtext.Word(s.Name), row.mode, row.columns, len(s.Waiters), row.note)
+		for _, h := range s.Holders {
+			holder := fmt.Sprintf("%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), h.Token)
+			rows = append(rows, lockRow(s, h.Weight, holder, h.Note))
+		}
+		if len(s.Holders) == 0 {
+			rows = append(rows, lockRow(s, 1, "-\t-\t"+closedFor(s.NotBefore)+"\t-", ""))
 		}
 	}
-	return table.Flush()
+	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE", rows)
 }
 
-// row is what the table shows of one holder; the name and the waiters are those of the
-// lock, and stand in each of its rows.
-type row struct{ mode, columns, note string }
-
-// rowsOf returns a row for each holder, and one for a lock that nobody holds.
-func rowsOf(s driver.Status) []row {
-	if len(s.Holders) == 0 {
-		return []row{{modeLimit(s), "-\t-\t" + closedFor(s.NotBefore) + "\t-", troubleOr(s, "-")}}
+// lockRow is a row of ls. If the lock may have changed, that stands in the place of the note.
+func lockRow(s driver.Status, weight int, holder, note string) string {
+	switch {
+	case s.Trouble != nil:
+		note = "may have changed: " + termtext.Text(termtext.Line(s.Trouble.Error()))
+	case note == "":
+		note = "-"
+	default:
+		note = termtext.Text(note)
 	}
-	out := make([]row, len(s.Holders))
-	for i, h := range s.Holders {
-		out[i] = row{
-			modeWeight(s, h),
-			fmt.Sprintf("%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), h.Token),
-			troubleOr(s, noteOr(h.Note, "-")),
-		}
-	}
-	return out
-}
-
-// noteOr is what a holder says of itself.
-func noteOr(note, none string) string {
-	if note == "" {
-		return none
-	}
-	return termtext.Text(note)
-}
-
-// troubleOr is why the line may not be so any more, in the place of a note.
-func troubleOr(s driver.Status, note string) string {
-	if s.Trouble == nil {
-		return note
-	}
-	return "may have changed: " + termtext.Text(termtext.Line(s.Trouble.Error()))
-}
-
-// modeWeight is modeLimit for one holder: how much of the limit it takes, where
-// that is not one.
-func modeWeight(s driver.Status, h driver.Holder) string {
-	if s.Limit > 0 && h.Weight > 1 {
-		return fmt.Sprintf("%s:%d/%d", modeOf(s), h.Weight, s.Limit)
-	}
-	return modeLimit(s)
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), note)
 }
 
 // closedFor is how long a minimum hold still keeps a name closed. One that is over by our

@@ -44,24 +44,18 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, unknown)
 	}
-	if empty, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return &misuse{error: fmt.Errorf("--%s: a value is missing; write %s", empty.GetFlag().Name, longForm(empty.GetFlag()))}
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		cause := wrong.Unwrap()
+		if wrong.GetFlag().Value.Type() == "duration" {
+			cause = notDuration(wrong.GetValue())
+		}
+		return &misuse{error: fmt.Errorf("--%s: %w", wrong.GetFlag().Name, cause)}
 	}
-	if syntax, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
-		return &misuse{error: syntax}
+	_, empty := errors.AsType[*pflag.ValueRequiredError](err)
+	if _, malformed := errors.AsType[*pflag.InvalidSyntaxError](err); empty || malformed {
+		return &misuse{error: err}
 	}
-	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if !ok {
-		return err
-	}
-	cause := wrong.Unwrap()
-	switch wrong.GetFlag().Value.Type() {
-	case "duration":
-		cause = notDuration(wrong.GetValue())
-	case "bool":
-		cause = fmt.Errorf("%q is neither true nor false", wrong.GetValue())
-	}
-	return &misuse{error: fmt.Errorf("--%s: %w", wrong.GetFlag().Name, cause)}
+	return err
 }
 
 // unknownFlag says which flag may be meant, or which verb has it if it stands before any.

@@ -125,8 +125,7 @@ func (c *onceCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		records, ok := engine.(driver.RecordKeeper)
 		if !ok {
-			return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s keeps no records, since a majority of servers cannot agree on a value that stays\ntry: file:///path, redis:// or postgres://, which keep some",
-				driver.ErrUnsupported, engine.Traits().Engine)}
+			return fmt.Errorf("%w: %s stores no records", driver.ErrUnsupported, engine.Traits().Engine)
 		}
 		line := newWaitLine(a, c.Name, logEvery)
 		jobs := idempotent.New(c.locker(engine, fencelock.Options{OnWait: line.update}), records.Records(),

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +34,7 @@ fencelock status billing`,
 				{"74", "the token could not be printed: the term has ended, and the token stands on stderr"},
 			}),
 		},
-		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames,
+		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why; the leader is told, where it can be reached.")
@@ -44,9 +43,6 @@ fencelock status billing`,
 
 // Run ends the term, and prints the token.
 func (c *resignCmd) Run(a *app) error {
-	if err := driver.CheckName(c.Name); err != nil {
-		return err
-	}
 	var leader election.Leader
 	var token int64
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -55,24 +51,9 @@ func (c *resignCmd) Run(a *app) error {
 	})
 	switch {
 	case token != 0: // even if the old leader keeps on, the token shuts it out
-		return errors.Join(c.print(a, leader, token), err)
+		return errors.Join(a.printToken(token, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term}), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("nobody leads %s\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name))}
-	}
-	return err
-}
-
-// print prints the token, which cannot be had again: one that cannot be printed, perhaps since
-// nobody reads, is told.
-func (c *resignCmd) print(a *app, leader election.Leader, token int64) (err error) {
-	defer signal.Stop(quietPipe())
-	if a.json {
-		err = printJSON(a.stdout, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term})
-	} else {
-		_, err = fmt.Fprintln(a.stdout, token)
-	}
-	if err != nil {
-		err = fmt.Errorf("the new token is %d, and could not be printed: %w", token, err)
 	}
 	return err
 }

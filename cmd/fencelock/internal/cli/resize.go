@@ -4,8 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -43,25 +41,13 @@ fencelock resize seats 5`,
 // Run sets the limit. It prints nothing without --json, as chmod does.
 func (c *resizeCmd) Run(a *app) error {
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
-		return notThere(engine, fencelock.New(engine, nil).Resize(ctx, c.Name, c.Limit))
+		return fencelock.New(engine, nil).Resize(ctx, c.Name, c.Limit)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return printJSON(a.stdout, resized{c.Name, c.Limit})
 	}
 	a.detail("the limit of %q is %d now", c.Name, c.Limit)
-	return nil
-}
-
-// notThere tells those whose engine has no limits which ones have.
-func notThere(engine driver.Engine, err error) error {
-	if !errors.Is(err, driver.ErrUnsupported) {
-		return err
-	}
-	return &exitError{code: exitConfig, err: fmt.Errorf("%w: %s has no limits\ntry: file:///path, redis:// or postgres://, which have",
-		driver.ErrUnsupported, engine.Traits().Engine)}
+	return a.print(resized{c.Name, c.Limit}, "")
 }
 
 // resized is what resize --json prints; docs/cli-json.md documents it.

@@ -5,10 +5,8 @@ package cli
 import (
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 )
@@ -96,14 +94,8 @@ func checkFlags(cmd *cobra.Command, _ []string) error {
 		}
 		return nil
 	}
-	var missing []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
-			missing = append(missing, longForm(f))
-		}
-	})
-	if len(missing) > 0 {
-		return &misuse{error: errors.New("missing flags: " + strings.Join(missing, ", "))}
+	if err := cmd.ValidateRequiredFlags(); err != nil {
+		return &misuse{error: err}
 	}
 	if cmd.HasParent() && cmd.Root().Flags().Changed("version") {
 		return &misuse{error: errors.New("--version stands alone, without a command")}

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os/signal"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -76,6 +78,50 @@ func left(ttl time.Duration) string {
 		return "none"
 	}
 	return ttl.Round(100 * time.Millisecond).String()
+}
+
+// print writes v as a line of JSON with --json, and text otherwise.
+func (a *app) print(v any, text string) error {
+	if a.json {
+		return printJSON(a.stdout, v)
+	}
+	_, err := io.WriteString(a.stdout, text)
+	return err
+}
+
+// printList writes each of list as a line of JSON with --json, and the text of all otherwise.
+func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string) error {
+	if !a.json {
+		return a.print(nil, text(list))
+	}
+	for _, x := range list {
+		if err := printJSON(a.stdout, view(x)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printToken writes the token that shuts a former holder out. It cannot be asked for again, so an
+// error names it if stdout cannot be written, perhaps since its reader is gone.
+func (a *app) printToken(token int64, v any) error {
+	defer signal.Stop(quietPipe())
+	if err := a.print(v, fmt.Sprintln(token)); err != nil {
+		return fmt.Errorf("the new token is %d, and could not be printed: %w", token, err)
+	}
+	return nil
+}
+
+// columns aligns rows, whose cells are separated by tabs, below a head. Without a row it is "".
+func columns(head string, rows []string) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, head+"\n"+strings.Join(rows, "\n"))
+	_ = w.Flush() // a Builder does not fail
+	return b.String()
 }
 
 // printJSON writes v as one line, with everything unprintable escaped: names and notes

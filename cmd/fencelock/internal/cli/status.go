@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +26,7 @@ func newStatus(a *app) *cobra.Command {
 		Example: `fencelock status nightly
 fencelock status nightly --json | jq '.holders[].pid'`,
 		Annotations: map[string]string{argumentRows: table([]explained{nameRow})},
-		Args:        arguments(&c.Name), ValidArgsFunction: a.lockNames,
+		Args:        arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
@@ -35,9 +34,6 @@ fencelock status nightly --json | jq '.holders[].pid'`,
 // Run prints who holds the name and who waits for it. That nobody does is an answer and no
 // error: scripts ask for the state, not for a verdict.
 func (c *statusCmd) Run(a *app) error {
-	if err := driver.CheckName(c.Name); err != nil {
-		return err
-	}
 	var status fencelock.Status
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		status, err = fencelock.New(engine, nil).Status(ctx, c.Name)
@@ -46,18 +42,14 @@ func (c *statusCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return printJSON(a.stdout, viewOf(status))
-	}
-	_, err = io.WriteString(a.stdout, describe(status))
-	return err
+	return a.print(viewOf(status), describe(status))
 }
 
 // describe is the block that people read: the oldest holder first, and below them the
 // waiters in the order of their turns.
 func describe(s driver.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", termtext.Word(s.Name), modeLimit(s))
+	fmt.Fprintf(&b, "%s: %s\n", termtext.Word(s.Name), modeLimit(s, 1))
 	if !s.NotBefore.IsZero() {
 		fmt.Fprintf(&b, "  closed until %s by a minimum hold\n", stamp(s.NotBefore))
 	}

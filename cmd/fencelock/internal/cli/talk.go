@@ -3,9 +3,9 @@
 package cli
 
 import (
+	"bytes"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,58 +19,42 @@ const (
 // talk writes to stderr without ever blocking: a full pipe, a terminal stopped by
 // Ctrl-S or a reader that is gone must not keep a command from being ended in time.
 type talk struct {
-	out *os.File
-
-	mu    sync.Mutex    // guards queue, idle
-	queue [][]byte      // not written yet
-	idle  chan struct{} // closed when the queue is empty; nil while it is
+	out   *os.File
+	queue chan func() // each writes a message
 }
 
-// Write queues p. It never fails: nobody could be told.
+// newTalk returns a talk, whose goroutine ends with the process.
+func newTalk(out *os.File) *talk {
+	t := &talk{out: out, queue: make(chan func(), mostTalk)}
+	go func() {
+		for next := range t.queue {
+			next()
+		}
+	}()
+	return t
+}
+
+// Write queues p, or leaves it out if too many messages wait. It never fails.
 func (t *talk) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.queue) < mostTalk {
-		t.queue = append(t.queue, append([]byte(nil), p...))
-	}
-	if t.idle == nil {
-		t.idle = make(chan struct{})
-		go t.write() // ends when the queue is empty, or with the process if nobody reads
+	text := bytes.Clone(p)
+	select {
+	case t.queue <- func() { _, _ = t.out.Write(text) }: // the reader may be gone
+	default:
 	}
 	return len(p), nil
 }
 
-// write writes what is queued, without the mutex, since a write may take for ever.
-func (t *talk) write() {
-	for {
-		t.mu.Lock()
-		if len(t.queue) == 0 {
-			close(t.idle)
-			t.idle = nil
-			t.mu.Unlock()
-			return
-		}
-		message := t.queue[0]
-		t.mu.Unlock()
-		_, _ = t.out.Write(message) // whoever read it may be gone
-		t.mu.Lock()
-		t.queue = t.queue[1:]
-		t.mu.Unlock()
-	}
-}
-
-// flush waits until all is written, no longer than limit: whoever does not read must not
-// keep us from ending.
+// flush waits until all that is queued was written, no longer than limit.
 func (t *talk) flush(limit time.Duration) {
-	t.mu.Lock()
-	idle := t.idle
-	t.mu.Unlock()
-	if idle == nil {
+	written, over := make(chan struct{}), time.After(limit)
+	select {
+	case t.queue <- func() { close(written) }:
+	case <-over:
 		return
 	}
 	select {
-	case <-idle:
-	case <-time.After(limit):
+	case <-written:
+	case <-over:
 	}
 }
 
@@ -89,11 +73,18 @@ func fileOf(w io.Writer) *os.File {
 }
 
 // isTTY reports whether w leads to a terminal.
-func isTTY(w io.Writer) bool {
+func isTTY(w io.Writer) bool { return columnsOf(w) >= 0 }
+
+// columnsOf returns the columns of the terminal that w leads to, perhaps 0 if it does not tell
+// them, or -1 if w leads to no terminal.
+func columnsOf(w io.Writer) int {
 	f := fileOf(w)
 	if f == nil {
-		return false
+		return -1
 	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return -1
+	}
+	return int(size.Col)
 }

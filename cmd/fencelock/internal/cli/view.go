@@ -20,31 +20,33 @@ type view struct {
 	Trouble   string       `json:"trouble,omitempty"`    // why this may not be all, or not be so any more
 }
 
+// identityView is driver.Identity.
+type identityView struct {
+	Host  string `json:"host"`
+	PID   int    `json:"pid"` // on Host, in its own container perhaps
+	Note  string `json:"note"`
+	Trace string `json:"trace,omitempty"` // the traceparent of the request
+}
+
 // holderView is driver.Holder.
 type holderView struct {
-	Owner   string `json:"owner"` // unique to this acquisition
-	Token   int64  `json:"token"` // 0 for a foreign one
-	Host    string `json:"host"`
-	PID     int    `json:"pid"` // on Host, in its own container perhaps
-	Note    string `json:"note"`
-	Trace   string `json:"trace,omitempty"`    // the traceparent it asked with
-	Since   stamp  `json:"since"`              // by the clock of the engine; null if unknown
-	TTL     int64  `json:"ttl_ms"`             // what is left; 0 for a lock that ends with its process
-	Lease   int64  `json:"lease_ms,omitempty"` // of so much
-	Weight  int    `json:"weight,omitempty"`   // how much of the limit it takes
-	Foreign bool   `json:"foreign"`            // not one of ours, such as flock(1) or a plain SET NX
+	Owner string `json:"owner"` // unique to this acquisition
+	Token int64  `json:"token"` // 0 for a foreign one
+	identityView
+	Since   stamp `json:"since"`              // by the clock of the engine; null if unknown
+	TTL     int64 `json:"ttl_ms"`             // what is left; 0 for a lock that ends with its process
+	Lease   int64 `json:"lease_ms,omitempty"` // of so much
+	Weight  int   `json:"weight,omitempty"`   // how much of the limit it takes
+	Foreign bool  `json:"foreign"`            // not one of ours, such as flock(1) or a plain SET NX
 }
 
 // waiterView is driver.Waiter.
 type waiterView struct {
-	Owner    string `json:"owner"` // becomes that of its acquisition
-	Host     string `json:"host"`
-	PID      int    `json:"pid"`
-	Note     string `json:"note"`
-	Trace    string `json:"trace,omitempty"` // the traceparent it asks with
-	Since    stamp  `json:"since"`
-	Position int    `json:"position"`         // 1 is next
-	Weight   int    `json:"weight,omitempty"` // how much of the limit it asks for
+	Owner string `json:"owner"` // becomes that of its acquisition
+	identityView
+	Since    stamp `json:"since"`
+	Position int   `json:"position"`         // 1 is next
+	Weight   int   `json:"weight,omitempty"` // how much of the limit it asks for
 }
 
 // viewOf never leaves an array nil, which would print as null.
@@ -63,13 +65,13 @@ func viewOf(s driver.Status) view {
 	}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
-			Owner: h.Owner, Token: h.Token, Host: h.Host, PID: h.PID, Note: h.Note, Trace: h.Trace,
+			Owner: h.Owner, Token: h.Token, identityView: identityView(h.Identity),
 			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Lease: h.Lease.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters {
 		v.Waiters = append(v.Waiters, waiterView{
-			Owner: w.Owner, Host: w.Host, PID: w.PID, Note: w.Note, Trace: w.Trace, Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
+			Owner: w.Owner, identityView: identityView(w.Identity), Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
 		})
 	}
 	return v
@@ -89,10 +91,14 @@ func modeOf(s driver.Status) string {
 	return "free"
 }
 
-// modeLimit is the mode with its limit, such as "shared/3".
-func modeLimit(s driver.Status) string {
-	if s.Limit > 0 {
-		return fmt.Sprintf("%s/%d", modeOf(s), s.Limit)
+// modeLimit is the mode with its limit, such as "shared/3". A holder that takes more than one of
+// the limit has its weight in it, such as "shared:2/3".
+func modeLimit(s driver.Status, weight int) string {
+	switch {
+	case s.Limit == 0:
+		return modeOf(s)
+	case weight > 1:
+		return fmt.Sprintf("%s:%d/%d", modeOf(s), weight, s.Limit)
 	}
-	return modeOf(s)
+	return fmt.Sprintf("%s/%d", modeOf(s), s.Limit)
 }

@@ -4,13 +4,10 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -148,7 +145,7 @@ func (l *waitLine) draw() {
 	text := "fencelock: " + l.timed(l.info)
 	switch {
 	case !dumb():
-		fmt.Fprintf(l.app.stderr, "\r\x1b[K%s", dim(cut(text, width(l.app.stderr))))
+		fmt.Fprintf(l.app.stderr, "\r\x1b[K%s", dim(cut(text, columnsOf(l.app.stderr))))
 	case !l.shown:
 		fmt.Fprintln(l.app.stderr, text)
 	}
@@ -201,17 +198,4 @@ func cut(text string, columns int) string {
 		return string(runes[:columns-1])
 	}
 	return text
-}
-
-// width returns the columns of the terminal w, or 0. It is asked each time: windows change.
-func width(w io.Writer) int {
-	f := fileOf(w)
-	if f == nil {
-		return 0
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Col)
 }

@@ -108,20 +108,11 @@ type eventView struct {
 	Name  string `json:"name"`
 	Owner string `json:"owner"` // the same from waiting to released, where the engine tells
 	Token int64  `json:"token"` // 0 for a waiter
-	Host  string `json:"host"`
-	PID   int    `json:"pid"`
-	Note  string `json:"note"`
-	Trace string `json:"trace,omitempty"`
+	identityView
 }
 
 // print writes one event: when, what, of which name, and by whom.
 func (c *watchCmd) print(a *app, e driver.Event) error {
-	if a.json {
-		return printJSON(a.stdout, eventView{
-			Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner,
-			Token: e.Token, Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace,
-		})
-	}
 	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, termtext.Word(e.Name))
 	if e.Token != 0 {
 		line += fmt.Sprintf(" token=%d", e.Token)
@@ -130,6 +121,7 @@ func (c *watchCmd) print(a *app, e driver.Event) error {
 	if e.Note != "" {
 		line += " " + termtext.Text(e.Note)
 	}
-	_, err := fmt.Fprintln(a.stdout, line)
-	return err
+	return a.print(eventView{
+		Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner, Token: e.Token, identityView: identityView(e.Identity),
+	}, line+"\n")
 }
