@@ -91,17 +91,6 @@ func addHelp(root *cobra.Command) {
 	}
 }
 
-// shortHelp tells in a few lines what there is, for a bare "fencelock".
-func shortHelp(root *cobra.Command) error {
-	w := root.ErrOrStderr()
-	fmt.Fprintln(w, "usage: fencelock COMMAND [ARGUMENTS]")
-	for _, v := range root.Commands() {
-		fmt.Fprintf(w, "  %-11s %s\n", v.Name(), v.Short)
-	}
-	fmt.Fprintln(w, "try: fencelock run nightly -- ./backup.sh, or fencelock --help")
-	return nil
-}
-
 // printHelp prints the page of a command.
 func (a *app) printHelp(cmd *cobra.Command, _ []string) {
 	_, a.helpFailed = io.WriteString(a.stdout, helpPage(cmd))

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ fencelock ls                             who holds what`,
 			case version:
 				return versionCmd{}.Run(a)
 			case cmd.Flags().NFlag() == 0:
-				_ = cmd.Usage()
+				_, _ = io.WriteString(a.stderr, helpPage(cmd))
 				return exitWith(exitUsage)
 			}
 			return &misuse{error: errors.New("expected a command such as run or ls")}
@@ -58,7 +59,6 @@ fencelock ls                             who holds what`,
 	root.Flags().SetInterspersed(false) // or a flag behind a wrong verb would be called the mistake
 	a.addFlags(root)
 	root.Flags().BoolVar(&version, "version", false, "Print the version.")
-	root.SetUsageFunc(shortHelp)
 	root.SetHelpFunc(a.printHelp)
 	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
 	root.AddCommand(
