@@ -34,21 +34,13 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fence
 	return lock, signals, err
 }
 
-// endSignals ask a process to end. ABRT does too: a program that it ends by itself leaves its place
-// in a queue to a timeout.
-var endSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT}
-
-// endedBySignals returns a context that endSignals end, with the exit code as its cause, which
+// endedBySignals returns a context that supervise.EndSignals end, with the exit code as its cause, which
 // endedBy returns. Signals that were ignored from the start stay ignored. Once the
 // function that it returns has returned, one that has come counts, and no other is taken.
 func endedBySignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	for _, s := range endSignals {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
+	supervise.Notify(signals, supervise.EndSignals...)
 	heard := make(chan struct{})
 	go func() { // ends at the first signal, or when the wait ends
 		defer close(heard)

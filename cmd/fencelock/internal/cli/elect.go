@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -187,12 +188,10 @@ func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 	for {
 		select {
 		case s := <-signals:
-			switch s {
-			case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGABRT:
+			if slices.Contains(supervise.EndSignals, s) {
 				return s, false
-			case unix.SIGTSTP:
-				stop = true
 			}
+			stop = stop || s == unix.SIGTSTP
 		default:
 			return nil, stop
 		}
@@ -207,9 +206,7 @@ func stoppable(now bool) func() {
 	if now {
 		stops <- unix.SIGTSTP
 	}
-	if !signal.Ignored(unix.SIGTSTP) {
-		signal.Notify(stops, unix.SIGTSTP)
-	}
+	supervise.Notify(stops, unix.SIGTSTP)
 	go func() { // ends when done is closed
 		for {
 			select {

@@ -78,7 +78,7 @@ type inheritor interface {
 }
 
 // begin starts the command. The watchdog, and with it the command, gets the descriptors of a lock
-// that lives in some. Ours are closed: they would keep the lock after its release.
+// that lives in some.
 func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
 	if i, ok := engine.(inheritor); ok {
 		var err error
@@ -87,29 +87,25 @@ func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*su
 		} else if err != nil {
 			return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
 		}
-		defer closeAll(c.Inherit)
 	}
 	return supervise.Start(c)
 }
 
-// closeAll closes our copies of descriptors; what was read or locked needs no flush.
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
 // giveBack releases the lock. One that was lost, perhaps because the engine is
 // silent, is not worth a wait beyond the end of its lease.
-func giveBack(lock *fencelock.Lock) error {
+func giveBack(lock *fencelock.Lock) error { return withinLease(lock, lock.Release) }
+
+// withinLease calls f, which has a timeout of its own. If the lock was lost, it waits for f no
+// longer than until the lease is over.
+func withinLease(lock *fencelock.Lock, f func() error) error {
 	deadline := lock.Deadline()
-	if lock.Context().Err() == nil || deadline.IsZero() {
-		return lock.Release()
+	if lock.Err() == nil || deadline.IsZero() {
+		return f()
 	}
-	released := make(chan error, 1)
-	go func() { released <- lock.Release() }() // ends after the release timeout, or with the process
+	done := make(chan error, 1)
+	go func() { done <- f() }() // ends after its timeout, or with the process
 	select {
-	case err := <-released:
+	case err := <-done:
 		return err
 	case <-time.After(time.Until(deadline)):
 		return fmt.Errorf("%w: the lease is over", driver.ErrNotHeld)

@@ -58,23 +58,10 @@ func asBusy(err error) error {
 }
 
 // finish writes into the record how the command has ended, nil being well. It is called before the
-// lock is released, so that nobody takes the run for one that was lost. If the lock is lost it waits
-// no longer than for the end of the lease: a run without an outcome counts as lost, too.
+// lock is released, so that nobody takes the run for one that was lost. A run without an outcome
+// counts as lost.
 func (t *tickRun) finish(err error) {
-	if t.finishRun == nil {
-		return
+	if t.finishRun != nil {
+		_ = withinLease(t.lock, func() error { return t.finishRun(err) })
 	}
-	written := make(chan struct{})
-	go func() { // ends after the time that a cronhook.Finish has, or with the process
-		defer close(written)
-		_ = t.finishRun(err)
-	}()
-	if deadline := t.lock.Deadline(); t.lock.Err() != nil && !deadline.IsZero() {
-		select {
-		case <-written:
-		case <-time.After(time.Until(deadline)):
-		}
-		return
-	}
-	<-written
 }

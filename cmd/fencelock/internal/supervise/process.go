@@ -114,8 +114,10 @@ type Process struct {
 }
 
 // Start starts the command. Its error is a *StartError, or that of a lock which was lost
-// before. It blocks until the command has started; the loss of the lock ends that.
+// before. It blocks until the command has started; the loss of the lock ends that. It closes
+// c.Inherit.
 func Start(c Command) (*Process, error) {
+	defer closeAll(c.Inherit) // the watchdog has its own by now, and ours would keep the lock after its release
 	adoptOrphans()
 	p := &Process{Command: c, done: make(chan struct{}), own: tree{spare: set(ownChildren())}}
 	if err := c.Lock.Err(); err != nil {

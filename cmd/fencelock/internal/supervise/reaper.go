@@ -21,7 +21,7 @@ func (ev waited) gone() bool { return ev.status.Exited() || ev.status.Signaled()
 // children collects every child of this process, the orphans it adopts among them. There is one
 // for all Processes, one after the other: beside strangers it goes on when a command has ended,
 // and a second one could take the end of the next command from it.
-var children reaper
+var children = reaper{known: make(map[int]bool)}
 
 type reaper struct {
 	mu     sync.Mutex   // guards events and known; held while a child is collected, listed or signalled by number
@@ -38,7 +38,7 @@ func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	r.know(pid)
+	r.known[pid] = true
 	if r.events == nil {
 		r.events = make(chan waited, 16)
 		go r.run(r.events) // ends when no child is left
@@ -46,40 +46,28 @@ func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	return pid, r.events, nil
 }
 
-// know makes the changes of one more process events, should it become a child. mu is held.
-func (r *reaper) know(pid int) {
-	if r.known == nil {
-		r.known = make(map[int]bool)
-	}
-	r.known[pid] = true
-}
-
-// adopt is know for callers without mu.
+// adopt makes the changes of one more process events, should it become a child.
 func (r *reaper) adopt(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.know(pid)
+	r.known[pid] = true
 }
 
-// signalGroup signals the group that a known child leads. Once the child was collected, its
-// number may be that of another group, so the error is ESRCH then.
-func (r *reaper) signalGroup(pid int, sig unix.Signal) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if pid <= 1 || !r.known[pid] {
-		return unix.ESRCH
-	}
-	return unix.Kill(-pid, sig)
-}
+// signalGroup signals the group that a known child leads.
+func (r *reaper) signalGroup(pid int, sig unix.Signal) error { return r.kill(pid, -pid, sig) }
 
-// signal signals a known child that was not collected yet.
-func (r *reaper) signal(pid int, sig unix.Signal) error {
+// signal signals a known child.
+func (r *reaper) signal(pid int, sig unix.Signal) error { return r.kill(pid, pid, sig) }
+
+// kill signals to, which is child or the group that it leads. Once the child was collected, its
+// number may be that of another process or group, so the error is ESRCH then.
+func (r *reaper) kill(child, to int, sig unix.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if pid <= 1 || !r.known[pid] {
+	if child <= 1 || !r.known[child] {
 		return unix.ESRCH
 	}
-	return unix.Kill(pid, sig)
+	return unix.Kill(to, sig)
 }
 
 // run collects until no child is left.

@@ -11,19 +11,26 @@ import (
 )
 
 // Forwarded listens to the signals that are passed on to the command, from now on: one
-// that comes before the command has started reaches it then. What was ignored when we
-// started stays ignored, as nohup wants it. signal.Stop ends it.
+// that comes before the command has started reaches it then. signal.Stop ends it.
 func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
-	for _, s := range []os.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP,
-	} {
+	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP)
+	Notify(signals, EndSignals...)
+	return signals
+}
+
+// EndSignals ask a process to end. ABRT does too: a program that it ends by itself leaves its place
+// in a queue to a timeout.
+var EndSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT}
+
+// Notify is signal.Notify, but for signals that were ignored when we started: they stay ignored, as
+// nohup wants it.
+func Notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, s := range signals {
 		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
+			signal.Notify(c, s)
 		}
 	}
-	return signals
 }
 
 // StopOwnGroup stops us and those we share a process group with, as the terminal

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -50,8 +49,8 @@ func init() {
 func handleSignals() {
 	sink := make(chan os.Signal, 1)
 	for sig := unix.SIGHUP; sig <= unix.SIGSYS; sig++ {
-		if sig != unix.SIGCHLD && sig != unix.SIGURG && !signal.Ignored(sig) {
-			signal.Notify(sink, sig)
+		if sig != unix.SIGCHLD && sig != unix.SIGURG {
+			Notify(sink, sig)
 		}
 	}
 }

@@ -3,10 +3,7 @@
 package supervise
 
 import (
-	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -78,14 +75,7 @@ func ownProgram() (string, error) {
 	if _, err := os.Stat(link); err == nil {
 		return link, nil
 	}
-	if path, err := os.Executable(); err == nil {
-		return path, nil
-	}
-	path, err := exec.LookPath(os.Args[0])
-	if err != nil {
-		return "", errors.New("fencelock does not find its own program; mount /proc, or start it by its whole path")
-	}
-	return filepath.Abs(path)
+	return os.Executable()
 }
 
 // until is a deadline as a watchdog is told it: when to begin to kill. The clock is read before
