@@ -145,12 +145,15 @@ func (l *waitLine) draw() {
 	text := "fencelock: " + l.timed(l.info)
 	switch {
 	case !dumb():
-		fmt.Fprintf(l.app.stderr, "\r\x1b[K%s", dim(cut(text, columnsOf(l.app.stderr))))
+		fmt.Fprint(l.app.stderr, "\r\x1b[K"+cut(text, columnsOf(l.app.stderr)))
 	case !l.shown:
 		fmt.Fprintln(l.app.stderr, text)
 	}
 	l.shown = true
 }
+
+// dumb reports whether the terminal cannot wipe a line.
+func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
 // text says what was known when the wait began. Notes and names come from other processes, so none
 // of them reaches the terminal as it is.
@@ -179,17 +182,6 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 		}
 	}
 	return b.String()
-}
-
-// dumb reports whether the terminal cannot wipe a line.
-func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
-
-// dim is text that steps back, unless colours are not wanted.
-func dim(text string) string {
-	if os.Getenv("NO_COLOR") != "" {
-		return text
-	}
-	return "\x1b[2m" + text + "\x1b[0m"
 }
 
 // cut keeps text on one row of a terminal, which could not be wiped otherwise.

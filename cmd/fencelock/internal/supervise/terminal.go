@@ -75,7 +75,7 @@ func (t *Terminal) belongsTo(group int) bool {
 // give hands the terminal to group, if it is ours to give, and reports whether
 // group has it now.
 func (t *Terminal) give(group int) bool {
-	if t.belongsTo(t.group()) {
+	if t != nil && t.belongsTo(t.own) {
 		unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 	}
 	return t.belongsTo(group)
@@ -106,10 +106,3 @@ func (t *Terminal) takeBack(group int) {
 
 // take brings us to the foreground.
 func (t *Terminal) take() { unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) }
-
-func (t *Terminal) group() int {
-	if t == nil {
-		return 0
-	}
-	return t.own
-}

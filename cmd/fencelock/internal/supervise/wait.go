@@ -63,7 +63,11 @@ func (p *Process) Wait() End {
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	return p.end()
+	end := End{Status: p.status, Lost: p.lost, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
+	if !p.empty {
+		end.Left = p.denied
+	}
+	return end
 }
 
 // stuck reports whether only processes are left that we may not kill, and the lease is over.
@@ -295,15 +299,6 @@ func (p *Process) Close() {
 			killed, enough = true, time.After(patience)
 		}
 	}
-}
-
-// end is how the command has ended, as far as it is known.
-func (p *Process) end() End {
-	e := End{Status: p.status, Lost: p.lost, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
-	if !p.empty {
-		e.Left = p.denied
-	}
-	return e
 }
 
 // wasAsked reports whether the command has ended because we were told to end. The
