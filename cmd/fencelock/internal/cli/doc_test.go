@@ -19,7 +19,7 @@ func TestDocNamesEveryVerbAndCode(t *testing.T) {
 			t.Errorf("no word of %s", v.Name())
 		}
 	}
-	for _, c := range slices.Concat(commonCodes, verbCodes) {
+	for _, c := range slices.Concat(commonCodes, verbCodes, startCodes) {
 		if c.word != "" && !strings.Contains(string(doc), "\n//\t"+c.word+" ") {
 			t.Errorf("no word of exit code %s", c.word)
 		}

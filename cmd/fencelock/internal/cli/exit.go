@@ -68,7 +68,7 @@ func exitCode(err error) int {
 		return exit.code
 	}
 	if start, ok := errors.AsType[*supervise.StartError](err); ok {
-		return startCodes[start.Reason]
+		return startFailures[start.Reason]
 	}
 	for _, known := range []struct {
 		err  error
@@ -88,8 +88,8 @@ func exitCode(err error) int {
 	return 1
 }
 
-// startCodes are the exit codes of a command that was not started, as shells have them.
-var startCodes = map[supervise.Reason]int{
+// startFailures are the exit codes of a command that was not started, as shells have them.
+var startFailures = map[supervise.Reason]int{
 	supervise.NotFound: exitNotFound, supervise.NotExecutable: exitNotExecutable, supervise.Failed: exitStart,
 }
 

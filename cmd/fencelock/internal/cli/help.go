@@ -59,15 +59,23 @@ var verbCodes = []explained{
 	{"74", "what belongs on stdout could not be written"},
 	{"75", "the lock is busy"},
 	{"76", "the lock was lost"},
-	{"126", "the command cannot be executed"},
-	{"127", "the command was not found"},
 	{"128+n", "the command died of signal n"},
 }
 
-// addCommonCodes adds to each command the exit codes of every one, and puts them in order.
+// startCodes are the exit codes of the verbs that start a command.
+var startCodes = []explained{
+	{"126", "the command cannot be executed"},
+	{"127", "the command was not found"},
+}
+
+// addCommonCodes adds to each command the exit codes that it shares with others, and puts all in
+// order.
 func addCommonCodes(root *cobra.Command) {
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		all := append(explanations(cmd.Annotations[exitCodes]), commonCodes...)
+		if cmd == root || cmd.GroupID == useLocks {
+			all = append(all, startCodes...)
+		}
 		slices.SortStableFunc(all, func(a, b explained) int {
 			return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
 		})

@@ -5,7 +5,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,7 +80,7 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 }
 
 // noVerb says what is wrong with words of which the first is no verb. They may be what flock
-// takes: a name, and a command. The suggestions of cobra are too many for words as short as ours.
+// takes: a name, and a command.
 func noVerb(root *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -90,16 +89,11 @@ func noVerb(root *cobra.Command, words []string) error {
 		return &misuse{error: errors.New("unexpected -- before the command")}
 	}
 	what := "unexpected argument " + words[0]
-	var names []string
-	for _, verb := range root.Commands() {
-		if slices.Contains(verb.SuggestFor, words[0]) {
-			return &misuse{error: fmt.Errorf("%s, did you mean %q?", what, verb.Name())}
-		}
-		names = append(names, verb.Name())
+	if near := root.SuggestionsFor(words[0]); len(near) > 0 {
+		return &misuse{error: fmt.Errorf("%s, did you mean %q?", what, near[0])}
 	}
-	near := termtext.Suggest(words[0], names, ", did you mean %q?")
-	if near == "" && len(words) > 1 && !strings.Contains(words[0], "://") {
+	if len(words) > 1 && !strings.Contains(words[0], "://") {
 		return &misuse{errors.New(what + "; it is no command of fencelock"), "fencelock run NAME -- CMD [ARG]..., or fencelock --help"}
 	}
-	return &misuse{error: errors.New(what + near)}
+	return &misuse{error: errors.New(what)}
 }

@@ -52,7 +52,8 @@ fencelock ls                             who holds what`,
 			}
 			return &misuse{error: errors.New("expected a command such as run or ls")}
 		},
-		TraverseChildren: true, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
+		SuggestionsMinimumDistance: 1, // our words are short
+		TraverseChildren:           true, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)

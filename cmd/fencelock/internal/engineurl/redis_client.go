@@ -132,32 +132,29 @@ func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 	limit := r.option.Dialer.Timeout + connectReserve
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
-	type dialled struct {
-		client rueidis.Client
-		err    error
-	}
-	done := make(chan dialled, 1)
+	var client rueidis.Client // read after done
+	done := make(chan error, 1)
 	go func() { // ends when the client gives up, soon after its timeout
-		client, err := rueidis.NewClient(r.option)
-		if err == nil && ctx.Err() != nil { // nobody waits for it any more
+		var err error
+		if client, err = rueidis.NewClient(r.option); err == nil && ctx.Err() != nil { // nobody waits for it any more
 			client.Close()
 			err = ctx.Err()
 		}
-		done <- dialled{client, err}
+		done <- err
 	}()
-	var d dialled
+	var err error
 	select {
-	case d = <-done:
+	case err = <-done:
 	case <-ctx.Done():
-		d.err = context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
 	switch {
-	case d.err == nil:
-		return d.client, nil
+	case err == nil:
+		return client, nil
 	case errors.Is(ctx.Err(), context.Canceled): // whoever gave up has no fault to look for
 		return nil, ctx.Err()
 	}
-	return nil, r.unreachable(r.inTime(d.err))
+	return nil, r.unreachable(r.inTime(err))
 }
 
 // inTime says of an attempt that took too long how long it took.
