@@ -34,6 +34,7 @@ test: check redis postgres mariadb shells ## everything, with the race detector;
 	$(TEST) -timeout 25m -p $(PACKAGES) -parallel $(PARALLEL) $(LONG) ./...
 	cd fence/fencegrpc && $(TEST) ./...
 	cd cmd/fencelock/mandoc && $(TEST) ./...
+	$(GO) test -C tools/dist ./internal/...
 	$(GO) test $(LINK) -vet=off ./internal/testkit/sim
 
 .PHONY: check
@@ -43,6 +44,7 @@ check: cc size apidiff ## gofmt, go vet, the types on macOS, the size of the com
 	$(GO) vet -C bench -race ./...
 	$(GO) vet -C fence/fencegrpc -race ./...
 	$(GO) vet -C cmd/fencelock/mandoc -race ./...
+	$(GO) vet -C tools/dist ./internal/...
 	$(GO) run -C tools ./typecheck darwin
 
 .PHONY: apidiff
@@ -58,6 +60,19 @@ size: ## the command is no larger than 15 MB, stripped
 .PHONY: man
 man: ## the manual pages, in the directory man
 	mkdir -p man && $(GO) run -C cmd/fencelock/mandoc . "$(CURDIR)/man"
+
+DIST = $(GO) run -C tools/dist .
+# The version of a release, such as v1.2.3. By default it is the tag of the commit.
+VERSION ?=
+
+.PHONY: dist dist-test image
+dist: ## archives, packages, images, SBOMs and checksums of a release, in the directory dist
+	$(DIST) packages -version "$(VERSION)"
+dist-test: ## builds a release twice, installs its packages and runs them; needs root for all of it
+	$(GO) vet -C tools/dist ./...
+	$(GO) test -C tools/dist -count=1 -timeout 30m ./...
+image: ## the build context of a container image, in the directory dist/image
+	$(DIST) image -version "$(VERSION)"
 
 .PHONY: lint
 lint: ## golangci-lint; compiles it first, which takes minutes once

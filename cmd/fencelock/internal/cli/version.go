@@ -10,6 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// A release build sets both with -ldflags=-X. Other builds leave them empty, and thisBuild reads
+// what Go recorded.
+var releaseVersion, releaseCommit string
+
 // versionCmd prints the version.
 type versionCmd struct{}
 
@@ -30,7 +34,8 @@ type build struct {
 	Arch     string `json:"arch"`
 }
 
-// Run prints the version of the module, of Go, and the platform.
+// Run prints the version of the module, the commit if the build knows it, the version of Go, and the
+// platform.
 func (versionCmd) Run(a *app) error {
 	b := thisBuild()
 	if a.json {
@@ -44,9 +49,13 @@ func (versionCmd) Run(a *app) error {
 	return err
 }
 
-// thisBuild reads what the linker has noted of this program.
+// thisBuild returns the version that the release build set, or else what Go recorded in the program.
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if releaseVersion != "" {
+		b.Version, b.Revision = releaseVersion, releaseCommit
+		return b
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
