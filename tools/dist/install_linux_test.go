@@ -99,7 +99,7 @@ func (j jail) check(t *testing.T, bin string) {
 	if out, code := j.run(t, bin, "run", "a", "--", bin, "version"); code != 0 || !strings.Contains(out, "fencelock v1.2.3 ") {
 		t.Errorf("run: exit %d: %s", code, out)
 	}
-	leader, told := j.start(t, bin, "elect", "b", "--", bin, "watch")
+	leader, told := j.start(t, bin, "elect", "--pass-url", "b", "--", bin, "watch")
 	eventually(t, "elect runs its command", func() bool { return strings.Contains(told.String(), " acquired b ") })
 	if out, code := j.run(t, bin, "run", "-n", "b", "--", bin, "version"); code != 75 {
 		t.Errorf("run of a name that is held: exit %d: %s", code, out)
