@@ -65,13 +65,17 @@ DIST = $(GO) run -C tools/dist .
 # The version of a release, such as v1.2.3. By default it is the tag of the commit.
 VERSION ?=
 
-.PHONY: dist dist-test image
+.PHONY: dist dist-test image modules publish
 dist: ## archives, packages, images, SBOMs and checksums of a release, in the directory dist
 	$(DIST) packages -version "$(VERSION)"
 dist-test: redis ## builds a release twice, installs its packages and runs them; needs root for all of it
 	@timeout 300 .ci/need packages || echo "fencelock: some tests of packages are left out"
 	$(GO) vet -C tools/dist ./...
 	$(GO) test -C tools/dist -count=1 -timeout 30m ./...
+modules: ## nested modules require the root module of VERSION, without replace; prints the tags to push
+	$(DIST) modules -version "$(VERSION)"
+publish: ## the files in dist become a draft of the release VERSION on GitHub; needs gh
+	gh release create "$(VERSION)" --draft --verify-tag --title "fencelock $(VERSION)" dist/*
 image: ## the build context of a container image, in the directory dist/image
 	$(DIST) image -version "$(VERSION)"
 
