@@ -14,15 +14,14 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// attempt is the acquisition of one name under way. One goroutine uses it.
+// attempt is one acquisition of one name in progress. It is used by one goroutine.
 type attempt struct {
 	*Locker
 	request driver.Request
 	report  *report
 }
 
-// run gets the lock, and reports a success. If a callback panics, the lock is given
-// back.
+// run acquires the lock and reports the success. If a callback panics, run releases the lock.
 func (a *attempt) run(ctx context.Context) (*Lock, error) {
 	traced := a.report.within(ctx)
 	a.request.Trace = traceFrom(traced)
@@ -39,15 +38,15 @@ func (a *attempt) run(ctx context.Context) (*Lock, error) {
 	return lock, nil
 }
 
-// ask asks the engine until a grant is confirmed or the wait is over. The
-// lock's context is made from parent.
+// ask calls the engine until a grant is usable or the wait is over. The context of the lock is
+// derived from parent.
 func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 	req := a.request
 	a.renewer.acquiring.Add(1)
 	defer a.renewer.acquiring.Add(-1)
 	limit := a.opts.Wait
 	if !req.Wait {
-		limit = req.TTL // an engine that cannot answer a try in that time is no use
+		limit = req.TTL // a non-blocking attempt that takes longer than the TTL is of no use
 	}
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -58,8 +57,8 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock := newLock(a.Locker, parent, req)
 		req.OnLost = lock.onEngineLoss
-		// Read before the engine stamps its request: less suspended time makes
-		// the stamp older, never younger.
+		// Read before the engine records the time of its request: if the machine was suspended in
+		// between, the request looks older than it is, never younger.
 		before := clock.Now()
 		grant, err := a.engine.Acquire(ctx, req)
 		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
@@ -81,8 +80,8 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 	}
 }
 
-// startHold begins the hold of a lock that was granted, once it is confirmed if it must be.
-// before was read before the request was sent. ctx bounds the confirmation.
+// startHold begins the hold of a granted lock. A grant that is too old is confirmed by a renewal
+// first. before was read before the request was sent. ctx bounds the confirmation.
 func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant) (err error) {
 	done := false
 	defer unless(&done, func() { _ = l.releaseEngine() })
@@ -98,15 +97,15 @@ func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.In
 	return err
 }
 
-// granted notes what the engine granted, and returns the hold that would follow.
+// granted stores what the engine granted and returns the hold that results from it.
 func (l *Lock) granted(g driver.Grant, sent hold.Instant) hold.Hold {
 	l.lease.Owner, l.lease.Token, l.floor = g.Owner, g.Token, g.Floor
 	terms := l.hold.Terms()
 	return hold.New(terms, sent, min(cmp.Or(g.TTL, terms.TTL), terms.TTL))
 }
 
-// confirm renews a grant that is too old, or of unknown age, before anybody
-// relies on it: the message may have lain unread while its lease ran.
+// confirm renews a grant that is too old or of unknown age before the caller relies on it: the
+// engine's answer may have been delivered late, with its lease already running.
 func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	ctx, cancel := context.WithTimeout(caller, l.lease.TTL/6)
 	defer cancel()
@@ -114,10 +113,10 @@ func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	switch err = renewOne(ctx, l.renewer.engine, l.lease); {
 	case err == nil:
 		return hold.New(l.hold.Terms(), sent, l.lease.TTL), nil
-	case errors.Is(err, ErrNotHeld): // nothing is left to give back
-		return h, fmt.Errorf("%w: that of %q has lapsed", errUnconfirmed, l.lease.Name)
+	case errors.Is(err, ErrNotHeld): // nothing to release
+		return h, fmt.Errorf("%w: the lease of %q expired before it could be used", errUnconfirmed, l.lease.Name)
 	}
-	// Unknown: whatever stands is given back rather than held unseen.
+	// The outcome is unknown: release the lock rather than leave one that no caller knows of.
 	l.renewer.giveBack(caller, l.releaseEngine)
 	if final(err) {
 		return h, err
@@ -125,8 +124,8 @@ func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	return h, fmt.Errorf("%w: %q: %w", errUnconfirmed, l.lease.Name, err)
 }
 
-// errUnconfirmed: a grant has lapsed, or nobody knows whether it stands and it was
-// given back. The engine has not said that somebody holds the name.
+// errUnconfirmed means that a grant expired before it could be used, or that its confirmation
+// failed and it was released. It does not mean that another process holds the name.
 var errUnconfirmed = fmt.Errorf("%w: a grant could not be confirmed", ErrUnavailable)
 
 func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
@@ -136,20 +135,20 @@ func renewOne(ctx context.Context, engine driver.Engine, lease driver.Lease) err
 	return errShortAnswer
 }
 
-// report is what the tracer and the logger hear of one acquisition: that it begins,
-// and once how it ended. A nil one tells nobody.
+// report passes one acquisition to the tracer and the logger: its start, and its end once. A nil
+// report does nothing.
 type report struct {
 	cfg   *Config
-	asked context.Context // given to AcquireStart
-	ctx   context.Context // what it returned
+	asked context.Context // the context given to AcquireStart
+	ctx   context.Context // the context that AcquireStart returned
 	begun time.Time
 	data  TraceAcquireEnd
 	over  bool
 
-	joined time.Time // when it joined the queue; zero if it did not
+	joined time.Time // when the request joined the queue; zero if it did not
 }
 
-// newReport tells the tracer that an acquisition begins, for which the caller calls end.
+// newReport calls AcquireStart. The caller must call end.
 func newReport(ctx context.Context, cfg *Config, req driver.Request) *report {
 	if untraced(ctx, cfg) {
 		return nil
@@ -159,14 +158,14 @@ func newReport(ctx context.Context, cfg *Config, req driver.Request) *report {
 	return r
 }
 
-// untraced reports whether nobody is to be told of acquisitions.
+// untraced reports whether neither the tracer nor the logger wants acquisitions.
 func untraced(ctx context.Context, cfg *Config) bool {
 	t := cfg.Tracer
 	return t.AcquireStart == nil && t.AcquireWait == nil && t.AcquireEnd == nil && !cfg.Logger.Enabled(ctx, slog.LevelDebug)
 }
 
-// within returns the context of AcquireStart. One that was made of its parent
-// meanwhile gets its values.
+// within returns the context that AcquireStart returned. If ctx was derived from the original
+// context in the meantime, the result ends with ctx and has the values of the traced one.
 func (r *report) within(ctx context.Context) context.Context {
 	switch {
 	case r == nil:
@@ -177,8 +176,7 @@ func (r *report) within(ctx context.Context) context.Context {
 	return tracedContext{ctx, r.ctx}
 }
 
-// waiting returns a callback that tells once that the acquisition waits, and calls
-// onWait, which may be nil.
+// waiting returns a callback that calls AcquireWait once and then onWait, which may be nil.
 func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
 	if r == nil {
 		return onWait
@@ -200,7 +198,7 @@ func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
 	}
 }
 
-// end tells how the acquisition ended, the first time it is called.
+// end reports the end of the acquisition. Only the first call has an effect.
 func (r *report) end(lock *Lock, err error) {
 	if r == nil || r.over {
 		return

@@ -11,15 +11,15 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// DoAll is [Locker.Do] for several names: it runs fn while holding all of them;
-// see [Locker.AcquireAll]. The context given to fn ends when any of the locks is
-// lost, and [HeldFor] finds each.
+// DoAll is [Locker.Do] for several names: it runs fn while it holds all of them; see
+// [Locker.AcquireAll]. The context given to fn ends when any of the locks is lost. [HeldFor]
+// returns each lock from it.
 func (l *Locker) DoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
 	return l.doAll(ctx, names, true, fn)
 }
 
-// TryDoAll is DoAll without waiting: if a name is held, or others wait for it, it returns
-// the *HeldError of that name and fn does not run; see [Locker.TryAcquireAll].
+// TryDoAll is [Locker.DoAll] without waiting. If a name is held, or others are waiting for it,
+// TryDoAll returns the *HeldError of that name and does not run fn; see [Locker.TryAcquireAll].
 func (l *Locker) TryDoAll(ctx context.Context, names []string, fn func(ctx context.Context) error) error {
 	return l.doAll(ctx, names, false, fn)
 }
@@ -30,7 +30,7 @@ func (l *Locker) doAll(ctx context.Context, names []string, wait bool, fn func(c
 		return err
 	}
 	set.bound = true
-	defer func() { _ = set.Release() }() // for a panic in fn; otherwise the second, and harmless
+	defer func() { _ = set.Release() }() // for a panic in fn; otherwise a second call, which does nothing
 	err = fn(set.Context())
 	released := set.Release()
 	if lost := set.lost(); lost != nil {
@@ -45,26 +45,25 @@ func (l *Locker) doAll(ctx context.Context, names []string, wait bool, fn func(c
 	return err
 }
 
-// AcquireAll waits until it holds all the names, no longer than Options.Wait and
-// ctx allow, and returns them as one set, which the caller must Release; or it
-// returns an error, as [Locker.Acquire] does, and gives back what it has. If the
-// engine does not answer that once the time is over, it is asked in the background
-// for Config.ReleaseTimeout more. A name given twice counts once.
+// AcquireAll waits until it holds all names, at most as long as Options.Wait and ctx allow. It
+// returns them as one set, which the caller must Release. If it fails, it releases the locks that
+// it has acquired and returns the same errors as [Locker.Acquire]. If the engine does not confirm
+// that release in time, AcquireAll returns and retries it in the background for up to
+// Config.ReleaseTimeout. Duplicate names count once.
 //
-// It takes one name after the other in the order of their bytes, which is the same
-// for everybody: users of AcquireAll cannot deadlock one another. Code that holds a
-// lock already when it calls AcquireAll has no such promise. While a set waits for
-// one name it holds those before it.
+// AcquireAll acquires the names one after the other, in byte order. All callers use the same order,
+// so calls of AcquireAll cannot deadlock one another. A caller that already holds another lock can
+// still deadlock. While a set waits for one name, it holds the names that sort before it.
 //
-// Options.MinHold is ErrInvalid for several names: a set that got only some of them
-// would close these to everybody.
+// Options.MinHold with several names is ErrInvalid: a set that acquired only some of them would
+// block those for the whole minimum hold.
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
 	return l.acquireAll(ctx, names, true)
 }
 
-// TryAcquireAll is AcquireAll without waiting: if a name is held, or others wait
-// for it, it returns the *HeldError of that name and holds nothing. Until then it
-// holds the names before that one, as others see.
+// TryAcquireAll is [Locker.AcquireAll] without waiting. If a name is held, or others are waiting
+// for it, TryAcquireAll releases the names that it already has and returns the *HeldError of that
+// name. Other processes may see the earlier names as held in the meantime.
 func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
 	return l.acquireAll(ctx, names, false)
 }
@@ -86,7 +85,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 		defer cancel()
 	}
 	each := *l
-	each.opts.Wait = 0 // it is the set's
+	each.opts.Wait = 0 // the limit applies to the whole set
 	a := &acquisition{Locker: &each, names: names, wait: wait, told: map[string]*report{}}
 	a.set = &LockSet{parent: ctx}
 	done := false
@@ -96,7 +95,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 		l.renewer.giveBack(limited, a.set.Release)
 	}
 	for _, name := range names {
-		a.told[name].end(nil, err) // those that have ended say no more
+		a.told[name].end(nil, err) // does nothing if that report has ended
 	}
 	done = true
 	if err != nil {
@@ -105,17 +104,18 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	return a.set, nil
 }
 
-// acquisition is one AcquireAll under way. One goroutine uses it.
+// acquisition is one call of AcquireAll in progress. It is used by one goroutine.
 type acquisition struct {
 	*Locker
-	names []string           // in order
-	wait  bool               // for its turn
-	set   *LockSet           // what it has so far
-	told  map[string]*report // of those who asked for each name; nil if nobody is told
+	names []string           // sorted
+	wait  bool               // whether to wait
+	set   *LockSet           // the locks acquired so far
+	told  map[string]*report // the reports by name; nil if nobody traces
 	heard driver.Waited
 }
 
-// insist takes all names, or returns an error, and the set may hold some.
+// insist acquires all names, and starts over if a lock of the set was lost or a grant could not be
+// confirmed. After an error the set may hold some locks.
 func (a *acquisition) insist(ctx context.Context) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; pause.Wait(ctx) {
 		err := a.hear(ctx, a.take(ctx))
@@ -126,13 +126,13 @@ func (a *acquisition) insist(ctx context.Context) error {
 		if !a.wait || !again || final(err) || ctx.Err() != nil {
 			return a.failure(ctx, err)
 		}
-		a.renewer.giveBack(ctx, a.set.Release) // as far as there is something to release; all begins again
+		a.renewer.giveBack(ctx, a.set.Release) // release what the set has and start over
 		a.set = &LockSet{parent: a.set.parent}
 	}
 }
 
-// hear returns err, and keeps who is in the way, or that the engine does not answer,
-// for the case that the time runs out elsewhere.
+// hear returns err. It remembers the current holder, or that the engine was unreachable, for the
+// error to return if the wait ends elsewhere.
 func (a *acquisition) hear(ctx context.Context, err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		a.heard.Held(held)
@@ -142,7 +142,7 @@ func (a *acquisition) hear(ctx context.Context, err error) error {
 	return err
 }
 
-// failure is the error of a set that was not acquired.
+// failure returns the error for a set that was not acquired.
 func (a *acquisition) failure(ctx context.Context, err error) error {
 	if lost := a.set.lost(); lost != nil && !a.wait {
 		return lost
@@ -153,7 +153,7 @@ func (a *acquisition) failure(ctx context.Context, err error) error {
 	return driver.OneLine(a.heard.Ended(ctx, err))
 }
 
-// report tells the tracer that a name is asked for, unless it knows.
+// report returns the report of a name, and starts one if there is none in progress.
 func (a *acquisition) report(ctx context.Context, name string) *report {
 	if r := a.told[name]; r != nil && !r.over {
 		return r
@@ -162,13 +162,13 @@ func (a *acquisition) report(ctx context.Context, name string) *report {
 	return a.told[name]
 }
 
-// checkAll returns an ErrInvalid that says what is wrong with a set of names.
+// checkAll returns an ErrInvalid that says what is wrong with a set of names, or nil.
 func (l *Locker) checkAll(names []string) error {
 	switch {
 	case len(names) == 0:
 		return fmt.Errorf("%w: no names", ErrInvalid)
 	case len(names) > 1 && l.opts.MinHold > 0:
-		return fmt.Errorf("%w: a minimum hold is for one name, not for %d at once", ErrInvalid, len(names))
+		return fmt.Errorf("%w: a minimum hold needs a single name, and this call has %d: leave MinHold zero", ErrInvalid, len(names))
 	}
 	for _, name := range names {
 		if err := driver.CheckName(name); err != nil {
@@ -178,8 +178,7 @@ func (l *Locker) checkAll(names []string) error {
 	return l.cfg.check(l.opts, l.traits.Leased)
 }
 
-// take takes the names one after the other. It stops as soon as a lock that
-// it has is lost.
+// take acquires the names one after the other. It stops as soon as a lock of the set is lost.
 func (a *acquisition) take(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -13,51 +13,51 @@ import (
 
 const (
 	maxBatch   = 1000 // leases in one call of Engine.Renew
-	maxFlights = 8    // such calls under way at once, of one queue
+	maxFlights = 8    // concurrent calls of Engine.Renew for one queue
 )
 
-// batcher makes batches of the renewals that are due, and sends each as one call
-// of Engine.Renew. A renewal waits for nothing but others of its own kind: those of
-// the same part of the engine that may take about as long.
+// batcher collects the renewals that are due and sends each batch as one call of Engine.Renew. A
+// batch contains only leases that the same part of the engine serves and that allow about the same
+// time, so no renewal waits for a slower kind.
 type batcher struct {
-	send func(*flight)             // calls the engine and returns when it has answered
-	part func(driver.Lease) string // which part of the engine answers for a lease
+	send func(*flight)             // calls the engine and returns after the answer
+	part func(driver.Lease) string // the part of the engine that serves a lease, such as a node of a cluster
 
-	mu     sync.Mutex // guards queues, and renewal of each lock
+	mu     sync.Mutex // guards queues, and Lock.renewal
 	queues map[queueKey]*renewQueue
 }
 
-// queueKey says which renewals may share a call of the engine.
+// queueKey identifies renewals that may share a call of the engine.
 type queueKey struct {
 	part  string
-	limit int // the attempt limit, as a power of two: a call takes no longer than its shortest
+	limit int // bits.Len64 of the time limit: a call is bounded by its shortest limit
 }
 
-// renewQueue holds renewals of one kind that are due.
+// renewQueue holds due renewals of one kind.
 type renewQueue struct {
-	due     schedule.Queue[*Lock] // the earliest deadline first
-	flights int                   // calls of the engine under way
+	due     schedule.Queue[*Lock] // earliest deadline first
+	flights int                   // calls of the engine in progress
 }
 
 // flight is one call of Engine.Renew.
 type flight struct {
-	ctx    context.Context // ends with the attempt limit, or when all locks have ended
+	ctx    context.Context // ends at the time limit, or when all its locks have ended
 	cancel context.CancelFunc
 	locks  []*Lock
 	leases []driver.Lease
 	stand  int // how many of the locks have not ended; guarded by batcher.mu
 }
 
-// renewal is what the batcher knows about a lock.
+// renewal is the batcher's state of one lock.
 type renewal struct {
 	place  schedule.Entry[*Lock]
-	limit  time.Duration // how long the attempt may take
-	queue  *renewQueue   // where it waits; nil while it does not
-	flight *flight       // what carries it; nil while nothing does
-	ended  bool          // the hold is over: never send it again
+	limit  time.Duration // how long the call may take
+	queue  *renewQueue   // the queue that it waits in, or nil
+	flight *flight       // the call that carries it, or nil
+	ended  bool          // the hold is over: do not send it again
 }
 
-// dueRenewal is a lock that asked for a renewal.
+// dueRenewal is a lock that needs a renewal.
 type dueRenewal struct {
 	lock *Lock
 	act  hold.Action
@@ -72,7 +72,7 @@ func newBatcher(engine driver.Engine, send func(*flight)) *batcher {
 	return b
 }
 
-// add sends renewals, at once unless as many calls as may be are under way.
+// add queues renewals and sends them at once, unless the limit of concurrent calls is reached.
 func (b *batcher) add(due []dueRenewal, now hold.Instant) {
 	keys := make([]queueKey, len(due))
 	for i, d := range due {
@@ -98,8 +98,7 @@ func (b *batcher) add(due []dueRenewal, now hold.Instant) {
 	}
 }
 
-// renewalOf returns what the batcher knows about a lock. The caller holds the
-// batcher's mu.
+// renewalOf returns the batcher's state of a lock. The caller holds the batcher's mu.
 func renewalOf(l *Lock) *renewal {
 	if l.renewal == nil {
 		l.renewal = &renewal{place: schedule.Entry[*Lock]{Item: l}}
@@ -107,19 +106,19 @@ func renewalOf(l *Lock) *renewal {
 	return l.renewal
 }
 
-// launch sends what is queued, as far as there is room. The caller holds mu.
+// launch starts calls for queued renewals, up to the limit. The caller holds mu.
 func (b *batcher) launch(key queueKey) {
 	q := b.queues[key]
 	for q != nil && q.flights < maxFlights && q.due.Len() > 0 {
 		q.flights++
-		go b.run(key, q, q.take()) // ends when nothing is queued
+		go b.run(key, q, q.take()) // ends when the queue is empty
 	}
 }
 
-// run sends one batch after the other until nothing is queued.
+// run sends batches until the queue is empty.
 func (b *batcher) run(key queueKey, q *renewQueue, f *flight) {
 	done := false
-	defer unless(&done, func() { go b.run(key, q, b.next(key, q, f)) }) // a hook ended the goroutine; ends as this one would
+	defer unless(&done, func() { go b.run(key, q, b.next(key, q, f)) }) // a hook ended this goroutine with runtime.Goexit: continue on another
 	for f != nil {
 		b.send(f)
 		f = b.next(key, q, f)
@@ -127,14 +126,14 @@ func (b *batcher) run(key queueKey, q *renewQueue, f *flight) {
 	done = true
 }
 
-// next ends a flight, and makes the next one of what is queued; nil if nothing is.
+// next ends a call and returns the next one, or nil if the queue is empty.
 func (b *batcher) next(key queueKey, q *renewQueue, f *flight) *flight {
 	f.cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range f.locks {
 		if l.renewal.flight == f {
-			l.renewal.flight = nil // or a lock that is held would keep all the others in memory
+			l.renewal.flight = nil // otherwise one lock that is still held would keep all the others in memory
 		}
 	}
 	if q.due.Len() > 0 {
@@ -146,7 +145,7 @@ func (b *batcher) next(key queueKey, q *renewQueue, f *flight) *flight {
 	return nil
 }
 
-// take makes a flight of the most urgent renewals. The caller holds the batcher's mu.
+// take makes a call for the most urgent renewals. The caller holds the batcher's mu.
 func (q *renewQueue) take() *flight {
 	n := min(q.due.Len(), maxBatch)
 	f := &flight{locks: make([]*Lock, n), leases: make([]driver.Lease, n), stand: n}
@@ -164,8 +163,7 @@ func (q *renewQueue) take() *flight {
 	return f
 }
 
-// drop forgets the renewal of a lock that has ended. A call that nobody needs any
-// more is given up.
+// drop removes the renewal of a lock that has ended. It cancels a call whose locks have all ended.
 func (b *batcher) drop(l *Lock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,80 +9,78 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Config is what a Locker does for all its locks, and those that [Locker.With] makes of it
-// have too; what may differ from lock to lock are Options. The zero Config is useful. Times
-// of more than ten years are ErrInvalid; so are those of Options.
+// Config holds the settings of a Locker. Lockers that [Locker.With] returns share them. Settings
+// that may differ from lock to lock are [Options]. The zero Config is ready to use. A duration of
+// more than ten years, here or in Options, is ErrInvalid.
 type Config struct {
-	// Margin is how long before the end of the TTL a hold ends, for clocks that
-	// drift and timers that fire late. 0 means the default, 2 % of the TTL and
-	// 10 ms more.
+	// Margin is how long before the end of the TTL the holder treats the lock as lost. It allows
+	// for clock drift and late timers. 0 means the default: 2 % of the TTL plus 10 ms.
 	Margin time.Duration
 
-	// ReleaseTimeout bounds a release, which runs on a context of its own. An
-	// engine that stays silent for longer frees the name when the lease ends.
-	// 0 means the default, 5 s.
+	// ReleaseTimeout bounds the release of a lock, which does not depend on the caller's context.
+	// If the engine does not answer in time, the lock is free when its lease expires. 0 means the
+	// default, 5 s.
 	ReleaseTimeout time.Duration
 
-	// Tracer is told about acquisitions, holds, renewals and releases. nil, the
-	// default, tells nobody.
+	// Tracer receives acquisitions, holds, renewals and releases. nil, the default, means no
+	// tracing.
 	Tracer *Tracer
 
-	// Logger gets what cannot be returned, failed renewals and lost locks, and
-	// at debug level every attempt. nil, the default, is silent.
+	// Logger receives what a call cannot return: failed renewals and releases, and lost locks. At
+	// debug level it also receives every acquisition. nil, the default, means no logging.
 	Logger *slog.Logger
 }
 
-// Options are what one use of a Locker asks for; see [Locker.With]. The defaults are
-// those of a Locker that [New] returns.
+// Options are the settings of single acquisitions; see [Locker.With]. The defaults are those of a
+// Locker that [New] returns.
 type Options struct {
-	// TTL is how long after the last renewal the engine lets others in, which
-	// is how long a holder that vanished blocks them. Locks are renewed at a
-	// third of it. At least 100 ms; 0 means the default, 30 s.
+	// TTL is how long after the last renewal the lease expires. It is also how long a holder that
+	// crashed blocks others. It need not cover the work: locks are renewed every third of the TTL.
+	// The minimum is 100 ms, on PostgreSQL 500 ms. Some engines have a maximum (MaxTTL). Locks on
+	// files do not expire: they end with their process. 0 means the default, 30 s.
 	TTL time.Duration
 
-	// Grace is how long before the deadline a lock's context ends, so that work
-	// can stop in time. 0, the default, means at the deadline.
+	// Grace is how long before the deadline the context of the lock ends, so that the work has time
+	// to stop. 0, the default, means that it ends at the deadline.
 	Grace time.Duration
 
-	// Shared lets other shared holders in and keeps exclusive ones out. The
-	// default is exclusive.
+	// Shared admits other shared holders and excludes exclusive ones. The default is exclusive.
 	Shared bool
 
-	// Limit, with Shared, is how many holders there may be at once: a
-	// semaphore. All users of the name must ask for the same limit, or get
-	// ErrInvalid; so is one above 1,000,000,000. 0, the default, is no limit. Package semaphore is made of it.
+	// Limit, with Shared, is the maximum number of holders: a semaphore. All users of the name must
+	// ask for the same limit, otherwise they get ErrInvalid. The maximum is 1,000,000,000. 0, the
+	// default, means no limit. Package semaphore builds on it.
 	Limit int
 
-	// Weight, with Limit, is how much of the limit one holder takes. 0, the
-	// default, means 1.
+	// Weight, with Limit, is how many units of the limit one holder takes. 0, the default, means 1.
 	Weight int
 
-	// Wait bounds how long Do and Acquire wait for their turn. 0, the default,
-	// is as long as the context allows.
+	// Wait bounds how long Do and Acquire wait for the lock. 0, the default, means as long as the
+	// context allows.
 	Wait time.Duration
 
-	// MinHold keeps everybody from the name until it is over, counted from the
-	// acquisition, whether the lock is released or the holder dies. With Shared it
-	// is ErrInvalid. 0, the default, is no such time.
+	// MinHold keeps the name unavailable for at least this long after the acquisition, even if the
+	// lock is released or the holder dies earlier. It needs an exclusive lock: with Shared it is
+	// ErrInvalid. 0, the default, means no minimum.
 	MinHold time.Duration
 
-	// Note is shown to people who list the holders, such as a job's number.
-	// Empty, the default, shows nothing.
+	// Note is a free text that is published with the lock, such as a job's number. Lists of holders
+	// and waiters show it. Empty, the default, means no note.
 	Note string
 
-	// OnWait is called when an acquisition joins the queue, with its place by then. It
-	// must not block. nil, the default, is no call.
+	// OnWait is called when an acquisition joins the queue, with its place at that time. It must
+	// not block. nil, the default, means no call.
 	OnWait func(WaitInfo)
 }
 
 const (
 	defaultTTL            = 30 * time.Second
 	defaultReleaseTimeout = 5 * time.Second
-	driftPart             = 50 // the margin's share of the TTL is 1/50
+	driftPart             = 50 // the default margin is 1/50 of the TTL plus lateness
 	lateness              = 10 * time.Millisecond
 )
 
-// over returns o with what base has in its zero fields.
+// over returns o with its zero fields taken from base.
 func (o Options) over(base Options) Options {
 	o.Shared = o.Shared || base.Shared
 	o.Limit, o.Weight = cmp.Or(o.Limit, base.Limit), cmp.Or(o.Weight, base.Weight)
@@ -95,13 +93,12 @@ func (o Options) over(base Options) Options {
 	return o
 }
 
-// margin returns the configured margin, or the default one for ttl.
+// margin returns the configured margin, or the default for ttl.
 func (c *Config) margin(ttl time.Duration) time.Duration {
 	return cmp.Or(c.Margin, ttl/driftPart+lateness)
 }
 
-// check returns an ErrInvalid for times that contradict one another, or that are so
-// long that sums of them overflow.
+// check returns an ErrInvalid for negative, contradictory or too long durations.
 func (c *Config) check(o Options, leased bool) error {
 	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, c.Margin, c.ReleaseTimeout} {
 		if d > driver.MaxDuration {
@@ -112,10 +109,10 @@ func (c *Config) check(o Options, leased bool) error {
 	case o.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", ErrInvalid, o.Wait)
 	case margin < 0 || o.Grace < 0 || c.ReleaseTimeout < 0:
-		return fmt.Errorf("%w: margin %v, grace %v and release timeout %v must not be negative",
+		return fmt.Errorf("%w: margin %v, grace %v and release timeout %v: none of them may be negative",
 			ErrInvalid, margin, o.Grace, c.ReleaseTimeout)
 	case o.TTL > 0 && leased && margin+o.Grace > o.TTL-o.TTL*5/12:
-		return fmt.Errorf("%w: margin %v and grace %v leave too little of the TTL %v to renew it at a third",
+		return fmt.Errorf("%w: margin %v and grace %v leave too little of the TTL %v to renew it in time: set a longer TTL or a shorter grace",
 			ErrInvalid, margin, o.Grace, o.TTL)
 	}
 	return nil

@@ -8,32 +8,32 @@ import (
 	"github.com/fencelock/fencelock/internal/heldlock"
 )
 
-// same reports whether a and b are one context. It says no of those whose type cannot be
-// compared, which == would panic for.
+// same reports whether a and b are one context. It returns false for types that are not comparable,
+// with which == would panic.
 func same(a, b context.Context) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
-// noteKey is the context key of a note.
+// noteKey is the context key of WithNote.
 type noteKey struct{}
 
-// WithNote returns a context whose acquisitions carry note in place of Options.Note,
-// such as the number of the request that they are made for.
+// WithNote returns a context whose acquisitions carry note instead of Options.Note, such as the ID
+// of the request that they serve.
 func WithNote(ctx context.Context, note string) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
 }
 
-// traceKey is the context key of a traceparent.
+// traceKey is the context key of WithTrace.
 type traceKey struct{}
 
-// WithTrace returns a context whose acquisitions carry a traceparent, as the header of W3C
-// Trace Context has it. Engines store it beside the note. Whoever waits for the lock is told it
-// by TraceAcquireWait.Held, and lists show it (Holder.Trace, Waiter.Trace), so that a span of
-// the waiter can link to the trace it waited for. The context that Tracer.AcquireStart returns
-// may be such a one. A text that is no traceparent is dropped.
+// WithTrace returns a context whose acquisitions carry a traceparent, in the format of the W3C
+// Trace Context header. Engines store it beside the note. Waiters receive it in
+// TraceAcquireWait.Held, and lists show it (Holder.Trace, Waiter.Trace), so that the span of a
+// waiter can link to the trace of the holder. Tracer.AcquireStart may return such a context. An
+// invalid traceparent is ignored.
 func WithTrace(ctx context.Context, traceparent string) context.Context {
 	return context.WithValue(ctx, traceKey{}, traceparent)
 }
 
-// traceFrom returns the traceparent of WithTrace, empty if there is none.
+// traceFrom returns the traceparent of WithTrace, or "" if there is none.
 func traceFrom(ctx context.Context) string {
 	if trace, ok := ctx.Value(traceKey{}).(string); ok && driver.ValidTrace(trace) {
 		return trace
@@ -41,23 +41,23 @@ func traceFrom(ctx context.Context) string {
 	return ""
 }
 
-// Held is what a context says of a lock that it was made for. It is comparable.
+// Held identifies a lock that a context belongs to. It is comparable.
 type Held struct {
 	Name  string
 	Token int64 // the fencing token; see [Lock.Token]
-	Floor int64 // at most Token, and equal to it for an exclusive lock; see [Lock.Floor]
+	Floor int64 // the lowest token that is still valid; see [Lock.Floor]
 }
 
-// HeldFrom returns what ctx says of the innermost lock that it was made for, by Do or by a
-// context of a Lock. It is false if there is none, or if that is one of several locks held
-// together; see [HeldFor]. It says nothing about whether the lock still stands.
+// HeldFrom returns the innermost lock that ctx belongs to: ctx comes from Do, from a context of a
+// Lock, or from a context derived from one. ok is false if there is none, or if the innermost is a
+// set of several locks; use [HeldFor] then. HeldFrom does not check whether the lock is still held.
 func HeldFrom(ctx context.Context) (held Held, ok bool) {
 	return heldOf(ctx.Value(heldlock.Inner{}))
 }
 
-// HeldFor returns what ctx says of the innermost lock of that name that it was made for,
-// and false if there is none. Contexts of several locks, nested or held together, know
-// them all.
+// HeldFor returns the innermost lock with that name that ctx belongs to. ok is false if there is
+// none. It finds the locks of nested calls and of sets. It does not check whether the lock is still
+// held.
 func HeldFor(ctx context.Context, name string) (held Held, ok bool) {
 	return heldOf(ctx.Value(heldlock.Named(name)))
 }
@@ -70,8 +70,8 @@ func heldOf(value any) (Held, bool) {
 	return Held{Name: l.Name(), Token: l.Token(), Floor: l.Floor()}, true
 }
 
-// TokenFrom returns the fencing token of the innermost lock that ctx was made for. It is
-// false where [HeldFrom] is.
+// TokenFrom returns the fencing token of the innermost lock that ctx belongs to. ok is false in the
+// same cases as for [HeldFrom].
 func TokenFrom(ctx context.Context) (token int64, ok bool) {
 	held, ok := HeldFrom(ctx)
 	return held.Token, ok
@@ -79,7 +79,7 @@ func TokenFrom(ctx context.Context) (token int64, ok bool) {
 
 func init() { heldlock.ReportStale = reportStale }
 
-// reportStale is heldlock.ReportStale.
+// reportStale implements heldlock.ReportStale: it calls Tracer.Stale.
 func reportStale(ctx context.Context, resource, name string, token, floor int64) {
 	if l, ok := ctx.Value(heldlock.Named(name)).(*Lock); ok {
 		end(ctx, l.renewer.cfg.Tracer.Stale, TraceStale{Resource: resource, Name: name, Token: token, Floor: floor})

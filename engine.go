@@ -2,25 +2,26 @@ package fencelock
 
 import "github.com/fencelock/fencelock/driver"
 
-// What programs need of package driver, which is for those who write engines.
+// The types of package driver that programs need. Package driver itself is for authors of engines.
 type (
-	// Engine keeps the locks of a Locker, such as the *Engine of package filelock.
+	// Engine stores the locks of a Locker. The *Engine of package redislock is one.
 	Engine = driver.Engine
-	// RateLimiter counts for package ratelimit: most engines do, and so do records.
+	// RateLimiter counts the events of package ratelimit. Most engines implement it, and so do most
+	// Records.
 	RateLimiter = driver.RateLimiter
-	// Mode says whom a lock excludes: Exclusive or Shared. Its String is the word.
+	// Mode says which acquisitions a lock excludes: Exclusive or Shared. String returns the mode as
+	// a word.
 	Mode = driver.Mode
-	// WaitInfo is what an engine knows about an acquisition that waits; see
-	// Options.OnWait. Its fields are
+	// WaitInfo describes a waiting acquisition; see Options.OnWait. Its fields are
 	//
 	//	Position int        // 1 is next; 0 means unknown
-	//	Held     *HeldError // who is in the way; nil means unknown
-	//	Trouble  error      // why the engine itself grants nothing now; nil means it works
+	//	Held     *HeldError // the current holder; nil means unknown
+	//	Trouble  error      // why the engine itself grants nothing now; nil if it works
 	WaitInfo = driver.WaitInfo
 )
 
-// The modes.
+// The modes of a lock.
 const (
-	Exclusive = driver.Exclusive // excludes every other acquisition
-	Shared    = driver.Shared    // excludes exclusive ones
+	Exclusive = driver.Exclusive // excludes all other acquisitions
+	Shared    = driver.Shared    // excludes exclusive acquisitions
 )

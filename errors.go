@@ -11,58 +11,58 @@ import (
 
 // The errors of every engine. Test for them with errors.Is.
 var (
-	// ErrHeld: somebody else holds the name or is before us in the queue. The
-	// error is a *HeldError, joined with the context's error when a wait ended.
+	// ErrHeld: another acquisition holds the name or is earlier in the queue. The error is a
+	// *HeldError. After a wait it is joined with the context's error.
 	ErrHeld = driver.ErrHeld
 	// ErrLost: the lock ended before it was released. The error is a *LostError.
 	ErrLost = driver.ErrLost
-	// ErrNotHeld: the lock was released, or does not stand any more.
+	// ErrNotHeld: the acquisition has ended: it was released, has expired or was broken.
 	ErrNotHeld = driver.ErrNotHeld
-	// ErrUnavailable: the engine could not be asked; it wraps the engine's words.
+	// ErrUnavailable: the engine was unreachable or did not answer. It wraps the engine's error.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrConfig: the engine cannot be used as it is set up, such as a missing right
-	// or a refused login. Trying again does not help.
+	// ErrConfig: the engine refuses to work with its current configuration, such as a missing
+	// privilege or a rejected login. Retrying does not help.
 	ErrConfig = driver.ErrConfig
-	// ErrInvalid: the request makes no sense; nothing was sent.
+	// ErrInvalid: the arguments or options are invalid. Retrying does not help.
 	ErrInvalid = driver.ErrInvalid
-	// ErrUnsupported: this engine cannot do that.
+	// ErrUnsupported: the engine does not have this feature.
 	ErrUnsupported = driver.ErrUnsupported
 )
 
-// final reports whether trying again would not help.
+// final reports whether a retry is useless.
 func final(err error) bool {
 	return errors.Is(err, ErrConfig) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }
 
-// errShortAnswer: an engine broke its contract.
-var errShortAnswer = errors.New("the engine did not answer for every lease")
+// errShortAnswer means that an engine violated its contract.
+var errShortAnswer = errors.New("the engine returned fewer answers than leases")
 
-// HeldError says who is in the way. It is an alias; its fields are
+// HeldError describes the acquisition that holds a name. It is an alias; its fields are
 //
 //	Name  string
 //	Owner string    // as Holder.Owner
-//	Host  string    // the process that holds, with PID and what it says of itself, Note
-//	PID   int
-//	Note  string
+//	Host  string    // the host of the holding process
+//	PID   int       // its process ID
+//	Note  string    // the note of the lock; see Options.Note
 //	Trace string    // the traceparent of its acquisition; see WithTrace
 //	Since time.Time // when the holder acquired
-//	Until time.Time // when the lease, or the minimum hold, ends unless renewed
+//	Until time.Time // when the lease or the minimum hold ends unless renewed
 //
-// Those that the engine does not know are zero.
+// Fields that the engine does not know are zero.
 type HeldError = driver.HeldError
 
-// LostError says which acquisition was lost and why. It satisfies
-// errors.Is(err, ErrLost), and errors.Is of its reason.
+// LostError says which acquisition was lost and why. errors.Is(err, ErrLost) is true for it, and so
+// is errors.Is with its reason.
 type LostError struct {
 	Name     string
 	Token    int64
-	Deadline time.Time // when the lease would have ended; zero without a lease
-	Reason   error     // what the engine said, or that the deadline came
+	Deadline time.Time // when the lease would have expired; zero without a lease
+	Reason   error     // the engine's error, or that the deadline has passed
 }
 
-// Error names the lock, its token and the reason, in one line.
+// Error returns the name, the token and the reason in one line.
 func (e *LostError) Error() string {
-	reason := strings.TrimPrefix(fmt.Sprint(driver.OneLine(e.Reason)), ErrLost.Error()+": ") // it says so itself
+	reason := strings.TrimPrefix(fmt.Sprint(driver.OneLine(e.Reason)), ErrLost.Error()+": ") // the text says "was lost" already
 	return fmt.Sprintf("lock %q with token %d was lost: %s", e.Name, e.Token, reason)
 }
 

@@ -12,13 +12,12 @@ import (
 	"github.com/fencelock/fencelock/internal/watch"
 )
 
-// lookEvery is how often Watch asks an engine that does not tell by itself.
+// lookEvery is the polling interval of Watch for engines without notifications.
 const lookEvery = 500 * time.Millisecond
 
-// Status tells who holds name and who waits for it. It is a look, not a promise:
-// the answer may be out of date when it arrives, so decide nothing by it that a
-// lock should decide. The Status of a name that nobody uses has its Name alone.
-// ErrUnsupported if the engine cannot list.
+// Status returns who holds name and who waits for it. The answer may be out of date when it
+// arrives: show it to people, and do not use it in place of a lock. For an unused name only
+// Status.Name is set. Status returns ErrUnsupported if the engine cannot list.
 func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	if err := driver.CheckName(name); err != nil {
 		return Status{}, err
@@ -30,10 +29,10 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	return list[0], nil
 }
 
-// List returns the names with this prefix that are held, waited for or closed by a
-// minimum hold, ordered by name; all of them if prefix is empty. Some engines list a name
-// only after it was held for a moment; see their pages. If some names cannot be read the
-// others may come together with an error. ErrUnsupported if the engine cannot list.
+// List returns all names with the prefix that are held, waited for or blocked by a minimum hold,
+// ordered by name. An empty prefix means all names. Some engines list a name only after it was held
+// for a moment; see their pages. If some names cannot be read, List may return the others together
+// with an error. It returns ErrUnsupported if the engine cannot list.
 func (l *Locker) List(ctx context.Context, prefix string) ([]Status, error) {
 	return l.list(ctx, driver.Query{Prefix: prefix})
 }
@@ -46,7 +45,8 @@ func (l *Locker) list(ctx context.Context, q driver.Query) ([]Status, error) {
 	return lister.List(ctx, q)
 }
 
-// Watch tells what happens to the names with this prefix, beginning with what stands:
+// Watch returns the events of all names with the prefix. It starts with the current holders and
+// waiters:
 //
 //	for ev, err := range locks.Watch(ctx, "invoice:") {
 //		if err != nil {
@@ -55,15 +55,14 @@ func (l *Locker) list(ctx context.Context, q driver.Query) ([]Status, error) {
 //		fmt.Println(ev.Kind, ev.Name)
 //	}
 //
-// It goes on until ctx ends or the engine cannot be watched any more, and the last thing
-// it tells is that error; it never ends without one unless the loop is left. An engine that
-// does not tell by itself is asked twice a second, and what begins and ends in between
-// goes unseen. ErrUnsupported if the engine can neither tell nor list.
+// The loop runs until ctx ends or the engine cannot be watched any more. Its last element is that
+// error. Engines without notifications are polled every 500 ms; what begins and ends between two
+// polls is not reported. The error is ErrUnsupported if the engine can neither notify nor list.
 func (l *Locker) Watch(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	return l.watch(ctx, driver.Query{Prefix: prefix})
 }
 
-// WatchName is Watch for one name, which every engine can do at little cost.
+// WatchName is [Locker.Watch] for one name. It is cheap on every engine that supports Watch.
 func (l *Locker) WatchName(ctx context.Context, name string) iter.Seq2[Event, error] {
 	return l.watch(ctx, driver.Query{Prefix: name, Exact: true})
 }
@@ -83,10 +82,10 @@ func (l *Locker) watch(ctx context.Context, q driver.Query) iter.Seq2[Event, err
 	}
 }
 
-// errLeft ends an engine's watch when nobody listens any more.
-var errLeft = errors.New("the loop was left")
+// errLeft ends an engine's watch after the caller has left the loop.
+var errLeft = errors.New("the caller left the loop")
 
-// follow calls fn for every event, until ctx ends or fn returns an error.
+// follow calls fn for every event until ctx ends or fn returns an error.
 func (l *Locker) follow(ctx context.Context, q driver.Query, fn func(Event) error) error {
 	switch e := l.engine.(type) {
 	case driver.Watcher:
@@ -97,25 +96,25 @@ func (l *Locker) follow(ctx context.Context, q driver.Query, fn func(Event) erro
 	return l.unsupported("watch locks")
 }
 
-// checkName is what Check locks.
+// checkName is the name that Check locks.
 const checkName = "fencelock:check"
 
-// Check makes sure that the engine can be used: it takes a shared lock on a name of its
-// own, "fencelock:check", and releases it. Any number of processes may check at once. It
-// is for start-up and readiness probes; give it a ctx with a limit. The errors are
-// those of [Locker.TryAcquire] and [Lock.Release], ErrHeld excepted.
+// Check tests that the engine is usable: it acquires a shared lock on the name "fencelock:check"
+// and releases it. Any number of processes may do so at once. Use it at start-up and in readiness
+// probes, with a ctx that has a deadline. It returns the errors of [Locker.TryAcquire] and
+// [Lock.Release], except ErrHeld.
 func (l *Locker) Check(ctx context.Context) error {
 	err := l.WithOnly(Options{Shared: true}).TryDo(ctx, checkName, func(context.Context) error { return nil })
-	if errors.Is(err, ErrHeld) { // somebody took it exclusively, and the engine says so
+	if errors.Is(err, ErrHeld) { // another process holds the name exclusively, so the engine works
 		return nil
 	}
 	return err
 }
 
-// Break ends every current acquisition of name, tells the holders that can be reached
-// why, and returns a fresh token, greater than theirs, that shuts them out of guarded
-// resources. It is for people who know that the holders are stuck. ErrNotHeld when
-// nobody holds the name, ErrUnsupported if the engine cannot break locks.
+// Break ends all current acquisitions of name. It sends reason to the holders that are reachable
+// and returns a new token, greater than theirs, with which guarded resources refuse their writes.
+// Use it when a holder is known to be stuck. Break returns ErrNotHeld if the name is not held, and
+// ErrUnsupported if the engine cannot break locks.
 func (l *Locker) Break(ctx context.Context, name, reason string) (token int64, err error) {
 	breaker, ok := l.engine.(driver.Breaker)
 	if !ok {
@@ -124,11 +123,11 @@ func (l *Locker) Break(ctx context.Context, name, reason string) (token int64, e
 	return breaker.Break(ctx, name, reason)
 }
 
-// BreakOwner is Break for one acquisition, the one whose Holder.Owner is owner: a
-// successor that has come meanwhile, and others who share the name, keep their locks.
-// The token is greater than that of the broken acquisition. Where others share the name it
-// shuts them out of guarded resources too. ErrNotHeld when the owner does not hold the
-// name any more, ErrUnsupported if the engine cannot do that.
+// BreakOwner is [Locker.Break] for the one acquisition whose Holder.Owner is owner. A later holder
+// and others that share the name keep their locks. The returned token is greater than that of the
+// broken acquisition; if others share the name, guarded resources that store it refuse their writes
+// too. BreakOwner returns ErrNotHeld if the owner does not hold the name any more, and
+// ErrUnsupported if the engine cannot break single acquisitions.
 func (l *Locker) BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error) {
 	breaker, ok := l.engine.(driver.OwnerBreaker)
 	if !ok {
@@ -137,12 +136,12 @@ func (l *Locker) BreakOwner(ctx context.Context, name, owner, reason string) (to
 	return breaker.BreakOwner(ctx, name, owner, reason)
 }
 
-// Resize sets the limit of a shared name for everybody, from now on: it takes the
-// place of the Options.Limit that they ask with. Holders stay, even if they are
-// too many now, and waiters who fit are let in. The engine remembers it at least
-// as long as the name's last token; see its page. A request that weighs more than
-// the new limit gets in when nobody else holds the name. ErrInvalid for a limit
-// below 1 or above 1,000,000,000, ErrUnsupported if the engine has no limits.
+// Resize changes the limit of a shared name for all users of it, from now on. The new limit
+// replaces the Options.Limit of their requests. Current holders stay, even if they exceed the new
+// limit. Waiters that fit are admitted. A request that weighs more than the new limit is admitted
+// when nobody else holds the name. The engine stores the limit at least as long as the last token
+// of the name; see its page. Resize returns ErrInvalid for a limit below 1 or above 1,000,000,000,
+// and ErrUnsupported if the engine has no limits.
 func (l *Locker) Resize(ctx context.Context, name string, limit int) error {
 	resizer, ok := l.engine.(driver.Resizer)
 	if !ok {
@@ -155,9 +154,9 @@ func (l *Locker) unsupported(what string) error {
 	return fmt.Errorf("%w: %s cannot %s", ErrUnsupported, l.traits.Engine, what)
 }
 
-// Records returns the records that the engine keeps beside its locks. It does no I/O.
-// ErrUnsupported if the engine keeps none, as Redlock does: a majority of servers cannot
-// replace a value on a condition.
+// Records returns the records that the engine stores beside its locks. It does no I/O. It returns
+// ErrUnsupported if the engine has none. Redlock has none, because a majority of servers cannot do
+// a compare-and-swap.
 func (l *Locker) Records() (Records, error) {
 	if r, ok := l.engine.(driver.RecordKeeper); ok {
 		return r.Records(), nil
@@ -165,16 +164,16 @@ func (l *Locker) Records() (Records, error) {
 	return nil, l.unsupported("keep records")
 }
 
-// Stats are numbers for a dashboard.
+// Stats are counters of a Locker for a dashboard.
 type Stats struct {
-	Held    int           // locks that are held, those in sets one by one
-	Waiting int           // acquisitions under way: they wait for their turn, or for an answer
-	Oldest  time.Duration // how long the oldest of the locks has been held
-	Left    time.Duration // the least time that one of them has left; 0 without leases
+	Held    int           // locks held; those of a set count one by one
+	Waiting int           // acquisitions in progress: in the queue, or not yet answered
+	Oldest  time.Duration // how long the oldest lock has been held
+	Left    time.Duration // the shortest time that a lock has left; 0 without leases
 }
 
-// Stats counts the locks of l, and of every Locker that [Locker.With] or [Locker.WithOnly] made
-// of the same one. It does no I/O, and looks at each lock: ask for it now and then, not for each
+// Stats counts the locks of l and of all Lockers related to it by [Locker.With] or
+// [Locker.WithOnly]. It does no I/O but visits every lock: call it periodically, not on each
 // request.
 func (l *Locker) Stats() Stats {
 	r, now := l.renewer, clock.Now()

@@ -15,32 +15,32 @@ import (
 	"github.com/fencelock/fencelock/internal/schedule"
 )
 
-// Lock is one acquisition: held from the moment it is returned until it is
-// released or lost. It is safe for concurrent use.
+// Lock is one acquisition. It is held from the moment it is returned until it is released or lost.
+// It is safe for concurrent use.
 type Lock struct {
 	renewer *renewer
 	lease   driver.Lease
 	floor   int64
-	parent  context.Context // the caller's, or what HoldStart made of it
+	parent  context.Context // the caller's context, or the one that HoldStart returned
 
 	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel, joined
 	hold     hold.Hold
 	began    time.Duration   // when the hold began, by the monotonic clock; zero before
-	held     time.Duration   // how long it lasted, once it has ended
+	held     time.Duration   // how long the hold lasted, once it has ended
 	loss     *LostError      // not nil after a loss
 	reported error           // a loss that the engine reported before the hold began
-	told     bool            // AcquireEnd was told: HoldEnd may follow
+	told     bool            // AcquireEnd was called: HoldEnd may follow
 	released bool            // Release was called
-	ctx      context.Context // made when somebody asks for it
+	ctx      context.Context // created on first use
 	cancel   context.CancelCauseFunc
-	joined   map[context.Context]context.CancelCauseFunc // of ContextWith, which have not ended
+	joined   map[context.Context]context.CancelCauseFunc // contexts of ContextWith that have not ended
 
 	wake    schedule.Entry[*Lock] // guarded by renewer.mu
 	renewal *renewal              // guarded by batcher.mu; nil before the first renewal
 }
 
-// newLock returns a lock that does not stand yet, for a request about to be
-// sent: the engine may report its loss before it returns the grant.
+// newLock returns a lock that is not yet held, for a request about to be sent. It is made before
+// the request because the engine may report a loss before it returns the grant.
 func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 	lock := &Lock{
 		renewer: l.renewer,
@@ -57,12 +57,12 @@ func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 	return lock
 }
 
-// values returns a context for what is done about the lock: it never ends.
+// values returns a context that never ends and has the lock's values, for logs and traces.
 func (l *Lock) values() context.Context { return (*lockValues)(l) }
 
-// begin starts the hold and its keep-alive.
+// begin starts the hold and its renewals.
 func (l *Lock) begin(h hold.Hold, now hold.Instant) {
-	l.renewer.enter(l) // before it can end, which takes it out again
+	l.renewer.enter(l) // before the hold can end, which removes it
 	l.mu.Lock()
 	l.began, l.hold = now.Mono, h
 	reported := l.reported
@@ -74,8 +74,8 @@ func (l *Lock) begin(h hold.Hold, now hold.Instant) {
 	l.renewer.begin(l, now)
 }
 
-// announce tells the tracer that the hold has begun, after AcquireEnd. HoldEnd must not
-// overtake either.
+// announce calls HoldStart. It comes after AcquireEnd, and a loss that came earlier is reported
+// after it, so that HoldEnd is never the first.
 func (l *Lock) announce() {
 	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, l.traced())
 	l.mu.Lock()
@@ -87,7 +87,7 @@ func (l *Lock) announce() {
 	}
 }
 
-// traced is l as the tracer is told of it.
+// traced returns l in the form that tracers get.
 func (l *Lock) traced() TraceLock {
 	return TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
 }
@@ -95,20 +95,21 @@ func (l *Lock) traced() TraceLock {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.lease.Name }
 
-// Owner returns what distinguishes this acquisition from every other one.
+// Owner returns the ID of this acquisition. No other acquisition has the same.
 func (l *Lock) Owner() string { return l.lease.Owner }
 
-// Token returns the fencing token: greater than that of every earlier
-// acquisition of this name, and constant while the lock is held.
+// Token returns the fencing token. It is greater than that of every earlier acquisition of this
+// name, and does not change while the lock is held.
 func (l *Lock) Token() int64 { return l.lease.Token }
 
-// Floor returns the smallest token among those who held the name when this lock
-// was granted: Token itself, unless the lock is shared.
+// Floor returns the lowest token that is still valid: the lowest among all holders of the name when
+// this lock was granted. For an exclusive lock it equals Token. A guard of a shared resource
+// refuses tokens below it.
 func (l *Lock) Floor() int64 { return l.floor }
 
-// Context returns a context that ends with the hold: with a cause that is
-// ErrLost when the lock is lost, at the deadline less the grace at the latest,
-// and with the cause context.Canceled when it is released.
+// Context returns a context that ends with the hold. If the lock is lost, it ends with a cause that
+// is ErrLost, at the latest at the deadline minus the grace. If the lock is released, its cause is
+// context.Canceled.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,10 +123,10 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// ContextWith returns a context with the values of ctx that ends with the hold, as
-// [Lock.Context] does, and also with ctx, with the cause of whichever ends first.
-// [TokenFrom] finds the lock in it. It is for work on behalf of a caller that has a
-// context of its own, such as one request among many that one lock serves.
+// ContextWith returns a context with the values of ctx that ends with the hold, as [Lock.Context]
+// does, or with ctx. Its cause is that of whichever ends first. [TokenFrom] finds the lock in it.
+// Use it for work that has a context of its own, such as one of many requests that are served under
+// one lock.
 func (l *Lock) ContextWith(ctx context.Context) context.Context {
 	out, cancel := context.WithCancelCause(boundContext{ctx, l})
 	l.mu.Lock()
@@ -146,7 +147,7 @@ func (l *Lock) ContextWith(ctx context.Context) context.Context {
 	return out
 }
 
-// cause is what the lock's context ends with. The caller holds mu.
+// cause returns the cause of the end of the lock's context. The caller holds mu.
 func (l *Lock) cause() error {
 	if l.loss != nil {
 		return l.loss
@@ -154,9 +155,9 @@ func (l *Lock) cause() error {
 	return context.Canceled
 }
 
-// Err returns nil while the lock is held, a *LostError after a loss, and
-// ErrNotHeld after Release. It is exact, does no I/O, and belongs right before a
-// step that must not happen without the lock.
+// Err returns nil while the lock is held, a *LostError after a loss, and ErrNotHeld after Release.
+// It does no I/O and is exact even after a pause of the process. Call it right before a step that
+// must not run without the lock.
 func (l *Lock) Err() error {
 	l.feed(hold.Event{Kind: hold.Look}, clock.Now())
 	if err := l.lost(); err != nil {
@@ -170,8 +171,8 @@ func (l *Lock) Err() error {
 	return nil
 }
 
-// Deadline returns when the lock will be lost unless it is renewed before. It
-// moves with every renewal, and is zero on an engine without leases.
+// Deadline returns when the lock will be lost unless it is renewed. It moves with every renewal. It
+// is zero on an engine without leases.
 func (l *Lock) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,9 +180,8 @@ func (l *Lock) Deadline() time.Time {
 	return l.endsAt(at, clock.Of(at))
 }
 
-// endsAt is when the lease ends, reckoned from at. The other clocks were read at the same
-// time or later: a pause before that makes the result early, and never late. The caller
-// holds mu.
+// endsAt returns when the lease ends, computed from at. now must be read at the same time or later:
+// a pause between the two makes the result early, never late. The caller holds mu.
 func (l *Lock) endsAt(at time.Time, now hold.Instant) time.Time {
 	if !l.hold.Terms().Leased {
 		return time.Time{}
@@ -189,14 +189,15 @@ func (l *Lock) endsAt(at time.Time, now hold.Instant) time.Time {
 	return at.Add(l.hold.Left(now))
 }
 
-// left returns how long the lease lasts, and false if there is none or none any more.
+// left returns how long the lease lasts. It returns false without a lease and after the end of the
+// hold.
 func (l *Lock) left(now hold.Instant) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hold.Left(now), l.hold.Terms().Leased && !l.hold.Ended()
 }
 
-// lost returns the *LostError of a lock that was lost, and nil otherwise.
+// lost returns the *LostError of a lost lock, or nil.
 func (l *Lock) lost() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,12 +207,12 @@ func (l *Lock) lost() error {
 	return l.loss
 }
 
-// lostError describes a loss. The caller holds mu.
+// lostError returns the error of a loss. The caller holds mu.
 func (l *Lock) lostError(reason error, now hold.Instant) *LostError {
 	return &LostError{Name: l.lease.Name, Token: l.lease.Token, Deadline: l.endsAt(time.Unix(0, int64(now.Wall)), now), Reason: reason}
 }
 
-// onEngineLoss is called by the engine when it learns by itself that the lock is lost.
+// onEngineLoss is the callback for an engine that detects the loss of the lock by itself.
 func (l *Lock) onEngineLoss(cause error) {
 	if cause == nil {
 		cause = ErrNotHeld
@@ -226,9 +227,9 @@ func (l *Lock) onEngineLoss(cause error) {
 	l.feed(hold.Event{Kind: hold.Gone, Cause: cause}, clock.Now())
 }
 
-// feed tells the state machine what happened, and carries out an end: the context
-// first, then the rest. It returns what is left to do for the renewer, and whether
-// the lock stood until now.
+// feed passes an event to the state machine. If the hold ends, feed cancels the contexts first and
+// then does the rest. It returns what the renewer has to do, and whether the lock was held until
+// now.
 func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood bool) {
 	l.mu.Lock()
 	stood = !l.hold.Ended()
@@ -253,7 +254,7 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 	return act, stood
 }
 
-// cancels returns what ends the lock's contexts. The caller holds mu.
+// cancels returns the cancel functions of the lock's contexts. The caller holds mu.
 func (l *Lock) cancels() []context.CancelCauseFunc {
 	all := slices.Collect(maps.Values(l.joined))
 	if l.cancel != nil {
@@ -262,18 +263,17 @@ func (l *Lock) cancels() []context.CancelCauseFunc {
 	return all
 }
 
-// age is how long the lock has been held.
+// age returns how long the lock has been held.
 func (l *Lock) age(now time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.began == 0 { // it begins just now
+	if l.began == 0 { // it is just beginning
 		return 0
 	}
 	return now - l.began
 }
 
-// lockValues is a lock as a context: it never ends, and knows the lock and the
-// values of the context that the lock was asked for with.
+// lockValues is a context that never ends and has the lock and the values of the caller's context.
 type lockValues Lock
 
 func (*lockValues) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
@@ -287,7 +287,7 @@ func (v *lockValues) Value(key any) any {
 	return v.parent.Value(key)
 }
 
-// named returns l if key, of a value of a context, asks for it, and nil otherwise.
+// named returns l if key, given to a context's Value, asks for it, and nil otherwise.
 func (l *Lock) named(key any) *Lock {
 	switch key := key.(type) {
 	case heldlock.Inner:
@@ -300,7 +300,7 @@ func (l *Lock) named(key any) *Lock {
 	return nil
 }
 
-// boundContext is a caller's context that knows a lock as well.
+// boundContext is a caller's context with a lock as a value.
 type boundContext struct {
 	context.Context
 	lock *Lock
@@ -313,7 +313,7 @@ func (b boundContext) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// tracedContext ends when the first context does, and has the values of the second.
+// tracedContext ends with the first context and has the values of the second.
 type tracedContext struct {
 	context.Context
 	values context.Context

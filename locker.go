@@ -11,19 +11,18 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Locker makes locks on one engine and keeps them renewed. It is safe for
-// concurrent use, needs no closing, and runs no goroutine except to renew. Make
-// one per engine and share it.
+// Locker acquires locks on one engine and renews them. Create one per engine and share it. It is
+// safe for concurrent use and need not be closed. It runs goroutines only while it renews.
 type Locker struct {
 	engine  driver.Engine
 	traits  driver.Traits
 	cfg     Config
-	opts    Options         // whose TTL is not zero
-	self    driver.Identity // this process, for people who ask who holds a lock
+	opts    Options         // TTL is not zero
+	self    driver.Identity // this process, shown as the holder
 	renewer *renewer
 }
 
-// New returns a Locker on engine. It does no I/O; cfg may be nil.
+// New returns a Locker on engine. It does no I/O. cfg may be nil.
 func New(engine Engine, cfg *Config) *Locker {
 	full := cfg.withDefaults()
 	return &Locker{
@@ -36,7 +35,7 @@ func New(engine Engine, cfg *Config) *Locker {
 	}
 }
 
-// withDefaults returns c with its zero fields filled in; c may be nil.
+// withDefaults returns c with its zero fields set to the defaults; c may be nil.
 func (c *Config) withDefaults() Config {
 	var out Config
 	if c != nil {
@@ -52,7 +51,7 @@ func (c *Config) withDefaults() Config {
 	return out
 }
 
-// hostname is asked for once: it costs system calls, and every request tells it.
+// hostname is read once: it costs system calls, and every request carries it.
 var hostname = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -61,23 +60,22 @@ var hostname = sync.OnceValue(func() string {
 	return host
 })
 
-// Options returns what l asks for.
+// Options returns the options of l's acquisitions.
 func (l *Locker) Options() Options { return l.opts }
 
-// With returns a Locker on the same engine and the same keep-alive, for acquisitions
-// with the options o. A zero field of o leaves what l has; see [Locker.WithOnly].
+// With returns a Locker for acquisitions with the options o. It shares the engine and the renewals
+// of l. Zero fields of o keep the values of l; to reset a field use [Locker.WithOnly].
 //
 //	patient := locks.With(fencelock.Options{Wait: time.Minute})
 //	seats := patient.With(fencelock.Options{Shared: true, Limit: 3}) // waits a minute too
 func (l *Locker) With(o Options) *Locker { return l.WithOnly(o.over(l.opts)) }
 
-// WithOnly is With for code that says everything: nothing is kept of the options that l
-// has, and a zero field of o means the default. Code that is
-// given a Locker and takes an option back begins with those it has:
+// WithOnly is [Locker.With] without the options of l: zero fields of o mean the defaults. To reset
+// one option of a Locker, start from its current ones:
 //
 //	o := locks.Options()
 //	o.Wait = 0
-//	patient := locks.WithOnly(o)
+//	unbounded := locks.WithOnly(o)
 func (l *Locker) WithOnly(o Options) *Locker {
 	out := *l
 	o.TTL = cmp.Or(o.TTL, defaultTTL)
@@ -85,17 +83,17 @@ func (l *Locker) WithOnly(o Options) *Locker {
 	return &out
 }
 
-// Do runs fn while holding name. It waits for its turn first, no longer than
-// Options.Wait and ctx allow.
+// Do runs fn while it holds name. It waits for the lock, at most as long as Options.Wait and ctx
+// allow.
 //
-// The context given to fn is ctx with the fencing token ([TokenFrom]). If the
-// lock is lost it ends with a cause that is ErrLost. The lock is renewed until
-// fn has returned, even after ctx has ended, and is then released.
+// The context given to fn is derived from ctx and has the fencing token ([TokenFrom]). If the lock
+// is lost, it ends with a cause that is ErrLost. The lock is renewed until fn returns, even if ctx
+// ends earlier, and is then released.
 //
-// Do returns fn's error; if the lock was lost while fn ran, the *LostError
-// joined with it, even when fn returned nil. If the lock was not acquired, fn
-// does not run, and the error is one of the package's. A release that fails is
-// logged, not returned: the work was done under the lock, which ends by itself.
+// Do returns the error of fn. If the lock was lost while fn ran, Do returns the *LostError joined
+// with that error, even if fn returned nil. If Do does not get the lock, fn does not run; the
+// errors are those of [Locker.Acquire]. A failed release is logged and not returned: fn has
+// finished, and the lock expires by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
 	return l.do(ctx, name, true, fn)
 }
@@ -105,7 +103,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 	if err != nil {
 		return err
 	}
-	defer lock.Release() // for a panic in fn; otherwise the second, and harmless
+	defer lock.Release() // for a panic in fn; otherwise a second call, which does nothing
 	err = fn(lock.ContextWith(under(ctx, lock)))
 	released := lock.Release()
 	if lost := lock.lost(); lost != nil {
@@ -120,7 +118,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 	return err
 }
 
-// under returns ctx with the values of the context that HoldStart made of it.
+// under returns ctx with the values of the context that HoldStart returned.
 func under(ctx context.Context, l *Lock) context.Context {
 	if same(l.parent, ctx) {
 		return ctx
@@ -128,29 +126,30 @@ func under(ctx context.Context, l *Lock) context.Context {
 	return tracedContext{ctx, l.parent}
 }
 
-// Acquire waits until it holds name, no longer than Options.Wait and ctx allow,
-// and returns the lock, which the caller must Release. ctx bounds the wait and
-// never the hold; the lock's context keeps its values only. A wait that ends
-// without a lock returns an error that is the context's error, and besides ErrHeld if
-// the engine has said that the name is held and was not found out of reach since, or
-// else ErrUnavailable. If ctx has ended already, its error is all that is returned.
+// Acquire waits until it holds name, at most as long as Options.Wait and ctx allow, and returns the
+// lock. The caller must Release it. ctx bounds only the wait: the lock outlives ctx, and the
+// context of the lock has its values but not its end.
+//
+// If the wait ends without a lock, the error wraps the context's error. It also wraps ErrHeld if
+// the engine's latest answer was that the name is held, and ErrUnavailable otherwise. If ctx has
+// already ended, Acquire returns only the error of ctx.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, true)
 }
 
-// TryAcquire is Acquire without waiting: if name is held, or others wait for it,
-// it returns a *HeldError at once.
+// TryAcquire is [Locker.Acquire] without waiting. If name is held, or others are waiting for it,
+// TryAcquire returns a *HeldError at once.
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, false)
 }
 
-// TryDo is Do without waiting: if name is held, or others wait for it, it returns a
-// *HeldError at once and fn does not run.
+// TryDo is [Locker.Do] without waiting. If name is held, or others are waiting for it, TryDo
+// returns a *HeldError at once and does not run fn.
 func (l *Locker) TryDo(ctx context.Context, name string, fn func(ctx context.Context) error) error {
 	return l.do(ctx, name, false, fn)
 }
 
-// acquire gets a lock, and tells the tracer and the logger.
+// acquire acquires a lock and reports to the tracer and the logger.
 func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, error) {
 	if err := l.cfg.check(l.opts, l.traits.Leased); err != nil {
 		return nil, err

@@ -10,22 +10,22 @@ import (
 	"github.com/fencelock/fencelock/internal/heldlock"
 )
 
-// LockSet is several locks held together, from the moment it is returned until it
-// is released or one of them is lost. It is safe for concurrent use.
+// LockSet is several locks held together. It is held from the moment it is returned until it is
+// released or one of its locks is lost. It is safe for concurrent use.
 type LockSet struct {
-	locks  []*Lock         // by name
-	parent context.Context // the caller's
-	bound  bool            // the set's context ends with parent
+	locks  []*Lock         // sorted by name
+	parent context.Context // the caller's context
+	bound  bool            // whether the set's context ends with parent
 
 	mu     sync.Mutex      // guards ctx, cancel
-	ctx    context.Context // made when somebody asks for it
+	ctx    context.Context // created on first use
 	cancel context.CancelCauseFunc
 }
 
 // Locks returns the locks, ordered by name.
 func (s *LockSet) Locks() []*Lock { return slices.Clone(s.locks) }
 
-// Lock returns the lock of that name, nil if it is not in the set.
+// Lock returns the lock with that name, or nil if it is not in the set.
 func (s *LockSet) Lock(name string) *Lock {
 	i, found := slices.BinarySearchFunc(s.locks, name, func(l *Lock, name string) int {
 		return strings.Compare(l.Name(), name)
@@ -36,8 +36,8 @@ func (s *LockSet) Lock(name string) *Lock {
 	return s.locks[i]
 }
 
-// Err returns nil while every lock of the set is held, and otherwise what the
-// first one that is not says; see [Lock.Err].
+// Err returns nil while every lock of the set is held. Otherwise it returns the error of the first
+// one that is not; see [Lock.Err].
 func (s *LockSet) Err() error {
 	for _, l := range s.locks {
 		if err := l.Err(); err != nil {
@@ -47,8 +47,8 @@ func (s *LockSet) Err() error {
 	return nil
 }
 
-// Context returns a context that ends as soon as one of the locks does, with the
-// same cause; see [Lock.Context]. [HeldFor] finds each lock in it.
+// Context returns a context that ends when the first of the locks ends, with the same cause; see
+// [Lock.Context]. [HeldFor] finds each lock in it.
 func (s *LockSet) Context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,26 +61,26 @@ func (s *LockSet) Context() context.Context {
 	}
 	s.ctx, s.cancel = context.WithCancelCause(setContext{parent, s})
 	if lost := s.lost(); lost != nil {
-		s.cancel(lost) // at once: who asks for the context of a lost set must not get one that goes on
+		s.cancel(lost) // now, not by AfterFunc: the context of a lost set must be cancelled when it is returned
 	}
 	for _, l := range s.locks {
 		one := l.Context()
 		if one.Err() != nil {
-			s.cancel(context.Cause(one)) // the same of one that was released
+			s.cancel(context.Cause(one)) // likewise for a released lock
 		}
 		context.AfterFunc(one, func() { s.cancel(context.Cause(one)) })
 	}
 	return s.ctx
 }
 
-// Release releases every lock at once, each as [Lock.Release] does, and returns
-// the errors joined. Another call does nothing and returns nil.
+// Release releases all locks concurrently, each as [Lock.Release] does, and returns their errors
+// joined. Further calls do nothing and return nil.
 func (s *LockSet) Release() error {
 	errs := make([]error, len(s.locks))
-	panics := make([]any, len(s.locks)) // of callbacks; those belong to the caller
+	panics := make([]any, len(s.locks)) // panics of hooks, passed on to the caller
 	var all sync.WaitGroup
 	for i, l := range s.locks {
-		all.Go(func() { // ends with the release timeout at the latest
+		all.Go(func() { // ends at the release timeout at the latest
 			defer func() { panics[i] = recover() }()
 			errs[i] = l.Release()
 		})
@@ -93,8 +93,8 @@ func (s *LockSet) Release() error {
 	return errors.Join(errs...)
 }
 
-// end ends the context of a set that was released, for the case that those who
-// follow the contexts of its locks have not run yet.
+// end cancels the context of a released set, in case the callbacks of its locks' contexts have not
+// run yet.
 func (s *LockSet) end() {
 	s.mu.Lock()
 	cancel := s.cancel
@@ -110,7 +110,7 @@ func (s *LockSet) end() {
 	cancel(context.Canceled)
 }
 
-// lost returns the losses of the locks that were lost, joined.
+// lost returns the errors of the lost locks, joined.
 func (s *LockSet) lost() error {
 	var errs []error
 	for _, l := range s.locks {
@@ -119,7 +119,7 @@ func (s *LockSet) lost() error {
 	return errors.Join(errs...)
 }
 
-// setContext is a context that knows the locks of a set.
+// setContext is a context with the locks of a set as values.
 type setContext struct {
 	context.Context
 	set *LockSet

@@ -9,32 +9,31 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// maxNotices is how many notices may wait to be told: more than the locks that one
-// process is made for, all of which may be lost at once.
+// maxNotices is the capacity of the queue. It exceeds the number of locks that one process is
+// designed for, all of which may be lost at once.
 const maxNotices = 1 << 17
 
-// notifier tells the logger and the tracer what happened to locks: one thing after
-// the other, on a goroutine of its own. Whoever has something to tell never waits,
-// so a logger that blocks withholds nothing from a holder. What comes while too much
-// waits is left out, and counted.
+// notifier calls the logger and the tracer one notice after the other, on its own goroutine.
+// Senders never block, so a logger that blocks cannot delay a holder. Notices beyond the capacity
+// are dropped and counted.
 type notifier struct {
 	logger *slog.Logger
-	logs   bool // there is a logger
+	logs   bool // whether there is a logger
 	tracer *Tracer
 	max    int
 
 	mu      sync.Mutex // guards queue, running, left
 	queue   []func()
-	running bool // run is at work
-	left    int  // notices left out since the logger was last told
+	running bool // whether run is active
+	left    int  // notices dropped since the last log entry about it
 }
 
 func newNotifier(cfg Config, most int) *notifier {
-	logs := cfg.Logger.Handler() != slog.DiscardHandler // which levels is asked by run: that may block too
+	logs := cfg.Logger.Handler() != slog.DiscardHandler // do not call Enabled here: it may block, and run calls it
 	return &notifier{logger: cfg.Logger, logs: logs, tracer: cfg.Tracer, max: most}
 }
 
-// renewalFailed tells the logger that one lease was not renewed. ctx knows the lock.
+// renewalFailed logs that a lease was not renewed. ctx has the lock's values.
 func (n *notifier) renewalFailed(ctx context.Context, lease driver.Lease, err error) {
 	if n.logs {
 		n.tell(func() {
@@ -43,14 +42,14 @@ func (n *notifier) renewalFailed(ctx context.Context, lease driver.Lease, err er
 	}
 }
 
-// renewEnd tells the tracer that a batch has ended.
+// renewEnd calls the tracer at the end of a batch.
 func (n *notifier) renewEnd(ctx context.Context, data TraceRenewEnd) {
 	if n.tracer.RenewEnd != nil {
 		n.tell(func() { n.tracer.RenewEnd(ctx, data) })
 	}
 }
 
-// lost tells the logger and the tracer of a loss. ctx knows the lock.
+// lost reports a loss to the logger and the tracer. ctx has the lock's values.
 func (n *notifier) lost(ctx context.Context, mode driver.Mode, loss *LostError, held time.Duration) {
 	if !n.logs && n.tracer.HoldEnd == nil {
 		return
@@ -61,7 +60,7 @@ func (n *notifier) lost(ctx context.Context, mode driver.Mode, loss *LostError, 
 	})
 }
 
-// tell has a notice told after those before it, and returns at once.
+// tell queues a notice and returns at once.
 func (n *notifier) tell(notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,14 +71,14 @@ func (n *notifier) tell(notice func()) {
 	n.queue = append(n.queue, notice)
 	if !n.running {
 		n.running = true
-		go n.run() // ends when nothing is left to tell
+		go n.run() // ends when the queue is empty
 	}
 }
 
-// run tells everything there is.
+// run handles notices until the queue is empty.
 func (n *notifier) run() {
 	done := false
-	defer unless(&done, func() { go n.run() }) // a hook ended the goroutine; ends as this one would
+	defer unless(&done, func() { go n.run() }) // a hook ended this goroutine with runtime.Goexit: continue on another
 	for notice := n.next(); notice != nil; notice = n.next() {
 		notice()
 	}
@@ -99,7 +98,9 @@ func (n *notifier) next() func() {
 	n.queue = nil
 	if left := n.left; left > 0 {
 		n.left = 0
-		return func() { n.logger.Warn("notices left out: the logger or a tracer's hook blocks", "count", left) }
+		return func() {
+			n.logger.Warn("log and trace notices dropped: the logger or a tracer hook blocks", "count", left)
+		}
 	}
 	n.running = false
 	return nil

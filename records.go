@@ -2,18 +2,18 @@ package fencelock
 
 import "github.com/fencelock/fencelock/driver"
 
-// ErrConflict says that a record has changed since its version was read.
+// ErrConflict means that a record has changed since its version was read.
 var ErrConflict = driver.ErrConflict
 
-// What an engine's records are made of. Packages such as optimistic are the usual
-// way to use them.
+// The records of an engine. Most programs use them through packages such as optimistic.
 type (
-	// Records keeps records, which change only from the version that was read.
+	// Records stores small values. A write succeeds only if the record still has the version that
+	// was read: compare-and-swap.
 	Records = driver.Records
 	// Record is one record of Records. Its fields are
 	//
 	//	Key     string
 	//	Value   []byte
-	//	Version string // what Swap wants to hear; empty if there is no record
+	//	Version string // to be given to Swap; empty if there is no record
 	Record = driver.Record
 )

@@ -13,15 +13,15 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// The pauses between two tries, the first and the longest.
+// The first and the longest pause between two attempts.
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// Release ends the hold at once, then tells the engine, on a context of its own
-// and no longer than Config.ReleaseTimeout. Passing failures are tried again. A
-// lock that was lost is ErrNotHeld. Another call does nothing and returns nil.
+// Release ends the hold at once and then releases the lock on the engine. It does not depend on the
+// caller's context and takes at most Config.ReleaseTimeout. Temporary failures are retried. If the
+// lock was lost before, Release returns ErrNotHeld. Further calls do nothing and return nil.
 func (l *Lock) Release() error {
 	l.mu.Lock()
 	again := l.released
@@ -39,17 +39,17 @@ func (l *Lock) Release() error {
 	return err
 }
 
-// goodbye is how long a caller whose time is over still waits for a release. An engine that
-// answers needs less, and a program that ends right after a failed acquire leaves nothing
-// locked.
+// goodbye is how long a caller whose wait has ended still waits for the release of what it
+// acquired. A reachable engine answers sooner, so a program that exits right after a failed
+// acquisition leaves nothing locked.
 const goodbye = 250 * time.Millisecond
 
-// giveBack releases what a caller asked for and does not get. It waits for that until goodbye
-// after the end of ctx, and leaves the rest to the background.
+// giveBack releases what was acquired for a caller that does not get it. It returns at the latest
+// goodbye after the end of ctx, while the release continues in the background.
 func (r *renewer) giveBack(ctx context.Context, release func() error) {
 	ended, left := make(chan any), make(chan struct{})
-	go func() { // ends with the release timeout at the latest
-		var panicked any // of a hook; it belongs to the caller
+	go func() { // ends at the release timeout at the latest
+		var panicked any // a panic of a hook, passed on to the caller
 		defer func() {
 			select {
 			case ended <- panicked:
@@ -61,7 +61,7 @@ func (r *renewer) giveBack(ctx context.Context, release func() error) {
 		}()
 		defer func() { panicked = recover() }()
 		if err := release(); err != nil && !errors.Is(err, ErrNotHeld) {
-			r.cfg.Logger.WarnContext(context.WithoutCancel(ctx), "release failed", "error", err) // the lock ends by itself
+			r.cfg.Logger.WarnContext(context.WithoutCancel(ctx), "release failed", "error", err) // the lock expires by itself
 		}
 	}()
 	defer close(left)
@@ -73,7 +73,7 @@ func (r *renewer) giveBack(ctx context.Context, release func() error) {
 	}
 	longer := goodbye
 	if end, ok := ctx.Deadline(); ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		longer += time.Until(end) // one of several releases for this caller may have waited
+		longer += time.Until(end) // an earlier release for this caller may have used part of the time
 	}
 	timer := time.NewTimer(longer)
 	defer timer.Stop()
@@ -84,14 +84,14 @@ func (r *renewer) giveBack(ctx context.Context, release func() error) {
 	}
 }
 
-// rethrow goes on with a panic of another goroutine, if there was one.
+// rethrow re-panics with the panic of another goroutine, if there was one.
 func rethrow(p any) {
 	if p != nil {
 		panic(p)
 	}
 }
 
-// releaseEngine asks the engine until it answers or the release timeout is over.
+// releaseEngine calls the engine until it answers or the release timeout is over.
 func (l *Lock) releaseEngine() error {
 	cfg := &l.renewer.cfg
 	begun := time.Now()
@@ -108,9 +108,9 @@ func (l *Lock) releaseEngine() error {
 	return data.Err
 }
 
-// release asks an engine to release until it answers or ctx ends, with
-// exponential backoff and jitter. After an attempt of unknown outcome, an
-// acquisition that is not there any more is one that was released.
+// release calls the engine until it answers or ctx ends, with exponential backoff and jitter. If an
+// attempt had an unknown outcome and the next one finds the acquisition gone, the first one
+// succeeded.
 func release(ctx context.Context, engine driver.Engine, lease driver.Lease) error {
 	unknown := false
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {

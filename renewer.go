@@ -14,18 +14,18 @@ import (
 	"github.com/fencelock/fencelock/internal/schedule"
 )
 
-// renewer keeps all locks of a Locker alive: it drives their state machines when
-// their time comes and hands the renewals that fall due to the batcher. One timer
-// stands for all locks; package schedule decides when it fires.
+// renewer renews all locks of a Locker: it drives their state machines when they are due and passes
+// their renewals to the batcher. One timer serves all locks; package schedule decides when it
+// fires.
 type renewer struct {
 	engine   driver.Engine
 	cfg      Config
 	batcher  *batcher
 	notifier *notifier
 
-	acquiring atomic.Int64 // acquisitions under way
+	acquiring atomic.Int64 // acquisitions in progress
 
-	mu    sync.Mutex // guards plan, timer, held, and wake of each lock
+	mu    sync.Mutex // guards plan, timer, held, and Lock.wake
 	plan  schedule.Schedule[*Lock]
 	timer *time.Timer
 	held  map[*Lock]struct{}
@@ -37,31 +37,31 @@ func newRenewer(engine driver.Engine, cfg Config) *renewer {
 	return r
 }
 
-// enter counts a lock among those that are held.
+// enter adds a lock to those that are held.
 func (r *renewer) enter(l *Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held[l] = struct{}{}
 }
 
-// begin takes care of a lock from now on.
+// begin starts to renew a lock.
 func (r *renewer) begin(l *Lock, now hold.Instant) { r.serve([]*Lock{l}, now) }
 
-// lookAgain sets when a lock is to be looked at next.
+// lookAgain schedules the next step of a lock.
 func (r *renewer) lookAgain(l *Lock, act hold.Action, now hold.Instant) {
 	if act.Wait <= 0 {
 		return
 	}
 	at := now.Mono + act.Wait
 	if act.Slack > 0 {
-		at = (at + act.Slack).Truncate(act.Slack) // locks that come due together share a batch
+		at = (at + act.Slack).Truncate(act.Slack) // locks that are due at about the same time share a batch
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setTimer(r.plan.Set(&l.wake, at, now.Mono))
 }
 
-// setTimer does with the timer what the schedule wants. The caller holds mu.
+// setTimer sets the timer as the schedule asks. The caller holds mu.
 func (r *renewer) setTimer(a schedule.Alarm) {
 	switch a.Do {
 	case schedule.Start:
@@ -72,7 +72,7 @@ func (r *renewer) setTimer(a schedule.Alarm) {
 	}
 }
 
-// remove forgets a lock whose hold has ended, and whose renewal may be under way.
+// remove removes a lock whose hold has ended. A renewal of it may be in progress.
 func (r *renewer) remove(l *Lock, renewing bool) {
 	r.mu.Lock()
 	r.plan.Close(&l.wake)
@@ -83,14 +83,14 @@ func (r *renewer) remove(l *Lock, renewing bool) {
 	}
 }
 
-// tick, called by a timer, looks at the locks whose time has come.
+// tick is the timer's callback: it serves the locks that are due.
 func (r *renewer) tick() {
 	for due := r.takeDue(); len(due) > 0; due = r.takeDue() {
 		r.serve(due, clock.Now())
 	}
 }
 
-// takeDue takes the locks whose time has come off the schedule, or sets the timer.
+// takeDue takes the due locks off the schedule. If there are none, it sets the timer.
 func (r *renewer) takeDue() []*Lock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *renewer) takeDue() []*Lock {
 	return due
 }
 
-// serve drives locks that are due, and has those renewed that want to be.
+// serve steps the locks that are due and queues their renewals.
 func (r *renewer) serve(due []*Lock, now hold.Instant) {
 	var batch []dueRenewal
 	for _, l := range due {
@@ -114,18 +114,17 @@ func (r *renewer) serve(due []*Lock, now hold.Instant) {
 	}
 }
 
-// renew renews a batch.
+// renew sends one batch of renewals.
 func (r *renewer) renew(f *flight) {
 	ctx, begun, sent := f.ctx, time.Now(), hold.Instant{}
-	var errs []error                                         // as many as came, if a hook ends the goroutine
-	defer func() { r.answered(ctx, f, errs, begun, sent) }() // or the locks would wait for ever
+	var errs []error                                         // stays empty if a hook ends the goroutine
+	defer func() { r.answered(ctx, f, errs, begun, sent) }() // deferred: otherwise the locks would wait for ever
 	ctx = start(ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks)})
 	begun, sent = time.Now(), clock.Now()
 	errs = r.engine.Renew(ctx, f.leases)
 }
 
-// answered feeds the answers to the locks. What failed together is tried again
-// together.
+// answered passes the answers to the locks. Renewals that failed together are retried together.
 func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun time.Time, sent hold.Instant) {
 	now, jitter := clock.Now(), rand.Float64()
 	data := TraceRenewEnd{Locks: len(f.locks)}
@@ -138,7 +137,7 @@ func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun t
 		if act.Renew {
 			again = append(again, dueRenewal{l, act})
 		}
-		if stood && ev.Kind != hold.Renewed { // a lock that was released meanwhile needs no renewal
+		if stood && ev.Kind != hold.Renewed { // a lock released in the meantime needs no renewal
 			data.Failed++
 		}
 		if stood && ev.Kind == hold.Gone {
@@ -147,7 +146,7 @@ func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun t
 		if left, held := l.left(now); held && (data.Left == 0 || left < data.Left) {
 			data.Left = left
 		}
-		if stood && ev.Kind == hold.Failed && !act.Lost { // a loss tells why by itself
+		if stood && ev.Kind == hold.Failed && !act.Lost { // a loss is reported with its reason anyway
 			r.notifier.renewalFailed(l.values(), l.lease, ev.Cause)
 		}
 	}
@@ -158,7 +157,7 @@ func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun t
 	r.notifier.renewEnd(ctx, data)
 }
 
-// answer turns what the engine said of lease i into an event.
+// answer converts the engine's answer for lease i into an event.
 func answer(errs []error, i int, sent hold.Instant) hold.Event {
 	err := errShortAnswer
 	if i < len(errs) {

@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// Tracer is told what a Locker does, for metrics and traces. Each hook may be
-// nil. The context that a Start hook returns is given to the matching End hook,
-// and to the engine. Hooks are called from many goroutines and should not block: a
-// hook of Acquire or Release delays its caller, RenewStart its batch, and RenewEnd and
-// the HoldEnd of a loss, which are told by one goroutine in order, those after them.
+// Tracer has hooks for metrics and traces. Each hook may be nil. The context that a Start hook
+// returns is passed to the matching End hook and to the engine.
+//
+// Hooks are called from many goroutines and should not block. A hook of Acquire or Release delays
+// its caller, and RenewStart delays its batch. One goroutine calls RenewEnd and the HoldEnd of a
+// loss in order, so each delays the next ones.
 //
 // A lock has two spans: AcquireStart to AcquireEnd, and HoldStart to HoldEnd.
 type Tracer struct {
 	AcquireStart func(context.Context, TraceAcquireStart) context.Context
-	// AcquireWait is told once, when the acquisition joins the queue.
+	// AcquireWait is called once, when the acquisition joins the queue.
 	AcquireWait func(context.Context, TraceAcquireWait)
 	AcquireEnd  func(context.Context, TraceAcquireEnd)
-	// HoldStart follows a successful AcquireEnd, with the context of the caller. The
-	// context that it returns is the parent of the lock's: what Do runs, and what is done
-	// with Lock.Context, belongs to it.
+	// HoldStart is called after a successful AcquireEnd, with the caller's context. The context
+	// that it returns is the parent of the lock's context, so the work in Do and under Lock.Context
+	// belongs to the span of the hold.
 	HoldStart func(context.Context, TraceLock) context.Context
-	// RenewStart and RenewEnd frame a batch of renewals.
+	// RenewStart and RenewEnd enclose one batch of renewals.
 	RenewStart func(context.Context, TraceRenewStart) context.Context
 	RenewEnd   func(context.Context, TraceRenewEnd)
-	// HoldEnd ends a hold: after ReleaseEnd, or after a loss.
+	// HoldEnd is called at the end of a hold: after ReleaseEnd, or after a loss.
 	HoldEnd      func(context.Context, TraceHoldEnd)
 	ReleaseStart func(context.Context, TraceLock) context.Context
 	ReleaseEnd   func(context.Context, TraceReleaseEnd)
-	// Stale is told, with the context of the write, that the guard of a resource refused
-	// a write under a lock; see package fence.
+	// Stale is called, with the context of the write, when the guard of a resource refuses a write
+	// under a lock; see package fence.
 	Stale func(context.Context, TraceStale)
 }
 
-// TraceAcquireStart describes an acquisition that begins.
+// TraceAcquireStart describes the start of an acquisition.
 type TraceAcquireStart struct {
 	Name string
 	Mode Mode
 	Wait bool // false for TryAcquire
 }
 
-// TraceAcquireEnd describes an acquisition that succeeded (Err is nil) or not, which has no token
-// then.
+// TraceAcquireEnd describes the end of an acquisition. If Err is not nil, there is no token.
 type TraceAcquireEnd struct {
 	TraceLock
 	Waited   time.Duration // from start to end
-	Queued   time.Duration // how much of that in the queue; 0 if it did not wait
+	Queued   time.Duration // the part of it spent in the queue; 0 if it did not wait
 	Position int           // the first place in the queue; 0 if it did not wait or is unknown
-	Held     *HeldError    // who was in the way, as far as the engine said; nil if nobody
+	Held     *HeldError    // the holder that was in the way, if the engine reported it
 	Err      error
 }
 
@@ -56,25 +56,25 @@ type TraceAcquireWait struct {
 	Name     string
 	Mode     Mode
 	Position int        // 1 is next; 0 means unknown
-	Held     *HeldError // who is in the way; nil means unknown
+	Held     *HeldError // the current holder; nil means unknown
 }
 
-// TraceLock says which lock it is.
+// TraceLock identifies a lock.
 type TraceLock struct {
 	Name  string
 	Mode  Mode
 	Token int64
 }
 
-// TraceRenewStart describes a batch of renewals.
+// TraceRenewStart describes the start of a batch of renewals.
 type TraceRenewStart struct{ Locks int }
 
-// TraceRenewEnd describes how a batch ended.
+// TraceRenewEnd describes the end of a batch of renewals.
 type TraceRenewEnd struct {
 	Locks  int
 	Failed int           // renewals that failed or found their lock gone
-	Gone   int           // how many of those found it gone: the locks are lost
-	Left   time.Duration // the least time that a lock of the batch has left; 0 if none is held
+	Gone   int           // how many of Failed found their lock gone: these locks are lost
+	Left   time.Duration // the shortest time that a lock of the batch has left; 0 if none is held
 	Took   time.Duration
 }
 
@@ -82,10 +82,10 @@ type TraceRenewEnd struct {
 type TraceHoldEnd struct {
 	TraceLock
 	Held time.Duration
-	Lost *LostError // nil when the lock was released
+	Lost *LostError // nil if the lock was released
 }
 
-// TraceReleaseEnd describes how a release ended.
+// TraceReleaseEnd describes the end of a release.
 type TraceReleaseEnd struct {
 	TraceLock
 	Took time.Duration
@@ -95,9 +95,9 @@ type TraceReleaseEnd struct {
 // TraceStale describes a write that the guard of a resource refused.
 type TraceStale struct {
 	Resource string
-	Name     string // of the lock
+	Name     string // the name of the lock
 	Token    int64
-	Floor    int64 // what the guard has stored; 0 means unknown
+	Floor    int64 // the lowest token that the guard accepts; 0 means unknown
 }
 
 // start calls a Start hook, if there is one.
@@ -115,8 +115,8 @@ func end[T any](ctx context.Context, hook func(context.Context, T), data T) {
 	}
 }
 
-// unless undoes, in a deferred call, what was not done: a callback panicked, or ended
-// its goroutine.
+// unless is deferred: it calls undo if a callback panicked or ended its goroutine before done was
+// set.
 func unless(done *bool, undo func()) {
 	if !*done {
 		undo()

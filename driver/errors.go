@@ -8,40 +8,40 @@ import (
 	"unicode/utf8"
 )
 
-// The errors every engine speaks in. Test for them with errors.Is; the text
-// around them keeps the engine's own words.
+// The errors of every engine. Test for them with errors.Is. The text around them contains the
+// engine's own message.
 var (
-	// ErrHeld: somebody else holds the name, or is before us in the queue.
+	// ErrHeld: another acquisition holds the name or is earlier in the queue.
 	ErrHeld = errors.New("lock is held")
 	// ErrLost: the acquisition ended before its holder released it.
 	ErrLost = errors.New("lock was lost")
-	// ErrNotHeld: the acquisition does not stand (any more).
+	// ErrNotHeld: the acquisition does not exist, or has ended.
 	ErrNotHeld = errors.New("lock is not held")
-	// ErrUnavailable: the engine could not be asked, or refuses to answer now.
+	// ErrUnavailable: the engine is unreachable, did not answer, or refuses requests for now.
 	ErrUnavailable = errors.New("engine is unavailable")
-	// ErrConfig: the engine answers, and cannot be used as it is set up: a missing
-	// right, a refused login, a server that must not be used. Nobody tries again.
+	// ErrConfig: the engine answers but refuses to work with its current configuration: a missing
+	// privilege, a rejected login, an unsuitable server. It is not retried.
 	ErrConfig = errors.New("engine is not set up for this")
-	// ErrInvalid: the request makes no sense; nothing was sent.
+	// ErrInvalid: the arguments or options are invalid.
 	ErrInvalid = errors.New("invalid request")
-	// ErrUnsupported: this engine cannot do that.
+	// ErrUnsupported: this engine does not have the feature.
 	ErrUnsupported = errors.New("not supported by this engine")
 )
 
-// HeldError says who is in the way. It satisfies errors.Is(err, ErrHeld).
-// Fields the engine does not know are zero.
+// HeldError describes the acquisition that holds a name. It satisfies errors.Is(err, ErrHeld).
+// Fields that the engine does not know are zero.
 type HeldError struct {
 	Name  string
 	Owner string
 	Identity
 	Since time.Time // when the holder acquired
-	Until time.Time // when the lease, or the minimum hold, ends unless renewed
+	Until time.Time // when the lease or the minimum hold ends unless renewed
 }
 
-// nobody is the Owner that an engine gives to the minimum hold of a name that nobody holds.
+// nobody is the Owner that engines report for a minimum hold whose holder has ended.
 const nobody = "nobody"
 
-// Error tells who holds the name, since when and until when.
+// Error says who holds the name, since when and until when.
 func (e *HeldError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q is held", e.Name)
@@ -58,7 +58,7 @@ func (e *HeldError) Error() string {
 	}
 	if !e.Until.IsZero() {
 		fmt.Fprintf(&b, " until %s", e.Until.Format(time.RFC3339))
-		if e.PID != 0 || e.Owner != "" && e.Owner != nobody { // a minimum hold has no holder who renews
+		if e.PID != 0 || e.Owner != "" && e.Owner != nobody { // a minimum hold without a holder is not renewed
 			b.WriteString(" unless renewed")
 		}
 	}
@@ -68,19 +68,19 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// WaitError joins who was in the way of a request with why it stopped waiting. It
-// is for requests that the engine has answered; see [Waited].
+// WaitError joins the holder that a request waited for with the reason why the wait ended. Engines
+// normally use [Waited], which calls it.
 func WaitError(held *HeldError, cause error) error { return &waitError{held, cause} }
 
 type waitError struct {
-	last  error // what was heard of the engine
+	last  error // the last answer or failure of the engine
 	cause error // why the wait ended
 }
 
 func (e *waitError) Error() string   { return fmt.Sprintf("%v: gave up waiting: %v", e.last, e.cause) }
 func (e *waitError) Unwrap() []error { return []error{e.last, e.cause} }
 
-// maxName is the longest name in bytes.
+// maxName is the maximum length of a name in bytes.
 const maxName = 512
 
 // CheckName returns an ErrInvalid that says what is wrong with a name, or nil.
@@ -98,20 +98,20 @@ func CheckName(name string) error {
 	return nil
 }
 
-// minTTL is the shortest TTL of an engine that names none.
+// minTTL is the minimum TTL of an engine whose Traits.MinTTL is zero.
 const minTTL = 100 * time.Millisecond
 
-// MaxDuration is the longest TTL and minimum hold of any engine, ten years: no sum
-// of a few such times and a date overflows, here or in an engine's own arithmetic.
+// MaxDuration is the maximum TTL and minimum hold of every engine: ten years. It ensures that a sum
+// of a few such durations and a date cannot overflow, here or in the arithmetic of an engine.
 const MaxDuration = 10 * 365 * 24 * time.Hour
 
-// MaxLimit is the greatest limit and weight of any engine: a sum of the weights of all
-// holders neither overflows nor loses its last digit, here or in an engine's own arithmetic.
+// MaxLimit is the maximum limit and weight of every engine. It ensures that a sum of weights
+// neither overflows nor loses digits, here or in the arithmetic of an engine.
 const MaxLimit = 1_000_000_000
 
-// Check returns an ErrInvalid or ErrUnsupported that says what is wrong with the
-// request for an engine of traits t, or nil. Engines call it before any I/O. TTL
-// and MinHold are MaxDuration at most, Limit and Weight MaxLimit.
+// Check returns an ErrInvalid or ErrUnsupported that says what is wrong with the request for an
+// engine with the traits t, or nil. Engines call it before any I/O. The maximum of TTL and MinHold
+// is MaxDuration; that of Limit and Weight is MaxLimit.
 func (r Request) Check(t Traits) error {
 	if err := CheckName(r.Name); err != nil {
 		return err
@@ -122,9 +122,9 @@ func (r Request) Check(t Traits) error {
 	}
 	switch {
 	case r.TTL < shortest:
-		return fmt.Errorf("%w: the TTL %v is shorter than %v", ErrInvalid, r.TTL, shortest)
+		return fmt.Errorf("%w: the TTL %v is shorter than the minimum %v", ErrInvalid, r.TTL, shortest)
 	case t.MaxTTL > 0 && r.TTL > t.MaxTTL:
-		return fmt.Errorf("%w: the TTL %v is longer than %v", ErrInvalid, r.TTL, t.MaxTTL)
+		return fmt.Errorf("%w: the TTL %v is longer than the maximum %v", ErrInvalid, r.TTL, t.MaxTTL)
 	case r.TTL > MaxDuration || r.MinHold > MaxDuration:
 		return fmt.Errorf("%w: the TTL %v or the minimum hold %v is longer than ten years", ErrInvalid, r.TTL, r.MinHold)
 	case r.MinHold < 0:
@@ -132,17 +132,17 @@ func (r Request) Check(t Traits) error {
 	case r.MinHold > 0 && r.Mode == Shared:
 		return fmt.Errorf("%w: a minimum hold needs an exclusive lock, and this request is for a shared one", ErrInvalid)
 	case r.MinHold > 0 && t.MaxMinHold < 0:
-		return fmt.Errorf("%w: %s may evict a minimum hold, so it grants none; use a server that evicts nothing, and do not allow eviction", ErrInvalid, t.Engine)
+		return fmt.Errorf("%w: the server of %s may evict keys, so it grants no minimum hold; use a server with maxmemory-policy noeviction, and do not set AllowEviction", ErrInvalid, t.Engine)
 	case t.MaxMinHold > 0 && r.MinHold > t.MaxMinHold:
-		return fmt.Errorf("%w: the minimum hold %v is longer than %v, after which %s may have forgotten it; raise MaxTTL (max-ttl)", ErrInvalid, r.MinHold, t.MaxMinHold, t.Engine)
+		return fmt.Errorf("%w: the minimum hold %v is longer than %v, the longest that %s guarantees; set MaxTTL (max-ttl) to at least the minimum hold", ErrInvalid, r.MinHold, t.MaxMinHold, t.Engine)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: the limit %d is negative", ErrInvalid, r.Limit)
 	case r.Limit > MaxLimit:
 		return fmt.Errorf("%w: the limit %d is more than %d", ErrInvalid, r.Limit, MaxLimit)
 	case r.Limit > 0 && r.Mode != Shared:
-		return fmt.Errorf("%w: a limit needs the shared mode", ErrInvalid)
+		return fmt.Errorf("%w: a limit needs a shared lock", ErrInvalid)
 	case r.Limit > 0 && !t.Limits:
-		return fmt.Errorf("%w: %s has no shared mode with a limit", ErrUnsupported, t.Engine)
+		return fmt.Errorf("%w: %s does not support limits", ErrUnsupported, t.Engine)
 	case r.Weight < 0:
 		return fmt.Errorf("%w: the weight %d is negative", ErrInvalid, r.Weight)
 	case r.Weight > 0 && r.Limit == 0:
@@ -153,11 +153,11 @@ func (r Request) Check(t Traits) error {
 	return nil
 }
 
-// Units returns how much of its limit the request takes: its weight, or 1.
+// Units returns how many units of its limit the request takes: its weight, or 1.
 func (r Request) Units() int { return max(1, r.Weight) }
 
-// LimitError is the ErrInvalid for a request with another limit than those who hold
-// or wait for the name agreed on; 0 is no limit.
+// LimitError is the ErrInvalid for a request whose limit differs from that of the current holders
+// and waiters of the name. 0 means no limit.
 func LimitError(name string, agreed, asked int) error {
 	return fmt.Errorf("%w: %q is in use %s, and this request asks for it %s; all who share a name must ask for the same limit",
 		ErrInvalid, name, limited(agreed), limited(asked))
@@ -170,8 +170,8 @@ func limited(limit int) string {
 	return fmt.Sprintf("with a limit of %d", limit)
 }
 
-// CheckResize returns an ErrInvalid that says what is wrong with a new limit for
-// name, or nil. Engines call it before any I/O.
+// CheckResize returns an ErrInvalid that says what is wrong with a new limit for name, or nil.
+// Engines call it before any I/O.
 func CheckResize(name string, limit int) error {
 	if err := CheckName(name); err != nil {
 		return err

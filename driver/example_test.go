@@ -16,10 +16,10 @@ func ExampleRequest_Check() {
 	fmt.Println(driver.Request{Name: "loft", TTL: time.Hour}.Check(traits))
 	// Output:
 	// <nil>
-	// invalid request: the TTL 1h0m0s is longer than 1m0s
+	// invalid request: the TTL 1h0m0s is longer than the maximum 1m0s
 }
 
-// A refusal says who is in the way.
+// The error says who holds the lock.
 func ExampleHeldError() {
 	err := fmt.Errorf("nightly: %w", &driver.HeldError{
 		Name:     "backup",

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Inspector looks for what in an engine's configuration weakens its promises.
+// Inspector finds settings of an engine or its server that weaken the guarantees of locks.
 type Inspector interface {
-	// Inspect uses the engine on probe names of its own, for locks of the given TTL, and
-	// leaves nothing of them. It changes nothing else. The error is for an
-	// engine that cannot be examined at all; what is wrong with one that can is
-	// in the findings.
+	// Inspect uses the engine on probe names, for locks of the given TTL. It removes the probe
+	// names and changes nothing else. It returns an error only if the engine cannot be examined at
+	// all. Problems that it finds are in the findings.
 	Inspect(ctx context.Context, ttl time.Duration) ([]Finding, error)
 }
 
-// Severity is how bad a finding is.
+// Severity is how serious a finding is.
 type Severity int
 
 // The severities.
 const (
 	Good    Severity = iota // as it should be
-	Unknown                 // could not be found out
-	Warning                 // weakens a promise in some failures
-	Broken                  // breaks a promise, or locks do not work at all
+	Unknown                 // could not be determined
+	Warning                 // weakens a guarantee in some failures
+	Broken                  // breaks a guarantee, or locks do not work at all
 )
 
 // String returns "good", "unknown", "warning" or "broken".
@@ -39,11 +38,11 @@ func (s Severity) String() string {
 	}
 }
 
-// Finding is one thing an inspection looked at.
+// Finding is the result of one check.
 type Finding struct {
-	Check    string // what was looked at, in a word or two, such as "eviction"
+	Check    string // what was checked, in a word or two, such as "eviction"
 	Severity Severity
-	Observed string // what was found: a value, or the engine's own words
-	Impact   string // what it means for the promises; empty if good
+	Observed string // what was found: a value or a message of the engine
+	Impact   string // what it means for the guarantees; empty if good
 	Fix      string // what to do about it; empty if good
 }

@@ -7,38 +7,36 @@ import (
 	"time"
 )
 
-// Records keeps records: small values under keys, each of which changes only from
-// the version that its writer has seen. Whatever can replace a value on a condition
-// can be one, a server of locks, a table or an object store. All methods may be
-// called from many goroutines at once.
+// Records stores small values under keys. A write succeeds only if the record still has the version
+// that the writer has read (compare-and-swap). Any store with a conditional write can implement it:
+// the server of the locks, a table or an object store. Its methods may be called concurrently.
 //
-// Keys obey the rules of names ([CheckName]) and have nothing to do with locks: a lock
-// and a record of one name do not meet. Every method returns the error of a ctx that
-// has ended before, and then nothing is sent. A method that fails with ErrUnavailable
-// had no answer in time.
+// Keys follow the rules of names ([CheckName]). They are independent of locks: a lock and a record
+// may have the same name. If ctx has ended before a call, a method returns the error of ctx and
+// sends nothing. ErrUnavailable means that there was no answer in time.
 type Records interface {
-	// Get returns the record of key as it stands. One that was never written, or has
-	// expired, has no Version. The value is the caller's to change.
+	// Get returns the current record of key. If there is none, or it has expired, Version is empty.
+	// The caller may modify the value.
 	Get(ctx context.Context, key string) (Record, error)
 
-	// Swap makes value the record of key if its version is still version, "" if there
-	// must be no record, and returns the new version, which the key has never had
-	// before, not even before it expired. The record expires after ttl, by the
-	// store's own clock and never earlier; 0 keeps it for ever.
+	// Swap stores value under key if the record still has the given version, or if version is ""
+	// and there is no record. It returns the new version, which differs from all earlier versions
+	// of the key, including those from before it expired. The record expires after ttl, by the
+	// store's clock and never earlier. A ttl of 0 means never.
 	//
-	// ErrConflict: the record has another version, or has expired; nothing has
-	// changed. ErrUnavailable: nobody knows whether it has changed, or may still
-	// change; it can only change from version. Any other error: nothing has changed.
-	// What Swap has reported survives a restart as far as the engine's tokens do.
+	// ErrConflict: the record has another version, or has expired; nothing was changed.
+	// ErrUnavailable: the record may have changed, or may still change, but only from the given
+	// version. Any other error: nothing was changed. A successful Swap survives a restart to the
+	// same degree as the engine's tokens.
 	Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error)
 
-	// List returns the records whose keys have a prefix, ordered by key. It may look
-	// through all that the engine stores: it is for people, and for rare occasions.
+	// List returns the records whose keys have the prefix, ordered by key. It may read everything
+	// that the engine stores: use it rarely, such as to show records to people.
 	List(ctx context.Context, prefix string) ([]Record, error)
 
-	// Clock returns bounds of what the store's clock showed at some moment of the
-	// call; they are the same where that is known exactly. It is the clock by which
-	// records expire, one for all clients; somebody may set it, as any clock.
+	// Clock returns bounds of the store's clock at some moment during the call. They are equal if
+	// the time is known exactly. Records expire by this clock. It is the same for all clients. It
+	// can be set, like any clock.
 	Clock(ctx context.Context) (earliest, latest time.Time, err error)
 }
 
@@ -46,24 +44,23 @@ type Records interface {
 type Record struct {
 	Key     string
 	Value   []byte
-	Version string // what Swap wants to hear; empty if there is no record
+	Version string // to be given to Swap; empty if there is no record
 }
 
-// RecordKeeper is an engine that keeps records too.
+// RecordKeeper is an engine that also stores records.
 type RecordKeeper interface {
-	// Records returns the engine's records. It does no I/O, and all that it returns
-	// are the same.
+	// Records returns the engine's records. It does no I/O. All calls return the same records.
 	Records() Records
 }
 
-// ErrConflict says that a record has changed since its version was read.
+// ErrConflict means that a record has changed since its version was read.
 var ErrConflict = errors.New("the record has changed")
 
-// MaxRecord is the longest value of a record in bytes.
+// MaxRecord is the maximum length of a record's value in bytes.
 const MaxRecord = 512 << 10
 
-// CheckSwap returns an ErrInvalid that says what is wrong with what is to be stored,
-// or nil. Every Records calls it before any I/O.
+// CheckSwap returns an ErrInvalid that says what is wrong with the arguments of a Swap, or nil.
+// Every Records calls it before any I/O.
 func CheckSwap(key string, value []byte, ttl time.Duration) error {
 	if err := CheckName(key); err != nil {
 		return err

@@ -2,11 +2,11 @@ package driver
 
 import "strings"
 
-// ValidTrace reports whether text is a traceparent as W3C Trace Context, version 00, writes
-// it: "00-", the 32 hexadecimal digits of a trace, "-", the 16 of a span, "-", and two of
-// flags. Digits are in lower case, and neither trace nor span is all zeros.
+// ValidTrace reports whether text is a traceparent of W3C Trace Context, version 00: "00-", 32
+// hexadecimal digits of the trace ID, "-", 16 of the span ID, "-", and 2 of the flags. Digits must
+// be lower case, and neither ID may be all zeros.
 func ValidTrace(text string) bool {
-	if len(text) != 55 || !strings.HasPrefix(text, "00-") { // most requests have none
+	if len(text) != 55 || !strings.HasPrefix(text, "00-") { // fast path: most requests have none
 		return false
 	}
 	parts := strings.Split(text, "-")

@@ -7,45 +7,44 @@ import (
 	"strings"
 )
 
-// Waited is what one request has heard of its engine while it waited, and makes
-// the error it ends with: busy and broken are never mixed up. The zero value has
-// heard nothing. The goroutine of the request uses it alone.
+// Waited records the last answer of an engine to a waiting request and makes the error that the
+// request returns. It ensures that a held name (ErrHeld) and an unreachable engine (ErrUnavailable)
+// are never confused. The zero value is ready to use. It is not safe for concurrent use.
 //
-// An engine has one for each request that waits. It calls Held with every answer
-// that somebody is in the way, Unavailable with every failure to get an answer,
-// and returns what Ended makes of the last error:
+// An engine has one Waited for each waiting request. It calls Held for each answer that the name is
+// held, and Unavailable for each failure to get an answer. It returns the result of Ended:
 //
-//	var heard driver.Waited
+//	var last driver.Waited
 //	for {
 //		grant, held, err := ask(ctx)
 //		switch {
 //		case err == nil && held == nil:
 //			return grant, nil
 //		case err == nil:
-//			heard.Held(held)
-//		case !passing(err) || ctx.Err() != nil:
-//			return driver.Grant{}, heard.Ended(ctx, err)
+//			last.Held(held)
+//		case !temporary(err) || ctx.Err() != nil:
+//			return driver.Grant{}, last.Ended(ctx, err)
 //		default:
-//			heard.Unavailable(ctx, err)
+//			last.Unavailable(ctx, err)
 //		}
 //		select {
-//		case <-news:
+//		case <-notified:
 //		case <-ctx.Done():
-//			return driver.Grant{}, heard.Ended(ctx, nil)
+//			return driver.Grant{}, last.Ended(ctx, nil)
 //		}
 //	}
 type Waited struct {
-	held    *HeldError // the last answer; nil if the engine was unavailable since
-	trouble error      // why the engine was unavailable, the last time; nil since it answered
+	held    *HeldError // the last answer; nil if the engine was unavailable after it
+	trouble error      // why the engine was unavailable; nil if it has answered since
 }
 
-// Held notes that the engine answered: somebody holds the name, or is before the
-// request in the queue.
+// Held records that the engine answered: another acquisition holds the name or is earlier in the
+// queue.
 func (w *Waited) Held(held *HeldError) { w.held, w.trouble = held, nil }
 
-// Unavailable notes that the engine could not be asked, did not answer, or grants
-// nothing just now. That ctx has ended meanwhile is no news of the engine, and is
-// not noted. An error that another Waited has made counts as what that one heard.
+// Unavailable records that the engine was unreachable, did not answer, or grants nothing for now.
+// An error that only says that ctx has ended tells nothing about the engine and is ignored. An
+// error made by another Waited counts as the answer or failure that is in it.
 func (w *Waited) Unavailable(ctx context.Context, err error) {
 	if other, ok := errors.AsType[*waitError](err); ok && !errors.Is(other.last, errNoAnswer) {
 		err = other.last
@@ -57,18 +56,16 @@ func (w *Waited) Unavailable(ctx context.Context, err error) {
 
 var errNoAnswer = fmt.Errorf("%w: no answer", ErrUnavailable)
 
-// Last returns what the engine said last: who is in the way, or why it was
-// unavailable. Both are nil if nothing was heard of it.
+// Last returns the last answer, or why the engine was unavailable. Both are nil before the first
+// call of Held or Unavailable.
 func (w *Waited) Last() (held *HeldError, trouble error) { return w.held, w.trouble }
 
-// Ended returns the error of a request that ends without a grant. err is what
-// ended it, nil if that was ctx alone.
+// Ended returns the error of a request that ends without a grant. err is the error that ended it,
+// or nil if only ctx ended it.
 //
-//   - As long as ctx has not ended, and for ErrInvalid, ErrUnsupported and
-//     ErrConfig, that is err.
-//   - If ctx has ended, it is ctx.Err() joined with the *HeldError if the engine
-//     has said that the name is held and was not found unavailable since, and
-//     otherwise with an ErrUnavailable that wraps why.
+//   - If ctx has not ended, or err is ErrInvalid, ErrUnsupported or ErrConfig, Ended returns err.
+//   - Otherwise it returns ctx.Err() joined with the *HeldError if the engine's last answer was that
+//     the name is held, or else with an ErrUnavailable that wraps the reason.
 func (w *Waited) Ended(ctx context.Context, err error) error {
 	for _, final := range []error{ErrInvalid, ErrUnsupported, ErrConfig} {
 		if errors.Is(err, final) {
@@ -86,7 +83,7 @@ func (w *Waited) Ended(ctx context.Context, err error) error {
 	switch {
 	case w.held != nil:
 		return WaitError(w.held, ctx.Err())
-	case w.trouble == nil && errors.Is(err, ErrUnavailable): // the engine's own words for it
+	case w.trouble == nil && errors.Is(err, ErrUnavailable): // the engine's own message
 		return OneLine(err)
 	case w.trouble == nil:
 		return &waitError{errNoAnswer, ctx.Err()}
@@ -97,7 +94,7 @@ func (w *Waited) Ended(ctx context.Context, err error) error {
 	}
 }
 
-// OneLine returns err, or an error that wraps err and says the same in one line.
+// OneLine returns err, or an error that wraps err and has its text in one line.
 func OneLine(err error) error {
 	if err == nil || !strings.ContainsAny(err.Error(), "\n\r\t") {
 		return err
