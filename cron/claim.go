@@ -9,21 +9,21 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// claim is the attempt of this instance to be the one that runs a tick. Where the engine
-// keeps records, the job's record says who has the tick; elsewhere a lock does. One goroutine
-// uses it.
+// claim is the attempt of this instance to become the one that runs a tick. On an engine with
+// records, the job's record says which instance claimed the tick; on other engines a lock does. It
+// is used by one goroutine.
 type claim struct {
 	job  *Job
 	tick time.Time
-	next time.Time // the tick after it, if that is known
-	id   string    // tells this claim from all others
+	next time.Time // the following tick, or the zero time if unknown
+	id   string    // distinguishes this claim from all others
 }
 
-// idLength is the length of an id: short, since records hold many. 40 bits are enough for
-// those who want one tick.
+// idLength is the length of an id. It is short because a record contains many. 40 bits are enough
+// for the few claims of one tick.
 const idLength = 8
 
-// try is nil if the tick is this claim's. After an ErrUnavailable it can be called again.
+// try returns nil if this claim gets the tick. It can be called again after ErrUnavailable.
 func (c *claim) try(ctx context.Context) error {
 	b, err := c.job.book()
 	if errors.Is(err, fencelock.ErrUnsupported) {
@@ -32,30 +32,30 @@ func (c *claim) try(ctx context.Context) error {
 	return c.take(ctx, b)
 }
 
-// take writes into the record that the tick is this claim's. If it failed after it was
-// carried out, the next call finds the id.
+// take writes the claim into the record. If an earlier call wrote it but got no answer, take finds
+// its id.
 func (c *claim) take(ctx context.Context, b book) error {
 	if r, _, err := b.read(ctx); err != nil {
 		return c.failed(err)
 	} else if r != nil && c.refused(r) != nil {
-		return c.refused(r) // as most instances are, at the cost of one look
+		return c.refused(r) // most instances end here, after one read
 	}
 	return c.failed(b.change(ctx, func(r *record, now time.Time) error {
 		if by, _ := r.taker(c.tick); by == c.id {
-			return nil // written once more, and as safe as the engine makes it: the first try had no answer
+			return nil // write it again: the first write was not acknowledged
 		}
 		if err := c.refused(r); err != nil {
 			return err
 		}
 		if ahead := c.tick.Sub(now); ahead > c.job.cfg.Skew+early {
-			c.job.cfg.Logger.Warn("the clocks of this host and of the engine are far apart", "job", c.job.name, "tick", c.tick, "engine", now)
+			c.job.cfg.Logger.Warn("the clocks of this host and of the engine differ by more than Skew", "job", c.job.name, "tick", c.tick, "engine", now)
 		}
 		r.take(c.tick, c.id, c.next, now)
 		return nil
 	}))
 }
 
-// refused is a *SkippedError if the record refuses the tick to this claim.
+// refused returns a *SkippedError if the record does not let this claim have the tick.
 func (c *claim) refused(r *record) error {
 	by, free := r.taker(c.tick)
 	switch {
@@ -69,7 +69,7 @@ func (c *claim) refused(r *record) error {
 	return nil
 }
 
-// failed says what failed.
+// failed adds the job and the tick to an error.
 func (c *claim) failed(err error) error {
 	if err == nil || errors.Is(err, ErrSkipped) {
 		return err
@@ -77,8 +77,8 @@ func (c *claim) failed(err error) error {
 	return fmt.Errorf("claim %q at %s: %w", c.job.name, stamp(c.tick), err)
 }
 
-// lock takes the lock that stands for the tick, and gives it back at once: its minimum
-// hold is what keeps the others out.
+// lock claims the tick with a lock and releases it at once: its minimum hold excludes the other
+// instances.
 func (c *claim) lock(ctx context.Context) error {
 	o := c.job.locks.Options()
 	o.Shared, o.Limit, o.Weight = false, 0, 0
@@ -88,7 +88,7 @@ func (c *claim) lock(ctx context.Context) error {
 		return c.job.skipped(c.tick, ReasonClaimed, err)
 	}
 	if errors.Is(err, fencelock.ErrInvalid) {
-		err = fmt.Errorf("an engine without records keeps a claim for Skew and Late, %v: %w", c.job.keep(), err)
+		err = fmt.Errorf("an engine without records must keep a claim for Skew plus Late, %v: %w", c.job.keep(), err)
 	}
 	if err != nil {
 		return c.failed(err)
@@ -99,16 +99,15 @@ func (c *claim) lock(ctx context.Context) error {
 	return nil
 }
 
-// keep is how long the lock of a claim is kept: from when the first instance asks for a
-// tick until the last one does, whose clock may be Skew behind and who may be Late.
+// keep is how long the lock of a claim excludes others: from the first possible claim of a tick to
+// the last one, by an instance whose clock is Skew behind and that is Late.
 func (j *Job) keep() time.Duration { return early + j.cfg.Skew + j.cfg.Late }
 
-// shortRing is after which time the names of claims come again, where longRing need not be.
+// shortRing is the period after which the names of claims repeat, unless claims need longRing.
 const shortRing = time.Hour
 
-// claimName is the name of the lock that stands for one tick. A name comes again
-// only when no instance asks for its last tick any more and its claim is over,
-// which is within twice the time that claims are kept.
+// claimName returns the name of the lock that claims one tick. Names repeat after a period that is
+// at least twice as long as a claim is kept, when no instance asks for the earlier tick any more.
 func (j *Job) claimName(tick time.Time) string {
 	ring := shortRing
 	if 2*j.keep() > ring {

@@ -1,66 +1,73 @@
-// Package cron lets exactly one of many instances run each tick of a job. It
-// brings no parser and works below any scheduler: hand it the time for which a
-// run was scheduled.
+// Package cron runs each tick of a job on one of many instances only. A tick is one scheduled time
+// of a job, such as today at 03:00.
+//
+// Every instance calls [Job.Tick] with the scheduled time. The first one runs the work, and the
+// others get ErrSkipped:
 //
 //	job := cron.New(locks, "invoices", nil)
 //	err := job.Tick(ctx, scheduled, func(ctx context.Context) error {
 //		token, _ := fencelock.TokenFrom(ctx)
-//		return bill(ctx, token)
+//		return bill(ctx, token) // ctx is cancelled if the lock of the job is lost
 //	})
+//	switch {
+//	case err == nil: // run by this instance
+//	case errors.Is(err, cron.ErrSkipped): // run by another instance, too late, or paused
+//	default: // an error of bill, or of the engine: perhaps no instance ran this tick
+//	}
 //
-// [Job.Run] is a small scheduler of its own. The packages below this one adapt
-// robfig/cron and gocron.
+// Package cron has no parser for cron expressions. It works with any scheduler that knows the
+// scheduled time of a run. [Job.Run] is a small scheduler of its own. Package robfigcron adapts
+// robfig/cron, and package gocronlock adapts gocron.
 //
 // # Records
 //
-// A plain lock around a job is not enough: when the job is done in a millisecond
-// and the clock of another host is a second late, that host finds the lock free
-// and runs the same tick again. So the engine keeps a record of each job: which ticks
-// have been taken, how the last run ended, where and when, and whether the job is
-// paused. Who writes a tick into the record runs it. No clock has a part in that: a tick
-// that has been taken is not run again, whatever [Config].Late becomes and whatever
-// clocks are set to. [Job.Status] and [List] read the records, [Job.Pause] and
-// [Job.Resume] write them.
+// A lock that is held only while the job runs is not enough: if the job takes a millisecond and the
+// clock of another host is a second late, that host finds the lock free and runs the same tick
+// again.
 //
-// Of the ticks older than the newest hundred that were run, none is run any more, also if it
-// was missed; while the engine's clock is behind them, a few of those that were missed still are.
-// Config.Skew and Config.Late say when an instance asks for a tick at all.
+// Therefore the engine stores a record of each job: which ticks were claimed, when and where the
+// last run started, how it ended, and whether the job is paused. The instance that first writes a
+// tick into the record runs it. Clocks play no role in this: a claimed tick is not run again, even
+// if [Config].Late is raised or a clock is changed. [Job.Status] and [List] read records;
+// [Job.Pause] and [Job.Resume] change them.
 //
-// # Claims
+// Config.Skew and Config.Late say when an instance may claim a tick. A record lists the newest
+// hundred ticks that were run. An older tick is never run, even if it was missed, except that a few
+// missed ones may run while the engine's clock is behind them.
 //
-// An engine without records, such as Redlock, has locks as claims: on the job
-// and the scheduled time, kept for Config.Skew + Config.Late, run or no run: for as long as
-// any instance may still ask. Whoever asks later than that is late by its own
-// clock and is refused. That is weaker: clocks must not differ by more than
-// Config.Skew; a deployment that raises Late may run old ticks again, and so may a clock that is
-// set back; nobody can say when a job last ran; and there is no pause.
+// # Engines without records
 //
-// The lock of the claim for a tick at 10:20 is named "invoices@20m0s": names come
-// again every hour, or every 28 days if claims are kept for more than half an
-// hour, so that a job leaves no new name behind for every tick. All instances
-// must agree on the Name, and on which of the two it is.
+// On an engine without records, such as Redlock, an instance claims a tick with a lock whose
+// minimum hold is Config.Skew + Config.Late, whether the tick is run or not. An instance that asks
+// later than that skips the tick as too late. This is weaker than a record:
 //
-// A claim is a minimum hold. An engine that may lose its memory refuses one that is longer
-// than its MaxTTL, and then every tick is ErrInvalid: on Redlock MaxTTL must be longer than
-// Skew and Late together.
+//   - The clocks of the instances must not differ by more than Config.Skew.
+//   - Old ticks may be run again after a deployment that raises Late, or if a clock is set back.
+//   - [Job.Status] and [Job.Pause] are not available.
+//
+// The lock for the tick at 10:20 is named "invoices@20m0s". Names repeat every hour, or every 28
+// days if claims are kept for more than half an hour, so a job does not leave a new name behind for
+// every tick. All instances must use the same name, Skew and Late.
+//
+// An engine that can lose its data refuses a minimum hold that is longer than its MaxTTL, and then
+// every tick fails with ErrInvalid. On Redlock, set MaxTTL to more than Skew plus Late.
 //
 // # Runs
 //
-// Taking a tick says who runs it. The run itself holds a lock on the
-// plain name of the job, whose token travels in the context: tokens grow from
-// one run to the next. [Job.Now] is a run without a tick. Config.Overlap says what
-// happens to a tick that comes due while the run before it goes on, here or elsewhere.
-// While it runs, that lock's status shows the tick as its note.
+// A claim decides which instance runs a tick. The run itself holds a lock on the name of the job,
+// with the tick as its note. Its fencing token is in the context and grows from run to run.
+// Config.Overlap says what happens to a tick that comes due during an earlier run, on this or
+// another instance. [Job.Now] starts a run without a tick.
 //
 // # When an instance dies
 //
-// A tick is run at most once. An instance that dies after it took a tick takes it along:
-// nobody runs it again, since nobody can tell how far it came. The record shows the
-// run as Lost. Its lock on the job stands until its TTL is over; until then further
-// ticks are skipped, wait, or run beside it, as Config.Overlap says. Work that must be
-// done at least once belongs into a queue, or asks at each tick what is left to do.
+// A tick is run at most once. If an instance dies after claiming a tick, that tick is not run
+// again, since nobody can tell how far it got. The record shows the run as lost. The lock of the
+// job remains until its TTL is over. Until then further ticks are skipped, wait, or run at the same
+// time, as Config.Overlap says. For work that must be done at least once, use a queue, or let each
+// tick look for what is left to do.
 //
-// Records last as the engine's data do, and for two years after their last change; that of a paused
-// job lasts. Where that is lost, or a failover takes back the
-// last of it, a tick within Config.Late may be run again.
+// Records are as durable as the engine's data. They expire two years after their last change,
+// except that the record of a paused job does not expire. If a record is lost, or a failover undoes
+// its last change, a tick within Config.Late may be run again.
 package cron

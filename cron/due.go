@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// due is a cronhook.Due.
+// due implements cronhook.Due.
 type due struct {
-	job      *Job // one of its own: it knows its schedule
+	job      *Job // a copy that knows its schedule
 	schedule Schedule
 
-	mu    sync.Mutex         // guards all below, and calls of schedule
-	last  time.Time          // no tick up to this one is due again
-	turn  context.Context    // of the ticks that Take returned last
-	end   context.CancelFunc // ends it
-	first time.Time          // the oldest of them; zero before
+	mu    sync.Mutex         // guards the fields below, and calls of schedule
+	last  time.Time          // ticks up to this one are not returned again
+	turn  context.Context    // ends when Take returns newer ticks
+	end   context.CancelFunc // cancels turn
+	first time.Time          // the oldest tick that Take returned last; zero before
 }
 
-// newDue returns a due that begins now, or with Config.CatchUp as far back as Config.Late.
+// newDue returns a due that starts now, or, with Config.CatchUp, Config.Late ago.
 func (j *Job) newDue(s Schedule) (*due, error) {
 	if j.invalid != nil {
 		return nil, j.invalid
@@ -39,11 +39,11 @@ func (j *Job) newDue(s Schedule) (*due, error) {
 	return d, nil
 }
 
-// Take is part of cronhook.Due.
+// Take implements cronhook.Due.
 func (d *due) Take(now time.Time) []time.Time {
 	ticks, passed, past := d.take(now)
 	if passed > 0 {
-		d.job.cfg.Logger.Info("ticks passed over", "job", d.job.name, "ticks", passed, "until", ticks[0])
+		d.job.cfg.Logger.Info("older ticks dropped", "job", d.job.name, "ticks", passed, "until", ticks[0])
 	}
 	if !past.IsZero() {
 		past = past.UTC()
@@ -52,13 +52,13 @@ func (d *due) Take(now time.Time) []time.Time {
 	return ticks
 }
 
-// take is Take, and also returns how many ticks were passed over, and the first tick that is
-// past, or the zero time.
+// take is Take. It also returns the number of ticks that it dropped, and the first tick that is
+// older than Config.Late, or the zero time.
 func (d *due) take(now time.Time) (ticks []time.Time, passed int, past time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.last.After(now.Add(early + d.job.cfg.Skew)) {
-		d.last = now.Round(0) // the clock was ahead; what it saw is yet to come
+		d.last = now.Round(0) // the clock was ahead and was set back: those ticks are still to come
 	}
 	if oldest := now.Add(-d.job.cfg.Late).Round(0); d.last.Before(oldest) {
 		if first := d.next(d.last, now); !first.After(oldest) {
@@ -66,7 +66,7 @@ func (d *due) take(now time.Time) (ticks []time.Time, passed int, past time.Time
 		}
 		d.last = oldest
 	}
-	// A tick that has yet to come takes the place of none that has come.
+	// A tick that is due within early must not displace one that is already due.
 	for t := d.next(d.last, now); !t.IsZero() && (!t.After(now) || len(ticks) == 0 && !t.After(now.Add(early))); t = d.next(t, now) {
 		if len(ticks) == max(1, d.job.cfg.CatchUp) {
 			ticks = ticks[1:]
@@ -83,7 +83,8 @@ func (d *due) take(now time.Time) (ticks []time.Time, passed int, past time.Time
 	return ticks, passed, past
 }
 
-// turnOf returns the turn of a tick, which is over if Take has returned later ones since.
+// turnOf returns the context in which a tick may wait. It has ended if Take has returned newer
+// ticks.
 func (d *due) turnOf(tick time.Time) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +94,7 @@ func (d *due) turnOf(tick time.Time) context.Context {
 	return d.turn
 }
 
-// Near is part of cronhook.Due.
+// Near implements cronhook.Due.
 func (d *due) Near(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,16 +102,15 @@ func (d *due) Near(now time.Time) bool {
 	return !t.IsZero() && !t.After(now.Add(early))
 }
 
-// nextTick is when the first tick that Take has not seen comes due, or came due; the zero
-// time for never.
+// nextTick returns the first tick that Take has not returned, or the zero time if there is none.
 func (d *due) nextTick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.next(d.last, now)
 }
 
-// next is the tick after t, in the zone of now; zero also for a schedule that
-// does not advance. The caller holds mu.
+// next returns the tick after t, in the zone of now. It returns the zero time if there is none or
+// the schedule does not advance. The caller holds mu.
 func (d *due) next(t, now time.Time) time.Time {
 	if next := d.schedule.Next(t.In(now.Location())); next.After(t) {
 		return next
@@ -118,10 +118,10 @@ func (d *due) next(t, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// TickAll is part of cronhook.Due.
+// TickAll implements cronhook.Due.
 func (d *due) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx context.Context) error) (failed error) {
 	j := d.job
-	if len(ticks) > 1 && j.cfg.Overlap != OverlapAllow { // several were missed, and are made up for
+	if len(ticks) > 1 && j.cfg.Overlap != OverlapAllow { // catch up: run the missed ticks one after the other
 		patient := *j
 		patient.cfg.Overlap, patient.turnOf = OverlapLast, nil
 		j = &patient

@@ -22,7 +22,7 @@ func init() {
 	}
 }
 
-// finisher returns how to finish a run, if it has begun.
+// finisher returns the finish function of a run, or the error of its start.
 func finisher(r *ongoing, err error) (cronhook.Finish, error) {
 	if err != nil {
 		return nil, err
@@ -30,18 +30,18 @@ func finisher(r *ongoing, err error) (cronhook.Finish, error) {
 	return r.finish, nil
 }
 
-// Start is part of cronhook.Due.
+// Start implements cronhook.Due.
 func (d *due) Start(ctx context.Context, tick time.Time) (cronhook.Finish, error) {
 	return finisher(d.job.begin(ctx, tick.Round(0), (*Job).start))
 }
 
-// Report is part of cronhook.Due.
+// Report implements cronhook.Due.
 func (d *due) Report(now time.Time, why error) {
 	d.job.report(Run{Tick: now.UTC()}, why)
 }
 
-// CatchUp is part of cronhook.Due.
+// CatchUp implements cronhook.Due.
 func (d *due) CatchUp() int { return d.job.cfg.CatchUp }
 
-// RunsOverlap is part of cronhook.Due.
+// RunsOverlap implements cronhook.Due.
 func (d *due) RunsOverlap() bool { return d.job.cfg.Overlap == OverlapAllow }

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Overlap says what happens to a tick that comes due during an earlier run. Several ticks that
-// are made up for (Config.CatchUp) wait for one another in any case.
+// Overlap says what happens to a tick that comes due during an earlier run. Missed ticks that
+// Config.CatchUp runs wait for each other in any case.
 type Overlap int
 
-// The ways to deal with an overlap.
+// The overlap policies.
 const (
-	OverlapSkip  Overlap = iota // the tick is not run, by anybody
-	OverlapLast                 // the tick waits, no longer than Config.Late; by Job.Run and the adapters only the newest one of an instance does
-	OverlapAllow                // both run; their locks are shared
+	OverlapSkip  Overlap = iota // the tick is skipped on all instances
+	OverlapLast                 // the tick waits, at most for Config.Late; with Job.Run and the adapters only the newest tick of an instance waits
+	OverlapAllow                // both run at the same time, with a shared lock
 )
 
-// overTurn is the turn of ticks before those that came due last.
+// overTurn is the context of ticks that newer ones have replaced. It has ended.
 var overTurn = func() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return ctx
 }()
 
-// turn returns the turn in which the tick may wait, which is over once a later one waits; if the
-// schedule is the caller's, nothing but Config.Late ends it.
+// turn returns the context in which a tick may wait. It ends when a newer tick comes due. If the
+// scheduler is the caller's, it never ends and only Config.Late bounds the wait.
 func (j *Job) turn(tick time.Time) context.Context {
 	if j.turnOf == nil {
 		return context.Background()

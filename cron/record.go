@@ -15,31 +15,31 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// record is what the engine keeps of a job, in JSON. Whether a tick has been taken is told
-// by the times of ticks alone, never by how late it is on some clock.
+// record is what the engine stores for a job, as JSON. Whether a tick was claimed depends only on
+// the times of ticks, never on how late it is by some clock.
 type record struct {
 	Job    string    `json:"job"`
-	Floor  time.Time `json:"floor"`         // no tick up to this one can be taken
-	Ticks  ticks     `json:"ticks"`         // that have been taken, oldest first
-	Next   time.Time `json:"next,omitzero"` // the tick after the newest of them, if that is known
+	Floor  time.Time `json:"floor"`         // ticks up to this one cannot be claimed
+	Ticks  ticks     `json:"ticks"`         // claimed ticks, oldest first
+	Next   time.Time `json:"next,omitzero"` // the tick after the newest one; zero if unknown
 	Last   *Run      `json:"last,omitempty"`
 	Paused *Pause    `json:"paused,omitempty"`
 
-	fresh bool // it is not stored yet
+	fresh bool // whether the record is not stored yet
 }
 
-// taken is a tick that somebody has taken. If first is before tick it stands for a span:
-// ticks that have been taken lie in it, and none in it can be taken any more.
+// taken is a claimed tick. If first is before tick, it is a span: it contains claimed ticks, and
+// none of the ticks in it can be claimed any more.
 type taken struct {
 	first, tick time.Time
-	by          string // the id of the claim of tick, which has no space
+	by          string // the id of the claim of tick; has no spaces
 }
 
-// ticks is stored as one text, with the nanosecond since 1970 and the id of each, and for a span
-// both nanoseconds: records are written and read several times for each run.
+// ticks is stored as one text: for each tick the nanoseconds since 1970 and the id, and for a span
+// both nanoseconds. It is compact because records are written and read several times per run.
 type ticks []taken
 
-// MarshalText is for package json.
+// MarshalText implements encoding.TextMarshaler.
 func (t ticks) MarshalText() ([]byte, error) {
 	var b []byte
 	for _, one := range t {
@@ -52,11 +52,11 @@ func (t ticks) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalText is for package json.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (t *ticks) UnmarshalText(text []byte) error {
 	words := strings.Fields(string(text))
 	if len(words)%2 != 0 {
-		return errors.New("a tick without an id")
+		return errors.New("the list of ticks has a tick without an id")
 	}
 	for i := 0; i < len(words); i += 2 {
 		first, tick, span := strings.Cut(words[i], spanMark)
@@ -73,9 +73,9 @@ func (t *ticks) UnmarshalText(text []byte) error {
 	return nil
 }
 
-const spanMark = ".." // between the two ends of a span
+const spanMark = ".." // separates the two ends of a span
 
-// State is how far a run has come.
+// State is the state of a run.
 type State string
 
 // The states.
@@ -83,7 +83,7 @@ const (
 	StateRunning State = "running"
 	StateOK      State = "ok"
 	StateFailed  State = "failed"
-	StateLost    State = "lost" // it holds the job no more, and has told no outcome: its process died, or the engine was away
+	StateLost    State = "lost" // no longer holds the lock of the job and reported no outcome: its process died, or the engine was unreachable
 )
 
 // Run is one run of a job, on any instance. It has JSON tags.
@@ -94,26 +94,26 @@ type Run struct {
 	PID     int       `json:"pid"`
 	Token   int64     `json:"token"` // the fencing token
 	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended,omitzero"`  // zero if it runs, or is lost
-	Error   string    `json:"error,omitempty"` // if it failed; up to 1 KiB
+	Ended   time.Time `json:"ended,omitzero"`  // zero while it runs, and if it is lost
+	Error   string    `json:"error,omitempty"` // the error of a failed run; at most 1 KiB
 }
 
-// Pause says who paused a job, and why.
+// Pause says who paused a job, when and why.
 type Pause struct {
 	Reason string    `json:"reason"`
 	Host   string    `json:"host"`
 	Since  time.Time `json:"since"`
 }
 
-// remembered is how many ticks a record remembers one by one. Instances may take ticks in
-// any order within the newest so many.
+// remembered is how many ticks a record lists one by one. Among the newest so many, instances may
+// claim ticks in any order.
 const remembered = 100
 
-// lastYear is the last one whose times JSON can tell.
+// lastYear is the last year that JSON can represent.
 const lastYear = 9999
 
-// taker returns whose the tick is, as far as the record remembers; free if nobody has
-// taken it.
+// taker returns the id of the claim that has the tick, if the record still has it. free is true if
+// the tick can be claimed.
 func (r *record) taker(tick time.Time) (by string, free bool) {
 	for _, t := range r.Ticks {
 		switch {
@@ -126,10 +126,13 @@ func (r *record) taker(tick time.Time) (by string, free bool) {
 	return "", tick.After(r.Floor)
 }
 
-// take notes that a tick is taken, which must be free. No tick that was taken is ever forgotten
-// altogether. What is forgotten for this one lies below the floor then. But a floor that is yet to
-// come by the engine's clock could end the job until that time, and either that clock is
-// behind or that of a host was ahead: so ticks that are yet to come are joined.
+// take adds a claim. The tick must be free.
+//
+// The record never forgets a claimed tick completely. If the list is too long, the oldest tick is
+// removed and Floor is set to it, so that no tick up to it can be claimed. Floor must not be in the
+// future by the engine's clock, because it would stop the job until that time: the engine's clock
+// may be behind, or that of a host was ahead. Ticks in the future are therefore joined to spans
+// instead.
 func (r *record) take(tick time.Time, by string, next, now time.Time) {
 	if n := len(r.Ticks); n == 0 || tick.After(r.Ticks[n-1].tick) {
 		r.Next = next
@@ -152,8 +155,8 @@ func (r *record) take(tick time.Time, by string, next, now time.Time) {
 	}
 }
 
-// join makes one of the two that are closest to one another, the oldest such two. So ticks of a
-// clock that is far ahead are joined with their like, and what comes due before them stays free.
+// join merges the two neighbouring entries with the smallest gap, the oldest such pair. So ticks of
+// a clock that is far ahead are merged with each other, and ticks before them stay free.
 func (t ticks) join() ticks {
 	gap := func(i int) time.Duration { return t[i].first.Sub(t[i-1].tick) }
 	best := 1
@@ -166,41 +169,41 @@ func (t ticks) join() ticks {
 	return slices.Delete(t, best-1, best)
 }
 
-// encode returns what is stored.
+// encode returns the stored form.
 func (r *record) encode() []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // texts, numbers and times of this millennium always marshal
+		panic(err) // strings, numbers and times of this millennium always marshal
 	}
 	return b
 }
 
-// decode reads what was stored under a key.
+// decode reads a stored record and checks that it belongs to its key.
 func decode(rec fencelock.Record) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal(rec.Value, r); err != nil || recordPrefix+r.Job != rec.Key {
-		return nil, fmt.Errorf("%w: the record %q is not that of a job: %w", fencelock.ErrConfig, rec.Key, cmp.Or(err, errNoJob))
+		return nil, fmt.Errorf("%w: the record %q is not the record of a job: %w", fencelock.ErrConfig, rec.Key, cmp.Or(err, errNoJob))
 	}
 	return r, nil
 }
 
-var errNoJob = errors.New("it does not name that job")
+var errNoJob = errors.New("it names another job")
 
-// book is the place of one job's record.
+// book reads and writes the record of one job.
 type book struct {
 	records fencelock.Records
 	job     string
-	past    time.Duration // how long ago a tick may be that is to be taken
+	past    time.Duration // how old a tick may be that is to be claimed
 }
 
 const (
-	recordPrefix  = "cron/"                  // begins the keys of records
+	recordPrefix  = "cron/"                  // prefix of the keys of records
 	recordTTL     = 2 * 365 * 24 * time.Hour // after the last change, unless the job is paused
-	firstConflict = time.Millisecond         // the pause after somebody else was faster
+	firstConflict = time.Millisecond         // the first pause after a conflict with another writer
 	lastConflict  = 100 * time.Millisecond
 )
 
-// read returns the record and its version; nil and "" if there is none.
+// read returns the record and its version, or nil and "" if there is none.
 func (b book) read(ctx context.Context) (*record, string, error) {
 	rec, err := b.records.Get(ctx, recordPrefix+b.job)
 	if err != nil || rec.Version == "" {
@@ -210,9 +213,9 @@ func (b book) read(ctx context.Context) (*record, string, error) {
 	return r, rec.Version, err
 }
 
-// change has f change the record and stores it; again, if somebody else was faster. f is
-// told the time by the engine's clock. Its error ends the change, errUnchanged without an
-// error. After an ErrUnavailable nobody knows whether the record has changed.
+// change applies f to the record and stores it. It retries after a conflict with another writer. f
+// gets the time of the engine's clock. An error of f ends the change; errUnchanged ends it without
+// an error. After ErrUnavailable the record may or may not have changed.
 func (b book) change(ctx context.Context, f func(r *record, now time.Time) error) error {
 	for pause := retry.NewBackoff(firstConflict, lastConflict); ; {
 		r, version, err := b.read(ctx)
@@ -225,7 +228,7 @@ func (b book) change(ctx context.Context, f func(r *record, now time.Time) error
 		}
 		now = now.UTC()
 		if r == nil {
-			begin, _ := order(now) // the later one could end the job until that time
+			begin, _ := order(now) // the later clock could stop the job until that time
 			r = &record{Job: b.job, Floor: begin.Add(-b.past), fresh: true}
 		}
 		if err := f(r, now); err != nil {
@@ -236,7 +239,7 @@ func (b book) change(ctx context.Context, f func(r *record, now time.Time) error
 		}
 		ttl := recordTTL
 		if r.Paused != nil {
-			ttl = 0 // nothing but Resume ends a pause
+			ttl = 0 // only Resume ends a pause
 		}
 		_, err = b.records.Swap(ctx, recordPrefix+b.job, r.encode(), version, ttl)
 		if !errors.Is(err, fencelock.ErrConflict) {
@@ -248,11 +251,11 @@ func (b book) change(ctx context.Context, f func(r *record, now time.Time) error
 	}
 }
 
-// errUnchanged says that a record need not change.
+// errUnchanged means that a record need not be changed.
 var errUnchanged = errors.New("the record need not change")
 
-// order returns the earlier and the later of the engine's clock and of this host's: one of
-// them may be far ahead, or behind.
+// order returns the earlier and the later of now, from the engine's clock, and the clock of this
+// host. Either may be wrong.
 func order(now time.Time) (earlier, later time.Time) {
 	here := time.Now().Round(0).UTC()
 	if here.Before(now) {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// look is how often Run looks at the clock while it waits for a tick: the clock
-// may be set, and a suspended host wakes up late.
+// look is how often Run reads the clock while it waits for a tick: the clock may be set, and the
+// host may be suspended.
 const look = time.Minute
 
-// Run is a scheduler for one job: it calls Tick for every tick of s, in goroutines
-// of its own, until ctx ends or s has no more ticks, and waits for the runs under
-// way. It makes up for missed ticks at the start and whenever it finds that it
-// slept too long. The ticks of s are in local time unless s says otherwise: hosts in different zones
-// have different ticks then, and run all of them.
+// Run is a scheduler for one job. It calls Tick for every tick of s, each in its own goroutine,
+// until ctx ends or s has no more ticks. It then waits for the current runs. With Config.CatchUp it
+// runs missed ticks at the start, and after the host was suspended. The ticks of s are in local
+// time unless s says otherwise; hosts in different zones then have different ticks and run all of
+// them.
 //
-// Run returns the cause of ctx's end, nil if s has no more ticks, or an ErrInvalid
-// at once. How ticks ended is told by Config.OnTick and Config.Logger alone.
+// Run returns the cause of ctx's end, nil if s has no more ticks, or an ErrInvalid at once.
+// Outcomes of ticks are reported only to Config.OnTick and Config.Logger.
 func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) error) error {
 	due, err := j.newDue(s)
 	if err != nil {
@@ -27,7 +27,7 @@ func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) 
 	defer runs.Wait()
 	for {
 		if ticks := due.Take(time.Now()); len(ticks) > 0 {
-			runs.Go(func() { _ = due.TickAll(ctx, ticks, fn) }) // reported; ends when the runs are over
+			runs.Go(func() { _ = due.TickAll(ctx, ticks, fn) }) // reported; ends when the runs have ended
 		}
 		now := time.Now()
 		next := due.nextTick(now)

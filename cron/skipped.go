@@ -8,11 +8,11 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// ErrSkipped says that the tick was not run here, as it should be. The error is a
+// ErrSkipped means that this instance did not run the tick, and was not meant to. The error is a
 // *SkippedError.
 var ErrSkipped = errors.New("tick was skipped")
 
-// Reason is why a tick was skipped.
+// Reason says why a tick was skipped.
 type Reason string
 
 // The reasons.
@@ -23,17 +23,16 @@ const (
 	ReasonPaused     Reason = "the job is paused"
 )
 
-// SkippedError says why a tick was not run. It satisfies
-// errors.Is(err, ErrSkipped).
+// SkippedError says why a tick was not run. It satisfies errors.Is(err, ErrSkipped).
 type SkippedError struct {
 	Job    string
-	Tick   time.Time // the time of the call of Job.Now
+	Tick   time.Time // the tick; for Job.Now the time of the call
 	Reason Reason
-	Held   *fencelock.HeldError // who claimed or holds it, if a lock says so
-	Pause  *Pause               // who paused it; nil unless Reason is ReasonPaused
+	Held   *fencelock.HeldError // the acquisition that claimed the tick or runs the job, if a lock was the reason
+	Pause  *Pause               // who paused the job; nil unless Reason is ReasonPaused
 }
 
-// Error tells the tick and the reason.
+// Error returns the tick and the reason.
 func (e *SkippedError) Error() string {
 	text := fmt.Sprintf("%q at %s was skipped: %s", e.Job, stamp(e.Tick), e.Reason)
 	if e.Held != nil {
@@ -48,5 +47,5 @@ func (e *SkippedError) Error() string {
 // Is makes errors.Is(err, ErrSkipped) true.
 func (e *SkippedError) Is(target error) bool { return target == ErrSkipped }
 
-// stamp is a tick as text.
+// stamp formats a tick.
 func stamp(tick time.Time) string { return tick.UTC().Format(time.RFC3339Nano) }

@@ -10,19 +10,19 @@ import (
 	"github.com/fencelock/fencelock/internal/recordtext"
 )
 
-// Status is what the engine's record of a job says. Times are by the engine's clock, but
-// for those of ticks.
+// Status is the content of a job's record. Times are by the engine's clock, except for those of
+// ticks.
 type Status struct {
 	Job    string
-	Tick   time.Time // the newest tick that was taken, by any instance; zero if none was
-	Next   time.Time // the tick after it; zero if only the caller of Job.Tick knows it
-	Last   *Run      // nil if the job has never run
-	Paused *Pause    // nil if it is not paused
+	Tick   time.Time // the newest tick that an instance claimed; zero if there is none
+	Next   time.Time // the following tick; zero if only the caller of Job.Tick knows it
+	Last   *Run      // the last run; nil if the job has never run
+	Paused *Pause    // nil if the job is not paused
 }
 
-// Status returns what is known of the job, on any host. A job without a record, which has
-// never had a tick, has a Status that says nothing. fencelock.ErrUnsupported if the engine
-// keeps no records.
+// Status returns the status of the job over all instances. If the job has no record because it
+// never had a tick, only Status.Job is set. Status returns fencelock.ErrUnsupported if the engine
+// has no records.
 func (j *Job) Status(ctx context.Context) (Status, error) {
 	b, err := j.book()
 	if err != nil {
@@ -35,10 +35,10 @@ func (j *Job) Status(ctx context.Context) (Status, error) {
 	return b.status(ctx, j.locks, r)
 }
 
-// List returns the Status of every job whose name begins with prefix, by name. If some
-// records are not those of jobs, it returns the others together with a
-// fencelock.ErrConfig that names each such record. It is for people: the engine may look
-// through all that it stores.
+// List returns the Status of every job whose name begins with prefix, ordered by name. If some
+// records are not those of jobs, it returns the others together with a fencelock.ErrConfig that
+// names them. The engine may read everything that it stores: use List rarely, such as to show jobs
+// to people.
 func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status, error) {
 	kept, err := locks.Records()
 	if err != nil {
@@ -65,9 +65,8 @@ func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status
 	return list, unreadable
 }
 
-// status makes a Status of a record. A run that the record calls running is lost if the
-// record still does so after the lock of the job was found without it: outcomes are
-// written before locks are given back.
+// status returns the Status for a record. A run whose record says running, but whose lock is gone,
+// is lost if a second read still says running: outcomes are written before the lock is released.
 func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (Status, error) {
 	if r.Last != nil && r.Last.State == StateRunning {
 		held, err := holds(ctx, locks, b.job, r.Last.Token)
@@ -95,8 +94,8 @@ func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (S
 	return s, nil
 }
 
-// holds reports whether the acquisition with that token holds name; true if the engine
-// cannot list its locks, or cannot see all of them.
+// holds reports whether the acquisition with that token holds name. It returns true if the engine
+// cannot list its locks, or not all of them.
 func holds(ctx context.Context, locks *fencelock.Locker, name string, token int64) (bool, error) {
 	s, err := locks.Status(ctx, name)
 	if errors.Is(err, fencelock.ErrUnsupported) {
@@ -110,10 +109,9 @@ func holds(ctx context.Context, locks *fencelock.Locker, name string, token int6
 	return err == nil && s.Trouble != nil, err
 }
 
-// Pause keeps the ticks of the job from being run, on all hosts, until Resume, and Now
-// too: they are skipped with ReasonPaused. A run under way goes on; a tick that waits for its end is
-// skipped. Pausing once more replaces the reason. fencelock.ErrUnsupported if the engine keeps no
-// records.
+// Pause stops the job on all hosts until Resume: its ticks and calls of Now are skipped with
+// ReasonPaused. A current run continues; a tick that waits for its end is skipped. Another Pause
+// replaces the reason. Pause returns fencelock.ErrUnsupported if the engine has no records.
 func (j *Job) Pause(ctx context.Context, reason string) error {
 	return j.edit(ctx, "pause", func(r *record, now time.Time) error {
 		r.Paused = &Pause{Reason: reason, Host: recordtext.Host(), Since: now}
@@ -121,17 +119,19 @@ func (j *Job) Pause(ctx context.Context, reason string) error {
 	})
 }
 
-// Resume lets the job go on. What came due before, by the engine's clock and that of this host, is
-// not run any more. It does so also for a job that is not paused but stands still, since an
-// engine's clock was once far ahead: ticks count from now on, also those that were run when all
-// clocks showed this time before.
+// Resume ends a pause. Ticks that came due before, by the engine's clock or that of this host, are
+// not run any more.
+//
+// Resume also restarts a job that is not paused but does not run because a clock was once far
+// ahead: ticks from now on can be claimed again. That includes ticks which were run while that
+// clock was wrong.
 func (j *Job) Resume(ctx context.Context) error {
 	return j.edit(ctx, "resume", func(r *record, now time.Time) error {
 		if r.fresh {
 			return errUnchanged
 		}
-		// The floor keeps forgotten ticks from being run again. It is lowered only where it keeps
-		// every tick of today from being run.
+		// The floor keeps ticks that are no longer listed from being run again. It is lowered only
+		// if it is in the future, where it prevents every tick.
 		earlier, later := order(now)
 		if earlier.After(r.Floor) || r.Paused == nil && r.Floor.After(later) {
 			r.Floor = earlier

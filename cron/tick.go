@@ -11,16 +11,17 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Tick runs fn for the tick that was scheduled at the given time, if this
-// instance is the one to do so, and returns fn's error. Otherwise it returns a
-// *SkippedError, or an error of package fencelock if the engine could not tell until
-// the tick was too late (Config.Late); the tick may then be run by nobody.
+// Tick runs fn for the tick with the given scheduled time if this instance is the one that claims
+// it, and returns the error of fn. If another instance has claimed it, or the tick must not run,
+// Tick returns a *SkippedError. If the engine does not answer until the tick is too late
+// (Config.Late), Tick returns the engine's error; the tick may then not be run at all.
 //
-// The context of fn is ctx with the fencing token of the run; it ends with a
-// cause that is fencelock.ErrLost if the lock of the run is lost. A loss is joined to the error that Tick returns.
+// The context of fn is derived from ctx and has the fencing token of the run. If the lock of the
+// run is lost, it ends with a cause that is fencelock.ErrLost, and Tick returns the loss joined
+// with the error of fn.
 //
-// The time must be the same on all instances, whatever their clocks say: not
-// when the scheduler woke up, but what it woke up for.
+// scheduled must be the same on all instances: pass the time for which the run was scheduled, not
+// the time at which the scheduler woke up.
 func (j *Job) Tick(ctx context.Context, scheduled time.Time, fn func(ctx context.Context) error) error {
 	run, err := j.begin(ctx, scheduled.Round(0), (*Job).start) // wall time, in any zone
 	if err != nil {
@@ -29,10 +30,10 @@ func (j *Job) Tick(ctx context.Context, scheduled time.Time, fn func(ctx context
 	return run.do(fn)
 }
 
-// Now runs fn at once, whatever the schedule says, as one run of the job among others: not
-// beside a run on any host, unless Config.Overlap says so, and not while the job is
-// paused. It returns what Tick returns; the time of the call stands for that of the tick, and
-// no tick is taken.
+// Now runs fn at once, independently of the schedule. It does not run at the same time as another
+// run of the job on any host, unless Config.Overlap allows it, and not while the job is paused. It
+// returns the same errors as [Job.Tick], with the time of the call in place of the tick. No tick is
+// claimed.
 func (j *Job) Now(ctx context.Context, fn func(ctx context.Context) error) error {
 	run, err := j.begin(ctx, time.Now().Round(0).UTC(), (*Job).startNow)
 	if err != nil {
@@ -41,11 +42,11 @@ func (j *Job) Now(ctx context.Context, fn func(ctx context.Context) error) error
 	return run.do(fn)
 }
 
-// startUnder is begin for a tick that is claimed, under a lock of the caller's.
+// startUnder is begin for a claimed tick, under a lock of the caller.
 func (j *Job) startUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*ongoing, error) {
 	return j.begin(ctx, scheduled.Round(0), func(j *Job, ctx context.Context, scheduled time.Time) (*ongoing, error) {
 		if lock.Name() != j.name {
-			return nil, fmt.Errorf("%w: the run of %q is to begin under a lock on %q", fencelock.ErrInvalid, j.name, lock.Name())
+			return nil, fmt.Errorf("%w: a run of %q needs a lock with that name, not one on %q", fencelock.ErrInvalid, j.name, lock.Name())
 		}
 		tick := scheduled.UTC()
 		r := &ongoing{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
@@ -53,7 +54,7 @@ func (j *Job) startUnder(ctx context.Context, scheduled time.Time, lock *fencelo
 	})
 }
 
-// begin begins a run with start, and reports why if there is none.
+// begin begins a run with start, and reports the error if it fails.
 func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, context.Context, time.Time) (*ongoing, error)) (*ongoing, error) {
 	if j.invalid != nil {
 		return nil, j.invalid
@@ -74,7 +75,7 @@ func (j *Job) start(ctx context.Context, scheduled time.Time) (*ongoing, error) 
 	if err != nil {
 		return nil, err
 	}
-	if time.Since(tick) > j.cfg.Late { // the engine took long to answer, or this process stood still
+	if time.Since(tick) > j.cfg.Late { // the engine took long to answer, or this process was paused
 		_ = lock.Release()
 		return nil, j.skipped(tick, ReasonTooLate, nil)
 	}
@@ -94,7 +95,7 @@ func (j *Job) startNow(ctx context.Context, now time.Time) (*ongoing, error) {
 	return newRun(ctx, j, now, time.Time{}, lock)
 }
 
-// unpaused is a *SkippedError if the job is paused.
+// unpaused returns a *SkippedError if the job is paused.
 func (j *Job) unpaused(ctx context.Context, now time.Time) error {
 	b, err := j.book()
 	if errors.Is(err, fencelock.ErrUnsupported) {
@@ -110,15 +111,14 @@ func (j *Job) unpaused(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// claim makes this instance the one that runs the tick, which is in the zone of its
-// schedule.
+// claim claims the tick for this instance. scheduled is in the zone of its schedule.
 func (j *Job) claim(ctx context.Context, scheduled time.Time) error {
 	tick := scheduled.UTC()
 	switch late := time.Since(tick); {
 	case late > j.cfg.Late:
 		return j.skipped(tick, ReasonTooLate, nil)
 	case late < -j.cfg.Skew-early:
-		return fmt.Errorf("%w: %q is scheduled at %s, which is in %v", fencelock.ErrInvalid, j.name, stamp(tick), -late)
+		return fmt.Errorf("%w: the tick of %q at %s is %v in the future, more than Skew allows", fencelock.ErrInvalid, j.name, stamp(tick), -late)
 	}
 	var next time.Time
 	if j.after != nil {
@@ -129,19 +129,19 @@ func (j *Job) claim(ctx context.Context, scheduled time.Time) error {
 		return err
 	}
 	if time.Since(tick) > j.cfg.Late {
-		// The claim took long, or this process stood still: where a lock is the claim,
-		// that of another instance may have come and gone meanwhile.
+		// The claim took long, or this process was paused. If the claim is a lock, that of another
+		// instance may have come and gone in the meantime.
 		return j.skipped(tick, ReasonTooLate, nil)
 	}
 	return nil
 }
 
 const (
-	firstPause = 100 * time.Millisecond // after an engine could not be asked
+	firstPause = 100 * time.Millisecond // the first pause after the engine was unavailable
 	lastPause  = 5 * time.Second
 )
 
-// insist calls ask until the engine can be asked, or the tick would be too late.
+// insist calls ask and retries while the engine is unavailable, until the tick would be too late.
 func (j *Job) insist(ctx context.Context, tick time.Time, ask func() error) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		err := ask()
@@ -150,12 +150,12 @@ func (j *Job) insist(ctx context.Context, tick time.Time, ask func() error) erro
 			ctx.Err() != nil || time.Since(tick)+wait > j.cfg.Late {
 			return err
 		}
-		j.cfg.Logger.Info("engine is away", "job", j.name, "tick", tick, "again_in", wait, "error", err)
+		j.cfg.Logger.Info("engine unavailable, retrying", "job", j.name, "tick", tick, "again_in", wait, "error", err)
 		retry.Sleep(ctx, wait)
 	}
 }
 
-// enter takes the lock that runs of the job hold.
+// enter acquires the lock that runs of the job hold.
 func (j *Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, err error) {
 	err = j.insist(ctx, tick, func() error {
 		lock, err = j.tryEnter(ctx, tick)
@@ -164,7 +164,7 @@ func (j *Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, 
 	return lock, err
 }
 
-// tryEnter is one try, which may be a wait.
+// tryEnter is one attempt, which may wait.
 func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.locks.Options()
 	o.Shared, o.Limit, o.Weight = j.cfg.Overlap == OverlapAllow, 0, 0
@@ -187,7 +187,7 @@ func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, er
 	case errors.Is(err, fencelock.ErrHeld):
 		return nil, j.skipped(tick, ReasonOverlapped, err)
 	case waiting.Err() != nil && turn.Err() != nil:
-		return j.tryEnter(ctx, tick) // without a wait: nobody may hold it, and the engine be slower than ticks come
+		return j.tryEnter(ctx, tick) // without waiting: the lock may be free, and the engine merely slower than the ticks
 	case waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
 		return nil, j.skipped(tick, ReasonOverlapped, err)
 	}

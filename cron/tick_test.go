@@ -360,13 +360,13 @@ func (e *nilError) Error() string { return e.text }
 
 var errLogged = errors.New("the logger hears of it")
 
-// angryLogger panics when it is told that the record does not tell of a run.
+// angryLogger panics on the message that a run is not in the record.
 type angryLogger struct{ slog.Handler }
 
 func (angryLogger) Enabled(context.Context, slog.Level) bool { return true }
 func (l angryLogger) WithAttrs([]slog.Attr) slog.Handler     { return l }
 func (angryLogger) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "the record") {
+	if strings.HasPrefix(r.Message, "the run is not in the record") {
 		panic(r.Message)
 	}
 	return nil

@@ -1,31 +1,31 @@
-// Package gocronlock runs the jobs of a go-co-op/gocron scheduler on exactly one
-// of many instances. gocron's own contract for lockers releases the lock with the
-// job, so a fast job runs again on an instance whose clock is late; here every
-// tick is claimed (see package cron).
+// Package gocronlock runs each tick of a go-co-op/gocron job on one of many instances only. A
+// gocron.Locker releases its lock when the job ends, so an instance whose clock is late runs a fast
+// job again. Here each tick is claimed; see package cron.
 //
 //	schedule, err := robfig.ParseStandard("0 3 * * *")
 //	task, err := gocronlock.Task(job, schedule, bill)
 //	_, err = scheduler.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(task))
 //
-// Most programs should use [Task], whose work learns that it lost its lock, and
-// which is the one to use under a leader (package gocronelector). [Options] is for
-// jobs that are to stay as they are.
+// Most programs should use [Task]: the context of its work ends if the lock is lost. Use it also
+// together with package gocronelector. [Options] is for jobs whose function cannot be changed.
 //
-// gocron tells neither of them for which time it woke up, so both need the
-// schedule once more: a robfig/cron schedule for a CronJob; cron.Every for a
-// DurationJob, which must be started on its multiples, or its ticks are too late
-// and it does not run: use [Multiple]; cron.Once for a OneTimeJob. Times are local,
-// like gocron's; a scheduler in another zone needs a schedule in that zone.
-// Job.RunNow does not run a tick that has been run, and fails off the schedule.
+// gocron does not pass the scheduled time to a job, so both need the schedule a second time:
 //
-// gocron counts its calls and not the runs: a call for which no tick is due uses up one
-// of gocron.WithLimitedRuns, and after the last one the job is gone. So do not combine
-// WithLimitedRuns with gocron.WithStartImmediately; begin such a job on a tick, with
-// [Multiple] or a gocron.OneTimeJob. Config.OnTick and Config.Logger are told of each
-// such call.
+//   - for a CronJob, a robfig/cron schedule with the same expression
+//   - for a DurationJob, cron.Every. Start the job on a multiple of the duration with [Multiple],
+//     otherwise every call is too late for its tick and the work does not run.
+//   - for a OneTimeJob, cron.Once
 //
-// When clocks are set back, gocron calls a CronJob at the first of two equal local times alone. Its
-// schedule has both: the second is made up for if CatchUp finds it.
+// Times are local, as in gocron. If the scheduler uses another zone, the schedule must use it too.
+// Job.RunNow does not run a tick a second time, and fails if no tick is near.
+//
+// gocron.WithLimitedRuns counts calls, not runs. A call without a due tick uses up one of them, and
+// gocron removes the job after the last one. So do not combine it with gocron.WithStartImmediately;
+// start the job on a tick, with [Multiple], or use a gocron.OneTimeJob. Such calls are reported to
+// Config.OnTick and Config.Logger.
+//
+// When clocks are set back, a local time occurs twice. gocron calls a CronJob only at the first
+// occurrence, but the schedule has both. The second one is run only if Config.CatchUp finds it.
 package gocronlock
 
 import (
@@ -42,14 +42,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Task returns a function for gocron.NewTask that runs fn for every tick that this
-// instance claims; several in a row if job.CatchUp makes up for missed ones. Those
-// are looked for when gocron calls the function: with
-// gocron.WithStartAt(gocron.WithStartImmediately()), when the scheduler starts.
+// Task returns a function for gocron.NewTask that runs fn for every tick that this instance claims.
+// With Config.CatchUp it also runs missed ticks, one after the other, when gocron calls the
+// function; with gocron.WithStartAt(gocron.WithStartImmediately()) that is when the scheduler
+// starts.
 //
-// The function returns fn's error to gocron, and nil for a tick that was skipped:
-// that is told by Config.OnTick and Config.Logger. If gocron calls it longer than Config.Late
-// after the last tick, it fails with a fencelock.ErrInvalid that says what to do.
+// The function returns the error of fn to gocron. For a skipped tick it returns nil; skipped ticks
+// are reported to Config.OnTick and Config.Logger. If gocron calls it more than Config.Late after
+// the last tick, it returns a fencelock.ErrInvalid that says what to change.
 func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) error) (func(ctx context.Context) error, error) {
 	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
@@ -64,10 +64,9 @@ func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) er
 	}, nil
 }
 
-// take returns the ticks for which gocron has called at now. If there are none, it reports and
-// returns why: a *cron.SkippedError if the tick has been taken, or a job that makes up for missed
-// ticks has missed none, and a fencelock.ErrInvalid if no tick of the schedule could be run at
-// that time. That is so at every call if gocron wakes up at other times.
+// take returns the ticks that are due at a call of gocron. If there are none, it reports and
+// returns the reason: a *cron.SkippedError if the tick was taken before or nothing was missed, and
+// a fencelock.ErrInvalid if no tick is near, which means that gocron has another schedule.
 func take(job *cron.Job, due cronhook.Due, now time.Time) ([]time.Time, error) {
 	ticks := due.Take(now)
 	if len(ticks) > 0 {
@@ -75,42 +74,42 @@ func take(job *cron.Job, due cronhook.Due, now time.Time) ([]time.Time, error) {
 	}
 	var err error = &cron.SkippedError{Job: job.Name(), Tick: now.UTC(), Reason: NoTick}
 	if due.CatchUp() == 0 && !due.Near(now) {
-		err = fmt.Errorf("%w: %q was called at %s, too late for every tick of its schedule: a DurationJob needs gocron.WithStartAt(gocronlock.Multiple(d)), and a scheduler in another zone a schedule in that zone",
+		err = fmt.Errorf("%w: %q was called at %s, but no tick of its schedule is near: start a DurationJob with gocron.WithStartAt(gocronlock.Multiple(d)), and give a scheduler in another zone a schedule in that zone",
 			fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))
 	}
 	due.Report(now, err)
 	return nil, err
 }
 
-// NoTick is why a call of gocron's ran no tick: the tick was taken before, or no tick came due
-// since the job was made or last called.
+// NoTick is the reason of a call that ran no tick: the tick was already taken, or none has come due
+// since the job was created or last called.
 const NoTick cron.Reason = "no tick is due"
 
-// Multiple starts a DurationJob of d at the next multiple of d since the zero time,
-// which is a tick of cron.Every(d) on all instances.
+// Multiple starts a DurationJob of d at the next multiple of d since the zero time. On all
+// instances that is a tick of cron.Every(d).
 func Multiple(d time.Duration) gocron.StartAtOption {
 	return gocron.WithStartDateTime(cron.Every(d).Next(time.Now().Round(0)))
 }
 
-// ErrUnknown says that nobody told how a run ended.
-var ErrUnknown = errors.New("gocron did not tell how the run ended: a listener of the job took the place of that of gocronlock")
+// ErrUnknown means that gocron did not report how a run ended, because another listener of the job
+// replaced the one of gocronlock.
+var ErrUnknown = errors.New("gocron did not report how the run ended: another listener of the job replaced the one of gocronlock")
 
-// Options returns the options of one job that claim its ticks, for
-// Scheduler.NewJob. The name of job is that of the lock, whatever gocron calls the job.
-// The work does not learn that its lock was lost: only Config.OnTick and Config.Logger do,
-// afterwards.
+// Options returns the options for Scheduler.NewJob that claim the ticks of one job. The lock has
+// the name of job, whatever gocron calls it. The work is not notified if its lock is lost; the loss
+// is reported to Config.OnTick and Config.Logger afterwards.
 //
-// They hear how a run ended by the listeners AfterJobRuns and AfterJobRunsWithError.
-// A job that sets one of these after the options is reported with [ErrUnknown].
-// gocron runs a job once for each lock and does not tell runs apart, so job.CatchUp and
-// cron.OverlapAllow are a fencelock.ErrInvalid.
+// The options set the listeners AfterJobRuns and AfterJobRunsWithError to learn how a run ended. If
+// the job sets one of them after these options, its runs are reported with [ErrUnknown]. gocron
+// calls the locker once per call and does not distinguish runs, so Config.CatchUp and
+// cron.OverlapAllow are a fencelock.ErrInvalid here.
 func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
 	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
 		return nil, err
 	}
 	if due.CatchUp() > 0 || due.RunsOverlap() {
-		return nil, fmt.Errorf("%w: %q: CatchUp and OverlapAllow need gocronlock.Task", fencelock.ErrInvalid, job.Name())
+		return nil, fmt.Errorf("%w: %q: Options does not support CatchUp and OverlapAllow: use gocronlock.Task", fencelock.ErrInvalid, job.Name())
 	}
 	l := &locker{job: job, due: due, result: ErrUnknown}
 	return []gocron.JobOption{
@@ -122,16 +121,16 @@ func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) 
 	}, nil
 }
 
-// locker is a gocron.Locker for one job, which runs once at a time.
+// locker is a gocron.Locker for one job, whose runs do not overlap.
 type locker struct {
 	job *cron.Job
 	due cronhook.Due
 
 	mu     sync.Mutex // guards result
-	result error      // of the work, from its end to Unlock; ErrUnknown at other times
+	result error      // the result of the work until Unlock; ErrUnknown at other times
 }
 
-// Lock claims the tick that has come due.
+// Lock claims the tick that is due.
 func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	ticks, err := take(l.job, l.due, time.Now())
 	if err != nil {
@@ -144,7 +143,7 @@ func (l *locker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	return lock{l, finish}, nil
 }
 
-// ended notes how the work ended.
+// ended stores how the work ended.
 func (l *locker) ended(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +156,7 @@ type lock struct {
 	finish cronhook.Finish
 }
 
-// Unlock ends the run, after the listeners have heard how the work ended.
+// Unlock finishes the run. gocron calls it after the listeners.
 func (l lock) Unlock(context.Context) error {
 	l.locker.mu.Lock()
 	err := l.locker.result

@@ -193,7 +193,7 @@ func TestLimitedRunBegunOffItsTick(t *testing.T) {
 		catchUp int
 		skipped bool // no error: a call at that time is no mistake
 	}{
-		"too late for every tick":       {},
+		"no tick of its schedule is near": {},
 		"within Late of an earlier one": {late: 4 * time.Minute, skipped: true},
 		"nothing to make up for":        {catchUp: 1, skipped: true},
 	} {

@@ -1,12 +1,11 @@
-// Package robfigcron runs the entries of a robfig/cron scheduler on exactly one
-// of many instances: every instance adds the same entries, and each tick is run
-// by the first that claims it.
+// Package robfigcron runs each tick of a robfig/cron entry on one of many instances only. Every
+// instance adds the same entries, and the first instance that claims a tick runs it; see package
+// cron.
 //
 //	c := cron.New()
 //	_, err := robfigcron.Add(ctx, c, "0 3 * * *", job, bill)
 //
-// Most programs should use [Add]. [Wrapper] is for entries that are added in some
-// other way.
+// Most programs should use [Add]. Use [Wrapper] for entries that are added in another way.
 package robfigcron
 
 import (
@@ -20,14 +19,13 @@ import (
 	robfig "github.com/robfig/cron/v3"
 )
 
-// Add adds an entry to c that runs fn for every tick of spec that this instance
-// claims. ctx ends the runs: c.Stop waits for them and does not. The context of
-// fn, and what becomes of ticks, are those of [cron.Job]; ticks that were missed before
-// are made up for as soon as the scheduler runs, by an entry of its own that is then
-// gone.
+// Add adds an entry to c that runs fn for every tick of spec that this instance claims. Cancel ctx
+// to end the runs: c.Stop does not end them, but the context that it returns waits for them. The
+// context of fn and the handling of ticks are those of [cron.Job]. With Config.CatchUp, missed
+// ticks are run as soon as the scheduler runs, by an extra entry that is then removed.
 //
-// "@every" counts from the start of the scheduler, so no two instances would mean
-// the same times by it; here its ticks are those of cron.Every.
+// robfig/cron counts "@every" from the start of the scheduler, which differs between instances.
+// Here its ticks are those of cron.Every.
 func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn func(ctx context.Context) error) (robfig.EntryID, error) {
 	schedule, err := parse(c, spec)
 	if err != nil {
@@ -44,7 +42,7 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn fun
 	return c.Schedule(schedule, e), nil
 }
 
-// atStart has c run e once when it starts, or now if it runs.
+// atStart lets c run e once: when c starts, or now if it is already running.
 func (e *entry) atStart(c *robfig.Cron) {
 	id := make(chan robfig.EntryID, 1)
 	id <- c.Schedule(&first{}, robfig.FuncJob(func() {
@@ -56,7 +54,7 @@ func (e *entry) atStart(c *robfig.Cron) {
 // first is a schedule with one tick: at once.
 type first struct{ over bool }
 
-// Next is called from one goroutine, that of the scheduler or before it starts.
+// Next is called from one goroutine at a time, so it needs no mutex.
 func (f *first) Next(t time.Time) time.Time {
 	if f.over {
 		return time.Time{}
@@ -65,7 +63,7 @@ func (f *first) Next(t time.Time) time.Time {
 	return t
 }
 
-// parse has c's parser, which is its own, make a schedule of spec.
+// parse makes a schedule of spec with the parser of c, which is not accessible in another way.
 func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
 	id, err := c.AddFunc(spec, func() {})
 	if err != nil {
@@ -79,22 +77,23 @@ func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// Wrapper makes jobs that are run once per tick of schedule, which must be the
-// schedule of their entry, and not "@every": use cron.Every. The zone in is that
-// of the scheduler (Cron.Location). Wrapped jobs have no context: they do not
-// learn that they lost their lock. Put it first into the chain, and use one for
-// each job: its name is that of the lock. Nothing runs a wrapped job when the
-// scheduler starts, so job.CatchUp is a fencelock.ErrInvalid.
+// Wrapper returns a wrapper for jobs that are run once per tick of schedule. schedule must be that
+// of the entry. For "@every" use cron.Every, both here and for the entry. in is the zone of the
+// scheduler (Cron.Location).
+//
+// Put the wrapper first in the chain, and use one for each job: the name of job is the name of the
+// lock. A wrapped job has no context, so it is not notified if its lock is lost. Nothing calls it
+// when the scheduler starts, so Config.CatchUp is a fencelock.ErrInvalid here.
 func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
 	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
-		return nil, fmt.Errorf("%w: instances share no ticks of @every %v: use cron.Every", fencelock.ErrInvalid, every.Delay)
+		return nil, fmt.Errorf("%w: the ticks of @every %v differ between instances: use cron.Every", fencelock.ErrInvalid, every.Delay)
 	}
 	due, err := cronhook.NewDue(job, schedule)
 	if err != nil {
 		return nil, err
 	}
 	if due.CatchUp() > 0 {
-		return nil, fmt.Errorf("%w: %q: CatchUp needs robfigcron.Add", fencelock.ErrInvalid, job.Name())
+		return nil, fmt.Errorf("%w: %q: Wrapper does not support CatchUp: use robfigcron.Add", fencelock.ErrInvalid, job.Name())
 	}
 	return func(inner robfig.Job) robfig.Job {
 		fn := func(context.Context) error { inner.Run(); return nil }
@@ -102,16 +101,16 @@ func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *t
 	}, nil
 }
 
-// entry is the job that the scheduler knows.
+// entry is the job that robfig/cron calls.
 type entry struct {
-	ctx context.Context // of the runs
+	ctx context.Context // the context of its runs
 	fn  func(ctx context.Context) error
 	in  *time.Location
 	due cronhook.Due
 }
 
-// Run is called when the scheduler wakes up. It does not say for which time, and
-// its clock has gone on since; the schedule knows.
+// Run is called when the scheduler wakes up. robfig/cron does not pass the scheduled time, so Take
+// finds it by the schedule.
 func (e *entry) Run() {
-	_ = e.due.TickAll(e.ctx, e.due.Take(time.Now().In(e.in)), e.fn) // reported by Config.OnTick and Config.Logger
+	_ = e.due.TickAll(e.ctx, e.due.Take(time.Now().In(e.in)), e.fn) // reported to Config.OnTick and Config.Logger
 }
