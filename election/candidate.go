@@ -14,68 +14,69 @@ import (
 )
 
 var (
-	// ErrResigned is the cause of a term's end after Resign. Work that returns it
-	// resigns: Run campaigns again.
+	// ErrResigned is the cause of a term's end after Resign. Work that returns it also resigns: Run
+	// then campaigns again.
 	ErrResigned = errors.New("resigned")
-	// ErrStuck says that the work of a term goes on although the term is over.
+	// ErrStuck means that the work of a term still runs although the term is over.
 	ErrStuck = errors.New("the leader's work still runs")
 )
 
-// Config is what a Candidate does beside campaigning. The zero Config is useful.
+// Config holds the settings of a Candidate. The zero Config is ready to use.
 type Config struct {
-	// Value is published while this candidate leads or waits, such as its
-	// address; see [Observe]. It travels as the lock's note. Empty, the default,
-	// publishes the Locker's note. A leader changes it by [Term.Publish].
+	// Value is what this candidate publishes while it leads or waits, such as its address; see
+	// [Observe]. It is stored as the note of the lock. Empty, the default, publishes the Locker's
+	// note. [Term.Publish] changes it during a term.
 	Value string
 
-	// ShutdownTimeout is how long the work may go on after its context has ended before
-	// Run returns ErrStuck. The name, unless it is lost, is kept until the work
-	// returns at last, and until then this Candidate does not campaign. Negative
-	// means for ever. 0 means the default, 30 s.
+	// ShutdownTimeout is how long the work may continue after its context has ended before Run
+	// returns ErrStuck. Unless the lock is lost, it is kept until the work returns, so nobody else
+	// leads. This Candidate does not campaign in that time. A negative value means no limit. 0
+	// means the default, 30 s.
 	ShutdownTimeout time.Duration
 
-	// ResignPause is how long a candidate that resigned waits before it campaigns again,
-	// so that another one gets its turn. 0 means the default, 1 s.
+	// ResignPause is how long a candidate waits after a resignation before it campaigns again, so
+	// that another one can become the leader. 0 means the default, 1 s.
 	ResignPause time.Duration
 
-	// OnChange is told every change of state, in order and from one goroutine. A
-	// call that blocks delays the next one and nothing else. nil, the default, is
-	// no call.
+	// OnChange is called on every change of state, in order and from one goroutine. If it blocks,
+	// only the next calls are delayed. nil, the default, means no call.
 	OnChange func(Change)
 
-	// Logger gets what cannot be returned: an engine that cannot be reached, and
-	// errors of work whose term was lost. nil, the default, is silent.
+	// Logger receives what a call cannot return: an unreachable engine, and errors of work whose
+	// term was lost. nil, the default, means no logging.
 	Logger *slog.Logger
 }
 
 const (
 	defaultShutdown = 30 * time.Second
 	defaultRest     = time.Second
-	firstPause      = 100 * time.Millisecond // after a campaign that failed
+	firstPause      = 100 * time.Millisecond // the first pause after a failed campaign
 	lastPause       = 5 * time.Second
 )
 
-// Candidate campaigns for one name. It is safe for concurrent use, and is at most
-// once in Run or Terms at a time.
+// Candidate campaigns for one name. It is safe for concurrent use, but only one call of Run or
+// Terms may be active at a time.
 type Candidate struct {
 	locks *fencelock.Locker
 	name  string
 	cfg   Config
 
 	mu      sync.Mutex // guards running, stuck, state, changes, telling, term, lost, and left of each term
-	running bool       // Run or Terms is at work, or fn is stuck
+	running bool       // Run or Terms is active, or fn is stuck
 	stuck   bool       // Run returned ErrStuck and fn still runs
 	state   State
-	changes []Change  // OnChange has not been told yet
-	telling bool      // tell is at work
+	changes []Change  // changes not yet passed to OnChange
+	telling bool      // whether tell is active
 	term    *Term     // the latest term, until its work has returned
 	lost    time.Time // when term was lost; zero before
 }
 
-// New returns a candidate for name. It does no I/O; cfg may be nil. The Locker's TTL, grace, note,
-// minimum hold and OnWait are those of the terms; the grace, a fifth of the TTL if it is 0, is the time
-// for the work to stop before anyone else may lead. Its wait limit, Shared, Limit and Weight are
-// not: a campaign goes on until it leads, and one leads at a time.
+// New returns a candidate for name. It does no I/O. cfg may be nil.
+//
+// The terms use the TTL, the grace, the note, the minimum hold and OnWait of locks. The grace is
+// the time for the work to stop before another candidate can lead; if it is 0, a fifth of the TTL
+// is used. The wait limit, Shared, Limit and Weight of locks are ignored: a campaign has no time
+// limit, and only one candidate leads.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	c := &Candidate{name: name}
 	if cfg != nil {
@@ -88,15 +89,15 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	}
 	o := locks.Options()
 	o.Note = cmp.Or(c.cfg.Value, o.Note)
-	o.Grace = cmp.Or(o.Grace, o.TTL/5)        // for the work to stop before anyone else may lead
+	o.Grace = cmp.Or(o.Grace, o.TTL/5)        // time for the work to stop before another candidate can lead
 	o.Wait = 0                                // a campaign keeps its place in the queue
-	o.Shared, o.Limit, o.Weight = false, 0, 0 // or several would lead at once
+	o.Shared, o.Limit, o.Weight = false, 0, 0 // otherwise several could lead
 	c.locks = locks.WithOnly(o)
 	return c
 }
 
-// Term returns the term in which this candidate leads at this instant, and nil if
-// it does not lead. It is exact and does no I/O.
+// Term returns the current term if this candidate leads at this moment, and nil otherwise. It is
+// exact and does no I/O.
 func (c *Candidate) Term() *Term {
 	c.mu.Lock()
 	term := c.term
@@ -107,9 +108,8 @@ func (c *Candidate) Term() *Term {
 	return term
 }
 
-// Resign ends the context of the present term with the cause ErrResigned, and
-// reports whether there was one. It does not wait: the name is given back when
-// the work has returned.
+// Resign ends the context of the current term with the cause ErrResigned. It reports whether there
+// was a term. It does not wait: the lock is released when the work has returned.
 func (c *Candidate) Resign() bool {
 	term := c.Term()
 	if term != nil {
@@ -118,22 +118,22 @@ func (c *Candidate) Resign() bool {
 	return term != nil
 }
 
-// begin claims the candidate for Run or Terms.
+// begin reserves the candidate for one call of Run or Terms.
 func (c *Candidate) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.stuck:
-		return fmt.Errorf("%w: %q: end this process before it campaigns again", ErrStuck, c.name)
+		return fmt.Errorf("%w: %q: end this process before another campaign", ErrStuck, c.name)
 	case c.running:
-		return fmt.Errorf("%w: the candidate for %q runs already; make another one", fencelock.ErrInvalid, c.name)
+		return fmt.Errorf("%w: the candidate for %q is already running: create another one with New", fencelock.ErrInvalid, c.name)
 	}
 	c.running = true
 	c.set(Campaigning, nil)
 	return nil
 }
 
-// end lets go of the candidate, after term; nil if it won none.
+// end frees the candidate. term is the last term, or nil if it won none.
 func (c *Candidate) end(term *Term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *Candidate) end(term *Term) {
 	c.set(Idle, term)
 }
 
-// abandon notes that Run returns without the work of term; false if the work has
+// abandon records that Run returns before the work of term. It returns false if the work has
 // returned.
 func (c *Candidate) abandon(term *Term) bool {
 	c.mu.Lock()
@@ -150,8 +150,7 @@ func (c *Candidate) abandon(term *Term) bool {
 	return c.stuck
 }
 
-// leave notes that the work of term has returned, and reports whether Run did so
-// before.
+// leave records that the work of term has returned. It reports whether Run has returned before.
 func (c *Candidate) leave(term *Term) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +158,7 @@ func (c *Candidate) leave(term *Term) bool {
 	return c.stuck
 }
 
-// campaign waits until the candidate leads. Failures that may pass are tried
-// again until ctx ends.
+// campaign waits until the candidate leads. It retries temporary errors until ctx ends.
 func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock, err := c.locks.Acquire(ctx, c.name)
@@ -178,8 +176,8 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 	}
 }
 
-// rest goes back to campaigning after term: others have their turn first, unless
-// it was lost.
+// rest returns to campaigning after term, with a pause to let others lead first, unless the term
+// was lost.
 func (c *Candidate) rest(ctx context.Context, term *Term) {
 	c.mu.Lock()
 	c.set(Campaigning, term)

@@ -11,29 +11,29 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Leader is who leads. The zero Leader means that nobody does.
+// Leader describes the current leader. The zero Leader means that there is none.
 type Leader struct {
 	Value string // what the leader publishes
 	Host  string
 	PID   int
-	Owner string    // never empty while somebody leads
+	Owner string    // not empty while there is a leader
 	Term  int64     // the number of the term
-	Since time.Time // when it began, by the engine's clock
+	Since time.Time // when the term began, by the engine's clock
 }
 
-// same reports whether l and o are one leader, as far as anybody cares.
+// same reports whether l and o are the same for an observer.
 func (l Leader) same(o Leader) bool {
 	return l.Owner == o.Owner && l.Term == o.Term && l.Value == o.Value
 }
 
-// Current asks once who leads name. The answer may be out of date when it
-// arrives. A holder without an owner is no leader: another program, or on PostgreSQL
-// a leader that is just coming or going. fencelock.ErrUnsupported if the engine cannot
-// list its locks. What a leader has published by [Term.Publish] stands in the engine's records:
-// if these may not be read, it is fencelock.ErrConfig.
+// Current returns the current leader of name. The answer may be out of date when it arrives. It
+// ignores a holder without an owner: that is another program or, on PostgreSQL, a leader that is
+// just starting or stopping. Current returns fencelock.ErrUnsupported if the engine cannot list its
+// locks. Values of [Term.Publish] are in the engine's records; if the caller may not read them,
+// Current returns fencelock.ErrConfig.
 func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
 	var leader Leader
-	for range 2 { // the second time a later leader has published meanwhile
+	for range 2 { // retry once if a later leader has published in the meantime
 		var err error
 		if leader, err = holder(ctx, locks, name); err != nil || leader.Owner == "" {
 			return leader, err
@@ -52,11 +52,11 @@ func Current(ctx context.Context, locks *fencelock.Locker, name string) (Leader,
 	return leader, nil
 }
 
-// holder is Current with the value that the leader published when it asked for the name.
+// holder is Current with the value from the start of the term.
 func holder(ctx context.Context, locks *fencelock.Locker, name string) (Leader, error) {
 	status, err := locks.Status(ctx, name)
-	if err == nil && len(status.Holders) == 0 && status.Trouble != nil { // perhaps somebody leads unseen
-		return Leader{}, fmt.Errorf("%w: the leader of %q cannot be seen: %w", fencelock.ErrUnavailable, name, status.Trouble)
+	if err == nil && len(status.Holders) == 0 && status.Trouble != nil { // there may be a leader that the engine cannot see
+		return Leader{}, fmt.Errorf("%w: the leader of %q cannot be determined: %w", fencelock.ErrUnavailable, name, status.Trouble)
 	}
 	if err != nil || len(status.Holders) == 0 || status.Holders[0].Owner == "" {
 		return Leader{}, err
@@ -65,16 +65,18 @@ func holder(ctx context.Context, locks *fencelock.Locker, name string) (Leader, 
 	return Leader{Value: h.Note, Host: h.Host, PID: h.PID, Owner: h.Owner, Term: h.Token, Since: h.Since}, nil
 }
 
-// Depose takes the name away from the leader that leads now, and from no other: a
-// successor that has come meanwhile keeps it. The leader hears of it at once if it can be
-// reached; its term ends as lost, while the next one in the queue leads already, and it
-// campaigns again behind those who wait. Depose returns who that was, with the value that it
-// began its term with, and a token that shuts it out of guarded resources. fencelock.ErrNotHeld if nobody leads or that leader has just
-// gone, fencelock.ErrUnsupported if the engine cannot do it.
+// Depose takes the lock away from the current leader, and from no later one. The leader is notified
+// at once if it is reachable. Its term ends as lost, while the next candidate in the queue already
+// leads, and it campaigns again at the end of the queue.
 //
-// A leader that goes by itself calls [Candidate.Resign], which waits for the work.
+// Depose returns the deposed leader, with the value from the start of its term, and a token with
+// which guarded resources refuse its writes. It returns fencelock.ErrNotHeld if there is no leader
+// or it has just stopped, and fencelock.ErrUnsupported if the engine cannot break single
+// acquisitions.
+//
+// To let a leader finish its work first, call [Candidate.Resign] in its process instead.
 func Depose(ctx context.Context, locks *fencelock.Locker, name, reason string) (Leader, int64, error) {
-	leader, err := holder(ctx, locks, name) // also for an operator who may not read records
+	leader, err := holder(ctx, locks, name) // not Current: an operator may lack the right to read records
 	if err != nil {
 		return Leader{}, 0, err
 	}
@@ -86,24 +88,24 @@ func Depose(ctx context.Context, locks *fencelock.Locker, name, reason string) (
 }
 
 const (
-	lookSoon = time.Second      // after a change: an engine may tell the value late
-	lookNext = 5 * time.Second  // otherwise: an event may have been missed
-	patience = 30 * time.Second // how long the engine may be out of reach
+	lookSoon = time.Second      // after a change: some engines report the value late
+	lookNext = 5 * time.Second  // otherwise: a notification may have been missed
+	patience = 30 * time.Second // how long the engine may be unreachable
 )
 
-// Observe yields who leads name, now and after every change; the zero Leader when
-// nobody does. Leaders that come and go faster than the loop's body may be passed
-// over. An error is the last thing yielded: ctx's, or that of an engine that
-// cannot be asked: at once if it never could be, otherwise 30 s after it was first asked in
-// vain. One that is silent is given up then, too. An observer that stood still in between asks
-// before it gives up.
+// Observe yields the leader of name, now and after every change. It yields the zero Leader when
+// there is none. Leaders that change faster than the body of the loop runs may be skipped.
+//
+// The last element is an error: that of ctx, or that of the engine. If the engine was never
+// reachable, Observe yields its error at once, otherwise after it was unreachable for 30 s. A
+// process that was paused tries once more before it gives up.
 func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		news := follow(ctx, locks, name)
 		var last Leader
-		asked, known := time.Now(), false // asked is when the first question was that has no answer
+		asked, known := time.Now(), false // asked is when the first unanswered request was sent
 		for {
 			next := lookSoon
 			leader, err := ask(ctx, locks, name, asked.Add(patience))
@@ -131,7 +133,7 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 	}
 }
 
-// ask is Current with a limit. An engine that does not answer by then is unavailable.
+// ask is Current with a deadline. No answer by then is ErrUnavailable.
 func ask(ctx context.Context, locks *fencelock.Locker, name string, limit time.Time) (Leader, error) {
 	ctx, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
@@ -142,7 +144,7 @@ func ask(ctx context.Context, locks *fencelock.Locker, name string, limit time.T
 	return leader, err
 }
 
-// follow returns a channel that is told when something happened to name.
+// follow returns a channel that receives a value after a change of name.
 func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan struct{} {
 	news := make(chan struct{}, 1)
 	go func() { // ends when ctx ends

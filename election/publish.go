@@ -13,7 +13,7 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// publication is the record of what a leader has published in its term, in JSON.
+// publication is the record of what a leader has published in its term, as JSON.
 type publication struct {
 	Name  string `json:"name"`
 	Term  int64  `json:"term"`
@@ -21,19 +21,22 @@ type publication struct {
 }
 
 const (
-	recordPrefix  = "election/" // begins the keys of records
+	recordPrefix  = "election/" // prefix of the keys of records
 	firstConflict = time.Millisecond
 	lastConflict  = 100 * time.Millisecond
 )
 
-// Publish replaces the value that the leader publishes, for the rest of the term; the next
-// term begins with Config.Value again. [Observe] yields it within 5 s, [Current] at once. A leader may
-// publish until its work has returned, also after Resign.
+// Publish replaces the value that the leader publishes, for the rest of the term. The next term
+// starts with Config.Value again. [Current] returns the new value at once; [Observe] yields it
+// within 5 s. A leader may publish until its work has returned, even after Resign.
 //
-// The error is fencelock.ErrLost if the term is lost, also if that comes out afterwards; fencelock.ErrNotHeld
-// if it has ended; fencelock.ErrConflict if a later term has published; fencelock.ErrUnavailable if nobody knows
-// whether the value is published, and Publish may be called again; and fencelock.ErrUnsupported if the engine
-// keeps no records.
+// Publish returns
+//
+//   - fencelock.ErrLost if the term is lost, even if that is detected only after the write
+//   - fencelock.ErrNotHeld if the term has ended
+//   - fencelock.ErrConflict if a later term has published
+//   - fencelock.ErrUnavailable if the value may or may not be published; call it again
+//   - fencelock.ErrUnsupported if the engine has no records
 func (t *Term) Publish(ctx context.Context, value string) error {
 	records, err := t.locks.Records()
 	if err != nil {
@@ -47,11 +50,11 @@ func (t *Term) Publish(ctx context.Context, value string) error {
 	}
 }
 
-// errLater says that a later term has published.
+// errLater means that a later term has published.
 var errLater = fmt.Errorf("%w: a later term has published", fencelock.ErrConflict)
 
-// publish is one try. It asks whether the term stands before and after it: a value that is
-// written too late belongs to no leader, and nobody is told of it.
+// publish is one attempt. It checks the term before and after the write: if the term has ended in
+// the meantime, the value does not count.
 func (t *Term) publish(ctx context.Context, records fencelock.Records, value string) error {
 	if err := t.lock.Err(); err != nil {
 		return err
@@ -74,8 +77,8 @@ func (t *Term) publish(ctx context.Context, records fencelock.Records, value str
 	return t.lock.Err()
 }
 
-// published returns what has been published under name last, and the version of the
-// record; the zero publication and "" if nothing has.
+// published returns the last publication for name and the version of its record, or zero values if
+// there is none.
 func published(ctx context.Context, records fencelock.Records, name string) (publication, string, error) {
 	rec, err := records.Get(ctx, recordPrefix+name)
 	if err != nil || rec.Version == "" {
@@ -83,14 +86,14 @@ func published(ctx context.Context, records fencelock.Records, name string) (pub
 	}
 	var p publication
 	if err := json.Unmarshal(rec.Value, &p); err != nil || p.Name != name {
-		return publication{}, "", fmt.Errorf("%w: the record %q is not that of an election: %w", fencelock.ErrConfig, rec.Key, cmp.Or(err, errNoName))
+		return publication{}, "", fmt.Errorf("%w: the record %q is not the record of an election: %w", fencelock.ErrConfig, rec.Key, cmp.Or(err, errNoName))
 	}
 	return p, rec.Version, nil
 }
 
-var errNoName = errors.New("it does not name that election")
+var errNoName = errors.New("it names another election")
 
-// lastPublished is published for who does not know whether anybody can have published.
+// lastPublished is published for callers that do not know whether the engine has records.
 func lastPublished(ctx context.Context, locks *fencelock.Locker, name string) (publication, error) {
 	records, err := locks.Records()
 	if errors.Is(err, fencelock.ErrUnsupported) || driver.CheckName(recordPrefix+name) != nil {

@@ -10,39 +10,37 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// Run is New(locks, name, nil).Run(ctx, fn): it campaigns for name and runs fn
-// while this process leads. See [Candidate.Run].
+// Run campaigns for name and runs fn while this process leads. It is short for New(locks, name,
+// nil).Run(ctx, fn); see [Candidate.Run].
 func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx context.Context) error) error {
 	return New(locks, name, nil).Run(ctx, fn)
 }
 
-// Run campaigns until this candidate leads, runs fn, and does so again whenever
-// a term ends before its work does:
+// Run campaigns until this candidate leads and then runs fn. What happens next depends on how the
+// term ends:
 //
-//   - fn returns while the term stands: the term ends, and Run returns fn's
-//     error, nil included. That is also how a canceled ctx ends Run: fn sees it,
-//     stops and returns.
-//   - The term is lost: the context of fn ends with a cause that is
-//     fencelock.ErrLost. Once fn has returned, Run campaigns again; what fn
-//     returned is logged.
+//   - fn returns during the term: Run ends the term and returns the error of fn, or nil. Cancelling
+//     ctx ends Run in this way: the context of fn ends, and fn returns.
+//   - The term is lost: the context of fn ends with a cause that is fencelock.ErrLost. Run waits until
+//     fn returns, logs its error, and campaigns again.
 //   - Resign is called, or fn returns ErrResigned: the same, after Config.ResignPause.
+//   - fn panics: Run ends the term and panics with an error that contains the value and the stack. It
+//     wraps the value if that is an error.
 //
-// A panic in fn ends the term, and Run panics with an error that tells the value and the stack, and wraps the
-// value if that is an error.
+// The context of fn is derived from ctx and has the number of the term as its fencing token (see
+// fencelock.TokenFrom).
 //
-// The context of fn is made from ctx and carries the term's number for
-// fencelock.TokenFrom. An engine that cannot be reached is asked again until ctx
-// ends; Run gives up on errors that will not pass (fencelock.ErrInvalid,
-// fencelock.ErrUnsupported, fencelock.ErrConfig), and with [ErrStuck] when fn goes on for longer than
-// Config.ShutdownTimeout after its context has ended. If ctx ends during a campaign, the
-// error satisfies errors.Is(err, ctx.Err()).
+// While the engine is unreachable, Run retries until ctx ends. It returns fencelock.ErrInvalid,
+// fencelock.ErrUnsupported and fencelock.ErrConfig at once. It returns [ErrStuck] if fn still runs
+// Config.ShutdownTimeout after its context has ended. If ctx ends during a campaign, the error
+// satisfies errors.Is(err, ctx.Err()).
 func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
 	var term *Term
 	var stuck bool
-	defer func() { // for a panic of the logger too
+	defer func() { // deferred: the logger may panic
 		if !stuck {
 			c.end(term)
 		}
@@ -55,7 +53,7 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 		done := make(chan error, 1)
 		go c.work(term, fn, done) // ends when fn has returned
 		if err, stuck = c.await(term, done); stuck {
-			return err // work closes the term when fn returns at last
+			return err // work closes the term when fn returns
 		}
 		c.close(term)
 		if panicked, ok := err.(*panicError); ok { //nolint:errorlint // fn may return one of another Run
@@ -69,11 +67,10 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 	}
 }
 
-// panicError is what Run panics with when fn did, in the goroutine of its caller, after
-// the term has ended.
+// panicError is the value with which Run panics after fn has panicked and the term has ended.
 type panicError struct {
 	value any    // what fn panicked with
-	stack []byte // where, as runtime/debug.Stack tells it
+	stack []byte // where, from runtime/debug.Stack
 }
 
 // Error returns the value and the stack.
@@ -85,11 +82,11 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// errExited stands for fn's error if its goroutine ends by runtime.Goexit.
-var errExited = errors.New("the work ended its goroutine")
+// errExited is the error of an fn that calls runtime.Goexit.
+var errExited = errors.New("the work called runtime.Goexit")
 
-// work runs fn for one term and says what it returned. If Run has given up by
-// then, it closes the term as well.
+// work runs fn for one term and sends its result. If Run has already returned, work closes the
+// term.
 func (c *Candidate) work(term *Term, fn func(ctx context.Context) error, done chan<- error) {
 	err := errExited
 	defer func() {
@@ -104,14 +101,14 @@ func (c *Candidate) work(term *Term, fn func(ctx context.Context) error, done ch
 		c.close(term)
 		c.end(term)
 		if panicked, ok := err.(*panicError); ok { //nolint:errorlint // see Run
-			panic(panicked) // nobody else hears of it
+			panic(panicked) // Run has returned and cannot panic
 		}
 	}()
 	err = fn(term.ctx)
 }
 
-// await waits for the work of a term, once its context has ended no longer than
-// the shutdown limit. It returns the work's error, or ErrStuck and true.
+// await waits for the work of a term. After the end of its context it waits at most for the
+// shutdown timeout. It returns the error of the work, or ErrStuck and true.
 func (c *Candidate) await(term *Term, done <-chan error) (err error, stuck bool) {
 	select {
 	case err := <-done:
@@ -129,13 +126,13 @@ func (c *Candidate) await(term *Term, done <-chan error) (err error, stuck bool)
 	case <-limit.C:
 	}
 	if !c.abandon(term) {
-		return <-done, false // it returned in the same instant
+		return <-done, false // it returned at the last moment
 	}
 	return fmt.Errorf("%w: %q, term %d, %v after the term's end (%w): end this process",
 		ErrStuck, c.name, term.Token(), c.cfg.ShutdownTimeout, context.Cause(term.ctx)), true
 }
 
-// noteResult logs what would be hidden: the error of work whose term was over.
+// noteResult logs the error of work whose term is over, since Run does not return it.
 func (c *Candidate) noteResult(term *Term, err error) {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, fencelock.ErrLost) || errors.Is(err, ErrResigned) {
 		return

@@ -2,15 +2,15 @@ package election
 
 import "context"
 
-// State is what a candidate does.
+// State is the state of a candidate.
 type State int
 
 // The states.
 const (
-	Idle        State = iota // neither Run nor Terms is at work
-	Campaigning              // waits for its turn, or for the engine
-	Leading                  // the term stands
-	Stopping                 // the term's context has ended; its work has not
+	Idle        State = iota // neither Run nor Terms is active
+	Campaigning              // waiting to become the leader, or for the engine
+	Leading                  // leading
+	Stopping                 // the context of the term has ended, but its work has not returned
 )
 
 // String returns the state in one word.
@@ -21,20 +21,20 @@ func (s State) String() string {
 // Change is a change of a candidate's state.
 type Change struct {
 	State State
-	Term  int64 // the number of the term that began, ends or ended; 0 if none
-	Cause error // why it ends: as that of Term.Context, or context.Canceled if its work just returned
+	Term  int64 // the number of the term that began, ends or has ended; 0 if none
+	Cause error // why the term ends: the cause of Term.Context, or context.Canceled if its work returned
 }
 
-// State returns what the candidate does now. It is for people and metrics: only
-// [Candidate.Term] is exact.
+// State returns the current state of the candidate, for people and metrics. Only [Candidate.Term]
+// is exact.
 func (c *Candidate) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// set notes a new state, in which term begins, ends or ended, and has it told. The
-// caller holds mu.
+// set stores a new state, in which term begins, ends or has ended, and queues the call of OnChange.
+// The caller holds mu.
 func (c *Candidate) set(s State, term *Term) {
 	if c.state == s {
 		return
@@ -53,16 +53,16 @@ func (c *Candidate) set(s State, term *Term) {
 	c.changes = append(c.changes, change)
 	if !c.telling {
 		c.telling = true
-		go c.tell() // ends when all changes have been told
+		go c.tell() // ends when all changes have been passed on
 	}
 }
 
-// tell calls OnChange without the mutex: it may block, call the candidate or panic.
+// tell calls OnChange without holding the mutex: it may block, call the candidate or panic.
 func (c *Candidate) tell() {
 	told := false
 	defer func() {
 		if !told {
-			go c.tell() // the hook ended the goroutine; ends as this one would
+			go c.tell() // the hook ended this goroutine with runtime.Goexit: continue on another
 		}
 	}()
 	for {

@@ -9,32 +9,32 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// Term is one time in charge. It is safe for concurrent use.
+// Term is one period of leadership. It is safe for concurrent use.
 type Term struct {
 	locks    *fencelock.Locker
 	lock     *fencelock.Lock
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	unfollow []func() bool // stop what watches the contexts
-	lost     bool          // set by close, before anybody reads it
+	unfollow []func() bool // stop the callbacks on the contexts
+	lost     bool          // set by close before it is read
 	left     bool          // the work has returned; guarded by Candidate.mu
 }
 
-// Context returns a context that ends with the term, with the cause of its end:
-// an error that is fencelock.ErrLost, [ErrResigned], or that of the context given
-// to Run or Terms. It carries the term's number for fencelock.TokenFrom.
+// Context returns a context that ends with the term. Its cause is an error that is
+// fencelock.ErrLost, [ErrResigned], or the cause of the context given to Run or Terms. It has the
+// number of the term as its fencing token.
 func (t *Term) Context() context.Context { return t.ctx }
 
-// Token returns the term's number, which is the fencing token of its lock: greater than
-// that of every earlier term of this name in any process.
+// Token returns the number of the term. It is the fencing token of the lock: greater than that of
+// every earlier term of this name in any process.
 func (t *Term) Token() int64 { return t.lock.Token() }
 
-// Lock returns the lock that the term stands on, for guards and for status. The term
-// releases it.
+// Lock returns the lock of the term, for guards and for its status. Do not release it; the term
+// does.
 func (t *Term) Lock() *fencelock.Lock { return t.lock }
 
-// Err returns nil while the term stands, and why not otherwise. It is exact, does
-// no I/O, and belongs right before a step that only the leader may take.
+// Err returns nil while this candidate leads in the term, and the reason of its end otherwise. It
+// is exact and does no I/O. Call it right before a step that only the leader may take.
 func (t *Term) Err() error {
 	if err := t.lock.Err(); err != nil {
 		return err
@@ -42,18 +42,18 @@ func (t *Term) Err() error {
 	return context.Cause(t.ctx)
 }
 
-// again reports whether the candidate campaigns again, after work that returned
-// err.
+// again reports whether the candidate campaigns again after work that returned err.
 func (t *Term) again(err error) bool {
 	return t.lost || errors.Is(context.Cause(t.ctx), ErrResigned) || errors.Is(err, ErrResigned)
 }
 
-// Terms campaigns, and yields each term that this candidate wins. The body of the
-// loop is the work of the term: it should return when the term's context ends.
-// When the body ends, so does the term, and the candidate campaigns again; break
-// resigns for good. An error is the last thing yielded; it is as for Run, a
-// canceled ctx included. Config.ShutdownTimeout does not apply, since nothing else can
-// leave the body; [Candidate.Check] tells of a body that goes on too long.
+// Terms campaigns and yields each term that this candidate wins. The body of the loop is the work
+// of the term: it should end when the context of the term ends. When the body ends, the term ends
+// and the candidate campaigns again. Leave the loop with break to stop.
+//
+// An error is the last element; the errors are those of [Candidate.Run], including that of a
+// cancelled ctx. Config.ShutdownTimeout has no effect, since nothing can end the body from outside.
+// Use [Candidate.Check] to detect a body that runs too long.
 func (c *Candidate) Terms(ctx context.Context) iter.Seq2[*Term, error] {
 	return func(yield func(*Term, error) bool) {
 		if err := c.begin(); err != nil {
@@ -76,13 +76,13 @@ func (c *Candidate) Terms(ctx context.Context) iter.Seq2[*Term, error] {
 	}
 }
 
-// body lets the loop's body have its term, which ends with it.
+// body runs the body of the loop and then closes the term.
 func (c *Candidate) body(term *Term, yield func(*Term, error) bool) bool {
 	defer c.close(term)
 	return yield(term, nil)
 }
 
-// enter begins a term, whose context ends with ctx, the lock, or a resignation.
+// enter begins a term. Its context ends with ctx, with the lock, or by a resignation.
 func (c *Candidate) enter(ctx context.Context, lock *fencelock.Lock) *Term {
 	term := &Term{locks: c.locks, lock: lock}
 	term.ctx, term.cancel = context.WithCancelCause(lock.Context())
@@ -98,7 +98,7 @@ func (c *Candidate) enter(ctx context.Context, lock *fencelock.Lock) *Term {
 	return term
 }
 
-// stopping notes that the context of a term has ended and its work has not.
+// stopping records that the context of a term has ended while its work still runs.
 func (c *Candidate) stopping(term *Term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Candidate) stopping(term *Term) {
 	}
 }
 
-// noteLoss notes when a term was lost whose work has not returned.
+// noteLoss records when a term was lost while its work still runs.
 func (c *Candidate) noteLoss(term *Term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,14 +116,14 @@ func (c *Candidate) noteLoss(term *Term) {
 	}
 }
 
-// close gives the name back, now that the work of the term has returned.
+// close ends a term whose work has returned and releases the lock.
 func (c *Candidate) close(term *Term) {
 	for _, stop := range term.unfollow {
 		stop()
 	}
-	c.leave(term) // of Terms; that of Run has left
+	c.leave(term) // for Terms; Run has called it already
 	standing := term.lock.Err()
-	term.cancel(context.Canceled) // whatever the work left behind ends before the next leader begins
+	term.cancel(context.Canceled) // ends goroutines that the work left behind, before the next leader starts
 	err := term.lock.Release()
 	term.lost = errors.Is(standing, fencelock.ErrLost) || errors.Is(err, fencelock.ErrNotHeld)
 	if err != nil && !term.lost {

@@ -1,56 +1,58 @@
-// Package ratelimit bounds how often something happens, among many processes: a hundred
-// requests a second to a partner, three mails an hour to each user.
+// Package ratelimit limits how often something happens, over all processes: a hundred requests per
+// second to a partner, or three mails per hour to each user.
 //
 //	limiter := ratelimit.New(engine, "mails", ratelimit.PerHour(3), nil)
 //
 //	result, err := limiter.Allow(ctx, "user:42")
 //	switch {
-//	case err != nil: // nobody knows: the engine is down
-//	case !result.OK: // too many: again after result.RetryAfter
-//	default: // send it
+//	case err != nil: // not decided: the engine is unreachable, or ctx has ended
+//	case !result.OK: // over the limit: retry after result.RetryAfter
+//	default: // send the mail
 //	}
 //
-// Its methods are those of golang.org/x/time/rate, for a key each: [Limiter.Allow] asks
-// and goes on, [Limiter.Wait] waits for its turn, [Limiter.Reserve] says how long that
-// would take, and AllowN, WaitN and ReserveN are for several events at once, all or none.
-// [Limiter.AllowAtMost] takes as many of several as there are, [Limiter.Peek] takes none and
-// says how many there are, and [Limiter.Reset] gives a key its burst again. Most
-// programs should use Allow to refuse work, and Wait to slow it down. [Handler] is the
-// middleware for net/http.
+// Use [Limiter.Allow] to refuse work over the limit, and [Limiter.Wait] to slow it down. [Handler]
+// is middleware for net/http.
 //
-// # What it promises
+// The methods are like those of golang.org/x/time/rate, with a key as an argument.
+// [Limiter.Reserve] returns how long to wait. AllowN, WaitN and ReserveN are for several events at
+// once, all or none. [Limiter.AllowAtMost] takes as many of several events as are available.
+// [Limiter.Peek] takes none. [Limiter.Reset] gives a key its whole burst again.
 //
-// In any time t no more events of a key are granted than Burst and what the rate gives in
-// t, by all processes together. The clock is the engine's, so theirs may differ by as much
-// as they like; t is by that clock too. If they always ask they get no less than the rate,
-// but for the events of reservations that somebody cancels too late, or that are lost with
-// their process. Between two events lie whole microseconds, rounded up: a rate that would
-// lose more than one percent by that is fencelock.ErrInvalid.
+// # Guarantees
 //
-// An engine that loses its data grants a burst anew, for each key. So does one whose clock is
-// set forward; one whose clock is set back goes on as if nothing had been. What that
-// means on each engine is on its page.
+// In any period t, at most Burst plus rate × t events of a key are granted, to all processes
+// together. t is measured by the engine's clock; the clocks of the processes play no role. If the
+// processes always ask for more, they get at least the rate, except for events of reservations that
+// are cancelled late or lost with their process.
+//
+// The interval between two events is rounded up to a whole microsecond. A rate that would lose more
+// than one percent by this is fencelock.ErrInvalid.
+//
+// An engine that loses its data grants a new burst for each key. So does an engine whose clock is
+// set forward. If the clock is set back, the limit continues from the new time. The pages of the
+// engines have the details.
 //
 // # Keys
 //
-// A key may be whatever somebody chooses: none of one limiter is a key of another one. It
-// costs nothing until it is used, and nothing once it has not been used for as long as its
-// burst takes to come back: the engine forgets it then. There may be millions of them. What
-// is stored is a time and no count, so another Limit for the same keys applies from the next
-// call, for whoever uses it. Events that were granted before keep the time that they
-// took at the old rate: a key that had used three an hour stays empty for up to an hour,
-// however fast the new rate is.
+// A key may be any text, also one chosen by a user: the keys of different limiters are independent.
+// An unused key costs nothing. The engine deletes a key when its whole burst is available again, so
+// there may be millions of them.
+//
+// The engine stores a time per key and no count. A changed Limit therefore applies from the next
+// call, for all processes that use it. Events that were granted earlier keep the time that they
+// took at the old rate: a key that has used three events per hour stays empty for up to an hour,
+// even if the new rate is much higher.
 //
 // # When the engine is down
 //
-// Config.Down says what happens: nothing is granted (the default, and an error says so),
-// everything, or a share for each process, counted in its own memory. Result.Err says
-// why it was not the engine that decided.
+// Config.Down says what happens while the engine is unreachable: nothing is granted (the default;
+// an error is returned), everything is granted, or each process grants a share that it counts in
+// its own memory. Result.Err then says why the engine did not decide.
 //
 // # What it is not
 //
-// It does not bound how many work at the same time: that is package semaphore. A grant is
-// for now: a process that is frozen between the grant and the event, or whose messages are
-// held up on their way, does what it was granted later. And redlock has no rates, since a
-// majority of servers cannot count: it does not compile here.
+// It does not limit how many holders work at the same time: use package semaphore. A grant is meant
+// for now: if the process is paused after a grant, or its messages are delayed, the event happens
+// later. Redlock has no rates, since a majority of servers cannot count; using it here does not
+// compile.
 package ratelimit

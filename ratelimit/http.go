@@ -19,7 +19,7 @@ import (
 // quotaExceeded is the type of the problem document of a refusal.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// problem is a document of RFC 9457.
+// problem is a problem document of RFC 9457.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -27,19 +27,19 @@ type problem struct {
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
-// Handler passes on the requests that the limiter grants, one event each. The others get a
-// problem document: 429 if there are too many, 400 if the key makes no sense, and 503 if
-// the limiter did not decide.
+// Handler passes requests to next if the limiter grants them, one event each. Other requests get a
+// problem document with the status 429 (over the limit), 400 (invalid key), or 503 (the limiter
+// could not decide).
 //
-// key names what a request counts for: an account, a token, an address. nil means the
-// address that the connection comes from, or the /64 network of an IPv6 one; behind a proxy
-// that is the proxy's.
+// key returns what a request is counted for, such as an account, a token or an address. nil means
+// the address of the connection, or the /64 network of an IPv6 address; behind a proxy that is the
+// address of the proxy.
 //
-// Every response that was decided about has the fields RateLimit-Policy and RateLimit of
-// draft-ietf-httpapi-ratelimit-headers-11, and one of 429 has Retry-After as well: the
-// policy's name is the limiter's, and its window is what a burst takes to come back, at
-// least a second. The key is not in them. While everything is granted because the engine
-// is down there are none.
+// Responses have the fields RateLimit-Policy and RateLimit of
+// draft-ietf-httpapi-ratelimit-headers-11, and those with status 429 also have Retry-After. The
+// name of the policy is the name of the limiter. Its window is the time in which a whole burst
+// becomes available, at least one second. The key is not in the fields. Without a decision, and
+// while FailOpen grants everything, the fields are absent.
 func Handler(l *Limiter, key func(*http.Request) string, next http.Handler) http.Handler {
 	if key == nil {
 		key = address
@@ -63,8 +63,8 @@ func Handler(l *Limiter, key func(*http.Request) string, next http.Handler) http
 	})
 }
 
-// refuse answers for a limiter that did not decide. A limit that makes no sense is no fault
-// of the request.
+// refuse answers a request if the limiter returned an error. An invalid limit is not the client's
+// fault.
 func (l *Limiter) refuse(w http.ResponseWriter, err error) {
 	p := problem{Type: "about:blank", Title: "the rate limit could not be checked", Status: http.StatusServiceUnavailable}
 	if errors.Is(err, driver.ErrInvalid) && l.bad == nil {
@@ -76,20 +76,19 @@ func (l *Limiter) refuse(w http.ResponseWriter, err error) {
 func (p *problem) answer(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client has gone, if that fails
+	_ = json.NewEncoder(w).Encode(p) // an error means that the client has gone
 }
 
-// policyField is an item of RateLimit-Policy: how many events in which window, at the rate.
-// Of so many that are spread over each window a percent is refused at most. Whole numbers
-// are divided last, so that whole results are exact.
+// policyField returns the item of RateLimit-Policy: how many events in which window. The number is
+// rounded down, so a client that spreads them over the window is refused at most one percent of
+// them. Multiply before dividing, so that whole results are exact.
 func (l *Limiter) policyField(r Result) string {
 	events, per := float64(r.Limit.Events), float64(r.Limit.Per)
 	window := max(1, math.Ceil(float64(r.Limit.Burst)*per/events/float64(time.Second)))
 	return fmt.Sprintf("%s;q=%.0f;w=%.0f", l.item(), max(1, math.Floor(window*float64(time.Second)*events/per)), window)
 }
 
-// limitField is an item of RateLimit: how many events there are now, and for how long there
-// are no more.
+// limitField returns the item of RateLimit: how many events are available, and when that changes.
 func (l *Limiter) limitField(r Result) string {
 	field := fmt.Sprintf("%s;r=%d", l.item(), r.Remaining)
 	switch {
@@ -101,7 +100,7 @@ func (l *Limiter) limitField(r Result) string {
 	return field
 }
 
-// item is the limiter's name as a string of a structured field.
+// item returns the limiter's name as a string of a structured field.
 func (l *Limiter) item() string {
 	name := l.name
 	if strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
@@ -110,13 +109,13 @@ func (l *Limiter) item() string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// seconds writes a time that is not over before it says so.
+// seconds rounds up, so that a client does not retry too early.
 func seconds(d time.Duration) string { return strconv.FormatInt(wholeSeconds(d), 10) }
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// address is where a request comes from: whoever has one address of an IPv6 network has
-// all of it.
+// address returns the address that a request comes from. An IPv6 client usually owns a whole /64
+// network, so the network counts.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -13,57 +13,57 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// ErrLimited means that a wait for a turn would take too long; see [LimitedError].
-var ErrLimited = errors.New("ratelimit: too many")
+// ErrLimited means that an event would have to wait too long. The error is a [LimitedError].
+var ErrLimited = errors.New("ratelimit: limit exceeded")
 
-// LimitedError is an [ErrLimited] with the facts.
+// LimitedError is an [ErrLimited] with details.
 type LimitedError struct {
 	Key        string
 	Limit      Limit
-	RetryAfter time.Duration // the turn would come after so long
+	RetryAfter time.Duration // when the event could happen
 }
 
 func (e *LimitedError) Error() string {
-	return fmt.Sprintf("%v: %q is limited to %v; its turn comes in %v", ErrLimited, e.Key, e.Limit, e.RetryAfter.Round(time.Millisecond))
+	return fmt.Sprintf("%v: %q is limited to %v; retry after %v", ErrLimited, e.Key, e.Limit, e.RetryAfter.Round(time.Millisecond))
 }
 
-// Is reports that a LimitedError is an ErrLimited.
+// Is makes errors.Is(err, ErrLimited) true.
 func (e *LimitedError) Is(target error) bool { return target == ErrLimited }
 
-// Policy is what happens while the engine is down.
+// Policy says what happens while the engine is down.
 type Policy int
 
 // The policies.
 const (
-	FailClosed Policy = iota // nothing is granted: the error of the engine is returned
+	FailClosed Policy = iota // nothing is granted; the engine's error is returned
 	FailOpen                 // everything is granted
-	FailLocal                // Config.Local is granted to each process
+	FailLocal                // each process grants Config.Local
 )
 
-// Config tunes a limiter. The zero value is useful.
+// Config holds the settings of a limiter. The zero value is ready to use.
 type Config struct {
-	// Down is what happens while the engine is down (ErrUnavailable, ErrConfig). The
-	// zero value is FailClosed.
+	// Down says what happens while the engine is down (ErrUnavailable, ErrConfig). The default is
+	// FailClosed.
 	Down Policy
 
-	// Local is the limit that each process keeps by itself, for each key, while the
-	// engine is down and Down is FailLocal: the limit divided by the number of processes,
-	// say. It is ignored otherwise. The zero value is invalid with FailLocal.
+	// Local is the limit that each process applies to each key while the engine is down and Down is
+	// FailLocal, for example the limit divided by the number of processes. It is required with
+	// FailLocal and ignored otherwise.
 	Local Limit
 
-	// Timeout is how long the engine may take for an answer before it counts as down;
-	// 0 means a second. A context that ends sooner is an error whatever Down says, and
-	// tells nothing of the engine: so it should be less than the callers have.
+	// Timeout is how long the engine may take to answer before it counts as down. 0 means one
+	// second. If a caller's context ends earlier, the caller gets an error whatever Down says, so
+	// set Timeout to less than the callers' deadlines.
 	Timeout time.Duration
 
-	// Pause is how long FailOpen and FailLocal decide by themselves, once the engine was down,
-	// before a request asks it again: only that one waits for it meanwhile. 0 means a
-	// second. It is ignored with FailClosed.
+	// Pause is how long FailOpen and FailLocal decide without the engine after it was down. Then
+	// one request asks the engine again, while the others do not wait for it. 0 means one second.
+	// It is ignored with FailClosed.
 	Pause time.Duration
 }
 
-// Limiter keeps a limit for each of many keys. It is safe for concurrent use, needs no
-// closing, and runs no goroutine of its own.
+// Limiter applies one limit to each of many keys. It is safe for concurrent use, need not be
+// closed, and runs no goroutine of its own.
 type Limiter struct {
 	engine driver.RateLimiter
 	name   string
@@ -71,20 +71,20 @@ type Limiter struct {
 	pace   pace
 	cfg    Config
 	local  pace
-	bad    error // what is wrong with the limits or the cfg; every call returns it
+	bad    error // what is wrong with the limits or the cfg; returned by every call
 
-	mu    sync.Mutex // guards all below
-	down  error      // why the engine was down when it was asked last; nil if it was not
-	until time.Time  // with down: when it is asked again
-	table gcra.Table // of FailLocal
+	mu    sync.Mutex // guards the fields below
+	down  error      // why the engine was down at the last request; nil if it was not
+	until time.Time  // if down is set: when to ask the engine again
+	table gcra.Table // the counts of FailLocal
 }
 
-// epoch is where the clock of FailLocal begins.
+// epoch is the zero of FailLocal's clock.
 var epoch = time.Now()
 
-// New returns a limiter for whoever uses the same name on the same engine. The name keeps
-// its keys apart from those of other limiters. It does no I/O; cfg may be nil. A limit
-// or a cfg that makes no sense is fencelock.ErrInvalid at each call.
+// New returns a limiter that is shared by all users of the name on the same engine. The name
+// separates its keys from those of other limiters. It does no I/O. cfg may be nil. With an invalid
+// limit or cfg every call returns fencelock.ErrInvalid.
 func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limiter {
 	l := &Limiter{engine: engine, name: name, limit: limit.withDefaults()}
 	if cfg != nil {
@@ -96,7 +96,7 @@ func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limi
 	switch {
 	case l.bad != nil:
 	case l.cfg.Down < FailClosed || l.cfg.Down > FailLocal || l.cfg.Timeout < 0 || l.cfg.Pause < 0:
-		l.bad = fmt.Errorf("%w: the policy %d, the timeout %v and the pause %v: none of them may be negative, and there are three policies",
+		l.bad = fmt.Errorf("%w: policy %d, timeout %v and pause %v: Down must be one of the three policies, and neither duration may be negative",
 			driver.ErrInvalid, l.cfg.Down, l.cfg.Timeout, l.cfg.Pause)
 	case l.cfg.Down == FailLocal:
 		l.local, l.bad = l.cfg.Local.pace()
@@ -104,67 +104,65 @@ func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limi
 	return l
 }
 
-// separate keeps the end of a limiter's name apart from a key, which may be what anybody
-// likes.
+// separate escapes the name of a limiter, so that its end is unambiguous whatever the key contains.
 var separate = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // Name returns the name of the limiter.
 func (l *Limiter) Name() string { return l.name }
 
-// Limit returns the limit, with its defaults filled in.
+// Limit returns the limit, with defaults filled in.
 func (l *Limiter) Limit() Limit { return l.limit }
 
-// Result is what was decided about a request.
+// Result is the decision about a request.
 type Result struct {
 	OK         bool
-	Limit      Limit         // the limit that was kept: that of this process if it decided alone
-	Granted    int           // how many events were granted: 0 by Peek, fewer than asked for only by AllowAtMost
-	Remaining  int           // how many more may happen at once now; the whole burst if everything is granted
-	RetryAfter time.Duration // until the same request, or one event of an AllowAtMost, would be granted; 0 if OK
-	Next       time.Duration // until one more than Remaining may happen; 0 if all of the burst may
-	Reset      time.Duration // until all of the burst may happen; 0 if it may
-	Err        error         // why the engine is down, so that Config.Down has decided; nil if the engine has
+	Limit      Limit         // the limit that was applied; Config.Local if this process decided
+	Granted    int           // events granted: 0 by Peek; fewer than asked for only by AllowAtMost
+	Remaining  int           // events that may happen at once now; the whole burst if everything is granted
+	RetryAfter time.Duration // until the same request, or one event of an AllowAtMost, could be granted; 0 if OK
+	Next       time.Duration // until one more than Remaining is available; 0 if the whole burst is
+	Reset      time.Duration // until the whole burst is available; 0 if it is
+	Err        error         // why the engine was down, so that Config.Down decided; nil if the engine decided
 }
 
-// Allow reports whether one event of a key may happen now. If not, nothing is taken.
+// Allow takes one event of a key if it may happen now, and reports whether it may. If not, it takes
+// nothing.
 //
-// An error means that nothing was decided: fencelock.ErrUnavailable or ErrConfig if the
-// engine is down and the policy is FailClosed, ErrInvalid for a limit or a key that makes no
-// sense, or ctx's own. A key is any text of up to 512 bytes, less the limiter's name; ""
-// is fine where there is only one.
+// An error means that there was no decision: fencelock.ErrUnavailable or ErrConfig if the engine is
+// down and the policy is FailClosed, ErrInvalid for an invalid limit or key, or the error of ctx. A
+// key is any text; together with the limiter's name it has at most 512 bytes. It may be empty.
 func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN is Allow for n events, all or none. More than the burst is ErrInvalid.
+// AllowN is [Limiter.Allow] for n events, all or none. An n above the burst is ErrInvalid.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	d, err := l.decide(ctx, key, wish{n: n})
 	return d.Result, err
 }
 
-// AllowAtMost is Allow for as many of n events as may happen now: Result.Granted says how
-// many. It is OK if there is one at least, and a refusal otherwise. Any n from 1 is fine: no
-// more than the burst is ever granted at once.
+// AllowAtMost is [Limiter.Allow] for as many of n events as may happen now. Result.Granted is their
+// number, and Result.OK is true if it is at least one. n must be at least 1. It may exceed the
+// burst, but at most a burst is granted at once.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int) (Result, error) {
 	d, err := l.decide(ctx, key, wish{n: n, fewer: true})
 	return d.Result, err
 }
 
-// Peek reports what Allow would, and takes nothing: Result.OK if an event of the key may
-// happen now, and Remaining how many. Others may take them before the caller does, so only
-// Allow decides. Its errors are those of Allow.
+// Peek takes nothing and reports the state of a key: Result.OK is true if an event may happen now,
+// and Result.Remaining is their number. Other processes may take them first, so use Allow to
+// decide. The errors are those of Allow.
 func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 	d, err := l.decide(ctx, key, wish{look: true})
 	return d.Result, err
 }
 
-// Reset forgets the events of a key: all of its burst may happen at once again, for all
-// processes. Turns that were reserved before are still their callers', beside that burst;
-// cancelling them has no effect any more.
+// Reset gives a key its whole burst again, for all processes. Existing reservations remain valid in
+// addition to the new burst; cancelling them has no effect any more.
 //
-// The policy does not apply: if the engine is down the error is fencelock.ErrUnavailable or
-// ErrConfig, and what the engine has counted may stand. What this process has counted for
-// FailLocal is forgotten even then.
+// Config.Down does not apply. If the engine is down, Reset returns fencelock.ErrUnavailable or
+// ErrConfig, and the counts of the engine may remain. The counts of this process for FailLocal are
+// deleted even then.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := cmp.Or(l.bad, ctx.Err()); err != nil {
 		return err
@@ -176,40 +174,40 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.insist(ctx, func(ctx context.Context) error { return l.engine.ResetRate(ctx, key) })
 }
 
-// wish is what is asked of a key.
+// wish is what a caller asks of a key.
 type wish struct {
-	n     int           // events, at least 1
-	look  bool          // only look: n does not matter
-	fewer bool          // fewer than n will do
-	wait  time.Duration // how long they may wait for their turn
+	n     int           // number of events, at least 1
+	look  bool          // only look; n is ignored
+	fewer bool          // fewer than n are enough
+	wait  time.Duration // how long the caller would wait
 }
 
-// of returns the wish with no more than a burst, where fewer will do, or an error.
+// of checks the wish against the limit. If fewer events are enough, it reduces n to the burst.
 func (w wish) of(limit Limit) (wish, error) {
 	switch {
 	case w.look:
 		w.n = 0
 	case w.n < 1:
-		return w, fmt.Errorf("%w: %d events; Peek takes none", driver.ErrInvalid, w.n)
+		return w, fmt.Errorf("%w: %d events: ask for at least 1, or use Peek to take none", driver.ErrInvalid, w.n)
 	case w.fewer:
 		w.n = min(w.n, limit.Burst)
 	case w.n > limit.Burst:
-		return w, fmt.Errorf("%w: %d events at once, with a burst of %d; AllowAtMost grants as many as there are", driver.ErrInvalid, w.n, limit.Burst)
+		return w, fmt.Errorf("%w: %d events are more than the burst of %d: ask for fewer, or use AllowAtMost", driver.ErrInvalid, w.n, limit.Burst)
 	}
 	return w, nil
 }
 
-// keyOf is a key of the limiter as the engine knows it.
+// keyOf returns the engine's key for a key of the limiter.
 func (l *Limiter) keyOf(key string) string { return separate.Replace(l.name) + ":" + key }
 
-// decision is a Result with what it takes to undo it.
+// decision is a Result with the data to undo it.
 type decision struct {
 	Result
 	take  driver.RateTake
 	taken driver.RateTaken
 }
 
-// decide asks for events of a key, or looks.
+// decide decides about a wish.
 func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, err error) {
 	if err = cmp.Or(l.bad, ctx.Err()); err != nil {
 		return d, err
@@ -248,7 +246,7 @@ func isDown(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig)
 }
 
-// paused returns why the engine is not to be asked just now, nil if it is.
+// paused returns why the engine should not be asked now, or nil.
 func (l *Limiter) paused() error {
 	if l.cfg.Down == FailClosed {
 		return nil
@@ -257,13 +255,13 @@ func (l *Limiter) paused() error {
 	defer l.mu.Unlock()
 	now := time.Now()
 	if l.down == nil || !now.Before(l.until) {
-		l.until = now.Add(l.cfg.Pause) // this one asks, and the others go on
+		l.until = now.Add(l.cfg.Pause) // this request asks; the others do not until then
 		return nil
 	}
 	return l.down
 }
 
-// ask asks the engine, and notes whether it answers.
+// ask asks the engine and records whether it answers.
 func (l *Limiter) ask(ctx context.Context, d *decision) error {
 	err := l.insist(ctx, func(ctx context.Context) (err error) {
 		d.taken, err = l.engine.TakeRate(ctx, d.take)
@@ -280,8 +278,8 @@ func (l *Limiter) ask(ctx context.Context, d *decision) error {
 	return err
 }
 
-// insist makes a call of the engine until that is no conflict. An engine that was asked by
-// many at once has answered, so a conflict is no outage, however long it takes.
+// insist repeats a call of the engine after each conflict. A conflict means that the engine
+// answers, so it never counts as down.
 func (l *Limiter) insist(ctx context.Context, call func(context.Context) error) error {
 	for {
 		if err := l.once(ctx, call); !errors.Is(err, driver.ErrConflict) || ctx.Err() != nil {
@@ -290,22 +288,22 @@ func (l *Limiter) insist(ctx context.Context, call func(context.Context) error) 
 	}
 }
 
-// once makes a call that may take as long as the engine may for an answer.
+// once makes one call with the timeout of the engine.
 func (l *Limiter) once(ctx context.Context, call func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	err := call(limited)
 	switch {
 	case ctx.Err() != nil && isDown(err):
-		return fmt.Errorf("%w: %s", ctx.Err(), err.Error()) // not wrapped: it tells nothing of the engine
+		return fmt.Errorf("%w: %s", ctx.Err(), err.Error()) // not wrapped: it says nothing about the engine
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !isDown(err) && !errors.Is(err, driver.ErrConflict):
-		// The time was up between two steps, such as those of OnRecords.
+		// The timeout passed between two steps, such as those of OnRecords.
 		err = fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, l.cfg.Timeout, err)
 	}
 	return err
 }
 
-// decideHere decides by the memory of this process, since the engine is down for a reason.
+// decideHere decides with the counts of this process. why says why the engine is down.
 func (l *Limiter) decideHere(d *decision, w wish, why error) {
 	take := l.local.take(d.take.Key, w)
 	l.mu.Lock()
@@ -317,7 +315,7 @@ func (l *Limiter) decideHere(d *decision, w wish, why error) {
 	d.Err = why
 }
 
-// result says what an answer means.
+// result converts an answer of the engine.
 func (p pace) result(limit Limit, take driver.RateTake, taken driver.RateTaken) Result {
 	r := Result{OK: taken.OK, Granted: int(taken.Cost / p.interval), Limit: limit, Reset: taken.Ahead}
 	if free := p.burst - taken.Ahead; free > 0 {
@@ -327,7 +325,7 @@ func (p pace) result(limit Limit, take driver.RateTake, taken driver.RateTaken) 
 		r.Next = taken.Ahead + time.Duration(r.Remaining+1)*p.interval - p.burst
 	}
 	least := take.Least()
-	if take.Cost == 0 { // a look
+	if take.Cost == 0 { // from Peek
 		r.OK, least = r.Remaining > 0, p.interval
 	}
 	if !r.OK {
@@ -336,7 +334,7 @@ func (p pace) result(limit Limit, take driver.RateTake, taken driver.RateTaken) 
 	return r
 }
 
-// back gives back what was decided.
+// back returns what was taken.
 func (l *Limiter) back(ctx context.Context, d *decision) error {
 	switch {
 	case d.Err == nil:

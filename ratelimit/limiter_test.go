@@ -305,7 +305,7 @@ func TestWaitNoLongerThanMay(t *testing.T) {
 		if !ok || facts.RetryAfter != 300*ms || time.Since(start) != 0 {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		if want := `ratelimit: too many: "k" is limited to 10/s, burst 3; its turn comes in 300ms`; fmt.Sprint(err) != want {
+		if want := `ratelimit: limit exceeded: "k" is limited to 10/s, burst 3; retry after 300ms`; fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 		broken, cancel := context.WithCancel(t.Context())

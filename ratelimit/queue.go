@@ -11,27 +11,27 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// queue is the takes of one key that are under way in this process. One of them leads: it
-// makes all takes that wait in one change of the record, and then another one leads. So the
-// takes of a process do not conflict with one another, and many cost no more than one.
+// queue holds the takes of one key that are in progress in this process. One of them is the leader:
+// it writes all waiting takes in one change of the record. Then another one leads. So the takes of
+// one process do not conflict with each other, and many of them cost one write.
 type queue struct {
-	waiting  []*pending // in the order in which they came
-	progress int        // how often this process, or another one, was seen to change the record
-	version  string     // of the record, when it was read last
+	waiting  []*pending // in the order of their arrival
+	progress int        // how often this or another process was seen to change the record
+	version  string     // of the record when it was last read
 }
 
-// pending is a take under way.
+// pending is a take in progress.
 type pending struct {
 	take  driver.RateTake
-	reset bool             // it forgets all takes of the key of take
-	seen  int              // the progress of the queue when it joined
-	taken driver.RateTaken // set by a leader; the caller's after turn
-	err   error            // as taken
-	turn  chan bool        // has one value in the end: true if the take was made, or has failed, and false to lead
+	reset bool             // delete all counts of the key instead
+	seen  int              // the queue's progress when it joined
+	taken driver.RateTaken // set by a leader; owned by the caller after turn
+	err   error            // like taken
+	turn  chan bool        // receives one value: true when the take is done or has failed, false when it must lead
 }
 
-// submit makes a take, alone or with others of its key. If ctx ends while others make
-// progress the error is a driver.ErrConflict.
+// submit makes a take, alone or with others of its key. If ctx ends while others make progress, it
+// returns a driver.ErrConflict.
 func (r *records) submit(ctx context.Context, p *pending) error {
 	r.mu.Lock()
 	q := r.queues[p.take.Key]
@@ -55,10 +55,10 @@ func (r *records) submit(ctx context.Context, p *pending) error {
 	}
 }
 
-// errPanic is the error of takes whose leader panics.
-var errPanic = fmt.Errorf("%w: the records have panicked", driver.ErrUnavailable)
+// errPanic is the error of takes whose leader panicked.
+var errPanic = fmt.Errorf("%w: the records panicked", driver.ErrUnavailable)
 
-// lead makes all takes of a queue, whose first one is p.
+// lead makes all takes of a queue. p is the leader.
 func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 	var batch []*pending
 	err := errPanic
@@ -71,7 +71,7 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 		}()
 		r.mu.Lock()
 		if q.version != "" && q.version != rec.Version {
-			q.progress++ // others keep p from its turn in the records too
+			q.progress++ // other processes also delay p
 		}
 		q.version = rec.Version
 		batch = slices.Clone(q.waiting)
@@ -89,9 +89,9 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		batch = nil // the others have contexts of their own
+		batch = nil // the other takes have contexts of their own
 		if r.progressSince(q, p) {
-			err = contended(ctx, p.take.Key) // most of its time was spent in the queue
+			err = contended(ctx, p.take.Key) // it spent most of its time in the queue
 		}
 	case batch == nil: // the records do not answer, or refuse
 		r.mu.Lock()
@@ -100,21 +100,21 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 	}
 }
 
-// progressed notes that the record was seen to change, or that what it says was enough.
+// progressed records that the record has changed, or that reading it was sufficient.
 func (r *records) progressed(q *queue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q.progress++
 }
 
-// progressSince reports whether the record was seen to change since p joined the queue.
+// progressSince reports whether there was progress since p joined the queue.
 func (r *records) progressSince(q *queue, p *pending) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return q.progress > p.seen
 }
 
-// finish ends the takes of a batch, and lets the next one lead.
+// finish ends the takes of a batch and lets the next one lead.
 func (r *records) finish(q *queue, p *pending, batch []*pending, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +133,8 @@ func (r *records) finish(q *queue, p *pending, batch []*pending, err error) {
 	r.next(p.take.Key, q)
 }
 
-// next lets the last of a queue lead, whose context is likely to last the longest: one that
-// ends soon would break off a change that all the others wait for too. The caller holds mu.
+// next makes the last take of a queue the leader. Its context probably ends last; a leader whose
+// context ends soon would abort a change that all the others wait for. The caller holds mu.
 func (r *records) next(key string, q *queue) {
 	if len(q.waiting) == 0 {
 		delete(r.queues, key)
@@ -143,7 +143,7 @@ func (r *records) next(key string, q *queue) {
 	q.waiting[len(q.waiting)-1].turn <- false
 }
 
-// leave ends a take whose context has ended while it waited, unless it was made meanwhile.
+// leave ends a take whose context ended while it waited, unless it was made in the meantime.
 func (r *records) leave(ctx context.Context, q *queue, p *pending) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,22 +12,21 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// OnRecords returns rates that are kept as records, for engines that have records and no
-// rates, such as filelock:
+// OnRecords returns a rate limiter that stores its counts as records. Use it for engines that have
+// records but no rates, such as filelock:
 //
 //	limiter := ratelimit.New(ratelimit.OnRecords(files.Records()), "mails", ratelimit.PerHour(3), nil)
 //
-// The clock is that of the records. A take reads the record and replaces it, again if
-// another process has replaced it meanwhile, so it costs what a record costs: on files,
-// a write to the disk, and two for a key that was idle. Takes of one key that come
-// together in a process share one such write: use one OnRecords for all its goroutines.
-// The record expires when all that was taken has come back.
+// It uses the clock of the records. A take reads the record and replaces it, and repeats this if
+// another process has replaced it in the meantime. On files this costs one write to the disk, and
+// two for an idle key. Concurrent takes of one key in one process share a write if they share the
+// OnRecords, so create one per process. A record expires when the whole burst is available again.
 //
-// A take whose context ends while other processes change the record is a
-// fencelock.ErrConflict, and never a fencelock.ErrUnavailable: the records answer. A [Limiter]
-// asks again then, as long as the context of its caller lasts. So a record store that begins to
-// hang counts as down after one Config.Timeout without a change of the record, or three at
-// most; the timeout should be twice what a take needs.
+// If the context of a take ends while other processes keep changing the record, the error is
+// fencelock.ErrConflict and not fencelock.ErrUnavailable, because the records do answer. A
+// [Limiter] retries it as long as the context of its caller lasts. A store that stops answering
+// therefore counts as down after one to three times Config.Timeout. Set the timeout to at least
+// twice the duration of a take.
 func OnRecords(r driver.Records) driver.RateLimiter {
 	return &records{records: r, queues: map[string]*queue{}}
 }
@@ -35,11 +34,11 @@ func OnRecords(r driver.Records) driver.RateLimiter {
 type records struct {
 	records driver.Records
 
-	mu     sync.Mutex        // guards queues and all that is in them
-	queues map[string]*queue // by the key that takes of this process are under way for
+	mu     sync.Mutex        // guards queues and their contents
+	queues map[string]*queue // by key; only keys with takes in progress
 }
 
-// recordKey is the record of a key, which may be as long as a record's may.
+// recordKey returns the record's key. A key that would be too long with the prefix is hashed.
 func recordKey(key string) string {
 	const prefix = "fencelock:rate:"
 	if driver.CheckName(prefix+key) != nil {
@@ -48,7 +47,7 @@ func recordKey(key string) string {
 	return prefix + key
 }
 
-// TakeRate grants events of a key or refuses them; see [driver.RateLimiter].
+// TakeRate implements driver.RateLimiter.
 func (r *records) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	err := take.Check()
 	if err == nil {
@@ -81,12 +80,12 @@ func (r *records) look(ctx context.Context, key string) (driver.RateTaken, error
 	return answer(0, s.At(earliest.UnixMicro()), latest), err
 }
 
-// answer is what is answered to a take, in microseconds.
+// answer returns the answer to a take. Its arguments are in microseconds.
 func answer(got, ahead int64, now time.Time) driver.RateTaken {
 	return driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Ahead: time.Duration(ahead) * time.Microsecond, Now: time.UnixMicro(now.UnixMicro())}
 }
 
-// apply makes a take of the state of its key, or forgets it.
+// apply makes a take from the state of its key, or resets the state.
 func (p *pending) apply(s *gcra.State, earliest, latest time.Time) {
 	if p.reset {
 		*s = gcra.State{}
@@ -96,28 +95,27 @@ func (p *pending) apply(s *gcra.State, earliest, latest time.Time) {
 	got, ahead := s.Take(earliest.UnixMicro(), p.take.Cost.Microseconds(), p.take.Most.Microseconds(), p.take.Least().Microseconds())
 	switch {
 	case got == 0 && before.Last <= latest.UnixMicro():
-		*s = before // the clock need not have been set back
+		*s = before // the clock was not necessarily set back
 	case s.Last == earliest.UnixMicro():
-		s.Last = latest.UnixMicro() // as little time as can have passed will count
+		s.Last = latest.UnixMicro() // count as little elapsed time as possible
 	}
 	p.taken = answer(got, ahead, latest)
 }
 
-// ReturnRate undoes a take; see [driver.RateLimiter].
+// ReturnRate implements driver.RateLimiter.
 func (r *records) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
 	if err := take.Check(); err != nil {
 		return err
 	}
 	return r.insist(ctx, take.Key, func(rec driver.Record) error {
 		if rec.Version == "" {
-			return nil // all has come back
+			return nil // the whole burst is available already
 		}
 		return r.change(ctx, rec, func(s *gcra.State, _, _ time.Time) { s.Return(taken.Cost.Microseconds(), left(taken)) })
 	})
 }
 
-// ResetRate forgets what was granted of a key, in its turn among the takes of this process;
-// see [driver.RateLimiter].
+// ResetRate implements driver.RateLimiter. It waits in the queue among the takes of this process.
 func (r *records) ResetRate(ctx context.Context, key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err
@@ -129,14 +127,14 @@ func (r *records) ResetRate(ctx context.Context, key string) error {
 	return r.submit(ctx, &pending{take: driver.RateTake{Key: key}, reset: true, turn: make(chan bool, 1)})
 }
 
-// left is the state that a take has left behind.
+// left returns the state after a take.
 func left(taken driver.RateTaken) gcra.State {
 	return gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()}
 }
 
-// insist calls f with the record of a key until that is no conflict. Each conflict means that
-// another process has changed the record. If ctx ends after a conflict the error is that
-// conflict, whatever became of the request that was under way.
+// insist calls f with the record of a key, and again after each conflict. A conflict means that
+// another process has changed the record. If ctx ends after a conflict, insist returns that
+// conflict, whatever happened to the last request.
 func (r *records) insist(ctx context.Context, key string, f func(rec driver.Record) error) error {
 	var conflict error
 	for {
@@ -154,26 +152,25 @@ func (r *records) insist(ctx context.Context, key string, f func(rec driver.Reco
 	}
 }
 
-// contended is the error of a take that others kept from its turn until ctx ended.
+// contended is the error of a take that other processes delayed until ctx ended.
 func contended(ctx context.Context, key string) error {
-	return fmt.Errorf("%w: others use %q too: %w", driver.ErrConflict, key, ctx.Err())
+	return fmt.Errorf("%w: other processes are changing %q: %w", driver.ErrConflict, key, ctx.Err())
 }
 
-// begun is how long a record lasts that nothing was taken with. A take that needs longer
-// begins anew.
+// begun is how long an empty record lasts. A take that needs longer starts over.
 const begun = time.Minute
 
-// begin makes a record of an idle key, from which nothing has been taken. A take replaces
-// that one, and no missing one: between its look at the clock and its write others may have
-// used the key, and their record may have expired. It would not notice, and what it is
-// granted would count from before theirs.
+// begin stores an empty record for an idle key. A take always replaces a record and never creates
+// one: between its reading of the clock and its write, other processes may have used the key and
+// their record may have expired. The take would not notice that, and its time would count from
+// before theirs.
 func (r *records) begin(ctx context.Context, key string) (rec driver.Record, err error) {
 	rec = driver.Record{Key: key, Value: format(gcra.State{})}
 	rec.Version, err = r.records.Swap(ctx, key, rec.Value, "", begun)
 	return rec, err
 }
 
-// change changes the state in a record, unless that has changed meanwhile.
+// change changes the state in a record, with a conflict if the record has changed.
 func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.State, earliest, latest time.Time)) error {
 	earliest, latest, err := r.records.Clock(ctx)
 	if err != nil {
@@ -192,7 +189,7 @@ func (r *records) change(ctx context.Context, rec driver.Record, f func(s *gcra.
 	return err
 }
 
-// parse reads what a record says, nothing if there is none.
+// parse reads a record. A missing record is the zero state.
 func parse(rec driver.Record) (s gcra.State, err error) {
 	if rec.Version == "" {
 		return s, nil
@@ -203,5 +200,5 @@ func parse(rec driver.Record) (s gcra.State, err error) {
 	return s, nil
 }
 
-// format is what a record says.
+// format returns the value of a record.
 func format(s gcra.State) []byte { return fmt.Appendf(nil, "%d %d", s.Last, s.Ahead) }

@@ -8,33 +8,33 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Reservation is a turn in the future. It is safe for concurrent use.
+// Reservation is a reserved time in the future. It is safe for concurrent use.
 type Reservation struct {
 	limiter *Limiter
 	d       decision
-	at      time.Time // when the turn comes, by the clock of this process
+	at      time.Time // the reserved time, by the clock of this process
 
 	mu   sync.Mutex // guards over
-	over bool       // it was cancelled
+	over bool       // cancelled
 }
 
-// Reserve takes one event of a key for as soon as it may happen, and says when that is:
-// whoever does not do it then should Cancel. Its errors are those of Allow.
+// Reserve takes one event of a key for the earliest possible time. [Reservation.Delay] says how
+// long until then. If the event will not happen, call Cancel. The errors are those of Allow.
 //
-// The turn is the caller's even if it comes late: a process that was frozen meanwhile
-// acts beside others whose turns are now.
+// The reservation stays valid after its time. So a process that was paused may act late, at the
+// same time as others whose reservations are for now.
 func (l *Limiter) Reserve(ctx context.Context, key string) (*Reservation, error) {
 	return l.ReserveN(ctx, key, 1)
 }
 
-// ReserveN is Reserve for n events, all at one time. More than the burst is ErrInvalid. A
-// turn that is more than half a year away may be a *LimitedError.
+// ReserveN is [Limiter.Reserve] for n events at one time. An n above the burst is ErrInvalid. A
+// time more than half a year away may be a *LimitedError.
 func (l *Limiter) ReserveN(ctx context.Context, key string, n int) (*Reservation, error) {
 	return l.ReserveWithin(ctx, key, n, driver.MaxRateAhead)
 }
 
-// ReserveWithin is ReserveN for a turn that comes within a time, less than 0 being 0: one
-// that would come later is a *LimitedError, and nothing is taken.
+// ReserveWithin is [Limiter.ReserveN] with a bound: if the time would come later than within from
+// now, it takes nothing and returns a *LimitedError. A negative within means 0.
 func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within time.Duration) (*Reservation, error) {
 	d, err := l.decide(ctx, key, wish{n: n, wait: max(0, within)})
 	if err != nil {
@@ -47,21 +47,21 @@ func (l *Limiter) ReserveWithin(ctx context.Context, key string, n int, within t
 	if d.Err != nil && l.cfg.Down == FailLocal {
 		p = l.local
 	}
-	// The engine said how long from its answer on, and the answer is here: so it is no
-	// earlier by this clock.
+	// The engine's delay counts from its answer, which has already arrived, so the time by this
+	// clock is never too early.
 	return &Reservation{limiter: l, d: d, at: time.Now().Add(max(0, d.taken.Ahead-p.burst))}, nil
 }
 
-// Result says what is left of the limit, and whether the engine decided.
+// Result returns the state of the limit after this reservation, and whether the engine decided.
 func (r *Reservation) Result() Result { return r.d.Result }
 
-// Delay returns how long it is until the turn comes, 0 once it has.
+// Delay returns the time until the reserved time, or 0 if that has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 
-// Cancel gives the turn back, unless it has come. Others get it only if nobody has taken
-// from the key since: whoever did was told a time that rests on this one. ctx lends its
-// values and not its end. An error of the engine means that the turn may be lost, which
-// harms nobody. Cancelling twice is harmless.
+// Cancel returns the reserved events, unless their time has come. Other callers benefit only if
+// nothing was taken from the key since, because later reservations were computed with this one.
+// Cancel uses the values of ctx but not its end. An error of the engine means that the events may
+// be lost; the limit is still kept. Further calls do nothing.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	r.mu.Lock()
 	over := r.over || r.Delay() == 0
@@ -73,13 +73,13 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.limiter.back(ctx, &r.d)
 }
 
-// Wait waits until one event of a key may happen. If its turn would come after ctx's
-// deadline it returns a *LimitedError at once, and takes nothing; if that shows only when
-// the engine has answered, it gives the turn back. So it does if ctx ends earlier, as Cancel
-// does, and returns ctx's error. Its other errors are those of Allow.
+// Wait waits until one event of a key may happen. If that would be after the deadline of ctx, it
+// takes nothing and returns a *LimitedError at once. If the deadline turns out to be too early only
+// after the engine's answer, or ctx ends during the wait, Wait cancels its reservation and returns
+// a *LimitedError or the error of ctx. The other errors are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
-// WaitN is Wait for n events, all at one time. More than the burst is ErrInvalid.
+// WaitN is [Limiter.Wait] for n events at one time. An n above the burst is ErrInvalid.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	within := driver.MaxRateAhead
 	if end, ok := ctx.Deadline(); ok {
@@ -89,9 +89,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if err != nil {
 		return err
 	}
-	if end, ok := ctx.Deadline(); ok && r.at.After(end) { // the answer took its time
+	if end, ok := ctx.Deadline(); ok && r.at.After(end) { // the answer took long
 		late := &LimitedError{Key: key, Limit: r.d.Limit, RetryAfter: r.Delay()}
-		_ = r.Cancel(ctx) // the turn is lost if that fails
+		_ = r.Cancel(ctx) // if it fails, the events are lost
 		return late
 	}
 	timer := time.NewTimer(r.Delay())
@@ -100,7 +100,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		_ = r.Cancel(ctx) // the turn is lost if that fails
+		_ = r.Cancel(ctx) // if it fails, the events are lost
 		return ctx.Err()
 	}
 }

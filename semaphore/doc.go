@@ -1,65 +1,68 @@
-// Package semaphore lets so many of many processes work at once, and no more:
-// five jobs on the accelerator, twenty connections to a partner.
+// Package semaphore limits how many holders work at the same time over all processes: at most five
+// jobs on a GPU, or twenty connections to a partner.
 //
-//	gpu := semaphore.New(locks, "gpu", 5)
+//	patient := locks.With(fencelock.Options{Wait: time.Minute})
+//	gpu := semaphore.New(patient, "gpu", 5)
 //	err := gpu.Do(ctx, 2, func(ctx context.Context) error {
-//		return train(ctx) // with 2 of the 5; stop when ctx ends
+//		return train(ctx) // uses 2 of the 5; ctx is cancelled if the permit is lost
 //	})
+//	switch {
+//	case err == nil: // done
+//	case errors.Is(err, fencelock.ErrHeld): // not enough units were free for a minute
+//	case errors.Is(err, fencelock.ErrUnavailable): // the server was unreachable
+//	case errors.Is(err, fencelock.ErrLost): // lost while train ran
+//	default: // an error of train, or another error of the lock
+//	}
 //
-// A semaphore is one name of a fencelock.Locker, held in shared mode with a limit,
-// the size. [Semaphore.Do] holds a permit while a function runs, and
-// [Semaphore.Acquire] gives the permit, a [fencelock.Lock], to code that cannot be a function;
-// [Semaphore.TryDo] and [Semaphore.TryAcquire] do not wait. A permit has a weight: how
-// much of the size it takes. Ask for all you need in one permit: who holds some while it
-// waits for more can wait for ever.
+// A semaphore is one name of a fencelock.Locker, held in shared mode with a limit: the size.
+// [Semaphore.Do] holds a permit while a function runs. [Semaphore.Acquire] returns the permit, a
+// [fencelock.Lock], for code that does not fit into one function. [Semaphore.TryDo] and
+// [Semaphore.TryAcquire] do not wait. Each permit has a weight: how many units of the size it
+// takes. Ask for all units that you need in one permit: a holder of some units that waits for more
+// can deadlock with another one.
 //
-// # What it promises
+// # Guarantees
 //
-// The weights of the permits that stand never add up to more than the size, with
-// two exceptions that are the size's doing: permits stay when the size is lowered,
-// and one that weighs more than a lowered size gets in when it is alone.
+// The weights of all permits never exceed the size, except after the size was lowered: existing
+// permits stay, and a request that weighs more than the new size is granted when there is no other
+// permit.
 //
-// Who asks first gets in first, as far as the engine keeps an order (see its page):
-// a heavy request is not passed by light ones behind it, and free units may lie
-// idle until it fits. TryAcquire does not pass it either.
+// Waiters are served first come, first served if the engine orders its waiters; see its page. Light
+// requests do not overtake a heavy one, so units may stay unused until it fits. TryAcquire does not
+// overtake it either.
 //
-// # A permit is leased
+// # Leases
 //
-// It stands for the TTL of the Locker and is renewed at a third of it. A process
-// that dies gives its permits back without a word: when the TTL ends, and at once
-// on files. None leaks. A process that is frozen, or cut off from the engine, finds
-// the context of its permit ended before the engine gives the units to others, and
-// its Err says so. (On files there is no TTL: a frozen process keeps its
-// permits until it goes on or dies.)
+// A permit is a lease with the TTL of the Locker and is renewed every third of it. If its process
+// dies, the permit is free when the lease expires, on files at once. If the process is paused or
+// cut off from the server, the context of the permit ends before the units are given to others, and
+// its Err method returns the loss. On files there is no TTL: a paused process keeps its permits
+// until it resumes or dies.
 //
-// What such a process may still do in its last step, fencing catches in part. Token
-// grows from permit to permit, and Floor is the smallest token that stood when the
-// permit was granted: a resource that keeps the greatest floor it has seen, and
-// refuses tokens below, shuts a permit out once it and all older ones have ended
-// and a new one has come. An old permit that goes on for long keeps that door
-// open for younger ones that were lost; what must not run twice wants an exclusive
-// lock.
+// A paused process can still execute one step after it resumes. Fencing tokens prevent that only in
+// part, since several permits are valid at a time. Token grows from permit to permit. Floor is the
+// lowest token that was valid when the permit was granted. A resource that stores the highest floor
+// it has seen and refuses lower tokens refuses a permit once that permit and all older ones have
+// ended and a new one has been used. As long as an old permit lives, younger ones that were lost
+// are not refused. If work must not be done twice, use an exclusive lock.
 //
-// # The size
+// # Changing the size
 //
-// All who use the name must ask with the same size, or get fencelock.ErrInvalid:
-// two sizes are a mistake in a deployment. To change the size while everybody
-// works, call [Semaphore.Resize]: it holds for all, whatever size they were made
-// with, and from then on sizes may differ. So a deployment with a new size begins
-// with a Resize.
+// All users of the name must use the same size; others get fencelock.ErrInvalid, because two sizes
+// are usually a mistake in a deployment. To change the size while the semaphore is in use, call
+// [Semaphore.Resize]. It applies to all users, whatever size they gave to New, and from then on
+// their sizes may differ. So deploy a new size after a Resize.
 //
-// Files, PostgreSQL and memory remember a Resize as long as the directory, the schema
-// or the store is there. Redis remembers it as long as the last token of the name,
-// for Config.Retention (7 days) after its last use, and then the size given to [New]
-// counts again.
+// Files, PostgreSQL and memory store the new size as long as the directory, the schema or the store
+// exists. Redis stores it as long as the last token of the name: for Config.Retention (7 days)
+// after the last use. After that the size given to [New] applies again.
 //
-// Locker.Acquire of the same name, without options, takes the whole semaphore: it
-// waits until all permits are back and then keeps everybody out, for maintenance.
+// Locker.Acquire on the same name, without options, takes the whole semaphore, for example for
+// maintenance: it waits until all permits are released and then excludes everybody.
 //
 // # What it is not
 //
-// It does not say which of five things a permit is for: for numbered things take
-// one lock for each. It bounds how many work at once, and not how often: a limit
-// of requests for each second is something else. And engines without limits
-// (redlock, since a majority cannot count) answer fencelock.ErrUnsupported.
+// It does not number its permits: to assign one of five devices, use one lock for each. It does not
+// limit how often something happens: use package ratelimit. Engines without limits return
+// fencelock.ErrUnsupported. Redlock is one, since a majority of servers cannot count.
 package semaphore

@@ -8,18 +8,18 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// Semaphore is a name that many hold at once, up to a size. It is safe for
-// concurrent use, needs no closing, and runs no goroutine of its own.
+// Semaphore is a name that several holders share, up to a size. It is safe for concurrent use, need
+// not be closed, and runs no goroutine of its own.
 type Semaphore struct {
 	locks *fencelock.Locker
 	name  string
 	size  int
 }
 
-// New returns a semaphore of the given size, 1 to 1,000,000,000, for whoever uses the same
-// name on the same engine. It does no I/O. The Locker's TTL, grace, wait limit,
-// note and OnWait are those of the permits. Its Shared, Limit and Weight are not: the
-// semaphore sets these itself. A Locker with Options.MinHold is fencelock.ErrInvalid.
+// New returns a semaphore of the given size, 1 to 1,000,000,000, shared by all users of the name on
+// the same engine. It does no I/O. Permits use the TTL, the grace, the wait limit, the note and
+// OnWait of locks. Shared, Limit and Weight are set by the semaphore. A Locker with Options.MinHold
+// is fencelock.ErrInvalid.
 func New(locks *fencelock.Locker, name string, size int) *Semaphore {
 	return &Semaphore{locks: locks, name: name, size: size}
 }
@@ -27,29 +27,28 @@ func New(locks *fencelock.Locker, name string, size int) *Semaphore {
 // Name returns the name of the semaphore.
 func (s *Semaphore) Name() string { return s.name }
 
-// Acquire waits until it holds a permit of that weight, no longer than ctx and the
-// Locker's wait limit allow, and returns it, a lock like any other, which the caller must Release.
-// ctx bounds the wait and never the permit. Weight 0 is 1.
+// Acquire waits until it holds a permit of that weight, at most as long as ctx and the wait limit
+// of the Locker allow. It returns the permit as a lock, which the caller must Release. ctx bounds
+// only the wait. Weight 0 means 1.
 //
-// A weight above the size given to New is fencelock.ErrInvalid at once, even if the
-// semaphore was made larger since. A wait that ends without a permit is the context's error,
-// and besides fencelock.ErrHeld, or fencelock.ErrUnavailable if the engine was out of reach; see
+// A weight above the size given to New is fencelock.ErrInvalid, even if Resize has made the
+// semaphore larger. If the wait ends without a permit, the error wraps the context's error, and
+// also fencelock.ErrHeld, or fencelock.ErrUnavailable if the engine was unreachable; see
 // [fencelock.Locker.Acquire].
 func (s *Semaphore) Acquire(ctx context.Context, weight int) (*fencelock.Lock, error) {
 	return s.permit(weight, func(l *fencelock.Locker) (*fencelock.Lock, error) { return l.Acquire(ctx, s.name) })
 }
 
-// TryAcquire is Acquire without waiting: if the permit does not fit, or others wait
-// for theirs, it returns a *fencelock.HeldError at once, which names the oldest
-// holder.
+// TryAcquire is [Semaphore.Acquire] without waiting. If the permit does not fit, or others are
+// waiting, it returns a *fencelock.HeldError at once, which describes the oldest holder.
 func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*fencelock.Lock, error) {
 	return s.permit(weight, func(l *fencelock.Locker) (*fencelock.Lock, error) { return l.TryAcquire(ctx, s.name) })
 }
 
-// Do runs fn while holding a permit of that weight. It waits for the permit first,
-// as Acquire does. The context given to fn is ctx with the permit's fencing token;
-// it also ends when the permit is lost, with a cause that is fencelock.ErrLost. Do
-// returns fn's error, joined with the loss if there was one; see [fencelock.Locker.Do].
+// Do runs fn while it holds a permit of that weight. It waits for the permit like
+// [Semaphore.Acquire]. The context given to fn is derived from ctx and has the fencing token of the
+// permit. If the permit is lost, it ends with a cause that is fencelock.ErrLost. Do returns the
+// error of fn, joined with the loss if there was one; see [fencelock.Locker.Do].
 func (s *Semaphore) Do(ctx context.Context, weight int, fn func(ctx context.Context) error) error {
 	locks, err := s.with(weight)
 	if err != nil {
@@ -58,8 +57,8 @@ func (s *Semaphore) Do(ctx context.Context, weight int, fn func(ctx context.Cont
 	return locks.Do(ctx, s.name, fn)
 }
 
-// TryDo is Do without waiting: if the permit does not fit, or others wait for theirs, it
-// returns a *fencelock.HeldError at once and fn does not run.
+// TryDo is [Semaphore.Do] without waiting. If the permit does not fit, or others are waiting, it
+// returns a *fencelock.HeldError at once and does not run fn.
 func (s *Semaphore) TryDo(ctx context.Context, weight int, fn func(ctx context.Context) error) error {
 	locks, err := s.with(weight)
 	if err != nil {
@@ -68,17 +67,16 @@ func (s *Semaphore) TryDo(ctx context.Context, weight int, fn func(ctx context.C
 	return locks.TryDo(ctx, s.name, fn)
 }
 
-// Resize sets the size for everybody, from now on: it takes the place of the size
-// they gave to New, which still bounds the weights they may ask for. Permits stay,
-// even if they are too many now: nobody new gets in until enough are back. Waiters
-// who fit into a larger size get in at once. How long the engine remembers it, see
-// the package comment. It is fencelock.ErrInvalid for a size below 1 or above
-// 1,000,000,000.
+// Resize sets the size for all users, from now on. It replaces the size that they gave to New,
+// which still bounds the weights that they may ask for. Existing permits stay: if they exceed the
+// new size, nobody is admitted until enough of them are released. Waiters that fit into a larger
+// size are admitted at once. The package comment says how long the engine stores the new size. A
+// size below 1 or above 1,000,000,000 is fencelock.ErrInvalid.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	return s.locks.Resize(ctx, s.name, size)
 }
 
-// permit gets a permit of that weight with acquire.
+// permit acquires a permit of that weight with acquire.
 func (s *Semaphore) permit(weight int, acquire func(*fencelock.Locker) (*fencelock.Lock, error)) (*fencelock.Lock, error) {
 	locks, err := s.with(weight)
 	if err != nil {
@@ -87,9 +85,9 @@ func (s *Semaphore) permit(weight int, acquire func(*fencelock.Locker) (*fencelo
 	return acquire(locks)
 }
 
-// with returns a Locker whose locks are permits of that weight; 0 is 1.
+// with returns a Locker whose locks are permits of that weight; 0 means 1.
 func (s *Semaphore) with(weight int) (*fencelock.Locker, error) {
-	if s.size < 1 { // which would be no limit at all
+	if s.size < 1 { // a limit of 0 would mean no limit
 		return nil, fmt.Errorf("%w: the size %d of %q is below 1", fencelock.ErrInvalid, s.size, s.name)
 	}
 	o := s.locks.Options()

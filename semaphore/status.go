@@ -10,24 +10,24 @@ import (
 
 // Status describes a semaphore.
 type Status struct {
-	// Size is the size in force. While the engine lists nobody, it is the one given
-	// to New: engines do not tell of a Resize then, though it stands.
+	// Size is the current size. While nobody holds or waits, it is the size given to New, because
+	// engines then do not report a Resize, although it still applies.
 	Size int
 
-	// Taken is the weight of all permits. It is more than Size after the size was
-	// lowered, until enough permits are back.
+	// Taken is the total weight of all permits. After the size was lowered it may exceed Size until
+	// enough permits are released.
 	Taken int
 
-	Holders []fencelock.Holder // the permits that stand, oldest first
+	Holders []fencelock.Holder // the current permits, oldest first
 	Waiters []fencelock.Waiter // next first
 }
 
-// Free returns how much of the size is not taken. It may be promised to a heavy
-// request that waits for more.
+// Free returns how many units are not taken. They may be reserved for a heavy request that waits
+// for more.
 func (s Status) Free() int { return max(0, s.Size-s.Taken) }
 
-// Status tells who holds permits and who waits, as far as the engine lists them. It
-// is a look, not a promise: only an acquire decides. Somebody who holds the name exclusively takes all of it.
+// Status returns the holders and waiters that the engine lists. The answer may be out of date when
+// it arrives. If the name is held exclusively, all units are taken. Status returns
 // fencelock.ErrUnsupported if the engine cannot list.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
 	name, err := s.locks.Status(ctx, s.name)

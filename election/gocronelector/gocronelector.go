@@ -1,31 +1,30 @@
-// Package gocronelector lets the leader among many instances run the jobs of
-// go-co-op/gocron schedulers.
+// Package gocronelector runs the jobs of a go-co-op/gocron scheduler on the leader of many
+// instances.
 //
 //	elector := gocronelector.New(election.New(locks, "billing", nil))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 //	...
 //	err = elector.Run(ctx, scheduler)
 //
-// One leader for all jobs is simple, but around a hand-over a plain job may run twice
-// for one time, on an old leader and on a new one whose clock is late, or not at all, if
-// the time comes while nobody leads. Jobs for which that matters claim their ticks too,
-// and are looked after when a term begins:
+// One leader for all jobs is simple, but a change of leaders has two risks for a plain job. It may
+// run twice for one scheduled time, on the old leader and on a new one whose clock is late. It may
+// not run at all, if the time comes while nobody leads. If that matters, let the job also claim its
+// ticks and catch up when a term begins:
 //
 //	job := cron.New(locks, "invoices", &cron.Config{CatchUp: 1, Late: 5 * time.Minute})
 //	task, err := gocronlock.Task(job, schedule, bill)
 //	_, err = scheduler.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(task),
 //		gocron.WithStartAt(gocron.WithStartImmediately()))
 //
-// Each tick then runs once, by whoever leads within Late of it. An instance that dies
-// in the middle of a run takes the tick along.
+// Each tick then runs once, on the instance that leads within Late of it. If that instance dies
+// during the run, the tick is not run again.
 //
-// A OneTimeJob runs in no second term of an instance, and is removed when its times
-// have passed. If nobody leads at its time, it does not run; if it is to start at
-// once, it runs on each instance that comes to lead. A job every minute, with
-// gocronlock.Task, CatchUp and the schedule cron.Once(t), runs once on all instances
-// together.
+// A OneTimeJob does not run in a second term of an instance, and is removed when its times have
+// passed. If nobody leads at its time, it does not run. If it starts immediately, it runs on each
+// instance that becomes the leader. To run a job once over all instances, schedule it every minute
+// with gocronlock.Task, CatchUp and the schedule cron.Once(t).
 //
-// Package gocronlock without an elector spreads the jobs over the instances.
+// To spread jobs over all instances instead, use package gocronlock without an elector.
 package gocronelector
 
 import (
@@ -44,16 +43,14 @@ type Elector struct{ candidate *election.Candidate }
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// New returns an elector whose leader is that of the candidate. It does no I/O:
-// somebody must Run it.
+// New returns an elector for the candidate. It does no I/O. Call [Elector.Run] to campaign.
 func New(candidate *election.Candidate) *Elector { return &Elector{candidate: candidate} }
 
-// ErrNotLeader says that another instance leads, or nobody does.
+// ErrNotLeader means that another instance leads, or none.
 var ErrNotLeader = errors.New("not the leader")
 
-// IsLeader returns nil if this instance leads at this instant, and ErrNotLeader
-// otherwise. It is exact and does no I/O. gocron asks it before each run, and
-// never during one.
+// IsLeader returns nil if this instance leads at this moment, and ErrNotLeader otherwise. It is
+// exact and does no I/O. gocron calls it before each run, but not during a run.
 func (e *Elector) IsLeader(context.Context) error {
 	if e.candidate.Term() == nil {
 		return fmt.Errorf("%w: %v", ErrNotLeader, e.candidate.State())
@@ -61,20 +58,19 @@ func (e *Elector) IsLeader(context.Context) error {
 	return nil
 }
 
-// ErrShutdown says that the scheduler was shut down while it was to run jobs.
+// ErrShutdown means that the scheduler was shut down during a term.
 var ErrShutdown = errors.New("the scheduler was shut down")
 
-// Run campaigns until ctx ends, and keeps s running while this instance leads: it
-// starts s with the term, and at its end stops the jobs, whose contexts end, and
-// waits for them before the next leader can begin. It returns ctx's error, or
-// what election.Candidate.Run returns, or [ErrShutdown] within a second after s was shut
-// down: a scheduler that runs nothing leads no longer.
+// Run campaigns until ctx ends and runs s while this instance leads. It starts s at the beginning
+// of a term. At its end it stops the jobs, whose contexts end, and waits for them before another
+// instance can lead. Run returns the error of ctx, the errors of election.Candidate.Run, or
+// [ErrShutdown] within a second after s was shut down.
 //
-// Jobs that go on for longer than gocron's stop timeout (10 s unless
-// gocron.WithStopTimeout says otherwise) are stuck: nobody can tell when they are
-// done, so the name is not given back. Run then fails with election.ErrStuck,
-// once election.Config.ShutdownTimeout has passed as well, and the process should end. Of a scheduler
-// that was shut down gocron says so to the caller of Shutdown alone, and the name is given back.
+// gocron waits for jobs no longer than its stop timeout: 10 s, or gocron.WithStopTimeout. If jobs
+// still run then, nobody can tell when they end, so the lock is not released. Run returns
+// election.ErrStuck once election.Config.ShutdownTimeout has also passed; end the process then. If
+// s was shut down, gocron reports such jobs only to the caller of Shutdown, and the lock is
+// released.
 func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 	return e.candidate.Run(ctx, func(ctx context.Context) error {
 		removeOver(s)
@@ -82,10 +78,10 @@ func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 		shut := watch(ctx, s)
 		if !shut {
 			if err := s.StopJobs(); err != nil {
-				select {} // never ends: the term must not end while its jobs run
+				select {} // block for ever: the term must not end while its jobs run
 			}
 		}
-		awaitShutdown(s) // of a scheduler that is being shut down, StopJobs waits for nothing
+		awaitShutdown(s) // StopJobs does not wait if the scheduler is being shut down
 		if shut {
 			return ErrShutdown
 		}
@@ -96,8 +92,8 @@ func (e *Elector) Run(ctx context.Context, s gocron.Scheduler) error {
 	})
 }
 
-// removeOver removes one-time jobs that have run, or whose times have passed: with one
-// of these gocron's Start does not return.
+// removeOver removes one-time jobs that have run or whose times have passed: gocron's Start does
+// not return if the scheduler has one.
 func removeOver(s gocron.Scheduler) {
 	for _, job := range s.Jobs() {
 		once, ok := job.Schedule().(gocron.OneTimeJobSchedule)
@@ -112,16 +108,16 @@ func removeOver(s gocron.Scheduler) {
 			over = err != nil || !last.IsZero()
 		}
 		if over {
-			_ = s.RemoveJob(job.ID()) // or somebody else has
+			_ = s.RemoveJob(job.ID()) // ignore the error: the job may have been removed already
 		}
 	}
 }
 
-// watch waits until ctx ends, and reports whether s was shut down before.
+// watch waits until ctx ends. It reports whether s was shut down before.
 func watch(ctx context.Context, s gocron.Scheduler) (shut bool) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
-	for s.Jobs() != nil { // not nil, even without jobs, until s is shut down
+	for s.Jobs() != nil { // nil only after a shutdown
 		select {
 		case <-ctx.Done():
 			return false
@@ -131,14 +127,14 @@ func watch(ctx context.Context, s gocron.Scheduler) (shut bool) {
 	return true
 }
 
-// awaitShutdown waits for the jobs of a scheduler that was shut down, no longer than that does.
+// awaitShutdown waits for the jobs of a scheduler that is being shut down, as long as gocron waits.
 func awaitShutdown(s gocron.Scheduler) {
 	if s.Jobs() != nil {
 		return
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	for errors.Is(s.ShutdownWithContext(over), context.Canceled) { // as long as jobs are stopped
+	for errors.Is(s.ShutdownWithContext(over), context.Canceled) { // as long as jobs are being stopped
 		time.Sleep(10 * time.Millisecond)
 	}
 }
