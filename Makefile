@@ -1,21 +1,21 @@
-# Everything here needs Go and a C compiler (for the race detector). The tests of
-# engines start servers of their own: Redis, PostgreSQL and MariaDB must be installed, not
-# running. What is missing is installed, or you are told how: see .ci/need.
+# All targets need Go and a C compiler (for the race detector). The tests start private servers:
+# Redis, PostgreSQL and MariaDB must be installed and need not run. .ci/need installs what is
+# missing, or prints how to.
 
 GO ?= go
-# Most tests wait for servers, so more of them run at once than there are cores. Packages do not:
-# each brings servers and processes of its own.
+# Most tests wait for servers, so more tests than cores run at once. Only as many packages as cores
+# do, since each starts servers and processes of its own.
 PARALLEL = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PACKAGES = $(shell getconf _NPROCESSORS_ONLN)
-# Those that take long are begun first.
+# The slowest packages start first.
 LONG = ./cmd/fencelock/internal/cli ./pglock ./redislock ./internal/testkit/nemesis
-# Without the tables of a debugger a test binary is linked in a third of the time. Stack
-# traces, and what the race detector says, do not need them.
+# Without debugger tables a test binary is linked in a third of the time. Stack traces and reports of
+# the race detector do not need them.
 LINK = -ldflags=-w
-# check runs all of go vet, for the same build as the tests.
+# The target check runs go vet, on the same build as the tests.
 TEST = $(GO) test -race $(LINK) -vet=off
-# A program with the race detector sleeps for a second before it exits, in case another thread
-# is about to report a race. Each test binary does, and each process that a test starts.
+# A program with the race detector sleeps for a second before it exits, in case another thread is
+# about to report a race. The tests start many such programs.
 export GORACE ?= atexit_sleep_ms=50
 LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -26,11 +26,11 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quick
-quick: check lint ## while working: checks, lint, the core, the exam with its mutants, one engine
+quick: check lint ## while working: checks, lint, the core, the conformance suite with its mutants, one engine
 	$(TEST) -p $(PACKAGES) -parallel $(PARALLEL) . ./driver/... ./internal/house ./internal/hold/... ./memlock/... ./filelock/...
 
 .PHONY: test
-test: check redis postgres mariadb shells ## everything, with the race detector; what CI runs
+test: check redis postgres mariadb shells ## all tests, with the race detector; CI runs this
 	$(TEST) -timeout 25m -p $(PACKAGES) -parallel $(PARALLEL) $(LONG) ./...
 	cd fence/fencegrpc && $(TEST) ./...
 	cd cmd/fencelock/mandoc && $(TEST) ./...
@@ -38,7 +38,7 @@ test: check redis postgres mariadb shells ## everything, with the race detector;
 	$(GO) test $(LINK) -vet=off ./internal/testkit/sim
 
 .PHONY: check
-check: cc size apidiff ## gofmt, go vet, the types on macOS, the size of the command, and the API
+check: cc size apidiff ## gofmt, go vet, type checks for macOS, the size of the command, the API
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
 	$(GO) vet -race ./...
 	$(GO) vet -C bench -race ./...
@@ -69,7 +69,7 @@ VERSION ?=
 dist: ## archives, packages, images, SBOMs and checksums of a release, in the directory dist
 	$(DIST) packages -version "$(VERSION)"
 dist-test: redis ## builds a release twice, installs its packages and runs them; needs root for all of it
-	@timeout 300 .ci/need packages || echo "fencelock: some tests of packages are left out"
+	@timeout 300 .ci/need packages || echo "fencelock: some tests of packages are skipped"
 	$(GO) vet -C tools/dist ./...
 	$(GO) test -C tools/dist -count=1 -timeout 30m ./...
 modules: ## nested modules require the root module of VERSION, without replace; prints the tags to push
@@ -84,11 +84,11 @@ lint: ## golangci-lint; compiles it first, which takes minutes once
 	$(LINT) run
 
 .PHONY: mutants
-mutants: cc ## show each broken engine and the case of the exam that catches it
+mutants: cc ## show each deliberately broken engine and the case of the suite that catches it
 	$(GO) test -race -count=1 -v -run 'Mutant' ./driver/drivertest/
 
 .PHONY: slow
-slow: cc redis postgres ## engines and faults many times over, to find what happens rarely
+slow: cc redis postgres ## repeat engine and fault tests many times, to find rare failures
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/testkit/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
@@ -97,11 +97,11 @@ slow: cc redis postgres ## engines and faults many times over, to find what happ
 	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis
 
 .PHONY: matrix
-matrix: cc redis ## the tests of Redis on each server that is here, and on REDIS="/path/redis-server ..."
+matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/path/redis-server ..."
 	@.ci/matrix $(REDIS)
 
 .PHONY: sim soak
-sim: ## two minutes of simulated faults on the code that decides, with a table
+sim: ## two minutes of simulated faults on the deciding code of Redlock, with a table
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 1000000000
 soak: ## the same, five times as long
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 5000000000
@@ -112,10 +112,10 @@ bench: redis postgres ## this library beside its peers; writes docs/benchmarks.m
 bench-quick: redis postgres ## five rows in two minutes, beside the last commit
 	$(GO) run -C bench . quick
 
-# Without them their tests say that they were left out.
+# Without these shells, tests of completion are skipped and say so.
 .PHONY: shells
 shells:
-	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion are left out"
+	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion are skipped"
 
 .PHONY: cc redis postgres mariadb
 cc redis postgres mariadb:
