@@ -164,6 +164,8 @@ func filePages(t *testing.T, p *pageTest) {
 		return err == nil && strings.Contains(string(out), "held by")
 	})
 	p.hold(t, url, "run", "--note", "by hand", "nightly", "--", "true")
+	p.hold(t, url, "run", "--limit", "3", "--weight", "2", "gpu", "--", "sleep", "600")
+	p.run(t, url, "operations.md", "fencelock ls")
 	p.run(t, url, "operations.md", "fencelock status nightly")
 	p.run(t, url, "cron.md", "fencelock run -n nightly -- ./backup.sh")
 	p.run(t, url, "operations.md", `fencelock break nightly --reason "host db3 is gone"`)
