@@ -39,11 +39,11 @@ type Booking struct {
 	To    string `json:"to"`
 }
 
-// An answer is what a request gets, now and whenever it is sent again.
+// An answer is the response to a request. It is the same if the request is sent again.
 type answer struct {
 	Status  int
-	Booking *Booking // if it was booked
-	Problem string   // if not
+	Booking *Booking // nil if nothing was booked
+	Problem string   // why nothing was booked
 }
 
 // desk books rooms.
@@ -52,8 +52,8 @@ type desk struct {
 	locks *fencelock.Locker
 }
 
-// prepare makes the tables. One process does it at a time: PostgreSQL takes it ill if two
-// create a table at once, even with IF NOT EXISTS.
+// prepare creates the tables, one process at a time: if two processes create a table at once,
+// one of them fails in PostgreSQL, even with IF NOT EXISTS.
 func (d *desk) prepare(ctx context.Context) error {
 	return d.locks.Do(ctx, "booking/schema", func(ctx context.Context) error {
 		for _, sql := range []string{schema, fencepostgres.Schema(), idempotentpgx.Schema()} {
@@ -88,16 +88,16 @@ func (d *desk) post(w http.ResponseWriter, r *http.Request) {
 		respond(w, answer{Status: http.StatusUnprocessableEntity, Problem: "this Idempotency-Key was used for another request"})
 	case errors.Is(err, fencelock.ErrInvalid):
 		respond(w, answer{Status: http.StatusBadRequest, Problem: err.Error()})
-	default: // busy, lost, stale or unavailable: whether it was booked, the next try tells
+	default: // busy, lost, stale or unavailable: the next attempt returns whether it was booked
 		w.Header().Set("Retry-After", "1")
 		respond(w, answer{Status: http.StatusServiceUnavailable, Problem: err.Error()})
 	}
 }
 
-// book is where no room is booked twice. The lock of the room keeps others from trying at
-// the same time. The fence refuses us if we have lost the lock and do not know it yet. And
-// what the request came to is noted under its key, in the transaction of the booking
-// itself: it is there with it or not at all, whoever is killed when.
+// book books a room at most once. The lock of the room keeps other requests for it out. The
+// check of the fencing token refuses this process if it has lost the lock without noticing.
+// DoTx stores the answer under the request's key in the same transaction: if the process is
+// killed, both the booking and the answer are stored, or neither.
 func (d *desk) book(ctx context.Context, key string, body []byte, b Booking, from, to time.Time) (a answer, err error) {
 	room := "room/" + b.Room
 	err = d.locks.Do(ctx, room, func(ctx context.Context) error {
@@ -122,7 +122,7 @@ func (d *desk) book(ctx context.Context, key string, body []byte, b Booking, fro
 	return a, err
 }
 
-// list answers with all bookings.
+// list returns all bookings.
 func (d *desk) list(w http.ResponseWriter, r *http.Request) {
 	rows, err := d.pool.Query(r.Context(), listSQL)
 	if err != nil {

@@ -1,5 +1,6 @@
--- Two stays of one room must not overlap. A primary key cannot say so; the lock of the
--- room and its fence do. (An exclusion constraint on a range type could, too.)
+-- Two stays in one room must not overlap. A primary key cannot express that, so the program
+-- ensures it with a lock and a fencing token. (An exclusion constraint on a range type could
+-- express it. Use one where you can, in addition.)
 CREATE TABLE IF NOT EXISTS booking (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	room     text NOT NULL,

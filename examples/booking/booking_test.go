@@ -22,36 +22,46 @@ import (
 
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
 const envServer = "FENCELOCK_EXAMPLE_BOOKING"
 
-// patience is how long anything may take that must happen at all.
+// patience is how long a test waits for something that must happen.
 const patience = 2 * time.Minute
 
-// TestMain makes this binary a server when a test starts it as one.
+// TestMain runs the service instead of the tests if a test has started this binary for that.
 func TestMain(m *testing.M) {
 	if os.Getenv(envServer) == "" {
 		os.Exit(m.Run())
 	}
-	go func() { // ends when the test is gone, and the server with it
+	go func() { // ends the service when the test process ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
 	main()
 }
 
-// TestNoDoubleBooking: 50 clients book rooms at several processes, of which one is killed
-// each second. They send what was not answered again, and what was answered too. Each
-// request has one answer, and what is booked is what was answered, without overlaps. With
-// FENCELOCK_SLOW set, for a minute.
-func TestNoDoubleBooking(t *testing.T) {
+// eachEngine runs a test with the locks in the database, and with the locks on Redis. The test
+// gets the address of the Redis server, or "".
+func eachEngine(t *testing.T, test func(t *testing.T, redisAddr string)) {
+	t.Run("postgres", func(t *testing.T) { test(t, "") })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.StartRedis(t).Addr()) })
+}
+
+// TestNoDoubleBooking: 50 clients book rooms through several processes, one of which is killed
+// every second. Clients repeat each request until it is answered, and then once more. Each request
+// must have one answer, the bookings must match the answers, and no two may overlap. If
+// FENCELOCK_SLOW is set, it runs for a minute.
+func TestNoDoubleBooking(t *testing.T) { eachEngine(t, testNoDoubleBooking) }
+
+func testNoDoubleBooking(t *testing.T, redisAddr string) {
 	length, days := 2*time.Second, 200
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		length, days = time.Minute, 3000
 	}
 	pg := pgtest.StartPostgres(t, "max_connections=300")
-	f := newFleet(t, pg.DSN(), 4)
+	f := newFleet(t, pg.DSN(), redisAddr, 4)
 	var over atomic.Bool
 	var clients sync.WaitGroup
 	var mu sync.Mutex // guards answers
@@ -100,19 +110,20 @@ func TestNoDoubleBooking(t *testing.T) {
 	if got := pg.Query(t, overlaps); got != "0" {
 		t.Errorf("%s double bookings", got)
 	}
-	t.Logf("%d requests, %s booked; %d processes killed, %d tries without an answer", len(answers), pg.Query(t, "SELECT count(*) FROM booking"), f.killed, f.unanswered.Load())
+	t.Logf("%d requests, %s booked; %d processes killed, %d attempts without an answer", len(answers), pg.Query(t, "SELECT count(*) FROM booking"), f.killed, f.unanswered.Load())
 }
 
-// reply is an answer as it was sent.
+// reply is an HTTP response.
 type reply struct {
 	status int
 	body   string
 }
 
-// fleet is some processes of the example.
+// fleet is several processes of the service.
 type fleet struct {
 	t          *testing.T
-	url        string
+	url        string // of the database
+	redisAddr  string
 	client     *http.Client
 	killed     int
 	unanswered atomic.Int64
@@ -126,11 +137,11 @@ type server struct {
 	url string
 }
 
-func newFleet(t *testing.T, url string, size int) *fleet {
+func newFleet(t *testing.T, url, redisAddr string, size int) *fleet {
 	t.Helper()
-	f := &fleet{t: t, url: url, client: &http.Client{Timeout: patience}, servers: make([]*server, size)}
+	f := &fleet{t: t, url: url, redisAddr: redisAddr, client: &http.Client{Timeout: patience}, servers: make([]*server, size)}
 	var all sync.WaitGroup
-	for i := range f.servers { // all at once, and so they make the tables at once
+	for i := range f.servers { // at the same time, so that they create the tables at the same time
 		all.Go(func() {
 			s, err := f.start()
 			if err != nil {
@@ -146,15 +157,15 @@ func newFleet(t *testing.T, url string, size int) *fleet {
 	return f
 }
 
-// start starts a process, and returns when it serves.
+// start starts a process and returns when it serves.
 func (f *fleet) start() (*server, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, "-url", f.url, "-listen", "127.0.0.1:0", "-ttl", "2s")
+	cmd := exec.Command(exe, "-url", f.url, "-redis", f.redisAddr, "-listen", "127.0.0.1:0", "-ttl", "2s")
 	cmd.Env, cmd.Stderr = append(os.Environ(), envServer+"=1"), os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil { // closed when we have ended
+	if _, err := cmd.StdinPipe(); err != nil { // closed when this process ends
 		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
@@ -174,14 +185,14 @@ func (f *fleet) start() (*server, error) {
 	return &server{cmd, url}, nil
 }
 
-// any returns one of the processes.
+// any returns the URL of a random process.
 func (f *fleet) any() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.servers[rand.N(len(f.servers))].url
 }
 
-// harass kills and replaces one process after the other.
+// harass kills and replaces a process every second.
 func (f *fleet) harass(length time.Duration) {
 	for end := time.Now().Add(length); time.Now().Before(end); f.killed++ {
 		time.Sleep(time.Second)
@@ -202,7 +213,7 @@ func (f *fleet) harass(length time.Duration) {
 	}
 }
 
-// ask sends a request until somebody answers it.
+// ask repeats a request until a process answers it.
 func (f *fleet) ask(key, body string) reply {
 	for end := time.Now().Add(patience); ; f.unanswered.Add(1) {
 		r, err := f.try(f.any(), key, body)
@@ -248,11 +259,13 @@ func (f *fleet) list() (all []Booking) {
 	return all
 }
 
-// TestFrozen: a process that is stopped in the middle of a transaction keeps a room from the
-// others for a while, and not for as long as it is stopped.
-func TestFrozen(t *testing.T) {
+// TestFrozen: a process is stopped inside a transaction. Another process can book the room while
+// the first one is still stopped.
+func TestFrozen(t *testing.T) { eachEngine(t, testFrozen) }
+
+func testFrozen(t *testing.T, redisAddr string) {
 	pg := pgtest.StartPostgres(t)
-	f := newFleet(t, pg.DSN(), 2)
+	f := newFleet(t, pg.DSN(), redisAddr, 2)
 	frozen, other := f.servers[0], f.servers[1]
 	var over atomic.Bool
 	var clients sync.WaitGroup
@@ -268,7 +281,7 @@ func TestFrozen(t *testing.T) {
 			}
 		})
 	}
-	// Until it stops with a row of the fence locked.
+	// Repeat until it is stopped while it has a row of fence_floor locked.
 	for locked := ""; locked != "1"; {
 		proc.Freeze(t, frozen.cmd.Process)
 		locked = pg.Query(t, `SELECT count(DISTINCT pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
@@ -293,9 +306,9 @@ func TestFrozen(t *testing.T) {
 	clients.Wait()
 }
 
-// TestAnswers: what a client may send.
+// TestAnswers sends correct and incorrect requests.
 func TestAnswers(t *testing.T) {
-	f := newFleet(t, pgtest.StartPostgres(t).DSN(), 1)
+	f := newFleet(t, pgtest.StartPostgres(t).DSN(), "", 1)
 	const stay = `{"room":"1","guest":"ada","from":"2026-05-01","to":"2026-05-03"}`
 	for _, c := range []struct {
 		key, body string
