@@ -124,6 +124,24 @@ func TestReleaseIsWhole(t *testing.T) {
 	}
 }
 
+// A directory with files of somebody else is not replaced.
+func TestOtherDirectoriesStay(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"packages", "image"} {
+		err := run(t.Context(), []string{what, "-version", testVersion, "-o", dir, "-targets", "linux/" + runtime.GOARCH})
+		if err == nil || !strings.Contains(err.Error(), "remove it") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := os.Stat(kept); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // A second build in another directory, with another umask and time zone, gives the same bytes.
 func TestTwoBuildsAreTheSame(t *testing.T) {
 	first := dist(t)

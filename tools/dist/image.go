@@ -38,6 +38,9 @@ func (r *release) imageContext(ctx context.Context, dir string, targets []string
 		return err
 	}
 	defer os.RemoveAll(work)
+	if err := mayReplace(dir, "Containerfile"); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}

@@ -121,6 +121,9 @@ func (j jail) check(t *testing.T, bin string) {
 	}
 }
 
+// bashCompletion is where the package bash-completion is.
+const bashCompletion = "/usr/share/bash-completion/bash_completion"
+
 // checkShare checks the manual pages and completions below a prefix such as /usr.
 func checkShare(t *testing.T, prefix, zsh string) {
 	t.Helper()
@@ -146,6 +149,14 @@ func checkShare(t *testing.T, prefix, zsh string) {
 	bash := filepath.Join(prefix, "share/bash-completion/completions/fencelock")
 	if out := command(t, "bash", "--norc", "-c", `. "$0" && complete -p fencelock`, bash); !strings.Contains(out, "_fencelock") {
 		t.Errorf("completion of bash: %s", out)
+	}
+	// The package bash-completion finds the file by its name when somebody presses TAB.
+	if _, err := os.Stat(bashCompletion); err == nil {
+		cmd := exec.Command("bash", "--norc", "-c", `. "$0" && { _completion_loader fencelock; true; } && complete -p fencelock`, bashCompletion)
+		cmd.Env = append(os.Environ(), "XDG_DATA_DIRS="+filepath.Join(prefix, "share"))
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "_fencelock") {
+			t.Errorf("completion of bash, loaded by name: %v: %s", err, out)
+		}
 	}
 	for name, first := range map[string]string{zsh: "#compdef fencelock", "share/fish/vendor_completions.d/fencelock.fish": "# fish completion"} {
 		if text := read(t, filepath.Join(prefix, name)); !bytes.HasPrefix(text, []byte(first)) {

@@ -102,10 +102,11 @@ func (r *release) packages(ctx context.Context, dir string, targets []string) er
 	if err := r.prepare(ctx, work); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	final, dir := dir, dir+".part"
+	if err := mayReplace(final, "SHA256SUMS", "image/Containerfile"); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
 	w := &writer{dir: dir, sums: map[string]string{}}
@@ -138,7 +139,31 @@ func (r *release) packages(ctx context.Context, dir string, targets []string) er
 			return err
 		}
 	}
-	return w.write("SHA256SUMS", pack.Sums(w.sums))
+	if err := w.write("SHA256SUMS", pack.Sums(w.sums)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(final); err != nil {
+		return err
+	}
+	return os.Rename(dir, final)
+}
+
+// mayReplace returns an error if dir is neither empty nor what an earlier run wrote, which has one
+// of the files marks.
+func mayReplace(dir string, marks ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, mark := range marks {
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(mark))); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has files, and not those of an earlier run: remove it, or choose another directory with -o", dir)
 }
 
 // target writes all files for one system and returns the name of its archive.
