@@ -12,18 +12,18 @@ import (
 	"github.com/fencelock/fencelock/internal/recordtext"
 )
 
-// Begin begins a run of the job of a key, for programs that cannot make a function of it:
-// [Do] is for the others. It waits while another caller runs the job, no longer than
-// Options.Wait and ctx allow; the error is then that of a context and an *InProgressError. With
-// Options.NoWait that comes at once, without the context's. If the job is over, the error is a
+// Begin starts a run of the job of a key, for code that does not fit into a function; otherwise use
+// [Do]. While another caller runs the job, Begin waits, at most as long as Options.Wait and ctx
+// allow. If the wait ends, the error wraps a context error and an *InProgressError. With
+// Options.NoWait, Begin returns the *InProgressError at once. If the job is over, the error is a
 // *DoneError with its outcome.
 //
-// ctx bounds the wait, and is what [Run.Context] is made of.
+// ctx bounds the wait. [Run.Context] is derived from it.
 func (s *Store) Begin(ctx context.Context, key string) (*Run, error) {
 	if err := s.check(key); err != nil {
 		return nil, err
 	}
-	waiting := ctx // Options.Wait ends the wait, and no request
+	waiting := ctx // Options.Wait bounds the wait, not single requests
 	if s.opts.Wait > 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, s.opts.Wait)
@@ -62,11 +62,11 @@ func (s *Store) Begin(ctx context.Context, key string) (*Run, error) {
 type attempt struct {
 	*Store
 	key    string
-	last   record  // as it was seen last
-	flight *flight // of those of this process who ask for the key
+	last   record  // the record as last read
+	flight *flight // shared by all callers of the key in this process
 }
 
-// run returns a run, or nil if there is news: the job may be over.
+// run returns a run, or nil if the record must be read again.
 func (a *attempt) run(ctx, waiting context.Context) (run *Run, err error) {
 	defer func() {
 		if run != nil {
@@ -74,7 +74,7 @@ func (a *attempt) run(ctx, waiting context.Context) (run *Run, err error) {
 		}
 		shared := err
 		if waiting.Err() != nil || errors.Is(err, ErrInProgress) {
-			shared = nil // that this one waits no longer is nothing to the others
+			shared = nil // the end of this caller's wait does not concern the others
 		}
 		a.flight.land(a.last, shared)
 	}()
@@ -85,10 +85,10 @@ func (a *attempt) run(ctx, waiting context.Context) (run *Run, err error) {
 	return a.claim(ctx, lock)
 }
 
-// acquire returns the lock of the key, or nil if there is news. Whoever finds somebody in
-// the way waits for a shared lock first, and gives that back at once: all who wait get it together as
-// soon as the run has ended, and mostly there is an outcome then. Only if there is none do they
-// queue up for a run.
+// acquire returns the lock of the key, or nil if the record must be read again. If the lock is
+// held, acquire first waits for a shared lock and releases it at once: all waiters get it together
+// when the run ends, and usually there is an outcome then. Only if there is none do they queue for
+// a run.
 func (a *attempt) acquire(ctx, waiting context.Context) (*fencelock.Lock, error) {
 	lock, err := a.locks.TryAcquire(ctx, keyPrefix+a.key)
 	held, ok := errors.AsType[*fencelock.HeldError](err)
@@ -106,7 +106,7 @@ func (a *attempt) acquire(ctx, waiting context.Context) (*fencelock.Lock, error)
 	if err != nil {
 		return nil, a.waited(waiting, err)
 	}
-	_ = reader.Release() // if it fails, the lock ends by itself
+	_ = reader.Release() // if it fails, the lock expires by itself
 	last, err := a.look(ctx, a.key)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -123,7 +123,7 @@ func (a *attempt) acquire(ctx, waiting context.Context) (*fencelock.Lock, error)
 	return lock, nil
 }
 
-// waited is the error of a wait for a lock that has ended without one.
+// waited returns the error of a wait that ended without a lock.
 func (a *attempt) waited(waiting context.Context, err error) error {
 	if held, ok := errors.AsType[*fencelock.HeldError](err); ok {
 		a.flight.held.Store(held)
@@ -133,7 +133,7 @@ func (a *attempt) waited(waiting context.Context, err error) error {
 	return a.gaveUp(waiting)
 }
 
-// gaveUp is the error of a wait that ctx has ended.
+// gaveUp returns the error of a wait that ctx ended.
 func (a *attempt) gaveUp(ctx context.Context) error {
 	return fmt.Errorf("%w: gave up waiting: %w", a.inProgress(), ctx.Err())
 }
@@ -146,15 +146,15 @@ func (a *attempt) inProgress() error {
 	return &InProgressError{Key: a.key, Held: held}
 }
 
-// claim makes a run of a lock: it writes into the record that the job runs under it. From then
-// on no other run can store an outcome, unless it has a greater token. If there is news, or no run for
-// another reason, the lock is given back: nothing was begun.
+// claim turns a lock into a run: it writes the token of the run into the record. From then on only
+// a run with a greater token can replace it. If there is no run, claim releases the lock: nothing
+// was begun.
 func (a *attempt) claim(ctx context.Context, lock *fencelock.Lock) (*Run, error) {
 	run := &Run{store: a.Store, key: a.key, lock: lock, ctx: lock.ContextWith(ctx), flight: a.flight}
 	claimed := false
 	defer func() {
 		if !claimed {
-			_ = lock.Release() // if it fails, the lock ends by itself
+			_ = lock.Release() // if it fails, the lock expires by itself
 		}
 	}()
 	for a.judge(a.key, a.last) == nil {
@@ -164,18 +164,18 @@ func (a *attempt) claim(ctx context.Context, lock *fencelock.Lock) (*Run, error)
 		err := run.begin(a.last.version)
 		switch {
 		case lock.Err() != nil:
-			a.last = record{} // the next attempt finds what stands
+			a.last = record{} // the next attempt reads the record again
 			return nil, nil
 		case err == nil && ctx.Err() == nil:
 			claimed = true
-			a.flight.held.Store(nil) // the run is this process's
-			// However long the function of a lost run goes on, the others need not wait for it.
+			a.flight.held.Store(nil) // this process runs the job
+			// If the lock is lost, the other callers need not wait until the function returns.
 			run.unwatch = context.AfterFunc(lock.Context(), func() { a.flight.land(record{}, nil) })
 			return run, nil
 		case !errors.Is(err, driver.ErrConflict):
 			return nil, cmp.Or(err, ctx.Err())
 		}
-		if a.last, err = a.look(ctx, a.key); err != nil { // somebody has just ended
+		if a.last, err = a.look(ctx, a.key); err != nil { // another run has just ended
 			return nil, err
 		}
 	}

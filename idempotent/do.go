@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// Do returns the result of the job of a key: what fn returns, if the job was not done
-// yet, or else what is stored. It waits while another caller runs the job, as [Store.Begin] does.
+// Do returns the result of the job of a key. If the job is not done yet, Do runs fn and stores its
+// result; otherwise it returns the stored result. While another caller runs the job, Do waits like
+// [Store.Begin].
 //
-// While fn runs this caller holds the lock idempotent/KEY, which is renewed until fn has
-// returned, even after ctx has ended. The context given to fn is ctx with the token of the run
-// (fencelock.TokenFrom), which is also its fence for the guards of package fence, in the place of
-// those of locks that ctx was made for. If the lock is lost it ends with a cause that
-// is fencelock.ErrLost. A job must not ask for its own key: it would wait for itself.
+// While fn runs, this caller holds the lock idempotent/KEY. It is renewed until fn returns, even if
+// ctx ends earlier. The context given to fn is derived from ctx and has the token of the run
+// (fencelock.TokenFrom). Guards of package fence use this token, not those of locks that ctx
+// belongs to. If the lock is lost, the context ends with a cause that is fencelock.ErrLost. fn must
+// not call Do with its own key: it would wait for itself.
 //
-// If ctx ends before fn begins, Do returns its error, and the key is free.
-//
-// Do returns what fn returned. If a later run has begun meanwhile, the error is a
-// *fencelock.LostError, joined with fn's: fn has run, and nothing is stored of it; see
-// [Run.Complete] and [Run.Fail].
+// If ctx ends before fn starts, Do returns an error and the key stays free. Otherwise Do returns
+// what fn returned. If a later run has started in the meantime, the error is a *fencelock.LostError
+// joined with that of fn: fn has run, but its result is not stored. See [Run.Complete] and
+// [Run.Fail] for other errors.
 func Do[T any](ctx context.Context, s *Store, key string, fn func(ctx context.Context) (T, error)) (value T, err error) {
 	run, err := s.Begin(ctx, key)
 	if over, ok := errors.AsType[*DoneError](err); ok {
@@ -36,7 +36,7 @@ func Do[T any](ctx context.Context, s *Store, key string, fn func(ctx context.Co
 		}
 		return value, err
 	}
-	defer run.end(record{State: noResult}) // the job was done, and a codec may panic too
+	defer run.end(record{State: noResult}) // the job is done, but the codec may panic
 	data, err := s.cfg.Codec.Encode(value)
 	if err != nil {
 		return value, errors.Join(run.end(record{State: noResult}), fmt.Errorf("%w: encoding the result of %q: %w", ErrNoResult, key, err))
@@ -44,7 +44,7 @@ func Do[T any](ctx context.Context, s *Store, key string, fn func(ctx context.Co
 	return value, run.Complete(data)
 }
 
-// recall makes the answer of a job that is over.
+// recall returns the stored outcome of a job.
 func recall[T any](s *Store, over *DoneError) (value T, err error) {
 	if over.Err != nil {
 		return value, over.Err

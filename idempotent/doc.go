@@ -1,59 +1,70 @@
-// Package idempotent does a job once for each key, however often it is asked for: a
-// payment that a client sends twice, an event that a queue delivers again.
+// Package idempotent runs a job once per key, however often it is requested, and stores its result:
+// a payment that a client sends twice, or an event that a queue delivers again.
 //
 //	jobs := idempotent.New(locks, engine.Records(), nil)
-//	receipt, err := idempotent.Do(ctx, jobs, "payment:42", func(ctx context.Context) (Receipt, error) {
-//		return charge(ctx) // once; who asks again gets the same receipt
+//	patient := jobs.With(idempotent.Options{Wait: 10 * time.Second})
+//
+//	receipt, err := idempotent.Do(ctx, patient, "payment:42", func(ctx context.Context) (Receipt, error) {
+//		return charge(ctx) // runs once; later callers get the same receipt
 //	})
+//	switch {
+//	case err == nil: // charged now or earlier: receipt has the result
+//	case errors.Is(err, idempotent.ErrInProgress): // another caller has been running it for 10 s
+//	case errors.Is(err, fencelock.ErrUnavailable): // the server is unreachable: charge may have run
+//	case errors.Is(err, fencelock.ErrLost): // charge ran, but another run has replaced this one
+//	default: // an error of charge: the next call runs it again
+//	}
 //
-// The first caller runs the job, and its result is stored. Whoever asks for the same key
-// later gets the stored result, for Config.Retention. Whoever asks while the job runs waits
-// for it, or gets [ErrInProgress] with [Options].NoWait.
+// The first caller runs the job. Later callers of the same key get the stored result, until
+// Config.Retention is over. Callers that come while the job runs wait for its result, or get
+// [ErrInProgress] with [Options].NoWait.
 //
-// # What it promises
+// # Guarantees
 //
-// A run holds the lock idempotent/KEY. So two runs of one key do not overlap, and no run
-// begins after one has been completed. The run of a process that died, or was frozen or cut
-// off, is taken over when the TTL of its lock has ended, and its context has ended before that. **Its
-// completion is refused** when it wakes up: Do returns an error that is fencelock.ErrLost, and what
-// the later run has stored stays. On files there is no TTL: the key of a process that died is free at
-// once, and a frozen one keeps its key until it goes on, is killed, or its lock is broken.
+// A run holds the lock idempotent/KEY. Two runs of one key therefore do not overlap, and no run
+// starts after one has completed. If the process of a run dies, is paused or is cut off from the
+// server, another caller can take over when the lease of the lock expires. The context of the old
+// run has ended before that. If the old process resumes, its result is refused: Do returns an error
+// that is fencelock.ErrLost, and the result of the later run stays.
 //
-// What a run has done to the outside world before it was lost, nobody can undo. A run that
-// is taken over begins anew, so its effects should be such that they can be made again, or
-// be refused: pass the key on, or guard the resource with the token of the run, which
-// grows from run to run of a key. The guards of package fence find it in the context of the run: the
-// name of its fence is idempotent/KEY.
+// On files there is no TTL. If a process dies, its key is free at once. A paused process keeps its
+// key until it resumes, is killed, or its lock is broken.
 //
-// Outcomes last as the records of their engine do: see its page. On Redis a failover may forget
-// the last completions. A run whose own record was forgotten stores it anew while it has its lock.
+// Only the result is recorded. Side effects of a run that lost its lock are not undone, and the
+// next run starts from the beginning. So make side effects repeatable, or let the resource refuse
+// them: pass on the key, or guard the resource with the token of the run, which grows from run to
+// run of a key. The guards of package fence take it from the context of the run, under the lock
+// name idempotent/KEY.
 //
-// Each key is the name of a lock. On Redis the last token of a name stays for a week, besides the
-// record: where keys are many, use locks of an engine whose Retention is an hour.
+// Results are as durable as the records of the engine; see its page. On Redis a failover can lose
+// the latest ones. A run whose record was lost stores it again as long as it holds its lock.
+//
+// Each key is also the name of a lock. On Redis the last token of a name is kept for a week, in
+// addition to the record. If there are many keys, use locks of an engine whose Retention is one
+// hour.
 //
 // # Waiting
 //
-// Whoever asks while the job runs waits until the run has ended, and not for a turn of the lock:
-// all are answered at once. Those of one process share one wait. They are readers of the lock,
-// so whoever lists its waiters sees them.
+// Callers that come while the job runs all get the answer as soon as the run ends. Those of one
+// process share one wait. They wait for a shared lock, so they are listed as waiters of the lock.
 //
 // # Failures
 //
-// A run whose function returns an error, or panics, is over, and the next caller runs the
-// job again. With Config.Remember a failure can be a result too: later callers get a
-// [FailedError]. Options.Again runs a job again that is over.
+// If the function returns an error or panics, the run has no result and the next caller runs the
+// job again. With Config.Remember an error can be a result too: later callers get a [FailedError].
+// Options.Again runs a job again although it is over.
 //
 // # Transactions
 //
-// What a job does in one PostgreSQL database can be committed together with the note that
-// it is done, exactly once: package idempotentpgx.
+// If everything a job does is in one PostgreSQL database, package idempotentpgx commits it together
+// with the record that the job is done, exactly once.
 //
 // # HTTP
 //
-// [Store.Handler] serves requests with an Idempotency-Key so.
+// [Store.Handler] is middleware for requests with an Idempotency-Key header.
 //
-// # One key, one payload
+// # Payload
 //
-// Give [Options].Payload what the job depends on. The same key with another payload is
-// then [ErrMismatch]: a client has used a key twice.
+// Pass the input of the job as [Options].Payload. If a key is used again with another payload, the
+// error is [ErrMismatch]: a client has used one key for two requests.
 package idempotent

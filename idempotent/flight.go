@@ -7,26 +7,26 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// flights are the keys that callers of this process wait for. Of the callers of a key one
-// asks the engine, or runs the job, and the others wait for it: a thousand of them take one
-// place in the lock's queue.
+// flights are the keys that callers in this process wait for. One caller of a key asks the engine
+// or runs the job, and the others wait for it. So they take only one place in the queue of the
+// lock.
 type flights struct {
 	mu  sync.Mutex // guards all
 	all map[string]*flight
 }
 
-// flight is what the callers of one key wait for.
+// flight is shared by the callers of one key.
 type flight struct {
 	flights *flights
 	id      string
-	held    atomic.Pointer[fencelock.HeldError] // who runs the job; nil if that is not known yet
+	held    atomic.Pointer[fencelock.HeldError] // who runs the job; nil if unknown
 
-	landed chan struct{} // closed when the first caller is through; what follows stays as it is then
-	last   record        // as that caller knew it; without a version if it did not
-	err    error         // of the engine, and everybody's
+	landed chan struct{} // closed by land; the fields below do not change after that
+	last   record        // the record as the first caller knew it; without a version if unknown
+	err    error         // an error of the engine, for all callers
 }
 
-// join returns the flight of a key, and whether the caller is the first: then it must call land.
+// join returns the flight of a key, and whether the caller is the first. The first must call land.
 func (f *flights) join(id string) (_ *flight, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *flights) join(id string) (_ *flight, first bool) {
 	return one, true
 }
 
-// land tells those who wait. Only the first call counts.
+// land wakes the waiting callers. Only the first call has an effect.
 func (f *flight) land(last record, err error) {
 	f.flights.mu.Lock()
 	defer f.flights.mu.Unlock()

@@ -21,40 +21,40 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// HTTP tunes [Store.Handler]. The zero value is useful.
+// HTTP holds the settings of [Store.Handler]. The zero value is ready to use.
 type HTTP struct {
-	// Methods are those of the requests that are done once; others pass. nil means
-	// the default, POST and PATCH.
+	// Methods are the methods of requests that are handled once; other requests pass. nil means the
+	// default, POST and PATCH.
 	Methods []string
 
-	// Optional lets requests without a key pass. The default answers them with 400.
+	// Optional lets requests without a key pass. By default they get status 400.
 	Optional bool
 
-	// Client says whose key it is, so that two clients cannot read one another's
-	// answers: an account, say, that was authenticated before. nil, the default, goes by
-	// the Authorization header: without one all clients are the same, and a client
-	// whose token was renewed is another one. Set it if you authenticate by cookies or
-	// certificates, or if tokens change.
+	// Client returns whose key it is, such as the ID of an authenticated account, so that clients
+	// cannot read each other's responses. nil, the default, uses the Authorization header: clients
+	// without one share their keys, and a client with a new token counts as another client. Set
+	// Client if you authenticate by cookies or certificates, or if tokens change.
 	Client func(*http.Request) string
 
-	// MaxBody is how many bytes the body of a request may have; a longer one is
-	// answered with 413. 0 means the default, 1 MiB.
+	// MaxBody is the maximum size of a request body in bytes. Longer ones get status 413. 0 means
+	// the default, 1 MiB.
 	MaxBody int64
 
-	// Host names the host that a request is for. The same key with another host is
-	// answered with 422. nil, the default, goes by the Host header: set it behind a proxy that replaces that
-	// header, or if clients try again under another name of the same service. To let each
-	// host have keys of its own, make the host a part of what Client returns.
+	// Host returns the host that a request is for. A key that is used again with another host gets
+	// status 422. nil, the default, uses the Host header. Set Host behind a proxy that replaces
+	// that header, or if clients retry under another name of the same service. To give each host
+	// its own keys, include the host in the result of Client.
 	Host func(*http.Request) string
 
-	// Keep reports whether an answer is the outcome of its key: the answer is kept, and
-	// later requests of the key get it. If not, the next request of the key is served. nil, the default,
-	// is [IsOutcome]. It must be safe for concurrent use and must not change the header.
+	// Keep reports whether a response is the outcome of its key. If it is, the response is stored
+	// and later requests of the key get it. If not, the next request of the key is handled again.
+	// nil, the default, is [IsOutcome]. Keep must be safe for concurrent use and must not change
+	// the header.
 	Keep func(status int, header http.Header) bool
 
-	// Failed hears why a request was answered with 503, was lost, or why its answer
-	// was not kept: the client is not told. It must be safe for concurrent use, and
-	// the answer waits for it. nil, the default, is nobody.
+	// Failed is called with errors that are not sent to clients: why a request got status 503, why
+	// a run was lost, or why a response was not stored. The response waits for it. It must be safe
+	// for concurrent use. nil, the default, means no call.
 	Failed func(*http.Request, error)
 }
 
@@ -63,12 +63,12 @@ const (
 	maxHeaderKey   = 255
 )
 
-// clientClosedRequest is the status that nginx logs when the client has hung up.
+// clientClosedRequest is the status that nginx logs when a client has closed the connection.
 const clientClosedRequest = 499
 
-// IsOutcome reports whether an answer says what became of a request, and not only that
-// the server refuses it for now: it is false for 500 and above, for 401, 403, 407, 408, 409, 412, 421,
-// 423, 425, 428, 429 and 499, and for every answer with a Retry-After header.
+// IsOutcome reports whether a response says what became of a request, rather than that the server
+// refuses it for now. It is false for 500 and above, for 401, 403, 407, 408, 409, 412, 421, 423,
+// 425, 428, 429 and 499, and for every response with a Retry-After header.
 func IsOutcome(status int, header http.Header) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
@@ -80,21 +80,27 @@ func IsOutcome(status int, header http.Header) bool {
 	return status < 500 && header.Get("Retry-After") == ""
 }
 
-// Handler serves each request that has an Idempotency-Key once, by next, and answers
-// every other one of that key with the status, header and body that were kept. It follows
-// draft-ietf-httpapi-idempotency-key-header: 400 without a key, 409 if the first request
-// is served for longer than Options.Wait and Options.NoWait allow, 422 if the key came with another method, host, URL or body. The answers are
-// problem documents. It is 503 if the engine cannot be asked, and nothing was done then.
-// A refusal by next, such as 429 or 503, is sent and not kept: see HTTP.Keep. Nor is there an outcome
-// if next returns without writing anything after the client has hung up, which ends its context: the next
-// request of the key is served anew.
-// Of a body that a handler before has made a form of, its values are compared, and no files.
+// Handler passes one request per Idempotency-Key to next. Later requests with that key get the
+// stored status, header and body. It follows draft-ietf-httpapi-idempotency-key-header. It answers
+// with a problem document and one of these statuses:
 //
-// next gets the context of the run (fencelock.TokenFrom). Its answer is held in memory until it
-// is complete, so it cannot flush or hijack, and has no trailers. One that is longer than
-// Config.MaxResult is not kept: later requests of the key get 409. One that cannot be stored is
-// sent all the same, and the next request may be served anew. The Remember, the Codec and the payload of the store
-// are not used; cfg may be nil.
+//   - 400: the key is missing or invalid.
+//   - 409: the first request is still being handled after Options.Wait, or at once with
+//     Options.NoWait; or its response was not stored.
+//   - 422: the key was used with another method, host, URL or body.
+//   - 503: the engine is unreachable. The request was not handled.
+//
+// A refusal by next, such as 429 or 503, is sent but not stored; see HTTP.Keep. If the client
+// closes the connection, which ends the context of next, and next returns without writing anything,
+// nothing is stored and the next request of the key is handled again. If a handler in front has
+// parsed the body as a form, its values are compared, but not its files.
+//
+// next gets the context of the run (fencelock.TokenFrom). Its response is held in memory until it
+// is complete, so next cannot flush or hijack, and trailers are not supported. A response longer
+// than Config.MaxResult is sent but not stored: later requests of the key get status 409. If
+// storing fails, the response is sent anyway, and the next request of the key may be handled again.
+//
+// Handler ignores Config.Remember, Config.Codec and Options.Payload of the store. cfg may be nil.
 func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
 	h := &handler{store: *s, next: next}
 	if cfg != nil {
@@ -152,10 +158,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.once(w, r, digest(h.cfg.Client(r), key), body)
 }
 
-// once serves a request with a key.
+// once handles a request with a key.
 func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body []byte) {
 	contents := []string{r.Method, strings.ToLower(h.cfg.Host(r)), target(r), r.Header.Get("Content-Type"), string(body)}
-	if len(r.PostForm) > 0 { // somebody has read the body before, to make a form of it
+	if len(r.PostForm) > 0 { // a handler in front has parsed the body as a form
 		contents = append(contents, r.PostForm.Encode())
 	}
 	store := h.store.With(Options{Payload: []byte(digest(contents...))})
@@ -171,8 +177,8 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	switch {
 	case errors.Is(err, fencelock.ErrLost):
 		h.cfg.Failed(r, err)
-		problem(w, http.StatusConflict, "this request took too long, and was served once more; ask again for that answer")
-	case served != nil: // what was done was done, whether it is kept or not
+		problem(w, http.StatusConflict, "this request took too long and was handled again by another process; retry to get that response")
+	case served != nil: // send what was done, whether it was stored or not
 		if err != nil && !errors.Is(err, errAgain) {
 			h.cfg.Failed(r, err)
 		}
@@ -183,18 +189,18 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used for another request")
 	case errors.Is(err, ErrInProgress):
 		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusConflict, "a request with this Idempotency-Key is being served")
+		problem(w, http.StatusConflict, "a request with this Idempotency-Key is still being handled")
 	case errors.Is(err, ErrNoResult):
-		problem(w, http.StatusConflict, "a request with this Idempotency-Key was served, and its answer was too long to be kept")
+		problem(w, http.StatusConflict, "a request with this Idempotency-Key was handled, but its response was too long to be stored")
 	default:
 		h.cfg.Failed(r, err)
 		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusServiceUnavailable, "it cannot be found out whether this request was served; nothing was done")
+		problem(w, http.StatusServiceUnavailable, "this request was not handled: the server cannot check whether it was handled before")
 	}
 }
 
-// target is the path and the query that the client has sent, whatever prefix was cut off
-// since.
+// target returns the path and query that the client sent, even if a handler in front has stripped a
+// prefix.
 func target(r *http.Request) string {
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		return u.RequestURI()
@@ -202,16 +208,16 @@ func target(r *http.Request) string {
 	return r.URL.RequestURI()
 }
 
-// errAgain ends a run whose answer is not kept.
-var errAgain = errors.New("idempotent: the answer is not kept")
+// errAgain ends a run whose response is not stored.
+var errAgain = errors.New("idempotent: the response is not stored")
 
-// serve lets next make the answer, and reports whether next wrote any. What next parses of r the server does not see, which
-// removes the files of its own request alone.
+// serve calls next and reports whether it wrote a response. It removes the files of a form that
+// next has parsed, because the server removes only those of its own request.
 func (h *handler) serve(r *http.Request, body []byte) (_ *reply, spoke bool) {
 	before := r.MultipartForm
 	defer func() {
 		if form := r.MultipartForm; form != nil && form != before {
-			_ = form.RemoveAll() // what stays is an operator's to remove, and no reason to serve it again
+			_ = form.RemoveAll() // left-over files are no reason to handle the request again
 		}
 	}()
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -222,15 +228,14 @@ func (h *handler) serve(r *http.Request, body []byte) (_ *reply, spoke bool) {
 	return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}, spoke
 }
 
-// reply is an answer, as it is kept.
+// reply is a response in its stored form.
 type reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// bytewise is the Codec of answers: the texts in a header need not be UTF-8, as those of
-// JSON must.
+// bytewise is the Codec of responses. Header values need not be UTF-8, which rules out JSON.
 type bytewise struct{}
 
 // Encode returns the gob of value.
@@ -240,7 +245,7 @@ func (bytewise) Encode(value any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Decode reads a gob.
+// Decode decodes a gob.
 func (bytewise) Decode(data []byte, value any) error {
 	return gob.NewDecoder(bytes.NewReader(data)).Decode(value)
 }
@@ -250,10 +255,10 @@ func (p *reply) send(w http.ResponseWriter) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(p.Body) // the client may have gone
+	_, _ = w.Write(p.Body) // the client may have closed the connection
 }
 
-// recorder keeps what a handler answers.
+// recorder stores the response of a handler.
 type recorder struct {
 	header http.Header
 	sent   http.Header // as it was when the status was written
@@ -264,40 +269,40 @@ type recorder struct {
 // Header returns the header that a handler writes to.
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader keeps the first status that is not informational. One that is none panics, as
-// net/http does: nothing of such an answer is kept.
+// WriteHeader stores the first status that is not informational. An invalid status panics, as in
+// net/http, and nothing is stored.
 func (w *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
-		panic(fmt.Sprintf("idempotent: %d is no status of HTTP", status))
+		panic(fmt.Sprintf("idempotent: %d is not an HTTP status", status))
 	}
 	if w.status == 0 && status >= 200 {
 		w.status, w.sent = status, w.header.Clone()
 	}
 }
 
-// Write keeps a part of the body.
+// Write stores a part of the body.
 func (w *recorder) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.body.Write(b)
 }
 
-// problem answers with a problem document (RFC 9457).
+// problem sends a problem document (RFC 9457).
 func problem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(struct { // the client may have gone
+	_ = json.NewEncoder(w).Encode(struct { // the client may have closed the connection
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
 	}{http.StatusText(status), status, detail})
 }
 
-// keyItem is a string in quotes with parameters, which mean nothing here (RFC 9651).
+// keyItem is a quoted string with parameters, which are ignored (RFC 9651).
 var keyItem = regexp.MustCompile(`^"((?:[^"\\]|\\.)*)"(?:; *[a-z*][a-z0-9_.*-]*(?:=(?:` +
 	`-?\d{1,15}(?:\.\d{1,3})?|@-?\d{1,15}|\?[01]|%?"(?:[^"\\]|\\.)*"|:[A-Za-z0-9+/=]*:|[A-Za-z*][!#$%&'*+.^_` + "`" + `|~0-9A-Za-z:/-]*))?)*$`)
 
-// headerKey reads the key, a string in quotes (RFC 9651) or, as many clients send it,
-// without.
+// headerKey parses the key: a quoted string (RFC 9651) or, as many clients send it, an unquoted
+// one.
 func headerKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
@@ -330,7 +335,7 @@ func headerKey(values []string) (key string, ok bool) {
 	return b.String(), 0 < b.Len() && b.Len() <= maxHeaderKey
 }
 
-// digest is the SHA-256 of texts, each with its length.
+// digest returns the SHA-256 of texts, each preceded by its length.
 func digest(texts ...string) string {
 	h := sha256.New()
 	for _, t := range texts {

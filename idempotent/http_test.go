@@ -134,7 +134,7 @@ func TestHTTP(t *testing.T) {
 		{key: `"three"`, body: "broken", status: 500, want: "broken 8"},
 		{key: `"three"`, body: "broken", status: 500, want: "broken 9"}, // it is not kept
 		{key: `"four"`, body: long, status: 201, want: long},
-		{key: `"four"`, body: long, status: 409, want: "too long to be kept"},
+		{key: `"four"`, body: long, status: 409, want: "too long to be stored"},
 		{key: `"five"`, body: long + long + long, status: 413},
 	} {
 		q.send(t, url)
@@ -160,7 +160,7 @@ func TestHTTPInProgress(t *testing.T) {
 		first <- body
 	}()
 	<-next.asked
-	header, _ := request{key: "a", body: "tea", status: 409, want: "is being served"}.send(t, url)
+	header, _ := request{key: "a", body: "tea", status: 409, want: "is still being handled"}.send(t, url)
 	if header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
@@ -201,7 +201,7 @@ func TestHTTPWithoutRecords(t *testing.T) {
 	engine, next := memlock.New(nil), &service{}
 	engine.Refuse(errors.New("down"))
 	url := serve(t, over(engine, engine.Records(), nil), next, &idempotent.HTTP{Optional: true})
-	request{key: "a", body: "tea", status: 503, want: "nothing was done"}.send(t, url)
+	request{key: "a", body: "tea", status: 503, want: "was not handled"}.send(t, url)
 	request{body: "tea", status: 201, want: "order 1"}.send(t, url)
 	engine.Refuse(nil)
 	request{key: "a", body: "tea", status: 201, want: "order 2"}.send(t, url)
@@ -232,7 +232,7 @@ func TestHTTPTakenOver(t *testing.T) {
 		}
 	})
 	url := serve(t, over(engine, records, nil), next, nil)
-	request{key: "a", body: "tea", status: 409, want: "served once more"}.send(t, url)
+	request{key: "a", body: "tea", status: 409, want: "was handled again by another process"}.send(t, url)
 	request{key: "a", body: "tea", status: 202, want: "other"}.send(t, url)
 }
 

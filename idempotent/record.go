@@ -10,41 +10,41 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// keyPrefix begins the names of the locks and the keys of the records.
+// keyPrefix is the prefix of lock names and record keys.
 const keyPrefix = "idempotent/"
 
-// The states of a key; one without a record is new.
+// The states of a key. A key without a record is new.
 const (
-	running  = "running" // or lost, or failed: whoever has the lock may run the job
+	running  = "running" // or lost or failed: whoever gets the lock may run the job
 	done     = "done"
-	noResult = "no result" // done, and nothing is kept of it
-	failed   = "failed"    // and that was remembered
+	noResult = "no result" // done, without a stored result
+	failed   = "failed"    // failed, and Config.Remember stored that
 )
 
-// record is what is stored of a key: one line of JSON, and the result behind it.
+// record is the stored record of a key: one line of JSON, followed by the result.
 type record struct {
 	State   string    `json:"state"`
-	Owner   string    `json:"owner"`             // of the lock, unique to the run
-	Token   int64     `json:"token"`             // of the lock
-	Payload string    `json:"payload,omitempty"` // its SHA-256
-	Host    string    `json:"host"`              // of the run, with its PID
+	Owner   string    `json:"owner"`             // the owner of the lock, unique to the run
+	Token   int64     `json:"token"`             // the token of the lock
+	Payload string    `json:"payload,omitempty"` // the SHA-256 of the payload
+	Host    string    `json:"host"`              // the host of the run
 	PID     int       `json:"pid"`
 	Ended   time.Time `json:"ended,omitzero"` // by the clock of Host
 	Error   string    `json:"error,omitempty"`
 
 	result  []byte
-	version string // of the record; empty if there is none
+	version string // the version of the record; empty if there is none
 }
 
 func (r record) encode() []byte {
 	head, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // texts, numbers and times always marshal
+		panic(err) // strings, numbers and times always marshal
 	}
 	return bytes.Join([][]byte{head, r.result}, []byte{'\n'})
 }
 
-// outcome says how the job of a key has ended.
+// outcome returns the outcome of a job.
 func (r record) outcome(key string) *DoneError {
 	d := &DoneError{Key: key, Result: bytes.Clone(r.result), Host: r.Host, PID: r.PID, Ended: r.Ended}
 	switch r.State {
@@ -75,7 +75,7 @@ func (s *Store) look(ctx context.Context, key string) (record, error) {
 	return record{}, fmt.Errorf("%w: the record %q was written by another program: its state is %q", driver.ErrConfig, keyPrefix+key, r.State)
 }
 
-// judge returns nil if the job is to be run, a *DoneError if it is over, or ErrMismatch.
+// judge returns nil if the job must be run, a *DoneError if it is over, or ErrMismatch.
 func (s *Store) judge(key string, r record) error {
 	switch {
 	case r.version == "":

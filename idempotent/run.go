@@ -15,37 +15,38 @@ import (
 )
 
 const (
-	leastRunning = 24 * time.Hour   // how long a run without an outcome is remembered at least
-	leastStoring = 10 * time.Second // how long it is tried to store an outcome, however short the TTL
+	leastRunning = 24 * time.Hour   // the minimum time for which a run without an outcome is stored
+	leastStoring = 10 * time.Second // the minimum time for attempts to store an outcome, however short the TTL
 	firstStore   = 10 * time.Millisecond
 	lastStore    = time.Second
-	maxError     = 4 << 10 // bytes that are kept of the text of an error
+	maxError     = 4 << 10 // bytes of an error text that are stored
 )
 
-// Run is one run of a job, for programs that cannot make a function of it; see
-// [Store.Begin]. One of Complete, Fail and Abandon must end it; of several calls the first
-// counts, and the others do nothing and return nil. It is safe for concurrent use.
+// Run is one run of a job, for code that does not fit into a function; see [Store.Begin]. The
+// caller must end it with Complete, Fail or Abandon. The first of these calls counts; later ones do
+// nothing and return nil. Run is safe for concurrent use.
 type Run struct {
 	store  *Store
 	key    string
 	lock   *fencelock.Lock
 	ctx    context.Context
-	own    record  // as it stands, as far as we know
-	flight *flight // of those of this process who ask for the key
+	own    record  // the record as far as this run knows
+	flight *flight // shared by all callers of the key in this process
 	ended  atomic.Bool
 
-	unwatch func() bool // keeps the flight from landing when the lock ends
+	unwatch func() bool // removes the callback on the end of the lock
 }
 
-// Lock returns the lock that the run holds, for guards and for status. The run releases it.
+// Lock returns the lock of the run, for guards and for its status. Do not release it; the run does.
 func (r *Run) Lock() *fencelock.Lock { return r.lock }
 
-// Context returns the context of [Store.Begin] with the token of the run, which ends with
-// the run's lock too: with a cause that is fencelock.ErrLost if it is lost.
+// Context returns a context that is derived from that of [Store.Begin] and has the token of the
+// run. It also ends with the lock of the run. If the lock is lost, its cause is fencelock.ErrLost.
 func (r *Run) Context() context.Context { return r.ctx }
 
-// begin writes that the job runs into the record that has a version. If the answer is lost
-// and the record is ours it is stored once more: then it is as safe as the engine makes it.
+// begin writes into the record that the job runs, if the record has the given version. If the
+// answer is lost and the record turns out to be this run's, it is written again, so that it is as
+// durable as the engine can make it.
 func (r *Run) begin(version string) error {
 	err := r.swap(r.ctx, record{State: running, version: version})
 	if errors.Is(err, driver.ErrUnavailable) {
@@ -56,7 +57,7 @@ func (r *Run) begin(version string) error {
 	return err
 }
 
-// swap stores a state of ours in place of the version that it has.
+// swap stores a state of this run. rec.version is the version to replace.
 func (r *Run) swap(ctx context.Context, rec record) error {
 	rec.Owner, rec.Token, rec.Payload = r.lock.Owner(), r.lock.Token(), r.store.fingerprint
 	rec.Host, rec.PID = recordtext.Host(), os.Getpid()
@@ -71,13 +72,14 @@ func (r *Run) swap(ctx context.Context, rec record) error {
 	return err
 }
 
-// Complete stores the result of the job and releases the lock. A result that is longer than
-// Config.MaxResult is not kept: later callers get [ErrNoResult].
+// Complete stores the result of the job and releases the lock. A result longer than
+// Config.MaxResult is not stored: later callers get [ErrNoResult].
 //
-// If a later run has begun, the error is a *fencelock.LostError and nothing is stored. A lock
-// that was lost alone is no error: the job was done once. If the outcome could not be stored
-// for as long as the lock's TTL, and ten seconds at least, the error is
-// fencelock.ErrUnavailable: another caller may run the job again. The lock is kept meanwhile.
+// If a later run has started, Complete returns a *fencelock.LostError and stores nothing. If the
+// lock was lost but no later run has started, it stores the result and returns nil. If the result
+// cannot be stored, Complete retries while it keeps the lock, for the TTL of the lock or ten
+// seconds, whichever is longer. Then it returns fencelock.ErrUnavailable, and another caller may
+// run the job again.
 func (r *Run) Complete(result []byte) error {
 	if len(result) > r.store.cfg.MaxResult {
 		return r.end(record{State: noResult})
@@ -85,9 +87,9 @@ func (r *Run) Complete(result []byte) error {
 	return r.end(record{State: done, result: result})
 }
 
-// Fail ends a run that has failed. If Config.Remember says that err is an outcome it is
-// stored as [Run.Complete] does, and with the errors of that. Otherwise the next caller runs the job again,
-// and the error is a *fencelock.LostError if the lock was lost before.
+// Fail ends a run that has failed. If Config.Remember returns true for err, Fail stores it as the
+// outcome, with the errors of [Run.Complete]. Otherwise the next caller runs the job again; Fail
+// then returns a *fencelock.LostError if the lock was lost before.
 func (r *Run) Fail(err error) error {
 	if remember := r.store.cfg.Remember; remember != nil && remember(err) {
 		return r.end(record{State: failed, Error: recordtext.Cut(err.Error(), maxError)})
@@ -95,12 +97,12 @@ func (r *Run) Fail(err error) error {
 	return r.end(record{State: running})
 }
 
-// Abandon ends a run without an outcome: the next caller runs the job again. It does nothing
-// after Complete or Fail, and so can be deferred.
+// Abandon ends a run without an outcome: the next caller runs the job again. After Complete or Fail
+// it does nothing, so it can be deferred.
 func (r *Run) Abandon() { _ = r.end(record{State: running}) }
 
-// end ends the run: it stores an outcome, if there is one, gives the lock back, and tells
-// those of this process who wait.
+// end ends the run: it stores the outcome if there is one, releases the lock, and wakes the waiting
+// callers in this process.
 func (r *Run) end(rec record) error {
 	if r.ended.Swap(true) {
 		return nil
@@ -111,17 +113,16 @@ func (r *Run) end(rec record) error {
 		err = r.keep(rec)
 	}
 	if err != nil {
-		r.own = record{} // whatever stands
+		r.own = record{} // unknown
 	}
 	r.unwatch()
-	_ = r.lock.Release() // if it fails, the lock ends by itself
+	_ = r.lock.Release() // if it fails, the lock expires by itself
 	r.flight.land(r.own, nil)
 	return err
 }
 
-// keep stores an outcome. One whose answer was lost is stored once more, since too few replicas may have
-// it. One that is refused is tried again as well: a server that is not promoted yet refuses
-// every write.
+// keep stores an outcome. It writes again after a lost answer, since too few replicas may have the
+// outcome. It also retries a refused write: a server that is not promoted yet refuses every write.
 func (r *Run) keep(rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), max(r.store.locks.Options().TTL, leastStoring))
 	defer cancel()
@@ -135,7 +136,7 @@ func (r *Run) keep(rec record) error {
 			if now.Owner != r.lock.Owner() && (now.version != "" || r.lock.Err() != nil) {
 				return r.overtaken()
 			}
-			rec.version = now.version // "" if it was forgotten, under our lock
+			rec.version = now.version // "" if the record was lost while we hold the lock
 		}
 		if !pause.Wait(ctx) {
 			return fmt.Errorf("%w: the outcome of %q could not be stored: %w", driver.ErrUnavailable, r.key, err)
@@ -143,9 +144,9 @@ func (r *Run) keep(rec record) error {
 	}
 }
 
-// overtaken is the error of a run that is not the last one.
+// overtaken returns the error of a run after which another one has started.
 func (r *Run) overtaken() error {
 	return &fencelock.LostError{Name: r.lock.Name(), Token: r.lock.Token(), Deadline: r.lock.Deadline(), Reason: errOvertaken}
 }
 
-var errOvertaken = errors.New("a later run has begun")
+var errOvertaken = errors.New("a later run has started")

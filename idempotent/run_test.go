@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	}{
 		{func(r *idempotent.Run) error { return r.Complete([]byte("x\ny")) }, `"x\ny" <nil>`},
 		{func(r *idempotent.Run) error { return r.Complete(nil) }, `"" <nil>`},
-		{func(r *idempotent.Run) error { return r.Complete(make([]byte, 101)) }, `"" idempotent: the job was done, and its result was not kept: "a"`},
+		{func(r *idempotent.Run) error { return r.Complete(make([]byte, 101)) }, `"" idempotent: the job was done, but its result was not stored: "a"`},
 		{func(r *idempotent.Run) error { return r.Fail(final) }, `"" idempotent: "a" has failed: final`},
 		{func(r *idempotent.Run) error { return r.Fail(errors.New("passing")) }, ""},
 		{func(r *idempotent.Run) error { r.Abandon(); return nil }, ""},

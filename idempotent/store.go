@@ -14,23 +14,23 @@ import (
 )
 
 var (
-	// ErrInProgress says that another caller runs the job now. The error is an *InProgressError.
+	// ErrInProgress means that another caller is running the job. The error is an *InProgressError.
 	ErrInProgress = errors.New("idempotent: the job is in progress")
-	// ErrMismatch says that the key was used with another payload.
+	// ErrMismatch means that the key was used with another payload.
 	ErrMismatch = errors.New("idempotent: the key was used with another payload")
-	// ErrNoResult says that the job was done, and its result was not kept, since it was
-	// too long or could not be encoded.
-	ErrNoResult = errors.New("idempotent: the job was done, and its result was not kept")
+	// ErrNoResult means that the job was done, but its result was not stored, because it was too
+	// long or could not be encoded.
+	ErrNoResult = errors.New("idempotent: the job was done, but its result was not stored")
 )
 
-// InProgressError says who runs the job. It is an ErrInProgress, and wraps the
-// *fencelock.HeldError of the run's lock.
+// InProgressError says who runs the job. It is an ErrInProgress and wraps the *fencelock.HeldError
+// of the lock.
 type InProgressError struct {
 	Key  string
 	Held *fencelock.HeldError
 }
 
-// Error names the key and the process.
+// Error returns the key and the process.
 func (e *InProgressError) Error() string {
 	return fmt.Sprintf("%v: %q by pid %d on %s", ErrInProgress, e.Key, e.Held.PID, e.Held.Host)
 }
@@ -41,17 +41,17 @@ func (e *InProgressError) Is(target error) bool { return target == ErrInProgress
 // Unwrap returns Held.
 func (e *InProgressError) Unwrap() error { return e.Held }
 
-// DoneError says that the job is over, and carries its outcome. It wraps Err.
+// DoneError means that the job is over, and has its outcome. It wraps Err.
 type DoneError struct {
 	Key    string
-	Result []byte    // as it was stored, by the [Codec] or by [Run.Complete]
-	Err    error     // nil, an ErrNoResult, or the *FailedError of a failure that was remembered
-	Host   string    // of the process that ran the job
-	PID    int       // of that
+	Result []byte    // as stored by the [Codec] or by [Run.Complete]
+	Err    error     // nil, ErrNoResult, or the *FailedError of a stored failure
+	Host   string    // the host of the process that ran the job
+	PID    int       // its process ID
 	Ended  time.Time // by the clock of Host
 }
 
-// Error names the key, and says what became of the job.
+// Error returns the key and what became of the job.
 func (e *DoneError) Error() string {
 	if e.Err != nil {
 		return e.Err.Error()
@@ -62,18 +62,18 @@ func (e *DoneError) Error() string {
 // Unwrap returns Err.
 func (e *DoneError) Unwrap() error { return e.Err }
 
-// FailedError is a failure that was remembered.
+// FailedError is a stored failure; see Config.Remember.
 type FailedError struct {
 	Key  string
-	Text string // of the error that the function returned
+	Text string // the text of the error that the function returned
 }
 
-// Error tells the key and the error of then.
+// Error returns the key and the stored error.
 func (e *FailedError) Error() string {
 	return fmt.Sprintf("idempotent: %q has failed: %s", e.Key, e.Text)
 }
 
-// Codec makes bytes of results.
+// Codec encodes results for storage.
 type Codec interface {
 	Encode(value any) ([]byte, error)
 	Decode(data []byte, value any) error // value is a pointer
@@ -85,45 +85,45 @@ type JSON struct{}
 // Encode returns the JSON of value.
 func (JSON) Encode(value any) ([]byte, error) { return json.Marshal(value) }
 
-// Decode reads JSON.
+// Decode decodes JSON.
 func (JSON) Decode(data []byte, value any) error { return json.Unmarshal(data, value) }
 
-// Config tunes a Store. The zero value is useful.
+// Config holds the settings of a Store. The zero value is ready to use.
 type Config struct {
-	// Retention is how long the outcome of a run is kept; a key that is used later is
-	// new. At least a second; 0 means the default, 24 h.
+	// Retention is how long an outcome is stored. After that the key is new. The minimum is one
+	// second. 0 means the default, 24 h.
 	Retention time.Duration
 
-	// MaxResult is how many bytes an encoded result may have to be kept; of one that is
-	// longer later callers get ErrNoResult. 0 means the default, 64 KiB; more than
-	// 508 KiB, the longest record without its head, is ErrInvalid.
+	// MaxResult is the maximum size of a stored result in bytes. If a result is longer, later
+	// callers get ErrNoResult. 0 means the default, 64 KiB. The maximum is 508 KiB; more is
+	// ErrInvalid.
 	MaxResult int
 
-	// Remember reports whether a failure is the outcome of its key. nil, the default,
-	// remembers none: the next caller runs the job again.
+	// Remember reports whether an error is stored as the outcome of its key. nil, the default,
+	// stores none: the next caller runs the job again.
 	Remember func(error) bool
 
-	// Codec encodes results. nil, the default, is JSON.
+	// Codec encodes results. nil, the default, means JSON.
 	Codec Codec
 }
 
-// Options are what one use of a Store asks for; see [Store.With].
+// Options are the settings of single calls; see [Store.With].
 type Options struct {
-	// Payload is what the job depends on; its SHA-256 is stored. nil, the default, is
-	// no payload, which matches no other.
+	// Payload is the input of the job; its SHA-256 is stored. nil, the default, means no payload.
+	// It differs from every other payload.
 	Payload []byte
 
-	// Wait bounds how long a caller waits while another one runs the job. 0, the
-	// default, is as long as the context allows.
+	// Wait bounds how long a caller waits while another one runs the job. 0, the default, means as
+	// long as the context allows.
 	Wait time.Duration
 
-	// NoWait makes Do and Begin return an *InProgressError while another caller runs the
-	// job. The default waits for the outcome.
+	// NoWait makes Do and Begin return an *InProgressError while another caller runs the job,
+	// instead of waiting for its outcome.
 	NoWait bool
 
-	// Again reports whether a job that is over is run again, such as one whose failure
-	// was remembered. It is asked several times for one use, and must be safe for concurrent
-	// use. nil, the default, runs none again.
+	// Again reports whether to run a job again that is over, such as one with a stored failure. It
+	// may be called several times per call of Do, and must be safe for concurrent use. nil, the
+	// default, means never.
 	Again func(*DoneError) bool
 }
 
@@ -131,10 +131,10 @@ const (
 	minRetention     = time.Second
 	defaultRetention = 24 * time.Hour
 	defaultMaxResult = 64 << 10
-	mostResult       = driver.MaxRecord - 4<<10 // beside the result stands a line about it
+	mostResult       = driver.MaxRecord - 4<<10 // the rest of the record is the line before the result
 )
 
-// Store does jobs once. It is safe for concurrent use and needs no closing.
+// Store runs jobs once per key. It is safe for concurrent use and need not be closed.
 type Store struct {
 	locks       *fencelock.Locker
 	readers     *fencelock.Locker // for shared locks
@@ -145,13 +145,13 @@ type Store struct {
 	flights     *flights
 }
 
-// New returns a Store whose runs hold locks of locks, and whose outcomes are kept in
-// records: those of the same engine, such as engine.Records(), or of another one if that keeps none
-// (Redlock). All who use a key must use the same pair, since the tokens of the locks are
-// compared in the records.
+// New returns a Store. Its runs hold locks of the given Locker, and its outcomes are stored in
+// records: those of the same engine, such as engine.Records(), or of another engine if that has
+// none (Redlock). All users of a key must use the same two engines, because the records compare the
+// tokens of the locks.
 //
-// The TTL, the grace, the note and OnWait of locks count, and no other of its options.
-// New does no I/O; cfg may be nil.
+// Runs use the TTL, the grace, the note and OnWait of locks; other options are ignored. New does no
+// I/O. cfg may be nil.
 func New(locks *fencelock.Locker, records fencelock.Records, cfg *Config) *Store {
 	o := locks.Options()
 	o = fencelock.Options{TTL: o.TTL, Grace: o.Grace, Note: o.Note, OnWait: o.OnWait}
@@ -168,8 +168,8 @@ func New(locks *fencelock.Locker, records fencelock.Records, cfg *Config) *Store
 	return s
 }
 
-// With returns a Store on the same locks and records for jobs with the options o. A zero
-// field of o leaves what s has.
+// With returns a Store for calls with the options o, on the same locks and records. Zero fields of
+// o keep the values of s.
 func (s *Store) With(o Options) *Store {
 	out := *s
 	if o.Payload != nil {
@@ -183,7 +183,7 @@ func (s *Store) With(o Options) *Store {
 	return &out
 }
 
-// check returns an ErrInvalid for a key or settings that make no sense.
+// check returns an ErrInvalid for an invalid key or setting.
 func (s *Store) check(key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (s *Store) check(key string) error {
 	case s.opts.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", driver.ErrInvalid, s.opts.Wait)
 	case s.cfg.MaxResult < 0 || s.cfg.MaxResult > mostResult:
-		return fmt.Errorf("%w: results of %d bytes are too long for a record; %d is the most", driver.ErrInvalid, s.cfg.MaxResult, mostResult)
+		return fmt.Errorf("%w: MaxResult %d must be between 0 and %d", driver.ErrInvalid, s.cfg.MaxResult, mostResult)
 	}
 	return nil
 }

@@ -1,17 +1,16 @@
-// Package idempotentpgx does a job once for each key in a transaction of PostgreSQL: what
-// the job writes, and the note that it is done, are committed together or not at all. So
-// effects in that database happen exactly once, whatever dies or freezes; no lease is
-// needed, since a transaction is one.
+// Package idempotentpgx runs a job once per key inside a PostgreSQL transaction: what the job
+// writes, and the record that it is done, are committed together or not at all. Effects in that
+// database happen exactly once, even if processes die or are paused. No lease is needed.
 //
 //	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 //		total, err := idempotentpgx.DoTx(ctx, tx, "invoice:42", nil, func(ctx context.Context, tx pgx.Tx) (int, error) {
-//			return post(ctx, tx) // in tx alone
+//			return post(ctx, tx) // write only with tx
 //		})
 //		return err
 //	})
 //
-// What the job does outside of the database may happen again, if the transaction is
-// rolled back afterwards: package idempotent is for that.
+// Effects outside the database may happen again if the transaction is rolled back. For those use
+// package idempotent.
 package idempotentpgx
 
 import (
@@ -34,9 +33,9 @@ import (
 //go:embed schema.sql
 var schema string
 
-// Schema returns the SQL of the table that DoTx needs, fencelock_once. It is the
-// application's own: it finds the table by its search path, and deletes rows that are old
-// enough, by their column done.
+// Schema returns the SQL that creates the table of DoTx, fencelock_once. The table belongs to the
+// application. DoTx finds it by the search path. The application deletes old rows, by the column
+// done.
 func Schema() string { return schema }
 
 const (
@@ -45,20 +44,19 @@ const (
 	keptSQL   = `SELECT payload, result FROM fencelock_once WHERE key = $1`
 )
 
-// DoTx returns the result of the job of a key: what fn returns, if no transaction that
-// was committed has done the job, or else what is stored with the key. The result is
-// kept as JSON.
+// DoTx returns the result of the job of a key. If no committed transaction has done the job, it
+// runs fn and stores its result as JSON; otherwise it returns the stored result.
 //
-// While another transaction does the job DoTx waits for its end, as long as ctx and the
-// server's lock_timeout allow; if that one is rolled back, this one does the job. What fn
-// writes must go through the tx it is given, a savepoint of the caller's. If fn fails, its
-// error is returned as it is and the savepoint is rolled back, the note included, even if
-// ctx has ended. Nothing counts before the caller has committed. A job that asks for its own
-// key gets idempotent.ErrInProgress.
+// While another transaction does the job, DoTx waits for its end, as long as ctx and the server's
+// lock_timeout allow. If that transaction is rolled back, this one does the job. fn must write only
+// with the tx that it gets, which is a savepoint of the caller's transaction. If fn fails, its
+// error is returned and the savepoint is rolled back with the record, even if ctx has ended.
+// Nothing is final until the caller commits. If fn calls DoTx with its own key, it gets
+// idempotent.ErrInProgress.
 //
-// payload is what the job depends on, nil for nothing: the same key with another one is
-// idempotent.ErrMismatch. At an isolation level above READ COMMITTED the server may refuse
-// the transaction (40001), and the caller makes it again, as with package optimisticpgx.
+// payload is the input of the job, or nil. If the key was used with another payload, the error is
+// idempotent.ErrMismatch. At an isolation level above READ COMMITTED the server may refuse the
+// transaction (40001); the caller must then repeat it, for example with package optimisticpgx.
 func DoTx[T any](ctx context.Context, tx pgx.Tx, key string, payload []byte, fn func(ctx context.Context, tx pgx.Tx) (T, error)) (T, error) {
 	var value T
 	if err := driver.CheckName(key); err != nil {
@@ -86,20 +84,20 @@ func DoTx[T any](ctx context.Context, tx pgx.Tx, key string, payload []byte, fn 
 	}
 	err := inSavepoint(ctx, tx, do)
 	if errors.Is(err, errRemoved) {
-		err = inSavepoint(ctx, tx, do) // the key is new
+		err = inSavepoint(ctx, tx, do) // the old record was deleted, so the key is new
 	}
 	return value, err
 }
 
-// errRemoved says that a note was there, and is not there any more: it was old enough.
-var errRemoved = errors.New("idempotent: what was kept of the job was removed just now")
+// errRemoved means that the record was deleted after it blocked the insert.
+var errRemoved = errors.New("idempotent: the record of the job was deleted at the same time")
 
-// settling is how long the server has to end a savepoint.
+// settling is how long the server may take to end a savepoint.
 const settling = 10 * time.Second
 
-// inSavepoint runs f in a savepoint of tx, which is released if f succeeds. Otherwise, and
-// if f panics, it is rolled back, though ctx may have ended: the caller may commit tx
-// under another context, and what f has left half done would be committed with it.
+// inSavepoint runs f in a savepoint of tx and releases it if f succeeds. If f fails or panics, it
+// rolls the savepoint back, even if ctx has ended: otherwise the caller could commit the unfinished
+// work of f with another context.
 func inSavepoint(ctx context.Context, tx pgx.Tx, f func(pgx.Tx) error) (err error) {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
@@ -117,32 +115,32 @@ func inSavepoint(ctx context.Context, tx pgx.Tx, f func(pgx.Tx) error) (err erro
 	return err
 }
 
-// settle ends a savepoint, whether ctx has ended or not. If the server cannot be told, the
-// connection is closed, and nobody can commit any more.
+// settle ends a savepoint, even if ctx has ended. If the server is unreachable, it closes the
+// connection, so that nothing can be committed.
 func settle(ctx context.Context, inner pgx.Tx, end func(context.Context) error) error {
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()
 	err := end(settled)
 	if err != nil && !errors.Is(err, pgx.ErrTxClosed) {
-		_ = inner.Conn().Close(settled) // it may be closed
+		_ = inner.Conn().Close(settled) // it may be closed already
 	}
 	return err
 }
 
-// savepoint is a transaction that a job cannot commit: the note would be there, and no
+// savepoint is a transaction that a job cannot commit, since that would store the record without a
 // result.
 type savepoint struct{ pgx.Tx }
 
-// Commit refuses.
+// Commit returns an error.
 func (savepoint) Commit(context.Context) error {
-	return errors.New("idempotent: the job must not commit: its caller does that, when DoTx has returned")
+	return errors.New("idempotent: the job must not commit: the caller of DoTx commits")
 }
 
-// Rollback rolls back, whether ctx has ended or not: after one that was not sent, pgx takes the
-// savepoint for closed, and sends no other.
+// Rollback rolls back, even if ctx has ended: if the rollback is not sent, pgx considers the
+// savepoint closed and sends no other.
 func (s savepoint) Rollback(ctx context.Context) error { return settle(ctx, s.Tx, s.Tx.Rollback) }
 
-// recall reads what is stored with a key.
+// recall reads the stored result of a key.
 func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value any) error {
 	var stored string
 	var result []byte
@@ -157,7 +155,7 @@ func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value an
 	case stored != fingerprint(payload):
 		return fmt.Errorf("%w: %q", idempotent.ErrMismatch, key)
 	case result == nil:
-		return fmt.Errorf("%w: %q, by this very transaction", idempotent.ErrInProgress, key)
+		return fmt.Errorf("%w: %q, in this transaction", idempotent.ErrInProgress, key)
 	}
 	if err := json.Unmarshal(result, value); err != nil {
 		return fmt.Errorf("idempotent: decoding the result of %q: %w", key, err)
@@ -165,7 +163,7 @@ func recall(ctx context.Context, tx pgx.Tx, key string, payload []byte, value an
 	return nil
 }
 
-// fingerprint is what is stored of a payload.
+// fingerprint returns what is stored of a payload.
 func fingerprint(payload []byte) string {
 	if payload == nil {
 		return ""
