@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// tryLockFile takes the kernel's lock, unless somebody has it.
+// tryLockFile takes the kernel lock if it is free.
 func tryLockFile(file *os.File) (got bool, err error) {
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {

@@ -12,8 +12,7 @@ import (
 	"strconv"
 )
 
-// The headers of a fenced request: the name of the lock, percent-encoded, and two
-// decimal numbers.
+// The headers of a fenced request: the percent-encoded name of the lock, and two decimal numbers.
 const (
 	headerName  = "Fencelock-Name"
 	headerToken = "Fencelock-Token"
@@ -23,16 +22,16 @@ const (
 // staleType is the type of the problem document of a refusal.
 const staleType = "tag:github.com,2026:fencelock/stale-token"
 
-// Transport is an http.RoundTripper that sends the fence of the request's context along, in the
-// headers Fencelock-Name, Fencelock-Token and Fencelock-Floor.
-// A request without one fails with [ErrNoToken], and is not sent. A refusal is a response
-// like any other, of status 412, which [Refused] makes an error of; the tracer of the
-// lock has been told then. It is safe for concurrent use if Base is.
+// Transport is an http.RoundTripper that sends the fence of the request's context in the headers
+// Fencelock-Name, Fencelock-Token and Fencelock-Floor. A request without a fence fails with
+// [ErrNoToken] and is not sent. A refusal by a [Handler] is a response with status 412, not an
+// error; [Refused] converts it to one. Transport calls the tracer of the lock after a refusal. It
+// is safe for concurrent use if Base is.
 type Transport struct {
 	Base http.RoundTripper // nil means http.DefaultTransport
 }
 
-// RoundTrip sends a copy of the request, with the headers.
+// RoundTrip sends a copy of the request with the headers.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	f, err := From(r.Context())
 	if err != nil {
@@ -55,7 +54,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	told := false
 	defer func() {
-		if !told { // the tracer panics
+		if !told { // the tracer panicked
 			_ = response.Body.Close()
 		}
 	}()
@@ -66,8 +65,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// problem is a document of RFC 9457. Numbers are text, since many readers of JSON lose
-// the digits of large ones.
+// problem is a problem document of RFC 9457. Numbers are strings, because many JSON parsers lose
+// digits of large ones.
 type problem struct {
 	Type     string `json:"type"`
 	Title    string `json:"title"`
@@ -77,8 +76,8 @@ type problem struct {
 	Floor    string `json:"floor,omitempty"`
 }
 
-// Refused returns the *[StaleError] of a response by which a [Handler] refused the
-// request, and nil for any other response. The body can still be read.
+// Refused returns a *[StaleError] if r is a refusal by a [Handler], and nil otherwise. The body of
+// r can still be read.
 func Refused(r *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // many servers add a charset
 	if r.StatusCode != http.StatusPreconditionFailed || kind != "application/problem+json" {
@@ -105,16 +104,16 @@ func Refused(r *http.Response) error {
 	return &StaleError{Resource: p.Resource, Token: token, Floor: floor}
 }
 
-// Handler passes on the requests whose token is not stale, with their fence in the
-// context, so that a guard of what next writes finds it. The others get a problem
-// document: 412 for a stale token, 428 without the headers, 400 with wrong ones or for a resource that
-// the store cannot keep ([ErrResource]), and 503 if the store did not answer.
+// Handler passes requests with a valid token to next, with their fence in the context, where guards
+// in next find it. Other requests get a problem document with the status 412 (stale token), 428 (no
+// headers), 400 (invalid headers, or a resource that the store does not accept, [ErrResource]) or
+// 503 (the store did not answer).
 //
-// resource names what a request writes; nil means the path of its URL.
+// resource returns the name of the resource that a request writes. nil means the path of its URL.
 //
-// The floor is checked before next runs and not with its writes: a request that is
-// stopped in next may write late. Where that matters, next uses a guard itself, such as
-// that of package fencepostgres.
+// The floor is checked before next runs, not together with its writes. If the process is paused in
+// next, it may write late. If that matters, use a guard in next, such as that of package
+// fencepostgres.
 func Handler(store Store, resource func(*http.Request) string, next http.Handler) http.Handler {
 	if resource == nil {
 		resource = func(r *http.Request) string { return r.URL.Path }
@@ -146,7 +145,7 @@ func Handler(store Store, resource func(*http.Request) string, next http.Handler
 	})
 }
 
-// fenceOf reads the headers of a request, or returns what to answer.
+// fenceOf parses the headers of a request. If they are invalid, it returns the response.
 func fenceOf(r *http.Request) (Fence, *problem) {
 	var values []string
 	for _, name := range []string{headerName, headerToken, headerFloor} {
@@ -156,7 +155,7 @@ func fenceOf(r *http.Request) (Fence, *problem) {
 		case 1:
 			values = append(values, v[0])
 		default:
-			return Fence{}, plain(http.StatusBadRequest, fmt.Sprintf("the header %s is there twice", name))
+			return Fence{}, plain(http.StatusBadRequest, fmt.Sprintf("the header %s is given more than once", name))
 		}
 	}
 	name, err := url.PathUnescape(values[0])
@@ -164,12 +163,12 @@ func fenceOf(r *http.Request) (Fence, *problem) {
 	floor, err3 := strconv.ParseInt(values[2], 10, 64)
 	f := Fence{Name: name, Token: token, Floor: floor}
 	if errors.Join(err, err2, err3) != nil || !f.valid() {
-		return Fence{}, plain(http.StatusBadRequest, "the headers are no fencing token: want 0 < floor <= token")
+		return Fence{}, plain(http.StatusBadRequest, "the headers are not a valid fencing token: want 0 < floor <= token")
 	}
 	return f, nil
 }
 
-// plain is a problem without a type of its own.
+// plain returns a problem document without a type of its own.
 func plain(status int, title string) *problem {
 	return &problem{Type: "about:blank", Title: title, Status: status}
 }
@@ -177,5 +176,5 @@ func plain(status int, title string) *problem {
 func (p *problem) answer(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client has gone, if that fails
+	_ = json.NewEncoder(w).Encode(p) // an error means that the client has gone
 }

@@ -127,7 +127,7 @@ func TestHandlerAnswers(t *testing.T) {
 		"none":            {memory, nil, nil, nil, 428, "Fencelock-Name is missing"},
 		"no token":        {memory, []string{"n"}, nil, []string{"1"}, 428, "Fencelock-Token is missing"},
 		"no floor":        {memory, []string{"n"}, []string{"1"}, nil, 428, "Fencelock-Floor is missing"},
-		"twice":           {memory, []string{"n"}, []string{"1", "2"}, []string{"1"}, 400, "is there twice"},
+		"twice":           {memory, []string{"n"}, []string{"1", "2"}, []string{"1"}, 400, "more than once"},
 		"no number":       {memory, []string{"n"}, []string{"x"}, []string{"1"}, 400, "0 < floor <= token"},
 		"negative":        {memory, []string{"n"}, []string{"-1"}, []string{"-1"}, 400, "0 < floor <= token"},
 		"too large":       {memory, []string{"n"}, []string{"9223372036854775808"}, []string{"1"}, 400, "0 < floor <= token"},

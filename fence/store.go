@@ -5,24 +5,23 @@ import (
 	"sync"
 )
 
-// Store keeps the floors of a [Handler]. Its methods are called from many goroutines.
+// Store stores the floors of a [Handler]. Its methods must be safe for concurrent use.
 type Store interface {
-	// Check refuses a fence whose token is below the floor of the resource, with what
-	// Fence.Refuse returns, and otherwise raises the floor to that of the fence, in one
-	// atomic step. It is ErrResource for a resource that the store cannot keep, and
-	// ErrNoToken for a fence without a token. Any other error means that the store did not
-	// answer.
+	// Check atomically refuses a fence whose token is below the floor of the resource, or raises
+	// the floor to that of the fence. A refusal is the error of Fence.Refuse. For a resource that
+	// the store does not accept the error is ErrResource, and for a fence without a token
+	// ErrNoToken. Any other error means that the store did not answer.
 	Check(ctx context.Context, resource string, f Fence) error
 }
 
-// Memory is a Store for a single process whose resources end with it, and for tests. It
-// forgets nothing while it lives. The zero value is ready.
+// Memory is a Store in memory, for tests, or for a single process whose resources end with it. It
+// keeps its floors for ever. The zero value is ready to use.
 type Memory struct {
 	mu     sync.Mutex // guards floors
 	floors map[string]int64
 }
 
-// Check compares and raises a floor.
+// Check checks and raises a floor.
 func (m *Memory) Check(ctx context.Context, resource string, f Fence) error {
 	if !f.valid() {
 		return ErrNoToken

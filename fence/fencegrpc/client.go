@@ -9,8 +9,8 @@ import (
 	"github.com/fencelock/fencelock/fence"
 )
 
-// UnaryClientInterceptor sends the fence of the context with each call. The tracer of the
-// lock hears of a refusal.
+// UnaryClientInterceptor sends the fence of the context with each call. It calls the tracer of the
+// lock after a refusal.
 func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		out, f, err := outgoing(ctx)
@@ -25,9 +25,9 @@ func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClientInterceptor sends the fence of the context with each stream, which keeps it
-// until it ends. The tracer of the lock hears of a refusal. RecvMsg, and what is made of
-// it, tells of one; SendMsg returns io.EOF then, as of any other status.
+// StreamClientInterceptor sends the fence of the context with each stream. The stream keeps it
+// until it ends. RecvMsg returns the error of a refusal; SendMsg returns io.EOF then, as for any
+// other status. The interceptor calls the tracer of the lock after a refusal.
 func StreamClientInterceptor() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		out, f, err := outgoing(ctx)
@@ -42,10 +42,10 @@ func StreamClientInterceptor() grpc.StreamClientInterceptor {
 	}
 }
 
-// clientStream tells of a refusal.
+// clientStream reports refusals.
 type clientStream struct {
 	grpc.ClientStream
-	ctx   context.Context // of the lock
+	ctx   context.Context // the context of the lock
 	fence fence.Fence
 	told  atomic.Bool
 }

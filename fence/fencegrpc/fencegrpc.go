@@ -1,6 +1,6 @@
-// Package fencegrpc sends the fencing token of a lock over gRPC. Interceptors of a client add it to
-// each call, and those of a server refuse stale calls, as [fence.Transport] and [fence.Handler] do
-// over HTTP. It is a module of its own, so that only its users download gRPC.
+// Package fencegrpc is the guard of package fence for gRPC. Client interceptors send the fencing
+// token of a lock with each call. Server interceptors refuse calls with a stale token, as
+// [fence.Handler] does for HTTP. It is a module of its own, so that other users do not need gRPC.
 //
 //	conn, err := grpc.NewClient(address,
 //		grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()),
@@ -10,9 +10,9 @@
 //		grpc.ChainUnaryInterceptor(fencegrpc.UnaryServerInterceptor(store, resource)),
 //		grpc.ChainStreamInterceptor(fencegrpc.StreamServerInterceptor(store, resource)))
 //
-// A call without a token in its context fails with [fence.ErrNoToken] and is not sent. A refusal is
-// a *[fence.StaleError] for the client, with status FailedPrecondition. Unlike Aborted and
-// Unavailable, that status means that a retry does not help: a stale token stays stale.
+// A call without a fence in its context fails with [fence.ErrNoToken] and is not sent. A refused
+// call returns a *[fence.StaleError] to the client. Its status is FailedPrecondition: unlike
+// Aborted and Unavailable it says that a retry does not help, since a stale token stays stale.
 package fencegrpc
 
 import (
@@ -30,21 +30,20 @@ import (
 	"github.com/fencelock/fencelock/fence"
 )
 
-// The metadata of a fenced call: the name of the lock, percent-encoded, and two decimal
-// numbers.
+// The metadata of a fenced call: the percent-encoded name of the lock, and two decimal numbers.
 const (
 	keyName  = "fencelock-name"
 	keyToken = "fencelock-token"
 	keyFloor = "fencelock-floor"
 )
 
-// What the ErrorInfo of a status says.
+// The ErrorInfo of a refusal.
 const (
 	domain      = "github.com/fencelock/fencelock"
 	reasonStale = "STALE_TOKEN"
 )
 
-// outgoing returns a context whose calls carry the fence of ctx.
+// outgoing returns a context whose calls have the fence of ctx as metadata.
 func outgoing(ctx context.Context) (context.Context, fence.Fence, error) {
 	f, err := fence.From(ctx)
 	if err != nil {
@@ -58,8 +57,7 @@ func outgoing(ctx context.Context) (context.Context, fence.Fence, error) {
 	return metadata.NewOutgoingContext(ctx, md), f, nil
 }
 
-// incoming returns a context with the fence that a call carries, or a status that says
-// what is wrong with it.
+// incoming returns a context with the fence of a call, or a status that says what is wrong with it.
 func incoming(ctx context.Context) (context.Context, fence.Fence, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	var values []string
@@ -74,13 +72,13 @@ func incoming(ctx context.Context) (context.Context, fence.Fence, error) {
 	token, err2 := strconv.ParseInt(values[1], 10, 64)
 	floor, err3 := strconv.ParseInt(values[2], 10, 64)
 	if errors.Join(err, err2, err3) != nil || floor <= 0 || floor > token {
-		return nil, fence.Fence{}, status.Error(codes.InvalidArgument, "the call has no fencing token: want 0 < floor <= token")
+		return nil, fence.Fence{}, status.Error(codes.InvalidArgument, "the call has no valid fencing token: want 0 < floor <= token")
 	}
 	f := fence.Fence{Name: name, Token: token, Floor: floor}
 	return fence.NewContext(ctx, f), f, nil
 }
 
-// check asks a store for a resource, and makes a status of its refusal.
+// check checks the fence with a store and converts its error to a status.
 func check(ctx context.Context, store fence.Store, resource string, f fence.Fence) error {
 	err := store.Check(ctx, resource, f)
 	if err == nil {
@@ -89,7 +87,7 @@ func check(ctx context.Context, store fence.Store, resource string, f fence.Fenc
 	stale, ok := errors.AsType[*fence.StaleError](err)
 	switch {
 	case errors.Is(err, fence.ErrResource):
-		return status.Error(codes.InvalidArgument, "the name of the resource cannot be kept")
+		return status.Error(codes.InvalidArgument, "the name of the resource is too long, or not UTF-8")
 	case !ok:
 		return status.Error(codes.Unavailable, "the fencing token could not be checked")
 	}
@@ -106,8 +104,8 @@ func check(ctx context.Context, store fence.Store, resource string, f fence.Fenc
 	return refusal.Err()
 }
 
-// refused returns the error of a call: with the *fence.StaleError, beside the status, if
-// the server refused its token.
+// refused returns the error of a call. If the server refused its token, the error wraps the
+// *fence.StaleError and the status.
 func refused(err error) (*fence.StaleError, error) {
 	s, ok := status.FromError(err)
 	if err == nil || !ok || s.Code() != codes.FailedPrecondition {

@@ -10,11 +10,11 @@ import (
 	"github.com/fencelock/fencelock/fence"
 )
 
-// Resource names what a call writes, by its method ("/shop.Invoices/Pay") and its request.
-// It is called from many goroutines.
+// Resource returns the name of the resource that a call writes, from its method
+// ("/shop.Invoices/Pay") and its request. It must be safe for concurrent use.
 type Resource func(ctx context.Context, method string, request any) string
 
-// of names a resource; without a function it is the method.
+// of returns the name of the resource; without a function it is the method.
 func (r Resource) of(ctx context.Context, method string, request any) string {
 	if r == nil {
 		return method
@@ -22,16 +22,19 @@ func (r Resource) of(ctx context.Context, method string, request any) string {
 	return r(ctx, method, request)
 }
 
-// UnaryServerInterceptor passes on the calls whose token is not stale, with their fence in
-// the context, so that a guard of what the handler writes finds it. The others are
-// answered: FailedPrecondition, with an ErrorInfo, for a stale token; InvalidArgument
-// without a fence, with a wrong one, or for a resource that the store cannot keep
-// ([fence.ErrResource]); Unavailable if the store did not answer. A nil Resource takes the
-// method.
+// UnaryServerInterceptor passes calls with a valid token to the handler, with their fence in the
+// context, where guards in the handler find it. Other calls get a status:
 //
-// The floor is checked before the handler runs and not with its writes: a call that is
-// stopped in the handler may write late. Where that matters, the handler uses a guard
-// itself, such as fencepostgres.Check.
+//   - FailedPrecondition, with an ErrorInfo: the token is stale.
+//   - InvalidArgument: there is no valid fence, or the store does not accept the name of the resource
+//     ([fence.ErrResource]).
+//   - Unavailable: the store did not answer.
+//
+// A nil Resource means that the method is the resource.
+//
+// The floor is checked before the handler runs, not together with its writes. If the process is
+// paused in the handler, it may write late. If that matters, use a guard such as
+// fencepostgres.Check in the handler.
 func UnaryServerInterceptor(store fence.Store, resource Resource) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		ctx, f, err := incoming(ctx)
@@ -45,12 +48,12 @@ func UnaryServerInterceptor(store fence.Store, resource Resource) grpc.UnaryServ
 	}
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams. A stream may outlive the
-// lock it was opened under, so each message is checked before the handler receives it, by
-// the fence that came with the stream. So is the end of the messages, at which many handlers
-// write: for the resource of the last one, or for what Resource makes of an empty message if
-// there was none. A refusal ends the stream if the handler returns the error of RecvMsg, as
-// handlers do; and the handler receives nothing after it.
+// StreamServerInterceptor is [UnaryServerInterceptor] for streams. A stream may outlive the lock
+// under which it was opened, so each message is checked before the handler receives it, with the
+// fence of the stream. The end of the messages is also checked, because many handlers write then:
+// for the resource of the last message, or, if there was none, for the one that Resource returns
+// for an empty message. After a refusal RecvMsg returns the error and the handler receives no more
+// messages. The stream ends when the handler returns that error.
 func StreamServerInterceptor(store fence.Store, resource Resource) grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		ctx, f, err := incoming(stream.Context())
@@ -65,21 +68,21 @@ func StreamServerInterceptor(store fence.Store, resource Resource) grpc.StreamSe
 	}
 }
 
-// serverStream checks what it receives. One goroutine at a time receives.
+// serverStream checks what it receives. It is used by one receiving goroutine at a time.
 type serverStream struct {
 	grpc.ServerStream
 	ctx    context.Context // with the fence
 	named  func(message any) string
 	check  func(name string) error
-	some   bool   // a message has come
-	last   string // the resource of the last one
+	some   bool   // whether a message has arrived
+	last   string // the resource of the last message
 	failed error  // why it receives no more
 }
 
 // Context returns the context of the stream, with its fence.
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-// RecvMsg receives a message, or the end of them, whose token is not stale.
+// RecvMsg receives a message, or the end of the messages, and checks the token.
 func (s *serverStream) RecvMsg(message any) error {
 	if s.failed != nil {
 		return s.failed

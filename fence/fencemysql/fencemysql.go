@@ -1,4 +1,4 @@
-// Package fencemysql is the guard of package fence for transactions of MariaDB and MySQL, with
+// Package fencemysql is the guard of package fence for transactions of MariaDB and MySQL with
 // database/sql.
 package fencemysql
 
@@ -12,39 +12,38 @@ import (
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 )
 
-// Schema is the statement that creates the table of [Check], fence_floor, if it is not
-// there: one row for each resource. A user of the guard needs SELECT, INSERT and UPDATE on
+// Schema returns the statement that creates the table of [Check], fence_floor, if it does not
+// exist. The table has one row per resource. Users of the guard need SELECT, INSERT and UPDATE on
 // it.
 func Schema() string { return sqlfloor.MySQLSchema }
 
-// maxName is how many bytes the name of a resource may have: the column's width.
+// maxName is the maximum length of a resource's name in bytes: the width of the column.
 const maxName = 767
 
-// Check guards what tx writes to a resource. Call it before the writes, so that
-// transactions do not wait for one another in a circle. It returns a *[fence.StaleError]
-// if the token of ctx is stale, and the caller rolls back. Otherwise whoever else calls it
-// for the resource waits until tx has ended, so that no write comes between.
+// Check guards the writes of tx to a resource. Call it before the writes, so that transactions do
+// not deadlock. If the token of ctx is stale, it returns a *[fence.StaleError]; then roll back.
+// Otherwise other callers of Check for the resource wait until tx has ended, so that no write comes
+// in between. The name of a resource has at most 767 bytes.
 //
-// It is right in READ COMMITTED and every stricter isolation level. From REPEATABLE READ
-// on, a plain SELECT of tx shows what was there when tx first read something: read after
-// Check, and not before. Names of resources have 767 bytes at most.
+// Check is correct in READ COMMITTED and stricter isolation levels. From REPEATABLE READ on, a
+// plain SELECT of tx shows the state at the first read of tx: read after Check, not before.
 //
-// It guards as long as tx lasts. A deadlock (1213), or a row that has changed since the
-// snapshot (1020, with innodb_snapshot_isolation), of Check or of any statement after it,
-// has ended tx in the server, and a statement such as CREATE TABLE commits it: what is
-// written in tx afterwards is not guarded, and Rollback does not undo it. So roll back after
-// each error, and begin anew with Check. On MariaDB Check is an error in such a transaction;
-// MySQL does not tell.
+// The guard ends with tx on the server, which may be earlier than the program expects. A deadlock
+// (1213) or a row that has changed since the snapshot (1020, with innodb_snapshot_isolation) ends
+// tx, in Check or any later statement. Statements such as CREATE TABLE commit it. Later writes with
+// tx are then not guarded, and Rollback does not undo them. So roll back after every error and
+// start over with Check. In such a transaction Check returns an error on MariaDB; MySQL does not
+// report it.
 func Check(ctx context.Context, tx *sql.Tx, resource string) error {
 	f, err := fence.From(ctx)
 	if err != nil {
 		return err
 	}
-	if len(resource) > maxName { // a server that is not strict would cut it
+	if len(resource) > maxName { // a server that is not in strict mode would truncate it
 		return fmt.Errorf("%w: %.40q... has %d bytes, more than %d", fence.ErrResource, resource, len(resource), maxName)
 	}
-	// A server converts texts to the character set of the connection, which may lack
-	// characters, and two names would become one. It converts no digits.
+	// The server converts text to the character set of the connection. If that lacks characters,
+	// two names could become one. Digits are not converted.
 	name := hex.EncodeToString([]byte(resource))
 	if _, err := tx.ExecContext(ctx, sqlfloor.MySQLRaise, name, f.Floor, f.Floor); err != nil {
 		return fmt.Errorf("fence: check %q: %w", resource, err)
@@ -58,7 +57,7 @@ func Check(ctx context.Context, tx *sql.Tx, resource string) error {
 	case stale:
 		return f.Refuse(ctx, resource, floor)
 	case !stands:
-		return fmt.Errorf("fence: check %q: the server has ended the transaction before: roll back, and begin anew", resource)
+		return fmt.Errorf("fence: check %q: the server has already ended the transaction: roll back and start over", resource)
 	}
 	return nil
 }
@@ -66,7 +65,7 @@ func Check(ctx context.Context, tx *sql.Tx, resource string) error {
 // Store is a [fence.Store] in the table of [Schema]. It shares its floors with [Check].
 type Store struct{ DB *sql.DB }
 
-// Check compares and raises a floor, in a transaction of its own.
+// Check checks and raises a floor in its own transaction.
 func (s Store) Check(ctx context.Context, resource string, f fence.Fence) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {

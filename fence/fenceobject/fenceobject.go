@@ -1,9 +1,10 @@
-// Package fenceobject is the guard of package fence for objects. The store must write an object on
-// the condition that it is still the one that was read, as with If-Match and If-None-Match.
+// Package fenceobject is the guard of package fence for object stores with conditional writes
+// (If-Match and If-None-Match).
 //
-// The floor is the first line of each object: 19 digits and a newline. It is not in the metadata,
-// because the ETag of many stores is a hash of the content alone: if a later holder writes the old
-// content again, the old ETag comes back, and a stale write that waits for it would succeed.
+// The floor, the lowest token that is still valid, is the first line of each object: 19 digits and
+// a newline. It is not in the metadata, because the ETag of many stores is a hash of the contents
+// alone. If a later holder wrote the earlier contents again, the earlier ETag would return, and the
+// store would accept a late write that has it as its condition.
 package fenceobject
 
 import (
@@ -19,35 +20,33 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Store is an object store with conditional writes. [HTTP] is one, for servers that speak
-// plain HTTP; for another kind, three lines with its own client are enough. Its methods
-// are called from many goroutines.
+// Store is an object store with conditional writes. [HTTP] implements it for servers with plain
+// HTTP. For other stores implement it with their own client. Its methods must be safe for
+// concurrent use.
 type Store interface {
-	// Get returns the first bytes of an object, at most so many, and its ETag, which
-	// changes when the contents change. The ETag of an object that does not exist is
-	// empty.
+	// Get returns at most the first most bytes of an object, and its ETag, which changes whenever
+	// the contents change. If the object does not exist, the ETag is empty.
 	Get(ctx context.Context, key string, most int64) (head []byte, etag string, err error)
 
-	// Put writes an object if its ETag is etag, or if it does not exist and etag is empty,
-	// in one atomic step. It returns an ErrChanged if that is not so, and nothing is
-	// written then. After any other error it may have been written, or be written later,
-	// if that is still so.
+	// Put writes an object atomically if its ETag is etag, or if it does not exist and etag is
+	// empty. Otherwise it writes nothing and returns an ErrChanged. After any other error the
+	// object may have been written, or may be written later if the condition still holds.
 	Put(ctx context.Context, key string, body []byte, etag string) error
 }
 
-// ErrChanged says that an object is not the one that was read.
+// ErrChanged means that an object is not the one that was read.
 var ErrChanged = errors.New("fence: the object has changed")
 
-// line is how long the first line of an object is.
+// line is the length of the first line of an object.
 const line = 20
 
-// Put writes data to an object, unless the token of ctx is stale: then it is a
-// *[fence.StaleError], whose resource is the key. It reads the floor, and writes on the
-// condition that the object is still the same; if it is not, it begins anew, until ctx
-// ends. So it is right however late the store gets a request.
+// Put writes data to an object. If the token of ctx is stale, it returns a *[fence.StaleError]
+// whose resource is the key. Put reads the floor and then writes on the condition that the object
+// has not changed. If it has, Put starts over, until ctx ends. It is correct even if a request
+// reaches the store late.
 //
-// After another error of the store it is not known whether the data was written. An object
-// that is deleted takes its floor with it: put empty data there instead.
+// After another error of the store it is unknown whether the data was written. Deleting an object
+// also deletes its floor: write empty data instead.
 func Put(ctx context.Context, store Store, key string, data []byte) error {
 	f, err := fence.From(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func Put(ctx context.Context, store Store, key string, data []byte) error {
 	}
 }
 
-// The rule of the guard; a test changes it to see that it would notice.
+// The rule of the guard. A test changes it to check that it would be detected.
 var (
 	stale = func(f fence.Fence, floor int64) bool { return f.Token < floor }
 	raise = func(f fence.Fence, floor int64) int64 { return max(f.Floor, floor) }
@@ -102,10 +101,10 @@ func Get(ctx context.Context, store Store, key string) (data []byte, ok bool, er
 	return body[line:], true, nil
 }
 
-// readFloor reads the first line of an object.
+// readFloor parses the first line of an object.
 func readFloor(body []byte) (int64, error) {
 	if len(body) >= line && body[line-1] == '\n' && len(bytes.Trim(body[:line-1], "0123456789")) == 0 {
 		return strconv.ParseInt(string(body[:line-1]), 10, 64)
 	}
-	return 0, errors.New("the object does not begin with one: it was written without the guard")
+	return 0, errors.New("the object has no floor in its first line: it was written without the guard")
 }

@@ -215,7 +215,7 @@ func TestHTTP(t *testing.T) {
 		`"" cannot be a condition`:   {http.StatusOK, "", body},
 		`1\"" cannot be a condition`: {http.StatusOK, `W/"1"`, body},
 		"without the guard":          {http.StatusOK, `"1"`, "value without a floor"},
-		"does not begin with one":    {http.StatusOK, `"1"`, "1\n"},
+		"has no floor in its first":  {http.StatusOK, `"1"`, "1\n"},
 		"out of range":               {http.StatusOK, `"1"`, strings.Repeat("9", 19) + "\n"},
 	} {
 		says.Store(&a)
@@ -235,8 +235,8 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("no place to write to: %v, want no ErrChanged, by which it would be tried again", err)
 	}
 	for _, key := range []string{"", "a//b", "/a", "a/", ".", "a/../b"} {
-		if err := fenceobject.Put(exam.Under(t, 8), store, key, nil); err == nil || !strings.Contains(err.Error(), "is no path") {
-			t.Errorf("%q: %v, want that it is no path", key, err)
+		if err := fenceobject.Put(exam.Under(t, 8), store, key, nil); err == nil || !strings.Contains(err.Error(), "is not a path") {
+			t.Errorf("%q: %v, want that it is not a path", key, err)
 		}
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// HTTP is a Store on a server that takes GET and PUT, with the conditions of RFC 9110. A
-// server that needs signatures gets them from the transport of the client. The server
-// must heed the conditions of a PUT: one that overlooks them guards nothing. Keys are
-// paths, whose segments are percent-encoded.
+// HTTP is a Store on a server with GET, PUT and the conditions of RFC 9110. The server must respect
+// the conditions of a PUT; one that ignores them makes the guard useless. If the server needs
+// signed requests, sign them in the transport of Client. Keys are paths, whose segments are
+// percent-encoded.
 type HTTP struct {
-	URL    string       // what keys are appended to: "https://objects.example/bucket/"
+	URL    string       // keys are appended to it: "https://objects.example/bucket/"
 	Client *http.Client // nil means http.DefaultClient
 }
 
-// maxBody is the largest object, which is read into memory.
+// maxBody is the maximum size of an object, which is held in memory.
 const maxBody = 64 << 20
 
-// Get reads an object, or the beginning of it.
+// Get reads an object or its beginning.
 func (h HTTP) Get(ctx context.Context, key string, most int64) (head []byte, etag string, err error) {
 	header := http.Header{"Cache-Control": {"no-cache"}, "Accept-Encoding": {"identity"}}
 	if most < maxBody {
@@ -52,7 +52,7 @@ func (h HTTP) Get(ctx context.Context, key string, most int64) (head []byte, eta
 	return head, etag, err
 }
 
-// Put writes an object on a condition, of 64 MiB at most, with its first line.
+// Put writes an object on a condition. It has at most 64 MiB, including its first line.
 func (h HTTP) Put(ctx context.Context, key string, body []byte, etag string) error {
 	if len(body) > maxBody {
 		return fmt.Errorf("PUT: the object has %d bytes, more than %d", len(body), maxBody)
@@ -71,7 +71,7 @@ func (h HTTP) Put(ctx context.Context, key string, body []byte, etag string) err
 		return nil
 	case http.StatusPreconditionFailed, http.StatusConflict:
 		return fmt.Errorf("%w: PUT: %s", ErrChanged, response.Status)
-	case http.StatusNotFound: // there is no object, or no place for one
+	case http.StatusNotFound: // the object, or the bucket, does not exist
 		if etag != "" {
 			return fmt.Errorf("%w: PUT: %s", ErrChanged, response.Status)
 		}
@@ -79,13 +79,13 @@ func (h HTTP) Put(ctx context.Context, key string, body []byte, etag string) err
 	return fmt.Errorf("PUT: %s", response.Status)
 }
 
-// do makes a request. A client makes a GET of a PUT that is redirected in the old ways
-// (301 to 303), and the answer to that says nothing of the PUT.
+// do sends a request. If a PUT is redirected with 301 to 303, http.Client sends a GET instead,
+// whose response says nothing about the PUT, so do returns an error.
 func (h HTTP) do(ctx context.Context, method, key string, body []byte, header http.Header) (*http.Response, error) {
 	segments := strings.Split(key, "/")
 	for i, segment := range segments {
 		if segment == "" || segment == "." || segment == ".." {
-			return nil, fmt.Errorf("the key %q is no path", key)
+			return nil, fmt.Errorf("the key %q is not a path of non-empty segments", key)
 		}
 		segments[i] = url.PathEscape(segment)
 	}

@@ -1,5 +1,5 @@
-// Package fencepgx is the guard of package fence for transactions of pgx. It uses the same table as
-// fencepostgres, so both can guard one resource.
+// Package fencepgx is the guard of package fence for transactions of PostgreSQL with pgx. It uses
+// the same table as package fencepostgres, so both can guard one resource.
 package fencepgx
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 )
 
-// Check guards what tx writes to a resource. Call it before the writes. It returns a
-// *[fence.StaleError] if the token of ctx is stale, and the caller rolls back; the rest
-// is as with fencepostgres.Check, and the table that of fencepostgres.Schema.
+// Check guards the writes of tx to a resource. Call it before the writes. If the token of ctx is
+// stale, it returns a *[fence.StaleError]; then roll back. Everything else is as for
+// fencepostgres.Check. The table is that of fencepostgres.Schema.
 //
-// A transaction that was begun in another one is a savepoint of it. If that is rolled back,
-// so is a check that was made there: check in the outermost one.
+// A transaction that was begun inside another one is a savepoint. If it is rolled back, its check
+// is undone: call Check in the outermost transaction.
 func Check(ctx context.Context, tx pgx.Tx, resource string) error {
 	f, err := fence.From(ctx)
 	if err != nil {

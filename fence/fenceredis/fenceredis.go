@@ -1,18 +1,18 @@
-// Package fenceredis is the guard of package fence for Redis with rueidis: commands and scripts
-// that the server refuses to run under a stale token.
+// Package fenceredis is the guard of package fence for Redis with rueidis. The server refuses
+// commands and scripts with a stale token.
 //
 //	g := fenceredis.New(client, nil)
 //	err := locks.Do(ctx, "invoice:42", func(ctx context.Context) error {
 //		return g.Set(ctx, "invoice:42", "paid", 0)
 //	})
 //
-// The resource is a key. Its floor is in another key of the same slot: floor:{KEY}, or
-// floor:{TAG}:KEY if the key has a hash tag. All writers of the key must use a guard; package
-// fencegoredis has the same one for go-redis.
+// The resource is a key. Its floor, the lowest token that is still valid, is stored in a second key
+// of the same slot: floor:{KEY}, or floor:{TAG}:KEY if the key has a hash tag. All writers of the
+// key must use a guard. Package fencegoredis has the same guard for go-redis.
 //
-// The client must have no ConnLifetime. When the lifetime of a connection ends, rueidis sends
-// commands again that have no answer a second later. A slow guarded write would then be executed
-// twice, or be executed late and undo what the same holder has written since.
+// The client must not set ConnLifetime: when a connection reaches it, rueidis sends commands again
+// that had no answer for a second. A slow guarded write could then be executed twice, or late, and
+// undo a newer write of the same holder.
 package fenceredis
 
 import (
@@ -25,30 +25,29 @@ import (
 	"github.com/fencelock/fencelock/fence/internal/redisfloor"
 )
 
-// ErrKey means that a floor cannot lie in the slot of a key, such as "a}b", or that the
-// keys of a script do not share one. A hash tag helps: "{42}:invoice". A key that is a floor
-// itself, such as "floor:{42}", is one too.
+// ErrKey means that a key cannot be guarded: no floor can be stored in its slot, such as for "a}b",
+// the keys of a script are in different slots, or the key is itself a floor, such as "floor:{42}".
+// For the first two, use a hash tag: "{42}:invoice".
 var ErrKey = redisfloor.ErrKey
 
-// Config tunes a Guard. The zero value is useful.
+// Config holds the settings of a Guard. The zero value is ready to use.
 type Config struct {
-	// Keep is how long a floor is kept after the last guarded write. A floor that is gone
-	// lets late writers in, so it must be longer than anybody can be late. 0 means for
-	// ever, the default: nobody knows how long a process may be stopped, and a floor takes
-	// about 100 bytes.
+	// Keep is how long a floor is stored after the last guarded write. Without its floor a resource
+	// accepts late writes, so Keep must be longer than any process can be paused. 0, the default,
+	// means for ever. A floor takes about 100 bytes.
 	Keep time.Duration
 }
 
-// Guard writes keys under the fencing token of a context. It is safe for concurrent use.
-// Its methods return fence.ErrNoToken without a token and a *fence.StaleError for a stale
-// one; the server's own errors are returned as they are. While a slot of a Cluster moves, a
-// write waits up to two seconds for the key and its floor to be in one place.
+// Guard writes keys with the fencing token of a context. It is safe for concurrent use. Its methods
+// return fence.ErrNoToken without a token, a *fence.StaleError for a stale one, and the server's
+// own errors unchanged. While a slot of a Cluster is moving, a write waits up to two seconds until
+// the key and its floor are on the same node.
 type Guard struct {
 	client rueidis.Client
 	keep   time.Duration
 }
 
-// New returns a guard. It does no I/O; cfg may be nil.
+// New returns a guard. It does no I/O. cfg may be nil.
 func New(client rueidis.Client, cfg *Config) *Guard {
 	g := &Guard{client: client}
 	if cfg != nil {
@@ -57,8 +56,7 @@ func New(client rueidis.Client, cfg *Config) *Guard {
 	return g
 }
 
-// Set stores a value, which expires after ttl, in whole milliseconds, or never if ttl is
-// not positive.
+// Set stores a value. It expires after ttl, in whole milliseconds, or never if ttl is not positive.
 func (g *Guard) Set(ctx context.Context, key, value string, ttl time.Duration) error {
 	call, err := redisfloor.Command(ctx, g.keep, "SET", key, redisfloor.SetArgs(value, ttl)...)
 	return g.exec(ctx, call, err).Error()
@@ -70,21 +68,21 @@ func (g *Guard) HSet(ctx context.Context, key string, fields ...string) error {
 	return g.exec(ctx, call, err).Error()
 }
 
-// Del deletes a key, if it is there. Its floor stays.
+// Del deletes a key if it exists. Its floor stays.
 func (g *Guard) Del(ctx context.Context, key string) error {
 	call, err := redisfloor.Command(ctx, g.keep, "DEL", key)
 	return g.exec(ctx, call, err).Error()
 }
 
-// Eval runs a Lua script of your own, which writes the resource: a key, whose floor is
-// checked and raised before the script runs. The keys must share its slot. The script is
-// the body of a function: it begins with no shebang, and sees its own KEYS and ARGV.
+// Eval runs your own Lua script, which writes the key resource. The floor of that key is checked
+// and raised before the script runs. All keys must be in its slot. The script is the body of a
+// function: it must not start with a shebang, and it has its own KEYS and ARGV.
 func (g *Guard) Eval(ctx context.Context, resource, script string, keys, args []string) rueidis.RedisResult {
 	call, err := redisfloor.Script(ctx, g.keep, resource, script, keys, args)
 	return g.exec(ctx, call, err)
 }
 
-// exec runs the call, unless it could not be made.
+// exec runs the call, unless err is set.
 func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) rueidis.RedisResult {
 	if err != nil {
 		return rueidis.NewErrorResult(err)

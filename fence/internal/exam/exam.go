@@ -17,37 +17,37 @@ func Under(t testing.TB, token int64) context.Context {
 	return fence.NewContext(t.Context(), fence.Fence{Name: "lock", Token: token, Floor: token})
 }
 
-// A Resource is guarded: Write writes a value under the fence of ctx, Read returns what
-// was written last, and "" at first.
+// A Resource is guarded. Write writes a value with the fence of ctx. Read returns the last written
+// value, or "" if there is none.
 type Resource struct {
-	Name  string // in a StaleError
+	Name  string // as in a StaleError
 	Write func(ctx context.Context, value string) error
 	Read  func() (string, error)
 }
 
-// step is a write under token and floor, which is refused for a floor that is stored, or
-// done if refused is 0.
+// step is a write with a token and a floor. refused is the stored floor that refuses it, or 0 if it
+// succeeds.
 type step struct{ token, floor, refused int64 }
 
-const great = 1 << 60 // a float64 does not tell it from its successor
+const great = 1 << 60 // a float64 cannot distinguish it from its successor
 
-// steps are the life of a resource. A run begins where nothing was written.
+// steps are the writes to one resource, starting with an empty one.
 var steps = []step{
-	{8, 8, 0}, // an exclusive holder, twice
+	{8, 8, 0}, // an exclusive holder writes twice
 	{8, 8, 0},
 	{9, 9, 0}, // its successor
 	{8, 8, 9},
-	{100, 100, 0}, // a greater number, whose text is smaller
+	{100, 100, 0}, // a greater number that is smaller as text
 	{9, 9, 100},
-	{120, 110, 0}, // two shared holders, the second one first
+	{120, 110, 0}, // two shared holders, the later one first
 	{110, 110, 0},
 	{120, 110, 0},
-	{130, 120, 0}, // one more, when 110 has gone
+	{130, 120, 0}, // a third one, after 110 has ended
 	{110, 110, 120},
-	{125, 110, 0}, // it was granted earlier, and lowers no floor
+	{125, 110, 0}, // granted earlier: it does not lower the floor
 	{119, 110, 120},
 	{120, 110, 0},
-	{140, 140, 0}, // an exclusive successor shuts them all out
+	{140, 140, 0}, // an exclusive successor excludes them all
 	{120, 110, 140},
 	{130, 120, 140},
 	{great + 1, great + 1, 0},
@@ -55,7 +55,7 @@ var steps = []step{
 	{great + 1, great + 1, 0},
 }
 
-// Run takes a resource through its life, and says where it went wrong.
+// Run makes all steps on a resource and returns the first deviation.
 func Run(ctx context.Context, r Resource) error {
 	if err := r.Write(ctx, "without a token"); !errors.Is(err, fence.ErrNoToken) {
 		return fmt.Errorf("without a token: %v, want ErrNoToken", err)
@@ -77,7 +77,7 @@ func Run(ctx context.Context, r Resource) error {
 	return nil
 }
 
-// check compares what a write returned with what it should.
+// check compares the result of a write with the expected one.
 func (s step) check(err error, name string) error {
 	if s.refused == 0 {
 		return err
@@ -92,7 +92,7 @@ func (s step) check(err error, name string) error {
 	return nil
 }
 
-// Prints returns what fn prints on standard output. Nothing else may print meanwhile.
+// Prints returns what fn prints to standard output. Nothing else may print in the meantime.
 func Prints(fn func()) string {
 	in, out, err := os.Pipe()
 	if err != nil {

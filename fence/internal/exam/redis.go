@@ -17,20 +17,20 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// A Redis is a guard of a Redis, by some client.
+// Redis is a guard for Redis with some client.
 type Redis interface {
 	Set(ctx context.Context, key, value string, ttl time.Duration) error
 	HSet(ctx context.Context, key string, fields ...string) error
 	Del(ctx context.Context, key string) error
-	// Run is Eval, with its result as a text.
+	// Run is Eval with its result as text.
 	Run(ctx context.Context, resource, script string, keys, args []string) (string, error)
 }
 
-// Open makes a guard by a new client of the servers, which ends with the test; of a Cluster,
-// if there are several. Its floors are kept for so long.
+// Open creates a guard with a new client of the servers, which is closed at the end of the test.
+// Several servers are a Cluster. keep is how long floors are stored.
 type Open func(t testing.TB, keep time.Duration, addrs ...string) Redis
 
-// RunRedis takes the guards of a client through all that they should do.
+// RunRedis tests the guard of a client.
 func RunRedis(t *testing.T, open Open) {
 	server := redistest.StartRedis(t)
 	g := open(t, 0, server.Addr())
@@ -53,7 +53,7 @@ func RunRedis(t *testing.T, open Open) {
 	})
 }
 
-// resources are one for each command.
+// resources returns one resource per command.
 func resources(server *redistest.Redis, g Redis, run string) map[string]Resource {
 	read := func(args ...string) func() (string, error) {
 		return func() (string, error) {
@@ -74,7 +74,7 @@ func resources(server *redistest.Redis, g Redis, run string) map[string]Resource
 			return err
 		}, Read: read("GET", "{"+run+"}other")},
 		"DEL": {Name: del, Write: func(ctx context.Context, v string) error {
-			// A list of what deletions let through: each one that passes takes the key away.
+			// Log the deletions that succeed, because each of them removes the key.
 			server.TryDo("SET", del, "there")
 			if err := g.Del(ctx, del); err != nil {
 				return err
@@ -85,20 +85,20 @@ func resources(server *redistest.Redis, g Redis, run string) map[string]Resource
 	}
 }
 
-// checkErrors: what is refused changes nothing, and the errors of others are themselves.
+// checkErrors: a refused call changes nothing, and errors of the server are returned unchanged.
 func checkErrors(t *testing.T, server *redistest.Redis, g Redis) {
 	server.Do(t, "SET", "xdel", "there")
 	if err := g.Del(Under(t, 5), "xdel"); !errors.Is(err, fence.ErrStale) || server.Do(t, "GET", "xdel") != "there" {
 		t.Errorf("a late deletion: %v, the key has %q", err, server.Do(t, "GET", "xdel"))
 	}
-	// Errors of the server and of a script are themselves; the next write goes on.
+	// After an error of the server or a script the next write succeeds.
 	if err := g.HSet(Under(t, 1<<61), "xset", "a", "b"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("HSet of a string: %v", err)
 	}
 	if n, err := g.Run(Under(t, 1<<61), "xset", "return '7'", nil, nil); n != "7" || err != nil {
 		t.Errorf("a script without keys returns %v, %v", n, err)
 	}
-	// What stands in the floor's place is no floor.
+	// A floor key that does not contain a number is an error.
 	server.Do(t, "SET", "floor:{odd}", "high")
 	if err := g.Set(Under(t, 1), "odd", "", 0); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Errorf("a floor that is no number: %v", err)
@@ -110,8 +110,8 @@ func checkErrors(t *testing.T, server *redistest.Redis, g Redis) {
 	}
 }
 
-// checkKeys: keys that cannot be guarded. A floor is no resource: whoever chooses keys could
-// lower those of others.
+// checkKeys: keys that cannot be guarded. A floor is not a resource: callers that choose keys could
+// lower the floors of others.
 func checkKeys(t *testing.T, g Redis) {
 	for _, key := range []string{"a}b", "", "{}x"} { // no key in its slot, or several slots
 		if err := g.Set(Under(t, 1), key, "", 0); !errors.Is(err, redisfloor.ErrKey) {
@@ -140,11 +140,11 @@ func checkKeys(t *testing.T, g Redis) {
 	}
 }
 
-// checkKeep: a floor is kept for ever, unless it is to be kept for so long.
+// checkKeep: a floor is stored for ever, or as long as Keep says.
 func checkKeep(t *testing.T, server *redistest.Redis, open Open) {
 	for _, c := range []struct {
 		keep time.Duration
-		left string // of the floor, in ms: as many digits
+		left string // the rest of the floor's TTL in ms: only the number of digits is compared
 	}{
 		{time.Hour, "3600000"}, {0, "-1"}, {math.MaxInt64, "9223372036854"}, {-1, "-1"},
 	} {
@@ -158,7 +158,7 @@ func checkKeep(t *testing.T, server *redistest.Redis, open Open) {
 	}
 }
 
-// checkMany: what Redis takes at once, a guard takes too.
+// checkMany: a guard accepts as many arguments as Redis does.
 func checkMany(t *testing.T, server *redistest.Redis, g Redis) {
 	fields := make([]string, 0, 20000)
 	for n := range cap(fields) / 2 {
@@ -192,7 +192,7 @@ func checkLostAnswer(t *testing.T, server *redistest.Redis, open Open) {
 		_, err := g.Run(Under(t, 1), "counter", "return tostring(redis.call('INCR', KEYS[1]))", []string{"counter"}, nil)
 		return err
 	}
-	if err := count(); err != nil { // the server knows the script now
+	if err := count(); err != nil { // the server now has the script in its cache
 		t.Fatal(err)
 	}
 	cut := proxy.SwallowReply("counter")
@@ -205,7 +205,7 @@ func checkLostAnswer(t *testing.T, server *redistest.Redis, open Open) {
 	}
 }
 
-// checkMutants: a guard without one of its parts does not pass.
+// checkMutants: deliberately broken guards must fail.
 func checkMutants(t *testing.T, server *redistest.Redis, g Redis) {
 	whole := redisfloor.Guard
 	defer func() { redisfloor.Guard = whole }()
@@ -231,8 +231,8 @@ func checkMutants(t *testing.T, server *redistest.Redis, g Redis) {
 	}
 }
 
-// checkSlots: on a Cluster the floor lies in the slot of its key, with a hash tag or without,
-// and each script finds the node of its key.
+// checkSlots: on a Cluster the floor is in the slot of its key, with or without a hash tag, and
+// each script is sent to the node of its key.
 func checkSlots(t *testing.T, cluster *redistest.RedisCluster, g Redis) {
 	if floor, err := redisfloor.Key("x{}"); err == nil {
 		t.Errorf("x{}: the floor is at %q", floor)
@@ -254,8 +254,8 @@ func checkSlots(t *testing.T, cluster *redistest.RedisCluster, g Redis) {
 	}
 }
 
-// checkMovingSlot: a key that has moved to another node before its floor: a write waits until
-// both are in one place.
+// checkMovingSlot: if a key has moved to another node and its floor has not, a write waits until
+// both are on the same node.
 func checkMovingSlot(t *testing.T, cluster *redistest.RedisCluster, g Redis) {
 	if err := g.Set(Under(t, 2), "moves", "v", 0); err != nil {
 		t.Fatal(err)

@@ -19,21 +19,21 @@ import (
 type SQL struct {
 	DB     *sql.DB
 	Dollar bool // parameters are $1, not ?
-	Apart  bool // a Store has let go of its connection when a tracer runs
+	Apart  bool // a Store has returned its connection to the pool before the tracer is called
 	Check  func(ctx context.Context, tx *sql.Tx, resource string) error
-	Store  interface { // its floors are those of Check
+	Store  interface { // shares its floors with Check
 		Check(ctx context.Context, resource string, f fence.Fence) error
 	}
-	// Waits counts those who wait for a lock, and Again reports an error of a transaction that
-	// may be made again.
+	// Waits is a query that counts the sessions that wait for a lock. Again reports whether a
+	// transaction may be repeated after an error.
 	Waits string
 	Again func(error) bool
 }
 
-// Invoices are the table of the exam.
+// Invoices creates the table of the suite.
 const Invoices = "CREATE TABLE invoice (id VARCHAR(100) PRIMARY KEY, value TEXT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)"
 
-// Text is a statement with the parameters of the database.
+// Text returns a statement with the parameter style of the database.
 func (s SQL) Text(statement string) string {
 	for n := 1; s.Dollar && strings.Contains(statement, "?"); n++ {
 		statement = strings.Replace(statement, "?", fmt.Sprint("$", n), 1)
@@ -41,7 +41,7 @@ func (s SQL) Text(statement string) string {
 	return statement
 }
 
-// InTx runs fn in a transaction, and commits unless fn fails.
+// InTx runs fn in a transaction and commits unless fn fails.
 func (s SQL) InTx(ctx context.Context, level sql.IsolationLevel, fn func(*sql.Tx) error) error {
 	tx, err := s.DB.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
@@ -53,7 +53,7 @@ func (s SQL) InTx(ctx context.Context, level sql.IsolationLevel, fn func(*sql.Tx
 	return tx.Commit()
 }
 
-// Invoice is a row that Check guards.
+// Invoice returns a row that Check guards.
 func (s SQL) Invoice(t *testing.T, id string, level sql.IsolationLevel) Resource {
 	t.Helper()
 	if _, err := s.DB.Exec(s.Text("INSERT INTO invoice (id, value) VALUES (?, '')"), id); err != nil {
@@ -76,7 +76,7 @@ func (s SQL) Invoice(t *testing.T, id string, level sql.IsolationLevel) Resource
 	}
 }
 
-// Run takes the guard through what every one should do. The table is there.
+// Run tests the guard. The table must exist.
 func (s SQL) Run(t *testing.T) {
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		t.Run(level.String(), func(t *testing.T) {
@@ -91,8 +91,7 @@ func (s SQL) Run(t *testing.T) {
 	t.Run("uncommitted", s.uncommitted)
 }
 
-// race: of many holders at once, the writes that were accepted came in the order of their
-// tokens.
+// race: of many concurrent holders, the accepted writes are in the order of their tokens.
 func (s SQL) race(t *testing.T, level sql.IsolationLevel) {
 	if _, err := s.DB.Exec("DELETE FROM written"); err != nil {
 		t.Fatal(err)
@@ -151,8 +150,7 @@ func (s SQL) store(t *testing.T) {
 	}
 }
 
-// tracer: a tracer that panics leaves no transaction behind, whose lock would keep everybody
-// else waiting.
+// tracer: a tracer that panics leaves no open transaction, whose row lock would block all others.
 func (s SQL) tracer(t *testing.T) {
 	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: &fencelock.Tracer{
 		Stale: func(context.Context, fencelock.TraceStale) {
@@ -178,8 +176,8 @@ func (s SQL) tracer(t *testing.T) {
 	_ = s.Store.Check(lock.Context(), "traced", fence.Fence{Name: "lock", Token: lock.Token(), Floor: lock.Token()})
 }
 
-// uncommitted: a successor waits until a transaction that has passed the guard has ended, so
-// that the order of the writes is that of the tokens.
+// uncommitted: a successor waits until a transaction that has passed the guard has ended, so that
+// the writes are in the order of the tokens.
 func (s SQL) uncommitted(t *testing.T) {
 	r := s.Invoice(t, "uncommitted", sql.LevelReadCommitted)
 	written := make(chan error, 1)
@@ -188,8 +186,8 @@ func (s SQL) uncommitted(t *testing.T) {
 			return err
 		}
 		go func() { written <- r.Write(Under(t, 6), "second") }() // ends with the second transaction
-		// Until the server says that it waits for a lock. MariaDB tells the same again to who asks
-		// within a tenth of a second.
+		// Wait until the server reports that it waits for a lock. MariaDB caches the answer for a
+		// tenth of a second.
 		for waits := 0; waits == 0; time.Sleep(200 * time.Millisecond) {
 			if err := s.DB.QueryRow(s.Waits).Scan(&waits); err != nil {
 				return err
@@ -209,8 +207,8 @@ func (s SQL) uncommitted(t *testing.T) {
 	}
 }
 
-// Column writes a row with a floor of its own. The exam wants to know floors that Wrote
-// cannot know.
+// Column writes a row with its own floor. The suite needs the stored floor, which Wrote does not
+// know.
 func (s SQL) Column(ctx context.Context, value string) error {
 	f, err := fence.From(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package redisfloor contains the guard for Redis, for all clients.
+// Package redisfloor is the guard for Redis, independent of the client.
 package redisfloor
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// ErrKey means that no key in the slot of a key can be made, that keys lie in several, or that
-// a key is a floor.
+// ErrKey means that a key cannot be guarded: no key can be made in its slot, the keys of a script
+// are in several slots, or the key is a floor.
 var ErrKey = errors.New("fence: key")
 
 // Guard is the script around the script of the caller.
@@ -24,14 +24,14 @@ var ErrKey = errors.New("fence: key")
 var Guard string
 
 const (
-	// command is the script of one command on one key.
+	// command is the script for one command on one key.
 	command = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"
 
-	// hset is that of HSET, by as many fields at a time as Lua can pass on.
+	// hset is the script for HSET, in batches that Lua's unpack can handle.
 	hset = "for i = 1, #ARGV, 4000 do redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 3999, #ARGV))) end return 1"
 )
 
-// A Call is a guarded script with all that it is sent.
+// Call is a guarded script with its keys and arguments.
 type Call struct {
 	Script     string
 	Keys, Args []string
@@ -39,12 +39,12 @@ type Call struct {
 	resource   string
 }
 
-// Command makes the call of a command on one key, which is the resource.
+// Command returns the call for a command on one key, which is the resource.
 func Command(ctx context.Context, keep time.Duration, name, key string, args ...string) (Call, error) {
 	return Script(ctx, keep, key, command, []string{key}, append([]string{name}, args...))
 }
 
-// HSet makes the call that sets fields of a hash, which is the resource.
+// HSet returns the call that sets fields of a hash, which is the resource.
 func HSet(ctx context.Context, keep time.Duration, key string, fields []string) (Call, error) {
 	if len(fields) == 0 || len(fields)%2 != 0 {
 		return Call{}, fmt.Errorf("fence: set fields of %q: got %d words, want name, value, name, value", key, len(fields))
@@ -52,7 +52,7 @@ func HSet(ctx context.Context, keep time.Duration, key string, fields []string) 
 	return Script(ctx, keep, key, hset, []string{key}, fields)
 }
 
-// SetArgs are the arguments of SET: a value, which expires after ttl if that is positive.
+// SetArgs returns the arguments of SET for a value, which expires after ttl if that is positive.
 func SetArgs(value string, ttl time.Duration) []string {
 	if ttl <= 0 {
 		return []string{value}
@@ -60,7 +60,7 @@ func SetArgs(value string, ttl time.Duration) []string {
 	return []string{value, "PX", milliseconds(ttl)}
 }
 
-// Script makes the call of a script on keys in the slot of the key resource.
+// Script returns the call for a script on keys in the slot of the key resource.
 func Script(ctx context.Context, keep time.Duration, resource, script string, keys, args []string) (Call, error) {
 	f, err := fence.From(ctx)
 	if err != nil {
@@ -86,11 +86,11 @@ func Script(ctx context.Context, keep time.Duration, resource, script string, ke
 	}, nil
 }
 
-// Key returns the key of a resource's floor, in the slot of the resource's key.
+// Key returns the key of a resource's floor, in the slot of the resource.
 func Key(resource string) (string, error) {
 	tag := hashed(resource)
 	switch {
-	case isFloor(resource): // a write there would lower it
+	case isFloor(resource): // a write to it would lower the floor
 		return "", fmt.Errorf("%w: %q is the floor of another key", ErrKey, resource)
 	case tag != resource:
 		return "floor:{" + tag + "}:" + resource, nil
@@ -100,7 +100,7 @@ func Key(resource string) (string, error) {
 	return "floor:{" + tag + "}", nil
 }
 
-// isFloor reports whether a key is that of a resource's floor.
+// isFloor reports whether a key is the floor of a resource.
 func isFloor(key string) bool {
 	rest, ok := strings.CutPrefix(key, "floor:{")
 	if !ok {
@@ -115,7 +115,7 @@ func isFloor(key string) bool {
 	return false
 }
 
-// hashed is the part of a key that makes its slot.
+// hashed returns the part of a key that determines its slot.
 func hashed(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -125,7 +125,7 @@ func hashed(key string) string {
 	return key
 }
 
-// milliseconds rounds up, so that 0 stays what the script takes for no limit.
+// milliseconds rounds up, because the script takes 0 as no limit.
 func milliseconds(d time.Duration) string {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -134,8 +134,8 @@ func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(max(ms, 0), 10)
 }
 
-// Refused returns the error of the call, given the text of the server's error: that of
-// the guard if the guard refused, and err itself otherwise.
+// Refused returns the error of the call for an error of the server: a *fence.StaleError if the
+// guard refused, and err otherwise. text is the text of the server's error.
 func (c Call) Refused(ctx context.Context, text string, err error) error {
 	stored, ok := strings.CutPrefix(text, "FENCESTALE ")
 	if !ok {
@@ -148,15 +148,15 @@ func (c Call) Refused(ctx context.Context, text string, err error) error {
 	return c.fence.Refuse(ctx, c.resource, floor)
 }
 
-// Pauses between the tries of a call in a slot that moves, ten of them over two seconds.
+// Pauses between attempts while a slot moves: ten, two seconds in total.
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 300 * time.Millisecond
 	mostPauses = 10
 )
 
-// Insist makes a call again while the server refuses to run it since some of its keys have
-// moved to another node and others have not. errOf is the error of a result.
+// Insist repeats a call while the server refuses it because some of its keys have moved to another
+// node and others have not. errOf returns the error of a result.
 func Insist[R any](ctx context.Context, call func() R, errOf func(R) error) R {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 0; ; n++ {

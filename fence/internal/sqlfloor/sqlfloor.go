@@ -1,4 +1,4 @@
-// Package sqlfloor contains the SQL of the guards, for all clients of a database.
+// Package sqlfloor is the SQL of the guards, independent of the client.
 package sqlfloor
 
 import (
@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The statements for PostgreSQL. Raise takes a resource, a token and a floor; it
-// changes no row for a token that is stale. Floor takes a resource.
+// The statements for PostgreSQL. Raise takes a resource, a token and a floor, and changes no row if
+// the token is stale. Floor takes a resource.
 var (
 	//go:embed postgres_schema.sql
 	PostgresSchema string
@@ -18,10 +18,10 @@ var (
 	PostgresFloor string
 )
 
-// The statements for MariaDB and MySQL. Raise takes a resource in hex and a floor twice. Stale
-// takes a token and a resource in hex, in the same transaction, and finds the floor, whether the
-// token is stale, and whether the transaction stands, without which nothing is locked. It
-// always finds a row: none means that the name was cut.
+// The statements for MariaDB and MySQL. Raise takes a resource in hex, and a floor twice. Stale
+// takes a token and a resource in hex, in the same transaction. It returns the floor, whether the
+// token is stale, and whether the transaction is still open, because otherwise no row is locked. It
+// always returns a row, unless the name was truncated.
 var (
 	//go:embed mysql_schema.sql
 	MySQLSchema string
@@ -31,11 +31,11 @@ var (
 	MySQLStale string
 )
 
-// PostgresMaxName is how many bytes the name of a resource may have: an index holds no more than
-// some 2,700 in a row.
+// PostgresMaxName is the maximum length of a resource's name in bytes. An index entry has a maximum
+// of about 2,700.
 const PostgresMaxName = 2000
 
-// PostgresName reports whether a column of PostgreSQL can hold the name of a resource.
+// PostgresName reports whether PostgreSQL can store the name of a resource.
 func PostgresName(resource string) bool {
 	return len(resource) <= PostgresMaxName && utf8.ValidString(resource) && !strings.ContainsRune(resource, 0)
 }
