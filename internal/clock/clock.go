@@ -1,5 +1,5 @@
-// Package clock reads the three clocks by which a hold ends: the monotonic clock, the one that also
-// counts while the machine is suspended, and the wall clock.
+// Package clock reads the three clocks that decide when a hold ends: the monotonic clock, the
+// boot-time clock, which includes suspended time, and the wall clock.
 package clock
 
 import (
@@ -9,58 +9,57 @@ import (
 	"github.com/fencelock/fencelock/internal/hold"
 )
 
-// origin is what the monotonic readings of instants count from.
+// origin is the zero of monotonic readings.
 var origin = time.Now()
 
-// sleep knows how long this machine has been suspended.
+// sleep returns how long this machine was suspended.
 var sleep = sleepClock{read: suspended}
 
-// Mono returns the monotonic reading of an instant of now, without the other two.
+// Mono returns the current monotonic reading of an Instant.
 func Mono() time.Duration { return time.Since(origin) }
 
-// Now reads the three clocks of a hold.
+// Now reads the three clocks.
 func Now() hold.Instant { return Of(time.Now()) }
 
-// Of is Now with two of the clocks read already, by time.Now.
+// Of is Now for a time that was just read with time.Now.
 func Of(t time.Time) hold.Instant {
 	now := At(t, 0)
 	now.Boot += sleep.at(now)
 	return now
 }
 
-// At makes an instant of a time that an engine stamped. asleep is the
-// time the machine had spent suspended by then, or earlier: less is safe, since
-// it makes the stamp older.
+// At returns the Instant of a time that an engine recorded. asleep is how long the machine had been
+// suspended by then. A smaller value is safe, since it makes the Instant older.
 func At(t time.Time, asleep time.Duration) hold.Instant {
 	mono := t.Sub(origin)
 	return hold.Instant{Mono: mono, Boot: mono + asleep, Wall: time.Duration(t.UnixNano())}
 }
 
 const (
-	keepFor  = 100 * time.Millisecond // how long a reading of the suspended time serves
-	keepSkew = time.Millisecond       // as long as the wall clock moved no further from the monotonic one
+	keepFor  = 100 * time.Millisecond // how long a reading of the suspended time may be reused
+	keepSkew = time.Millisecond       // and by how much the wall clock may move against the monotonic clock
 )
 
-// sleepClock tells how long the machine has been suspended without a system
-// call each time. A suspension shows in time.Now, which costs none: the kernel
-// adds the same time to the wall clock and to the boot-time clock on resume,
-// and nothing to the monotonic one, so the wall clock gets ahead of it. The
-// reading is taken again whenever that happens, and after keepFor in any case.
+// sleepClock returns how long the machine was suspended, mostly without a system call. On resume
+// the kernel adds the suspended time to the wall clock and the boot-time clock, but not to the
+// monotonic clock. So a suspend shows as a jump of the wall clock in time.Now, which needs no
+// system call. sleepClock reads the suspended time again after such a jump, and after keepFor in
+// any case.
 //
-// What escapes for keepFor is a suspension of which somebody stepped the wall
-// clock back to the millisecond, right after the resume.
+// It misses a suspend, for at most keepFor, only if the wall clock is set back by the same time, to
+// the millisecond, right after the resume.
 type sleepClock struct {
 	read func() time.Duration
 	last atomic.Pointer[sleepReading]
 }
 
 type sleepReading struct {
-	mono, skew time.Duration // when it was taken, and how far the wall clock was ahead then
+	mono, skew time.Duration // when it was read, and the wall clock minus the monotonic clock at that time
 	asleep     time.Duration
 }
 
-// at returns the time spent suspended by now, whose monotonic and wall clocks
-// the caller has just read.
+// at returns how long the machine was suspended by now. The caller has just read the monotonic and
+// the wall clock of now.
 func (c *sleepClock) at(now hold.Instant) time.Duration {
 	skew := now.Wall - now.Mono
 	if r := c.last.Load(); r != nil && now.Mono >= r.mono && now.Mono-r.mono < keepFor && (skew-r.skew).Abs() < keepSkew {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended returns how long the machine has slept since it booted: the
-// monotonic clock stands still meanwhile, the boot-time clock does not.
+// suspended returns how long the machine has been suspended since it booted: the difference between
+// the boot-time clock and the monotonic clock.
 func suspended() time.Duration {
 	return asleep(func(clock int32) (time.Duration, error) {
 		var t unix.Timespec
@@ -16,9 +16,9 @@ func suspended() time.Duration {
 	})
 }
 
-// asleep compares the two clocks. This thread may have to wait between the readings, which
-// would look like a time that the machine slept for, or one that it did not: so the boot-time
-// clock is read between two readings of the other that are next to one another, as a rule.
+// asleep compares the two clocks. The thread may be preempted between the readings, which would
+// look like suspended time. Therefore it reads the boot-time clock between two readings of the
+// monotonic clock, and uses the closest pair of up to ten.
 func asleep(read func(clock int32) (time.Duration, error)) (slept time.Duration) {
 	const near = 100 * time.Microsecond
 	closest := time.Duration(-1)
@@ -27,7 +27,7 @@ func asleep(read func(clock int32) (time.Duration, error)) (slept time.Duration)
 		boot, err2 := read(unix.CLOCK_BOOTTIME)
 		after, err3 := read(unix.CLOCK_MONOTONIC)
 		if err1 != nil || err2 != nil || err3 != nil {
-			return 0 // a kernel without the clock: the wall clock stands in
+			return 0 // the kernel lacks the clock: the wall clock is used instead
 		}
 		if took := after - before; closest < 0 || took < closest {
 			closest, slept = took, boot-before
@@ -36,5 +36,5 @@ func asleep(read func(clock int32) (time.Duration, error)) (slept time.Duration)
 			break
 		}
 	}
-	return slept.Truncate(time.Millisecond) // what remains is the time between the readings
+	return slept.Truncate(time.Millisecond) // the rest is the time between the readings
 }

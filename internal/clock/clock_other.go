@@ -4,5 +4,5 @@ package clock
 
 import "time"
 
-// suspended returns 0: the wall clock, which keeps going in suspend, stands in.
+// suspended returns 0: the wall clock, which advances during a suspend, is used instead.
 func suspended() time.Duration { return 0 }

@@ -1,5 +1,5 @@
-// Package deadline has contexts whose deadline needs no timer until Done is called. Most calls end
-// long before their deadline, and a timer would be a tenth of the cost of a fast one.
+// Package deadline provides contexts whose deadline needs no timer until Done is called. Most calls
+// end long before their deadline, and a timer costs about a tenth of a fast call.
 package deadline
 
 import (
@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Context is a context that knows its deadline, and makes a timer when Done is asked for, by
-// whom and as often as it may be.
+// Context is a context with a deadline that creates a timer on the first call of Done. It is safe
+// for concurrent use.
 type Context struct {
 	context.Context // without the deadline
 	deadline        time.Time
 
 	mu      sync.Mutex      // guards timed, cancel, stopped
-	timed   context.Context // nil until somebody asks for Done
+	timed   context.Context // nil before the first call of Done
 	cancel  context.CancelFunc
 	stopped bool
 }
 
-// New returns ctx with a deadline, which must not be later than one that ctx has. Stop ends it
-// and its timer; without it a timer runs until the deadline.
+// New returns ctx with a deadline, which must not be later than that of ctx. Stop ends the context
+// and its timer. Without Stop a timer runs until the deadline.
 func New(ctx context.Context, deadline time.Time) *Context {
 	return &Context{Context: ctx, deadline: deadline}
 }
@@ -42,8 +42,8 @@ func (c *Context) Done() <-chan struct{} {
 	return c.timed.Done()
 }
 
-// Err says why the context has ended, nil before. It knows that the deadline has passed
-// even if no timer has fired yet.
+// Err returns why the context has ended, or nil. It returns DeadlineExceeded after the deadline
+// even if no timer has fired.
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *Context) Err() error {
 	return nil
 }
 
-// Value lets a context made of this one hear of its end without a goroutine.
+// Value lets derived contexts follow the end of this one without a goroutine.
 func (c *Context) Value(key any) any {
 	c.mu.Lock()
 	inner := c.timed
@@ -73,7 +73,7 @@ func (c *Context) Value(key any) any {
 	return inner.Value(key)
 }
 
-// Stop ends the context, and its timer.
+// Stop ends the context and its timer.
 func (c *Context) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,11 +83,11 @@ func (c *Context) Stop() {
 	}
 }
 
-// Beneath returns what the deadline was added to.
+// Beneath returns the context without the deadline.
 func (c *Context) Beneath() context.Context { return c.Context }
 
-// Beneath returns ctx without the deadlines of this package, for somebody who sees to them
-// without a timer.
+// Beneath returns ctx without the deadlines of this package, for callers that enforce them without
+// a timer.
 func Beneath(ctx context.Context) context.Context {
 	for {
 		c, ok := ctx.(interface{ Beneath() context.Context })

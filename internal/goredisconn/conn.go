@@ -1,4 +1,4 @@
-// Package goredisconn makes connections of go-redis clients, for the engines on Redis.
+// Package goredisconn provides connections on go-redis clients for the engines on Redis.
 package goredisconn
 
 import (
@@ -13,15 +13,14 @@ import (
 
 var errRing = fmt.Errorf("%w: goredis: a redis.Ring moves keys between servers, so it cannot keep locks: use a redis.Client or a redis.ClusterClient", driver.ErrConfig)
 
-// conn is a redisconn.Conn on a go-redis client, which stays the caller's: it is not closed
-// here.
+// conn is a redisconn.Conn on a go-redis client. It does not close the client.
 type conn struct {
 	client  redis.UniversalClient
-	refused error // why the client does not serve
+	refused error // why the client cannot be used
 }
 
-// New returns a connection on an application's client. It looks at the client's type alone: a wrapper,
-// or a client of another kind, may send a command twice, or to a server of its own choice.
+// New returns a connection on an application's client. It accepts only the listed types: a wrapper
+// or another kind of client may send a command twice, or to a server of its own choice.
 func New(client redis.UniversalClient) redisconn.Conn {
 	c := &conn{client: client}
 	switch client.(type) {
@@ -34,14 +33,14 @@ func New(client redis.UniversalClient) redisconn.Conn {
 	return c
 }
 
-// Cluster reports whether the client talks to a Redis Cluster.
+// Cluster implements redisconn.Conn.
 func (c *conn) Cluster() bool {
 	_, ok := c.client.(*redis.ClusterClient)
 	return ok
 }
 
-// check says why a call cannot even begin: constructors return no error, so a client that
-// does not serve shows here.
+// check returns an error if a call cannot start. Constructors return no error, so an unsuitable
+// client is reported here.
 func (c *conn) check(ctx context.Context) error {
 	if c.refused != nil {
 		return c.refused
@@ -49,14 +48,13 @@ func (c *conn) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// A once is a command that the client does not send again after it may have
-// reached the server.
+// once is a command that the client does not send again after it may have reached the server.
 type once struct{ *redis.Cmd }
 
-// NoRetry tells the client so.
+// NoRetry tells go-redis not to retry.
 func (once) NoRetry() bool { return true }
 
-// errorOf makes an error of the client's one that the engines know.
+// errorOf converts an error of the client to one of redisconn.
 func errorOf(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 // callLimit bounds a WAIT whose context has no deadline.
 const callLimit = 10 * time.Second
 
-// evalCommand builds one run of a script: by its SHA1, or by its source, which a server has
-// forgotten that was started anew or promoted.
+// evalCommand returns the command for one run of a script: by its SHA-1, or by its source for a
+// server that was restarted or promoted and does not have the script.
 func evalCommand(ctx context.Context, call *redisconn.Call, source bool) once {
 	args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 	if source {
@@ -33,7 +33,7 @@ func evalCommand(ctx context.Context, call *redisconn.Call, source bool) once {
 	return once{redis.NewCmd(ctx, args...)}
 }
 
-// replyOf reads what a script returned.
+// replyOf returns the result of a script.
 func replyOf(ctx context.Context, cmd once) redisconn.Reply {
 	text, err := cmd.Text()
 	if errors.Is(err, redis.Nil) {
@@ -42,7 +42,7 @@ func replyOf(ctx context.Context, cmd once) redisconn.Reply {
 	return redisconn.Reply{Text: text, Err: errorOf(ctx, err)}
 }
 
-// Eval runs scripts as redisconn.Conn says.
+// Eval implements redisconn.Conn.
 func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
 	failed := func(err error) []redisconn.Reply {
 		return redisconn.Failures(len(calls), err)
@@ -52,8 +52,8 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 	}
 	var replies []redisconn.Reply
 	if at, ok := c.punctual(ctx); ok {
-		// The client asks for Done, which then costs a timer: one for all deadlines, stopped
-		// with the call.
+		// The client calls Done, which needs a timer: use one for all deadlines, and stop it after
+		// the call.
 		timed := deadline.New(deadline.Beneath(ctx), at)
 		defer timed.Stop()
 		replies = c.eval(timed, calls)
@@ -68,8 +68,9 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 	return replies
 }
 
-// punctual reports whether the client itself ends a call by the time that ctx ends, and that
-// time: it knows deadlines, if the application says so, and nothing else that may end a context.
+// punctual reports whether the client itself ends a call at the deadline of ctx, and returns that
+// deadline. That is the case if the application has set ContextTimeoutEnabled and ctx can end in no
+// other way.
 func (c *conn) punctual(ctx context.Context) (at time.Time, ok bool) {
 	client, ok := c.client.(*redis.Client)
 	if !ok || !client.Options().ContextTimeoutEnabled || deadline.Beneath(ctx).Done() != nil {
@@ -78,8 +79,8 @@ func (c *conn) punctual(ctx context.Context) (at time.Time, ok bool) {
 	return ctx.Deadline()
 }
 
-// eval makes calls. One that waits for replicas needs a connection for itself, since WAIT counts
-// what that one has written.
+// eval makes calls. A call that waits for replicas needs its own connection, because WAIT counts
+// the writes of its connection.
 func (c *conn) eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
 	replies := make([]redisconn.Reply, len(calls))
 	var todo []int
@@ -105,8 +106,8 @@ func (c *conn) eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 	return replies
 }
 
-// send sends commands, several in one pipeline. The errors are in the commands: one that
-// the server refuses does not fail the others.
+// send sends commands, several of them in one pipeline. The errors are in the commands: if the
+// server refuses one, the others are not affected.
 func (c *conn) send(ctx context.Context, cmds []once) {
 	if len(cmds) == 1 {
 		_ = c.client.Process(ctx, cmds[0])
@@ -119,8 +120,8 @@ func (c *conn) send(ctx context.Context, cmds []once) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// replicated makes one call that waits for replicas, on one connection. The client follows
-// no redirection there, so it is followed here, once.
+// replicated makes one call that waits for replicas, on one connection. There the client does not
+// follow redirections, so replicated follows one itself.
 func (c *conn) replicated(ctx context.Context, call *redisconn.Call) redisconn.Reply {
 	node, err := c.master(ctx, call.Keys)
 	if err != nil {
@@ -155,7 +156,7 @@ func onNode(ctx context.Context, node *redis.Client, call *redisconn.Call, ask b
 	sticky := node.WithTimeout(time.Until(deadline) + time.Second).Conn()
 	defer func() { _ = sticky.Close() }()
 	if ask {
-		// One ASKING covers one command: the source goes along at once.
+		// ASKING applies to one command only, so the source is sent at once.
 		_ = sticky.Process(ctx, once{redis.NewCmd(ctx, "asking")})
 	}
 	replies := make([]redisconn.Reply, 1)
@@ -168,7 +169,7 @@ func onNode(ctx context.Context, node *redis.Client, call *redisconn.Call, ask b
 	if r.Err != nil {
 		return r
 	}
-	// A little less than ctx allows, so that the answer comes in time.
+	// Slightly less than ctx allows, so that the answer arrives in time.
 	limit := max(1, time.Until(deadline).Milliseconds()*9/10)
 	acknowledged := once{redis.NewCmd(ctx, "wait", strconv.Itoa(call.Replicas), strconv.FormatInt(limit, 10))}
 	r.Err = errorOf(ctx, sticky.Process(ctx, acknowledged))

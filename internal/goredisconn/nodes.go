@@ -12,12 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scanCount is how many keys one SCAN looks at: a batch the server spends well under a
-// millisecond on.
+// scanCount is how many keys one SCAN visits, which takes the server well under a millisecond.
 const scanCount = 1000
 
-// master returns the server that has the keys of a call, which all lie in the slot of the
-// first one.
+// master returns the server with the keys of a call, which are all in the slot of the first one.
 func (c *conn) master(ctx context.Context, keys []string) (*redis.Client, error) {
 	switch client := c.client.(type) {
 	case *redis.Client:
@@ -30,7 +28,7 @@ func (c *conn) master(ctx context.Context, keys []string) (*redis.Client, error)
 	return nil, errors.New("goredis: a call without keys has no server")
 }
 
-// masters lists the servers that take writes, in the order of their addresses.
+// masters returns the servers that accept writes, ordered by address.
 func (c *conn) masters(ctx context.Context) ([]*redis.Client, error) {
 	if client, ok := c.client.(*redis.Client); ok {
 		return []*redis.Client{client}, nil
@@ -39,7 +37,7 @@ func (c *conn) masters(ctx context.Context) ([]*redis.Client, error) {
 	if !ok {
 		return nil, c.refused
 	}
-	var mu sync.Mutex // guards nodes; the client asks all masters at once
+	var mu sync.Mutex // guards nodes: the client calls the function concurrently
 	var nodes []*redis.Client
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 		mu.Lock()
@@ -51,13 +49,13 @@ func (c *conn) masters(ctx context.Context) ([]*redis.Client, error) {
 	return nodes, err
 }
 
-// listing is the outcome of masters.
+// listing is the result of masters.
 type listing struct {
 	nodes []*redis.Client
 	err   error
 }
 
-// list is masters for calls that end with ctx: a Cluster is asked for them first.
+// list is masters for calls that end with ctx: for a Cluster it sends a request.
 func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
@@ -69,14 +67,14 @@ func (c *conn) list(ctx context.Context) ([]*redis.Client, error) {
 	return l.nodes, c.Unreached(l.err)
 }
 
-// page is the outcome of one SCAN: a server may return an empty one and have more.
+// page is the result of one SCAN. It may be empty although more follow.
 type page struct {
 	keys []string
 	next uint64
 	err  error
 }
 
-// Scan scans as redisconn.Conn says.
+// Scan implements redisconn.Conn.
 func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
 	nodes, err := c.list(ctx)
 	if err != nil {
@@ -104,7 +102,7 @@ func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) er
 	return nil
 }
 
-// Each asks every master as redisconn.Conn says.
+// Each implements redisconn.Conn.
 func (c *conn) Each(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	nodes, err := c.list(ctx)
 	if err != nil {
@@ -125,8 +123,7 @@ func (c *conn) Each(ctx context.Context, args ...string) ([]redisconn.Answer, er
 	return answers, nil
 }
 
-// answer asks one server. The command is not sent again if it fails: the caller wants to
-// know that it did.
+// answer sends a command to one server. It does not retry: the caller must see failures.
 func answer(ctx context.Context, node *redis.Client, args []string) redisconn.Answer {
 	words := make([]any, len(args))
 	for i, arg := range args {
@@ -139,8 +136,7 @@ func answer(ctx context.Context, node *redis.Client, args []string) redisconn.An
 	return redisconn.Answer{Text: strings.Join(flatten(nil, cmd.Val()), "\n")}
 }
 
-// flatten appends the elements of an answer, those of maps in the order of their
-// keys.
+// flatten appends the elements of an answer. Maps are ordered by key.
 func flatten(lines []string, v any) []string {
 	switch v := v.(type) {
 	case nil:

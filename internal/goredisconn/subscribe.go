@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// pingEvery is how often a silent subscription is probed, so that a dead one is noticed
-	// whatever the client's own settings are.
+	// pingEvery is the interval of probes on a silent subscription, so that a dead connection is
+	// detected whatever the client's settings are.
 	pingEvery = 10 * time.Second
 
 	// pingLimit is how long the server may take to answer a probe or a SUBSCRIBE.
 	pingLimit = 5 * time.Second
 )
 
-// Subscribe subscribes as redisconn.Conn says. What is abandoned when ctx ends may still
-// hear something: the gate keeps it from the callbacks.
+// Subscribe implements redisconn.Conn. A subscription that is abandoned when ctx ends may still
+// receive messages; the gate keeps them from the callbacks.
 func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
 	if err := c.check(ctx); err != nil {
 		return err
@@ -35,13 +35,13 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 	}, func(err error) error { return err }))
 }
 
-// listen listens until ctx ends or the connection breaks. The client would then
-// subscribe again by itself, unheard; so the first error ends it. A probe that is not
-// answered in time is one: a connection can die without a word.
+// listen receives messages until ctx ends or the connection breaks. The client would silently
+// subscribe again after an error, so listen returns the first one. An unanswered probe also counts
+// as an error, since a connection can die silently.
 func listen(ctx context.Context, client redis.UniversalClient, channel string, ready func(), message func(text string)) error {
 	sub := client.Subscribe(ctx, channel)
 	defer func() { _ = sub.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends a read, which knows no context
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // interrupts a read, which ignores the context
 	defer stop()
 	probing := true // SUBSCRIBE is the first probe
 	for {
@@ -76,7 +76,7 @@ func listen(ctx context.Context, client redis.UniversalClient, channel string, r
 	}
 }
 
-// isTimeout reports whether a connection has merely been silent.
+// isTimeout reports whether the connection was merely silent.
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()

@@ -1,17 +1,17 @@
-// Package heldlock contains what package fence needs of the locks in a context, and programs do
-// not. Package fencelock, whose locks they are, imports it and makes the contexts.
+// Package heldlock gives package fence access to the locks that a context belongs to, without
+// exporting it to programs. Package fencelock imports it and creates the contexts.
 package heldlock
 
 import "context"
 
-// Inner is the context key of the innermost *fencelock.Lock, or of the set of locks that is held
-// together, which is none. Two contexts with one value were made for the same.
+// Inner is the context key of the innermost *fencelock.Lock, or of the set of several locks. Two
+// contexts with the same value belong to the same lock or set.
 type Inner struct{}
 
-// Named is the context key of the innermost *fencelock.Lock of that name.
+// Named is the context key of the innermost *fencelock.Lock with that name.
 type Named string
 
-// ReportStale tells Tracer.Stale that a guard of resource, whose floor is floor or unknown if it is 0,
-// refused a write with a token of the lock of that name that ctx was made for, and nobody if ctx was
-// made for none. Package fencelock sets it.
+// ReportStale calls Tracer.Stale after the guard of a resource has refused a write. name and token
+// are those of the lock; floor is the lowest token that the guard accepts, or 0 if unknown. If ctx
+// does not belong to a lock with that name, it does nothing. Package fencelock sets it.
 var ReportStale func(ctx context.Context, resource, name string, token, floor int64)

@@ -1,10 +1,10 @@
-// Package hold contains what a holder knows about its lease, as a pure state machine: events and
-// the time go in, actions come out. It reads no clock, starts no goroutine and does no I/O, so a
-// seeded simulator runs the code that ships.
+// Package hold is the state of a holder's lease as a pure state machine: events and the time go in,
+// actions come out. It reads no clock, starts no goroutine and does no I/O, so the simulator runs
+// the code that ships.
 //
-// The deadline rule is that of Gray and Cheriton's leases (1989): a holder counts its lease from
-// before it sent the request that the engine acknowledged, and stops a margin early for clock drift
-// and late timers.
+// The deadline rule is that of the leases of Gray and Cheriton (1989): a holder counts its lease
+// from before it sent the request that the engine acknowledged, and stops a margin earlier because
+// of clock drift and scheduling delays.
 package hold
 
 import (
@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Terms are the fixed conditions of one hold.
+// Terms are the constant parameters of one hold.
 type Terms struct {
-	TTL    time.Duration // how long the engine keeps others out after a renewal
-	Margin time.Duration // how long before that the hold ends
-	Grace  time.Duration // how long before the deadline the hold's context ends
-	Leased bool          // false: the engine has no lease, renewals only verify
+	TTL    time.Duration // how long the engine excludes others after a renewal
+	Margin time.Duration // how long before the end of the TTL the deadline is
+	Grace  time.Duration // how long before the deadline the context ends
+	Leased bool          // false: there is no lease, and renewals only verify the acquisition
 }
 
 // Kind is a kind of event.
@@ -26,34 +26,34 @@ type Kind int
 
 // The kinds of events.
 const (
-	Tick     Kind = iota // time has passed, and what is due is to be done
-	Look                 // is the hold over? Nothing else is asked for
+	Tick     Kind = iota // time has passed: do what is due
+	Look                 // is the hold over? Nothing else is done
 	Renewed              // the engine acknowledged a renewal
-	Failed               // a renewal failed for a passing reason
-	Gone                 // the engine says that the acquisition does not stand
-	Released             // the holder lets go; after the deadline that is a loss
+	Failed               // a renewal failed temporarily
+	Gone                 // the engine reports that the acquisition does not exist
+	Released             // the holder releases; after the deadline that is a loss
 )
 
-// Event is something that happened to a hold.
+// Event is an event of a hold.
 type Event struct {
 	Kind   Kind
-	Sent   Instant // Renewed: before the renewal was sent
-	Cause  error   // Failed, Gone: what the engine said
+	Sent   Instant // Renewed: a time from before the renewal was sent
+	Cause  error   // Failed, Gone: the error of the engine
 	Jitter float64 // Failed: a random number in [0, 1) that spreads the retries
 }
 
-// Action is what a hold asks for.
+// Action is what the caller must do.
 type Action struct {
 	Renew bool          // send a renewal now; answer with Renewed, Failed or Gone
-	Lost  bool          // the hold ends here: tell the holder
-	Wait  time.Duration // until the next Tick; 0 means that none is needed
-	Slack time.Duration // how much later than Wait is just as good
-	Left  time.Duration // until the deadline, to renew the most urgent first
+	Lost  bool          // the hold has ended: notify the holder
+	Wait  time.Duration // time until the next Tick; 0 means that none is needed
+	Slack time.Duration // how much later than Wait the Tick may come
+	Left  time.Duration // time until the deadline; the renewer sends the most urgent renewals first
 	Limit time.Duration // with Renew: how long the attempt may take, so that another one can follow
 }
 
-// ErrDeadline is the cause of a loss that nobody announced: the lease was about
-// to run out and no renewal had come through.
+// ErrDeadline is the cause of a loss without a report of the engine: the lease was about to expire
+// and no renewal was acknowledged.
 var ErrDeadline = errors.New("no renewal was acknowledged before the deadline")
 
 // Hold is the state of one acquisition. It is not safe for concurrent use.
@@ -62,21 +62,21 @@ type Hold struct {
 	sent     Instant       // before the request that was last acknowledged
 	ttl      time.Duration // how long the lease runs from sent
 	failed   Instant       // when the last attempt failed
-	pause    time.Duration // how long to wait after that; 0 when none failed
-	lastErr  error         // what the last failed attempt said
-	renewing bool          // a renewal is under way
+	pause    time.Duration // how long to wait after that; 0 if none failed
+	lastErr  error         // the error of the last failed attempt
+	renewing bool          // whether a renewal is in progress
 	ended    bool
-	cause    error // why it ended; nil after a release
+	cause    error // why it was lost; nil after a release
 }
 
-// New returns a hold whose lease runs for ttl from sent. It may be shorter than
-// terms.TTL, as a hand-over grants: the first renewal makes it whole.
+// New returns a hold whose lease runs for ttl from sent. ttl may be shorter than terms.TTL, as
+// after a hand-over; the first renewal extends it to terms.TTL.
 func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 	return Hold{terms: terms, sent: sent, ttl: ttl}
 }
 
-// Step tells the hold that ev happened, and returns what to do. After the end it
-// returns the zero Action, whatever happens.
+// Step processes an event and returns what to do. After the end of the hold it always returns the
+// zero Action.
 func (h *Hold) Step(ev Event, now Instant) Action {
 	if h.ended {
 		return Action{}
@@ -84,8 +84,8 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 	switch ev.Kind {
 	case Renewed:
 		h.renewing, h.pause, h.lastErr = false, 0, nil
-		// A renewal never revives a lease, so one that was acknowledged proves
-		// that the lease did not lapse even if this news comes after the deadline.
+		// A renewal never revives a lease. So an acknowledged renewal proves that the lease did not
+		// expire, even if the answer arrives after the deadline.
 		h.sent, h.ttl = ev.Sent, h.terms.TTL
 	case Failed:
 		h.renewing, h.lastErr = false, ev.Cause
@@ -102,12 +102,12 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 		h.ended = true
 		return Action{}
 	case Look:
-		return Action{} // whoever looks would not send the renewal that a plan may ask for
+		return Action{} // the caller of Look does not send renewals
 	}
 	return h.plan(now)
 }
 
-// late is why a hold whose lease ran out is lost.
+// late returns the error of a hold whose lease has run out.
 func (h *Hold) late() error {
 	if h.lastErr == nil {
 		return ErrDeadline
@@ -120,14 +120,14 @@ func (h *Hold) end(cause error) Action {
 	return Action{Lost: true}
 }
 
-// backoff doubles the pause with every failure in a row, from a sixtieth to a
-// twelfth of the lease, and spreads it over a half to the whole of that.
+// backoff returns the pause after a failure. It doubles with each consecutive failure, from a
+// sixtieth to a twelfth of the lease, and is spread over half of that to the whole.
 func (h *Hold) backoff(jitter float64) time.Duration {
 	full := min(max(2*h.pause, h.ttl/60), h.ttl/12)
 	return full/2 + time.Duration(jitter*float64(full/2))
 }
 
-// plan decides when to renew, and how long to sleep until then.
+// plan decides when to renew and when the next Tick is due.
 func (h *Hold) plan(now Instant) Action {
 	act := Action{Left: h.Left(now)}
 	if !h.renewing {
@@ -146,9 +146,9 @@ func (h *Hold) plan(now Instant) Action {
 	return act
 }
 
-// due is how long after now the next renewal is to be sent: at a third of the
-// lease. Margin and grace are meant for a whole one and may take half of a short
-// one, so that a third of what they leave of it counts then.
+// due returns the time until the next renewal, which is sent at a third of the lease. Margin and
+// grace are designed for a whole lease and may take half of a short one; then a third of what they
+// leave counts.
 func (h *Hold) due(now Instant) time.Duration {
 	third := h.ttl / 3
 	if h.ttl < h.terms.TTL {
@@ -164,23 +164,23 @@ func (h *Hold) retry(now Instant) time.Duration {
 	return h.pause - now.Since(h.failed)
 }
 
-// Terms returns the terms that the hold was made with.
+// Terms returns the terms of the hold.
 func (h *Hold) Terms() Terms { return h.terms }
 
-// Renewing reports whether a renewal was asked for and has not been answered.
+// Renewing reports whether a renewal was asked for and not yet answered.
 func (h *Hold) Renewing() bool { return h.renewing }
 
 // Ended reports whether the hold is over.
 func (h *Hold) Ended() bool { return h.ended }
 
-// Cause returns why a hold was lost; nil while it stands and after a release.
+// Cause returns why the hold was lost. It is nil before the end and after a release.
 func (h *Hold) Cause() error { return h.cause }
 
-// life is how long after now the hold's context ends.
+// life returns the time until the context of the hold ends.
 func (h *Hold) life(now Instant) time.Duration { return h.Left(now) - h.terms.Grace }
 
-// Left returns how long after now the deadline is: the moment by which the hold
-// must be over, not counting the grace. Without a lease it is 0.
+// Left returns the time until the deadline, at which the hold must be over. It does not include the
+// grace. Without a lease it is 0.
 func (h *Hold) Left(now Instant) time.Duration {
 	if !h.terms.Leased {
 		return 0
@@ -188,14 +188,14 @@ func (h *Hold) Left(now Instant) time.Duration {
 	return h.ttl - h.terms.Margin - now.Since(h.sent)
 }
 
-// Fresh reports whether a grant is young enough to build on: half of its lease
-// lies ahead. An older one must be confirmed first.
+// Fresh reports whether a grant can be used without confirmation: at least half of its lease is
+// left.
 func (h *Hold) Fresh(now Instant) bool {
 	if !h.terms.Leased {
 		return true
 	}
 	if now.Since(h.sent) < 0 {
-		return false // a stamp of a time to come proves nothing
+		return false // a time in the future proves nothing
 	}
 	left := h.ttl - now.Since(h.sent)
 	if h.ttl < h.terms.TTL {

@@ -1,6 +1,6 @@
-// Package nameindex is the index of names that the engines on Redis use for List: a sorted set,
-// scored by until when a name may have to be listed. The index decides nothing: List asks for the
-// status of each name in it, and omits names that are missing from it.
+// Package nameindex maintains the index of names that List uses on Redis: a sorted set whose score
+// is the time until which a name may have to be listed. No lock decision depends on it. List checks
+// each name of the index, and does not list a name that is missing from it.
 package nameindex
 
 import (
@@ -26,44 +26,45 @@ var (
 )
 
 const (
-	// After is for how long a name is held, or waited for, before it is noted: short
-	// locks cost the server nothing.
+	// After is how long a name is held or waited for before it is indexed: short locks cost
+	// nothing.
 	After = 250 * time.Millisecond
-	// Lag is how late the note may be that follows a renewal.
+	// Lag is how late the index entry after a renewal may be.
 	Lag = time.Second
-	// Size is how many names one script notes or drops.
+	// Size is how many names one script adds or drops.
 	Size = 500
-	// limit bounds the writing of one set of notes.
+	// limit bounds one write to the index.
 	limit = 2 * time.Second
-	// refusal is for how long a user is not asked again who may not write the index.
+	// refusal is how long nothing is written after the server refused the user.
 	refusal = time.Minute
 )
 
-// Noted is a name that may have to be listed for so long.
+// Noted is a name to be indexed for Life.
 type Noted struct {
 	Owner, Name string
 	Life        time.Duration
-	Closes      bool // by a minimum hold, whether it is held or not
+	Closes      bool // whether a minimum hold blocks the name, even if nobody holds it
 }
 
-// Notes is what a client has to note. What is exported is set before the first use. All
-// methods may be called from many goroutines at once.
+// Notes are the index entries that a client has to write. Set the exported fields before the first
+// use. Notes is safe for concurrent use.
 type Notes struct {
 	Tasks   *tasks.Group     // of the engine
-	AtClose time.Duration    // how long the last write may take when it is closed
-	Matters func(Noted) bool // whether a name is still held, or waited for; must not block
+	AtClose time.Duration    // how long the last write may take when the engine is closed
+	Matters func(Noted) bool // reports whether a name is still held or waited for; must not block
 
-	// Write notes names with their lives, and reports whether the user may not. Nobody needs
-	// to know whether it worked otherwise: the next renewal notes the name again.
+	// Write adds names with their lives to the index, and reports whether the server refused the
+	// user. Other errors are ignored, because the next renewal adds the name again.
 	Write func(ctx context.Context, due map[string]time.Duration) (refused bool)
 
-	mu         sync.Mutex // guards all below
-	young, old []Noted    // those of this tick and of the one before
-	running    bool       // somebody will write them
-	refused    time.Time  // when the user was last told that it may not; zero if it may
+	mu         sync.Mutex // guards the fields below
+	young, old []Noted    // added since the last tick, and before it
+	running    bool       // whether keep is active
+	refused    time.Time  // when the server last refused the user; zero if it did not
 }
 
-// Add has a name noted soon, if it still matters then. It does nothing once the engine is closed.
+// Add indexes a name soon, if it is still held or waited for then. It does nothing after the engine
+// was closed.
 func (x *Notes) Add(n Noted) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -71,15 +72,15 @@ func (x *Notes) Add(n Noted) {
 		return
 	}
 	if !x.running {
-		x.running = x.Tasks.Go(x.keep) // ends when there is nothing to note, or soon after Close
+		x.running = x.Tasks.Go(x.keep) // ends when there is nothing to write, or soon after Close
 	}
 	if x.running {
 		x.young = append(x.young, n)
 	}
 }
 
-// due returns the names to note now, with their lives, and whether there may be more.
-// Once the engine is closed these are minimum holds alone.
+// due returns the names to write now, with their lives, and whether there may be more. After the
+// engine was closed, only minimum holds remain.
 func (x *Notes) due() (due map[string]time.Duration, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,8 +101,8 @@ func (x *Notes) due() (due map[string]time.Duration, more bool) {
 	return due, x.running
 }
 
-// keep has notes written until there are none, or until the engine is closed, after which it
-// has the rest written within AtClose.
+// keep writes entries until there are none, or until the engine is closed. Then it writes the rest
+// within AtClose.
 func (x *Notes) keep() {
 	tick := time.NewTicker(After)
 	defer tick.Stop()
@@ -119,7 +120,7 @@ func (x *Notes) keep() {
 	}
 }
 
-// write has names written, and keeps in mind that the user may not.
+// write writes names, and records a refusal.
 func (x *Notes) write(ctx context.Context, limit time.Duration, names map[string]time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -130,11 +131,11 @@ func (x *Notes) write(ctx context.Context, limit time.Duration, names map[string
 	}
 }
 
-// Nothing is a Write that notes nothing.
+// Nothing is a Write that does nothing.
 func Nothing(context.Context, map[string]time.Duration) (refused bool) { return false }
 
-// Page adds the names that a query chooses, of an answer to PageLua, and returns the cursor of the
-// next page, "0" if there is none. What is in the index may be no name at all.
+// Page parses an answer to PageLua and adds the names that q matches to found. It returns the
+// cursor of the next page, "0" if there is none. It skips index members that are not valid names.
 func Page(text string, q driver.Query, found map[string]bool) (next string) {
 	page := strings.Split(text, "\x00")
 	for _, name := range page[1:] {
@@ -145,8 +146,9 @@ func Page(text string, q driver.Query, found map[string]bool) (next string) {
 	return page[0]
 }
 
-// FreeUntil is the first argument of DropLua, for names that were free at a time of the
-// server's, in microseconds. Whoever got one since then notes it later than that.
+// FreeUntil returns the first argument of DropLua for names that were free at a time of the
+// server's clock, in microseconds. If a client has acquired such a name since, its index entry is
+// later.
 func FreeUntil(at int64) string {
 	return strconv.FormatInt(at+(After-50*time.Millisecond).Microseconds(), 10)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/fencelock/fencelock/internal/deadline"
 )
 
-// WithDeadline returns ctx with a deadline after d, for one call of a [Conn]. It has a timer
-// only from when somebody waits for its end, and until the deadline: who waits often
-// begins with [Timed].
+// WithDeadline returns ctx with a deadline after d, for one call of a [Conn]. It creates a timer
+// only when Done is called, and the timer runs until the deadline. Code that calls Done often
+// should use [Timed] first.
 func WithDeadline(ctx context.Context, d time.Duration) context.Context {
 	at := time.Now().Add(d)
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(at) {
@@ -18,7 +18,7 @@ func WithDeadline(ctx context.Context, d time.Duration) context.Context {
 	return deadline.New(ctx, at)
 }
 
-// Timed returns ctx with a timer of its own, which cancel ends.
+// Timed returns ctx with a timer that cancel stops.
 func Timed(ctx context.Context) (timed context.Context, cancel context.CancelFunc) {
 	at, ok := ctx.Deadline()
 	if beneath := deadline.Beneath(ctx); ok && beneath != ctx {

@@ -10,17 +10,17 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// ServerError is an error reply, in the server's own words. A [Conn] returns it,
-// bare or wrapped, for what the server refused; any other error of a Conn means
-// that the server was not reached, or did not answer.
+// ServerError is an error reply of the server. A [Conn] returns it, possibly wrapped, when the
+// server refused a command. Any other error of a Conn means that the server was unreachable or did
+// not answer.
 type ServerError struct {
 	Text string // one line, such as "NOPERM this user has no permissions ..."
 }
 
 func (e ServerError) Error() string { return e.Text }
 
-// Code returns the first word of the server's own, such as "READONLY": the kind of
-// the error. Servers before 7.0 wrap what a script was refused.
+// Code returns the kind of the error: the first word of the message, such as "READONLY". Servers
+// before 7.0 wrap the errors inside a script, so Code unwraps them.
 func (e ServerError) Code() string {
 	text := e.Text
 	if strings.HasPrefix(strings.TrimPrefix(text, "ERR "), "Error running script") {
@@ -32,8 +32,8 @@ func (e ServerError) Code() string {
 	return code
 }
 
-// Denied reports whether the server refuses us as such, so that no other try will
-// do better: the login, the protected mode, or a right.
+// Denied reports whether the server refuses this user or client, so that a retry does not help: the
+// login, the protected mode, or a missing privilege.
 func (e ServerError) Denied() bool {
 	switch e.Code() {
 	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED":
@@ -43,7 +43,7 @@ func (e ServerError) Denied() bool {
 		"ACL failure in script", // 7.2 and later
 		"The user executing the script can't",
 		"AUTH <password> called without any password configured",
-		"unknown command", // renamed away
+		"unknown command", // disabled by renaming
 		"DB index is out of range",
 	} {
 		if strings.Contains(e.Text, words) {
@@ -53,22 +53,22 @@ func (e ServerError) Denied() bool {
 	return false
 }
 
-// Refused returns the server's words if err is an error reply rather than a failure of
-// the network or of the client.
+// Refused returns the server's message if err is an error reply, and false if it is an error of the
+// network or the client.
 func Refused(err error) (string, bool) {
 	e, ok := errors.AsType[ServerError](err)
 	return e.Text, ok
 }
 
-// Denied reports whether err says that the server refuses us as such; see
+// Denied reports whether err is a [ServerError] that refuses this user or client; see
 // [ServerError.Denied].
 func Denied(err error) bool {
 	e, ok := errors.AsType[ServerError](err)
 	return ok && e.Denied()
 }
 
-// Unreached returns err with the addresses of the servers that did not answer, on
-// one line. The words of a server stay as they are, and nil stays nil.
+// Unreached adds the addresses of the servers that did not answer to err, on one line. It returns a
+// server's error reply unchanged, and nil for nil.
 func Unreached(err error, addrs ...string) error {
 	if _, answered := Refused(err); err == nil || answered {
 		return err
@@ -83,7 +83,7 @@ func Unreached(err error, addrs ...string) error {
 	return fmt.Errorf("redis at %s: %w", strings.Join(addrs, ","), driver.OneLine(err))
 }
 
-// IsContextError reports whether err says no more than that a context has ended.
+// IsContextError reports whether err is the error of a context.
 func IsContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

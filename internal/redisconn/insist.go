@@ -9,17 +9,17 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// tryAgains is how often a call is sent to a slot that is moving, over 1.3 s.
+// tryAgains is the maximum number of attempts in a slot that is moving, over 1.3 s.
 const tryAgains = 10
 
-// unsent is the error of a call that the client has not sent, though another try may be.
+// unsent is the error of a call that the client has not sent. It can be retried.
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// Insist makes the calls with the given indexes until each has run or has failed. Those that
-// have certainly not run are sent again, and only they: after any other error nobody knows. send
-// makes one try of calls; source says of each of all calls whether its source is to be sent.
+// Insist makes the calls with the given indexes. It retries those that have certainly not run, and
+// no others, because after any other error the outcome is unknown. send makes one attempt; source
+// says for each of all calls whether to send the source of its script.
 func Insist(ctx context.Context, todo []int, replies []Reply, send func(todo []int, source []bool) []Reply) {
 	source := make([]bool, len(replies))
 	for n := 1; len(todo) > 0; n++ {
@@ -38,8 +38,8 @@ func Insist(ctx context.Context, todo []int, replies []Reply, send func(todo []i
 	}
 }
 
-// again reports whether a call whose n-th try ended with err certainly did not run, and may be
-// sent again after a pause.
+// again reports whether a call certainly did not run in its n-th attempt, which ended with err, and
+// can be retried after a pause.
 func again(ctx context.Context, n int, err error, source *bool) (pause time.Duration, ok bool) {
 	words, _ := Refused(err)
 	_, kept := errors.AsType[unsent](err)
@@ -52,7 +52,7 @@ func again(ctx context.Context, n int, err error, source *bool) (pause time.Dura
 	case strings.HasPrefix(words, "TRYAGAIN"):
 		pause = min(10*time.Millisecond<<n, 200*time.Millisecond)
 		end, limited := ctx.Deadline()
-		ok = n < tryAgains && (!limited || time.Until(end) > pause) // the last word is the server's
+		ok = n < tryAgains && (!limited || time.Until(end) > pause) // otherwise return the server's error
 	case kept:
 		ok = n < tryAgains
 	}

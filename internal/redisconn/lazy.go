@@ -10,19 +10,18 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Lazy is a connection that dials when it is first used, and again after a
-// failure: a client of rueidis cannot be made while its server is down, and an engine on
-// several servers does without some. All methods may be called from many goroutines at
-// once.
+// Lazy is a connection that dials on first use, and again after a failure. A rueidis client cannot
+// be created while its server is down, but an engine on several servers must start without some of
+// them. It is safe for concurrent use.
 type Lazy struct {
 	dial func() (rueidis.Client, error)
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	client  rueidis.Client
-	conn    Conn          // nil until a dial succeeded
-	dialing chan struct{} // closed at the end of a dial; nil when there is none
+	conn    Conn          // nil until a dial has succeeded
+	dialing chan struct{} // closed at the end of a dial; nil if there is none
 	err     error         // of the last dial
-	until   time.Time     // before then that error stands
+	until   time.Time     // the time before which err is returned without a dial
 	pause   time.Duration
 	closed  bool
 }
@@ -32,8 +31,7 @@ var _ Conn = (*Lazy)(nil)
 // NewLazy returns a connection that gets its client from dial. It does no I/O.
 func NewLazy(dial func() (rueidis.Client, error)) *Lazy { return &Lazy{dial: dial} }
 
-// A failed dial is not repeated before the first of these is over, and each further
-// one twice as long, up to the second.
+// The pauses after failed dials. They double from the first to the last.
 const (
 	firstDialPause = 20 * time.Millisecond
 	lastDialPause  = time.Second
@@ -41,8 +39,7 @@ const (
 
 var errLazyClosed = errors.New("the connection was closed")
 
-// get returns the connection, dialing if need be. Who comes while another dials
-// waits for that one.
+// get returns the connection and dials if necessary. Concurrent callers share one dial.
 func (l *Lazy) get(ctx context.Context) (Conn, error) {
 	for {
 		l.mu.Lock()
@@ -58,7 +55,7 @@ func (l *Lazy) get(ctx context.Context) (Conn, error) {
 			return nil, l.err
 		case l.dialing == nil:
 			l.dialing = make(chan struct{})
-			go l.connect() // ends with the dial, whose limit is the client's
+			go l.connect() // ends with the dial, which the client bounds
 		}
 		done := l.dialing
 		l.mu.Unlock()
@@ -70,8 +67,9 @@ func (l *Lazy) get(ctx context.Context) (Conn, error) {
 	}
 }
 
-// connect dials, and tells those who wait. A failure stands for a pause, so that a server
-// that is down is not dialed by every request; a client that comes after Close is closed.
+// connect dials and wakes the waiting callers. After a failure the error is returned for a pause,
+// so that not every request dials a server that is down. A client that arrives after Close is
+// closed.
 func (l *Lazy) connect() {
 	client, err := l.dial() // without mu: it may take as long as the client allows
 	l.mu.Lock()
@@ -89,8 +87,7 @@ func (l *Lazy) connect() {
 	}
 }
 
-// Close closes the client, if there is one. Calls under way, and later ones,
-// fail.
+// Close closes the client if there is one. Current and later calls fail.
 func (l *Lazy) Close() {
 	l.mu.Lock()
 	client := l.client
@@ -101,7 +98,7 @@ func (l *Lazy) Close() {
 	}
 }
 
-// Eval runs scripts as [Conn] says.
+// Eval implements Conn.
 func (l *Lazy) Eval(ctx context.Context, calls []Call) []Reply {
 	conn, err := l.get(ctx)
 	if err != nil {
@@ -110,7 +107,7 @@ func (l *Lazy) Eval(ctx context.Context, calls []Call) []Reply {
 	return conn.Eval(ctx, calls)
 }
 
-// Subscribe subscribes as [Conn] says.
+// Subscribe implements Conn.
 func (l *Lazy) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
 	conn, err := l.get(ctx)
 	if err != nil {
@@ -119,7 +116,7 @@ func (l *Lazy) Subscribe(ctx context.Context, channel string, ready func(), mess
 	return conn.Subscribe(ctx, channel, ready, message)
 }
 
-// Scan scans as [Conn] says.
+// Scan implements Conn.
 func (l *Lazy) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
 	conn, err := l.get(ctx)
 	if err != nil {
@@ -128,7 +125,7 @@ func (l *Lazy) Scan(ctx context.Context, match string, fn func(keys []string) er
 	return conn.Scan(ctx, match, fn)
 }
 
-// Each asks every master as [Conn] says.
+// Each implements Conn.
 func (l *Lazy) Each(ctx context.Context, args ...string) ([]Answer, error) {
 	conn, err := l.get(ctx)
 	if err != nil {
@@ -137,7 +134,7 @@ func (l *Lazy) Each(ctx context.Context, args ...string) ([]Answer, error) {
 	return conn.Each(ctx, args...)
 }
 
-// Cluster reports false until the first dial has succeeded: it does no I/O.
+// Cluster implements Conn. It returns false until the first dial has succeeded.
 func (l *Lazy) Cluster() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Promptly returns what f returns, or what failed returns as soon as ctx ends. The
-// goroutine of an abandoned f ends when the client below gives up: at the
-// deadline of ctx, or after its dial, read or write timeout.
+// Promptly returns the result of f, or that of failed as soon as ctx ends. The goroutine of an
+// abandoned f ends when the client gives up: at the deadline of ctx, or after its dial, read or
+// write timeout.
 func Promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
 	ctx, cancel := Timed(ctx)
 	defer cancel()
@@ -24,14 +24,14 @@ func Promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
 	}
 }
 
-// A Gate lets callbacks through until it is closed: none runs after that, though
-// an abandoned f may still call.
+// Gate passes callbacks until it is closed. No callback runs after Close, even if an abandoned f
+// still calls Pass.
 type Gate struct {
 	mu     sync.Mutex // held during a callback; guards closed
 	closed bool
 }
 
-// Pass runs f, unless the gate is closed. It blocks while another callback runs.
+// Pass runs f unless the gate is closed. It blocks while another callback runs.
 func (g *Gate) Pass(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,7 +40,7 @@ func (g *Gate) Pass(f func()) {
 	}
 }
 
-// Close closes the gate, once a callback under way is over.
+// Close waits for the current callback and closes the gate.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

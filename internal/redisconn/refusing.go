@@ -2,7 +2,7 @@ package redisconn
 
 import "context"
 
-// Refusing returns a Conn that answers everything with err and does no I/O.
+// Refusing returns a Conn whose methods return err without I/O.
 func Refusing(err error) Conn { return refusing{err} }
 
 type refusing struct{ err error }

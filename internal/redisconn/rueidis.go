@@ -16,29 +16,28 @@ const (
 	callLimit = 10 * time.Second
 )
 
-// rueidisConn is a Conn on a rueidis client, which stays the caller's: it is not
-// closed here.
+// rueidisConn is a Conn on a rueidis client. It does not close the client.
 //
-// A call that is alone uses a connection that is kept for it, and reads the answer on the
-// caller's goroutine, which takes half as long as a pipeline's two extra switches of
-// goroutine. Calls that overlap are pipelined.
+// A single call uses a dedicated connection and reads the answer on the caller's goroutine. A
+// pipeline needs two more goroutine switches and takes twice as long. Concurrent calls are
+// pipelined.
 //
-// No connection of a DedicatedClient goes back to the client's pool: the client would send
-// UNSUBSCRIBE on some of them, and panics in a goroutine of its own if the server answers
-// that with an error such as BUSY. They are closed instead.
+// Connections of a DedicatedClient are closed and not returned to the client's pool: the client
+// would send UNSUBSCRIBE on some of them, and panic in one of its goroutines if the server answers
+// that with an error such as BUSY.
 type rueidisConn struct {
 	client  rueidis.Client
 	solo    soloConn
-	sharing atomic.Int32 // calls under way in the pipelines
+	sharing atomic.Int32 // calls in progress in the pipelines
 }
 
-// Rueidis returns the Conn on a rueidis client, which stays the caller's to close.
+// Rueidis returns a Conn on a rueidis client. The caller closes the client.
 func Rueidis(client rueidis.Client) Conn { return &rueidisConn{client: client} }
 
-// Cluster reports whether the client talks to a Redis Cluster.
+// Cluster implements Conn.
 func (c *rueidisConn) Cluster() bool { return c.client.Mode() == rueidis.ClientModeCluster }
 
-// Eval runs scripts as [Conn] says.
+// Eval implements Conn.
 func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 	replies := make([]Reply, len(calls))
 	defer func() {
@@ -68,9 +67,9 @@ func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
-// evalCommand builds one run of a script, by its SHA1 or by its source, for a
-// pipeline or for a connection of its own. The latter counts as blocking, or
-// closing the connection would let it finish first.
+// evalCommand returns the command for one run of a script, by its SHA-1 or its source. apart is for
+// a dedicated connection: the command is then marked as blocking, because otherwise closing the
+// connection would wait for it.
 func evalCommand(b rueidis.Builder, call *Call, source, apart bool) rueidis.Completed {
 	name, script := "EVALSHA", call.Script.SHA1
 	if source {
@@ -83,7 +82,7 @@ func evalCommand(b rueidis.Builder, call *Call, source, apart bool) rueidis.Comp
 	return cmd.Build().ToPipe()
 }
 
-// replyOf reads what a script returned.
+// replyOf returns the result of a script.
 func replyOf(ctx context.Context, result rueidis.RedisResult) Reply {
 	text, err := result.ToString()
 	if err == nil || rueidis.IsRedisNil(err) {
@@ -92,7 +91,7 @@ func replyOf(ctx context.Context, result rueidis.RedisResult) Reply {
 	return Reply{Err: errorOf(ctx, err)}
 }
 
-// errorOf makes an error of the client's one of ours.
+// errorOf converts an error of the client.
 func errorOf(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -117,8 +116,8 @@ func (c *rueidisConn) Unreached(err error) error {
 	return Unreached(err, slices.Sorted(maps.Keys(c.client.Nodes()))...)
 }
 
-// past reports whether ctx's deadline has come, which a connection may notice
-// before the context does.
+// past reports whether ctx's deadline has passed. A connection may notice that before the context
+// does.
 func past(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)

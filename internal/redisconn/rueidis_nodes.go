@@ -12,11 +12,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// scanCount is how many keys one SCAN looks at: a batch the server spends well
-// under a millisecond on.
+// scanCount is how many keys one SCAN visits, which takes the server well under a millisecond.
 const scanCount = "1000"
 
-// Scan scans as [Conn] says.
+// Scan implements Conn.
 func (c *rueidisConn) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
 	nodes, err := c.masters(ctx)
 	if err != nil {
@@ -42,7 +41,7 @@ func (c *rueidisConn) Scan(ctx context.Context, match string, fn func(keys []str
 	return nil
 }
 
-// Each asks every master as [Conn] says.
+// Each implements Conn.
 func (c *rueidisConn) Each(ctx context.Context, args ...string) ([]Answer, error) {
 	nodes, err := c.masters(ctx)
 	if err != nil {
@@ -71,7 +70,7 @@ type rueidisNode struct {
 	client rueidis.Client
 }
 
-// masters lists the servers that take writes, in the order of their addresses.
+// masters returns the servers that accept writes, ordered by address.
 func (c *rueidisConn) masters(ctx context.Context) ([]rueidisNode, error) {
 	clients := c.client.Nodes()
 	if c.Cluster() {
@@ -91,8 +90,8 @@ func (c *rueidisConn) masters(ctx context.Context) ([]rueidisNode, error) {
 	return nodes, nil
 }
 
-// slotsOf asks all nodes of a Cluster who has which slots, and takes what comes
-// first: one of them may be silent.
+// slotsOf asks all nodes of a Cluster for its slots and returns the first answer, since some nodes
+// may be unreachable.
 func slotsOf(ctx context.Context, clients map[string]rueidis.Client) (slots []rueidis.RedisMessage, err error) {
 	answers := make(chan rueidis.RedisResult, len(clients))
 	for _, client := range clients {
@@ -107,8 +106,8 @@ func slotsOf(ctx context.Context, clients map[string]rueidis.Client) (slots []ru
 	return nil, err
 }
 
-// keepMasters drops what CLUSTER SLOTS does not name as a master. If the addresses
-// match nowhere, because a proxy rewrites them, it drops nothing.
+// keepMasters removes clients of nodes that are not masters according to CLUSTER SLOTS. If no
+// address matches, because a proxy rewrites them, it removes nothing.
 func keepMasters(clients map[string]rueidis.Client, slots []rueidis.RedisMessage) {
 	masters := map[string]bool{}
 	for _, s := range slots {
@@ -130,7 +129,7 @@ func keepMasters(clients map[string]rueidis.Client, slots []rueidis.RedisMessage
 	}
 }
 
-// isReplica asks a server of its role; one that does not say counts as a master.
+// isReplica asks a server for its role. A server that does not return one counts as a master.
 func isReplica(ctx context.Context, client rueidis.Client) bool {
 	role, err := ask(ctx, client, "ROLE").ToArray()
 	if err != nil || len(role) == 0 {
@@ -140,7 +139,7 @@ func isReplica(ctx context.Context, client rueidis.Client) bool {
 	return name == "slave"
 }
 
-// ask sends one command that names no key. It is not sent again if it fails.
+// ask sends one command without keys. It does not retry.
 func ask(ctx context.Context, client rueidis.Client, args ...string) rueidis.RedisResult {
 	ctx, cancel := Timed(ctx)
 	defer cancel()
@@ -148,8 +147,7 @@ func ask(ctx context.Context, client rueidis.Client, args ...string) rueidis.Red
 	return Promptly(ctx, func() rueidis.RedisResult { return client.Do(noDeadline{ctx}, cmd) }, rueidis.NewErrorResult)
 }
 
-// flatten appends the elements of an answer, those of maps in the order of their
-// keys.
+// flatten appends the elements of an answer. Maps are ordered by key.
 func flatten(lines []string, m rueidis.RedisMessage) []string {
 	switch {
 	case m.IsMap():

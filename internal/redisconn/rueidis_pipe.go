@@ -7,15 +7,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// noDeadline hides a deadline. With one, the client would read the answer on the
-// caller's goroutine where it can, deaf to a context that ends early.
+// noDeadline hides the deadline of a context. With a deadline the client would, if possible, read
+// the answer on the caller's goroutine, where an earlier end of the context could not interrupt it.
 type noDeadline struct{ context.Context }
 
 func (noDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
-// send sends commands over the shared pipelines, and returns when they are
-// answered or ctx ends. The client picks a pipeline at random, and may have to
-// dial it first, which no context can interrupt: hence the goroutine.
+// send sends commands over the shared pipelines and returns after the answers, or when ctx ends.
+// The client picks a pipeline at random and may have to dial it, which no context can interrupt, so
+// this runs on another goroutine.
 func (c *rueidisConn) send(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
 	f := func() []rueidis.RedisResult {
 		if len(cmds) == 1 {
@@ -55,7 +55,7 @@ func (c *rueidisConn) batch(ctx context.Context, calls []Call, todo []int, repli
 		said := make([]Reply, len(todo))
 		for k, result := range c.send(ctx, cmds...) {
 			if said[k] = replyOf(ctx, result); IsContextError(said[k].Err) && ctx.Err() == nil && !past(ctx) {
-				said[k].Err = unsent{said[k].Err} // the context of another caller ended during the dial both waited for
+				said[k].Err = unsent{said[k].Err} // another caller's context ended during a dial that both waited for
 			}
 		}
 		return said

@@ -10,39 +10,38 @@ import (
 )
 
 const (
-	// soloAfter calls that were alone, none a second after the one before, show that a
-	// connection for them is worth it.
+	// soloAfter is the number of single calls, each within a second of the one before, after which
+	// a dedicated connection is opened.
 	soloAfter = 4
-	// soloIdle is for how long the connection is kept without a call.
+	// soloIdle is how long the connection is kept without a call.
 	soloIdle = 5 * time.Second
-	// soloPause is how long after a failed dial the next one is.
+	// soloPause is the pause after a failed dial.
 	soloPause = time.Minute
-	// soloCheck is how often the connection is looked at while there is one.
+	// soloCheck is the interval of check while there is a connection.
 	soloCheck = time.Second
 )
 
-// A soloConn keeps a connection that one call at a time may use. Who finds it taken, or
-// others in the pipelines, is not alone and shares a pipeline, and so does every call
-// while there is no connection.
+// soloConn lets one call at a time use a dedicated connection. While it is in use, while pipelined
+// calls are in progress, or while there is no connection, calls are pipelined.
 //
-// A call's deadline is the socket's, so that no timer is needed. Connections that the
-// client has begun to pipeline do without it: hence check, which closes the connection of
-// a call that is overdue, up to a second late.
+// The deadline of a call is set on the socket, so it needs no timer. But if the client has started
+// to pipeline on the connection, the socket has no deadline. Therefore check closes the connection
+// of an overdue call, up to a second late.
 type soloConn struct {
 	call sync.Mutex // held during a call
 
-	mu       sync.Mutex              // guards all below
+	mu       sync.Mutex              // guards the fields below
 	conn     rueidis.DedicatedClient // nil if there is none
-	deadline time.Time               // of the call under way; zero without
-	last     time.Time               // when a call last began
+	deadline time.Time               // of the current call; zero if there is none
+	last     time.Time               // when the last call began
 	missed   int                     // how many calls found no connection
 	opening  bool
-	checking bool      // check will run
-	until    time.Time // no dial before then
+	checking bool      // whether check is scheduled
+	until    time.Time // no dial before this time
 }
 
-// begin returns the connection for a call with a deadline, or nil if there is none; wanted
-// says that the caller opens one now.
+// begin returns the connection for a call with a deadline, or nil if there is none. If wanted is
+// true, the caller must open one.
 func (s *soloConn) begin(at time.Time) (conn rueidis.DedicatedClient, wanted bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -70,7 +69,7 @@ func (s *soloConn) end() {
 	s.deadline = time.Time{}
 }
 
-// drop closes the connection, and nobody gets it any more.
+// drop closes the connection. Later calls do not get it.
 func (s *soloConn) drop(conn rueidis.DedicatedClient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +79,8 @@ func (s *soloConn) drop(conn rueidis.DedicatedClient) {
 	go conn.Close() // ends within a second
 }
 
-// open dials a connection. It ends with the dial, whose limit is the client's, or with
-// callLimit. A server that refuses a PING is there.
+// open dials a connection. It is bounded by the client's dial timeout and callLimit. A server that
+// refuses the PING is reachable.
 func (s *soloConn) open(client rueidis.Client) {
 	conn, _ := client.Dedicate()
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
@@ -104,8 +103,8 @@ func (s *soloConn) open(client rueidis.Client) {
 	}
 }
 
-// check goes on once a second while there is a connection, and closes one that is overdue
-// or idle: nobody else does when the client is closed.
+// check runs once per second while there is a connection, and closes it if its call is overdue or
+// it is idle. Closing the client does not close it.
 func (s *soloConn) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +118,9 @@ func (s *soloConn) check() {
 	}
 }
 
-// single makes one call: on the solo connection if there is one and nobody else has a call
-// under way. Behind Sentinel, or on a Cluster, the client alone knows which server to ask.
+// single makes one call: on the solo connection if there is one and no other call is in progress.
+// With Sentinel or a Cluster it uses the pipelines, since only the client knows which server to
+// use.
 func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
 	if call.Replicas > 0 {
 		return c.replicated(ctx, call)
@@ -134,7 +134,7 @@ func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
 	if conn == nil {
 		c.solo.call.Unlock()
 		if wanted {
-			go c.solo.open(c.client) // ends with the dial, or with callLimit
+			go c.solo.open(c.client) // ends with the dial, or after callLimit
 		}
 		return c.piped(ctx, call)
 	}
@@ -142,9 +142,9 @@ func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
 	return c.alone(ctx, conn, call)
 }
 
-// alone makes one call on the solo connection, which is closed under it when ctx ends: that
-// alone ends a read. A connection that has failed is not used again, nor is one whose
-// server refuses: it may have become a replica.
+// alone makes one call on the solo connection. If ctx ends, it closes the connection, because
+// nothing else interrupts the read. After an error the connection is not used again, even if the
+// server merely refused the command: it may have become a replica.
 func (c *rueidisConn) alone(ctx context.Context, conn rueidis.DedicatedClient, call *Call) Reply {
 	stop := func() bool { return true }
 	if caller := deadline.Beneath(ctx); caller.Done() != nil {
@@ -157,7 +157,8 @@ func (c *rueidisConn) alone(ctx context.Context, conn rueidis.DedicatedClient, c
 	return r
 }
 
-// run makes one call on one connection, by its source or, if the server knows it, by its SHA1.
+// run makes one call on one connection: by the SHA-1 of the script, or by its source if source is
+// set or the server does not have the script.
 func run(ctx context.Context, conn rueidis.DedicatedClient, call *Call, source bool) rueidis.RedisResult {
 	result := conn.Do(ctx, evalCommand(conn.B(), call, source, true))
 	if isNoScript(result.Error()) {

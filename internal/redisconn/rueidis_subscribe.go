@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// pingEvery is how often a silent subscription is probed, so that a dead
-	// one is noticed whatever the client's own settings are.
+	// pingEvery is the interval of probes on a silent subscription, so that a dead connection is
+	// detected whatever the client's settings are.
 	pingEvery = 10 * time.Second
 
 	// pingLimit is how long the server may take to answer a probe or a SUBSCRIBE.
@@ -20,8 +20,8 @@ const (
 
 var errNotMaster = errors.New("the server has become a replica")
 
-// Subscribe subscribes as [Conn] says. The callbacks run on the goroutine that
-// reads the connection, so they must not block.
+// Subscribe implements Conn. The callbacks run on the goroutine that reads the connection, so they
+// must not block.
 func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -38,16 +38,16 @@ func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(
 	return c.Unreached(Promptly(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err }))
 }
 
-// subscription is one connection that listens to one channel.
+// subscription is one connection with one subscribed channel.
 type subscription struct {
 	channel  string
 	sentinel bool
 	ready    func()
 	message  func(text string)
-	ended    chan error // the server ended it
+	ended    chan error // receives an error if the server ends the subscription
 }
 
-// run listens until ctx ends or the connection breaks.
+// run receives messages until ctx ends or the connection breaks.
 func (s *subscription) run(ctx context.Context, client rueidis.Client) error {
 	conn, _ := client.Dedicate()
 	defer conn.Close()
@@ -89,7 +89,7 @@ func (s *subscription) begin(ctx context.Context, conn rueidis.DedicatedClient) 
 	return err
 }
 
-// changed hears of the server's acknowledgement, and of an end it declares.
+// changed handles the server's acknowledgement, and an end of the subscription by the server.
 func (s *subscription) changed(e rueidis.PubSubSubscription) {
 	if e.Kind == "subscribe" {
 		s.ready()
@@ -101,9 +101,9 @@ func (s *subscription) changed(e rueidis.PubSubSubscription) {
 	}
 }
 
-// probe asks whether the server is there and, behind Sentinel, still the master:
-// one that was demoted hears nothing of its successor once it is cut off. A
-// server that refuses the question is there.
+// probe checks that the server is reachable and, with Sentinel, still the master: after a failover
+// the old master would not deliver messages of the new one. A server that refuses the command is
+// reachable.
 func (s *subscription) probe(ctx context.Context, conn rueidis.DedicatedClient) error {
 	if !s.sentinel {
 		_, err := s.ask(ctx, conn, conn.B().Arbitrary("PING").Build())
@@ -118,7 +118,7 @@ func (s *subscription) probe(ctx context.Context, conn rueidis.DedicatedClient) 
 	return alive(err)
 }
 
-// alive forgives the refusals of a server that answered.
+// alive ignores a refusal: the server has answered.
 func alive(err error) error {
 	if _, refused := Refused(err); refused {
 		return nil
@@ -126,7 +126,7 @@ func alive(err error) error {
 	return err
 }
 
-// ask sends one command and waits for pingLimit at most.
+// ask sends one command and waits at most pingLimit.
 func (s *subscription) ask(ctx context.Context, conn rueidis.DedicatedClient, cmd rueidis.Completed) (rueidis.RedisResult, error) {
 	limited, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// replicated makes one call that waits for replicas (WAIT, which counts what its own
-// connection has written): together with it on a connection of the client's pool.
+// replicated makes one call that waits for replicas. WAIT counts the writes of its own connection,
+// so both commands are sent together on one connection of the client's pool.
 func (c *rueidisConn) replicated(ctx context.Context, call *Call) Reply {
 	ctx, cancel := Timed(WithDeadline(ctx, callLimit))
 	defer cancel()
@@ -23,7 +23,7 @@ func (c *rueidisConn) replicated(ctx context.Context, call *Call) Reply {
 	return r
 }
 
-// together sends a script and its WAIT. The error is the client's own.
+// together sends a script and its WAIT. The returned error is the client's.
 func (c *rueidisConn) together(ctx context.Context, call *Call, source bool) (Reply, error) {
 	b := c.client.B()
 	cmds := []rueidis.Completed{evalCommand(b, call, source, true), waitCommand(ctx, b, call)}
@@ -37,22 +37,23 @@ func (c *rueidisConn) together(ctx context.Context, call *Call, source bool) (Re
 	return r, results[0].Error()
 }
 
-// waitCommand waits for a little less than ctx allows, so that the answer comes in time.
+// waitCommand returns a WAIT with a timeout slightly shorter than ctx allows, so that its answer
+// arrives in time.
 func waitCommand(ctx context.Context, b rueidis.Builder, call *Call) rueidis.Completed {
 	deadline, _ := ctx.Deadline()
 	limit := max(1, time.Until(deadline).Milliseconds()*9/10)
 	return b.Arbitrary("WAIT", strconv.Itoa(call.Replicas), strconv.FormatInt(limit, 10)).Blocking()
 }
 
-// acknowledged adds the answer to a WAIT.
+// acknowledged adds the answer of a WAIT to a reply.
 func acknowledged(ctx context.Context, r Reply, result rueidis.RedisResult) Reply {
 	n, err := result.AsInt64()
 	r.Replicas, r.Err = int(n), errorOf(ctx, err)
 	return r
 }
 
-// onSlot is replicated for a Cluster: the client sends no WAIT after a command that has a
-// key, so it takes a connection of its own, and follows a redirection by itself, once.
+// onSlot is replicated for a Cluster. The client cannot send WAIT after a command with a key, so
+// onSlot uses a dedicated connection and follows one redirection itself.
 func (c *rueidisConn) onSlot(ctx context.Context, call *Call) Reply {
 	r, err := onConn(ctx, c.client, call, false)
 	e, refused := rueidis.IsRedisErr(err)
@@ -71,11 +72,11 @@ func (c *rueidisConn) onSlot(ctx context.Context, call *Call) Reply {
 	return r
 }
 
-// onConn makes one call on a new connection. The error is the client's own. One ASKING
-// covers one command: the source goes along at once.
+// onConn makes one call on a new connection. The returned error is the client's. ASKING applies to
+// one command only, so with ask the source is sent at once.
 func onConn(ctx context.Context, client rueidis.Client, call *Call, ask bool) (Reply, error) {
 	conn, _ := client.Dedicate()
-	defer context.AfterFunc(ctx, conn.Close)() // ends a read
+	defer context.AfterFunc(ctx, conn.Close)() // interrupts a read
 	defer conn.Close()
 	if ask {
 		conn.Do(ctx, conn.B().Arbitrary("ASKING").Build())

@@ -8,23 +8,23 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Millis formats a time for a script, rounded up: a lease must not end on a server before
+// Millis formats a duration for a script, rounded up: a lease must not expire on the server before
 // it ends for its holder.
 func Millis(d time.Duration) string { return Decimal(CeilMillis(d)) }
 
-// CeilMillis returns a time in milliseconds, rounded up.
+// CeilMillis returns a duration in milliseconds, rounded up.
 func CeilMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // Decimal formats a token, or a time of a server's clock.
 func Decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// Number reads a number; text that is none is 0, which no clock shows and no token is.
+// Number parses a number. Invalid text is 0, which is never a time or a token.
 func Number(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
 }
 
-// Letter is how scripts and messages call a mode.
+// Letter returns the letter of a mode in scripts and messages.
 func Letter(m driver.Mode) string {
 	if m == driver.Shared {
 		return "s"
@@ -32,7 +32,7 @@ func Letter(m driver.Mode) string {
 	return "x"
 }
 
-// ModeOf is the mode that a letter stands for.
+// ModeOf returns the mode of a letter.
 func ModeOf(letter string) driver.Mode {
 	if letter == "s" {
 		return driver.Shared
@@ -40,7 +40,7 @@ func ModeOf(letter string) driver.Mode {
 	return driver.Exclusive
 }
 
-// HostWord makes a host name one word: a space would end it.
+// HostWord makes a host name a single word without spaces.
 func HostWord(host string) string {
 	if host == "" {
 		return "-"
@@ -48,7 +48,7 @@ func HostWord(host string) string {
 	return strings.ReplaceAll(host, " ", "_")
 }
 
-// Host reads what HostWord wrote.
+// Host reverses HostWord, except for replaced spaces.
 func Host(word string) string {
 	if word == "-" {
 		return ""
@@ -56,8 +56,8 @@ func Host(word string) string {
 	return word
 }
 
-// ParseInfo reads an answer to INFO, lines of "name:value". Under RESP3 the text may say
-// first that it is text.
+// ParseInfo parses an answer to INFO: lines of "name:value". Under RESP3 it may start with the
+// prefix "txt:".
 func ParseInfo(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
@@ -68,7 +68,7 @@ func ParseInfo(text string) map[string]string {
 	return info
 }
 
-// ParseTime reads an answer to TIME, seconds and microseconds on two lines.
+// ParseTime parses an answer to TIME: seconds and microseconds on two lines.
 func ParseTime(text string) (at time.Time, ok bool) {
 	seconds, micros, _ := strings.Cut(text, "\n")
 	s, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)

@@ -1,6 +1,6 @@
-// Package redisfmt writes and reads the texts of the engines on Redis: arguments of scripts; their
-// answers, which are words separated by spaces, possibly with free text at the end; and what INFO
-// returns.
+// Package redisfmt encodes and decodes the messages of the engines on Redis: arguments of scripts,
+// their answers, which are words separated by spaces and possibly free text at the end, and answers
+// to INFO and TIME.
 package redisfmt
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Words is a text being read.
+// Words is a text that is being read word by word.
 type Words struct {
-	Rest string // what has not been read
-	Bad  bool   // a word was missing or malformed; what was read since is void
+	Rest string // the unread part
+	Bad  bool   // a word was missing or malformed: discard what was read
 }
 
 // Next returns the next word.
@@ -33,7 +33,7 @@ func (w *Words) Int() int64 {
 // Millis returns the next word, a number of milliseconds, as a duration.
 func (w *Words) Millis() time.Duration { return time.Duration(w.Int()) * time.Millisecond }
 
-// Literal returns the glob pattern that matches s and nothing else.
+// Literal returns the glob pattern that matches only s.
 func Literal(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Period is for what is done once in a while, by whoever comes first. The zero Period is due.
-// It may be used from many goroutines at once.
+// Period limits a periodic task to one caller per period. The zero Period is due. It is safe for
+// concurrent use.
 type Period struct {
 	mu   sync.Mutex // guards next
 	next time.Time
 }
 
-// Due reports whether it is time. The caller does it then, and it is due again after d.
+// Due reports whether the task is due. If so, the caller must do it, and it is due again after d.
 func (p *Period) Due(d time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -24,7 +24,7 @@ func (p *Period) Due(d time.Duration) bool {
 	return true
 }
 
-// Again makes it due at once.
+// Again makes the task due at once.
 func (p *Period) Again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Entry is the place of one item in a queue. An Entry with its Item alone is not
-// queued yet. It is in one queue at a time.
+// Entry is one item of a queue. An Entry with only its Item set is not queued. It can be in one
+// queue at a time.
 type Entry[T any] struct {
 	Item   T
 	at     time.Duration
-	index  int  // in the queue, counted from 1; 0 while not queued
+	index  int  // the position in the queue plus 1; 0 if not queued
 	closed bool // never queue it again
 }
 
-// Queue holds items by time, the first one first. The zero Queue is empty. It is
-// not safe for concurrent use.
+// Queue is a priority queue by time, earliest first. The zero Queue is empty. It is not safe for
+// concurrent use.
 type Queue[T any] struct{ entries entries[T] }
 
-// Len returns how many items are queued.
+// Len returns the number of queued items.
 func (q *Queue[T]) Len() int { return len(q.entries) }
 
-// Set queues an item for at, or moves it there. It must not have been closed.
+// Set queues an item for the time at, or moves it there. The item must not have been closed.
 func (q *Queue[T]) Set(e *Entry[T], at time.Duration) {
 	e.at = at
 	if e.index > 0 {
@@ -31,10 +31,10 @@ func (q *Queue[T]) Set(e *Entry[T], at time.Duration) {
 	heap.Push(&q.entries, e)
 }
 
-// Pop takes the first item off the queue, which must not be empty.
+// Pop removes and returns the first item. The queue must not be empty.
 func (q *Queue[T]) Pop() *Entry[T] { return heap.Pop(&q.entries).(*Entry[T]) }
 
-// Close takes an item off the queue, if it is there, for good.
+// Close removes an item permanently.
 func (q *Queue[T]) Close(e *Entry[T]) {
 	e.closed = true
 	if e.index > 0 {
@@ -42,10 +42,10 @@ func (q *Queue[T]) Close(e *Entry[T]) {
 	}
 }
 
-// first returns the time of the first item of a queue that is not empty.
+// first returns the time of the first item. The queue must not be empty.
 func (q *Queue[T]) first() time.Duration { return q.entries[0].at }
 
-// entries is a heap, for container/heap.
+// entries implements heap.Interface.
 type entries[T any] []*Entry[T]
 
 func (s entries[T]) Len() int           { return len(s) }

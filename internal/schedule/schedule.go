@@ -1,10 +1,11 @@
-// Package schedule decides when the items of a renewer are due and when its one timer must fire, as
-// a pure state machine: calls and the time go in, and what to do about the timer comes out. It
-// reads no clock and has no timer, goroutine or lock, so a test can try every order of calls.
+// Package schedule decides when the items of a renewer are served and when its one timer must fire.
+// It is a pure state machine: calls and the time go in, and what to do with the timer comes out. It
+// has no clock, timer, goroutine or mutex, so a test can try every order of calls.
 //
-// One rule holds after every call. While an item is queued, a timer is running that fires by its
-// time, or within MaxSleep; or a caller is between a call of Due that returned items and the one
-// that returns none. While nothing is queued, a timer that fires is not set again.
+// One invariant holds after every call. While an item is queued, either a timer is running that
+// fires by the item's time or within MaxSleep, or a caller is between a call of Due that returned
+// items and the call that returns none. A timer that fires while nothing is queued is not
+// restarted.
 package schedule
 
 import (
@@ -13,41 +14,41 @@ import (
 	"github.com/fencelock/fencelock/internal/hold"
 )
 
-// What real timers and clocks do.
+// The behaviour of real timers and clocks.
 const (
-	MaxSleep = time.Second           // how late a jump of another clock is noticed
-	MinSleep = time.Millisecond      // how often a busy machine may set a late timer again
+	MaxSleep = time.Second           // how late a jump of another clock may be noticed
+	MinSleep = time.Millisecond      // the shortest time for which a timer is set
 	lateness = 10 * time.Millisecond // how far clocks may drift apart without a jump
 )
 
-// Schedule says which items are due when. The zero Schedule is empty. It is not
-// safe for concurrent use.
+// Schedule says which items are due when. The zero Schedule is empty. It is not safe for concurrent
+// use.
 type Schedule[T any] struct {
 	queue Queue[T]
-	armed bool          // a timer is running, and nobody has heard of it yet
-	fires time.Duration // when, while armed
-	awake bool          // Due returned items, and will be called again
-	last  hold.Instant  // of the last Due
+	armed bool          // a timer is running and has not called Due
+	fires time.Duration // when the timer fires, if armed
+	awake bool          // Due returned items and will be called again
+	last  hold.Instant  // the time of the last Due
 }
 
-// Alarm says what to do about the timer.
+// Alarm says what to do with the timer.
 type Alarm struct {
 	Do Deed
 	At time.Duration // when it must fire, by the monotonic clock
 }
 
-// Deed is what to do about the timer.
+// Deed is an operation on the timer.
 type Deed int
 
-// The deeds.
+// The operations.
 const (
-	Leave Deed = iota // nothing
-	Start             // start a timer for At; none is running that counts
-	Move              // let the timer that was started last fire at At instead
+	Leave Deed = iota // do nothing
+	Start             // start a new timer for At
+	Move              // move the timer that was started last to At
 )
 
-// Set queues an item, or moves it, to be due at at; one that was closed stays out.
-// now is the monotonic clock, and may have been read a while ago.
+// Set queues an item for the time at, or moves it there. It ignores an item that was closed. now is
+// a reading of the monotonic clock and may be slightly old.
 func (s *Schedule[T]) Set(e *Entry[T], at, now time.Duration) Alarm {
 	if e.closed {
 		return Alarm{}
@@ -56,18 +57,16 @@ func (s *Schedule[T]) Set(e *Entry[T], at, now time.Duration) Alarm {
 	return s.arm(now)
 }
 
-// Close takes an item off the queue for good. It leaves the timer running: one
-// that fires early is harmless, and most items are closed before it is worth the
-// price of stopping it.
+// Close removes an item permanently. It does not stop the timer: an early timer is harmless, and
+// most items are closed before stopping it would pay off.
 func (s *Schedule[T]) Close(e *Entry[T]) { s.queue.Close(e) }
 
-// Due is called when a timer has fired, and takes the items whose time has come
-// off the queue; all of them if a clock jumped, since their times were reckoned by
-// the monotonic one. Whoever gets items must call Due again when they are done.
-// Two who do so at once do no harm.
+// Due is called when the timer has fired. It removes and returns the items that are due. If a clock
+// has jumped, it returns all items, because their times were computed for the monotonic clock. A
+// caller that gets items must call Due again when it is done. Concurrent callers are harmless.
 func (s *Schedule[T]) Due(now hold.Instant) ([]T, Alarm) {
 	if s.fires <= now.Mono {
-		s.armed = false // even if nothing is queued: the next item needs a timer of its own
+		s.armed = false // even if nothing is queued: the next item needs a new timer
 	}
 	jumped := now.Jumped(s.last, lateness)
 	s.last = now
@@ -82,13 +81,13 @@ func (s *Schedule[T]) Due(now hold.Instant) ([]T, Alarm) {
 	return due, s.arm(now.Mono)
 }
 
-// Attended reports whether the rule holds as far as the schedule knows: nothing is
-// queued, somebody is awake, or a timer is running that has not fired by now.
+// Attended reports whether the invariant holds as far as the schedule knows: nothing is queued, a
+// caller will call Due again, or a timer is running that has not fired by now.
 func (s *Schedule[T]) Attended(now time.Duration) bool {
 	return s.queue.Len() == 0 || s.awake || s.armed && s.fires > now
 }
 
-// arm sees to it that a timer fires when the first item is due, or earlier.
+// arm ensures that a timer fires by the time of the first item.
 func (s *Schedule[T]) arm(now time.Duration) Alarm {
 	at := max(now+MinSleep, min(s.queue.first(), now+MaxSleep))
 	switch {
@@ -104,8 +103,8 @@ func (s *Schedule[T]) arm(now time.Duration) Alarm {
 	return Alarm{}
 }
 
-// strange reports whether the running timer cannot be one of this clock: the test
-// in whose bubble it was started is over.
+// strange reports whether the running timer belongs to another clock: that of a synctest bubble
+// that has ended.
 func (s *Schedule[T]) strange(now time.Duration) bool {
 	return s.fires > now+MaxSleep || s.fires < now-MaxSleep
 }

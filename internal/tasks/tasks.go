@@ -1,4 +1,4 @@
-// Package tasks counts the goroutines of an engine, so that its Close can wait for them.
+// Package tasks tracks the calls and goroutines of an engine, so that its Close can wait for them.
 package tasks
 
 import (
@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// Group is the calls of an engine that are under way, and the goroutines that they started.
-// All methods may be called from many goroutines at once.
+// Group is the calls of an engine in progress, and the goroutines that they started. It is safe for
+// concurrent use.
 type Group struct {
 	Closed context.Context // ends with Close
 
 	end context.CancelFunc
 	all sync.WaitGroup
 
-	mu   sync.Mutex // guards done, and that all grows from zero before it alone
+	mu   sync.Mutex // guards done, and that all does not grow from zero after it
 	done bool       // nothing may begin any more
 }
 
-// New returns a group with nothing under way.
+// New returns an empty group.
 func New() *Group {
 	g := &Group{}
 	g.Closed, g.end = context.WithCancel(context.Background())
 	return g
 }
 
-// Enter begins a call, which says Leave at the end. It returns false once Close was called.
+// Enter begins a call, which must end with Leave. After Close it returns false.
 func (g *Group) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,8 +38,7 @@ func (g *Group) Enter() bool {
 // Leave ends a call.
 func (g *Group) Leave() { g.all.Done() }
 
-// Go runs a task on a goroutine of its own. It returns false, and runs nothing, once Close was
-// called.
+// Go runs a task in a new goroutine. After Close it returns false and runs nothing.
 func (g *Group) Go(task func()) bool {
 	if !g.Enter() {
 		return false
@@ -49,10 +48,11 @@ func (g *Group) Go(task func()) bool {
 	return true
 }
 
-// Spawn is Go for calls and tasks under way, for which Close waits: it runs the task in any case.
+// Spawn is Go for callers inside a call or task. It always runs the task, because Close waits for
+// them.
 func (g *Group) Spawn(task func()) { g.all.Go(task) }
 
-// Close lets nothing begin any more, ends Closed, and waits for all that is under way.
+// Close prevents new calls and tasks, cancels Closed, and waits for those in progress.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.done = true

@@ -6,8 +6,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// changes returns what happened between two listings, both ordered by name, that
-// were taken elapsed apart.
+// changes returns the events between two listings that were taken elapsed apart. Both are ordered
+// by name.
 func changes(before, after []driver.Status, elapsed time.Duration, now time.Time) []driver.Event {
 	var events []driver.Event
 	for len(before) > 0 || len(after) > 0 {
@@ -24,7 +24,7 @@ func changes(before, after []driver.Status, elapsed time.Duration, now time.Time
 	return events
 }
 
-// ends returns who no longer holds or waits for a name.
+// ends returns events for holders and waiters that are gone.
 func ends(old, new driver.Status, elapsed time.Duration, now time.Time) []driver.Event {
 	var events []driver.Event
 	holding, waiting := holders(new), waiters(new)
@@ -50,7 +50,7 @@ func ends(old, new driver.Status, elapsed time.Duration, now time.Time) []driver
 	return events
 }
 
-// begins returns who holds or waits for a name since the last look.
+// begins returns events for new holders and waiters.
 func begins(old, new driver.Status) []driver.Event {
 	var events []driver.Event
 	held0, waited0 := holders(old), waiters(old)
@@ -67,7 +67,7 @@ func begins(old, new driver.Status) []driver.Event {
 	return events
 }
 
-// key tells acquisitions apart, also those of a foreign owner that comes again.
+// key identifies an acquisition. Foreign owners may repeat, with another token.
 type key struct {
 	owner string
 	token int64

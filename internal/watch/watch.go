@@ -1,5 +1,5 @@
-// Package watch reports changes of locks on engines that can list locks but do not push events: it
-// compares one listing with the next.
+// Package watch reports changes of locks on engines that can list but not notify: it compares
+// consecutive listings.
 package watch
 
 import (
@@ -13,20 +13,18 @@ import (
 
 const (
 	share    = 10               // a watch spends at most 1/share of its time listing
-	patience = 30 * time.Second // how long the engine may be out of reach
+	patience = 30 * time.Second // how long the engine may be unreachable
 )
 
-// Poll is [driver.Watcher.Watch] for an engine that is only a lister. It lists
-// the names q chooses about once every interval, less often when a listing takes
-// long, and tells fn what changed, names in order, from the calling goroutine.
-// It starts with what stands, and returns when ctx ends, when fn returns an
-// error, or when the engine cannot list: at the first look at once, later on
-// after it has been unavailable for 30 s.
+// Poll implements [driver.Watcher.Watch] for an engine that is only a lister. It lists the names
+// that q matches about once per interval, or less often if a listing takes long. It calls fn with
+// the changes, ordered by name, from the calling goroutine, and starts with the current holders and
+// waiters. It returns when ctx ends, when fn returns an error, or when the engine cannot list: for
+// the first listing at once, later after the engine was unavailable for 30 s.
 //
-// What begins and ends between two looks is not told. A holder that is gone is
-// lost if its lease would have run out since the last look, and released
-// otherwise, so one that was broken counts as released. A waiter that is gone
-// has left, unless it holds.
+// What begins and ends between two listings is not reported. A holder that is gone is reported as
+// lost if its lease would have expired since the last listing, and as released otherwise, even if
+// it was broken. A waiter that is gone has left, unless it now holds.
 func Poll(ctx context.Context, lister driver.Lister, q driver.Query, every time.Duration, fn func(driver.Event) error) error {
 	p := poller{lister: lister, query: q, fn: fn}
 	for {
@@ -40,19 +38,19 @@ func Poll(ctx context.Context, lister driver.Lister, q driver.Query, every time.
 	}
 }
 
-// poller is one Poll and what it saw last.
+// poller is the state of one Poll.
 type poller struct {
 	lister driver.Lister
 	query  driver.Query
 	fn     func(driver.Event) error
 
 	last   []driver.Status
-	looked time.Time // when last was taken; zero before the first look
-	failed time.Time // when the engine was first found unavailable since; zero if it was not
+	looked time.Time // when last was listed; zero before the first listing
+	failed time.Time // when the engine became unavailable; zero if it is available
 }
 
-// look lists once and tells the changes. It returns how long the listing took: how long fn
-// takes is its own affair, and no reason to look less often.
+// look lists once and reports the changes. It returns the duration of the listing without that of
+// fn, since a slow fn is no reason to list less often.
 func (p *poller) look(ctx context.Context) (listing time.Duration, err error) {
 	asked := time.Now()
 	list, err := p.lister.List(ctx, p.query)

@@ -1,4 +1,4 @@
-// Package words encodes the identity of a requester into the text that servers store.
+// Package words encodes the identity of a client for storage on servers.
 package words
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Host is the host and the trace of an identity as one text, "host#trace".
+// Host returns the host and the trace of an identity as one text, "host#trace".
 func Host(id driver.Identity) string {
 	if !driver.ValidTrace(id.Trace) {
 		return id.Host
@@ -15,7 +15,7 @@ func Host(id driver.Identity) string {
 	return id.Host + "#" + id.Trace
 }
 
-// SetHost sets the host and the trace of an identity to what Host wrote.
+// SetHost sets the host and the trace of an identity from a text of Host.
 func SetHost(id *driver.Identity, text string) {
 	id.Host, id.Trace = text, ""
 	if i := strings.LastIndexByte(text, '#'); i >= 0 && driver.ValidTrace(text[i+1:]) {
