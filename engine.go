@@ -6,8 +6,8 @@ import "github.com/fencelock/fencelock/driver"
 type (
 	// Engine stores the locks of a Locker. The *Engine of package redislock is one.
 	Engine = driver.Engine
-	// RateLimiter counts the events of package ratelimit. Most engines implement it, and so do most
-	// Records.
+	// RateLimiter counts the events of package ratelimit. Most engines implement it. For an engine
+	// that has only records, ratelimit.OnRecords returns one.
 	RateLimiter = driver.RateLimiter
 	// Mode says which acquisitions a lock excludes: Exclusive or Shared. String returns the mode as
 	// a word.

@@ -1,38 +1,38 @@
-// Package optimistic changes records that several processes change, without a lock:
-// read, compute, and write if nobody has written since; otherwise once more.
+// Package optimistic updates records that several processes change, without a lock: it reads a
+// record, computes a new value, and writes it if the record has not changed since
+// (compare-and-swap). Otherwise it starts over.
 //
 //	stock := optimistic.New(engine.Records(), nil)
 //	_, err := stock.Update(ctx, "stock:42", func(ctx context.Context, old []byte) ([]byte, error) {
 //		return takeOne(old) // may run several times
 //	})
 //
-// No update is lost, whatever freezes or dies: a writer that slept for a week finds that
-// the version it read has gone. An update that changes nothing but its record needs no
-// more than that. One that does other things besides wants a lock, or package fence: fn
-// may run many times for one update.
+// No update is lost, even if processes are paused or die: after a long pause, a writer finds that
+// the version it has read is out of date. This is sufficient for an update that changes only its
+// record. If it has other effects, use a lock or package fence, because the function may run
+// several times.
 //
 // # Many writers
 //
-// An update that conflicts waits for a short, random time, which doubles, and begins
-// anew. Where many change one record, most tries are for nothing, and an unlucky writer
-// may need very many. So an update that has had Config.Promote conflicts takes a lock,
-// if Config.Locks makes them, and goes on under it; and as long as the lock is wanted
-// by several, the updates of that key by the same Store begin with it. Writers then take
-// turns, in the order of the lock's queue. The lock is for speed alone: if it is lost, no
-// update is, and an update that cannot have it goes on without.
+// After a conflict an update pauses for a short random time, which doubles, and starts over. If
+// many writers change one record, most attempts fail. Therefore, with Config.Locks, an update takes
+// a lock after Config.Promote conflicts and continues under it. While several updates want that
+// lock, updates of the key by the same Store take it from the start. The writers then take turns,
+// in the order of the lock's queue. The lock only improves speed: if it is lost or cannot be
+// acquired, the update continues without it.
 //
-// # An outcome that nobody knows
+// # Unknown outcomes
 //
-// An update that fails with fencelock.ErrUnavailable may have been carried out, since the
-// answer may have been lost. It is not made again: that could count twice. Who must know
-// reads the record; an update that notes in the record which request it was for can be
-// made again safely.
+// If an update fails with fencelock.ErrUnavailable, it may still have been carried out, because the
+// answer may have been lost. It is not retried, since it could then be applied twice. Read the
+// record to find out. An update that stores in the record which request it was for can be retried
+// safely.
 //
 // # Tables
 //
-// A row of the user's own with a column for its version is such a record too. See [Retry]
-// and [Changed], and [Tx] for transactions that the database itself refuses; package
-// optimisticpgx has them for pgx.
+// A row of your own table with a column for its version works in the same way: see [Retry] and
+// [Changed]. [Tx] repeats transactions that the database refuses. Package optimisticpgx has both
+// for pgx.
 package optimistic
 
 import (
@@ -48,19 +48,17 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Config tunes a Store. The zero value is useful.
+// Config holds the settings of a Store. The zero value is ready to use.
 type Config struct {
-	// TTL is how long a record stays after its last update. 0, the default, is for
-	// ever.
+	// TTL is how long a record is stored after its last update. 0, the default, means for ever.
 	TTL time.Duration
 
-	// Locks makes the locks of updates with many conflicts. Every process that
-	// updates the same records should have one on the same engine. nil, the
-	// default, never takes a lock.
+	// Locks creates the locks for updates with many conflicts. All processes that update the same
+	// records should use one on the same engine. nil, the default, means no locks.
 	Locks *fencelock.Locker
 
-	// Promote is after how many conflicts an update takes a lock. 0 means the
-	// default, 5. It is ignored without Locks.
+	// Promote is the number of conflicts after which an update takes a lock. 0 means the default,
+	// 5. It is ignored without Locks.
 	Promote int
 }
 
@@ -68,27 +66,25 @@ const (
 	defaultPromote = 5
 	firstPause     = time.Millisecond
 	lastPause      = 100 * time.Millisecond
-	hotFor         = time.Second // how long updates begin with the lock after many met
-	maxHot         = 1000        // how many keys are remembered so
+	hotFor         = time.Second // how long updates of a contended key take the lock from the start
+	maxHot         = 1000        // the maximum number of keys in Store.hot
 )
 
-// prefix begins the keys of the records and the names of the locks, so that they are neither
-// the caller's own nor those of other recipes.
+// prefix separates the records and locks from those of the caller and of other packages.
 const prefix = "optimistic/"
 
-// Store updates records of one engine. The record of a key is kept under
-// "optimistic/" and the key, so a key may have 501 bytes. It is safe for concurrent use and needs
-// no closing.
+// Store updates records of one engine. The record of a key is stored under "optimistic/" plus the
+// key, so a key has at most 501 bytes. It is safe for concurrent use and need not be closed.
 type Store struct {
 	records driver.Records
 	cfg     Config
 
 	mu  sync.Mutex           // guards hot
-	hot map[string]time.Time // when many were last seen to update a key at once
+	hot map[string]time.Time // the contended keys, with the time of their last contention
 }
 
-// New returns a Store on the records of an engine, such as engine.Records(). It does no
-// I/O; cfg may be nil.
+// New returns a Store on the records of an engine, such as engine.Records(). It does no I/O. cfg
+// may be nil.
 func New(records fencelock.Records, cfg *Config) *Store {
 	s := &Store{records: records, hot: map[string]time.Time{}}
 	if cfg != nil {
@@ -98,17 +94,17 @@ func New(records fencelock.Records, cfg *Config) *Store {
 	return s
 }
 
-// Result is what an update came to.
+// Result describes an update.
 type Result struct {
-	Value    []byte // what is stored now
+	Value    []byte // the stored value
 	Tries    int    // how often fn ran
-	Promoted bool   // whether the update had the lock
+	Promoted bool   // whether the update held the lock
 }
 
-// Update replaces the value of key by what fn makes of it, and returns when that is
-// stored. fn gets nil where there is no record, and only there; it may run several times, each time with
-// what is stored then, and must not keep or change old. An error of fn ends the
-// update, changes nothing and is returned as it is. ctx bounds the whole update.
+// Update replaces the value of key by the result of fn, and returns after it is stored. fn gets the
+// current value, or nil if there is no record. It may run several times and must not keep or modify
+// old. If fn returns an error, nothing is changed and Update returns that error. ctx bounds the
+// whole update.
 func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Context, old []byte) ([]byte, error)) (Result, error) {
 	if err := driver.CheckName(prefix + key); err != nil {
 		return Result{}, err
@@ -121,13 +117,13 @@ func (s *Store) Update(ctx context.Context, key string, fn func(ctx context.Cont
 	return u.result, nil
 }
 
-// Get returns the value of key; ok is false if there is none.
+// Get returns the value of key. ok is false if there is none.
 func (s *Store) Get(ctx context.Context, key string) (value []byte, ok bool, err error) {
 	rec, err := s.records.Get(ctx, prefix+key)
 	return rec.Value, rec.Version != "", err
 }
 
-// update is one Update under way. One goroutine uses it.
+// update is one call of Update in progress. It is used by one goroutine.
 type update struct {
 	*Store
 	key    string
@@ -135,7 +131,7 @@ type update struct {
 	result Result
 }
 
-// run tries without the lock as long as that goes well enough.
+// run makes attempts without the lock, unless there is too much contention.
 func (u *update) run(ctx context.Context) error {
 	if u.cfg.Locks == nil {
 		_, err := u.insist(ctx, 0)
@@ -150,8 +146,8 @@ func (u *update) run(ctx context.Context) error {
 	return u.promote(ctx)
 }
 
-// promote goes on under the lock, or without it if it is not to be had. No step needs the
-// lock, so its loss ends nothing.
+// promote continues under the lock, or without it if it cannot be acquired. The attempts do not
+// need the lock, so its loss does not end them.
 func (u *update) promote(ctx context.Context) error {
 	var done error
 	locked := func(context.Context) error {
@@ -161,7 +157,7 @@ func (u *update) promote(ctx context.Context) error {
 	}
 	err := u.cfg.Locks.TryDo(ctx, prefix+u.key, locked)
 	if !u.result.Promoted && errors.Is(err, driver.ErrHeld) {
-		u.heat() // others want it too
+		u.heat() // others also want the lock
 		err = u.cfg.Locks.Do(ctx, prefix+u.key, locked)
 	}
 	switch {
@@ -174,8 +170,8 @@ func (u *update) promote(ctx context.Context) error {
 	return err
 }
 
-// insist tries until the update is stored, or ctx ends, or after most conflicts, 0 for
-// never. more says that the last of these was a conflict, and that ctx goes on.
+// insist makes attempts until the update is stored, ctx ends, or there were most conflicts; 0 means
+// no maximum. more is true if the last attempt was a conflict and ctx has not ended.
 func (u *update) insist(ctx context.Context, most int) (more bool, err error) {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 1; ; n++ {
@@ -186,12 +182,12 @@ func (u *update) insist(ctx context.Context, most int) (more bool, err error) {
 		case n == most && ctx.Err() == nil:
 			return true, err
 		case !pause.Wait(ctx):
-			return false, fmt.Errorf("%q: %w; gave up after %d tries: %w", u.key, err, u.result.Tries, ctx.Err())
+			return false, fmt.Errorf("%q: %w; gave up after %d attempts: %w", u.key, err, u.result.Tries, ctx.Err())
 		}
 	}
 }
 
-// try is one try.
+// try is one attempt.
 func (u *update) try(ctx context.Context) (conflict bool, err error) {
 	rec, err := u.records.Get(ctx, prefix+u.key)
 	if err != nil {
@@ -216,7 +212,7 @@ func (u *update) try(ctx context.Context) (conflict bool, err error) {
 	return errors.Is(err, driver.ErrConflict), err
 }
 
-// isHot reports whether many updated the key a moment ago.
+// isHot reports whether the key was contended recently.
 func (u *update) isHot() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -228,7 +224,7 @@ func (u *update) isHot() bool {
 	return ok
 }
 
-// heat notes that many update the key now.
+// heat records that the key is contended.
 func (u *update) heat() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -11,9 +11,10 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Retry runs fn until it returns something else than a fencelock.ErrConflict, and
-// returns that, or until ctx ends, which is then joined with the last error. It makes short
-// random pauses, which double, in between. fn reads a row with its version, and writes it with [Changed]:
+// Retry calls fn until it returns anything other than a fencelock.ErrConflict, and returns that. If
+// ctx ends first, Retry returns the last error joined with that of ctx. Between two calls it pauses
+// for a short random time, which doubles. fn reads a row with its version and writes it with
+// [Changed]:
 //
 //	err := optimistic.Retry(ctx, func(ctx context.Context) error {
 //		row := db.QueryRowContext(ctx, "SELECT seats, version FROM flight WHERE id = $1", id)
@@ -34,13 +35,13 @@ func Retry(ctx context.Context, fn func(ctx context.Context) error) error {
 			return err
 		}
 		if !pause.Wait(ctx) {
-			return fmt.Errorf("%w; gave up after %d tries: %w", err, tries, ctx.Err())
+			return fmt.Errorf("%w; gave up after %d attempts: %w", err, tries, ctx.Err())
 		}
 	}
 }
 
-// Changed returns the error of an UPDATE on the condition of a version, and ErrConflict
-// if it has changed no row: somebody else has written, or the row has gone.
+// Changed returns the error of an UPDATE that depends on a version. If the UPDATE has changed no
+// row, because the row was changed or deleted, the error is fencelock.ErrConflict.
 func Changed(res sql.Result, err error) error {
 	if err != nil {
 		return err
@@ -52,13 +53,14 @@ func Changed(res sql.Result, err error) error {
 	return err
 }
 
-// Tx runs fn in a transaction and commits it; if fn returns an error, or panics, it is
-// rolled back. The whole transaction is made again, after a short random pause, as long as
-// fn or the commit is refused for what others do at the same time ([Refused]), or is a
-// fencelock.ErrConflict, until ctx ends. So fn may run several times, and must do nothing
-// but what the transaction takes back, and must return the errors of its statements: MySQL
-// has already rolled a transaction back that it calls a deadlock, and goes on outside of it.
-// opts may be nil; the level to use it with is sql.LevelSerializable.
+// Tx runs fn in a transaction and commits it. If fn fails or panics, it rolls back.
+//
+// If fn or the commit fails because of concurrent transactions (see [Refused]), or with a
+// fencelock.ErrConflict, Tx repeats the whole transaction after a short random pause, until ctx
+// ends. So fn may run several times: it must have no effects outside the transaction. It must
+// return the errors of its statements, because after a deadlock MySQL has already rolled back, and
+// later statements would run outside the transaction. opts may be nil. Use it with the isolation
+// level sql.LevelSerializable.
 func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return Retry(ctx, func(ctx context.Context) error {
 		err := once(ctx, db, opts, fn)
@@ -69,28 +71,29 @@ func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx contex
 	})
 }
 
-// once makes one try of Tx.
+// once makes one attempt of Tx.
 func once(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, opts)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	if err := fn(ctx, tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// mysqlRefused is how the errors of go-sql-driver/mysql begin that say so: a deadlock, a wait
-// for a row that took too long, and a row that has changed since the snapshot.
+// mysqlRefused matches errors of go-sql-driver/mysql: a deadlock, a lock wait timeout, and a row
+// that has changed since the snapshot.
 var mysqlRefused = regexp.MustCompile(`\bError (1213|1205|1020)( \(\w{5}\))?: `)
 
-// Refused reports whether a database has refused a transaction, or a statement of it, because
-// of others at the same time, so that it may work when all of it is made again: it must be
-// rolled back first. The error has an SQLSTATE of 40001, a serialization failure, or 40P01, a
-// deadlock, in a method SQLState, as those of pgx and lib/pq; or it is one of MySQL or
-// MariaDB, 1213, 1205 or 1020, which is known by its text.
+// Refused reports whether a database has refused a transaction or one of its statements because of
+// concurrent transactions. It may succeed if it is rolled back and repeated as a whole.
+//
+// The error either has a method SQLState that returns 40001 (serialization failure) or 40P01
+// (deadlock), as those of pgx and lib/pq, or it is an error 1213, 1205 or 1020 of MySQL or MariaDB,
+// recognised by its text.
 func Refused(err error) bool {
 	if err == nil {
 		return false

@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// Dialect is the language of a server. A program says which it speaks, as it chooses the
-// driver.
+// Dialect is the SQL dialect of a server.
 type Dialect int
 
-// The dialects. MySQL is that of MariaDB (10.5 and later) and of MySQL (8.0 and later).
+// The dialects. MySQL is for MariaDB 10.5 and later and for MySQL 8.0 and later.
 const (
 	PostgreSQL Dialect = iota + 1
 	MySQL
 )
 
-// statements are the SQL of one table. Keys, versions and values are bytes, whatever the
-// character set of the database is, and expires is in microseconds since 1970 by the
+// statements are the SQL statements for one table. Keys, versions and values are bytes, so that the
+// character set of the database does not matter. expires is in microseconds since 1970 by the
 // server's clock.
 type statements struct {
 	schema                                          []string
 	get, list, update, revive, insert, sweep, clock string
 }
 
-// What is different. MySQL's now is when the statement began. It is made of UTC, since a
-// local time may come twice in a year.
+// The differences between the dialects. MySQL's now is the start of the statement. It uses UTC,
+// since local times can occur twice.
 var (
 	postgres = strings.NewReplacer(
 		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
@@ -36,8 +35,8 @@ var (
 	)
 )
 
-// The statements, with a question mark for each argument. A row is a record until it
-// expires. What has just expired is not swept, so that the sweep meets no writer.
+// The statements, with a question mark for each argument. A row is a record until it expires. Rows
+// that have just expired are not swept, so that a sweep does not lock rows of concurrent writers.
 const (
 	getSQL    = "SELECT version, value FROM {table} WHERE record_key = ? AND expires > {now}"
 	listSQL   = "SELECT record_key, version, value FROM {table} WHERE record_key >= ? AND record_key < ? AND expires > {now} ORDER BY record_key"
@@ -65,7 +64,7 @@ const (
 ) ENGINE = InnoDB`
 )
 
-// statements makes the SQL of a table.
+// statements returns the statements for a table.
 func (d Dialect) statements(table string) statements {
 	own, sweep, schema := postgres, sweepPostgres, []string{tablePostgres, indexPostgres}
 	if d == MySQL {
@@ -93,7 +92,7 @@ func (d Dialect) statements(table string) statements {
 	}
 }
 
-// numbered writes $1, $2 and so on for question marks.
+// numbered replaces question marks by $1, $2 and so on.
 func numbered(statement string) string {
 	parts := strings.Split(statement, "?")
 	for i := 1; i < len(parts); i++ {

@@ -9,9 +9,9 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// code returns the server's code of an error, "" if it is none of the server's: an
-// SQLSTATE, as the errors of pgx and lib/pq tell by a method, or a number of MySQL, with
-// which the text of its driver's errors begins.
+// code returns the server's code of an error, or "" if the error is not from the server. It is an
+// SQLSTATE, from the method of errors of pgx and lib/pq, or a number of MySQL, with which the text
+// of its driver's errors starts.
 func code(err error) string {
 	if e, ok := errors.AsType[interface {
 		error
@@ -26,9 +26,9 @@ func code(err error) string {
 	return ""
 }
 
-// passing reports whether the server has done nothing, and may do it if it is asked again:
-// a deadlock, a wait for a row that took too long, a row that has changed since the
-// snapshot, or a table that somebody else makes at the same time.
+// passing reports whether the server has done nothing and a retry may succeed: after a deadlock, a
+// lock wait timeout, a row that has changed since the snapshot, or a table that is being created
+// concurrently.
 func passing(err error) bool {
 	return slices.Contains([]string{
 		"1213", "1205", "1020", // MySQL, MariaDB
@@ -36,13 +36,13 @@ func passing(err error) bool {
 	}, code(err))
 }
 
-// failure makes an error of the driver, and that of the try before it, one of the records.
-// What the server cannot be asked with this login, or without the table, is ErrConfig.
+// failure converts an error of the driver, and that of the attempt before it, to an error of the
+// records. It is ErrConfig if the login lacks a privilege or the table does not exist.
 func failure(before, err error) error {
 	kind, hint := driver.ErrUnavailable, ""
 	switch c := code(err); {
 	case c == "1146" || c == "42P01":
-		kind, hint = driver.ErrConfig, " (Init makes it)"
+		kind, hint = driver.ErrConfig, " (Init creates it)"
 	case slices.Contains([]string{"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1698"}, c):
 		kind = driver.ErrConfig
 	case len(c) == 5 && slices.Contains([]string{"42", "28", "3D", "3F"}, c[:2]) && !passing(err):

@@ -1,16 +1,16 @@
-// Package sqlrecords keeps records ([driver.Records]) in one table of a database, with
-// database/sql: MariaDB, MySQL or PostgreSQL. The packages that need records can use it:
+// Package sqlrecords stores records ([driver.Records]) in a table of MariaDB, MySQL or PostgreSQL,
+// with database/sql. Packages that need records can use them:
 //
 //	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
-//	if err := records.Init(ctx); err != nil { // makes the table, once
+//	if err := records.Init(ctx); err != nil { // creates the table if it does not exist
 //		return err
 //	}
 //	visits := optimistic.New(records, nil)
 //	jobs := idempotent.New(locks, records, nil) // with the locks of an engine
 //	mails := ratelimit.New(ratelimit.OnRecords(records), "mails", ratelimit.PerHour(3), nil)
 //
-// Each call is one statement or two, each a transaction of its own, so a process that is stopped
-// between them keeps no row locked. Records are as durable as the commits of the database.
+// Each call executes one or two statements, each in its own transaction, so a paused process keeps
+// no row locked. Records are as durable as the commits of the database.
 package sqlrecords
 
 import (
@@ -27,35 +27,35 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// Config tunes Records.
+// Config holds the settings of Records.
 type Config struct {
-	// Table is the name of the table: letters, digits and underscores, 55 at most, with a
-	// schema before it or without ("app.records"). Empty means fencelock_record.
+	// Table is the name of the table: at most 55 letters, digits and underscores, optionally with a
+	// schema ("app.records"). Empty means fencelock_record.
 	Table string
 }
 
-// Records keeps records in a table. It is safe for concurrent use. It takes connections
-// from the pool it was given: who holds all of them in transactions waits for himself.
+// Records stores records in a table. It is safe for concurrent use. It takes connections from the
+// pool of db: a caller that holds all of them in transactions deadlocks.
 type Records struct {
 	db      *sql.DB
 	dialect Dialect
 	sql     statements
-	invalid error        // of what New was given
-	fit     atomic.Bool  // the connections are such that a statement commits by itself, and bytes stay as they are
-	swept   retry.Period // of what has expired
+	invalid error        // the error of invalid arguments of New
+	fit     atomic.Bool  // check has succeeded
+	swept   retry.Period // the sweeps of expired rows
 }
 
 var _ driver.Records = (*Records)(nil)
 
-// Servers cut names of more than 63 characters, or refuse them; the index's has 8 more than
-// the table's.
+// Servers truncate or refuse names of more than 63 characters. The name of the index has 8 more
+// than that of the table.
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
 
-// New returns the records in a table of db. It does no I/O; [Records.Init] makes the
-// table. A dialect or a name of a table that makes no sense is an ErrConfig of each call.
+// New returns the records in a table of db. It does no I/O. [Records.Init] creates the table. With
+// an invalid dialect or table name every call returns an ErrConfig.
 //
-// The connections of db must be READ COMMITTED or stricter, which every server is by
-// itself. On MySQL their character_set_connection must be their character_set_client.
+// The connections of db must use READ COMMITTED or a stricter isolation level, which is the default
+// of every server. On MySQL their character_set_connection must equal their character_set_client.
 func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
 	r := &Records{db: db, dialect: dialect}
 	table := "fencelock_record"
@@ -66,19 +66,19 @@ func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
 	case dialect != PostgreSQL && dialect != MySQL:
 		r.invalid = fmt.Errorf("%w: the dialect is neither PostgreSQL nor MySQL", driver.ErrConfig)
 	case !tableName.MatchString(table):
-		r.invalid = fmt.Errorf("%w: %q is no name of a table: want letters, digits and underscores, 55 at most", driver.ErrConfig, table)
+		r.invalid = fmt.Errorf("%w: %q is not a valid table name: use at most 55 letters, digits and underscores", driver.ErrConfig, table)
 	default:
 		r.sql = dialect.statements(table)
 	}
 	return r
 }
 
-// Schema returns the statements that make the table, for an administrator, or for the
-// migrations of a program; see [Records.Init]. A role that uses the records needs SELECT,
-// INSERT, UPDATE and DELETE on it.
+// Schema returns the statements that create the table, for an administrator or the migrations of a
+// program; see [Records.Init]. Users of the records need SELECT, INSERT, UPDATE and DELETE on the
+// table.
 func (r *Records) Schema() []string { return r.sql.schema }
 
-// Init makes the table if it is not there.
+// Init creates the table if it does not exist.
 func (r *Records) Init(ctx context.Context) error {
 	return r.call(ctx, func(ctx context.Context) error {
 		for _, statement := range r.sql.schema {
@@ -90,7 +90,7 @@ func (r *Records) Init(ctx context.Context) error {
 	})
 }
 
-// Get returns a record; see [driver.Records].
+// Get implements driver.Records.
 func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
@@ -111,13 +111,12 @@ func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 	return rec, nil
 }
 
-// forEver is a TTL of some 70,000 years in microseconds, which overflows nothing.
+// forEver is a TTL of about 70,000 years in microseconds. It cannot overflow.
 const forEver = 1 << 61
 
-// Swap replaces a record; see [driver.Records]. It is made again after a deadlock, or
-// after it has waited too long for a row, but not after an error that leaves its outcome
-// open. On MySQL the TTL counts from when the statement began, also if it waited for
-// the row.
+// Swap implements driver.Records. It retries after a deadlock or a lock wait timeout, but not after
+// an error with an unknown outcome. On MySQL the TTL counts from the start of the statement, even
+// if that waited for the row.
 func (r *Records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
@@ -126,12 +125,12 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	if ttl == 0 {
 		life = forEver
 	}
-	next := rand.Text() // nobody has had it before, whatever was restored
+	next := rand.Text() // unique even after a restore of the database
 	row, old := []byte(key), []byte(version)
 	value = append([]byte{}, value...) // nil would be NULL
 	err := r.call(ctx, func(ctx context.Context) error {
-		// The pool itself would make a statement twice if the driver said that it was not
-		// sent, which some say in error; a connection of the pool does not.
+		// Use one connection: the pool would execute a statement twice if the driver reports that
+		// it was not sent, which some drivers do wrongly.
 		conn, err := r.db.Conn(ctx)
 		if err != nil {
 			return err
@@ -140,8 +139,8 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 		if version != "" {
 			return change(ctx, conn, r.sql.update, []byte(next), value, life, row, old)
 		}
-		// A row that has expired is no record. If it is none of these, and cannot be
-		// inserted then, there was a record between the two.
+		// An expired row is not a record. If no row has expired and none can be inserted, there is
+		// a record.
 		err = change(ctx, conn, r.sql.revive, []byte(next), value, life, row)
 		if errors.Is(err, driver.ErrConflict) {
 			err = change(ctx, conn, r.sql.insert, row, []byte(next), value, life)
@@ -155,7 +154,7 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	return next, nil
 }
 
-// change makes a statement, and returns ErrConflict if it has changed no row.
+// change executes a statement. If it has changed no row, the error is ErrConflict.
 func change(ctx context.Context, conn *sql.Conn, statement string, args ...any) error {
 	result, err := conn.ExecContext(ctx, statement, args...)
 	if err != nil {
@@ -168,11 +167,11 @@ func change(ctx context.Context, conn *sql.Conn, statement string, args ...any) 
 	return err
 }
 
-// sweepLimit is how many rows a sweep removes at most, so that a swap does not wait long.
+// sweepLimit is the maximum number of rows of a sweep, so that a swap does not wait long.
 const sweepLimit = 1000
 
-// sweep removes what has expired a while ago, once a minute, or with the next swap if there
-// is more. It may fail: it comes again.
+// sweep deletes rows that expired a while ago, once a minute, or with the next swap if there are
+// more. It ignores errors, since it is repeated.
 func (r *Records) sweep(ctx context.Context) {
 	if !r.swept.Due(time.Minute) {
 		return
@@ -188,8 +187,7 @@ func (r *Records) sweep(ctx context.Context) {
 	}
 }
 
-// List returns records by a prefix of their keys; see [driver.Records]. It reads a range
-// of the table.
+// List implements driver.Records. It reads a range of the table.
 func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(ctx context.Context) error {
 		list = nil
@@ -213,8 +211,8 @@ func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record
 	return list, nil
 }
 
-// after returns the least bytes that are greater than all keys with a prefix. No key has
-// a byte 0xff, which is not UTF-8.
+// after returns the smallest bytes that are greater than all keys with a prefix. Keys are UTF-8, so
+// they have no byte 0xff.
 func after(prefix string) []byte {
 	for end := []byte(prefix); len(end) > 0; end = end[:len(end)-1] {
 		if last := len(end) - 1; end[last] < 0xff {
@@ -225,7 +223,7 @@ func after(prefix string) []byte {
 	return []byte{0xff}
 }
 
-// Clock returns the server's time; see [driver.Records].
+// Clock implements driver.Records with the server's clock.
 func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	var micros int64
 	err = r.call(ctx, func(ctx context.Context) error {
@@ -238,11 +236,11 @@ func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err er
 	return now, now, nil
 }
 
-// limit bounds a call of a caller who has more time.
+// limit bounds each call.
 const limit = 30 * time.Second
 
-// call asks the server, again as long as it says that it has done nothing and that this
-// may pass.
+// call calls the server. It retries while the server reports that it has done nothing and a retry
+// may succeed.
 func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error) error {
 	if r.invalid != nil {
 		return r.invalid
@@ -252,7 +250,7 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var why error // why the server refused the tries before
+	var why error // why the server refused the last attempt
 	for pause := retry.NewBackoff(5*time.Millisecond, 200*time.Millisecond); ; {
 		err := r.check(ctx)
 		if err == nil {
@@ -263,7 +261,7 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 		}
 		if !passing(err) {
 			if ended := ctx.Err(); ended != nil && code(err) == "" && !errors.Is(err, ended) {
-				err = fmt.Errorf("%w: %w", ended, err) // of a connection that was cut off drivers may say only that it is bad
+				err = fmt.Errorf("%w: %w", ended, err) // if a connection is cut off, a driver may only report that it is bad
 			}
 			return failure(why, err)
 		}
@@ -273,9 +271,8 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 	}
 }
 
-// check asks once whether statements commit by themselves, and whether bytes reach them as they
-// are: the server writes the arguments of a prepared statement anew if the two character sets
-// differ.
+// check checks once that statements commit by themselves, and that bytes arrive unchanged: if the
+// two character sets differ, the server converts the arguments of prepared statements.
 func (r *Records) check(ctx context.Context) error {
 	if r.dialect != MySQL || r.fit.Load() {
 		return nil
@@ -288,7 +285,7 @@ func (r *Records) check(ctx context.Context) error {
 	case !commits:
 		return fmt.Errorf("%w: the connections have autocommit off: add autocommit=1 to the data source name", driver.ErrConfig)
 	case !same:
-		return fmt.Errorf("%w: the connections have another character_set_connection than character_set_client, which changes bytes: leave collation_connection out of the data source name and of init_connect", driver.ErrConfig)
+		return fmt.Errorf("%w: the connections have a character_set_connection that differs from character_set_client, which changes bytes: remove collation_connection from the data source name and from init_connect", driver.ErrConfig)
 	}
 	r.fit.Store(true)
 	return nil

@@ -1,4 +1,4 @@
-// Package optimisticpgx is package optimistic for transactions of pgx.
+// Package optimisticpgx is package optimistic for transactions with pgx.
 package optimisticpgx
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/fencelock/fencelock/optimistic"
 )
 
-// Changed returns the error of an UPDATE on the condition of a version, and ErrConflict
-// if it has changed no row; see [optimistic.Changed].
+// Changed returns the error of an UPDATE that depends on a version. If the UPDATE has changed no
+// row, the error is fencelock.ErrConflict; see [optimistic.Changed].
 func Changed(tag pgconn.CommandTag, err error) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		return driver.ErrConflict
@@ -21,9 +21,9 @@ func Changed(tag pgconn.CommandTag, err error) error {
 	return err
 }
 
-// Tx runs fn in a transaction of db, a *pgxpool.Pool or a *pgx.Conn, and commits it, again if the
-// database refuses it for what others do at the same time; see [optimistic.Tx]. The level to
-// use it with is pgx.Serializable.
+// Tx runs fn in a transaction of db, a *pgxpool.Pool or a *pgx.Conn, and commits it. It repeats the
+// transaction if the database refuses it because of concurrent ones; see [optimistic.Tx]. Use it
+// with the isolation level pgx.Serializable.
 func Tx(ctx context.Context, db interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }, opts pgx.TxOptions, fn func(ctx context.Context, tx pgx.Tx) error) error {
