@@ -20,7 +20,7 @@ func TestALossSaysOnceThatItIsOne(t *testing.T) {
 		locks, engine := newLocks(fencelock.Config{})
 		lock := acquire(t, locks, "a")
 		engine.Lose("a")
-		want := fmt.Sprintf(`lock "a" with token %d was lost: the engine forgot "a"`, lock.Token())
+		want := fmt.Sprintf(`lock "a" with token %d was lost: the engine lost the data of "a"`, lock.Token())
 		if got := fmt.Sprint(lock.Err()); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

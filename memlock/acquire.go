@@ -8,8 +8,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Acquire makes one acquisition; see [driver.Engine]. A request whose limit
-// differs from that of the shared holders or waiters is driver.ErrInvalid.
+// Acquire makes one acquisition; see [driver.Engine]. It returns driver.ErrInvalid if the request's
+// limit differs from that of the shared holders or waiters.
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c, err := newClaim(e.client, req, e.Traits())
 	if err == nil {
@@ -32,7 +32,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 	answered := false
 	defer func() {
-		if !answered { // OnWait panicked, and nobody will take the grant
+		if !answered { // OnWait panicked, so nobody takes the grant
 			_ = e.do(func(now time.Time) error {
 				return e.store.with(c.req.Name, now, func(l *lock) error { l.withdraw(c, now); return nil })
 			})
@@ -63,8 +63,8 @@ func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 	}
 }
 
-// proceed lets a waiting claim that woke up take its grant, give up, or learn
-// who is in its way. It joins again if the store lost its queue.
+// proceed handles a waiting claim that was woken: it takes its grant, gives up, or records what is
+// in the way. If the store lost its queue, the claim joins again.
 func (l *lock) proceed(ctx context.Context, c *claim, now time.Time) error {
 	hung := l.store.hung != nil
 	if hung {
@@ -77,7 +77,7 @@ func (l *lock) proceed(ctx context.Context, c *claim, now time.Time) error {
 		return c.heard.Ended(ctx, err)
 	}
 	switch {
-	case hung: // a store that does not answer confirms nothing either
+	case hung: // an unresponsive store confirms nothing
 	case c.pending:
 		l.confirm(c, now)
 	case !slices.Contains(l.queue, c):

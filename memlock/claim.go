@@ -7,39 +7,37 @@ import (
 	"github.com/google/uuid"
 )
 
-// client is what the switches have done to one client of a store, whose mutex guards
-// all of it.
+// client is the state of the fault switches for one client. The store's mutex guards all of it.
 type client struct {
 	frozen  chan struct{} // not nil while frozen; closed to thaw
-	silent  bool          // let a grant lapse and was not heard of since
-	refusal error         // what every call fails with
+	silent  bool          // it let a grant expire, and has not been active since
+	refusal error         // error of every call; nil if none
 	killed  bool
 	delay   time.Duration
-	backlog []func() // callbacks that fell due while frozen
+	backlog []func() // callbacks that became due while frozen
 }
 
-// claim is one request on its way from waiting to holding. A claim that ends a wait is
-// pending at first: it has a short lease, since its client may be frozen or gone, and
-// gets a whole one when the client's goroutine wakes and confirms it. A claim that was
-// granted at once is confirmed in the same step.
+// claim is one request. A claim that is granted after a wait is first pending, with a short lease,
+// because its client may be frozen or gone. It gets its full lease when the client's goroutine
+// wakes up and confirms it. A claim that is granted immediately is confirmed in the same step.
 type claim struct {
 	client *client
 	req    driver.Request
 	owner  string
-	heard  driver.Waited // what its client knows of its wait; its goroutine uses it alone
-	wake   bell          // rings when there is news for its goroutine
+	heard  driver.Waited // what its client knows of its wait; used by its goroutine only
+	wake   bell          // wakes its goroutine
 
 	// The store's mutex guards the rest.
 	ticket  int64     // its place among waiters; 0 if it never waited
 	joined  time.Time // when it began to wait
-	token   int64     // not 0 while it holds
+	token   int64     // not 0 while it holds the name
 	since   time.Time // when it began to hold
 	until   time.Time // when its lease ends
-	pending bool      // granted, and its client has not confirmed that it knows
+	pending bool      // granted, but not confirmed by its client
 	grant   driver.Grant
 }
 
-// newClaim checks a request by what the engine promises, and gives it an owner.
+// newClaim checks a request and gives it an owner.
 func newClaim(client *client, req driver.Request, promises driver.Traits) (*claim, error) {
 	if err := req.Check(promises); err != nil {
 		return nil, err
@@ -51,12 +49,12 @@ func newClaim(client *client, req driver.Request, promises driver.Traits) (*clai
 // granted reports whether the client has its grant.
 func (c *claim) granted() bool { return c.grant.Token != 0 }
 
-// event is what those who watch are told of the claim.
+// event returns an event of the claim for watchers.
 func (c *claim) event(kind driver.EventKind, at time.Time) driver.Event {
 	return driver.Event{Identity: c.req.Identity, Kind: kind, Name: c.req.Name, Owner: c.owner, Token: c.token, Time: at}
 }
 
-// weight is how much of a limit the claim takes, for people to see.
+// weight returns how much of a limit the claim uses, as List reports it.
 func (c *claim) weight() int {
 	if c.req.Limit == 0 {
 		return 0
@@ -64,12 +62,12 @@ func (c *claim) weight() int {
 	return c.req.Units()
 }
 
-// bell wakes one goroutine; ringing it again before it wakes changes nothing.
+// bell wakes one goroutine. Several rings before it wakes count as one.
 type bell chan struct{}
 
 func newBell() bell { return make(bell, 1) }
 
-// ring never blocks, so it may be called under the mutex.
+// ring does not block, so it may be called under the mutex.
 func (b bell) ring() {
 	select {
 	case b <- struct{}{}:

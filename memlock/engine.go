@@ -1,18 +1,19 @@
-// Package memlock is the engine for one process. It is the reference implementation of the contract
-// in package driver, and the test double for code that uses locks. It keeps everything in memory,
-// has leases, first come first served, limits, fencing tokens, records and rates, and runs inside a
-// testing/synctest bubble, where an hour's lease ends at once.
+// Package memlock implements fencelock's locks in the memory of one process. It is the reference
+// implementation of the contract in package driver, and a test double for code that uses locks. It
+// has every feature that any engine has: leases, first come first served, limits and fencing
+// tokens. In a testing/synctest bubble, a lease of an hour expires in no time.
 //
-// The switches ([Engine.Lose], [Engine.Kill], [Engine.Freeze] and others) inject the faults of
-// production into a test.
+// The fault switches ([Engine.Lose], [Engine.Kill], [Engine.Freeze] and others) simulate failures
+// of clients and servers.
 //
 // # How it works
 //
-// A store stands for a server, and an [Engine] is one of its clients. One mutex guards the store,
-// and nothing blocks under it: each step of a client is a function that runs with the mutex and is
-// passed the time. For each name the store has a lock. A request becomes a claim, which waits in
-// the lock's queue, becomes a holder, and is confirmed once its client knows. Before and after each
-// step, and by a timer when nobody calls, the lock ends what has expired and grants the next claim.
+// A store plays the role of a server, and an [Engine] is one of its clients. One mutex guards the
+// store, and nothing blocks under it: each step of a client is a function that runs with the mutex
+// and gets the time. The store keeps a lock for each name. A request becomes a claim, which waits
+// in the lock's queue, becomes a holder, and is confirmed once its client knows of its grant.
+// Before and after each step, and when a timer fires, the lock is handed over: expired holders are
+// removed and the next waiters are granted.
 package memlock
 
 import (
@@ -36,23 +37,22 @@ var _ interface {
 	driver.RateLimiter
 } = (*Engine)(nil)
 
-// Config tunes a store. The zero value is useful.
+// Config configures a store. The zero value has usable defaults.
 type Config struct {
-	// MaxTTL is the longest TTL a request may ask for; a longer one is
-	// driver.ErrInvalid. 0 means no bound, which is the default.
+	// MaxTTL is the longest TTL that a request may have; a longer one is driver.ErrInvalid. 0, the
+	// default, means no limit.
 	MaxTTL time.Duration
 }
 
-// Engine is one client of a store in memory, as a process is one client of a
-// server. All methods may be called from many goroutines at once.
-// Use it through fencelock.New: its own Acquire does not renew.
+// Engine is one client of a store, as a process is one client of a server. It is safe for
+// concurrent use. Pass it to fencelock.New, which renews leases; Engine.Acquire alone does not.
 type Engine struct {
 	store  *store
 	client *client
 }
 
-// New returns the first client of a new store; cfg may be nil. Inside a
-// testing/synctest bubble, make the store inside the bubble too.
+// New returns the first client of a new store; cfg may be nil. To use the store in a
+// testing/synctest bubble, call New in the bubble.
 func New(cfg *Config) *Engine {
 	s := &store{locks: map[string]*lock{}, records: map[string]record{}}
 	if cfg != nil {
@@ -61,21 +61,21 @@ func New(cfg *Config) *Engine {
 	return &Engine{s, &client{}}
 }
 
-// Client returns another client of the same store: what another process is to a
-// server. The switches that name a client act on that client alone.
+// Client returns another client of the same store, which simulates another process. A fault switch
+// of a client affects only that client, unless it says otherwise.
 func (e *Engine) Client() *Engine { return &Engine{e.store, &client{}} }
 
-// Traits promises everything.
+// Traits returns the engine's capabilities, which are all that there are.
 func (e *Engine) Traits() driver.Traits {
 	return driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true, MaxTTL: e.store.maxTTL}
 }
 
-// Records returns the store's records, as this client sees them: the switches that
-// name a client act on them too. They live as long as the store.
+// Records returns the store's records as this client sees them: fault switches of the client affect
+// them too. They exist as long as the store.
 func (e *Engine) Records() driver.Records { return records{e} }
 
-// Renew extends acquisitions to a full TTL from now. One that expired, was
-// broken or was released is driver.ErrNotHeld.
+// Renew extends acquisitions to a full TTL from now. It returns driver.ErrNotHeld for those that
+// expired, were broken or were released.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	errs := make([]error, len(leases))
 	err := e.call(ctx, func(now time.Time) error {
@@ -107,8 +107,8 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 	})
 }
 
-// Resize sets the limit of a shared name for everybody; see [driver.Resizer].
-// The store remembers it for ever.
+// Resize sets the limit of a shared name for all clients; see [driver.Resizer]. The store keeps it
+// until the next Resize.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
@@ -116,17 +116,16 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.ask(ctx, name, func(l *lock, _ time.Time) error { l.limit = limit; return nil })
 }
 
-// Break ends every acquisition of name and its minimum hold, tells the holders why,
-// and returns a token greater than theirs. It is driver.ErrNotHeld when nobody holds
-// the name and no minimum hold closes it.
+// Break ends every acquisition of name and its minimum hold, notifies the holders, and returns a
+// token greater than theirs. It returns driver.ErrNotHeld if nobody holds the name and no minimum
+// hold closes it.
 func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, err error) {
 	return e.end(ctx, name, reason, func(l *lock, now time.Time) ([]*claim, bool) {
 		return l.holders, len(l.holders) > 0 || now.Before(l.notBefore)
 	})
 }
 
-// BreakOwner is Break for one acquisition: that of owner, and of nobody else; see
-// [driver.OwnerBreaker].
+// BreakOwner is like Break, but ends only the acquisition of owner; see [driver.OwnerBreaker].
 func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error) {
 	return e.end(ctx, name, reason, func(l *lock, _ time.Time) ([]*claim, bool) {
 		for _, c := range l.holders {
@@ -138,8 +137,8 @@ func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (to
 	})
 }
 
-// end takes name from those holders that choose returns. It also says whether there is
-// something to end: a minimum hold has no holder.
+// end takes name from the holders that choose returns. choose also reports whether there is
+// anything to end, because a minimum hold has no holder.
 func (e *Engine) end(ctx context.Context, name, reason string, choose func(*lock, time.Time) ([]*claim, bool)) (token int64, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
@@ -150,23 +149,23 @@ func (e *Engine) end(ctx context.Context, name, reason string, choose func(*lock
 			return notHeld(name)
 		}
 		l.notBefore = time.Time{}
-		token = l.store.mint(now) // before the next waiter gets one: it shuts out the old holders alone
+		token = l.store.mint(now) // before the next waiter gets a greater one
 		l.revoke(holders, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
 		return nil
 	})
 	return token, err
 }
 
-// ask is call with one name.
+// ask is call for one name.
 func (e *Engine) ask(ctx context.Context, name string, f func(l *lock, now time.Time) error) error {
 	return e.call(ctx, func(now time.Time) error {
 		return e.store.with(name, now, func(l *lock) error { return f(l, now) })
 	})
 }
 
-// call is do for one call of the engine: late, refused or not answered, when a
-// switch says so. A call that is not answered fails when ctx ends, and f has not run:
-// so no grant is made whose caller has gone.
+// call runs f as one call of the engine. Fault switches may delay it, fail it or leave it
+// unanswered. An unanswered call fails when ctx ends, and f has not run then: so nothing is granted
+// to a caller that is gone.
 func (e *Engine) call(ctx context.Context, f func(now time.Time) error) error {
 	var delay time.Duration
 	_ = e.do(func(time.Time) error { delay = e.client.delay; return nil })
@@ -195,8 +194,8 @@ func (e *Engine) call(ctx context.Context, f func(now time.Time) error) error {
 	}
 }
 
-// do runs f with the store's mutex held, as one step of this client. It blocks
-// while the client is frozen.
+// do runs f with the store's mutex held, as one step of this client. It blocks while the client is
+// frozen.
 func (e *Engine) do(f func(now time.Time) error) error {
 	s := e.store
 	s.mu.Lock()
@@ -207,7 +206,7 @@ func (e *Engine) do(f func(now time.Time) error) error {
 		s.mu.Lock()
 	}
 	now := time.Now()
-	if e.client.silent { // it is heard of again, so its waiters count
+	if e.client.silent { // it is active again, so its waiters count
 		e.client.silent = false
 		s.each(driver.Query{}, now, func(*lock) {})
 	}

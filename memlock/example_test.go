@@ -32,7 +32,7 @@ func Example() {
 	// Output:
 	// here: true <nil>
 	// there: true
-	// here: lock was lost: the engine forgot "invoice:42"
+	// here: lock was lost: the engine lost the data of "invoice:42"
 	// there: true <nil>
 }
 

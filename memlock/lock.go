@@ -10,15 +10,15 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// grantTTL bounds what a waiter that was granted and does not wake up costs.
+// grantTTL bounds the delay caused by a waiter that was granted but does not wake up.
 const grantTTL = 2 * time.Second
 
-// lock is one name: who holds it and who waits for it. Its methods are called with
-// the store's mutex held, through store.with, which hands it over before and after.
+// lock is the state of one name. Its methods are called with the store's mutex held, through
+// store.with, which hands the lock over before and after.
 type lock struct {
 	store     *store
 	name      string
-	limit     int       // what Resize set; 0 means that of the requests
+	limit     int       // set by Resize; 0 means the limit of the requests
 	holders   []*claim  // oldest first
 	queue     queue     // next first
 	notBefore time.Time // end of a minimum hold
@@ -26,7 +26,7 @@ type lock struct {
 	armed     time.Time // when timer fires; zero while it does not run
 }
 
-// admit grants a new claim at once or, if it is to wait, lets it join the queue.
+// admit grants a new claim, or lets it join the queue if it waits.
 func (l *lock) admit(c *claim, now time.Time) error {
 	err := l.refuse(c, now)
 	switch {
@@ -43,8 +43,8 @@ func (l *lock) admit(c *claim, now time.Time) error {
 	return err
 }
 
-// refuse returns what keeps a claim from being granted at once; nil if nothing does.
-// It never barges past a waiter, though it might fit where that one does not.
+// refuse returns what keeps a claim from being granted immediately, nil if nothing does. A claim
+// never overtakes a waiter, even if it fits and the waiter does not.
 func (l *lock) refuse(c *claim, now time.Time) error {
 	if err := l.checkLimit(c.req); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (l *lock) refuse(c *claim, now time.Time) error {
 	return nil
 }
 
-// checkLimit refuses a limit that differs from the one the others agreed on.
+// checkLimit rejects a limit that differs from that of the other requests.
 func (l *lock) checkLimit(req driver.Request) error {
 	if req.Mode != driver.Shared {
 		return nil
@@ -69,7 +69,7 @@ func (l *lock) checkLimit(req driver.Request) error {
 	return nil
 }
 
-// fits reports whether a request could hold the name beside those who do.
+// fits reports whether a request may hold the name beside the holders.
 func (l *lock) fits(req driver.Request, now time.Time) bool {
 	if now.Before(l.notBefore) {
 		return false
@@ -84,7 +84,7 @@ func (l *lock) fits(req driver.Request, now time.Time) bool {
 	return req.Limit == 0 || taken == 0 || taken+req.Units() <= cmp.Or(l.limit, req.Limit)
 }
 
-// inWay says who keeps the claim waiting.
+// inWay returns who is in the claim's way.
 func (l *lock) inWay(c *claim, now time.Time) *driver.HeldError {
 	held := &driver.HeldError{Name: l.name}
 	if len(l.holders) > 0 && l.holders[0] != c {
@@ -99,7 +99,7 @@ func (l *lock) inWay(c *claim, now time.Time) *driver.HeldError {
 	return held
 }
 
-// handOver ends what expired and grants to the next waiters as long as they fit.
+// handOver removes expired holders, and grants to the next waiters as long as they fit.
 func (l *lock) handOver(now time.Time) {
 	for i := len(l.holders) - 1; i >= 0; i-- { // backwards, since end removes
 		if c := l.holders[i]; !now.Before(c.until) {
@@ -119,16 +119,16 @@ func (l *lock) handOver(now time.Time) {
 	}
 }
 
-// seat makes the claim a holder for ttl. The token is minted now, so that tokens are in
-// the order in which the name was held.
+// seat makes the claim a holder for ttl. It issues the token now, so that tokens have the order in
+// which the name was held.
 func (l *lock) seat(c *claim, now time.Time, ttl time.Duration) {
 	c.token, c.since, c.until = l.store.mint(now), now, now.Add(ttl)
 	l.holders = append(l.holders, c)
 	l.store.emit(driver.EventAcquired, c, now)
 }
 
-// confirm gives a seated claim its full lease, now that its client knows. Its
-// minimum hold outlasts every earlier one: nothing is seated while one runs.
+// confirm gives a pending claim its full lease. Its minimum hold ends after every earlier one,
+// because nothing is granted while one runs.
 func (l *lock) confirm(c *claim, now time.Time) {
 	c.pending = false
 	c.until = now.Add(c.req.TTL)
@@ -142,7 +142,7 @@ func (l *lock) confirm(c *claim, now time.Time) {
 	c.grant = driver.Grant{Owner: c.owner, Token: c.token, Floor: floor, Sent: now, TTL: c.req.TTL}
 }
 
-// holder finds a standing acquisition whose client knows of it.
+// holder returns a confirmed acquisition.
 func (l *lock) holder(lease driver.Lease) (*claim, error) {
 	for _, c := range l.holders {
 		if c.owner == lease.Owner && c.token == lease.Token && !c.pending {
@@ -154,8 +154,7 @@ func (l *lock) holder(lease driver.Lease) (*claim, error) {
 
 func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld, name) }
 
-// end takes the name from a holder. One that never learnt of its grant waits on, at
-// its old place.
+// end takes the name from a holder. A pending claim waits again, at its old place.
 func (l *lock) end(c *claim, kind driver.EventKind, now time.Time) {
 	l.holders = remove(l.holders, c)
 	l.store.emit(kind, c, now)
@@ -165,14 +164,13 @@ func (l *lock) end(c *claim, kind driver.EventKind, now time.Time) {
 	}
 }
 
-// join puts a claim that has a ticket into the queue.
+// join puts a claim with a ticket into the queue.
 func (l *lock) join(c *claim, now time.Time) {
 	l.queue.join(c)
 	l.store.emit(driver.EventWaiting, c, now)
 }
 
-// withdraw takes a waiting claim away without a trace; a grant it did not take
-// is given back.
+// withdraw removes a waiting claim. A pending grant is released.
 func (l *lock) withdraw(c *claim, now time.Time) {
 	switch {
 	case c.pending:
@@ -183,8 +181,8 @@ func (l *lock) withdraw(c *claim, now time.Time) {
 	}
 }
 
-// revoke takes the name from holders and tells them the cause. One that never learnt
-// of its grant has lost nothing that it knows of.
+// revoke takes the name from holders and notifies them. A pending claim's client does not know of
+// its grant, so it is not notified.
 func (l *lock) revoke(holders []*claim, cause error, now time.Time) {
 	for _, c := range slices.Clone(holders) {
 		if !c.pending {
@@ -194,8 +192,8 @@ func (l *lock) revoke(holders []*claim, cause error, now time.Time) {
 	}
 }
 
-// tell calls the claim's OnLost once the mutex is open and its client can run: that of
-// a killed one never, that of a frozen one when it thaws.
+// tell calls the claim's OnLost after the mutex is released: never for a killed client, and after
+// Thaw for a frozen one.
 func (l *lock) tell(c *claim, cause error) {
 	fn := func() { c.req.OnLost(cause) }
 	switch {
@@ -207,8 +205,8 @@ func (l *lock) tell(c *claim, cause error) {
 	}
 }
 
-// arm sets the timer for the next instant at which time alone changes the lock. It
-// reports whether there is one.
+// arm sets the timer for the next time at which the lock changes by itself, and reports whether
+// there is one.
 func (l *lock) arm(now time.Time) bool {
 	next := l.next(now)
 	switch {
@@ -219,14 +217,14 @@ func (l *lock) arm(now time.Time) bool {
 		}
 	case l.timer == nil:
 		l.armed, l.timer = next, time.AfterFunc(next.Sub(now), l.tick)
-	case l.armed.IsZero() || next.Before(l.armed): // one that fires early, after a renewal, is harmless
+	case l.armed.IsZero() || next.Before(l.armed): // firing too early, after a renewal, is harmless
 		l.armed = next
 		l.timer.Reset(next.Sub(now))
 	}
 	return !next.IsZero()
 }
 
-// next is when the first lease or the minimum hold ends; zero for never.
+// next returns when the first lease or the minimum hold ends; the zero time if there is none.
 func (l *lock) next(now time.Time) time.Time {
 	var next time.Time
 	if now.Before(l.notBefore) {
@@ -240,8 +238,8 @@ func (l *lock) next(now time.Time) time.Time {
 	return next
 }
 
-// tick is what the timer calls. The store may have forgotten the lock meanwhile, and
-// made another one of that name; that one only hands over as it would anyway.
+// tick is called by the timer. The store may have deleted the lock meanwhile and created another
+// one for the name. That one is then handed over, which is harmless.
 func (l *lock) tick() {
 	l.store.do(func(now time.Time) {
 		l.armed = time.Time{}

@@ -9,8 +9,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// List returns the names q chooses that are held, waited for, or closed by a
-// minimum hold, ordered by name.
+// List returns the names matching q that are held, waited for, or closed by a minimum hold, in
+// order.
 func (e *Engine) List(ctx context.Context, q driver.Query) (list []driver.Status, err error) {
 	err = e.call(ctx, func(now time.Time) error {
 		e.store.each(q, now, func(l *lock) {
@@ -23,7 +23,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) (list []driver.Status
 	return list, err
 }
 
-// status is what List tells of a name.
+// status returns the status of a name.
 func (l *lock) status(now time.Time) driver.Status {
 	st := driver.Status{Name: l.name}
 	if all := slices.Concat(l.holders, l.queue); len(all) > 0 {
@@ -46,9 +46,9 @@ func (l *lock) status(now time.Time) driver.Status {
 	return st
 }
 
-// Watch calls fn for every event of the names q chooses, in their order, on the
-// calling goroutine; what stands when it begins comes first. It returns ctx.Err() when
-// ctx ends, and what fn returns if that is not nil.
+// Watch calls fn for every event of the names matching q, in order and on the calling goroutine. It
+// starts with events for the current holders and waiters. It returns ctx.Err() when ctx ends, or
+// the error of fn.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
 	w := &watcher{query: q, wake: newBell()}
 	if err := e.call(ctx, func(now time.Time) error { e.store.follow(w, now); return nil }); err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event
 	}
 }
 
-// follow gives a watcher what stands, and lets it hear of what happens from now on.
+// follow gives a watcher events for the current state, and adds it to the watchers.
 func (s *store) follow(w *watcher, now time.Time) {
 	s.each(w.query, now, func(l *lock) {
 		for _, c := range l.holders {
@@ -88,8 +88,8 @@ func (s *store) follow(w *watcher, now time.Time) {
 	s.watchers = append(s.watchers, w)
 }
 
-// next takes the oldest event that was not told; ok is false if there is none. It is
-// a step of the client: a frozen one tells nothing, a refused one fails.
+// next returns the oldest event that was not reported. ok is false if there is none. It is a step
+// of the client: it blocks while the client is frozen, and fails while its calls are refused.
 func (e *Engine) next(w *watcher) (ev driver.Event, ok bool, err error) {
 	err = e.do(func(time.Time) error {
 		if e.client.refusal == nil && len(w.events) > 0 {

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// queue is those who wait for a name, next first. A client that let a grant lapse is
-// silent: its claims keep their places, but are passed over until it is heard of.
+// queue is the waiters of a name, the next one first. If a client has let a grant expire, it is
+// silent: its claims keep their places, but are skipped until it is active again.
 type queue []*claim
 
-// join puts a claim at the place its ticket gives it: one that was granted and did
-// not take it goes back to where it stood.
+// join inserts a claim at the place of its ticket. A claim that was granted but did not take its
+// grant returns to its old place.
 func (q *queue) join(c *claim) {
 	i, _ := slices.BinarySearchFunc(*q, c, func(a, b *claim) int { return cmp.Compare(a.ticket, b.ticket) })
 	*q = slices.Insert(*q, i, c)
 }
 
-// leave takes a claim out and reports whether it was there.
+// leave removes a claim and reports whether it was there.
 func (q *queue) leave(c *claim) bool {
 	before := len(*q)
 	*q = remove(*q, c)
 	return len(*q) < before
 }
 
-// head is the next waiter who is not silent, nil if there is none.
+// head returns the next waiter that is not silent, nil if there is none.
 func (q queue) head() *claim {
 	for _, w := range q {
 		if !w.client.silent {
@@ -33,8 +33,8 @@ func (q queue) head() *claim {
 	return nil
 }
 
-// position is the place of a waiter, 1 for the next one; 0 for one of a silent
-// client, whose place is unknown, and for one who does not wait.
+// position returns the place of a waiter, 1 for the next one. It returns 0 for a waiter of a silent
+// client and for a claim that does not wait.
 func (q queue) position(c *claim) int {
 	place := 0
 	for _, w := range q {

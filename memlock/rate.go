@@ -8,7 +8,7 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// TakeRate grants events of a key or refuses them; see [driver.RateLimiter].
+// TakeRate grants or refuses events of a key; see [driver.RateLimiter].
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (taken driver.RateTaken, err error) {
 	if err = take.Check(); err == nil {
 		err = ctx.Err()
@@ -38,7 +38,7 @@ func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken dri
 	})
 }
 
-// ResetRate forgets what was granted of a key; see [driver.RateLimiter].
+// ResetRate deletes the state of a key; see [driver.RateLimiter].
 func (e *Engine) ResetRate(ctx context.Context, key string) error {
 	if err := driver.CheckName(key); err != nil {
 		return err

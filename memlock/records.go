@@ -11,20 +11,19 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// record is what the store knows under a key. One that has expired stays until forget
-// comes across it.
+// record is a stored record. An expired one stays until forget finds it.
 type record struct {
 	value   []byte
 	version string
-	expires time.Time // zero if never
+	expires time.Time // the zero time: never
 }
 
-// stands reports whether there is a record.
+// stands reports whether the record exists and has not expired.
 func (r record) stands(now time.Time) bool {
 	return r.version != "" && (r.expires.IsZero() || now.Before(r.expires))
 }
 
-// records is a client's view of the records.
+// records is a client's view of the store's records.
 type records struct{ client *Engine }
 
 // Get returns a record; see [driver.Records].
@@ -69,7 +68,7 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	return next, err
 }
 
-// List returns records by a prefix of their keys; see [driver.Records].
+// List returns the records whose keys have a prefix; see [driver.Records].
 func (r records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(now time.Time) error {
 		for key, rec := range r.client.store.records {
@@ -92,7 +91,7 @@ func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err err
 	return earliest, latest, err
 }
 
-// call is one call of the client's, unless ctx has ended already.
+// call runs f as one call of the client, unless ctx has ended.
 func (r records) call(ctx context.Context, f func(now time.Time) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -100,8 +99,8 @@ func (r records) call(ctx context.Context, f func(now time.Time) error) error {
 	return r.client.call(ctx, f)
 }
 
-// forget drops what has expired of a few records, which are chosen at random: Go begins
-// to range over a map anywhere. So each Swap costs the same, however many have expired.
+// forget deletes expired records among a few that are chosen at random, since Go ranges over maps
+// in random order. So each Swap costs the same, however many have expired.
 func (s *store) forget(now time.Time) {
 	looks := 3
 	for key, rec := range s.records {

@@ -11,24 +11,22 @@ import (
 	"github.com/fencelock/fencelock/internal/gcra"
 )
 
-// store is what a server would be. Nothing runs in it but its clients' calls and
-// one timer per name: a timer lives until its name is free, and nobody waits for it to
-// stop.
+// store plays the role of a server. It has no goroutines, only one timer per name in use.
 type store struct {
-	maxTTL time.Duration // of the Config; 0 means no bound
+	maxTTL time.Duration // Config.MaxTTL; 0 means no limit
 
 	mu       sync.Mutex // guards all below, everything reached from it, and every client
 	locks    map[string]*lock
-	last     int64 // the last number that mint returned
+	last     int64 // the last number issued by mint
 	records  map[string]record
-	swaps    uint64 // how many records were ever written
+	swaps    uint64 // number of swaps so far
 	rates    gcra.Table
 	watchers []*watcher
-	after    []func()      // callbacks to run once mu is open again
-	hung     chan struct{} // not nil while nothing is answered; closed to go on
+	after    []func()      // callbacks to run after mu is released
+	hung     chan struct{} // not nil while calls are unanswered; closed by Resume
 }
 
-// errHung is what a waiter has heard of a store that hangs.
+// errHung is what waiters learn from a store that does not answer.
 var errHung = errors.New("no answer")
 
 // do runs f with the mutex held.
@@ -38,8 +36,8 @@ func (s *store) do(f func(now time.Time)) {
 	s.unlock()
 }
 
-// unlock opens the mutex and runs the callbacks that fell due under it: they may call
-// the engine.
+// unlock releases the mutex and then runs the callbacks that became due, because they may call the
+// engine.
 func (s *store) unlock() {
 	after := s.after
 	s.after = nil
@@ -47,7 +45,7 @@ func (s *store) unlock() {
 	callAll(after)
 }
 
-// callAll calls all of fns, even if some panic: the others have nobody else to call them.
+// callAll calls all of fns, even if some panic.
 func callAll(fns []func()) {
 	if len(fns) > 0 {
 		defer callAll(fns[1:])
@@ -55,9 +53,9 @@ func callAll(fns []func()) {
 	}
 }
 
-// with runs f on a name, which is handed over before, so that f sees it as it is now,
-// and again after, since f may have let somebody in. A name about which nothing is left
-// to know is forgotten: names that are used once cost nothing afterwards.
+// with runs f on the lock of a name. It hands the lock over before f, so that f sees the current
+// state, and after it. A lock without any state is deleted, so that names that are no longer used
+// need no memory.
 func (s *store) with(name string, now time.Time, f func(l *lock) error) error {
 	l := s.locks[name]
 	if l == nil {
@@ -73,7 +71,7 @@ func (s *store) with(name string, now time.Time, f func(l *lock) error) error {
 	return err
 }
 
-// each runs f on the names that q chooses and the store has not forgotten, in order.
+// each runs f on the existing locks matching q, in order.
 func (s *store) each(q driver.Query, now time.Time, f func(l *lock)) {
 	for _, name := range slices.Sorted(maps.Keys(s.locks)) {
 		if q.Matches(name) {
@@ -82,22 +80,22 @@ func (s *store) each(q driver.Query, now time.Time, f func(l *lock)) {
 	}
 }
 
-// mint returns a number greater than all before, of the order of the clock. Tokens of
-// all names are such numbers, so none needs to be remembered when its name is forgotten.
+// mint issues a number greater than all before, not below the clock. Tokens of all names are taken
+// from it, so no token needs to be kept when a name's lock is deleted.
 func (s *store) mint(now time.Time) int64 {
 	s.last = max(s.last+1, now.UnixMicro())
 	return s.last
 }
 
-// watcher collects events for one Watch. Its queue has no bound, so that a slow
-// watcher never holds up the store.
+// watcher collects events for one Watch. Its queue is unbounded, so that a slow watcher does not
+// block the store.
 type watcher struct {
 	query  driver.Query
-	wake   bell           // rings when there is news
-	events []driver.Event // not yet told; the store's mutex guards them
+	wake   bell           // rings when there are new events
+	events []driver.Event // not yet reported; guarded by the store's mutex
 }
 
-// emit queues an event for the watchers it concerns.
+// emit adds an event to the matching watchers.
 func (s *store) emit(kind driver.EventKind, c *claim, now time.Time) {
 	for _, w := range s.watchers {
 		if w.query.Matches(c.req.Name) {

@@ -9,28 +9,25 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Lose makes the store forget who holds name, as an engine does that lost its
-// data: the holders' Lost is called, Renew and Release say driver.ErrNotHeld,
-// and the next waiter is granted. The token still grows.
+// Lose removes the holders of name, like an engine that lost its data. Their OnLost is called,
+// Renew and Release return driver.ErrNotHeld, and the next waiter is granted with a greater token.
 func (e *Engine) Lose(name string) {
 	s := e.store
 	s.do(func(now time.Time) {
 		_ = s.with(name, now, func(l *lock) error {
-			l.revoke(l.holders, fmt.Errorf("%w: the engine forgot %q", driver.ErrLost, name), now)
+			l.revoke(l.holders, fmt.Errorf("%w: the engine lost the data of %q", driver.ErrLost, name), now)
 			return nil
 		})
 	})
 }
 
-// Delay makes every later call of this client take d before it does anything;
-// 0 ends it.
+// Delay delays every later call of this client by d. 0 switches it off.
 func (e *Engine) Delay(d time.Duration) {
 	e.store.do(func(time.Time) { e.client.delay = d })
 }
 
-// Refuse makes every call of this client fail with driver.ErrUnavailable around
-// err, those that wait included, until Refuse(nil). What it holds stays held
-// until it expires.
+// Refuse makes every call of this client, including waiting ones, fail with driver.ErrUnavailable
+// wrapping err, until Refuse(nil). Its locks stay held until they expire.
 func (e *Engine) Refuse(err error) {
 	e.store.do(func(now time.Time) {
 		switch {
@@ -43,9 +40,9 @@ func (e *Engine) Refuse(err error) {
 	})
 }
 
-// Kill ends this client as kill -9 ends a process: its waiters vanish, what it
-// holds stays held until it expires, no callback of it is called any more, and
-// its calls fail with driver.ErrUnavailable for good.
+// Kill ends this client, as kill -9 ends a process: its waiters vanish, its locks stay held until
+// they expire, none of its callbacks is called any more, and all of its calls fail with
+// driver.ErrUnavailable.
 func (e *Engine) Kill() {
 	e.store.do(func(now time.Time) {
 		e.client.killed, e.client.backlog = true, nil
@@ -56,8 +53,8 @@ func (e *Engine) Kill() {
 
 var errKilled = errors.New("the client was killed")
 
-// cut breaks a client's connection: its waiters leave, and whatever it still does
-// fails with cause. The caller has the mutex.
+// cut ends a client's connection: its waiters leave, and its further calls fail with cause. The
+// caller has the mutex.
 func (s *store) cut(client *client, cause error, now time.Time) {
 	client.refusal = cause
 	s.each(driver.Query{}, now, func(l *lock) {
@@ -69,14 +66,14 @@ func (s *store) cut(client *client, cause error, now time.Time) {
 		}
 	})
 	for _, w := range s.watchers {
-		w.wake.ring() // those of the client end, the others find no news
+		w.wake.ring() // waiters of the client return, others find nothing new
 	}
 }
 
-// Freeze stops this client as SIGSTOP stops a process: its calls block, even
-// those whose context ends, and none of its callbacks is called, until Thaw. Its
-// leases run on, and it keeps its places among the waiters; a grant it does not
-// take within two seconds (or its TTL, if shorter) passes to the next.
+// Freeze stops this client, as SIGSTOP stops a process, until Thaw: its calls block, even if their
+// context ends, and none of its callbacks is called. Its leases run out, and it keeps its places in
+// the queues. A grant that it does not take within two seconds (or its TTL, if shorter) passes to
+// the next waiter.
 func (e *Engine) Freeze() {
 	e.store.do(func(time.Time) {
 		if e.client.frozen == nil && !e.client.killed {
@@ -85,7 +82,7 @@ func (e *Engine) Freeze() {
 	})
 }
 
-// Thaw lets a frozen client go on, and calls the callbacks that fell due meanwhile.
+// Thaw resumes a frozen client, and calls the callbacks that became due meanwhile.
 func (e *Engine) Thaw() {
 	s := e.store
 	s.do(func(time.Time) {
@@ -95,7 +92,7 @@ func (e *Engine) Thaw() {
 	})
 }
 
-// thaw lets the calls go on that block. The caller has the store's mutex.
+// thaw resumes blocked calls. The caller has the store's mutex.
 func (c *client) thaw() {
 	if c.frozen != nil {
 		close(c.frozen)
@@ -103,9 +100,8 @@ func (c *client) thaw() {
 	}
 }
 
-// Hang makes the store silent for all its clients, as a frozen server is: calls
-// block, and fail with driver.ErrUnavailable when their context ends; a waiter learns
-// nothing. Leases run on. It lasts until Resume.
+// Hang makes the store unresponsive for all its clients until Resume, like a frozen server: calls
+// block, and fail with driver.ErrUnavailable when their context ends. Leases run out.
 func (e *Engine) Hang() {
 	s := e.store
 	s.do(func(time.Time) {
@@ -115,7 +111,7 @@ func (e *Engine) Hang() {
 	})
 }
 
-// Resume lets a store that hangs go on.
+// Resume makes a store that hangs answer again.
 func (e *Engine) Resume() {
 	s := e.store
 	s.do(func(now time.Time) {
@@ -124,7 +120,7 @@ func (e *Engine) Resume() {
 		}
 		close(s.hung)
 		s.hung = nil
-		s.each(driver.Query{}, now, func(l *lock) { // grants fell due that nobody could take
+		s.each(driver.Query{}, now, func(l *lock) { // grants became due that nobody could take
 			for _, c := range slices.Concat(l.queue, l.holders) {
 				c.wake.ring()
 			}
@@ -132,8 +128,8 @@ func (e *Engine) Resume() {
 	})
 }
 
-// Restart stops and starts the store. Holders, minimum holds and tokens survive;
-// the queues do not, so every waiter joins again, at its old place.
+// Restart simulates a restart of the store. Holders, minimum holds and tokens survive. The queues
+// are lost, so every waiter joins again at its old place.
 func (e *Engine) Restart() {
 	s := e.store
 	s.do(func(now time.Time) {
