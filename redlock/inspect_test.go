@@ -50,7 +50,7 @@ func TestInspect(t *testing.T) {
 		return found["probe lock"].Severity == driver.Good && found["latency"].Severity == driver.Good
 	})
 	expect(t, found, "nodes", driver.Good, "5 of 5")
-	expect(t, found, "independence", driver.Good, "of their own")
+	expect(t, found, "independence", driver.Good, "separate server")
 	expect(t, found, "rights", driver.Good, "everything")
 	expect(t, found, "eviction", driver.Good, "no maxmemory")
 	expect(t, found, "persistence", driver.Good, "none; quarantine")

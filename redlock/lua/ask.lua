@@ -1,14 +1,22 @@
--- ask: the first round of a take.
--- ARGV: 1 owner, 2 ttl, 3 proposed token, 4 not after, in microseconds by this
--- node's clock, 5 desc; and, of what is not the common way, 6 mode, 7 for how long
--- the request has waited, in microseconds, "-1" if it does not wait, 8 its name in
--- the queue, 9 "first" if it was told to go first, "next" if it has the vote of the
--- node that told it, "break" to take the name away from its holders, 10 why, 11 from
--- that owner alone.
--- Every answer is a word, this node's clock and who it is, and then the rest.
+-- ask: the first round of an attempt.
+-- ARGV:
+--   1 owner
+--   2 ttl
+--   3 proposed token
+--   4 time until which it may be served, in microseconds by this node's clock
+--   5 desc
+-- and, unless they have their defaults:
+--   6 mode
+--   7 how long the request has waited, in microseconds; "-1" if it does not wait
+--   8 its name in the queue
+--   9 "first" if it was told that it is next, "next" if the node that told it so has
+--     granted, "break" to take the name from its holders
+--   10 the reason of the break
+--   11 the only owner to break
+-- Every reply is a word, this node's clock, this node's id, and then values.
 local owner, ttl, proposed, desc = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
 local mode, waited, caller, call = ARGV[6] or 'x', tonumber(ARGV[7] or -1), ARGV[8], ARGV[9]
-local forced = call == 'break' -- and, if it is about one owner, that one is here
+local forced = call == 'break' -- with ARGV 11: and that owner holds here
 local me = '-'
 local function says(word, rest) return word .. ' ' .. int(now) .. ' ' .. me .. ' ' .. rest end
 
@@ -29,7 +37,7 @@ local function granted(token, mode)
 end
 
 local own = ownLease(owner)
-if own then -- it asks again, or somebody on the way sent the request twice
+if own then -- it asks again, or the network delivered the request twice
   rearm(owner, ttl, state)
   return granted(own, state)
 end

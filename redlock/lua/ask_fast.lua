@@ -1,6 +1,5 @@
--- The way of most first rounds, before anything else costs time: an exclusive
--- lock that is free and nobody waits for, on a node that has forgotten nothing,
--- for a client whose proposal can be the token. Numbers stay text.
+-- The fast path for most first rounds: an exclusive lock that is free and has no waiters, on a node
+-- that has not lost its data, for a client whose proposal can be the token. Numbers stay texts.
 if not ARGV[6] and QUARANTINE > 0 then
   local lock = KEYS[1]
   local fence = 'fence:{' .. lock .. '}'

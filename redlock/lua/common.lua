@@ -1,20 +1,21 @@
--- Every script of this package begins with this text, after what one deployment
--- always says: RETENTION, CHANNEL, QUARANTINE (the longest TTL, or 0), NODES (which
--- nodes work together), MARKER (the key of the node's last known incarnation), KEEP
--- and REFRESH (for how long that stays, and after how long it is written anew), all
--- times in milliseconds. It runs on one node. KEYS[1] is the lock: who holds a name
--- here, as text, at the key of plain SET NX PX locks. Its companions are:
---   fence   "token granted first notbefore": the last token stored, when that
---           was, who goes first now that the name is free, and the end of a
---           minimum hold; times in microseconds
---   fence/OWNER  exists while a request of that owner may still arrive that
---           nobody wants any more; "freed" if its lock was released
---   shared  owners that share it, scored by when they end (milliseconds)
+-- The beginning of every script, after the constants of a deployment: RETENTION, CHANNEL,
+-- QUARANTINE (the longest TTL, or 0), NODES (the set of nodes), MARKER (the key with the node's
+-- last known incarnation), KEEP and REFRESH (how long MARKER is kept, and how often it is
+-- rewritten). These times are in milliseconds. The script runs on one node, and all times are by
+-- the node's clock.
+--
+-- KEYS[1] is the lock: the holder on this node, as text, at the key of plain SET NX PX locks. The
+-- related keys are:
+--   fence   "token granted first notbefore": the last token, when it was stored, for whom a free
+--           name is reserved, and the end of a minimum hold; times in microseconds
+--   fence/OWNER  exists while a request of that owner may arrive that must not be served any more;
+--           "freed" if its lock was released
+--   shared  owners that share the lock, scored by the end of their leases (milliseconds)
 --   tokens  the same owners, scored by their tokens
---   about   the same owners, and who they are
---   queue   requests that wait, scored by since when
---   callers the same requests, and who they are: "until mode since pid host note"
--- A holder as text is "owner token since pid host note". Times are the node's own.
+--   about   the same owners, with their descriptions
+--   queue   waiting requests, scored by when they began to wait
+--   callers the same requests, with "until mode since pid host note"
+-- A holder as text is "owner token since pid host note".
 local lock = KEYS[1]
 local fence, shared, tokens = 'fence:{' .. lock .. '}', 'shared:{' .. lock .. '}', 'tokens:{' .. lock .. '}'
 local about, queue, callers = 'about:{' .. lock .. '}', 'queue:{' .. lock .. '}', 'callers:{' .. lock .. '}'
@@ -23,21 +24,21 @@ local now = clock[1] * 1000000 + clock[2]
 local ms = math.floor(now / 1000)
 local last, notbefore, first = 0, 0, '-'
 
--- For how many milliseconds a name that is free is kept for those who waited, and
--- for how long a request waits unless it says so again.
+-- RESERVE_MS is how long a free name is reserved for waiters. PATIENCE is how long a request stays
+-- in the queue unless it asks again.
 local RESERVE_MS, PATIENCE = 10, 5000
 
 local function int(n) return string.format('%d', n) end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end
 
--- loadFence reads what is stored of the name beside its holders.
+-- loadFence reads the fence key.
 local function loadFence()
   local token, _, f, nb = string.match(redis.call('GET', fence) or '', '^(%d+) (%d+) (%S+) (%d+)$')
   if token then last, first, notbefore = tonumber(token), f, tonumber(nb) end
 end
 
--- store writes it; it is kept for a while after it was of use.
+-- store writes the fence key, and sets how long it is kept.
 local function store(granted)
   local life = math.max(math.floor(math.max(0, last - now) / 1000) + RETENTION, math.floor((notbefore - now) / 1000) + 1000)
   redis.call('SET', fence, string.format('%d %d %s %d', last, granted, first, notbefore), 'PX', int(life))
@@ -74,7 +75,7 @@ local function look()
   return 's', string.format('%s %d %s', first[1], first[2], redis.call('HGET', about, first[1]) or '0 0 - ')
 end
 
--- addHolder installs a holder with a token.
+-- addHolder stores a holder with a token.
 local function addHolder(owner, token, mode, desc, ttl, state)
   local since = int(now) .. ' ' .. desc
   if mode == 'x' then
@@ -91,7 +92,7 @@ local function addHolder(owner, token, mode, desc, ttl, state)
   return true
 end
 
--- ownLease returns the token of an owner's lock here, nil if it has none.
+-- ownLease returns the token of an owner's lock on this node, nil if it has none, and the state.
 local function ownLease(owner)
   local state, text = look()
   if state == 'x' then return tonumber(string.match(text, '^(%d+) ', starts(text, owner .. ' ') and #owner + 2 or #text + 1)), state end
@@ -99,7 +100,7 @@ local function ownLease(owner)
   return nil, state
 end
 
--- retoken gives an owner's lock another token.
+-- retoken replaces the token of an owner's lock.
 local function retoken(owner, token, state)
   if state == 's' then
     redis.call('ZADD', tokens, int(token), owner)
@@ -109,7 +110,7 @@ local function retoken(owner, token, state)
   redis.call('SET', lock, string.format('fencelock %s %d %s', owner, token, rest), 'KEEPTTL')
 end
 
--- rearm makes an owner's lease begin anew.
+-- rearm restarts an owner's lease.
 local function rearm(owner, ttl, state)
   if state == 'x' then
     redis.call('PEXPIRE', lock, int(ttl))
@@ -119,7 +120,7 @@ local function rearm(owner, ttl, state)
   for _, key in ipairs({ lock, shared, tokens, about }) do extend(key, ttl) end
 end
 
--- free takes an owner's lock away.
+-- free removes an owner's lock.
 local function free(owner, state)
   if state == 'x' then
     redis.call('DEL', lock)
@@ -137,22 +138,22 @@ local function leave(caller)
   redis.call('HDEL', callers, caller)
 end
 
--- late reports whether nobody wants a request of an owner any more: its time is
--- over, or it was taken back before it came.
+-- late reports whether a request of an owner must not be served any more: its time is over, or it
+-- was released before it arrived.
 local function late(owner, by)
   return now > by or redis.call('EXISTS', fence .. '/' .. owner) == 1
 end
 
--- join enters a request into the queue, and keeps it there for a while.
+-- join puts a request into the queue for PATIENCE.
 local function join(caller, since, mode, desc)
   redis.call('ZADD', queue, int(since), caller)
   redis.call('HSET', callers, caller, string.format('%d %s %d %s', ms + PATIENCE, mode, since, desc))
   for _, key in ipairs({ queue, callers }) do extend(key, PATIENCE) end
 end
 
--- reserveForWaiter keeps a name that has become free for those who wait, and, if this node
--- is to say so, tells the one that has waited longest. Who is told leaves the
--- queue: one that died is told once.
+-- reserveForWaiter reserves a name that has become free for its waiters. If aloud, it also
+-- publishes which request has waited longest. That request leaves the queue, so that a dead one is
+-- only tried once.
 local function reserveForWaiter(aloud)
   if redis.call('EXISTS', queue) == 0 or redis.call('EXISTS', lock) == 1 then return end
   local who = '*'
@@ -169,12 +170,12 @@ local function reserveForWaiter(aloud)
   end
   loadFence()
   first = string.format('%s/%d', who, ms + RESERVE_MS)
-  pcall(store, now) -- refused when memory is short; then anybody may come
+  pcall(store, now) -- fails if memory is full; then the name is not reserved
   if aloud then publish('released ' .. who .. ' ' .. lock) end
 end
 
--- reservedFor returns for how many milliseconds more a free name is kept for others
--- than this request. Those who were told go before those who have just come.
+-- reservedFor returns for how many milliseconds a free name is still reserved for requests other
+-- than this one. Waiters that were notified precede new requests.
 local function reservedFor(caller, mode, call)
   local who, till = string.match(first, '^(.*)/(%d+)$')
   if not who or tonumber(till) <= ms or tonumber(till) > ms + RESERVE_MS or call == 'next' then return 0 end
@@ -182,32 +183,31 @@ local function reservedFor(caller, mode, call)
   return tonumber(till) - ms
 end
 
--- incarnation is what changes whenever the node may have forgotten something: at
--- every start of a master, and at every promotion of a replica.
+-- incarnation returns an id that changes whenever the node may have lost data: at every start of a
+-- master, and at every promotion of a replica.
 local function incarnation()
   local info = redis.call('INFO', 'replication')
   local _, at = string.find(info, 'master_replid:', 1, true)
   return string.sub(info, at + 1, at + 40)
 end
 
--- mark writes the marker: "known longest seen since nodes", the incarnation that
--- votes, the longest TTL of any client, the incarnation that was seen last, and
--- since when, or when the marker was written, if that is the one that votes.
+-- mark writes the marker: "known longest seen since nodes". known is the incarnation that votes,
+-- longest the longest TTL of any client, seen the incarnation that was seen last. since is when
+-- seen was first seen or, if it is the one that votes, when the marker was written.
 local function mark(known, longest, seen, since)
   redis.call('SET', MARKER, known .. ' ' .. int(longest) .. ' ' .. seen .. ' ' .. int(since) .. ' ' .. NODES,
     'PX', int(math.max(KEEP, 2 * longest)))
 end
 
--- votes returns for how many milliseconds more this node does not vote, because
--- it may have forgotten what it granted, and who it is; nil if it works with another
--- set of nodes. Without a quarantine nobody looks at the incarnation, and the
--- node's name is one that it was given.
+-- votes returns for how many more milliseconds this node does not vote, because it may have lost
+-- its locks, and the node's id; nil if it works with another set of nodes. Without a quarantine the
+-- incarnation is not read, and the node's id is one that it was given.
 local function votes(owner)
   local known, longest, seen, since, nodes = string.match(redis.call('GET', MARKER) or '', '^(%S+) (%d+) (%S+) (%d+) (%S+)$')
   if nodes and nodes ~= NODES then return nil end
   if QUARANTINE == 0 then
     if not nodes or known == '-' and seen == '-' then
-      known, seen = '-', redis.sha1hex(owner .. int(now) .. tostring({})) -- an address of this process makes it unlike other nodes'
+      known, seen = '-', redis.sha1hex(owner .. int(now) .. tostring({})) -- tostring({}) contains an address of this process, which makes the id unique
       mark('-', 0, seen, ms)
     end
     return 0, string.sub(known == '-' and seen or known, 1, 16)
@@ -226,8 +226,7 @@ local function votes(owner)
   return left, string.sub(me, 1, 16)
 end
 
--- server returns who this node is, for answers that count, and keeps the marker of
--- one that is used.
+-- server returns the node's id, for replies of a node that counts, and renews the marker.
 local function server()
   local known, longest, seen, since, nodes = string.match(redis.call('GET', MARKER) or '', '^(%S+) (%d+) (%S+) (%d+) (%S+)$')
   if not known then return QUARANTINE > 0 and string.sub(incarnation(), 1, 16) or '-' end

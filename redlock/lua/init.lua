@@ -1,4 +1,4 @@
--- init: declares the node new, so that it votes at once.
+-- init: marks the node as new, so that it votes immediately.
 local me = incarnation()
 mark(me, QUARANTINE, me, ms)
 return 'ok'

@@ -1,4 +1,5 @@
--- leave: a request waits no more. If it was to go first, the next one does.
+-- leave: a request no longer waits. If the name is reserved for it, the next waiter gets the
+-- reservation.
 -- ARGV: 1 its name in the queue.
 leave(ARGV[1])
 loadFence()

@@ -1,6 +1,6 @@
--- raise: the second round of a take. It gives the holder the token on this node,
--- and stores it. Shared holders stand beside one another, so there a token that
--- may be another's is refused: no two have the same.
+-- raise: the second round of an attempt. It replaces the holder's token on this node, and stores
+-- the minimum hold. For shared holders a token that may belong to another one is refused, so that
+-- tokens are unique.
 -- ARGV: 1 owner, 2 token, 3 minimum hold in milliseconds.
 local owner, token, minhold = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 loadFence()

@@ -1,8 +1,8 @@
--- For how many milliseconds a node knows what it released: the same release may come
+-- FREED is how long, in milliseconds, a node remembers a release: the same release may arrive
 -- twice, and so may the request for the lock, later.
 local FREED = 5000
 
--- The way of most releases: an exclusive lock that nobody waits for.
+-- The fast path for most releases: an exclusive lock without waiters.
 if not ARGV[4] then
   local text, own = redis.pcall('GET', KEYS[1]), 'fencelock ' .. ARGV[1] .. ' '
   if ARGV[2] ~= '0' then own = own .. ARGV[2] .. ' ' end

@@ -1,6 +1,6 @@
--- repair: puts a lock back that this node lost while a majority kept it, unless
--- the node has stored a greater token since: then somebody came after us.
--- ARGV: 1 owner, 2 token, 3 mode, 4 ttl, 5 not after, as for ask, 6 desc.
+-- repair: restores a lock that this node has lost while a majority kept it, unless the node has
+-- stored a greater token since, which belongs to a later holder.
+-- ARGV: 1 owner, 2 token, 3 mode, 4 ttl, 5 time until which it may be served, as for ask, 6 desc.
 local owner, token, mode = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 loadFence()
 local own, state = ownLease(owner)

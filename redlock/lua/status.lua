@@ -1,5 +1,5 @@
--- status: who holds one name on this node, as JSON. Numbers are strings: cjson
--- loses digits.
+-- status: the holders and waiters of one name on this node, as JSON. Numbers are strings, because
+-- cjson loses digits.
 local out = { now = int(now), mode = 'x', holders = {}, waiters = {} }
 local text = redis.pcall('GET', lock)
 if type(text) == 'table' then text = text.err end
