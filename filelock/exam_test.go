@@ -45,7 +45,7 @@ type closing struct{ *filelock.Engine }
 
 func (closing) Close() error { return nil }
 
-// TestExam runs every client of the exam in a process of its own.
+// TestExam runs every client of the conformance suite in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
 	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})

@@ -7,7 +7,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// TestExam sits the exam every engine passes.
+// TestExam runs the conformance suite.
 func TestExam(t *testing.T) {
 	drivertest.Run(t, drivertest.Suite{
 		World:  func(testing.TB) drivertest.World { return world{memlock.New(nil)} },

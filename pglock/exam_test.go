@@ -61,7 +61,7 @@ func newPool(dsn string) *pgxpool.Pool {
 	return pool
 }
 
-// TestExam runs every client of the exam in a process of its own, and every case
+// TestExam runs every client of the conformance suite in a process of its own, and every case
 // in a database of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func dial(addr string) rueidis.Client {
 	return client
 }
 
-// TestExam runs every client of the exam in a process of its own.
+// TestExam runs every client of the conformance suite in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
 	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second})

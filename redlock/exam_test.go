@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	proc.Main(map[string]func(string) driver.Engine{
 		"redlock": func(addrs string) driver.Engine { return dial(strings.Split(addrs, ",")) },
 	})
-	redlock.BePatient() // clients of the exam, which are processes of their own, are not
+	redlock.BePatient() // clients of the conformance suite, which are processes of their own, are not
 	os.Exit(m.Run())
 }
 
@@ -61,7 +61,7 @@ func (e closing) Close() error {
 	return err
 }
 
-// TestExam runs every client of the exam in a process of its own, on three real
+// TestExam runs every client of the conformance suite in a process of its own, on three real
 // servers.
 func TestExam(t *testing.T) {
 	t.Parallel()

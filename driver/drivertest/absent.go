@@ -9,7 +9,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// absentCases are about waiters that die, stop or give up.
+// absentCases are about waiters that die, freeze or give up.
 var absentCases = []Case{
 	newCase("dead-waiter", ordered, deadWaiter),
 	newCase("frozen-waiter", ordered, frozenWaiter),
@@ -17,11 +17,10 @@ var absentCases = []Case{
 	newCase("cancel-race", anyEngine, cancelRace),
 }
 
-// deadWaiter: a waiter whose client was killed costs the others no turn and no
-// long delay.
+// deadWaiter: a waiter whose client was killed does not delay the others for long.
 //
-// It fails an engine that keeps the dead in its queue, and hands the lock to one of
-// them, with a whole lease.
+// It fails an engine that keeps dead waiters in its queue and hands the lock to one of them, with a
+// full lease.
 func deadWaiter(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[3], t.request("mourned"))
@@ -32,12 +31,12 @@ func deadWaiter(t *run) {
 	t.take(t.patience, cs[3], t.request("mourned")).free()
 }
 
-// frozenWaiter: a waiter whose client stopped before its turn does not keep the
-// others out for good. When it goes on it gets a turn or an error, and no two
-// hold the name. An engine without leases may pass it or wait until it goes on.
+// frozenWaiter: a waiter whose client freezes before it is granted does not block the others for
+// good. After it is resumed it is granted or gets an error, and no two clients hold the name. An
+// engine without leases may skip it, or wait until it is resumed.
 //
-// It fails an engine that waits for a waiter that does not answer, or that lets a thawed
-// one believe in a grant which has gone to somebody else.
+// It fails an engine that waits for a waiter that does not answer, or lets a resumed one use a
+// grant that has gone to another client.
 func frozenWaiter(t *run) {
 	cs := t.clients(6)
 	h := t.hold(cs[5], t.request("cold"))
@@ -69,7 +68,7 @@ func frozenWaiter(t *run) {
 	}
 }
 
-// honest fails the case if a waiter believes in a grant that another one has.
+// honest fails the case if a waiter uses a grant that another client has.
 func (w *call) honest() {
 	t := w.t
 	t.Helper()
@@ -77,17 +76,17 @@ func (w *call) honest() {
 		return
 	}
 	if !w.held.Sent.IsZero() && time.Now().Before(w.held.Sent.Add(w.held.TTL)) {
-		t.Fatalf("the thawed waiter holds token %d until %v, together with its successor",
+		t.Fatalf("the resumed waiter holds token %d until %v, together with its successor",
 			w.held.Token, w.held.Sent.Add(w.held.TTL))
 	}
 	t.notHeld(w.held.renew(), "confirming a grant that a frozen waiter missed")
 }
 
-// cancelledWaiter: a waiter that gives up says so in both languages, leaves the
-// list, does not get the lock later, and costs the next waiter nothing.
+// cancelledWaiter: a waiter that is cancelled returns both errors (ErrHeld and that of the
+// context), is not listed any more, is not granted later, and does not delay the next waiter.
 //
-// It fails an engine that forgets to take a waiter off the queue, grants to nobody then,
-// or tells the end of a wait with half of the error.
+// It fails an engine that does not remove a waiter from its queue and grants to it, or returns only
+// one of the errors.
 func cancelledWaiter(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("given-up"))
@@ -111,11 +110,11 @@ func cancelledWaiter(t *run) {
 	t.take(t.patience, cs[2], t.request("given-up")).free()
 }
 
-// cancelRace: a waiter that gives up in the instant of the release either has
-// the lock or has left it to others; it is never lost.
+// cancelRace: a waiter that is cancelled during the release either has the lock or leaves it to
+// others. The lock never gets lost.
 //
-// It fails an engine that lets a grant and a cancellation cross: the lock stays with a
-// request whose caller has gone.
+// It fails an engine in which a grant and a cancellation can cross, so that the lock belongs to a
+// request whose caller is gone.
 func cancelRace(t *run) {
 	cs := t.clients(3)
 	for round := range 60 {
@@ -137,7 +136,7 @@ func cancelRace(t *run) {
 	}
 }
 
-// race releases h and gives the wait up, in an order that differs by round.
+// race releases h and cancels the wait, in an order that depends on round.
 func race(round int, h *held, quits *call) {
 	t := h.t
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// breakCases are about breaks of a name.
+// breakCases are about breaking a name.
 var breakCases = []Case{
 	newCase("break", anyEngine, breaks),
 	newCase("break-minimum", keepsMinHolds, breaksMinimum),
@@ -45,11 +45,11 @@ func (w *watched) heard(t *run) {
 	}
 }
 
-// breaks: a break ends the acquisition, mints a token between the old holder's
-// and the next one's, and lets a waiter in. A free name cannot be broken.
+// breaks: a break ends the acquisition, returns a token between those of the old holder and the
+// next one, and grants to a waiter. A free name cannot be broken.
 //
-// It fails an engine that breaks without a new token, lets the broken holder renew, or
-// wakes nobody.
+// It fails an engine that breaks without a new token, lets the broken holder renew, or wakes no
+// waiter.
 func breaks(t *run) {
 	c, next := t.client(), t.client()
 	b, ok := as[driver.Breaker](next)
@@ -57,7 +57,7 @@ func breaks(t *run) {
 		t.Skip("the engine is no driver.Breaker")
 	}
 	err := within(t, "Break", func(ctx context.Context) error {
-		_, err := b.Break(ctx, "free", "the exam")
+		_, err := b.Break(ctx, "free", "conformance test")
 		return err
 	})
 	t.notHeld(err, "breaking a free name")
@@ -83,11 +83,10 @@ func breaks(t *run) {
 	t.take(t.patience, next, t.request("stuck together")).free()
 }
 
-// breaksMinimum: a break ends the minimum hold of the name too, whether somebody holds
-// it still or not, and lets in who waits for its end.
+// breaksMinimum: a break also ends the minimum hold of the name, whether or not it is held, and
+// grants to a waiter for its end.
 //
-// It fails an engine that ends the holder and leaves the minimum hold, which an
-// administrator who breaks a name does not want.
+// It fails an engine that ends the acquisition but not the minimum hold.
 func breaksMinimum(t *run) {
 	c, next := t.client(), t.client()
 	b, ok := as[driver.Breaker](next)
@@ -104,7 +103,7 @@ func breaksMinimum(t *run) {
 			}
 			var w *call
 			if waited {
-				w = t.queue(c, t.shortLease(req.Name)) // on PostgreSQL it looks three times in a TTL
+				w = t.queue(c, t.shortLease(req.Name)) // on PostgreSQL it polls three times in a TTL
 			}
 			token := breakName(t, b, req.Name)
 			var g *held
@@ -121,11 +120,11 @@ func breaksMinimum(t *run) {
 	}
 }
 
-// lostCallback: a holder that can be reached learns of a break by itself, once,
-// and hears nothing when it released.
+// lostCallback: a holder that can be reached is notified of a break, once, and is not notified of
+// its own release.
 //
-// It fails an engine that tells a holder of its own release, tells it twice, or leaves
-// it to find out at its next renewal.
+// It fails an engine that reports a holder's own release as a loss, reports a loss twice, or leaves
+// it to the next renewal.
 func lostCallback(t *run) {
 	c, other := t.client(), t.client()
 	req := t.request("released")
@@ -141,7 +140,7 @@ func lostCallback(t *run) {
 	b, ok := as[driver.Breaker](other)
 	if !ok {
 		silent()
-		t.Skip("the engine is no driver.Breaker, so nothing tells a holder that it lost; a released one heard nothing")
+		t.Skip("the engine is no driver.Breaker, so holders cannot lose locks; no loss was reported for a released one")
 	}
 	req = t.request("broken")
 	loud := watch(&req)

@@ -6,12 +6,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// breakOwnerCases are about breaks of one acquisition.
+// breakOwnerCases are about breaking one acquisition.
 var breakOwnerCases = []Case{
 	newCase("break-owner", anyEngine, breaksOwner),
 }
 
-// breakOwner asks c to break the acquisition of an owner.
+// breakOwner calls BreakOwner of c.
 func breakOwner(t *run, c Client, name, owner string) (token int64, err error) {
 	t.Helper()
 	type answer struct {
@@ -19,7 +19,7 @@ func breakOwner(t *run, c Client, name, owner string) (token int64, err error) {
 		err   error
 	}
 	a := within(t, "BreakOwner", func(ctx context.Context) answer {
-		token, err := c.(driver.OwnerBreaker).BreakOwner(ctx, name, owner, "the exam")
+		token, err := c.(driver.OwnerBreaker).BreakOwner(ctx, name, owner, "conformance test")
 		return answer{token, err}
 	})
 	return a.token, a.err
@@ -40,11 +40,11 @@ func broken(t *run, c Client, h *held) int64 {
 	return token
 }
 
-// breaksOwner: a break of one acquisition ends that one, tells its holder, lets in who
-// waits, and ends its minimum hold. It never touches anybody else: a successor, however
-// late the break is, or those who share the name.
+// breaksOwner: breaking one acquisition ends it and its minimum hold, notifies its holder, and
+// grants to a waiter. It does not affect a successor, however late the break is, or others that
+// share the name.
 //
-// It fails an engine that breaks the name, whoever has it by then, or all who share it.
+// It fails an engine that breaks the name whoever holds it by then, or breaks all who share it.
 func breaksOwner(t *run) {
 	c, next := t.client(), t.client()
 	if _, ok := as[driver.OwnerBreaker](next); !ok {
@@ -74,7 +74,7 @@ func breaksOwner(t *run) {
 	g.free()
 	t.settle()
 	if n := quiet.calls.Load(); n != 0 {
-		t.Errorf("Lost of the successor was called %d times", n)
+		t.Errorf("OnLost of the successor was called %d times", n)
 	}
 
 	one, two := t.hold(c, t.shared("together")), t.hold(next, t.shared("together"))

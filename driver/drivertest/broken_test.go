@@ -156,8 +156,8 @@ func (s *brokenStore) client() *broken {
 	return b
 }
 
-// exam is the exam of an engine broken by infect.
-func exam(infect func(*broken)) drivertest.Suite {
+// suiteOf returns the suite for an engine broken by infect.
+func suiteOf(infect func(*broken)) drivertest.Suite {
 	return drivertest.Suite{Bubble: true, World: func(t testing.TB) drivertest.World {
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)

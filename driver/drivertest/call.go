@@ -9,21 +9,21 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// held is an acquisition that the case believes to have.
+// held is an acquisition that the case considers held.
 type held struct {
 	driver.Grant
 	t      *run
 	client Client
 	req    driver.Request
-	sent   time.Time // before the request was sent, or the last renewal that went well
+	sent   time.Time // before the request or the last successful renewal was sent
 }
 
-// lease names the acquisition.
+// lease returns the lease of the acquisition.
 func (h *held) lease() driver.Lease {
 	return driver.Lease{Name: h.req.Name, Owner: h.Owner, Token: h.Token, Mode: h.req.Mode, TTL: h.req.TTL}
 }
 
-// renew renews and returns the engine's answer.
+// renew renews the lease and returns the engine's error.
 func (h *held) renew() error {
 	h.t.Helper()
 	sent := time.Now()
@@ -39,19 +39,19 @@ func (h *held) renew() error {
 	return errs[0]
 }
 
-// release releases and returns the engine's answer.
+// release releases the lock and returns the engine's error.
 func (h *held) release() error {
 	h.t.Helper()
 	return h.t.release(h.client, h.lease())
 }
 
-// release asks c to release a lease that need not be its own.
+// release releases a lease through c, which need not be its client.
 func (t *run) release(c Client, l driver.Lease) error {
 	t.Helper()
 	return within(t, "Release", func(ctx context.Context) error { return c.Release(ctx, l) })
 }
 
-// stands fails the case unless the acquisition still stands.
+// stands fails the case unless the acquisition can be renewed.
 func (h *held) stands(when string) {
 	h.t.Helper()
 	if err := h.renew(); err != nil && !h.lapsed(err) {
@@ -59,7 +59,7 @@ func (h *held) stands(when string) {
 	}
 }
 
-// free releases and fails the case if that fails.
+// free releases the lock and fails the case on an error.
 func (h *held) free() {
 	h.t.Helper()
 	if err := h.release(); err != nil && !h.lapsed(err) {
@@ -67,8 +67,7 @@ func (h *held) free() {
 	}
 }
 
-// lapsed reports whether err only says that a lease has run out, on a machine too slow to
-// use it before.
+// lapsed reports whether err only means that the lease expired because the machine was too slow.
 func (h *held) lapsed(err error) bool {
 	late := h.t.traits.Leased && !h.t.bubble && !time.Now().Before(h.sent.Add(min(h.TTL, h.req.TTL)))
 	if late = late && errors.Is(err, driver.ErrNotHeld); late {
@@ -77,8 +76,8 @@ func (h *held) lapsed(err error) bool {
 	return late
 }
 
-// confirmed renews a grant that runs for less than was asked, as a Locker does, and
-// reports whether it stands: a machine may be too slow for that. Any goroutine may call it.
+// confirmed renews a grant whose lease is shorter than requested, as a Locker does, and reports
+// whether it is still held: the machine may be too slow. Any goroutine may call it.
 func (h *held) confirmed(ctx context.Context) bool {
 	t := h.t
 	if !t.traits.Leased || h.TTL >= h.req.TTL {
@@ -109,7 +108,7 @@ func (t *run) attempt(c Client, req driver.Request) (*held, error) {
 	return a.held, a.err
 }
 
-// ask sends a request and looks at the grant. Any goroutine may call it.
+// ask makes a request and checks the grant. Any goroutine may call it.
 func (t *run) ask(ctx context.Context, c Client, req driver.Request) (*held, error) {
 	h := &held{t: t, client: c, req: req, sent: time.Now()}
 	g, err := c.Acquire(ctx, req)
@@ -120,7 +119,7 @@ func (t *run) ask(ctx context.Context, c Client, req driver.Request) (*held, err
 	return h, nil
 }
 
-// examine takes a grant and looks at it. Any goroutine may call it.
+// examine checks a grant. Any goroutine may call it.
 func (h *held) examine(g driver.Grant) {
 	t, req := h.t, h.req
 	h.Grant = g
@@ -138,7 +137,7 @@ func (h *held) examine(g driver.Grant) {
 	}
 }
 
-// hold acquires a free name and fails the case if that fails.
+// hold acquires a free name and fails the case on an error.
 func (t *run) hold(c Client, req driver.Request) *held {
 	t.Helper()
 	h, err := t.attempt(c, req)
@@ -159,15 +158,15 @@ func (t *run) take(d time.Duration, c Client, req driver.Request) (h *held) {
 	return h
 }
 
-// refused fails the case unless a try is answered with a *HeldError.
+// refused fails the case unless a non-blocking request returns a *HeldError.
 func (t *run) refused(c Client, req driver.Request, when string) *driver.HeldError {
 	t.Helper()
 	h, err := t.attempt(c, req)
 	return t.denied(h, err, req, when)
 }
 
-// refusedUntil is refused for a name that may be free after end. A machine too slow
-// to ask before proves nothing.
+// refusedUntil is refused for a name that may be free after end. If the machine was too slow,
+// nothing is checked.
 func (t *run) refusedUntil(end time.Time, c Client, req driver.Request, when string) {
 	t.Helper()
 	h, err := t.attempt(c, req)
@@ -179,7 +178,7 @@ func (t *run) refusedUntil(end time.Time, c Client, req driver.Request, when str
 	t.denied(h, err, req, when)
 }
 
-// denied fails the case unless a try was told who is in the way.
+// denied fails the case unless a request returned a *HeldError.
 func (t *run) denied(h *held, err error, req driver.Request, when string) *driver.HeldError {
 	t.Helper()
 	if err == nil {
@@ -192,15 +191,15 @@ func (t *run) denied(h *held, err error, req driver.Request, when string) *drive
 	return facts
 }
 
-// call is a request that waits in a goroutine of its own.
+// call is a waiting request in a goroutine of its own.
 type call struct {
 	t      *run
 	name   string
-	cancel context.CancelFunc // gives the wait up
+	cancel context.CancelFunc // cancels the wait
 	done   chan struct{}      // closed when the engine has answered
-	held   *held              // the answer; valid after done, as are the others
+	held   *held              // the result; valid after done, like the fields below
 	err    error
-	at     time.Time // when the answer came
+	at     time.Time // when the request returned
 }
 
 // wait starts a waiting request.
@@ -235,7 +234,7 @@ func (t *run) queue(c Client, req driver.Request) *call {
 	return w
 }
 
-// joins has a channel closed when a request joins the queue.
+// joins returns a channel that is closed when the request joins the queue.
 func joins(req *driver.Request) <-chan struct{} {
 	joined := make(chan struct{})
 	var once sync.Once
@@ -249,8 +248,8 @@ func joins(req *driver.Request) <-chan struct{} {
 	return joined
 }
 
-// queueBehind is queue for a name whose holder has a short lease, which is renewed until
-// the waiter has joined. On a machine too slow for that it is not ok, and proves nothing.
+// queueBehind is queue for a name whose holder has a short lease, which is renewed until the waiter
+// has joined. If the machine is too slow, ok is false and nothing is checked.
 func (t *run) queueBehind(h *held, c Client, req driver.Request) (w *call, ok bool) {
 	t.Helper()
 	t.unlessOmitted(untold)
@@ -274,7 +273,7 @@ func (t *run) queueBehind(h *held, c Client, req driver.Request) (w *call, ok bo
 	}
 }
 
-// finished fails the case unless the engine answers within d.
+// finished fails the case unless the request returns within d.
 func (w *call) finished(d time.Duration, what string) {
 	w.t.Helper()
 	select {
@@ -284,8 +283,8 @@ func (w *call) finished(d time.Duration, what string) {
 	}
 }
 
-// granted fails the case unless the waiter gets in within d. A grant that runs for less
-// than was asked is renewed, as a Locker does.
+// granted fails the case unless the waiter is granted within d. A grant with a shorter lease than
+// requested is renewed, as a Locker does.
 func (w *call) granted(d time.Duration, what string) *held {
 	w.t.Helper()
 	w.finished(d, what)
@@ -298,7 +297,7 @@ func (w *call) granted(d time.Duration, what string) *held {
 	return w.held
 }
 
-// answered reports whether the engine has answered.
+// answered reports whether the request has returned.
 func (w *call) answered() bool {
 	select {
 	case <-w.done:
@@ -308,7 +307,7 @@ func (w *call) answered() bool {
 	}
 }
 
-// pending fails the case if the engine has answered.
+// pending fails the case if the request has returned.
 func (w *call) pending(when string) {
 	w.t.Helper()
 	w.t.settle()
@@ -317,8 +316,8 @@ func (w *call) pending(when string) {
 	}
 }
 
-// outOfTime waits for a held name under a deadline, which must come after the engine has
-// said that the name is held: if it came before, a later one is set.
+// outOfTime waits for a held name with a deadline. If the deadline passes before the engine has
+// reported that the name is held, it retries with a later one.
 func (t *run) outOfTime(c Client, req driver.Request, what string) {
 	t.Helper()
 	req.Wait = true

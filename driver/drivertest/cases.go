@@ -2,7 +2,7 @@ package drivertest
 
 import "slices"
 
-// Cases returns the questions of the exam, the simple ones first.
+// Cases returns the cases of the suite, the simple ones first.
 func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, endedCases, expiryCases, releaseCases, tokenCases,

@@ -8,17 +8,17 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// endedCases are about contexts that have ended.
+// endedCases are about contexts that have ended already.
 var endedCases = []Case{
 	newCase("ended-context", anyEngine, endedContext),
 }
 
-// endedContext: a context that has ended before the request is its own error, for
-// a name that is free and for one that is held, and nothing is taken. The engine is
-// not even asked: the answer is the same when it is silent.
+// endedContext: a request with a context that has already ended returns the context's error,
+// whether the name is free or held, and acquires nothing. The engine is not contacted: the result
+// is the same while it is unresponsive.
 //
-// It fails an engine that looks at the context after it has asked, or wraps the error of
-// the context into one of its own.
+// It fails an engine that checks the context after contacting the server, or wraps the context's
+// error in another sentinel.
 func endedContext(t *run) {
 	cs := t.clients(2)
 	h := t.hold(cs[0], t.request("held"))
@@ -49,8 +49,7 @@ func endedContexts(t *run, c Client) {
 	}
 }
 
-// itsOwn fails the case unless err is that of a context which ended before the
-// request, and nothing else.
+// itsOwn fails the case unless err is the error of ctx and no other sentinel.
 func itsOwn(ctx context.Context, t *run, err error, name string) {
 	t.Helper()
 	if !errors.Is(err, ctx.Err()) || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {

@@ -7,8 +7,8 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest"
 )
 
-// The cases of the exam are chosen by what an engine declares: one whose locks
-// end with their process is not asked about leases.
+// The cases are selected by the engine's traits: an engine whose locks end with their process is
+// not tested for leases.
 func ExampleCases() {
 	files := driver.Traits{Engine: "files", Order: driver.OrderAll, Limits: true}
 	for _, c := range drivertest.Cases() {

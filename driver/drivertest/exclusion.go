@@ -10,7 +10,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// exclusionCases are about who gets in.
+// exclusionCases are about mutual exclusion.
 var exclusionCases = []Case{
 	newCase("exclusion", anyEngine, exclusion),
 	newCase("waiting-told", anyEngine, waitingTold),
@@ -19,24 +19,24 @@ var exclusionCases = []Case{
 	newCase("no-steal", leased, noSteal),
 }
 
-// interval is the time one holder was inside, as it saw it.
+// interval is the time that one holder spent in the critical section, by its own clock.
 type interval struct {
 	token    int64
 	from, to time.Time
 }
 
-// guarded is what the lock of the exclusion case protects. Its count is atomic
-// only so that a broken engine is a lost update and not a data race.
+// guarded is protected by the lock of the exclusion case. Its counter is atomic so that a broken
+// engine causes a lost update, not a data race.
 type guarded struct {
 	*run
 	count  atomic.Int64
 	inside atomic.Int64
-	late   atomic.Int64 // visits that were not made
+	late   atomic.Int64 // visits that were skipped
 	mu     sync.Mutex   // guards log
 	log    []interval
 }
 
-// enter is one critical section. It reports whether it was alone.
+// enter is the critical section. It reports whether the caller was alone in it.
 func (g *guarded) enter(token int64) bool {
 	from := time.Now()
 	alone := g.inside.Add(1) == 1
@@ -50,14 +50,14 @@ func (g *guarded) enter(token int64) bool {
 	return alone
 }
 
-// linger stays inside for a moment, which lets an intruder in.
+// linger stays in the critical section for a moment, so that a second holder would be noticed.
 func linger() { time.Sleep(time.Millisecond) }
 
-// exclusion: many goroutines of several clients change one guarded counter. No
-// update is lost, no two visits overlap, and tokens rise from visit to visit.
+// exclusion: many goroutines of several clients increment a protected counter. No update is lost,
+// no two visits overlap, and tokens increase from visit to visit.
 //
-// It fails an engine that is no lock: most of all one that reads, decides and writes in
-// several steps.
+// It fails an engine that does not exclude, in particular one that reads, decides and writes in
+// separate steps.
 func exclusion(t *run) {
 	const clients, workers, rounds = 3, 4, 5
 	g := guarded{run: t}
@@ -81,7 +81,7 @@ func exclusion(t *run) {
 	g.sweep()
 }
 
-// visit acquires, visits and releases once.
+// visit acquires the lock, visits and releases it.
 func (g *guarded) visit(ctx context.Context, c Client) {
 	t := g.run
 	req := t.request("exclusion")
@@ -103,8 +103,7 @@ func (g *guarded) visit(ctx context.Context, c Client) {
 	}
 }
 
-// sweep fails the case if two intervals overlap or a later one has a token that
-// is not greater.
+// sweep fails the case if two visits overlap, or a later one does not have a greater token.
 func (g *guarded) sweep() {
 	slices.SortFunc(g.log, func(a, b interval) int {
 		if c := a.from.Compare(b.from); c != 0 {
@@ -123,11 +122,10 @@ func (g *guarded) sweep() {
 	}
 }
 
-// waitingTold: a request that has to wait says so by its OnWait, before it is granted.
-// Most other cases rely on that.
+// waitingTold: a request that must wait calls OnWait before it is granted. Most other cases depend
+// on this.
 //
-// It fails an engine that never calls OnWait. Whoever waits is then not told what it
-// waits for.
+// It fails an engine that never calls OnWait, so that callers do not learn what they wait for.
 func waitingTold(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.request("waited-for"))
@@ -137,10 +135,10 @@ func waitingTold(t *run) {
 	w.granted(t.patience, "a waiter for a name that was released").free()
 }
 
-// noReentrance: two acquires by one client exclude each other.
+// noReentrance: two acquires of one client exclude each other.
 //
-// It fails an engine that keeps holders by process, and takes the second request of one
-// for the first.
+// It fails an engine that identifies holders by process and takes a second request for the first
+// one.
 func noReentrance(t *run) {
 	c := t.client()
 	h := t.hold(c, t.request("mine"))
@@ -151,10 +149,9 @@ func noReentrance(t *run) {
 	w.granted(t.patience, "a waiter of the holder's client").free()
 }
 
-// tryHeld: a try for a held name says who holds it, since and until when.
+// tryHeld: a non-blocking request for a held name returns who holds it, since when and until when.
 //
-// It fails an engine that answers a try with a bare error. People need to know whom to
-// ask.
+// It fails an engine that returns an error without these.
 func tryHeld(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("busy"))
@@ -177,11 +174,11 @@ func tryHeld(t *run) {
 	t.hold(other, t.request("busy")).free()
 }
 
-// noSteal: nobody gets in before the lease ends, and a lease that is renewed
-// outlasts its first TTL. A machine too slow to renew in time proves nothing.
+// noSteal: nobody acquires the lock before the lease expires, and a renewed lease outlasts its
+// first TTL. If the machine is too slow to renew in time, nothing is checked.
 //
-// It fails an engine that counts leases from another clock, or from the first
-// acquisition instead of the last renewal.
+// It fails an engine that measures leases by another clock, or from the first acquisition instead
+// of the last renewal.
 func noSteal(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.shortLease("kept"))

@@ -7,7 +7,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// expiryCases are about the ends of leases and of processes.
+// expiryCases are about the ends of leases and processes.
 var expiryCases = []Case{
 	newCase("expiry", leased, expiry),
 	newCase("crash-frees", unleased, crashFrees),
@@ -15,11 +15,11 @@ var expiryCases = []Case{
 	newCase("renew-other-ttl", leased, renewOtherTTL),
 }
 
-// expiry: a lease whose holder vanished ends after its TTL, not before, for a
-// waiter and for a try.
+// expiry: the lease of a holder that vanished expires after its TTL and not before, for a waiter
+// and for a non-blocking request.
 //
-// It fails an engine that never ends leases, ends them early, or does not wake waiters
-// when one ends by itself.
+// It fails an engine that never ends leases, ends them early, or does not wake waiters when a lease
+// expires.
 func expiry(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.shortLease("waited-for"))
@@ -42,10 +42,10 @@ func expiry(t *run) {
 	late.free()
 }
 
-// crashFrees: without leases the locks of a client that died are free at once.
+// crashFrees: on an engine without leases, the locks of a client that died are released
+// immediately.
 //
-// It fails an engine that has neither leases nor a way to learn that a process has
-// ended.
+// It fails an engine that has neither leases nor a way to detect that a process has ended.
 func crashFrees(t *run) {
 	c, next := t.client(), t.client()
 	t.hold(c, t.request("waited-for"))
@@ -56,10 +56,10 @@ func crashFrees(t *run) {
 	t.take(t.patience, next, t.request("tried")).free()
 }
 
-// renewExpired: a lapsed lease is not revived, whether or not it has a successor.
+// renewExpired: an expired lease cannot be renewed, whether or not it has a successor.
 //
-// It fails an engine that renews by name, or brings back what is over. Two would hold
-// the name.
+// It fails an engine that renews by name or revives expired leases: two clients would hold the
+// name.
 func renewExpired(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.shortLease("lapsed"))
@@ -73,10 +73,10 @@ func renewExpired(t *run) {
 	t.notHeld(h.renew(), "renewing a lapsed lease whose successor is gone")
 }
 
-// renewOtherTTL: a renewal with another TTL than that of the request makes the lease last
-// for the shorter of the two at least. In the rest engines differ.
+// renewOtherTTL: after a renewal with another TTL than the request's, the lease lasts at least for
+// the shorter of the two. Beyond that, engines differ.
 //
-// It fails an engine that answers such a renewal with nil and extends nothing.
+// It fails an engine that returns nil for such a renewal and extends nothing.
 func renewOtherTTL(t *run) {
 	c, next := t.client(), t.client()
 	longer := 2 * t.ttl

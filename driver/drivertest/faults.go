@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// faults are what is wrong with a world, until the end of the case.
+// faults are the faults of a World during a case.
 type faults struct {
 	t     testing.TB
 	world World
@@ -15,7 +15,7 @@ type faults struct {
 	cut    bool // between Cut and Mend
 }
 
-// freeze stops a client until thaw, or until the end of the case.
+// freeze freezes a client until thaw or the end of the case.
 func (f *faults) freeze(c Client) {
 	f.mu.Lock()
 	f.frozen[c] = true
@@ -23,7 +23,7 @@ func (f *faults) freeze(c Client) {
 	c.Freeze(f.t)
 }
 
-// thaw lets a client go on, if it is frozen.
+// thaw resumes a client, if it is frozen.
 func (f *faults) thaw(c Client) {
 	f.mu.Lock()
 	frozen := f.frozen[c]
@@ -34,7 +34,7 @@ func (f *faults) thaw(c Client) {
 	}
 }
 
-// needsCutter skips the case if the world cannot make its engine silent.
+// needsCutter skips the case if the World is no Cutter.
 func (f *faults) needsCutter() {
 	f.t.Helper()
 	if _, ok := f.world.(Cutter); !ok {
@@ -42,8 +42,8 @@ func (f *faults) needsCutter() {
 	}
 }
 
-// silence makes the engine silent until mend, or until the end of the case; ok is
-// false if the world cannot.
+// silence makes the engine unresponsive until mend or the end of the case. ok is false if the World
+// is no Cutter.
 func (f *faults) silence() (ok bool) {
 	w, ok := f.world.(Cutter)
 	if ok {
@@ -55,7 +55,7 @@ func (f *faults) silence() (ok bool) {
 	return ok
 }
 
-// mend lets the engine answer again, if it is cut.
+// mend makes the engine answer again, if it is cut.
 func (f *faults) mend() {
 	f.mu.Lock()
 	cut := f.cut

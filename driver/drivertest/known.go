@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test whose failures are collected instead of reported.
+// recorder is a testing.TB that collects failures instead of reporting them.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex // guards failures, skipped, cleanups
@@ -16,8 +16,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// collect runs a case, which may be in a bubble, and returns its failures, or why it was
-// skipped.
+// collect runs a case, which may be in a bubble, and returns its failures, or why it was skipped.
 func collect(t testing.TB, run func(testing.TB)) (failures []string, skipped string) {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
@@ -36,28 +35,28 @@ func (r *recorder) note(failure string) {
 	r.failures = append(r.failures, failure)
 }
 
-// Failed reports whether a failure was collected.
+// Failed reports whether there is a failure.
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failures) > 0
 }
 
-// Cleanup keeps f for the end of the case.
+// Cleanup registers f for the end of the case.
 func (r *recorder) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cleanups = append(r.cleanups, f)
 }
 
-// clean cleans up, last in first out.
+// clean runs the cleanups, the last one first.
 func (r *recorder) clean() {
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
 		r.cleanups[i]()
 	}
 }
 
-// The methods by which a test fails or talks.
+// The methods with which a test fails or logs.
 
 func (r *recorder) Fail()                        { r.note("failed") }
 func (r *recorder) FailNow()                     { r.Fail(); runtime.Goexit() }

@@ -9,7 +9,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// listCases are about what an engine shows.
+// listCases are about List.
 var listCases = []Case{
 	newCase("list", anyEngine, list),
 }
@@ -20,16 +20,16 @@ type view struct {
 	client Client
 }
 
-// view returns what a client lists, if it lists at all.
+// view returns the view of a client.
 func (t *run) view(c Client) view { return view{t, c} }
 
-// can reports whether the client lists at all.
+// can reports whether the client is a Lister.
 func (t view) can() bool {
 	_, ok := as[driver.Lister](t.client)
 	return ok
 }
 
-// query lists names, which the client must be able to.
+// query calls List. The client must be a Lister.
 func (t view) query(q driver.Query) []driver.Status {
 	t.Helper()
 	type answer struct {
@@ -46,7 +46,7 @@ func (t view) query(q driver.Query) []driver.Status {
 	return a.list
 }
 
-// look returns what is listed under one name, or nil if the client lists nothing at all.
+// look returns the status listed for one name, or nil if the client is no Lister.
 func (t view) look(name string) *driver.Status {
 	t.Helper()
 	if !t.can() {
@@ -60,7 +60,7 @@ func (t view) look(name string) *driver.Status {
 	return &list[0]
 }
 
-// waiters fails the case unless n waiters are listed, if the client lists at all.
+// waiters fails the case unless n waiters are listed. It does nothing if the client is no Lister.
 func (t view) waiters(name string, n int) {
 	t.Helper()
 	if !t.can() {
@@ -74,8 +74,8 @@ func (t view) waiters(name string, n int) {
 	})
 }
 
-// weighed fails the case unless the client, if it lists at all, shows this limit in force,
-// and holders and waiters of these weights.
+// weighed fails the case unless List returns this limit, and holders and waiters with these
+// weights. It does nothing if the client is no Lister.
 func (t view) weighed(name string, limit int, holders, waiters []int) {
 	t.Helper()
 	if !t.can() {
@@ -98,8 +98,8 @@ func (t view) weighed(name string, limit int, holders, waiters []int) {
 	})
 }
 
-// closed fails the case if the client, which may list, does not show the minimum hold of a
-// name before its end.
+// closed fails the case if List does not return the minimum hold of a name before its end. It does
+// nothing if the client is no Lister.
 func (t view) closed(name string, end time.Time) {
 	t.Helper()
 	if !t.can() {
@@ -120,11 +120,11 @@ func (t view) closed(name string, end time.Time) {
 	}
 }
 
-// list: an engine that lists shows holders and waiters, with their identities,
-// places and tokens, by prefix and by exact name.
+// list: List returns holders and waiters with their identities, places and tokens, by prefix and by
+// exact name.
 //
-// It fails an engine that shows holders without their identity, matches prefixes where a
-// whole name was asked for, or keeps what is over.
+// It fails an engine that omits identities, matches prefixes when an exact name was requested, or
+// lists free names.
 func list(t *run) {
 	cs := t.clients(3)
 	if !t.view(cs[0]).can() {
@@ -165,7 +165,7 @@ func list(t *run) {
 	})
 }
 
-// listed fails the case unless the query gives these names, in order.
+// listed fails the case unless the query returns these names, in order.
 func (t view) listed(q driver.Query, want ...string) {
 	t.Helper()
 	var got []string
@@ -178,7 +178,7 @@ func (t view) listed(q driver.Query, want ...string) {
 	})
 }
 
-// alone fails the case unless s shows h and nobody else as the holder.
+// alone fails the case unless s has h as its only holder.
 func (h *held) alone(s *driver.Status) {
 	t := h.t
 	t.Helper()

@@ -9,17 +9,17 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// lossCases are about losses as their holders see them.
+// lossCases are about losses as holders see them.
 var lossCases = []Case{
 	newCase("loss-before-grant", leased, lossBeforeGrant),
 }
 
-// lossBeforeGrant: a holder that is cut off, and so cannot renew, knows that it
-// lost the lock before the engine grants it to the next waiter. This case looks
-// through the front door, whose deadlines rest on the engine's Sent and TTL.
+// lossBeforeGrant: a holder that is cut off, and so cannot renew, knows that it has lost the lock
+// before the engine grants it to the next waiter. This case uses a Locker, whose deadlines depend
+// on the engine's Sent and TTL.
 //
-// It fails an engine that stamps Grant.Sent after its request, or ends leases by less
-// than the TTL that it grants.
+// It fails an engine that sets Grant.Sent to a time after its request, or whose leases expire
+// before the TTL that it grants.
 func lossBeforeGrant(t *run) {
 	c, next := t.client(), t.client()
 	ttl := 2 * t.ttl // so that a busy machine renews it in time
@@ -27,7 +27,7 @@ func lossBeforeGrant(t *run) {
 		ttl = min(ttl, most)
 	}
 	lock := lockOf(t, fencelock.New(c, nil).With(fencelock.Options{TTL: ttl}), "cut-off")
-	defer func() { // also when the case fails: the keep-alive ends with the hold
+	defer func() { // also if the case fails: ends the renewals
 		t.thaw(c)
 		lock.Release()
 	}()
@@ -38,8 +38,8 @@ func lossBeforeGrant(t *run) {
 	}
 	t.freeze(c)
 	w.granted(2*ttl+t.patience, "the waiter behind a holder that was cut off")
-	// Err goes by the deadline. The context may end a moment after it if this process is
-	// as busy as to run a timer late, which would say nothing of the engine.
+	// Err depends on the deadline only. The context may end a moment later if this process is so
+	// busy that a timer runs late, which says nothing about the engine.
 	if overlap := lock.Deadline().Sub(w.at); overlap > 0 || lock.Err() == nil {
 		t.Errorf("the holder believes in its lock until %v after the next grant: %v", overlap, lock.Err())
 	}
@@ -56,7 +56,7 @@ func lossBeforeGrant(t *run) {
 	w.held.free()
 }
 
-// lockOf acquires a free name through the front door.
+// lockOf acquires a free name through a Locker.
 func lockOf(t *run, locks *fencelock.Locker, name string) *fencelock.Lock {
 	t.Helper()
 	type answer struct {

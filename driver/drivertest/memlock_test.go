@@ -24,7 +24,7 @@ func (p process) Thaw(testing.TB)   { p.Engine.Thaw() }
 
 func newStore(testing.TB) drivertest.World { return store{memlock.New(nil)} }
 
-// TestExam puts the reference implementation to the exam, in bubbles.
+// TestExam runs the conformance suite on the reference implementation, in bubbles.
 func TestExam(t *testing.T) {
 	drivertest.Run(t, drivertest.Suite{World: newStore, Bubble: true})
 }

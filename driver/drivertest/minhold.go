@@ -11,11 +11,11 @@ var minimumCases = []Case{
 	newCase("min-hold", keepsMinHolds, minHold),
 }
 
-// minHold: nobody gets a name before its minimum hold is over, even when the
-// holder released it or was killed.
+// minHold: nobody acquires a name before its minimum hold has ended, even if the holder released it
+// or was killed.
 //
-// It fails an engine that keeps a minimum hold with the holder, so that a release or a
-// death ends it, or forgets those who wait for its end.
+// It fails an engine that ties the minimum hold to the holder, so that a release or the holder's
+// death ends it, or does not wake waiters at its end.
 func minHold(t *run) {
 	c, doomed, next := t.client(), t.client(), t.client()
 	least := t.ttl / 2
@@ -36,14 +36,14 @@ func minHold(t *run) {
 		t.view(next).closed("rationed", over)
 		waiter := t.shortLease("rationed")
 		if holder == c {
-			waiter.Mode = driver.Shared // which an exclusive minimum hold shuts out as well
+			waiter.Mode = driver.Shared // an exclusive minimum hold excludes shared requests too
 		}
 		g := t.wait(next, waiter).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
 		if early := time.Until(over); early > t.slack() {
 			t.Fatalf("a waiter got in %v before a minimum hold of %v was over", early, least)
 		}
 		g.free()
-		least = t.ttl + t.ttl/2 // longer than the dead holder's lease
+		least = t.ttl + t.ttl/2 // longer than the lease of the dead holder
 	}
 	t.hold(next, t.shortLease("rationed")).free()
 }

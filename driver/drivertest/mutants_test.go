@@ -17,7 +17,7 @@ type mutant struct {
 // it. With -v it tells what the case said.
 func TestMutants(t *testing.T) {
 	for _, m := range slices.Concat(holding, tokens, waiting, answering, asking, weighing, resizing, joining, recording, rating) {
-		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, exam(m.infect)) })
+		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, suiteOf(m.infect)) })
 	}
 }
 
@@ -37,5 +37,5 @@ func mustFail(t *testing.T, name string, e drivertest.Suite) {
 
 // TestUnbroken proves that the wrapping of a mutant is no fault by itself.
 func TestUnbroken(t *testing.T) {
-	drivertest.Run(t, exam(func(*broken) {}))
+	drivertest.Run(t, suiteOf(func(*broken) {}))
 }

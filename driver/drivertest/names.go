@@ -10,14 +10,14 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// nameCases are about names and requests that make no sense.
+// nameCases are about names and invalid requests.
 var nameCases = []Case{
 	newCase("names", anyEngine, names),
 	newCase("bad-input", anyEngine, badInput),
 }
 
-// strange are names that some engine may be tempted to fold, cut or interpret.
-// The long ones have 512 bytes and differ in the last.
+// strange are names that an engine might fold, truncate or interpret. The long ones have 512 bytes
+// and differ in the last one.
 var strange = []string{
 	"a", "A", "ä", "a\u0308", "Ä", "straße", "STRASSE", "日本語", "🔒", "\u202e", "\ufeff",
 	" ", "a ", " a", "a b", "a\tb", "a\nb", "a\n", "a\r\nb", "\x01", "\x7f",
@@ -28,10 +28,10 @@ var strange = []string{
 	strings.Repeat("ü", 256), strings.Repeat("/", 512), strings.Repeat("\n", 512),
 }
 
-// names: every valid name is a lock of its own, and is shown back exactly.
+// names: every valid name is a separate lock, and is listed exactly.
 //
-// It fails an engine that folds case, cuts long names, normalises Unicode, or lets a
-// name out of its key space.
+// It fails an engine that folds case, truncates long names, normalizes Unicode, or lets a name
+// leave its key space.
 func names(t *run) {
 	c, other := t.client(), t.client()
 	held := make([]*held, len(strange))
@@ -59,8 +59,8 @@ func names(t *run) {
 	}
 }
 
-// keep renews acquisitions, which may have to outlast a slow machine, unless that was done a
-// moment ago. It returns when it was.
+// keep renews acquisitions that may have to outlast a slow machine, unless they were renewed
+// recently. It returns when they were.
 func keep(t *run, all []*held, renewed time.Time) time.Time {
 	t.Helper()
 	now := time.Now()
@@ -73,11 +73,9 @@ func keep(t *run, all []*held, renewed time.Time) time.Time {
 	return now
 }
 
-// badInput: a request that makes no sense is ErrInvalid, also with Wait, and
-// nothing is held afterwards.
+// badInput: an invalid request is ErrInvalid, also with Wait, and nothing is held afterwards.
 //
-// It fails an engine that repairs requests, or checks them after it has written
-// something.
+// It fails an engine that corrects requests, or checks them after it has written something.
 func badInput(t *run) {
 	c, other := t.client(), t.client()
 	for what, req := range senseless(t) {
@@ -90,7 +88,7 @@ func badInput(t *run) {
 	t.hold(other, t.request("valid")).free()
 }
 
-// senseless returns requests that every engine must refuse.
+// senseless returns requests that every engine must reject.
 func senseless(t *run) map[string]driver.Request {
 	bad := map[string]driver.Request{
 		"an empty name":        t.request(""),

@@ -9,18 +9,18 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// outageCases are about an engine that falls silent.
+// outageCases are about an engine that does not answer.
 var outageCases = []Case{
 	newCase("unreachable", anyEngine, unreachable),
 	newCase("outage", anyEngine, outage),
 }
 
-// unreachable: an engine that does not answer is ErrUnavailable, whether the name
-// is held or free, and never ErrHeld; once it answers again, a wait for a held name
-// that runs out of time is ErrHeld.
+// unreachable: while the engine does not answer, requests return ErrUnavailable, never ErrHeld,
+// whether the name is held or free. Once it answers again, a wait for a held name that times out is
+// ErrHeld.
 //
-// It fails an engine that takes silence for "held": a job that is skipped when busy
-// would be skipped for ever.
+// It fails an engine that reports a name as held because there is no answer: a job that is skipped
+// when the name is held would be skipped for ever.
 func unreachable(t *run) {
 	t.needsCutter()
 	cs := t.clients(2)
@@ -45,7 +45,7 @@ func unreachable(t *run) {
 	t.take(t.patience, cs[1], t.shortLease("free")).free()
 }
 
-// unanswered asks a silent engine, for a while. Any goroutine may call it.
+// unanswered makes a request to an unresponsive engine. Any goroutine may call it.
 func unanswered(t *run, c Client, req driver.Request) {
 	err := forAWhile(t.ctx, t.patience, func(ctx context.Context) error { _, err := t.ask(ctx, c, req); return err })
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
@@ -56,9 +56,9 @@ func unanswered(t *run, c Client, req driver.Request) {
 	}
 }
 
-// forAWhile makes a call of a silent engine with a context that ends. If it ended before
-// the call began, which is its own error and says nothing of the engine, the next one
-// takes longer. Any goroutine may call it.
+// forAWhile calls an unresponsive engine with a context that ends. If the context ended before the
+// call began, which says nothing about the engine, it retries with a longer one. Any goroutine may
+// call it.
 func forAWhile(ctx context.Context, patience time.Duration, call func(context.Context) error) error {
 	for limit := patience / 20; ; limit *= 2 {
 		limited, cancel := context.WithTimeout(ctx, limit)
@@ -71,12 +71,11 @@ func forAWhile(ctx context.Context, patience time.Duration, call func(context.Co
 	}
 }
 
-// outage: a waiter goes on waiting when the engine falls silent for longer than a
-// lease, be it while somebody holds the name, or in the instant of the hand-over,
-// where a grant may have come that cannot be confirmed.
+// outage: a waiter continues to wait when the engine does not answer for longer than a lease, both
+// while the name is held and during the hand-over, when a grant may have arrived that cannot be
+// confirmed.
 //
-// It fails an engine that gives a waiter up at the first error, or believes in a grant
-// that it could not confirm.
+// It fails an engine that returns at the first error, or uses a grant that it could not confirm.
 func outage(t *run) {
 	t.needsCutter()
 	cs := t.clients(2)
@@ -99,7 +98,7 @@ func outage(t *run) {
 			h.free()
 		}
 		got := w.granted(2*t.ttl+t.patience, "a waiter that saw an outage")
-		_ = got.release() // it may have run out: nobody has renewed it
+		_ = got.release() // it may have expired, as nobody has renewed it
 		t.take(t.patience, cs[0], t.shortLease("waited-for")).free()
 	}
 }

@@ -41,9 +41,9 @@ type bareStore struct {
 
 func (s bareStore) Client(t testing.TB) drivertest.Client { return bare{s.World.Client(t), s.deaf} }
 
-const outsider = "FENCELOCK_TEST_OUTSIDER" // which exam TestOutsider takes
+const outsider = "FENCELOCK_TEST_OUTSIDER" // which suite TestOutsider runs
 
-// TestOutsider is an exam that another test runs as a process of its own, to see what
+// TestOutsider is a suite that another test runs as a process of its own, to see what
 // its author would see.
 func TestOutsider(t *testing.T) {
 	kind := os.Getenv(outsider)
@@ -57,12 +57,12 @@ func TestOutsider(t *testing.T) {
 
 var verdict = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): TestOutsider/(\S+)`)
 
-// outside runs an exam and returns its cases by verdict, and what it printed.
+// outside runs a suite and returns its cases by verdict, and what it printed.
 func outside(t *testing.T, kind string) (cases map[string][]string, printed string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestOutsider$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), outsider+"="+kind)
-	out, _ := cmd.CombinedOutput() // an exam that is failed exits with 1
+	out, _ := cmd.CombinedOutput() // a failed suite exits with 1
 	cases = map[string][]string{}
 	for _, m := range verdict.FindAllStringSubmatch(string(out), -1) {
 		cases[m[1]] = append(cases[m[1]], m[2])

@@ -128,7 +128,7 @@ func plainExam(f faults) drivertest.Suite {
 	}}
 }
 
-// TestPlain puts an engine without leases and limits to the exam.
+// TestPlain runs the conformance suite on an engine without leases and limits.
 func TestPlain(t *testing.T) { drivertest.Run(t, plainExam(faults{})) }
 
 // TestPlainMutants is TestMutants for what only a plain engine can do wrong.
@@ -147,7 +147,7 @@ func TestPlainMutants(t *testing.T) {
 
 // An engine that stores no notes has no traces to show, and is not asked for them.
 func TestWithoutNotesNoTraces(t *testing.T) {
-	e := exam(func(b *broken) { b.ask(func(req *driver.Request) { req.Note, req.Trace = "", "" }) })
+	e := suiteOf(func(b *broken) { b.ask(func(req *driver.Request) { req.Note, req.Trace = "", "" }) })
 	for _, c := range drivertest.Cases() {
 		if c.Name != "trace" {
 			continue

@@ -16,10 +16,10 @@ var queueCases = []Case{
 	newCase("wake-up", anyEngine, wakeUp),
 }
 
-// line are waiters in the order in which they joined.
+// line is waiters in the order in which they joined.
 type line []*call
 
-// line queues one waiter after the other, client after client.
+// line queues n waiters, on the clients in turn.
 func (t *run) line(n int, cs []Client, req driver.Request) line {
 	t.Helper()
 	ws := make(line, n)
@@ -29,8 +29,8 @@ func (t *run) line(n int, cs []Client, req driver.Request) line {
 	return ws
 }
 
-// inOrder fails the case unless the waiters get in one after the other, each as
-// soon as the one before it has released.
+// inOrder fails the case unless the waiters are granted one after the other, each when the one
+// before has released.
 func (ws line) inOrder() {
 	t := ws[0].t
 	t.Helper()
@@ -45,8 +45,7 @@ func (ws line) inOrder() {
 	}
 }
 
-// inAnyOrder fails the case unless two waiters get in one after the other,
-// whichever is first.
+// inAnyOrder fails the case unless two waiters are granted one after the other, in any order.
 func (ws line) inAnyOrder() {
 	t, a, b := ws[0].t, ws[0], ws[1]
 	t.Helper()
@@ -59,9 +58,9 @@ func (ws line) inAnyOrder() {
 	line{a, b}.inOrder()
 }
 
-// fifo: ten waiters of several clients get in in the order they joined.
+// fifo: ten waiters of several clients are granted in the order in which they joined.
 //
-// It fails an engine that lets waiters race for a lock that is free.
+// It fails an engine in which waiters race for a free lock.
 func fifo(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("lined-up"))
@@ -70,10 +69,10 @@ func fifo(t *run) {
 	ws.inOrder()
 }
 
-// orderProcess: clients get in in the order they joined, and one that has two
-// waiters has one turn before it queues again.
+// orderProcess: clients are granted in the order in which they joined. A client with two waiters
+// gets one grant before it queues again.
 //
-// It fails an engine that lets the second waiter of a process pass those of others.
+// It fails an engine that lets the second waiter of a process overtake those of others.
 func orderProcess(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("lined-up"))
@@ -86,11 +85,10 @@ func orderProcess(t *run) {
 	line{first, second, third, again}.inOrder()
 }
 
-// noBarging: a try does not get in before a live waiter, not even while the lock
-// is being handed over.
+// noBarging: a non-blocking request does not overtake a live waiter, not even during a hand-over.
 //
-// It fails an engine that frees the lock first and looks for the next waiter afterwards:
-// a try in between gets in.
+// It fails an engine that releases the lock first and looks for the next waiter afterwards, so that
+// a request in between is granted.
 func noBarging(t *run) {
 	cs := t.clients(3)
 	barge := func(c Client) { // any goroutine may call it
@@ -115,9 +113,9 @@ func noBarging(t *run) {
 	}
 }
 
-// wakeUp: a waiter is told of a release long before any lease would end.
+// wakeUp: a waiter is woken by a release, long before any lease would expire.
 //
-// It fails an engine that wakes nobody, or one of several shared waiters.
+// It fails an engine that wakes no waiter, or only one of several shared waiters.
 func wakeUp(t *run) {
 	cs := t.clients(3)
 	h := t.hold(cs[0], t.request("awaited"))

@@ -16,14 +16,14 @@ var rateCases = []Case{
 	newCase("rate-refill", rates, rateRefill),
 }
 
-// rateInterval lies between two events of the cases that nothing is regained in.
+// rateInterval separates the events of cases during which nothing is regained.
 const rateInterval = 24 * time.Hour
 
-// rate: the questions about rates that nothing is regained in, the simple ones first.
+// rate runs the checks during which nothing is regained.
 //
-// It fails an engine that counts for each client, takes for refused events, or gives
-// back what others rely on, at once or when a return comes again; and one that takes for a
-// look, does not know fewer events than were asked for, or keeps a key that is reset.
+// It fails an engine that counts per client, charges for refused events, or returns events that
+// others rely on, at once or when a return is repeated. It also fails one that charges for a query,
+// does not grant fewer events than requested, or keeps a key that was reset.
 func rate(t *run) {
 	r := takers{t, t.clients(4)}
 	r.burst()
@@ -35,7 +35,7 @@ func rate(t *run) {
 	r.badInput()
 }
 
-// takers take from rates through some clients, which must be driver.RateLimiters.
+// takers use rates through several clients, which must be driver.RateLimiters.
 type takers struct {
 	*run
 	cs []Client
@@ -46,7 +46,7 @@ type rateAnswer struct {
 	err   error
 }
 
-// taking takes from a rate through c, and returns the engine's answer.
+// taking calls TakeRate of c.
 func (t takers) taking(ctx context.Context, c Client, take driver.RateTake) (driver.RateTaken, error) {
 	t.Helper()
 	a := within(t.run, "TakeRate", func(limited context.Context) rateAnswer {
@@ -59,7 +59,7 @@ func (t takers) taking(ctx context.Context, c Client, take driver.RateTake) (dri
 	return a.taken, a.err
 }
 
-// takes fails the case unless the engine answers as it should.
+// takes fails the case unless the engine grants (ok) or refuses.
 func (t takers) takes(c Client, take driver.RateTake, ok bool, when string) driver.RateTaken {
 	t.Helper()
 	taken, err := t.taking(t.ctx, c, take)
@@ -72,7 +72,7 @@ func (t takers) takes(c Client, take driver.RateTake, ok bool, when string) driv
 	return taken
 }
 
-// returns gives back what was taken.
+// returns returns what was taken.
 func (t takers) returns(c Client, take driver.RateTake, taken driver.RateTaken) {
 	t.Helper()
 	err := within(t.run, "ReturnRate", func(ctx context.Context) error {
@@ -83,13 +83,13 @@ func (t takers) returns(c Client, take driver.RateTake, taken driver.RateTaken) 
 	}
 }
 
-// events asks for so many events of a key that has a burst of four.
+// events returns a take of n events of a key with a burst of four.
 func events(key string, n int) driver.RateTake {
 	return driver.RateTake{Key: key, Cost: time.Duration(n) * rateInterval, Most: 4 * rateInterval}
 }
 
-// ends fails the case unless all that was granted of a key since first takes so many
-// intervals, to the microsecond and by the engine's clock.
+// ends fails the case unless everything granted for a key since first amounts to n intervals, to
+// the microsecond and by the engine's clock.
 func (t takers) ends(first, taken driver.RateTaken, n int, when string) {
 	t.Helper()
 	if got, want := taken.Now.Add(taken.Ahead), first.Now.Add(time.Duration(n)*rateInterval); !got.Equal(want) {
@@ -100,8 +100,8 @@ func (t takers) ends(first, taken driver.RateTaken, n int, when string) {
 	}
 }
 
-// burst: all clients together get a burst of a key, and no more; a refusal costs
-// nothing; other keys, and the lock of the same name, are apart from it.
+// burst: all clients together get one burst of a key. A refusal costs nothing. Other keys, and the
+// lock of the same name, are not affected.
 func (t takers) burst() {
 	t.Helper()
 	cs := t.cs
@@ -124,11 +124,10 @@ func (t takers) burst() {
 	h.free()
 }
 
-// rateRefill: what was used comes back at the rate, not earlier and no later, by the
-// engine's clock.
+// rateRefill: used events are regained at the rate, neither earlier nor later, by the engine's
+// clock.
 //
-// It fails an engine that counts in windows, so that twice the rate gets through at
-// their border.
+// It fails an engine that counts in windows, which lets twice the rate through at their borders.
 func rateRefill(t *run) {
 	r, cs := takers{t, nil}, t.clients(2)
 	const interval = 30 * time.Millisecond
@@ -175,7 +174,7 @@ func rateRefill(t *run) {
 	})
 }
 
-// together: clients that ask at the same time get a burst, and not a burst each.
+// together: concurrent clients get one burst together, not one each.
 func (t takers) together() {
 	t.Helper()
 	cs := t.cs
@@ -204,8 +203,8 @@ func (t takers) together() {
 	}
 }
 
-// returned: what was taken last and is given back can be taken again; once somebody
-// has taken after it, it cannot.
+// returned: events that were taken last and returned can be taken again. If there was another take
+// after them, they cannot.
 func (t takers) returned() {
 	t.Helper()
 	cs := t.cs
@@ -225,8 +224,8 @@ func (t takers) returned() {
 	t.returnedAgain()
 }
 
-// returnedAgain: a return that comes a second time, as one does whose answer was lost, takes
-// nothing from whoever was granted the same meanwhile.
+// returnedAgain: a return that is repeated, because its answer was lost, does not affect an equal
+// take made meanwhile.
 func (t takers) returnedAgain() {
 	t.Helper()
 	cs := t.cs
@@ -239,16 +238,15 @@ func (t takers) returnedAgain() {
 	t.ends(first, t.takes(cs[1], events("again", 4), false, "when there are two left"), 2, "a return that came again")
 }
 
-// fewer asks for as many of n events as there are.
+// fewer returns a take of up to n events.
 func fewer(key string, n int) driver.RateTake {
 	take := events(key, n)
 	take.Each = rateInterval
 	return take
 }
 
-// fewer: who takes fewer events than it asks for is granted what is left, and refused only
-// if that is nothing; it gives back what it was granted. Many who ask at once get no more
-// than a burst together.
+// fewer: a take of up to n events is granted as many as are left, and refused only if there are
+// none. Only granted events can be returned. Concurrent takes get one burst together.
 func (t takers) fewer() {
 	t.Helper()
 	cs := t.cs
@@ -285,8 +283,8 @@ func (t takers) fewer() {
 	}
 }
 
-// looks: a take of nothing is a refusal that says how far ahead the key is, whether anybody
-// has used it or not.
+// looks: a take of nothing is refused and returns how far ahead the key is, whether or not it has
+// been used.
 func (t takers) looks() {
 	t.Helper()
 	cs := t.cs
@@ -303,7 +301,7 @@ func (t takers) looks() {
 	t.ends(first, t.takes(cs[3], events("seen", 0), false, "after a return"), 3, "a return after a look")
 }
 
-// resetting forgets a key.
+// resetting resets a key.
 func (t takers) resetting(ctx context.Context, c Client, key string) error {
 	t.Helper()
 	return within(t.run, "ResetRate", func(limited context.Context) error {
@@ -314,8 +312,8 @@ func (t takers) resetting(ctx context.Context, c Client, key string) error {
 	})
 }
 
-// resets: all of a burst can be taken of a key that is reset, once, and what was taken before
-// cannot be given back any more.
+// resets: after a reset a key has a full burst again, once, and what was taken before cannot be
+// returned any more.
 func (t takers) resets() {
 	t.Helper()
 	cs := t.cs
@@ -339,8 +337,8 @@ func (t takers) resets() {
 	t.ends(beside, t.takes(cs[0], events("beside", 1), false, "after a reset of another key"), 4, "a reset of another key")
 }
 
-// badInput: senseless takes are ErrInvalid, a context that has ended is its own error,
-// and neither takes anything.
+// badInput: invalid takes are ErrInvalid, and an ended context returns its own error. Neither takes
+// anything.
 func (t takers) badInput() {
 	t.Helper()
 	c := t.cs[0]

@@ -23,12 +23,12 @@ func TestKnownFailures(t *testing.T) {
 		if c.Name != "names" {
 			continue
 		}
-		e := exam(func(*broken) {})
+		e := suiteOf(func(*broken) {})
 		e.Known = known
 		if failures := examine(t, c, e); len(failures) != 1 || !strings.Contains(failures[0], "not written yet") {
 			t.Errorf("a known failure that is over: %q", failures)
 		}
-		e = exam(func(b *broken) { b.rename(lowerCase) })
+		e = suiteOf(func(b *broken) { b.rename(lowerCase) })
 		e.Known = known
 		if failures := examine(t, c, e); len(failures) != 0 {
 			t.Errorf("a known failure: %q", failures)

@@ -21,13 +21,13 @@ var recordCases = []Case{
 	newCase("record-list", anyEngine, recordList),
 }
 
-// records are the records as one client sees them, for one case.
+// records is driver.Records as one client sees them.
 type records struct {
 	*run
 	records driver.Records
 }
 
-// recordsOf returns the records of n clients, and skips the case if the engine keeps none.
+// recordsOf returns the records of n clients, and skips the case if the engine has none.
 func recordsOf(t *run, n int) (all []records) {
 	t.Helper()
 	for _, c := range t.clients(n) {
@@ -43,7 +43,7 @@ func recordsOf(t *run, n int) (all []records) {
 	return all
 }
 
-// read returns the record of a key, or the error.
+// read returns the record of a key, or an error.
 func (r records) read(key string) (driver.Record, error) {
 	r.Helper()
 	var rec driver.Record
@@ -54,7 +54,7 @@ func (r records) read(key string) (driver.Record, error) {
 	return rec, err
 }
 
-// get returns the record of a key, and fails the case if that fails.
+// get returns the record of a key, and fails the case on an error.
 func (r records) get(key string) driver.Record {
 	r.Helper()
 	rec, err := r.read(key)
@@ -67,7 +67,7 @@ func (r records) get(key string) driver.Record {
 	return rec
 }
 
-// swap replaces a record and returns the answer.
+// swap replaces a record and returns the engine's answer.
 func (r records) swap(key string, value []byte, version string, ttl time.Duration) (string, error) {
 	r.Helper()
 	var next string
@@ -78,7 +78,7 @@ func (r records) swap(key string, value []byte, version string, ttl time.Duratio
 	return next, err
 }
 
-// put replaces a record, and fails the case if that fails.
+// put replaces a record, and fails the case on an error.
 func (r records) put(key, value, version string, ttl time.Duration) string {
 	r.Helper()
 	next, err := r.swap(key, []byte(value), version, ttl)
@@ -91,8 +91,7 @@ func (r records) put(key, value, version string, ttl time.Duration) string {
 	return next
 }
 
-// conflict fails the case unless a swap from a version is a conflict that changes
-// nothing.
+// conflict fails the case unless a swap from a version is a conflict and changes nothing.
 func (r records) conflict(key, version, when string) {
 	r.Helper()
 	before := r.get(key)
@@ -102,7 +101,7 @@ func (r records) conflict(key, version, when string) {
 	r.shows(key, string(before.Value), before.Version, "after a conflict")
 }
 
-// shows fails the case unless the record of a key has a value and a version.
+// shows fails the case unless the record of a key has this value and version.
 func (r records) shows(key, value, version, when string) {
 	r.Helper()
 	if got := r.get(key); string(got.Value) != value || got.Version != version {
@@ -110,10 +109,10 @@ func (r records) shows(key, value, version, when string) {
 	}
 }
 
-// recordSwap: a record changes from the version that its writer has seen and from no
-// other, and everybody sees it at once.
+// recordSwap: a record changes only from the version that its writer has read, and every client
+// sees the change at once.
 //
-// It fails an engine that compares values instead of versions, or uses a version again.
+// It fails an engine that compares values instead of versions, or reuses a version.
 func recordSwap(t *run) {
 	rs := recordsOf(t, 2)
 	here, there := rs[0], rs[1]
@@ -132,8 +131,8 @@ func recordSwap(t *run) {
 	recordValues(here, there)
 }
 
-// recordValues: a value is bytes, none of which mean anything, and belongs to whoever
-// has it.
+// recordValues: a value may contain any bytes, and is copied: later changes of the caller's slices
+// do not affect it.
 func recordValues(here, there records) {
 	here.Helper()
 	every := make([]byte, 256)
@@ -158,9 +157,9 @@ func recordValues(here, there records) {
 	here.shows("bytes", "as it was", version, "after its bytes were written to by their owners")
 }
 
-// recordRace: of several who swap from one version one succeeds.
+// recordRace: of several concurrent swaps from one version, one succeeds.
 //
-// It fails an engine that reads, compares and writes in several steps.
+// It fails an engine that reads, compares and writes in separate steps.
 func recordRace(t *run) {
 	rs := recordsOf(t, 3)
 	const each = 5
@@ -189,8 +188,8 @@ func recordRace(t *run) {
 	}
 }
 
-// count adds 1 to a record n times, and returns of how many of them it does not know
-// whether they were carried out.
+// count adds 1 to a record n times, and returns for how many of these it is unknown whether they
+// succeeded.
 func (r records) count(key string, n int) (unknown int, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.patience)
 	defer cancel()
@@ -215,11 +214,11 @@ func (r records) count(key string, n int) (unknown int, err error) {
 	return unknown, nil
 }
 
-// recordExpiry: a record is gone after its TTL and not before; what comes after it has
-// versions of its own, and each swap says anew how long the record stays.
+// recordExpiry: a record exists until its TTL has passed and not longer. A record written after it
+// has a version of its own. Each swap sets the TTL again.
 //
-// It fails an engine that keeps the TTL of the value before, or begins versions anew
-// when a record is gone.
+// It fails an engine that keeps the TTL of the previous value, or restarts versions when a record
+// has expired.
 func recordExpiry(t *run) {
 	rs := recordsOf(t, 2)
 	here, there := rs[0], rs[1]
@@ -248,8 +247,8 @@ func recordExpiry(t *run) {
 	here.shows("longer", "long", longer, "after the TTL of the value before it")
 }
 
-// prolong writes a record that expires soon, and once more before it has, with another
-// TTL. It returns the version, and how soon it was: on a slow machine that is later.
+// prolong writes a record that expires soon, and rewrites it before that with another TTL. It
+// returns the version and the first TTL, which is longer on a slow machine.
 func (r records) prolong(key string, soon, ttl time.Duration) (version string, after time.Duration) {
 	r.Helper()
 	for ; ; soon *= 2 {
@@ -264,11 +263,11 @@ func (r records) prolong(key string, soon, ttl time.Duration) (version string, a
 	}
 }
 
-// recordList: List shows the records whose keys begin with a prefix, in order, and all
-// names are keys of their own.
+// recordList: List returns the records whose keys have a prefix, in order. All names are valid
+// keys.
 //
-// It fails an engine that takes a prefix for a pattern or for a key, or does not give names
-// back as they were.
+// It fails an engine that takes the prefix for a pattern or an exact key, or does not return keys
+// unchanged.
 func recordList(t *run) {
 	rs := recordsOf(t, 2)
 	here, there := rs[0], rs[1]
@@ -281,7 +280,7 @@ func recordList(t *run) {
 		there.shows(key, "of "+key, versions[key], "among many strange ones")
 	}
 	for _, prefix := range []string{"", "a", "a/", "*", "%", "A", "[a]", strings.Repeat("n", 511), "none of them",
-		"\xc3", "a\xcc", "\xff", "\x00", "a\x00", strings.Repeat("n", 600)} { // the last few are no keys
+		"\xc3", "a\xcc", "\xff", "\x00", "a\x00", strings.Repeat("n", 600)} { // the last few are not valid keys
 		var want []string
 		for _, key := range strange {
 			if strings.HasPrefix(key, prefix) {
@@ -297,7 +296,7 @@ func recordList(t *run) {
 	}
 }
 
-// list lists records, and fails the case if that fails.
+// list calls List, and fails the case on an error.
 func (r records) list(prefix string) []driver.Record {
 	r.Helper()
 	var list []driver.Record
@@ -311,7 +310,7 @@ func (r records) list(prefix string) []driver.Record {
 	return list
 }
 
-// lists fails the case unless List shows just these keys.
+// lists fails the case unless List returns exactly these keys.
 func (r records) lists(prefix string, want []string) {
 	r.Helper()
 	var got []string
@@ -324,7 +323,7 @@ func (r records) lists(prefix string, want []string) {
 	}
 }
 
-// short shows keys, of which some are long.
+// short formats keys, abbreviating long ones.
 func short(keys []string) string {
 	var b strings.Builder
 	for _, k := range keys {

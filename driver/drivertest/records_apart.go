@@ -10,7 +10,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// recordApartCases are about records beside all else.
+// recordApartCases are about records and everything beside them.
 var recordApartCases = []Case{
 	newCase("record-apart", anyEngine, recordApart),
 	newCase("record-input", anyEngine, recordInput),
@@ -19,9 +19,9 @@ var recordApartCases = []Case{
 	newCase("record-clock", anyEngine, recordClock),
 }
 
-// recordApart: a lock and a record of one name have nothing to do with one another.
+// recordApart: a lock and a record of the same name do not affect each other.
 //
-// It fails an engine that keeps locks and records under the same key.
+// It fails an engine that stores locks and records under the same key.
 func recordApart(t *run) {
 	rs := recordsOf(t, 1)
 	c := t.client()
@@ -43,8 +43,8 @@ func recordApart(t *run) {
 	rs[0].lists("", []string{"both", "record only"})
 }
 
-// recordInput: what makes no sense is ErrInvalid, a context that has ended is its own
-// error, and neither leaves a trace.
+// recordInput: invalid arguments are ErrInvalid, an ended context returns its own error, and
+// neither changes anything.
 //
 // It fails an engine that writes before it checks.
 func recordInput(t *run) {
@@ -76,7 +76,7 @@ func recordInput(t *run) {
 	r.lists("", nil)
 }
 
-// calls are one call of each method.
+// calls returns one call of each method.
 func (r records) calls(key string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Get":   func(ctx context.Context) error { _, err := r.records.Get(ctx, key); return err },
@@ -86,11 +86,11 @@ func (r records) calls(key string) map[string]func(context.Context) error {
 	}
 }
 
-// recordOutage: a record store that does not answer is ErrUnavailable when the time is up,
-// and a swap of unknown outcome has happened or has not.
+// recordOutage: calls to an unresponsive engine return ErrUnavailable when their time is up. A swap
+// with an unknown outcome has either succeeded or changed nothing.
 //
-// It fails an engine that calls a swap whose answer was lost a conflict, though it may
-// have been carried out.
+// It fails an engine that reports a conflict for a swap whose answer was lost, although it may have
+// succeeded.
 func recordOutage(t *run) {
 	t.needsCutter()
 	rs := recordsOf(t, 1)
@@ -118,11 +118,11 @@ func recordOutage(t *run) {
 	}
 }
 
-// recordLasts: a restart of the engine takes no record away, and brings no version
-// back.
+// recordLasts: a restart of the engine removes no record and does not lead to a version being
+// reused.
 //
-// It fails an engine that keeps records in memory only, or counts versions from the
-// start of the server.
+// It fails an engine that keeps records in memory only, or counts versions from the start of the
+// server.
 func recordLasts(t *run) {
 	rs := recordsOf(t, 1)
 	first := rs[0].put("lasting", "one", "", 0)
@@ -144,10 +144,9 @@ func recordLasts(t *run) {
 	}
 }
 
-// recordClock: the records have one clock, which all clients see go on.
+// recordClock: the records have one clock, and all clients see it advance.
 //
-// It fails an engine that has a clock that goes back, or stands still, or that tells its
-// bounds the wrong way round.
+// It fails an engine whose clock goes back or stands still, or whose bounds are reversed.
 func recordClock(t *run) {
 	rs := recordsOf(t, 2)
 	begun, latest := rs[0].clockBounds()

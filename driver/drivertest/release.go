@@ -13,10 +13,10 @@ var releaseCases = []Case{
 	newCase("late-release", anyEngine, lateRelease),
 }
 
-// releaseOwnerChecked: a release with the wrong owner or token is ErrNotHeld and
-// leaves the holder alone, whichever client sends it.
+// releaseOwnerChecked: a release with a wrong owner or token is ErrNotHeld and does not affect the
+// holder, whichever client sends it.
 //
-// It fails an engine that releases by name, or by owner alone.
+// It fails an engine that releases by name, or by owner only.
 func releaseOwnerChecked(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("owned"))
@@ -44,10 +44,10 @@ func releaseOwnerChecked(t *run) {
 	h.free()
 }
 
-// releaseTwice: the second release is ErrNotHeld and frees nobody else.
+// releaseTwice: the second release is ErrNotHeld and does not release a successor's lock.
 //
-// It fails an engine that calls the second release a success, or lets it free the
-// successor.
+// It fails an engine that reports success for the second release, or lets it release the
+// successor's lock.
 func releaseTwice(t *run) {
 	c, next := t.client(), t.client()
 	h := t.hold(c, t.request("twice"))
@@ -60,10 +60,9 @@ func releaseTwice(t *run) {
 	successor.free()
 }
 
-// lateRelease: the release of an acquisition that expired, or was broken, leaves
-// the successor alone.
+// lateRelease: releasing an acquisition that expired or was broken does not affect the successor.
 //
-// It fails an engine that releases by name: whoever has it by then is without a lock.
+// It fails an engine that releases by name: the successor would lose its lock.
 func lateRelease(t *run) {
 	c, next := t.client(), t.client()
 	if t.traits.Leased {
@@ -82,7 +81,7 @@ func lateRelease(t *run) {
 	}
 }
 
-// untouched fails the case unless the successor stands and excludes.
+// untouched fails the case unless the successor still holds the lock and excludes others.
 func (h *held) untouched() {
 	t := h.t
 	t.Helper()
@@ -99,7 +98,7 @@ func breakName(t *run, b driver.Breaker, name string) int64 {
 		err   error
 	}
 	a := within(t, "Break", func(ctx context.Context) answer {
-		token, err := b.Break(ctx, name, "the exam")
+		token, err := b.Break(ctx, name, "conformance test")
 		return answer{token, err}
 	})
 	if a.err != nil {

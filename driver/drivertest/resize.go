@@ -14,13 +14,13 @@ var resizeCases = []Case{
 	newCase("resize-lasts", limits, resizeLasts),
 }
 
-// resizes changes limits through some clients, which must be driver.Resizers.
+// resizes changes limits through several clients, which must be driver.Resizers.
 type resizes struct {
 	*run
 	cs []Client
 }
 
-// try sets the limit of a name and returns the engine's answer.
+// try sets the limit of a name and returns the engine's error.
 func (t resizes) try(c Client, name string, limit int) error {
 	t.Helper()
 	return within(t.run, "Resize", func(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (t resizes) try(c Client, name string, limit int) error {
 	})
 }
 
-// set sets the limit of a name and fails the case if that fails.
+// set sets the limit of a name and fails the case on an error.
 func (t resizes) set(c Client, name string, limit int) {
 	t.Helper()
 	if err := t.try(c, name, limit); err != nil {
@@ -36,10 +36,10 @@ func (t resizes) set(c Client, name string, limit int) {
 	}
 }
 
-// resize: a new limit is in force at once, whatever limits are asked for.
+// resize: a new limit is in force immediately, whatever limits the requests have.
 //
-// It fails an engine that keeps the limit with each request, or counts holders anew only
-// when one comes.
+// It fails an engine that keeps the limit with each request, or recounts holders only when a
+// request arrives.
 func resize(t *run) {
 	cs := t.clients(4)
 	if _, ok := as[driver.Resizer](cs[0]); !ok {
@@ -56,8 +56,8 @@ func resize(t *run) {
 	r.senseless()
 }
 
-// down: holders stay although they are too many, and nobody gets in until
-// there is room under the lower limit.
+// down: holders stay although they exceed the new limit, and nobody is granted until the limit
+// leaves capacity.
 func (t resizes) down() {
 	t.Helper()
 	cs := t.cs
@@ -81,7 +81,7 @@ func (t resizes) down() {
 	h.free()
 }
 
-// up: whoever fits under the higher limit is granted without a release.
+// up: waiters that fit under a higher limit are granted without a release.
 func (t resizes) up() {
 	t.Helper()
 	cs := t.cs
@@ -104,7 +104,7 @@ func (t resizes) up() {
 	}
 }
 
-// keepsOrder: a higher limit lets nobody pass a heavy waiter.
+// keepsOrder: a higher limit lets nobody overtake a heavy waiter.
 func (t resizes) keepsOrder() {
 	t.Helper()
 	cs := t.cs
@@ -128,8 +128,8 @@ func (t resizes) keepsOrder() {
 	line{writer, reader}.inOrder()
 }
 
-// overrides: requests may ask for whatever limit; the new one is in force.
-// Those without a limit, and exclusive ones, are what they always were.
+// overrides: requests may have any limit; the new one is in force. Requests without a limit and
+// exclusive ones are not affected.
 func (t resizes) overrides() {
 	t.Helper()
 	cs := t.cs
@@ -155,8 +155,8 @@ func (t resizes) overrides() {
 	h.free()
 }
 
-// belowWeight: a request that weighs more than the new limit gets in when
-// nobody else is there, and is then alone.
+// belowWeight: a request that weighs more than the new limit is granted when there is no other
+// holder, and then holds alone.
 func (t resizes) belowWeight() {
 	t.Helper()
 	cs := t.cs
@@ -175,8 +175,7 @@ func (t resizes) belowWeight() {
 	next.granted(t.patience, "a light waiter behind a holder heavier than the limit").free()
 }
 
-// senseless: limits and names that make no sense are ErrInvalid, and
-// change nothing.
+// senseless: invalid limits and names are ErrInvalid and change nothing.
 func (t resizes) senseless() {
 	t.Helper()
 	c := t.cs[0]
@@ -202,11 +201,10 @@ func (t resizes) senseless() {
 	h.free()
 }
 
-// resizeLasts: a limit that was set before anybody came outlives everybody, and
-// a restart of the engine.
+// resizeLasts: a limit that was set before any request outlives all holders, and a restart of the
+// engine.
 //
-// It fails an engine that keeps a limit with its holders, so that it is gone when the
-// last one leaves.
+// It fails an engine that keeps the limit with the holders, so that it is lost with the last one.
 func resizeLasts(t *run) {
 	cs := t.clients(3)
 	if _, ok := as[driver.Resizer](cs[0]); !ok {

@@ -12,29 +12,29 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// identity is what every request of the exam says about itself.
-var identity = driver.Identity{Host: "exam.example", PID: 4711, Note: "an exam"}
+// identity is the identity of all requests.
+var identity = driver.Identity{Host: "conformance.example", PID: 4711, Note: "a conformance test"}
 
-// run is one engine at one case. Its methods that fail the case belong to
-// the goroutine of the case.
+// run is one case that is running for one engine. Methods that fail the case must be called on the
+// goroutine of the case.
 type run struct {
 	*verdict
 	*faults
 	traits   driver.Traits
 	bubble   bool
-	ttl      time.Duration // a lease whose end the case can wait for
-	long     time.Duration // a lease that outlives the case's patience
-	patience time.Duration // how long something that must happen may take
+	ttl      time.Duration // a lease that the case can wait for to expire
+	long     time.Duration // a lease that does not expire during the case
+	patience time.Duration // how long anything that must happen may take
 
 	ctx    context.Context // ends with the case
 	cancel context.CancelFunc
-	calls  sync.WaitGroup // the calls under way
+	calls  sync.WaitGroup // calls in progress
 
 	known  sync.Mutex // guards owners
 	owners map[string]bool
 }
 
-// newCase makes a Case of a function that talks to one world.
+// newCase makes a Case from a function that uses one World.
 func newCase(name string, needs func(driver.Traits) bool, ask func(*run)) Case {
 	return Case{Name: name, Needs: needs, Run: func(t testing.TB, e Suite) {
 		t.Helper()
@@ -44,7 +44,7 @@ func newCase(name string, needs func(driver.Traits) bool, ask func(*run)) Case {
 	}}
 }
 
-// What a case may need.
+// The possible values of Case.Needs.
 
 func anyEngine(driver.Traits) bool         { return true }
 func leased(t driver.Traits) bool          { return t.Leased }
@@ -58,7 +58,7 @@ func orderedLimits(t driver.Traits) bool   { return ordered(t) && limits(t) }
 func fairToAll(t driver.Traits) bool       { return t.Order == driver.OrderAll }
 func fairToProcesses(t driver.Traits) bool { return t.Order == driver.OrderProcess }
 
-// sit opens a world for one case.
+// sit creates the World of one case.
 func sit(t testing.TB, e Suite) *run {
 	s := &run{bubble: e.Bubble, ttl: e.TTL, patience: e.Patience, owners: map[string]bool{}}
 	s.verdict = &verdict{TB: t, omitted: e.omitted}
@@ -69,7 +69,7 @@ func sit(t testing.TB, e Suite) *run {
 	return s
 }
 
-// measure settles the durations of the case.
+// measure determines the durations of the case.
 func (t *run) measure() {
 	if t.ttl == 0 {
 		t.ttl = 2 * time.Second
@@ -88,7 +88,7 @@ func (t *run) measure() {
 	}
 }
 
-// end gives up what still waits, so that no goroutine outlives the case.
+// end cancels everything that still waits, so that no goroutine outlives the case.
 func (t *run) end() {
 	t.Helper()
 	t.undo()
@@ -105,10 +105,10 @@ func (t *run) end() {
 	}
 }
 
-// client opens another client.
+// client creates a client.
 func (t *run) client() Client { return t.world.Client(t.TB) }
 
-// clients opens n clients.
+// clients creates n clients.
 func (t *run) clients(n int) []Client {
 	cs := make([]Client, n)
 	for i := range cs {
@@ -117,33 +117,33 @@ func (t *run) clients(n int) []Client {
 	return cs
 }
 
-// request asks for a lease that does not end during the case.
+// request returns a request with a lease that does not expire during the case.
 func (t *run) request(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.long, Identity: identity}
 }
 
-// shortLease asks for a lease whose end the case waits for.
+// shortLease returns a request with a lease that the case can wait for to expire.
 func (t *run) shortLease(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.ttl, Identity: identity}
 }
 
-// longMinHold is a minimum hold that outlives the case.
+// longMinHold returns a minimum hold that does not end during the case.
 func (t *run) longMinHold() time.Duration { return cmp.Or(t.traits.MaxMinHold, 24*time.Hour) }
 
-// shared asks for a shared lease that does not end during the case.
+// shared returns a shared request with a lease that does not expire during the case.
 func (t *run) shared(name string) driver.Request {
 	return driver.Request{Name: name, TTL: t.long, Identity: identity, Mode: driver.Shared}
 }
 
-// weighing asks for a shared lease that takes so much of a limit, and does not
-// end during the case.
+// weighing returns a shared request with a limit and a weight. Its lease does not expire during the
+// case.
 func (t *run) weighing(name string, limit, weight int) driver.Request {
 	req := t.shared(name)
 	req.Limit, req.Weight = limit, weight
 	return req
 }
 
-// settle gives what must not happen a chance to happen.
+// settle waits for a moment, so that anything that must not happen would happen.
 func (t *run) settle() {
 	if t.bubble {
 		synctest.Wait()
@@ -152,13 +152,13 @@ func (t *run) settle() {
 	time.Sleep(100 * time.Millisecond)
 }
 
-// tick is the pause between two looks at a condition.
+// tick is the pause between two checks of a condition.
 func (t *run) tick() time.Duration { return t.patience / 200 }
 
-// waitExpiry lets a brief lease run out.
+// waitExpiry waits until a short lease has expired.
 func (t *run) waitExpiry() { time.Sleep(t.ttl + t.ttl/20) }
 
-// slack is what clocks of different grain may differ by.
+// slack is how much clocks of different resolution may differ.
 func (t *run) slack() time.Duration {
 	if t.bubble {
 		return 0

@@ -19,15 +19,15 @@ var setCases = []Case{
 	newCase("sets", anyEngine, setsOfNames),
 }
 
-// sets are names that some clients take one after the other, in the order of their
-// bytes, as fencelock.Locker.AcquireAll does.
+// sets are names that clients acquire one after the other, in byte order, as
+// fencelock.Locker.AcquireAll does.
 type sets struct {
 	*run
 	cs []Client
 }
 
-// setsOfNames: a client holds several names, each as an acquisition of its own, and those
-// who take overlapping sets in the same order all get them.
+// setsOfNames: a client holds several names, each as a separate acquisition. Clients that acquire
+// overlapping sets in the same order all get them.
 func setsOfNames(r *run) {
 	t := sets{r, r.clients(3)}
 	t.allHeld()
@@ -36,7 +36,7 @@ func setsOfNames(r *run) {
 	t.overlapping()
 }
 
-// requests asks for several leases that do not end during the case.
+// requests returns requests with leases that do not expire during the case.
 func (t sets) requests(names ...string) []driver.Request {
 	reqs := make([]driver.Request, len(names))
 	for i, name := range names {
@@ -45,8 +45,8 @@ func (t sets) requests(names ...string) []driver.Request {
 	return reqs
 }
 
-// askAll makes requests in the order of their names, and gives back what it has if one
-// fails. Any goroutine may call it.
+// askAll makes requests in the order of their names. If one fails, it releases the others. Any
+// goroutine may call it.
 func (t sets) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*held, error) {
 	reqs = slices.SortedFunc(slices.Values(reqs), func(a, b driver.Request) int { return strings.Compare(a.Name, b.Name) })
 	var all []*held
@@ -61,7 +61,7 @@ func (t sets) askAll(ctx context.Context, c Client, reqs []driver.Request) ([]*h
 	return all, nil
 }
 
-// holdAll acquires free names and fails the case if that fails.
+// holdAll acquires free names and fails the case on an error.
 func (t sets) holdAll(c Client, reqs []driver.Request) (all []*held) {
 	t.Helper()
 	for _, req := range reqs {
@@ -70,7 +70,7 @@ func (t sets) holdAll(c Client, reqs []driver.Request) (all []*held) {
 	return all
 }
 
-// leaveAll releases what was acquired. Any goroutine may call it.
+// leaveAll releases acquisitions. Any goroutine may call it.
 func (t sets) leaveAll(ctx context.Context, all []*held) {
 	for _, h := range all {
 		if err := h.client.Release(ctx, h.lease()); err != nil {
@@ -79,7 +79,7 @@ func (t sets) leaveAll(ctx context.Context, all []*held) {
 	}
 }
 
-// allHeld: each name is held and excludes, is released by itself, and its tokens grow.
+// allHeld: each name is held, excludes others and is released separately, and its tokens increase.
 func (t sets) allHeld() {
 	t.Helper()
 	cs := t.cs
@@ -104,7 +104,7 @@ func (t sets) allHeld() {
 	}
 }
 
-// oneBroken: the break of one name is the loss of that one alone.
+// oneBroken: breaking one name does not affect the others.
 func (t sets) oneBroken() {
 	t.Helper()
 	cs := t.cs
@@ -125,8 +125,8 @@ func (t sets) oneBroken() {
 	}
 }
 
-// allAtDeath: of a client that dies while it holds names, or asks for them, nothing
-// outlasts a lease.
+// allAtDeath: if a client dies while it holds or acquires names, all of them are free after their
+// leases.
 func (t sets) allAtDeath() {
 	t.Helper()
 	c := t.cs[0]
@@ -143,15 +143,15 @@ func (t sets) allAtDeath() {
 	}
 }
 
-// room is what one of many names protects.
+// room is protected by one of several names.
 type room struct {
 	name   string
 	inside atomic.Int64
 	last   atomic.Int64 // the token of the last visitor
 }
 
-// overlapping: clients take sets of names that overlap, some wait and some try. No name
-// ever has two holders, its tokens rise, and everybody gets all sets in the end.
+// overlapping: clients acquire overlapping sets of names, some waiting and some not. No name ever
+// has two holders, its tokens increase, and every client gets all of its sets in the end.
 func (t sets) overlapping() {
 	t.Helper()
 	cs := t.cs
@@ -178,7 +178,7 @@ func (t sets) overlapping() {
 	}
 }
 
-// occupy takes some of the rooms, and asks again if it does not wait for them.
+// occupy acquires some of the rooms, and retries if it does not wait for them.
 func (t sets) occupy(ctx context.Context, c Client, rooms []room, wait bool) {
 	some := rand.Perm(len(rooms))[:2+rand.N(2)]
 	slices.Sort(some)
@@ -210,7 +210,7 @@ func (t sets) occupy(ctx context.Context, c Client, rooms []room, wait bool) {
 	t.Errorf("a set of %d names was never granted", len(some))
 }
 
-// enter notes a visitor. Any goroutine may call it.
+// enter records a visitor. Any goroutine may call it.
 func (t sets) enter(r *room, h *held) {
 	if r.inside.Add(1) != 1 {
 		t.Errorf("%q has two holders, one of them with token %d", r.name, h.Token)

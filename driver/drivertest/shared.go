@@ -14,11 +14,11 @@ var sharedCases = []Case{
 	newCase("writer-not-starved", ordered, writerNotStarved),
 }
 
-// shared: shared holders are in together, also two of one client, and keep
-// exclusive ones out; an exclusive one keeps them out.
+// shared: shared holders hold together, also two of the same client, and exclude exclusive ones. An
+// exclusive holder excludes them.
 //
-// It fails an engine that lets a writer in beside readers, or ends the hold of all
-// readers with that of one.
+// It fails an engine that grants to a writer beside readers, or ends all readers' locks when one is
+// released.
 func shared(t *run) {
 	cs := t.clients(3)
 	readers := []*held{
@@ -41,11 +41,10 @@ func shared(t *run) {
 	w.granted(t.patience, "a shared waiter after an exclusive holder").free()
 }
 
-// limit: exactly as many shared holders as the limit says are in together, and
-// another limit is refused while they are.
+// limit: exactly as many shared holders as the limit allows hold together. Meanwhile a request with
+// another limit is refused.
 //
-// It fails an engine that counts those who wait, or lets requests disagree about the
-// limit.
+// It fails an engine that counts waiters, or accepts requests with different limits.
 func limit(t *run) {
 	cs := t.clients(3)
 	req := t.shared("seats")
@@ -73,10 +72,10 @@ func limit(t *run) {
 	h.free()
 }
 
-// limitUnsupported: an engine without limits says so, to requests and to a
-// Resize, and nothing is held.
+// limitUnsupported: an engine without limits returns ErrUnsupported for a request with a limit and
+// for Resize, and nothing is held.
 //
-// It fails an engine that ignores a limit that it cannot keep.
+// It fails an engine that ignores a limit that it cannot enforce.
 func limitUnsupported(t *run) {
 	c := t.client()
 	req := t.shared("seats")
@@ -93,10 +92,9 @@ func limitUnsupported(t *run) {
 	t.hold(c, t.request("seats")).free()
 }
 
-// writerNotStarved: a shared request that comes after an exclusive waiter gets
-// in after it.
+// writerNotStarved: a shared request that arrives after an exclusive waiter is granted after it.
 //
-// It fails an engine that lets readers in for as long as readers are in.
+// It fails an engine that admits readers as long as there are other readers.
 func writerNotStarved(t *run) {
 	cs := t.clients(3)
 	reader := t.hold(cs[0], t.shared("read"))

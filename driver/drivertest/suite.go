@@ -1,17 +1,18 @@
-// Package drivertest is the conformance suite for engines: the contract of package driver, as
-// tests. An engine's author writes two small adapters, [World] and [Client], and one test:
+// Package drivertest is the conformance suite for engines: it tests the contract of package driver.
+// The author of an engine writes two small adapters, [World] and [Client], and one test:
 //
-//	func TestExam(t *testing.T) {
+//	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, drivertest.Suite{World: newWorld})
 //	}
 //
-// Each case gets a World of its own, and only the cases that fit the engine's Traits run. For an
-// engine inside the test process, set Suite.Bubble: its cases then take hours of virtual time and
-// no real time.
+// Each case gets a World of its own. Only the cases that apply to the engine's traits run. For an
+// engine that runs inside the test process, set Suite.Bubble: the cases then simulate hours without
+// taking real time.
 //
-// Many cases are about faults: a process that dies or stops, an engine that does not answer. For an
-// engine on a server use package drivertest/proc. Its Process is a Client in a child process, which
-// is killed and frozen for real, and its Freeze stops a server, which makes a World a [Cutter].
+// Many cases need faults: a process that dies or freezes, or an engine that does not answer.
+// Package drivertest/proc causes real ones for engines on a server. Its Process is a Client in a
+// child process, which can be killed and frozen. Its Freeze stops a server, which makes a World a
+// [Cutter].
 package drivertest
 
 import (
@@ -23,52 +24,50 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// World is one deployment of an engine: what a server, or a directory, is.
+// World is one deployment of an engine, such as a server or a directory.
 type World interface {
-	// Client returns another process, as the engine sees it. What it opens is
-	// closed by t.Cleanup.
+	// Client returns a new client, which is another process as far as the engine can tell. It uses
+	// t.Cleanup to close what it opens.
 	Client(t testing.TB) Client
-	// Restart stops and starts the engine itself, which keeps what it promises
-	// to keep. For files and the like it does nothing.
+	// Restart restarts the engine itself, which must keep whatever it guarantees to keep. It does
+	// nothing for engines without a server, such as files.
 	Restart(t testing.TB)
 }
 
-// Cutter is a World whose engine can stop answering, without a word, as a server
-// that is frozen or behind a silent partition. The cases about that then run.
+// Cutter is a World whose engine can be made unresponsive, like a frozen server or one behind a
+// partition. The cases about this are skipped for other Worlds.
 type Cutter interface {
 	World
-	// Cut makes the engine silent for every client, until Mend.
+	// Cut makes the engine unresponsive for every client, until Mend.
 	Cut(t testing.TB)
 	// Mend ends a Cut.
 	Mend(t testing.TB)
 }
 
-// Client is one process that uses the engine. It may also implement
-// driver.Lister, driver.Breaker, driver.OwnerBreaker, driver.Resizer and
-// driver.RecordKeeper, whose cases then run, and are skipped otherwise. A Records may
-// answer driver.ErrUnsupported. With Traits.Rates it is a driver.RateLimiter.
+// Client is one process that uses the engine. It may also implement driver.Lister, driver.Breaker,
+// driver.OwnerBreaker, driver.Resizer and driver.RecordKeeper; the cases for these are skipped
+// otherwise. A Client's Records may return driver.ErrUnsupported. If Traits.Rates is set, the
+// Client must implement driver.RateLimiter.
 type Client interface {
 	driver.Engine
-	// Kill ends the process as kill -9 does: nothing is released and later
-	// calls fail.
+	// Kill ends the process, as kill -9 does: nothing is released, and later calls fail.
 	Kill(t testing.TB)
-	// Freeze stops the process as SIGSTOP does: it does nothing until Thaw, and
-	// calls made on it block until then.
+	// Freeze stops the process until Thaw, as SIGSTOP does: it does nothing, and its calls block.
 	Freeze(t testing.TB)
 	// Thaw ends a Freeze.
 	Thaw(t testing.TB)
 }
 
-// Remote is a Client that stands for an engine elsewhere, such as a proc.Process. It has the
-// methods of the optional interfaces, whether that engine has them or not.
+// Remote is a Client for an engine in another process, such as a proc.Process. It has the methods
+// of the optional interfaces whether or not that engine has them.
 type Remote interface {
 	Client
-	// Has reports whether the engine has the optional interface of package driver with
-	// that name, such as "Lister".
+	// Has reports whether the engine has the optional interface of package driver with that name,
+	// such as "Lister".
 	Has(name string) bool
 }
 
-// as returns a client as an optional interface of package driver, if its engine has it.
+// as returns a client as an optional interface of package driver, if its engine implements that.
 func as[T any](c Client) (optional T, ok bool) {
 	if r, elsewhere := c.(Remote); elsewhere && !r.Has(reflect.TypeFor[T]().Name()) {
 		return optional, false
@@ -79,40 +78,39 @@ func as[T any](c Client) (optional T, ok bool) {
 
 // Suite describes the engine under test.
 type Suite struct {
-	// World makes a deployment that holds no locks.
+	// World creates a deployment without any locks.
 	World func(t testing.TB) World
-	// Bubble runs each case in a testing/synctest bubble with TTLs of one hour.
-	// It is for engines that live inside the test process.
+	// Bubble runs each case in a testing/synctest bubble with TTLs of one hour. Use it for engines
+	// that run inside the test process.
 	Bubble bool
-	// TTL is the lease of the cases that wait for its end. It is ignored in a
-	// bubble. 0 means 2 s.
+	// TTL is the lease in cases that wait until it expires. 0 means 2 s. It is ignored with Bubble.
 	TTL time.Duration
-	// Patience is how long something that must happen may take. It is ignored
-	// in a bubble. 0 means 20 s.
+	// Patience is how long anything that must happen may take. 0 means 20 s. It is ignored with
+	// Bubble.
 	Patience time.Duration
-	// Known are the cases, by name, that the engine does not pass yet, and why.
-	// They run, and fail if they pass, so that the list empties itself.
+	// Known lists cases, by name, that the engine is known to fail, with the reasons. They run, and
+	// are reported if they pass, so that the list is kept up to date.
 	Known map[string]string
 
-	omitted map[string]string // by which cases the engine was found to leave out what others need
+	omitted map[string]string // by the name of an omission: the case that found it
 }
 
-// Case is one question of the exam.
+// Case is one case of the suite.
 type Case struct {
 	// Name is the name of the subtest, in kebab-case.
 	Name string
-	// Needs reports whether an engine of these traits has to pass.
+	// Needs reports whether engines with these traits must pass the case.
 	Needs func(driver.Traits) bool
-	// Run puts the question. It fails t, and returns in bounded time, if the
-	// engine does not answer well. With Suite.Bubble the caller has opened the
-	// bubble.
+	// Run runs the case. If the engine fails, so does t. It returns in bounded time. With
+	// Suite.Bubble the caller must open the bubble.
 	Run func(t testing.TB, e Suite)
 }
 
-// Run puts the engine to every case that fits its traits, each as a subtest.
+// Run runs every case that applies to the engine's traits, each as a subtest.
 //
-// A case stops at its first failure. What an engine cannot do at all is skipped, with the
-// reason; so are cases that need what another one has failed by.
+// A case ends at its first failure. Cases that need an optional interface are skipped if the engine
+// does not have it. If the engine fails a case by omitting something that other cases need, those
+// are skipped too. The reasons are reported.
 func Run(t *testing.T, e Suite) {
 	e.omitted = map[string]string{}
 	traits := e.World(t).Client(t).Traits()
@@ -123,7 +121,7 @@ func Run(t *testing.T, e Suite) {
 	}
 }
 
-// run puts one case, in a bubble if the exam wants one.
+// run runs one case, in a bubble if the suite has Bubble.
 func (e Suite) run(t *testing.T, c Case) {
 	if !e.Bubble {
 		e.put(t, c)

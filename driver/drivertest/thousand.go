@@ -13,10 +13,10 @@ var manyCases = []Case{
 	newCase("thousand", anyEngine, thousand),
 }
 
-// thousand: one client holds a thousand locks, renews them in one call whose
-// answers come in order, and releases them all.
+// thousand: one client holds a thousand locks, renews them in one call that returns its results in
+// order, and releases all of them.
 //
-// It fails an engine that answers in another order, or for some leases only.
+// It fails an engine that returns results in another order, or only for some leases.
 func thousand(t *run) {
 	const n = 1000
 	c := t.client()
@@ -58,8 +58,8 @@ func (t many) renew(leases []driver.Lease) []error {
 	return within(t.run, "Renew", func(ctx context.Context) []error { return t.client.Renew(ctx, leases) })
 }
 
-// keep renews at every hundredth of many leases: a slow engine takes longer for
-// all of them than a lease lasts.
+// keep renews all leases whenever another hundred were acquired: on a slow engine, acquiring all of
+// them takes longer than a lease lasts.
 func (t many) keep(leases []driver.Lease) {
 	t.Helper()
 	if len(leases)%100 != 0 {

@@ -13,10 +13,10 @@ var tokenCases = []Case{
 	newCase("floor", anyEngine, floor),
 }
 
-// tokenIncreasing: every later acquisition of a name has a greater token, across
-// release, death, expiry, break and a restart of the engine.
+// tokenIncreasing: every later acquisition of a name has a greater token, across release, death,
+// expiry, break and a restart of the engine.
 //
-// It fails an engine that counts in memory, by a clock alone, or anew when nobody holds
+// It fails an engine that counts in memory, depends on a clock alone, or restarts when nobody holds
 // the name.
 func tokenIncreasing(t *run) {
 	cs := t.clients(4)
@@ -52,11 +52,11 @@ func tokenIncreasing(t *run) {
 	rises(cs[0], brief, "the death of its holder")
 }
 
-// tokenConstant: renewals change neither the token nor anything else that
-// identifies the acquisition.
+// tokenConstant: a renewal does not change the token or anything else that identifies the
+// acquisition.
 //
-// It fails an engine that mints a token for each renewal, which shuts the holder out of
-// what it guards.
+// It fails an engine that issues a token for each renewal: the guarded resource would reject the
+// holder.
 func tokenConstant(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.shared("steady"))
@@ -75,10 +75,10 @@ func tokenConstant(t *run) {
 	h.free()
 }
 
-// floor: a grant carries the smallest token among the current holders.
+// floor: a grant has the lowest token among the current holders.
 //
-// It fails an engine that returns the own token as the floor: of two shared holders one
-// is shut out.
+// It fails an engine that returns a holder's own token as the floor: one of two shared holders
+// would be rejected.
 func floor(t *run) {
 	c, other := t.client(), t.client()
 	alone := t.hold(c, t.request("alone"))
@@ -92,8 +92,8 @@ func floor(t *run) {
 	expectFloor(t.hold(c, t.shared("together")), oldest)
 	oldest.free()
 	var fourth *held
-	t.eventually(t.patience, "a floor without the oldest holder, who let go", func() bool {
-		// Of several nodes one may not have heard yet that it did.
+	t.eventually(t.patience, "a floor without the oldest holder, which has released", func() bool {
+		// One of several nodes may not have executed the release yet.
 		fourth = t.hold(other, t.shared("together"))
 		if fourth.Floor == oldest.Token {
 			fourth.free()

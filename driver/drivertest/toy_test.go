@@ -211,7 +211,7 @@ func (c *toyClient) Thaw(testing.TB) {
 	c.frozen = nil
 }
 
-// TestToy: the least of an engine passes the exam.
+// TestToy: a minimal engine passes the conformance suite.
 func TestToy(t *testing.T) {
 	drivertest.Run(t, drivertest.Suite{Bubble: true, World: func(testing.TB) drivertest.World {
 		return toyWorld{newToy()}

@@ -9,17 +9,17 @@ var traceCases = []Case{
 	newCase("trace", anyEngine, trace),
 }
 
-// The traces that the requests of the case are made for.
+// The traces of the requests in the case.
 const (
 	holderTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	waiterTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 )
 
-// trace: whoever asks for a name that is held learns the trace that its holder asked with,
-// and a list shows those of holders and waiters. What is no trace spoils nothing beside it.
+// trace: a request for a held name returns the trace of the holder's request, and List returns
+// those of holders and waiters. An invalid trace does not damage other fields.
 //
-// It fails an engine that has no room for the trace, or keeps it so that spaces in it
-// move all behind it.
+// It fails an engine that does not store the trace, or stores it so that spaces in it shift the
+// fields behind it.
 func trace(t *run) {
 	c, next := t.client(), t.client()
 	req := t.request("traced")
@@ -54,8 +54,8 @@ func trace(t *run) {
 	h.free()
 }
 
-// listsTraces fails the case unless c, if it lists at all, shows the traces of the holder
-// and of the waiter.
+// listsTraces fails the case unless List returns the traces of the holder and of the waiter. It
+// does nothing if c is no Lister.
 func listsTraces(t *run, c Client) {
 	t.Helper()
 	if !t.view(c).can() {
@@ -70,7 +70,7 @@ func listsTraces(t *run, c Client) {
 	showsTrace(t, "the list of waiters", s.Waiters[0].Identity, waiterTrace)
 }
 
-// whoHolds asks c for a name that is held until it knows who holds it.
+// whoHolds requests a held name until it learns the holder.
 func whoHolds(t *run, c Client, name string) (who driver.Identity) {
 	t.Helper()
 	t.eventually(t.patience, "a try knows who the holder is", func() bool {
@@ -80,7 +80,7 @@ func whoHolds(t *run, c Client, name string) (who driver.Identity) {
 	return who
 }
 
-// showsTrace fails the case unless who is shown with a trace.
+// showsTrace fails the case unless who has this trace.
 func showsTrace(t *run, where string, who driver.Identity, want string) {
 	t.Helper()
 	id := identity

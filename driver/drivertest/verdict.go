@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// verdict is what becomes of one case. It fails once.
+// verdict is the result of one case. It reports one failure at most.
 type verdict struct {
 	testing.TB
-	omitted map[string]string // which cases failed by which omission; nil if a case is put alone
+	omitted map[string]string // which cases failed by which omission; nil if the case runs alone
 	failed  atomic.Bool
 }
 
-// Errorf fails the case, which goes no further than its next step. What fails after the
-// first is not told: mostly it follows from that. Any goroutine may call it.
+// Errorf fails the case, which ends at its next step. It reports only the first failure, because
+// others mostly follow from that. Any goroutine may call it.
 func (v *verdict) Errorf(format string, args ...any) {
 	v.Helper()
 	if !v.failed.Swap(true) {
@@ -35,8 +35,8 @@ func (v *verdict) step() {
 	}
 }
 
-// omits fails the case because the engine leaves out what other cases need too; those
-// are then skipped.
+// omits fails the case because the engine omits something that other cases need too. Those are then
+// skipped.
 func (v *verdict) omits(format string, args ...any) {
 	v.Helper()
 	if v.omitted != nil {
@@ -45,7 +45,7 @@ func (v *verdict) omits(format string, args ...any) {
 	v.Fatalf(format, args...)
 }
 
-// unlessOmitted skips the case if one has failed before by the same omission.
+// unlessOmitted skips the case if another one has failed by the same omission.
 func (v *verdict) unlessOmitted(format string) {
 	v.Helper()
 	if by := v.omitted[format]; by != "" {

@@ -7,17 +7,16 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// watchingCases are about what waiters are told, and who sees them.
+// watchingCases are about what waiters learn, and who sees them.
 var watchingCases = []Case{
 	newCase("silent-waiter", anyEngine, silentWaiter),
 	newCase("waiting-once", anyEngine, waitingOnce),
 	newCase("panicking-callback", anyEngine, panickingCallback),
 }
 
-// silentWaiter: a waiter that does not want to hear of its wait is listed all the
-// same, and gets in.
+// silentWaiter: a waiter without OnWait is listed and granted like any other.
 //
-// It fails an engine that enters those into its queue only who want to hear of it.
+// It fails an engine that queues only requests with OnWait.
 func silentWaiter(t *run) {
 	cs := t.clients(2)
 	if !t.view(cs[0]).can() {
@@ -33,11 +32,11 @@ func silentWaiter(t *run) {
 	w.granted(t.patience, "a waiter without Request.OnWait").free()
 }
 
-// waitingOnce: OnWait is called once, when the request joins the queue, however
-// often its place changes.
+// waitingOnce: OnWait is called once, when the request joins the queue, however often its place
+// changes.
 //
-// It fails an engine that calls OnWait at each change of place, which costs a message to
-// everybody at each release.
+// It fails an engine that calls OnWait at each change of place, which costs a message to every
+// waiter at each release.
 func waitingOnce(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("told-once"))
@@ -68,11 +67,10 @@ func waitingOnce(t *run) {
 	}
 }
 
-// panickingCallback: an OnWait that panics, and a caller that recovers, leave
-// nothing behind: no waiter, no holder, and a client that works.
+// panickingCallback: if OnWait panics and the caller recovers, no waiter and no holder remain, and
+// the client still works.
 //
-// It fails an engine that holds a mutex, or has a waiter in its queue, when it calls
-// back.
+// It fails an engine that holds a mutex or keeps the waiter in its queue during the callback.
 func panickingCallback(t *run) {
 	t.unlessOmitted(untold)
 	cs := t.clients(3)

@@ -8,17 +8,16 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// weightCases are about holders that take more than one unit of a limit.
+// weightCases are about holders with a weight of more than one.
 var weightCases = []Case{
 	newCase("weights", limits, weights),
 	newCase("weight-not-passed", orderedLimits, weightNotPassed),
 }
 
-// weights: shared holders never take more than the limit together, what one took
-// comes back when it leaves or dies, and a list shows it all.
+// weights: the weights of shared holders never exceed the limit. A holder's weight is returned when
+// it releases or dies. List reports all weights.
 //
-// It fails an engine that counts holders and not what they take, or loses the weight of
-// one that died.
+// It fails an engine that counts holders instead of weights, or loses the weight of a dead holder.
 func weights(t *run) {
 	cs := t.clients(3)
 	heavy := t.hold(cs[0], t.weighing("units", 5, 3))
@@ -37,7 +36,7 @@ func weights(t *run) {
 	h.free()
 	light.free()
 	t.hold(cs[1], t.weighing("units", 5, 5)).free()
-	most := t.weighing("most", driver.MaxLimit, driver.MaxLimit) // no sum of them is small again
+	most := t.weighing("most", driver.MaxLimit, driver.MaxLimit) // any overflow would make a small sum
 	h = t.hold(cs[0], most)
 	ws := t.line(2, cs[1:], most)
 	t.refused(cs[2], t.weighing("most", driver.MaxLimit, 1), "that all units of the greatest limit are taken of")
@@ -51,7 +50,7 @@ func weights(t *run) {
 	(&scales{run: t}).crowd(cs)
 }
 
-// unitsOfTheDead fails the case unless what a killed holder took comes back.
+// unitsOfTheDead fails the case unless the weight of a killed holder is returned.
 func unitsOfTheDead(t *run, c Client) {
 	t.Helper()
 	req := t.weighing("inherited", 4, 3)
@@ -62,14 +61,14 @@ func unitsOfTheDead(t *run, c Client) {
 	w.granted(t.ttl+t.patience, "a waiter for the units of a dead holder").free()
 }
 
-// scales weigh those who are in together.
+// scales sum up the weights of the holders.
 type scales struct {
 	*run
 	sum atomic.Int64
 }
 
-// crowd lets many goroutines of several clients take all kinds of
-// weights, and fails the case if the sum was ever too much.
+// crowd makes many goroutines of several clients acquire various weights, and fails the case if the
+// sum ever exceeds the limit.
 func (t *scales) crowd(cs []Client) {
 	const workers, rounds, limit = 3, 5, 5
 	var crowd sync.WaitGroup
@@ -87,7 +86,7 @@ func (t *scales) crowd(cs []Client) {
 	crowd.Wait()
 }
 
-// weigh acquires, puts its weight on the scales for a moment, and releases.
+// weigh acquires the lock, adds its weight for a moment, and releases it.
 func (t *scales) weigh(ctx context.Context, c Client, req driver.Request) {
 	req.Wait = true
 	h, err := t.ask(ctx, c, req)
@@ -108,11 +107,11 @@ func (t *scales) weigh(ctx context.Context, c Client, req driver.Request) {
 	}
 }
 
-// weightNotPassed: a heavy request at the head of the queue is passed by no
-// light one, neither a try nor a waiter, and holds nobody up once it gave up.
+// weightNotPassed: no light request overtakes a heavy one at the head of the queue, whether it
+// waits or not. After the heavy one was cancelled, it delays nobody.
 //
-// It fails an engine that lets whoever fits pass the head of the queue, which never gets
-// its turn then.
+// It fails an engine that lets any request that fits overtake the head of the queue, which would
+// starve.
 func weightNotPassed(t *run) {
 	cs := t.clients(4)
 	light := t.weighing("heavy-first", 4, 1)

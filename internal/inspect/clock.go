@@ -7,12 +7,13 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Clock is how far a clock is ahead of ours, give or take a doubt.
+// Clock is how far a clock is ahead of the local one, and the uncertainty (Doubt) of that.
 type Clock struct{ Ahead, Doubt time.Duration }
 
-// ReadClock compares a clock with ours. The answer was made somewhere between question and
-// answer, so half the round trip is the doubt. The second reading counts: the first may
-// include what it takes to connect. Of two bounds the one that is farther off counts.
+// ReadClock compares a clock with the local one. The clock was read at some time during the call,
+// so the uncertainty is half the call's duration. It calls read twice and uses the second result,
+// because the first call may include connecting. Of the two bounds it uses the one that differs
+// more.
 func ReadClock(read func() (earliest, latest time.Time, err error)) (c Clock, err error) {
 	for range 2 {
 		begun := time.Now()
@@ -29,10 +30,11 @@ func ReadClock(read func() (earliest, latest time.Time, err error)) (c Clock, er
 	return c, nil
 }
 
-// clockBound is by how much clocks may differ before people are told.
+// clockBound is the difference between two clocks above which there is a warning.
 const clockBound = 500 * time.Millisecond
 
-// Judge says whether a server's clock is likely to be set one day, which endangers tokens.
+// Judge returns a finding about a server's clock. A clock that is wrong is likely to be corrected
+// one day, which endangers tokens.
 func (c Clock) Judge() driver.Finding {
 	direction := "ahead"
 	if c.Ahead < 0 {
@@ -43,6 +45,6 @@ func (c Clock) Judge() driver.Finding {
 		return Passed("clock", saw)
 	}
 	return Found("clock", driver.Warning, saw,
-		"one of the two clocks is wrong: if the server's is set forward, leases end early; if it is set back, and the server loses its data, fencing tokens may come again",
-		"keep both clocks with NTP, and let them be slewed rather than stepped")
+		"one of the two clocks is wrong: if the server's is set forward, leases end early; if it is set back, and the server loses its data, fencing tokens may be issued twice",
+		"synchronize both clocks with NTP, and slew them instead of stepping them")
 }

@@ -1,5 +1,5 @@
-// Package inspect contains what the inspections of all engines share: the use of an engine on probe
-// names, the check of a clock, and the wording of findings.
+// Package inspect is shared by the Inspect methods of all engines. It uses an engine on probe
+// names, judges clocks, and creates and combines findings.
 package inspect
 
 import (
@@ -11,27 +11,27 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Passed is a finding of nothing to worry about.
+// Passed returns a finding without a problem.
 func Passed(check, saw string) driver.Finding { return driver.Finding{Check: check, Observed: saw} }
 
-// Found is a finding that says what it means and what to do.
+// Found returns a finding with its impact and a fix.
 func Found(check string, how driver.Severity, saw, means, do string) driver.Finding {
 	return driver.Finding{Check: check, Severity: how, Observed: saw, Impact: means, Fix: do}
 }
 
-// Unchecked is the finding of a check that could not be made.
+// Unchecked returns the finding for a check that could not be made.
 func Unchecked(check string, why error, do string) driver.Finding {
 	return Found(check, driver.Unknown, driver.OneLine(why).Error(), "this could not be checked", do)
 }
 
-// Together brings together what was found in several places. What is good everywhere is told
-// once, and anything else with the places where it was found.
+// Together combines the findings of several places. A check that passed everywhere is listed once;
+// other findings are listed with their places.
 func Together(places []string, found [][]driver.Finding) (all []driver.Finding) {
 	if len(places) == 1 {
 		return found[0]
 	}
 	where := map[driver.Finding][]string{}
-	spoilt := map[string]bool{} // checks that are not good everywhere
+	spoilt := map[string]bool{} // checks that did not pass everywhere
 	var told []driver.Finding
 	for i, list := range found {
 		for _, f := range list {
@@ -59,5 +59,5 @@ func Together(places []string, found [][]driver.Finding) (all []driver.Finding) 
 	return all
 }
 
-// Short rounds a time for people.
+// Short rounds a duration for display.
 func Short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

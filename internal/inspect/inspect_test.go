@@ -61,7 +61,7 @@ func TestParts(t *testing.T) {
 		begun := time.Now()
 		f := run(e, time.Minute)[2]
 		if f.Check != "rights" || f.Severity != driver.Broken || f.Fix != "all rights" ||
-			!strings.Contains(f.Observed, "waiting: no right to wait; break: the holder was not told") {
+			!strings.Contains(f.Observed, "waiting: no right to wait; break: the holder was not notified") {
 			t.Errorf("found %+v", f)
 		}
 		if took := time.Since(begun); took > 5*time.Second {

@@ -12,34 +12,35 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Trial uses an engine as programs do, on names that nobody else has. What fails on them,
-// for want of a right or otherwise, would fail on others.
+// Trial uses an engine like a program does, on probe names. If an operation fails on these, because
+// of a missing permission or otherwise, it would fail on other names too.
 type Trial struct {
 	Engine driver.Engine
-	Name   string           // what the probe names begin with; see NewName
-	TTL    time.Duration    // of the locks that are meant
-	Denied func(error) bool // whether an error says that a right is missing
-	Grant  string           // how to grant all rights, which is what to do if a part of the engine fails
+	Name   string           // prefix of the probe names; see NewName
+	TTL    time.Duration    // TTL of the locks to be used later
+	Denied func(error) bool // reports whether an error means a missing permission
+	Grant  string           // how to grant all permissions; the fix if a part fails
 }
 
-// NewName returns what the names of one trial begin with: two that run at once do not meet.
+// NewName returns a random prefix for the probe names of one trial, so that concurrent trials do
+// not conflict.
 func NewName() string { return "fencelock-doctor-" + strings.ToLower(rand.Text()) }
 
 const (
-	lockLimit  = 10 * time.Second // of the first lock, and of all that comes after it
-	partLimit  = 4 * time.Second  // of one part of that
-	longestTTL = 5 * time.Second  // what stays if a lock cannot be released
-	renewals   = 10               // that are measured
+	lockLimit  = 10 * time.Second // for the probe lock, and for all parts together
+	partLimit  = 4 * time.Second  // for one part
+	longestTTL = 5 * time.Second  // how long a lock remains that cannot be released
+	renewals   = 10               // number of measured renewals
 )
 
-// A part is one use of the engine. Where the engine cannot do it, the part does nothing.
+// A part uses one feature of the engine. It does nothing if the engine does not have it.
 type part struct {
 	name     string
-	severity driver.Severity // if it fails
+	severity driver.Severity // if the part fails
 	try      func(Trial, context.Context, driver.Request) error
 }
 
-// Parts that no lock depends on are a warning.
+// Parts that no lock depends on are only a warning.
 var parts = []part{
 	{"waiting", driver.Broken, Trial.wait},
 	{"sharing", driver.Broken, Trial.share},
@@ -50,7 +51,7 @@ var parts = []part{
 	{"rates", driver.Warning, Trial.rate},
 }
 
-// Names returns the names that are used, as the names of locks, records and rates.
+// Names returns the names that the trial uses, for locks, records and rates.
 func (t Trial) Names() []string {
 	names := []string{t.Name}
 	for _, p := range parts {
@@ -59,7 +60,7 @@ func (t Trial) Names() []string {
 	return names
 }
 
-// LeaseTTL is the TTL of the probe locks of a trial, for locks of a TTL.
+// LeaseTTL returns the TTL of the probe locks, for later locks with this TTL.
 func LeaseTTL(ttl time.Duration, traits driver.Traits) time.Duration {
 	ttl = max(min(ttl, longestTTL), traits.MinTTL)
 	if traits.MaxTTL > 0 {
@@ -68,7 +69,7 @@ func LeaseTTL(ttl time.Duration, traits driver.Traits) time.Duration {
 	return ttl
 }
 
-// request is that of a part, or of the first lock.
+// request returns the request of a part, or of the probe lock if part is empty.
 func (t Trial) request(part string) driver.Request {
 	name := t.Name
 	if part != "" {
@@ -77,9 +78,9 @@ func (t Trial) request(part string) driver.Request {
 	return driver.Request{Name: name, TTL: LeaseTTL(t.TTL, t.Engine.Traits()), Identity: driver.Identity{Note: "doctor"}}
 }
 
-// Run uses the engine, for 20 s at most, and says what it saw. Without a first lock nothing
-// else is tried, unless a right is missing: then all is tried that other rights are for. The
-// error is that of ctx: what is seen when it has ended says nothing of the engine.
+// Run uses the engine for up to 20 s and returns findings. If the probe lock fails, it stops,
+// unless a permission is missing: then it tries all parts, which may need others. The error is that
+// of ctx, because findings made after ctx has ended say nothing about the engine.
 func (t Trial) Run(ctx context.Context) ([]driver.Finding, error) {
 	findings, err := t.lock(ctx)
 	if err != nil && !t.Denied(err) {
@@ -96,15 +97,15 @@ func (t Trial) Run(ctx context.Context) ([]driver.Finding, error) {
 	return findings, ctx.Err()
 }
 
-// fix is what to do about an error.
+// fix returns what to do about an error.
 func (t Trial) fix(err error) string {
 	if t.Denied(err) {
 		return t.Grant
 	}
-	return "see what these words ask for, and the findings below"
+	return "follow the error message and the findings below"
 }
 
-// lock acquires, renews and releases a lock.
+// lock acquires, renews and releases the probe lock.
 func (t Trial) lock(ctx context.Context) ([]driver.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockLimit)
 	defer cancel()
@@ -132,8 +133,8 @@ func (t Trial) lock(ctx context.Context) ([]driver.Finding, error) {
 	return findings, nil
 }
 
-// latency compares renewals with the time that they have: a sixth of a TTL, so that two more
-// attempts fit in before the lease ends.
+// latency checks how long renewals take: at most a sixth of the TTL, so that two more attempts fit
+// in before the lease expires.
 func latency(took []time.Duration, ttl time.Duration) driver.Finding {
 	slices.Sort(took)
 	middle, longest, limit := took[len(took)/2], took[len(took)-1], ttl/6
@@ -141,16 +142,16 @@ func latency(took []time.Duration, ttl time.Duration) driver.Finding {
 	switch {
 	case middle > limit:
 		return Found("latency", driver.Broken, saw, fmt.Sprintf("an attempt to renew a TTL of %v has %v, so locks are lost", ttl, limit),
-			"a longer TTL, or an engine that is nearer")
+			"use a longer TTL, or an engine that is closer")
 	case longest > limit:
 		return Found("latency", driver.Warning, saw, fmt.Sprintf("an attempt to renew a TTL of %v has %v; if three in a row take longer, the lock is lost", ttl, limit),
-			"a longer TTL")
+			"use a longer TTL")
 	}
 	return Passed("latency", saw)
 }
 
-// rights tries all parts, and says how each of them fails. Where a first lock works that is for
-// want of a right, whether the engine says so or is silent, as one that must not publish.
+// rights runs all parts and reports how each of them fails. If the probe lock works, the cause is
+// mostly a missing permission, even if the engine does not report one.
 func (t Trial) rights(ctx context.Context) driver.Finding {
 	ctx, cancel := context.WithTimeout(ctx, lockLimit)
 	defer cancel()
@@ -180,13 +181,13 @@ func (t Trial) rights(ctx context.Context) driver.Finding {
 	case driver.Good:
 		return Passed("rights", "everything that locks need is allowed")
 	case driver.Broken:
-		return Found("rights", worst, strings.Join(saw, "; "), "locks that need this fail, and with these words", t.Grant)
+		return Found("rights", worst, strings.Join(saw, "; "), "locks that need these operations fail with these errors", t.Grant)
 	}
-	return Found("rights", worst, strings.Join(saw, "; "), "locks work without this; what needs it fails, and with these words", t.Grant)
+	return Found("rights", worst, strings.Join(saw, "; "), "locks work without these operations, which fail with these errors", t.Grant)
 }
 
-// hold acquires a lock, does something, and releases it, also after a signal. One that is
-// gone by then was broken.
+// hold acquires a lock, calls do, and releases it, even after a signal. If the lock is not held any
+// more, it was broken.
 func (t Trial) hold(ctx context.Context, req driver.Request, do func(driver.Lease) error) error {
 	g, err := t.Engine.Acquire(ctx, req)
 	if err != nil {
@@ -206,7 +207,7 @@ func (t Trial) renew(ctx context.Context, l driver.Lease) error {
 	return t.Engine.Renew(ctx, []driver.Lease{l})[0]
 }
 
-// wait holds a lock, leaves its queue once, and hands it over to a waiter.
+// wait holds a lock, cancels one wait for it, and hands it over to a second waiter.
 func (t Trial) wait(ctx context.Context, req driver.Request) error {
 	handed, queued := make(chan error, 1), make(chan struct{})
 	err := t.hold(ctx, req, func(driver.Lease) error {
@@ -218,7 +219,7 @@ func (t Trial) wait(ctx context.Context, req driver.Request) error {
 			return noSecond(err)
 		}
 		next.OnWait = func(driver.WaitInfo) { close(queued) }
-		go func() { // ends when it has had its turn, or with ctx
+		go func() { // ends when the waiter has released, or with ctx
 			handed <- t.hold(ctx, next, func(l driver.Lease) error { return t.renew(ctx, l) })
 		}()
 		select {
@@ -234,10 +235,10 @@ func (t Trial) wait(ctx context.Context, req driver.Request) error {
 	return err
 }
 
-// noSecond is the error of a request that must not be granted, since the name is held.
+// noSecond returns the error of a request that must not be granted, because the name is held.
 func noSecond(err error) error {
 	if err == nil {
-		return errors.New("a second holder was let in")
+		return errors.New("a second holder was granted the lock")
 	}
 	return err
 }
@@ -261,7 +262,7 @@ func (t Trial) minHold(ctx context.Context, req driver.Request) error {
 	return t.hold(ctx, req, func(driver.Lease) error { return nil })
 }
 
-// end breaks a lock, of which its holder must hear.
+// end breaks a lock, of which its holder must be notified.
 func (t Trial) end(ctx context.Context, req driver.Request) error {
 	breaker, ok := t.Engine.(driver.Breaker)
 	if !ok {
@@ -277,7 +278,7 @@ func (t Trial) end(ctx context.Context, req driver.Request) error {
 		case <-lost:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("the holder was not told: %w", ctx.Err())
+			return fmt.Errorf("the holder was not notified: %w", ctx.Err())
 		}
 	})
 }

@@ -15,12 +15,12 @@ import (
 // envChild is set in the environment of a child.
 const envChild = "FENCELOCK_PROC"
 
-// Main makes a test binary fit for [Start]: a TestMain calls it first. In an
-// ordinary run it returns at once. In a child it serves the engine that one of kinds
-// makes, with the argument given to Start, until its parent is gone, and exits.
+// Main serves an engine if this process is a child of [Start]. Call it first in TestMain. In an
+// ordinary test run it returns immediately. In a child it serves the engine made by one of kinds,
+// with the argument given to Start, until the parent is gone, and exits.
 //
-// An engine that has a method Close() error is closed at the end of its test, and must leave
-// nothing behind then: its process may serve another test.
+// If the engine has a method Close() error, it is closed at the end of its test and must leave
+// nothing behind, because its process may be reused by another test.
 func Main(kinds map[string]func(arg string) driver.Engine) {
 	if os.Getenv(envChild) == "" {
 		return
@@ -29,23 +29,23 @@ func Main(kinds map[string]func(arg string) driver.Engine) {
 	os.Exit(0)
 }
 
-// A child answers the questions of its parent, about one engine at a time.
+// A child answers the calls of its parent, for one engine at a time.
 type child struct {
 	kinds  map[string]func(arg string) driver.Engine
-	engine driver.Engine  // changed by open, while nothing else is under way
-	busy   sync.WaitGroup // what is asked of the engine
+	engine driver.Engine  // changed by open, while no call is in progress
+	busy   sync.WaitGroup // calls of the engine
 
 	mu    sync.Mutex // guards out, calls, heard
 	out   *gob.Encoder
 	calls map[int64]context.CancelFunc
-	heard map[int64]chan bool // whether Waiting panicked, for those who ask
+	heard map[int64]chan bool // for a callback in progress: whether OnWait panicked in the parent
 }
 
-// errPanicked is what a child panics with where its parent did.
+// errPanicked is the value with which a callback panics in the child if it panicked in the parent.
 var errPanicked = errors.New("the callback panicked")
 
-// serve answers until in ends. Every question has a goroutine of its own, which
-// ends with its answer or with the process.
+// serve answers calls until in ends. Every call has a goroutine of its own, which ends with its
+// answer or with the process.
 func serve(kinds map[string]func(arg string) driver.Engine, in io.Reader, out io.Writer) {
 	c := &child{kinds: kinds, out: gob.NewEncoder(out), calls: map[int64]context.CancelFunc{}, heard: map[int64]chan bool{}}
 	d := gob.NewDecoder(in)
@@ -89,7 +89,7 @@ func (c *child) begin(q question) context.Context {
 	return ctx
 }
 
-// reply returns where the answer to a kindWaiting comes.
+// reply returns the channel for the parent's answer to a kindWaiting.
 func (c *child) reply(id int64) chan bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,11 +112,11 @@ func (c *child) send(a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.out.Encode(a) != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // the parent is gone
 	}
 }
 
-// survive is answer, and recovers what the parent's callback panicked with.
+// survive is answer, but recovers errPanicked.
 func (c *child) survive(ctx context.Context, q question) (a answer) {
 	defer func() {
 		switch p := recover(); p {
@@ -130,7 +130,7 @@ func (c *child) survive(ctx context.Context, q question) (a answer) {
 	return c.answer(ctx, q)
 }
 
-// open makes the engine of a test.
+// open creates the engine of a test.
 func (c *child) open(kind, arg string) error {
 	open := c.kinds[kind]
 	if open == nil {
@@ -140,8 +140,8 @@ func (c *child) open(kind, arg string) error {
 	return nil
 }
 
-// close ends the engine of a test, and whatever is under way. It returns an error if the process
-// must end as well.
+// close closes the engine of a test, and cancels its calls. It returns an error if the process must
+// end too.
 func (c *child) close() error {
 	e, ok := c.engine.(io.Closer)
 	if !ok {
@@ -157,7 +157,7 @@ func (c *child) close() error {
 	return err
 }
 
-// answer makes the call a question asks for.
+// answer makes the call that a question requests.
 func (c *child) answer(ctx context.Context, q question) (a answer) {
 	var err error
 	switch q.Op {
@@ -207,7 +207,7 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	return a
 }
 
-// optional returns the names of the optional interfaces that an engine has.
+// optional returns the names of the optional interfaces that an engine implements.
 func optional(e driver.Engine) (has []string) {
 	_, lister := e.(driver.Lister)
 	_, breaker := e.(driver.Breaker)
@@ -226,7 +226,7 @@ func optional(e driver.Engine) (has []string) {
 	return has
 }
 
-// rate makes a call that an engine may have or not.
+// rate makes a call of a RateLimiter.
 func (c *child) rate(ctx context.Context, q question) (driver.RateTaken, error) {
 	r, ok := c.engine.(driver.RateLimiter)
 	switch {
@@ -240,7 +240,7 @@ func (c *child) rate(ctx context.Context, q question) (driver.RateTaken, error) 
 	return r.TakeRate(ctx, q.Take)
 }
 
-// request gives the request of a question callbacks that tell the parent.
+// request adds callbacks to a request that are forwarded to the parent.
 func (c *child) request(q question) driver.Request {
 	w := q.Request
 	r := w.Request

@@ -1,9 +1,9 @@
-// Package proc runs an engine in child processes of the test, so that the faults of package
-// drivertest happen to real processes: children are killed and frozen, and so is a server that the
-// test has started.
+// Package proc runs an engine in child processes of a test, so that the faults that package
+// drivertest needs happen to real processes: children can be killed and frozen, as can a server
+// that the test has started.
 //
-// A [Process] is a drivertest.Client, and [Freeze] makes a drivertest.World a drivertest.Cutter. So
-// an engine on a server can run every case of the suite:
+// A [Process] is a drivertest.Client. [Freeze] makes a drivertest.World a drivertest.Cutter. An
+// engine on a server runs all cases of the conformance suite with:
 //
 //	func TestMain(m *testing.M) {
 //		proc.Main(map[string]func(addr string) driver.Engine{"mine": dial})
@@ -17,9 +17,9 @@
 //	func (w world) Cut(t testing.TB)                      { proc.Freeze(t, w.process) }
 //	func (w world) Mend(t testing.TB)                     { proc.Thaw(t, w.process) }
 //
-//	func TestExam(t *testing.T) {
+//	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world{start(t)} }})
 //	}
 //
-// It needs a Unix system.
+// Killing and freezing children need a Unix system.
 package proc

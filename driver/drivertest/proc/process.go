@@ -18,29 +18,29 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// ErrGone is what calls on a process that has ended return.
+// ErrGone is wrapped by calls of a process that has ended.
 var ErrGone = errors.New("the engine's process is gone")
 
-// A Process is an engine in a child process of the test. It implements driver.Engine
-// and the optional interfaces Lister, Breaker, OwnerBreaker, Resizer, RateLimiter and
-// RecordKeeper by asking the child, and is a drivertest.Client and a drivertest.Remote. It
-// is safe for concurrent use.
+// A Process is an engine in a child process of the test. It implements driver.Engine and the
+// optional interfaces Lister, Breaker, OwnerBreaker, Resizer, RateLimiter and RecordKeeper by
+// forwarding calls to the child, and is a drivertest.Client and a drivertest.Remote. It is safe for
+// concurrent use.
 //
-// Calls on a frozen process block until it is thawed; those on one that was killed are
-// driver.ErrUnavailable and [ErrGone]. Callbacks of a request run in the test. If its OnWait
-// panics, the engine meets the panic in the child, and the caller of Acquire gets it back.
+// Calls block while the process is frozen. After it was killed they return driver.ErrUnavailable
+// and [ErrGone]. Callbacks of a request run in the test. If OnWait panics, the callback panics in
+// the child too, and then the call of Acquire panics.
 type Process struct {
 	*worker
 	traits driver.Traits
-	has    []string    // which optional interfaces the engine has
+	has    []string    // optional interfaces of the engine
 	over   atomic.Bool // the test has ended
 }
 
-// A worker is the child process, with one engine after the other.
+// A worker is a child process, which serves one engine after the other.
 type worker struct {
 	cmd    *exec.Cmd
 	gone   chan struct{} // closed when the child has ended
-	frozen atomic.Bool   // it was, once
+	frozen atomic.Bool   // it has been frozen at least once
 
 	mu    sync.Mutex // guards in, next, calls
 	in    *gob.Encoder
@@ -48,26 +48,25 @@ type worker struct {
 	calls map[int64]*call
 }
 
-// A call is one question under way. One that was granted stays, to hear of a
-// loss.
+// A call is one call in progress. A granted one is kept, in case of a loss.
 type call struct {
 	answer  chan answer
 	waiting func(driver.WaitInfo)
-	lost    func(error) // nil if nobody wants to know
+	lost    func(error) // nil if there is no OnLost
 
-	panicked any // what waiting panicked with; valid when the answer says so
+	panicked any // value with which waiting panicked; valid when the answer says so
 }
 
-// idle are workers of tests that have ended: to start a process of a large test binary, above all
-// with the race detector, takes as much time as a short test. They end with this process.
+// idle are workers of tests that have ended. Starting a large test binary, in particular with the
+// race detector, takes as long as a short test. They end with this process.
 var idle struct {
 	sync.Mutex // guards workers
 	workers    []*worker
 }
 
-// Start runs an engine in a child process of its own: this test binary once more, whose
-// TestMain calls [Main] with a map that has kind. At the end of the test the
-// engine is closed, or the process killed if the engine cannot be closed.
+// Start runs an engine in a child process, which is another instance of this test binary. Its
+// TestMain must call [Main] with a map that contains kind. At the end of the test the engine is
+// closed, or the process is killed if the engine cannot be closed.
 func Start(t testing.TB, kind, arg string) *Process {
 	t.Helper()
 	w := reuse()
@@ -87,9 +86,8 @@ func Start(t testing.TB, kind, arg string) *Process {
 	return p
 }
 
-// StartCommand is Start with a command of the caller's: one that ends up in this
-// binary, perhaps as another user or with other limits. The process is killed at the end of
-// the test.
+// StartCommand is Start with a command that runs this test binary, for example as another user or
+// with other limits. The process is killed at the end of the test.
 func StartCommand(t testing.TB, cmd *exec.Cmd, kind, arg string) *Process {
 	t.Helper()
 	p := start(t, cmd).open(t, kind, arg)
@@ -97,7 +95,7 @@ func StartCommand(t testing.TB, cmd *exec.Cmd, kind, arg string) *Process {
 	return p
 }
 
-// reuse returns a worker that is idle, or nil.
+// reuse returns an idle worker, or nil.
 func reuse() *worker {
 	idle.Lock()
 	defer idle.Unlock()
@@ -133,7 +131,7 @@ func start(t testing.TB, cmd *exec.Cmd) *worker {
 	return w
 }
 
-// open makes an engine in the child.
+// open creates an engine in the child.
 func (w *worker) open(t testing.TB, kind, arg string) *Process {
 	t.Helper()
 	p := &Process{worker: w}
@@ -146,13 +144,14 @@ func (w *worker) open(t testing.TB, kind, arg string) *Process {
 	return p
 }
 
-// closeLimit bounds the end of an engine.
+// closeLimit bounds closing an engine.
 const closeLimit = 5 * time.Second
 
-// close ends the engine and leaves the child to others; it reports false if the child must end.
+// close closes the engine and keeps the child for other tests. It returns false if the child must
+// end.
 func (p *Process) close() bool {
 	if p.frozen.Load() {
-		return false // perhaps it still is
+		return false // it may still be frozen
 	}
 	c := &call{answer: make(chan answer, 1)}
 	id := p.enlist(c)
@@ -179,21 +178,21 @@ func (p *Process) close() bool {
 	return true
 }
 
-// Has reports whether the engine in the child has the optional interface of package driver
-// with that name, such as "Lister". The methods of those it has not are driver.ErrUnsupported.
+// Has reports whether the engine in the child implements the optional interface of package driver
+// with that name, such as "Lister". Methods of the others return driver.ErrUnsupported.
 func (p *Process) Has(name string) bool { return slices.Contains(p.has, name) }
 
-// PID returns the number of the child process.
+// PID returns the process id of the child.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// listen passes on what the child tells. It ends with the child.
+// listen handles the messages of the child until it ends.
 func (w *worker) listen(out io.Reader) {
 	defer close(w.gone)
 	d := gob.NewDecoder(out)
 	for {
 		var a answer
 		if d.Decode(&a) != nil {
-			_ = w.cmd.Wait() // it was killed, as a rule
+			_ = w.cmd.Wait() // usually because it was killed
 			return
 		}
 		w.mu.Lock()
@@ -209,7 +208,7 @@ func (w *worker) hear(c *call, a answer) {
 	switch a.Kind {
 	case kindWaiting:
 		a.Info.Trouble = a.Why.err()
-		_ = w.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // it fails if the child is gone
+		_ = w.send(question{ID: a.ID, Op: opHeard, Panic: !c.wait(a.Info)}) // fails if the child is gone
 	case kindLost:
 		c.lost(a.err())
 	default:
@@ -217,8 +216,7 @@ func (w *worker) hear(c *call, a answer) {
 	}
 }
 
-// wait calls the caller's Waiting, and keeps what it panics with for the caller's
-// goroutine.
+// wait calls the caller's OnWait. If that panics, it keeps the value for the caller's goroutine.
 func (c *call) wait(info driver.WaitInfo) (ok bool) {
 	defer func() {
 		if !ok {
@@ -229,8 +227,8 @@ func (c *call) wait(info driver.WaitInfo) (ok bool) {
 	return true
 }
 
-// ask sends a question and waits for its answer. When ctx ends it tells the
-// child, and still waits: the child may have been granted something.
+// ask sends a question and waits for its answer. When ctx ends it tells the child, and still waits,
+// because the child may have been granted a lock.
 func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) {
 	if p.over.Load() {
 		return answer{}, fmt.Errorf("%w: %w", driver.ErrUnavailable, ErrGone)
@@ -262,7 +260,7 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	}
 }
 
-// enlist gives a call a number.
+// enlist assigns a number to a call.
 func (w *worker) enlist(c *call) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,10 +284,10 @@ func (w *worker) forget(id int64) {
 	delete(w.calls, id)
 }
 
-// Traits returns what the engine in the child promises.
+// Traits returns the traits of the engine in the child.
 func (p *Process) Traits() driver.Traits { return p.traits }
 
-// Acquire acquires in the child; the callbacks of req are called in the test.
+// Acquire calls Acquire in the child. The callbacks of req run in the test.
 func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c := &call{waiting: req.OnWait, lost: req.OnLost}
 	a, err := p.ask(ctx, question{Op: opAcquire, Request: pack(req)}, c)
@@ -299,7 +297,7 @@ func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 	return a.Grant, hand(ctx, a.err())
 }
 
-// Renew renews in the child.
+// Renew calls Renew in the child.
 func (p *Process) Renew(ctx context.Context, leases []driver.Lease) []error {
 	errs := make([]error, len(leases))
 	a, err := p.ask(ctx, question{Op: opRenew, Leases: leases}, &call{})
@@ -314,7 +312,7 @@ func (p *Process) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return errs
 }
 
-// Release releases in the child.
+// Release calls Release in the child.
 func (p *Process) Release(ctx context.Context, l driver.Lease) error {
 	a, err := p.ask(ctx, question{Op: opRelease, Leases: []driver.Lease{l}}, &call{})
 	if err != nil {
@@ -323,7 +321,7 @@ func (p *Process) Release(ctx context.Context, l driver.Lease) error {
 	return hand(ctx, a.err())
 }
 
-// List lists in the child; ErrUnsupported if its engine is no driver.Lister.
+// List calls List in the child. It returns driver.ErrUnsupported if the engine is no driver.Lister.
 func (p *Process) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	a, err := p.ask(ctx, question{Op: opList, Query: q}, &call{})
 	if err != nil {
@@ -332,7 +330,8 @@ func (p *Process) List(ctx context.Context, q driver.Query) ([]driver.Status, er
 	return a.List, hand(ctx, a.err())
 }
 
-// Break breaks in the child; ErrUnsupported if its engine is no driver.Breaker.
+// Break calls Break in the child. It returns driver.ErrUnsupported if the engine is no
+// driver.Breaker.
 func (p *Process) Break(ctx context.Context, name, reason string) (int64, error) {
 	a, err := p.ask(ctx, question{Op: opBreak, Name: name, Reason: reason}, &call{})
 	if err != nil {
@@ -341,7 +340,7 @@ func (p *Process) Break(ctx context.Context, name, reason string) (int64, error)
 	return a.Token, hand(ctx, a.err())
 }
 
-// BreakOwner breaks in the child; ErrUnsupported if its engine is no
+// BreakOwner calls BreakOwner in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.OwnerBreaker.
 func (p *Process) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	a, err := p.ask(ctx, question{Op: opOne, Name: name, Owner: owner, Reason: reason}, &call{})
@@ -351,7 +350,7 @@ func (p *Process) BreakOwner(ctx context.Context, name, owner, reason string) (i
 	return a.Token, hand(ctx, a.err())
 }
 
-// Resize resizes in the child; ErrUnsupported if its engine is no
+// Resize calls Resize in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.Resizer.
 func (p *Process) Resize(ctx context.Context, name string, limit int) error {
 	a, err := p.ask(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
@@ -361,7 +360,7 @@ func (p *Process) Resize(ctx context.Context, name string, limit int) error {
 	return hand(ctx, a.err())
 }
 
-// TakeRate takes in the child; ErrUnsupported if its engine is no
+// TakeRate calls TakeRate in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.RateLimiter.
 func (p *Process) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	a, err := p.ask(ctx, question{Op: opTake, Take: take}, &call{})
@@ -371,7 +370,7 @@ func (p *Process) TakeRate(ctx context.Context, take driver.RateTake) (driver.Ra
 	return a.Taken, hand(ctx, a.err())
 }
 
-// ReturnRate gives back in the child; ErrUnsupported if its engine is no
+// ReturnRate calls ReturnRate in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.RateLimiter.
 func (p *Process) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
 	a, err := p.ask(ctx, question{Op: opReturn, Take: take, Taken: taken}, &call{})
@@ -381,7 +380,7 @@ func (p *Process) ReturnRate(ctx context.Context, take driver.RateTake, taken dr
 	return hand(ctx, a.err())
 }
 
-// ResetRate resets in the child; ErrUnsupported if its engine is no
+// ResetRate calls ResetRate in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.RateLimiter.
 func (p *Process) ResetRate(ctx context.Context, key string) error {
 	a, err := p.ask(ctx, question{Op: opReset, Name: key}, &call{})
@@ -391,7 +390,7 @@ func (p *Process) ResetRate(ctx context.Context, key string) error {
 	return hand(ctx, a.err())
 }
 
-// Kill ends the process as kill -9 does, and returns when it is gone.
+// Kill kills the process, as kill -9 does, and returns when it has ended.
 func (p *Process) Kill(testing.TB) {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.gone

@@ -7,7 +7,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// record makes the call that a question about records asks for.
+// record makes a call of the records.
 func (c *child) record(ctx context.Context, q question) (a answer, err error) {
 	engine, ok := c.engine.(driver.RecordKeeper)
 	if !ok {
@@ -26,8 +26,8 @@ func (c *child) record(ctx context.Context, q question) (a answer, err error) {
 	return a, err
 }
 
-// Records returns the records of the engine in the child, which answers
-// ErrUnsupported if that is no driver.RecordKeeper.
+// Records returns the records of the engine in the child. Their methods return
+// driver.ErrUnsupported if the engine is no driver.RecordKeeper.
 func (p *Process) Records() driver.Records { return records{p} }
 
 type records struct{ process *Process }

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// Freeze stops the process, as SIGSTOP does, and returns when it stands still.
+// Freeze stops the process with SIGSTOP, and returns when it has stopped.
 func (p *Process) Freeze(t testing.TB) {
 	t.Helper()
 	p.frozen.Store(true)
 	Freeze(t, p.cmd.Process)
 }
 
-// Thaw lets the process go on.
+// Thaw resumes the process.
 func (p *Process) Thaw(t testing.TB) {
 	t.Helper()
 	Thaw(t, p.cmd.Process)
 }
 
-// Freeze stops any process, such as a server that the test has started, and returns when it
-// stands still, where the system tells.
+// Freeze stops any process, such as a server started by the test, with SIGSTOP. It returns when the
+// process has stopped, if the system reports that.
 func Freeze(t testing.TB, p *os.Process) {
 	t.Helper()
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -40,8 +40,8 @@ func Freeze(t testing.TB, p *os.Process) {
 	}
 }
 
-// frozen asks the system whether each thread of the process stands still; without /proc it
-// never knows.
+// frozen reports whether every thread of the process has stopped. Without /proc it always returns
+// false.
 func frozen(p *os.Process) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
 	for _, stat := range threads {
@@ -54,7 +54,7 @@ func frozen(p *os.Process) bool {
 	return len(threads) > 0
 }
 
-// Thaw lets any process go on.
+// Thaw resumes any process.
 func Thaw(t testing.TB, p *os.Process) {
 	t.Helper()
 	if err := p.Signal(syscall.SIGCONT); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// What a parent may ask of its child.
+// The operations that a parent requests of its child.
 const (
 	opOpen    = "open"
 	opClose   = "close"
@@ -31,8 +31,8 @@ const (
 	opHeard   = "heard"  // answers a kindWaiting of the same ID
 )
 
-// A question is one message from parent to child. The callbacks of a request
-// cannot travel; the child puts its own in their place.
+// A question is one message from parent to child. The callbacks of a request cannot be sent; the
+// child substitutes its own.
 type question struct {
 	ID      int64
 	Op      string
@@ -48,25 +48,25 @@ type question struct {
 	TTL     time.Duration // of an opSwap
 	Take    driver.RateTake
 	Taken   driver.RateTaken
-	Ended   bool // the context of the call has ended already
-	Panic   bool // with opHeard: the caller's Waiting panicked
+	Ended   bool // the context of the call has already ended
+	Panic   bool // with opHeard: the caller's OnWait panicked
 }
 
-// A wireRequest is a driver.Request with flags for the callbacks it has.
+// A wireRequest is a driver.Request with flags for its callbacks.
 type wireRequest struct {
 	driver.Request
 	Lost    bool
 	Waiting bool
 }
 
-// pack makes a request fit to travel.
+// pack converts a request for sending.
 func pack(r driver.Request) wireRequest {
 	w := wireRequest{Request: r, Lost: r.OnLost != nil, Waiting: r.OnWait != nil}
 	w.Request.OnLost, w.Request.OnWait = nil, nil
 	return w
 }
 
-// What a child may tell.
+// The kinds of messages from a child.
 const (
 	kindAnswer  = "answer"
 	kindWaiting = "waiting"
@@ -78,19 +78,19 @@ type answer struct {
 	ID      int64
 	Kind    string
 	Traits  driver.Traits
-	Has     []string // with Traits: which optional interfaces there are
+	Has     []string // with Traits: the optional interfaces
 	Grant   driver.Grant
 	Info    driver.WaitInfo
-	Why     wireError // Info.Trouble, which cannot travel
+	Why     wireError // Info.Trouble, which cannot be sent
 	List    []driver.Status
 	Token   int64
 	Record  driver.Record   // of an opGet and an opSwap
 	Records []driver.Record // of an opRecords
 	Clock   [2]time.Time
 	Taken   driver.RateTaken
-	Errs    []wireError // one, or one for each lease
+	Errs    []wireError // one error, or one for each lease
 
-	Panicked bool // the engine let a panic of Waiting through
+	Panicked bool // the engine did not recover a panic of OnWait
 }
 
 // err returns the only error of an answer.
@@ -101,14 +101,14 @@ func (a answer) err() error {
 	return a.Errs[0].err()
 }
 
-// sentinels are the errors that keep their identity on the way.
+// sentinels are the errors that keep their identity.
 var sentinels = []error{
 	driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrConfig, driver.ErrInvalid,
 	driver.ErrUnsupported, driver.ErrConflict, context.Canceled, context.DeadlineExceeded,
 }
 
-// A wireError is an error with everything a test may ask of it. The zero one is
-// no error: gob has no nil in lists.
+// A wireError is an error with everything that a test may check. The zero value means no error,
+// because gob has no nil in slices.
 type wireError struct {
 	Failed bool
 	Text   string
@@ -125,7 +125,7 @@ func (e *wireError) err() error {
 	return e
 }
 
-// Unwrap makes errors.Is and errors.As answer as in the child.
+// Unwrap makes errors.Is and errors.As behave as in the child.
 func (e *wireError) Unwrap() []error {
 	var all []error
 	if e.Held != nil {
@@ -137,7 +137,7 @@ func (e *wireError) Unwrap() []error {
 	return all
 }
 
-// toWire packs an error.
+// toWire converts an error for sending.
 func toWire(err error) wireError {
 	if err == nil {
 		return wireError{}
@@ -152,8 +152,7 @@ func toWire(err error) wireError {
 	return w
 }
 
-// hand makes err the error of a call ended by the caller's own context, whose
-// cause the child cannot know.
+// hand adapts an error caused by the caller's own context, whose cause the child does not know.
 func hand(ctx context.Context, err error) error {
 	w, ok := errors.AsType[*wireError](err)
 	if !ok || ctx.Err() == nil {
