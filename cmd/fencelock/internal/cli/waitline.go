@@ -5,11 +5,11 @@ package cli
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
@@ -97,7 +97,7 @@ func (l *waitLine) show() {
 	if !l.lasts(patience) {
 		return
 	}
-	supervise.GiveBackMemory()
+	debug.FreeOSMemory() // what only the start needed: the wait may last hours
 	if !l.live {
 		if l.lasts(troubled - patience) {
 			l.complain()
