@@ -61,20 +61,15 @@ fencelock jobs list pause-`,
 
 // check finds what the parser cannot.
 func (c *jobsCmd) check() error {
-	if c.First == listJobs {
-		c.First, c.Name = c.Name, ""
-		if c.Reason != "" {
-			return errors.New("--reason belongs to pause")
-		}
-		return nil
-	}
 	switch acts := c.First == pauseJob || c.First == resumeJob; {
+	case c.Reason != "" && c.First != pauseJob:
+		return errors.New("--reason belongs to pause")
+	case c.First == listJobs:
+		c.First, c.Name = c.Name, ""
 	case acts && c.Name == "":
 		return fmt.Errorf("%s needs the name of a job; jobs list %[1]s lists those whose names begin with it", c.First)
 	case !acts && c.Name != "":
 		return fmt.Errorf("unexpected argument %s", c.Name)
-	case c.Reason != "" && c.First != pauseJob:
-		return errors.New("--reason belongs to pause")
 	case acts:
 		return driver.CheckName(c.Name)
 	}

@@ -95,10 +95,7 @@ func (c *limitCmd) check() (err error) {
 	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
 		return err
 	}
-	switch {
-	case c.Wait.limit < 0:
-		return errors.New("durations must not be negative")
-	case c.Count > c.Rate.Burst:
+	if c.Count > c.Rate.Burst {
 		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, c.Rate.Burst)
 	}
 	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))

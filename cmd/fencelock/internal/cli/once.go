@@ -95,8 +95,6 @@ func (c *onceCmd) check() error {
 		return err
 	}
 	switch {
-	case c.Wait.limit < 0:
-		return errors.New("durations must not be negative")
 	case c.Retention < time.Second || c.Retention > driver.MaxDuration:
 		return fmt.Errorf("the retention %v is not between a second and ten years", c.Retention)
 	case c.MaxOutput > mostOutput:

@@ -97,8 +97,8 @@ func (c *runCmd) checkNumbers() error {
 	switch {
 	case c.OnLost != "terminate" && c.OnLost != "ignore":
 		return fmt.Errorf("--on-lost: %q is not one of terminate, ignore", c.OnLost)
-	case c.Wait.limit < 0 || c.MinHold < 0:
-		return errors.New("durations must not be negative")
+	case c.MinHold < 0:
+		return fmt.Errorf("--min-hold %v is negative", c.MinHold)
 	case c.Weight > 0 && c.Limit == 0:
 		return errors.New("--weight is a part of a limit; give --limit as well")
 	case c.Weight > c.Limit:
@@ -144,6 +144,8 @@ func (b ifBusy) check() error {
 	switch {
 	case b.Nonblock && b.Wait.given:
 		return errors.New("--nonblock and --wait can't be used together")
+	case b.Wait.limit < 0:
+		return fmt.Errorf("--wait %v is negative", b.Wait.limit)
 	case b.Conflict < 0 || b.Conflict > 255:
 		return fmt.Errorf("the exit code %d is not between 0 and 255", b.Conflict)
 	}

@@ -56,9 +56,12 @@ type stamp time.Time
 // stampLayout is RFC 3339 with milliseconds, always three digits, so that stamps sort.
 const stampLayout = "2006-01-02T15:04:05.000Z"
 
+// IsZero reports whether the time is unknown.
+func (s stamp) IsZero() bool { return time.Time(s).IsZero() }
+
 // String returns the time, or "unknown".
 func (s stamp) String() string {
-	if time.Time(s).IsZero() {
+	if s.IsZero() {
 		return "unknown"
 	}
 	return time.Time(s).UTC().Format(stampLayout)
@@ -66,7 +69,7 @@ func (s stamp) String() string {
 
 // MarshalJSON returns the time in UTC to the millisecond.
 func (s stamp) MarshalJSON() ([]byte, error) {
-	if time.Time(s).IsZero() {
+	if s.IsZero() {
 		return []byte("null"), nil
 	}
 	return json.Marshal(s.String())

@@ -11,13 +11,13 @@ import (
 
 // view is driver.Status as --json prints it; docs/cli-json.md documents it.
 type view struct {
-	Name      string       `json:"name"`                 // as it was acquired, whatever is in it
-	Mode      string       `json:"mode"`                 // a word of modeOf
-	Limit     int          `json:"limit,omitempty"`      // that in force, not that somebody asked with
-	NotBefore *stamp       `json:"not_before,omitempty"` // end of a minimum hold; a pointer, to be left out
-	Holders   []holderView `json:"holders"`              // oldest first; never null
-	Waiters   []waiterView `json:"waiters"`              // next first; never null
-	Trouble   string       `json:"trouble,omitempty"`    // why this may not be all, or not be so any more
+	Name      string       `json:"name"`                // as it was acquired, whatever is in it
+	Mode      string       `json:"mode"`                // a word of modeOf
+	Limit     int          `json:"limit,omitempty"`     // that in force, not that somebody asked with
+	NotBefore stamp        `json:"not_before,omitzero"` // end of a minimum hold
+	Holders   []holderView `json:"holders"`             // oldest first; never null
+	Waiters   []waiterView `json:"waiters"`             // next first; never null
+	Trouble   string       `json:"trouble,omitempty"`   // why this may not be all, or not be so any more
 }
 
 // identityView is driver.Identity.
@@ -52,16 +52,12 @@ type waiterView struct {
 // viewOf never leaves an array nil, which would print as null.
 func viewOf(s driver.Status) view {
 	v := view{
-		Name: s.Name, Mode: modeOf(s), Limit: s.Limit,
+		Name: s.Name, Mode: modeOf(s), Limit: s.Limit, NotBefore: stamp(s.NotBefore),
 		Holders: make([]holderView, 0, len(s.Holders)),
 		Waiters: make([]waiterView, 0, len(s.Waiters)),
 	}
 	if s.Trouble != nil {
 		v.Trouble = termtext.Line(s.Trouble.Error())
-	}
-	if !s.NotBefore.IsZero() {
-		until := stamp(s.NotBefore)
-		v.NotBefore = &until
 	}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
