@@ -1,11 +1,13 @@
-// Command redis charges an invoice under a lock on Redis, by go-redis.
+// Command redis charges an invoice under a lock on Redis, with go-redis.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/redislock/goredis"
@@ -13,17 +15,30 @@ import (
 )
 
 func main() {
+	ctx := context.Background()
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_ADDR")})
-	engine := goredis.New(client, nil)
-	defer engine.Close()
+	engine := goredis.New(client, nil)  // client is a *redis.Client or a *redis.ClusterClient
 	locks := fencelock.New(engine, nil) // one for the whole program
 
-	err := locks.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
-		token, _ := fencelock.TokenFrom(ctx) // greater than that of everybody before
-		fmt.Println("charging invoice 42 under token", token)
-		return ctx.Err() // ctx ends if the lock is lost
+	wait := fencelock.Options{Wait: 5 * time.Second}
+	err := locks.With(wait).Do(ctx, "invoice:42", func(ctx context.Context) error {
+		return charge(ctx, 42) // stops when ctx ends: the lock is lost then
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, fencelock.ErrHeld):
+		log.Fatal("not charged, another process holds the lock: ", err)
+	case errors.Is(err, fencelock.ErrUnavailable):
+		log.Fatal("not charged, Redis is unreachable: ", err)
+	case errors.Is(err, fencelock.ErrLost):
+		log.Fatal("lock lost while charging, outcome unknown: ", err)
+	}
+	if err := errors.Join(err, engine.Close()); err != nil {
 		log.Fatal(err)
 	}
+}
+
+func charge(ctx context.Context, invoice int) error {
+	token, _ := fencelock.TokenFrom(ctx)
+	fmt.Println("charging invoice", invoice, "under token", token)
+	return ctx.Err()
 }

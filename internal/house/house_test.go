@@ -1,5 +1,6 @@
-// Package house_test holds the rules of this repository: who may import whom, which words a
-// folder does not use, and that the pages and the README do what they say.
+// Package house_test holds the rules of this repository: who may import whom,
+// how the pages and doc comments are written, and that their links lead somewhere and their
+// code works.
 package house_test
 
 import (

@@ -1,0 +1,338 @@
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fencelock/fencelock/driver/drivertest"
+)
+
+// The pages: their links and anchors lead somewhere, their lines are short, long pages have
+// a table of contents, and the tests that they name exist.
+
+// notYet are the pages and folders of Go whose words are still being rewritten: their prose
+// is not checked. The list only shrinks.
+var notYet = []string{}
+
+// awaited are pages that others link to before they are there. The list only shrinks.
+var awaited = []string{}
+
+// rewritten reports whether the prose of a page, or of the Go files in a folder, is checked.
+func rewritten(name string) bool {
+	return !slices.ContainsFunc(notYet, func(n string) bool { return n == name || strings.HasSuffix(n, "/") && strings.HasPrefix(name+"/", n) })
+}
+
+// documents returns the names of all pages.
+func documents(t *testing.T) (all []string) {
+	t.Helper()
+	return filesBelow(t, ".md")
+}
+
+// filesBelow returns the files with these extensions, but for those in hidden folders and
+// test data.
+func filesBelow(t *testing.T, extensions ...string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		base := filepath.Base(name)
+		if err == nil && d.IsDir() && name != "." && (base == "testdata" || base[0] == '.' && base != ".github") {
+			return filepath.SkipDir
+		}
+		if err == nil && !d.IsDir() && slices.Contains(extensions, filepath.Ext(name)) {
+			all = append(all, filepath.ToSlash(name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// page is a page of Markdown. prose is its text with spaces in the place of code blocks, and
+// underscores in the place of code in a line; both keep the lines and the offsets.
+type page struct {
+	name, text, prose string
+	above             int // lines before it in its file
+}
+
+var (
+	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	lineCode  = regexp.MustCompile("``[^`]+``|`[^`]+`")
+	heading   = regexp.MustCompile(`(?m)^#{1,6} +(.+?)\s*$`)
+	setAnchor = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
+	links     = regexp.MustCompile(`\]\(([^()\s]+)\)|(?m)^\[[^\]]+\]: (\S+)$`)
+	linkText  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)|\[([^\]]*)\]\[[^\]]*\]`)
+)
+
+func newPage(name, text string) page {
+	fill := func(with byte) func(string) string {
+		return func(s string) string { return string(blank(s, with)) }
+	}
+	prose := codeBlock.ReplaceAllStringFunc(text, fill(' '))
+	return page{name: name, text: text, prose: lineCode.ReplaceAllStringFunc(prose, fill('_'))}
+}
+
+// blank returns text with every character but the ends of lines replaced.
+func blank(text string, with byte) []byte {
+	b := []byte(text)
+	for i := range b {
+		if b[i] != '\n' {
+			b[i] = with
+		}
+	}
+	return b
+}
+
+func readPage(t *testing.T, name string) page {
+	t.Helper()
+	return newPage(name, readText(t, name))
+}
+
+// line returns the number of the line of an offset.
+func (p page) line(offset int) int { return p.above + 1 + strings.Count(p.text[:offset], "\n") }
+
+// anchors returns what links can name in a page, as GitHub makes it of headings.
+func (p page) anchors() map[string]bool {
+	found := map[string]bool{}
+	for _, m := range setAnchor.FindAllStringSubmatch(p.text, -1) {
+		found[m[1]] = true
+	}
+	for _, at := range heading.FindAllStringSubmatchIndex(p.prose, -1) {
+		anchor := slug(p.text[at[2]:at[3]])
+		for n := 1; found[anchor]; n++ {
+			anchor = slug(p.text[at[2]:at[3]]) + "-" + strconv.Itoa(n)
+		}
+		found[anchor] = true
+	}
+	return found
+}
+
+// slug is the anchor of a heading.
+func slug(text string) string {
+	text = linkText.ReplaceAllString(text, "$1$2")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, text)
+}
+
+// link is where a page links to, and the line in which it does.
+type link struct {
+	line         int
+	file, anchor string
+}
+
+// links returns a page's links to files and anchors of this repository. A link to the page
+// itself has its name as file.
+func (p page) links() (all []link) {
+	for _, at := range links.FindAllStringSubmatchIndex(p.prose, -1) {
+		from, to := max(at[2], at[4]), max(at[3], at[5])
+		target := p.text[from:to]
+		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+			continue
+		}
+		file, anchor, _ := strings.Cut(target, "#")
+		if file == "" {
+			file = p.name
+		} else {
+			file = path.Join(path.Dir(p.name), file)
+		}
+		all = append(all, link{p.line(from), file, anchor})
+	}
+	return all
+}
+
+// checkLinks says which links of a page lead nowhere. read returns a page of that name, and
+// false if there is no such file.
+func checkLinks(p page, read func(string) (page, bool)) (faults []string) {
+	for _, l := range p.links() {
+		to, ok := read(l.file)
+		switch {
+		case !ok:
+			faults = append(faults, fmt.Sprintf("%s:%d: there is no %s", p.name, l.line, l.file))
+		case l.anchor != "" && !to.anchors()[l.anchor]:
+			faults = append(faults, fmt.Sprintf("%s:%d: %s has no heading #%s", p.name, l.line, l.file, l.anchor))
+		}
+	}
+	return faults
+}
+
+// TestLinks checks that links between files, and to headings in them, lead somewhere.
+func TestLinks(t *testing.T) {
+	for _, name := range documents(t) {
+		for _, fault := range checkLinks(readPage(t, name), readLinked) {
+			t.Error(fault)
+		}
+	}
+}
+
+// readLinked reads what is linked to. A folder, and a page that is awaited, has no text.
+func readLinked(name string) (page, bool) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return page{}, slices.Contains(awaited, name)
+	}
+	if info.IsDir() {
+		return page{name: name}, true
+	}
+	text, err := os.ReadFile(name)
+	return newPage(name, string(text)), err == nil
+}
+
+// mention is a page, with an anchor, that a Go file or a script names.
+var mention = regexp.MustCompile(`\bdocs/[\w/-]+\.md(#[\w-]+)?`)
+
+// TestMentions checks that the pages that code and help texts name exist.
+func TestMentions(t *testing.T) {
+	for _, name := range filesBelow(t, ".go", ".lua", ".sql", ".txtar", ".yml") {
+		if strings.HasPrefix(name, "internal/house/") {
+			continue // names made up
+		}
+		for _, m := range mention.FindAllString(readText(t, name), -1) {
+			file, anchor, _ := strings.Cut(m, "#")
+			to, ok := readLinked(file)
+			if !ok || anchor != "" && !slices.Contains(awaited, file) && !to.anchors()[anchor] {
+				t.Errorf("%s names %s, which does not exist", name, m)
+			}
+		}
+	}
+}
+
+const width = 100
+
+// checkWidth says which lines of prose are too long. Tables, code and lines that are little
+// more than one link are not counted.
+func checkWidth(p page) (faults []string) {
+	n := 0
+	prose := strings.Split(p.prose, "\n")
+	for text := range strings.SplitSeq(p.text, "\n") {
+		n++
+		long := utf8.RuneCountInString(text)
+		longest := 0
+		for _, word := range strings.Fields(text) {
+			longest = max(longest, utf8.RuneCountInString(word))
+		}
+		if long <= width || strings.TrimSpace(prose[n-1]) == "" || strings.HasPrefix(strings.TrimSpace(text), "|") || long-longest < 20 {
+			continue
+		}
+		faults = append(faults, fmt.Sprintf("%s:%d: %d characters, want %d at most", p.name, n, long, width))
+	}
+	return faults
+}
+
+// checkContents says whether a long page lacks a table of contents at its beginning.
+func checkContents(p page) error {
+	const long, top, least = 150, 40, 5
+	lines := strings.Count(p.text, "\n")
+	if lines <= long {
+		return nil
+	}
+	contents := 0
+	for _, l := range p.links() {
+		if l.line <= top && l.file == p.name && l.anchor != "" {
+			contents++
+		}
+	}
+	if contents < min(least, strings.Count(p.prose, "\n## ")) {
+		return fmt.Errorf("%s has %d lines and no table of contents in the first %d", p.name, lines, top)
+	}
+	return nil
+}
+
+// TestPages checks the form of all pages.
+func TestPages(t *testing.T) {
+	for _, name := range documents(t) {
+		if !rewritten(name) {
+			continue
+		}
+		p := readPage(t, name)
+		for _, fault := range checkWidth(p) {
+			t.Error(fault)
+		}
+		if err := checkContents(p); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPageChecks proves that the checks of pages find what they should.
+func TestPageChecks(t *testing.T) {
+	long := strings.Repeat("word ", 21) + "word"
+	read := func(name string) (page, bool) {
+		return newPage(name, "# Some `code`, and more\n\n## Twice\n\n## Twice\n\n```\n# comment\n```\n<a id=\"set\"></a>\n"), name == "docs/other.md"
+	}
+	for _, c := range []struct {
+		what, text string
+		faults     int
+	}{
+		{"good links", "[a](other.md) [b](other.md#some-code-and-more) [c][r]\n[d](https://example.com/x)\n\n[r]: other.md#twice-1\n", 0},
+		{"anchors that are set", "[a](other.md#set)\n", 0},
+		{"no such file", "[a](none.md)\n", 1},
+		{"no such heading", "[a](other.md#twice-2)\n", 1},
+		{"a comment is no heading", "[a](other.md#comment)\n", 1},
+		{"a reference to nothing", "[a][r]\n\n[r]: none.md\n", 1},
+		{"an anchor of the page itself", "[a](#none)\n", 1},
+		{"links in code", "`[a](none.md)`\n\n```\n[a](none.md)\n```\n", 0},
+		{"a long line", long + "\n", 1},
+		{"a long list entry", "- " + long + "\n", 1},
+		{"a long table and code", "| " + long + " |\n\n```\n" + long + "\n```\n", 0},
+		{"a long link", "- [a](https://example.com/" + strings.Repeat("x", 100) + ")\n", 0},
+		{"a long page without contents", "# A\n\n## B\n" + strings.Repeat("\n", 150), 1},
+		{"a long page with contents", "# A\n\n[B](#b)\n\n## B\n" + strings.Repeat("\n", 150), 0},
+		{"contents at the end", "# A\n\n## B\n" + strings.Repeat("\n", 150) + "\n[B](#b)\n", 1},
+	} {
+		p := newPage("docs/page.md", c.text)
+		faults := append(checkLinks(p, func(name string) (page, bool) {
+			if name == p.name {
+				return p, true
+			}
+			return read(name)
+		}), checkWidth(p)...)
+		if err := checkContents(p); err != nil {
+			faults = append(faults, err.Error())
+		}
+		if len(faults) != c.faults {
+			t.Errorf("%s: %q, want %d", c.what, faults, c.faults)
+		}
+	}
+}
+
+// TestNamedTestsExist checks that the tests, and the cases of the conformance suite, that the
+// pages name are there.
+func TestNamedTestsExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.test {
+				known[f.Name.Name] = true
+			}
+		}
+	}
+	for _, c := range drivertest.Cases() {
+		known["exam/"+c.Name] = true
+	}
+	named := regexp.MustCompile("`(Test[A-Z]\\w*|exam/[a-z-]+)[`/]")
+	for _, document := range documents(t) {
+		for _, m := range named.FindAllStringSubmatch(readText(t, document), -1) {
+			if !known[m[1]] {
+				t.Errorf("%s names %s, which does not exist", document, m[1])
+			}
+		}
+	}
+}
