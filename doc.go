@@ -3,7 +3,7 @@
 // A lock on a server is a lease, which is renewed in the background while it is held. If it cannot
 // be renewed, its context is cancelled before the lease expires. Every acquisition returns a
 // fencing token, an increasing number with which a database can refuse the write of an earlier
-// holder.
+// holder. A lock on files has no lease: the kernel frees it when its process ends.
 //
 // # A first program
 //
@@ -21,11 +21,13 @@
 //	})
 //	switch {
 //	case err == nil: // charged, and the lock was held until charge returned
+//	case errors.Is(err, fencelock.ErrLost): // lost while charge ran: check what it did
 //	case errors.Is(err, fencelock.ErrHeld): // another process held the lock for all of the 5 s
 //	case errors.Is(err, fencelock.ErrUnavailable): // Redis was unreachable; charge did not run
-//	case errors.Is(err, fencelock.ErrLost): // lost while charge ran: check what it did
 //	default: // an error of charge, or another error of the lock
 //	}
+//
+// Test for ErrLost first: its reason may wrap ErrUnavailable.
 //
 // Without Options.Wait, Do waits until ctx ends; with context.Background() that can be for ever.
 // [Locker.TryDo] does not wait. [Locker.Acquire] and [Locker.TryAcquire] return the [Lock], for

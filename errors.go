@@ -62,7 +62,7 @@ type LostError struct {
 
 // Error returns the name, the token and the reason in one line.
 func (e *LostError) Error() string {
-	reason := strings.TrimPrefix(fmt.Sprint(driver.OneLine(e.Reason)), ErrLost.Error()+": ") // the text says "was lost" already
+	reason := strings.TrimPrefix(fmt.Sprint(driver.OneLine(e.Reason)), ErrLost.Error()+": ") // not twice
 	return fmt.Sprintf("lock %q with token %d was lost: %s", e.Name, e.Token, reason)
 }
 

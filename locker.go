@@ -130,9 +130,10 @@ func under(ctx context.Context, l *Lock) context.Context {
 // lock. The caller must Release it. ctx bounds only the wait: the lock outlives ctx, and the
 // context of the lock has its values but not its end.
 //
-// If the wait ends without a lock, the error wraps the context's error. It also wraps ErrHeld if
+// If Options.Wait or ctx ends the wait, the error wraps that of a context. It also wraps ErrHeld if
 // the engine's latest answer was that the name is held, and ErrUnavailable otherwise. If ctx has
-// already ended, Acquire returns only the error of ctx.
+// already ended at the call, Acquire returns only the error of ctx. An engine may give up earlier,
+// with ErrUnavailable alone.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, true)
 }

@@ -62,8 +62,10 @@ type Job struct {
 //
 //   - TTL is how long the lock of an instance that crashed blocks later runs.
 //   - MinHold is the minimum time between the starts of two runs, whatever their ticks. A tick that
-//     comes earlier overlaps. With OverlapAllow it is fencelock.ErrInvalid.
-//   - Note is replaced by the tick. Shared, Limit and Weight are replaced as Config.Overlap requires.
+//     comes earlier is handled as Config.Overlap says. With OverlapAllow a MinHold is
+//     fencelock.ErrInvalid.
+//   - Note is replaced by the tick. Shared, Limit and Weight are replaced as Config.Overlap
+//     requires.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Job {
 	j := &Job{locks: locks, name: name}
 	if cfg != nil {

@@ -11,9 +11,13 @@ type Overlap int
 
 // The overlap policies.
 const (
-	OverlapSkip  Overlap = iota // the tick is skipped on all instances
-	OverlapLast                 // the tick waits, at most for Config.Late; with Job.Run and the adapters only the newest tick of an instance waits
-	OverlapAllow                // both run at the same time, with a shared lock
+	// OverlapSkip skips the tick on all instances.
+	OverlapSkip Overlap = iota
+	// OverlapLast lets the tick wait, at most for Config.Late. With Job.Run and the adapters only
+	// the newest tick of an instance waits.
+	OverlapLast
+	// OverlapAllow runs both at the same time, with a shared lock.
+	OverlapAllow
 )
 
 // overTurn is the context of ticks that newer ones have replaced. It has ended.

@@ -83,7 +83,9 @@ const (
 	StateRunning State = "running"
 	StateOK      State = "ok"
 	StateFailed  State = "failed"
-	StateLost    State = "lost" // no longer holds the lock of the job and reported no outcome: its process died, or the engine was unreachable
+	// StateLost: the run does not hold the lock of the job any more and reported no outcome. Its
+	// process died, or the engine was unreachable.
+	StateLost State = "lost"
 )
 
 // Run is one run of a job, on any instance. It has JSON tags.

@@ -10,7 +10,7 @@ import (
 // host may be suspended.
 const look = time.Minute
 
-// Run is a scheduler for one job. It calls Tick for every tick of s, each in its own goroutine,
+// Run is a scheduler for one job. It calls Tick for every tick of s, in its own goroutines,
 // until ctx ends or s has no more ticks. It then waits for the current runs. With Config.CatchUp it
 // runs missed ticks at the start, and after the host was suspended. The ticks of s are in local
 // time unless s says otherwise; hosts in different zones then have different ticks and run all of

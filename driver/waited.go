@@ -64,8 +64,8 @@ func (w *Waited) Last() (held *HeldError, trouble error) { return w.held, w.trou
 // or nil if only ctx ended it.
 //
 //   - If ctx has not ended, or err is ErrInvalid, ErrUnsupported or ErrConfig, Ended returns err.
-//   - Otherwise it returns ctx.Err() joined with the *HeldError if the engine's last answer was that
-//     the name is held, or else with an ErrUnavailable that wraps the reason.
+//   - Otherwise it returns ctx.Err() joined with the *HeldError if the engine's last answer was
+//     that the name is held, or else with an ErrUnavailable that wraps the reason.
 func (w *Waited) Ended(ctx context.Context, err error) error {
 	for _, final := range []error{ErrInvalid, ErrUnsupported, ErrConfig} {
 		if errors.Is(err, final) {

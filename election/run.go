@@ -21,11 +21,11 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 //
 //   - fn returns during the term: Run ends the term and returns the error of fn, or nil. Cancelling
 //     ctx ends Run in this way: the context of fn ends, and fn returns.
-//   - The term is lost: the context of fn ends with a cause that is fencelock.ErrLost. Run waits until
-//     fn returns, logs its error, and campaigns again.
+//   - The term is lost: the context of fn ends with a cause that is fencelock.ErrLost. Run waits
+//     until fn returns, logs its error, and campaigns again.
 //   - Resign is called, or fn returns ErrResigned: the same, after Config.ResignPause.
-//   - fn panics: Run ends the term and panics with an error that contains the value and the stack. It
-//     wraps the value if that is an error.
+//   - fn panics: Run ends the term and panics with an error that contains the value and the stack.
+//     It wraps the value if that is an error.
 //
 // The context of fn is derived from ctx and has the number of the term as its fencing token (see
 // fencelock.TokenFrom).

@@ -9,9 +9,9 @@
 //	})
 //	switch {
 //	case err == nil: // charged now or earlier: receipt has the result
+//	case errors.Is(err, fencelock.ErrLost): // charge may have run; another caller may run it again
 //	case errors.Is(err, idempotent.ErrInProgress): // another caller has been running it for 10 s
 //	case errors.Is(err, fencelock.ErrUnavailable): // the server is unreachable: charge may have run
-//	case errors.Is(err, fencelock.ErrLost): // charge ran, but another run has replaced this one
 //	default: // an error of charge: the next call runs it again
 //	}
 //

@@ -8,9 +8,9 @@
 //	})
 //	switch {
 //	case err == nil: // done
+//	case errors.Is(err, fencelock.ErrLost): // lost while train ran
 //	case errors.Is(err, fencelock.ErrHeld): // not enough units were free for a minute
 //	case errors.Is(err, fencelock.ErrUnavailable): // the server was unreachable
-//	case errors.Is(err, fencelock.ErrLost): // lost while train ran
 //	default: // an error of train, or another error of the lock
 //	}
 //

@@ -194,8 +194,8 @@ func TestLimitedRunBegunOffItsTick(t *testing.T) {
 		skipped bool // no error: a call at that time is no mistake
 	}{
 		"no tick of its schedule is near": {},
-		"within Late of an earlier one": {late: 4 * time.Minute, skipped: true},
-		"nothing to make up for":        {catchUp: 1, skipped: true},
+		"within Late of an earlier one":   {late: 4 * time.Minute, skipped: true},
+		"nothing to make up for":          {catchUp: 1, skipped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -26,8 +26,8 @@ func (r Resource) of(ctx context.Context, method string, request any) string {
 // context, where guards in the handler find it. Other calls get a status:
 //
 //   - FailedPrecondition, with an ErrorInfo: the token is stale.
-//   - InvalidArgument: there is no valid fence, or the store does not accept the name of the resource
-//     ([fence.ErrResource]).
+//   - InvalidArgument: there is no valid fence, or the store does not accept the name of the
+//     resource ([fence.ErrResource]).
 //   - Unavailable: the store did not answer.
 //
 // A nil Resource means that the method is the resource.
