@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Grant is one acquisition as its holder saw it. Times are of one clock.
+// Grant is one acquisition as its holder saw it. All times are by one clock.
 type Grant struct {
 	Name     string
-	Holder   string // for messages
+	Holder   string // for error messages
 	Shared   bool
 	Limit    int // of shared holders; 0 means none
 	Token    int64
-	Called   time.Duration // acquire was called
-	Returned time.Duration // acquire returned
-	Until    time.Duration // the deadline passed, or release was called, whichever was first
+	Called   time.Duration // when acquire was called
+	Returned time.Duration // when acquire returned
+	Until    time.Duration // when the deadline passed or release was called, whichever was first
 }
 
 func (g Grant) String() string {
@@ -31,8 +31,8 @@ func (g Grant) String() string {
 // conflicts reports whether two acquisitions of one name exclude each other.
 func (g Grant) conflicts(h Grant) bool { return !g.Shared || !h.Shared }
 
-// A Violation is what is wrong with an acquisition, and the other one that shows
-// it; with a limit that was passed there is no single other one.
+// A Violation is an error in the history: an acquisition, and the other one that it conflicts with.
+// If a limit was exceeded there is no single other one.
 type Violation struct {
 	Text          string
 	Before, After Grant
@@ -40,11 +40,10 @@ type Violation struct {
 
 func (v *Violation) Error() string { return v.Text }
 
-// Sweep returns what is wrong with a history, each a *Violation, in no particular
-// order: holders at the same time that exclude each other, more than the limit, and tokens that do
-// not grow. An acquisition's token must be greater than that of every one that
-// it excludes and that returned before, and of every one that returned before it
-// was called.
+// Sweep returns the errors in a history, each a *Violation, in no particular order: holders that
+// exclude each other at the same time, more holders than the limit, and tokens that do not
+// increase. An acquisition's token must be greater than that of every acquisition that it excludes
+// and that returned before, and than that of every one that returned before it was called.
 func Sweep(history []Grant) []error {
 	names := map[string][]Grant{}
 	for _, g := range history {
@@ -148,10 +147,10 @@ func (e ends) Len() int           { return len(e) }
 func (e ends) Less(i, j int) bool { return e[i] < e[j] }
 func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (e *ends) Push(x any) { *e = append(*e, x.(time.Duration)) }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (e *ends) Pop() any {
 	last := len(*e) - 1
 	x := (*e)[last]

@@ -1,4 +1,4 @@
-// Package conntest is the conformance suite of redisconn.Conn, on real servers.
+// Package conntest tests implementations of redisconn.Conn on real servers.
 package conntest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// A Maker makes clients of one kind. They are closed at the end of the test.
+// A Maker creates clients of one kind. They are closed at the end of the test.
 type Maker struct {
 	Single   func(t testing.TB, addr string) redisconn.Conn
 	Cluster  func(t testing.TB, addrs []string) redisconn.Conn

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package crew runs the test binary again, as processes that work beside the test. They get their
-// orders from the environment and report in lines.
+// Package crew runs the test binary again, as worker processes beside the test. They get their
+// orders from the environment and communicate in lines.
 package crew
 
 import (
@@ -15,14 +15,14 @@ import (
 	"testing"
 )
 
-// The environment of a worker: which job it has, and its orders as JSON.
+// The environment of a worker: its job, and its orders as JSON.
 const (
 	envJob    = "FENCELOCK_CREW_JOB"
 	envOrders = "FENCELOCK_CREW_ORDERS"
 )
 
-// A Job is what a worker does, with the lines that it is told as its input. Its process ends when it returns. Make one with
-// [Of].
+// A Job is what a worker does. Its input is the lines that it is sent. The process ends when the
+// Job returns. Use [Of] to create one.
 type Job func(orders []byte, in *bufio.Scanner) error
 
 // Of returns a Job whose orders are a T.
@@ -36,8 +36,8 @@ func Of[T any](do func(orders T, in *bufio.Scanner) error) Job {
 	}
 }
 
-// Main is for TestMain: it runs the tests or, in a worker, its job, and exits. A job must end
-// when its input does: the test has ended then.
+// Main must be called by TestMain. It runs the tests or, in a worker, its job, and exits. A job
+// must return when its input ends, because the test has ended then.
 func Main(m *testing.M, jobs map[string]Job) {
 	name, ok := os.LookupEnv(envJob)
 	if !ok {
@@ -50,7 +50,7 @@ func Main(m *testing.M, jobs map[string]Job) {
 	os.Exit(0)
 }
 
-// A Worker is a process that does a job. One goroutine at a time talks to it.
+// A Worker is a process that runs a job. Only one goroutine at a time may communicate with it.
 type Worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -74,19 +74,19 @@ func Hire(t testing.TB, job string, orders any) (*Worker, error) {
 	return w, nil
 }
 
-// Process is the worker's process.
+// Process returns the worker's process.
 func (w *Worker) Process() *os.Process { return w.cmd.Process }
 
-// Say tells the worker a line. One that has ended does not get it.
+// Say sends a line to the worker. If the worker has ended, the line is lost.
 func (w *Worker) Say(line string) { _, _ = fmt.Fprintln(w.in, line) }
 
-// Hear returns the worker's next line, "" when it has ended.
+// Hear returns the worker's next line, "" if it has ended.
 func (w *Worker) Hear() string {
 	w.out.Scan()
 	return w.out.Text()
 }
 
-// Want fails the test if the worker's next line is another.
+// Want fails the test unless the worker's next line is line.
 func (w *Worker) Want(t testing.TB, line string) {
 	t.Helper()
 	if got := w.Hear(); got != line {
@@ -94,10 +94,10 @@ func (w *Worker) Want(t testing.TB, line string) {
 	}
 }
 
-// Wait returns how the worker ended by itself. What it still had to say is lost.
+// Wait waits until the worker ends by itself, and returns its error. Unread output is lost.
 func (w *Worker) Wait() error { return w.cmd.Wait() }
 
-// Kill ends the worker as kill -9 does, and returns when it is gone.
+// Kill kills the worker, as kill -9 does, and returns when it has ended.
 func (w *Worker) Kill() {
 	if w.cmd.ProcessState == nil {
 		_ = w.cmd.Process.Kill() // it may have ended

@@ -1,4 +1,4 @@
-// Package engines opens each engine on a real server of its own, for tests of the packages that use
+// Package engines starts a real server for each engine and opens it, for tests of packages that use
 // locks.
 package engines
 
@@ -21,18 +21,18 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Store is where the locks of one engine are. Another process can be told of it as JSON.
+// A Store is the server or directory of one engine. It can be sent to another process as JSON.
 type Store struct {
 	Kind   string        // files, redis, redlock or postgres
 	At     string        // a directory, addresses or a DSN
-	MaxTTL time.Duration // of the locks
+	MaxTTL time.Duration // longest TTL of the locks
 }
 
-// Connect returns another client of a store, as another process would be. It
-// ends with the test.
+// Connect returns a new client of a store, as in another process. It is closed at the end of the
+// test.
 type Connect func() driver.Engine
 
-// All starts stores for locks of a TTL of maxTTL at most.
+// All returns functions that start each kind of store, for locks with a TTL of up to maxTTL.
 func All(maxTTL time.Duration) map[string]func(testing.TB) Connect {
 	all := map[string]func(testing.TB) Connect{}
 	for _, kind := range []string{"files", "redis", "redlock", "postgres"} {
@@ -71,7 +71,7 @@ func Start(t testing.TB, kind string, maxTTL time.Duration) Store {
 	return s
 }
 
-// Connect returns a client that ends with the test.
+// Connect returns a client that is closed at the end of the test.
 func (s Store) Connect(t testing.TB) driver.Engine {
 	t.Helper()
 	e, end, err := s.open()
@@ -85,7 +85,7 @@ func (s Store) Connect(t testing.TB) driver.Engine {
 	return e
 }
 
-// Open returns a client that ends with the process.
+// Open returns a client that is never closed.
 func (s Store) Open() (driver.Engine, error) {
 	e, _, err := s.open()
 	return e, err

@@ -1,5 +1,5 @@
-// Package examtest runs the conformance suite of package drivertest on an engine of this module,
-// with its cases in parallel.
+// Package examtest runs the conformance suite (package drivertest) on an engine of this module,
+// with the cases in parallel.
 package examtest
 
 import (
@@ -8,9 +8,8 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest"
 )
 
-// Parallel is drivertest.Run for worlds that have nothing in common: several cases are
-// put at the same time, as many as go test allows. A case is not skipped because another
-// one has failed by what both need.
+// Parallel is drivertest.Run for independent Worlds: it runs as many cases at the same time as go
+// test allows. A case is not skipped if another one has failed by the same omission.
 func Parallel(t *testing.T, s drivertest.Suite) {
 	t.Helper()
 	if len(s.Known) > 0 || s.Bubble {

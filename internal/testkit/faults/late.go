@@ -5,12 +5,10 @@ import (
 	"time"
 )
 
-// Late makes every request that contains text reach the server late, with all
-// that is behind it on its connection, and whatever becomes of its client: one
-// that gives up and closes its connection, or is reset, does not take back what
-// it has sent. The server hears of that end as late as of the request. Every
-// request contains the empty text. It goes on until remove is called, which
-// leaves those under way late.
+// Late delays every request that contains text, and everything behind it on its connection, on its
+// way to the server. The request arrives even if its client gives up and closes or resets the
+// connection. The server learns of that end with the same delay. Every request contains the empty
+// text. It continues until remove is called; requests in flight stay delayed.
 func (p *Proxy) Late(text string, by time.Duration) (remove func()) {
 	return p.add(&rule{text: []byte(text), act: func(l *Link, next piece, _ []byte) bool {
 		l.detain(nil, by)
@@ -18,7 +16,7 @@ func (p *Proxy) Late(text string, by time.Duration) (remove func()) {
 	}})
 }
 
-// Held is what [Proxy.Hold] and [Proxy.HoldNext] keep.
+// Held is the requests kept by [Proxy.Hold] or [Proxy.HoldNext].
 type Held struct {
 	caught, deliver, end, answered chan struct{}
 	once                           struct{ caught, deliver, end, answered sync.Once }
@@ -28,12 +26,12 @@ type Held struct {
 	links []*Link    // where something was kept
 }
 
-// Hold keeps every request that contains text, and all behind it on its
-// connection, until Deliver: they reach the server then, even if their clients
-// have long given up. Every request contains the empty text.
+// Hold keeps every request that contains text, and everything behind it on its connection, until
+// Deliver. Then the requests reach the server, even if their clients have given up. Every request
+// contains the empty text.
 func (p *Proxy) Hold(text string) *Held { return p.hold(text, false) }
 
-// HoldNext is Hold for the next such request alone.
+// HoldNext is Hold for the next such request only.
 func (p *Proxy) HoldNext(text string) *Held { return p.hold(text, true) }
 
 func (p *Proxy) hold(text string, next bool) *Held {
@@ -66,19 +64,19 @@ func (h *Held) keep(l *Link, _ piece, _ []byte) bool {
 // Caught is closed when the first request is kept.
 func (h *Held) Caught() <-chan struct{} { return h.caught }
 
-// Deliver lets all that was kept reach the server, and keeps nothing more. The
-// connections to the server stay, until End, if their clients are gone.
+// Deliver sends everything that was kept to the server, and keeps no more requests. If the clients
+// are gone, the connections to the server stay open until End.
 func (h *Held) Deliver() {
 	h.remove()
 	h.once.deliver.Do(func() { close(h.deliver) })
 }
 
-// Answered is closed when the server has answered something on a connection on
-// which Deliver has delivered, or has closed it.
+// Answered is closed when the server has answered on a connection on which Deliver has delivered,
+// or has closed it.
 func (h *Held) Answered() <-chan struct{} { return h.answered }
 
-// ResetClients resets the clients' side of the connections on which something is
-// kept, and nothing else: the clients have to give up, the server hears nothing.
+// ResetClients resets the clients' side of the connections with kept requests. The clients see the
+// reset, but the server does not.
 func (h *Held) ResetClients() {
 	h.mu.Lock()
 	links := h.links
@@ -88,8 +86,8 @@ func (h *Held) ResetClients() {
 	}
 }
 
-// End delivers what is still kept and lets the server hear of the end of clients
-// that are gone. It may be called at any time.
+// End delivers what is still kept, and lets the server learn of the end of clients that are gone.
+// It may be called at any time.
 func (h *Held) End() {
 	h.Deliver()
 	h.once.end.Do(func() { close(h.end) })

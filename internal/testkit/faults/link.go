@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Link is one connection through a proxy: a client's, and the one to the
-// server that belongs to it. All methods are safe for concurrent use.
+// A Link is one connection through a proxy: that of a client and the one to the server. It is safe
+// for concurrent use.
 type Link struct {
 	proxy  *Proxy
 	client *net.TCPConn

@@ -1,23 +1,23 @@
-// Package faults injects the network faults that a lock must survive, with a TCP proxy that loses,
-// delays, stalls, cuts and refuses on demand.
+// Package faults simulates network faults that a lock must survive: a TCP proxy that loses, delays,
+// stalls, resets and refuses on command.
 //
-// Rules are about single requests: the proxy knows where those of Redis, PostgreSQL and MySQL begin
-// and end. The worst fault is late delivery, a request that reaches the server long after its
-// client has given up:
+// Rules apply to single requests, because the proxy parses the protocols of Redis, PostgreSQL and
+// MySQL. The worst fault is late delivery, a request that reaches the server long after its client
+// has given up:
 //
 //	p, _ := faults.NewProxy(server.Addr())
 //	held := p.HoldNext("lock:job")          // the next request about lock:job
 //	_, err := engine.Acquire(brief, req)    // sends it, and gives up
 //	<-held.Caught()
-//	held.ResetClients()                     // its client's connection is reset, too
-//	again, _ := engine.Acquire(ctx, req)    // on another connection
+//	held.ResetClients()                     // now its client's connection is gone too
+//	again, _ := engine.Acquire(ctx, req)    // on another connection, which lives
 //	_ = engine.Release(ctx, lease(again))
-//	held.Deliver()                          // now the server receives the first request
-//	<-held.Answered()                       // and has executed it
-//	held.End()                              // and sees the end of the connection
+//	held.Deliver()                          // the server gets the first request now
+//	<-held.Answered()                       // and has done what it does about it
+//	held.End()                              // and hears that its client has gone
 //
-// p.Late("lock:", 3*time.Second) does the same to every request. [Proxy.Stall] is a partition that
-// loses nothing: Heal delivers what was sent.
+// With many requests, p.Late("lock:", 3*time.Second) does the same to each one. [Proxy.Stall] is a
+// partition that loses nothing: Heal delivers what was sent.
 package faults
 
 import (
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// A Direction is one way through a proxy, or both.
+// A Direction is a direction through a proxy, or both.
 type Direction uint8
 
 // The directions.
@@ -44,8 +44,8 @@ const (
 // index is the place of a single direction in an array of both.
 func (d Direction) index() int { return int(d) - 1 }
 
-// A Proxy stands between clients and one server, and passes everything on until
-// it is told otherwise. All methods are safe for concurrent use, and from hooks.
+// A Proxy forwards the connections of clients to one server. It is safe for concurrent use,
+// including from hooks.
 type Proxy struct {
 	target, addr string
 
@@ -62,8 +62,8 @@ type Proxy struct {
 	rules   []*rule
 }
 
-// NewProxy starts a proxy for the server at target, "host:port", which need not
-// run yet. Close ends it.
+// NewProxy starts a proxy for the server at target, "host:port", which need not run yet. The caller
+// must close it.
 func NewProxy(target string) (*Proxy, error) {
 	ln, err := listen()
 	if err != nil {
@@ -102,11 +102,11 @@ func (p *Proxy) serve(ln net.Listener) {
 	})
 }
 
-// Addr returns the address clients connect to, "127.0.0.1:port".
+// Addr returns the address for clients, "127.0.0.1:port".
 func (p *Proxy) Addr() string { return p.addr }
 
-// Close cuts every connection and frees the port. It returns when nothing of
-// the proxy runs any more, so a hook must not call it.
+// Close resets every connection and releases the port. It returns when all of the proxy's
+// goroutines have ended, so hooks must not call it.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.stop()
@@ -117,14 +117,12 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// Drop lets nothing through in the given directions and closes nothing: a
-// silent partition. What is sent meanwhile is lost for ever, the end of a
-// connection included, so a connection that lost something stays silent in that
-// direction, and is reset when the partition ends; it never delivers half of
-// what was sent. Connections made meanwhile are accepted, never reach the
-// server, and end the same way. Drop(0) ends a partition, as Heal does, and
-// leaves all else as it is. What the proxy is just passing on when Drop is called
-// may still arrive.
+// Drop discards everything in the given directions and closes nothing: a silent partition.
+// Everything that is sent meanwhile is lost, including the end of a connection. A connection that
+// has lost something therefore stays silent in that direction and is reset when the partition ends;
+// it never delivers part of what was sent. Connections made meanwhile are accepted, do not reach
+// the server, and end the same way. Drop(0) ends a partition like Heal, and changes nothing else.
+// Data that the proxy is forwarding when Drop is called may still arrive.
 func (p *Proxy) Drop(d Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,8 +131,8 @@ func (p *Proxy) Drop(d Direction) {
 	p.reset(func(l *Link) bool { return l.lost&ended != 0 })
 }
 
-// Lost returns how many connections have lost something, or were made, in the
-// partition that goes on: those that its end will reset.
+// Lost returns how many connections have lost something, or were made, in the current partition.
+// Its end resets them.
 func (p *Proxy) Lost() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +144,8 @@ func (p *Proxy) Lost() (n int) {
 	return n
 }
 
-// Delay makes bytes take so long in the given directions, in order and without
-// limit on how many are on their way. Those under way keep their delay.
+// Delay delays bytes in the given directions, in order and without a limit on how many are in
+// flight. Bytes in flight keep their delay.
 func (p *Proxy) Delay(d Direction, by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +156,8 @@ func (p *Proxy) Delay(d Direction, by time.Duration) {
 	}
 }
 
-// Reset cuts every connection, as a firewall that sends RST to both sides.
-// Requests the server has not read yet are lost. New connections are served.
+// Reset resets both sides of every connection, like a firewall. Requests that the server has not
+// read yet are lost. New connections are served.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,8 +175,7 @@ func (p *Proxy) reset(which func(*Link) bool) {
 	}
 }
 
-// Refuse makes new connections fail as if nothing listened, until Heal. Those
-// there are stay.
+// Refuse makes new connections fail as if nothing listened, until Heal. Existing ones stay.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,9 +189,9 @@ func (p *Proxy) refuse() {
 	}
 }
 
-// Heal ends Drop, Stall, Delay and Refuse: new connections are served, and those
-// that lost nothing go on. It fails if another program has taken the port
-// meanwhile. Rules about requests stay.
+// Heal ends Drop, Stall, Delay and Refuse: new connections are served, and those that lost nothing
+// continue. It returns an error if another program has taken the port meanwhile. Rules about
+// requests stay.
 func (p *Proxy) Heal() error {
 	p.Drop(0)
 	p.Resume()

@@ -16,11 +16,10 @@ type rule struct {
 	done chan struct{} // of a rule that swallows: closed when it has cut
 }
 
-// OnRequest calls hook whenever a request that contains text is about to reach
-// the server, and holds it, and all behind it on its connection, until it
-// returns: a hook that calls Drop or Reset keeps the request away. What TLS has
-// encrypted is not found. The hook may be called from several goroutines at
-// once. It goes on until remove is called.
+// OnRequest calls hook whenever a request that contains text is about to reach the server. The
+// request, and everything behind it on its connection, waits until hook returns. A hook that calls
+// Drop or Reset keeps the request from the server. Text encrypted by TLS is not found. Several
+// goroutines may call the hook concurrently. It continues until remove is called.
 func (p *Proxy) OnRequest(text string, hook func()) (remove func()) {
 	return p.add(&rule{text: []byte(text), act: func(*Link, piece, []byte) bool {
 		hook()
@@ -28,10 +27,10 @@ func (p *Proxy) OnRequest(text string, hook func()) (remove func()) {
 	}})
 }
 
-// SwallowReply lets the next request that contains text reach the server, but
-// not its reply: from then on nothing comes back on that connection, replies
-// that were already due included, and it is reset as soon as the server has
-// answered all it was sent. Then cut is closed. It happens once.
+// SwallowReply lets the next request that contains text reach the server, but discards its reply.
+// From then on nothing comes back on that connection, including earlier replies that are due. The
+// connection is reset as soon as the server has answered everything it was sent; then cut is
+// closed. It happens once.
 func (p *Proxy) SwallowReply(text string) (cut <-chan struct{}) {
 	r := &rule{text: []byte(text), once: true, done: make(chan struct{})}
 	p.add(r)

@@ -5,11 +5,9 @@ import (
 	"slices"
 )
 
-// Stall stops reading what comes in the given directions on every connection,
-// and on those made until Resume or Heal. Nothing is lost: what was sent
-// meanwhile is delivered then, also for clients that have given up and closed
-// their connection. Until then whoever sends more than the kernels take, some MB,
-// comes to a full pipe.
+// Stall stops reading in the given directions on every connection, and on those made until Resume
+// or Heal. Nothing is lost: what was sent meanwhile is delivered then, even for clients that have
+// given up and closed their connection. Senders block when the kernel's buffers, some MB, are full.
 func (p *Proxy) Stall(d Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -19,7 +17,7 @@ func (p *Proxy) Stall(d Direction) {
 	}
 }
 
-// Resume ends every Stall, of single connections too.
+// Resume ends every Stall, also those of single connections.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,19 +27,19 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Links returns the connections there are, the oldest first.
+// Links returns the connections, the oldest first.
 func (p *Proxy) Links() []*Link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.links)
 }
 
-// ClientAddr is the address from which the client has connected.
+// ClientAddr returns the address from which the client has connected.
 func (l *Link) ClientAddr() net.Addr { return l.client.RemoteAddr() }
 
-// ServerAddr is the address from which the proxy has connected to the server,
-// which takes it for the client's: client_port in PostgreSQL's pg_stat_activity,
-// addr in Redis' CLIENT LIST. It is nil before the connection is there.
+// ServerAddr returns the address from which the proxy has connected to the server, which is the
+// client's address for the server: client_port in PostgreSQL's pg_stat_activity, addr in Redis'
+// CLIENT LIST. It is nil before the connection exists.
 func (l *Link) ServerAddr() net.Addr {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -51,8 +49,8 @@ func (l *Link) ServerAddr() net.Addr {
 	return l.server.LocalAddr()
 }
 
-// Stall is Proxy.Stall for one connection; the others live. With ToServer the
-// client's writes block after a while, with ToClient the server's.
+// Stall is Proxy.Stall for one connection. With ToServer, the client's writes block after a while;
+// with ToClient, the server's.
 func (l *Link) Stall(d Direction) {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -66,16 +64,15 @@ func (l *Link) Resume() {
 	l.resume()
 }
 
-// Reset cuts the connection, as Proxy.Reset does with all.
+// Reset resets the connection on both sides.
 func (l *Link) Reset() {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	l.cut()
 }
 
-// ResetClient resets the client's side alone. What the proxy has read from the
-// client is delivered, and the server hears of an end as if the client had
-// closed its connection properly.
+// ResetClient resets only the client's side. What the proxy has read from the client is delivered,
+// and the server sees the connection close as if the client had closed it properly.
 func (l *Link) ResetClient() {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()

@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// Twice delivers every request that contains text to the server a second time, by
-// later than the first, as a client's hook or a proxy in between does that sends again
-// what it had no answer to. The second delivery has a connection of its own, and its
-// reply is discarded, so this is for protocols whose requests need no session: Redis,
-// and not PostgreSQL. It goes on until remove is called; second deliveries that are
-// due later still happen.
+// Twice delivers every request that contains text to the server a second time, after the delay by,
+// like a client or a proxy that resends an unanswered request. The second delivery has a connection
+// of its own and its reply is discarded, so it is suitable for protocols without sessions only:
+// Redis, but not PostgreSQL. It continues until remove is called; pending deliveries still happen.
 func (p *Proxy) Twice(text string, by time.Duration) (remove func()) {
 	return p.add(&rule{text: []byte(text), act: func(_ *Link, _ piece, request []byte) bool {
 		again := bytes.Clone(request)

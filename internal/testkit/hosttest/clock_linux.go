@@ -15,16 +15,16 @@ import (
 //go:embed shim/clock.c
 var shim []byte
 
-// A Clock is the wall clock of the servers that are started with it. It goes with
-// the machine's, and jumps when it is set; their monotonic clocks do not, nor
-// does anything of ours. Its methods are safe for concurrent use.
+// A Clock is the wall clock of the servers that are started with it. It runs with the machine's and
+// jumps when it is set. Their monotonic clocks, and all clocks of this process, are not affected.
+// It is safe for concurrent use.
 type Clock struct {
 	dir   string
 	ahead *atomic.Int64 // nanoseconds; the servers have the same page mapped
 }
 
-// NewClock returns a clock that agrees with the machine's. It needs a C compiler.
-// Start servers with it by redistest.StartRedisBy and pgtest.StartPostgresBy.
+// NewClock returns a clock that agrees with the machine's. It needs a C compiler. Start servers
+// with it by redistest.StartRedisBy and pgtest.StartPostgresBy.
 func NewClock(t testing.TB) *Clock {
 	t.Helper()
 	c := &Clock{dir: Dir(t, "fencelock-clock-")}
@@ -54,11 +54,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Set sets the clock so far ahead of the machine's, or back if it is negative. It
-// counts from the next time a server looks.
+// Set sets the clock ahead of the machine's, or back if ahead is negative. It takes effect the next
+// time a server reads the clock.
 func (c *Clock) Set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
 
-// Env is what makes a server go by the clock.
+// Env returns the environment that makes a server use the clock.
 func (c *Clock) Env() []string {
 	return []string{"LD_PRELOAD=" + c.library(), "FENCELOCK_CLOCK=" + c.file()}
 }

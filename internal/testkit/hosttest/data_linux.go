@@ -11,10 +11,9 @@ const (
 	enough = 4 << 30    // bytes: for servers of several tests, and of several packages
 )
 
-// DataRoot returns a directory for directories with the data of servers, to be given to
-// os.MkdirTemp. It is one in memory if there is room, unless TMPDIR says where tests are to
-// work: a server of a database begins as a thousand files, and some file systems take most
-// of a second to make and to remove them.
+// DataRoot returns a directory for servers' data directories, as an argument for os.MkdirTemp. It
+// is in memory if there is space, unless TMPDIR is set: a database server begins with a thousand
+// files, which some file systems take most of a second to create and remove.
 func DataRoot() string {
 	var fs syscall.Statfs_t
 	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &fs) != nil || fs.Type != tmpfs ||

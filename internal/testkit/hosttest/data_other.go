@@ -2,5 +2,5 @@
 
 package hosttest
 
-// DataRoot returns "": on Linux it may be a directory in memory.
+// DataRoot returns "", which means the default directory for temporary files.
 func DataRoot() string { return "" }

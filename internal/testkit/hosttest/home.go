@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// A Home is the directory of a server that does not run as root, and the user it runs as. A
-// watcher process ends what runs there and removes it when this test binary is gone, however
-// it went.
+// A Home is the directory of a server that does not run as root, and the user it runs as. When this
+// test binary ends, for whatever reason, a watcher process ends what runs there and removes the
+// directory.
 type Home struct {
 	Dir string
 
@@ -26,13 +26,13 @@ type Home struct {
 	watch   io.Closer // the watcher acts when this is closed
 }
 
-// A Tenant is a kind of server that lives in a Home.
+// A Tenant is a kind of server that runs in a Home.
 type Tenant struct {
-	Users []string // whom it may run as if we are root: the first one there is
-	Stop  string   // a shell script that ends what runs in the directory $1
+	Users []string // users to run as if the test runs as root; the first that exists is used
+	Stop  string   // a shell script that ends whatever runs in the directory $1
 }
 
-// NewHome makes a directory for a tenant's user if we are root, else for us.
+// NewHome creates a directory, for the tenant's user if the test runs as root.
 func NewHome(t testing.TB, tenant Tenant, what string) Home {
 	t.Helper()
 	h := Home{cred: tenant.unprivileged(t)}
@@ -77,8 +77,8 @@ func (tenant Tenant) unprivileged(t testing.TB) *syscall.Credential {
 	return nil
 }
 
-// Command prepares a program in the home, as its user, in a session of its own: an
-// interrupt typed at the terminal is for the tests, which then clean up.
+// Command prepares a program that runs in the home, as its user and in a session of its own, so
+// that an interrupt typed at the terminal reaches only the tests, which then clean up.
 func (h Home) Command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = h.Dir
@@ -87,7 +87,7 @@ func (h Home) Command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Must runs a command to its end.
+// Must runs a command and fails the test on an error.
 func (h Home) Must(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -95,8 +95,7 @@ func (h Home) Must(t testing.TB, cmd *exec.Cmd) {
 	}
 }
 
-// Run starts a server that writes to the home's log. The channel is closed when it has
-// ended.
+// Run starts a server that writes to the home's log. The channel is closed when it has ended.
 func (h Home) Run(t testing.TB, cmd *exec.Cmd) chan struct{} {
 	t.Helper()
 	log, err := os.OpenFile(h.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -128,8 +127,8 @@ func (h Home) Log() string {
 	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
 }
 
-// Remove ends what still runs in the home and deletes it. A test that failed gets the end of
-// the server's log.
+// Remove ends what still runs in the home and deletes it. If the test has failed, it logs the end
+// of the server's log.
 func (h Home) Remove(t testing.TB) {
 	t.Helper()
 	if t.Failed() {

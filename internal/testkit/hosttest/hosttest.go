@@ -1,4 +1,4 @@
-// Package hosttest contains what test servers need of the machine: directories, ports, and a wall
+// Package hosttest provides what test servers need of the machine: directories, ports, and a wall
 // clock that can be set.
 package hosttest
 
@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// Dir makes a directory that is removed at the end of the test.
+// Dir creates a directory that is removed at the end of the test.
 func Dir(t testing.TB, pattern string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", pattern)
@@ -34,10 +34,9 @@ var reserved struct {
 	listeners []net.Listener // guarded by the mutex; open for as long as the process runs
 }
 
-// FreePort returns a port nobody listens on. It stays below the ports that
-// systems give to outgoing connections, so that a stopped server finds its port
-// again, and nobody who connects to it meanwhile connects to himself. A listener on
-// another address of the machine keeps it for this process.
+// FreePort returns a free port. It is below the range for outgoing connections, so that a stopped
+// server gets its port again, and a client that connects meanwhile is not connected to itself. A
+// listener on another address of the machine reserves it for this process.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -64,9 +63,9 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// Orphan is for a test that servers end with their test. It runs the test again, in a process of its
-// own where start starts the servers and says where they are, kills that process, and returns
-// what start has said.
+// Orphan helps to test that servers end with their test. It runs the test again in another process,
+// where start starts the servers and returns where they are. It then kills that process and returns
+// the result of start.
 func Orphan(t testing.TB, start func() string) string {
 	t.Helper()
 	const env = "FENCELOCK_TEST_ORPHAN"

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package mariadbtest starts servers of MariaDB for tests.
+// Package mariadbtest starts MariaDB servers for tests.
 package mariadbtest
 
 import (
@@ -22,10 +22,9 @@ import (
 // patience bounds every step of a server; a loaded machine takes seconds.
 const patience = time.Minute
 
-// MariaDB is a server that belongs to one test: data of its own, on a free port of the
-// loopback interface, with an account root that has no password and a database test. It
-// does not outlive the test, nor the test binary. Its methods are not for concurrent use,
-// except DSN and Addr.
+// MariaDB is a server for one test, with its own data, on a free port of the loopback interface,
+// with an account root without a password and a database test. It ends with the test or the test
+// binary. Its methods are not safe for concurrent use, except DSN and Addr.
 type MariaDB struct {
 	home hosttest.Home
 	port int
@@ -40,7 +39,7 @@ var tenant = hosttest.Tenant{Users: []string{"mysql", "nobody"}, Stop: `
 pid=$(cat "$1/pid" 2>/dev/null) && test "$pid" -gt 1 &&
 	case $(ps -ww -o args= -p "$pid") in *"$1"*) kill -KILL "$pid" ;; esac`}
 
-// Start starts a server. Its data survive a crash of the server but not one of the host.
+// Start starts a server. Its data survive a crash of the server, but not one of the host.
 func Start(t testing.TB) *MariaDB {
 	t.Helper()
 	m := &MariaDB{home: hosttest.NewHome(t, tenant, "mariadb")}
@@ -98,18 +97,17 @@ func (m *MariaDB) greets() bool {
 	return err == nil
 }
 
-// Addr returns the address of the server, "127.0.0.1:port", which stays the same when it
-// is restarted.
+// Addr returns the address of the server, "127.0.0.1:port". It stays the same after a restart.
 func (m *MariaDB) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.port)) }
 
-// DSN returns a database by the data source name of the driver go-sql-driver/mysql, to
-// which settings may be added: "?a=b&c=d".
+// DSN returns the data source name of a database for the driver go-sql-driver/mysql. Settings may
+// be appended: "?a=b&c=d".
 func (m *MariaDB) DSN(database string) string { return DSN(m.Addr(), database) }
 
-// DSN is that of a server behind another address.
+// DSN returns the data source name for a server behind another address.
 func DSN(addr, database string) string { return fmt.Sprintf("root@tcp(%s)/%s", addr, database) }
 
-// Restart kills the server and starts it again on its data.
+// Restart kills the server and starts it again with its data.
 func (m *MariaDB) Restart(t testing.TB) {
 	t.Helper()
 	m.kill(t)
@@ -127,7 +125,7 @@ func (m *MariaDB) kill(t testing.TB) {
 	<-m.gone
 }
 
-// Freeze stops the server without a word, until Thaw, and returns when it stands still.
+// Freeze stops the server until Thaw, and returns when it has stopped.
 func (m *MariaDB) Freeze(t testing.TB) {
 	t.Helper()
 	proc.Freeze(t, m.cmd.Process)

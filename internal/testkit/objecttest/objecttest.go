@@ -1,5 +1,5 @@
-// Package objecttest is a reference object server for tests: GET and conditional PUT, as in RFC
-// 9110. It models no vendor's server.
+// Package objecttest is a reference object server for tests: GET and conditional PUT as in RFC
+// 9110. It does not represent the server of any vendor.
 package objecttest
 
 import (
@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Server keeps objects in memory. The ETag of an object is a hash of its contents, so that
-// the one of before comes back with the contents of before. It is safe for concurrent use.
+// Server keeps objects in memory. The ETag of an object is a hash of its contents, so old contents
+// have their old ETag again. It is safe for concurrent use.
 type Server struct {
-	URL string // what keys are appended to
+	URL string // prefix of the objects' URLs
 
-	// Lax makes it overlook the conditions of a PUT. Set it before use.
+	// Lax makes it ignore the conditions of a PUT. Set it before use.
 	Lax bool
 
 	mu      sync.Mutex // guards objects, hold
@@ -27,7 +27,7 @@ type Server struct {
 	hold    *Held
 }
 
-// Start starts a server, which ends with the test.
+// Start starts a server, which is closed at the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{objects: map[string][]byte{}}
@@ -37,12 +37,12 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Held is a PUT that is on its way.
+// Held is a PUT that is delayed on its way.
 type Held struct {
 	caught, deliver, done chan struct{}
 }
 
-// HoldNext keeps the next PUT on its way, also when its client has gone, until Deliver.
+// HoldNext delays the next PUT until Deliver, even if its client has gone.
 func (s *Server) HoldNext() *Held {
 	h := &Held{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	s.mu.Lock()
@@ -51,10 +51,10 @@ func (s *Server) HoldNext() *Held {
 	return h
 }
 
-// Caught is closed when the PUT has come.
+// Caught is closed when the PUT has been received.
 func (h *Held) Caught() <-chan struct{} { return h.caught }
 
-// Deliver lets the server have the PUT, and returns when it has been answered.
+// Deliver passes the PUT to the server, and returns when it has been answered.
 func (h *Held) Deliver() {
 	close(h.deliver)
 	<-h.done

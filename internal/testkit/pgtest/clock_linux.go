@@ -6,8 +6,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
-// StartPostgresBy is StartPostgres for a server that goes by a clock, and keeps
-// doing so when it is restarted.
+// StartPostgresBy is StartPostgres for a server that uses a clock, also after restarts.
 func StartPostgresBy(t testing.TB, c *hosttest.Clock, settings ...string) *Postgres {
 	t.Helper()
 	p := newPostgres(newHome(t, "pg"), settings)

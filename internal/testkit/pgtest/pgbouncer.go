@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PgBouncer is a connection pooler that belongs to one test, in front of a
-// [Postgres]. It does not outlive the test, nor the test binary.
+// PgBouncer is a connection pooler for one test, in front of a [Postgres]. It ends with the test or
+// the test binary.
 type PgBouncer struct {
 	home hosttest.Home
 	port int
@@ -26,9 +26,9 @@ type PgBouncer struct {
 	gone chan struct{} // closed when it has ended
 }
 
-// StartPgBouncer starts a pooler in front of p with a mode of pooling: "session",
-// "transaction" or "statement". More settings, such as "default_pool_size=1", go
-// into its configuration as they are.
+// StartPgBouncer starts a pooler in front of p with a pool mode: "session", "transaction" or
+// "statement". Further settings, such as "default_pool_size=1", are added to its configuration
+// unchanged.
 func StartPgBouncer(t testing.TB, p *Postgres, mode string, settings ...string) *PgBouncer {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -99,10 +99,10 @@ func (b *PgBouncer) DSN() string {
 // Port returns the TCP port on 127.0.0.1.
 func (b *PgBouncer) Port() int { return b.port }
 
-// PID returns the number of the pooler's process.
+// PID returns the process id of the pooler.
 func (b *PgBouncer) PID() int { return b.cmd.Process.Pid }
 
-// Stop ends the pooler at once; clients see their connections close.
+// Stop ends the pooler immediately; its clients' connections are closed.
 func (b *PgBouncer) Stop(t testing.TB) {
 	t.Helper()
 	select {

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package pgtest starts servers of PostgreSQL for tests: alone, with standbys, behind
+// Package pgtest starts PostgreSQL servers for tests: single ones, with standbys, and behind
 // PgBouncer.
 package pgtest
 
@@ -22,10 +22,9 @@ import (
 // patience bounds every step of a server that should take a moment.
 const patience = time.Minute
 
-// Postgres is a PostgreSQL server that belongs to one test: a cluster of its own,
-// on a free port of the loopback interface, with trust authentication. It does
-// not outlive the test, nor the test binary. Its methods are not for concurrent
-// use, except DSN, As, Port and Command.
+// Postgres is a PostgreSQL server for one test: a cluster of its own, on a free port of the
+// loopback interface, with trust authentication. It ends with the test or the test binary. Its
+// methods are not safe for concurrent use, except DSN, As, Port and Command.
 type Postgres struct {
 	home     hosttest.Home
 	port     int
@@ -36,11 +35,10 @@ type Postgres struct {
 	admin    chan *pgx.Conn // one connection for Exec and Query, while none of them has it
 }
 
-// StartPostgres starts a server with settings such as "max_connections=200". Its
-// data survive a crash of the server but not one of the host, unless a setting
-// says fsync=on. All servers of one test binary have the same system identifier,
-// since they begin as copies of one template; Restored makes one with its own. It has
-// one database, and no others can be made; StartCluster starts a server on which they can.
+// StartPostgres starts a server with settings such as "max_connections=200". Its data survive a
+// crash of the server, but not one of the host, unless fsync=on is set. All servers of a test
+// binary have the same system identifier, because they are copies of one template; use Restored for
+// another one. It has one database and no others can be created; for these use StartCluster.
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	return startCopy(t, bare, settings)
@@ -122,15 +120,14 @@ func (p *Postgres) As(role string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/postgres?sslmode=disable", role, p.port)
 }
 
-// Port returns the TCP port on 127.0.0.1; it stays the same when the server is
-// restarted.
+// Port returns the TCP port on 127.0.0.1. It stays the same after a restart.
 func (p *Postgres) Port() int { return p.port }
 
-// PID returns the number of the postmaster.
+// PID returns the process id of the postmaster.
 func (p *Postgres) PID() int { return p.cmd.Process.Pid }
 
-// Command prepares one of PostgreSQL's own client programs, such as psql, with an
-// environment in which it finds this server.
+// Command prepares a PostgreSQL client program, such as psql, with an environment in which it finds
+// this server.
 func (p *Postgres) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(pgProgram(t, name), args...)
@@ -156,7 +153,7 @@ func (p *Postgres) Connect(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// Exec runs statements one after the other in one session, which is over then.
+// Exec runs statements in one session.
 func (p *Postgres) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
@@ -169,8 +166,7 @@ func (p *Postgres) Exec(t testing.TB, statements ...string) {
 	})
 }
 
-// Query returns the first column of the first row of a query as text: "" if it is
-// NULL, or if there is no row.
+// Query returns the first column of the first row as text: "" if it is NULL or there is no row.
 func (p *Postgres) Query(t testing.TB, sql string, args ...any) string {
 	t.Helper()
 	var text string
@@ -237,7 +233,7 @@ func (p *Postgres) keep(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(ctx) // it may have ended with the server
 }
 
-// Dir returns the server's directory, which also has its Unix socket.
+// Dir returns the server's directory, which also contains its Unix socket.
 func (p *Postgres) Dir() string { return p.home.Dir }
 
 func (p *Postgres) data() string { return filepath.Join(p.home.Dir, "data") }

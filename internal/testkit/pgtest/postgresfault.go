@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Stop shuts the server down in an orderly way, cutting all sessions off.
+// Stop shuts the server down (fast mode), ending all sessions.
 func (p *Postgres) Stop(t testing.TB) {
 	t.Helper()
 	p.end(t, syscall.SIGINT)
 }
 
-// Restart starts the server again on the same port, after a Stop if it runs.
+// Restart stops the server if it runs, and starts it again on the same port.
 func (p *Postgres) Restart(t testing.TB) {
 	t.Helper()
 	if p.runs() {
@@ -33,16 +33,16 @@ func (p *Postgres) Restart(t testing.TB) {
 	}
 }
 
-// Crash shuts the server down at once, without a checkpoint, and starts it again:
-// it recovers as after a crash, with empty UNLOGGED tables.
+// Crash shuts the server down without a checkpoint (immediate mode) and starts it again: it
+// recovers as after a crash, with empty UNLOGGED tables.
 func (p *Postgres) Crash(t testing.TB) {
 	t.Helper()
 	p.end(t, syscall.SIGQUIT)
 	p.Restart(t)
 }
 
-// Kill ends all processes of the server by SIGKILL, as a crash of its host would;
-// clients see their connections close. Restart brings it back.
+// Kill ends all processes of the server by SIGKILL, as a crash of its host would. Clients'
+// connections are closed. Restart starts it again.
 func (p *Postgres) Kill(t testing.TB) {
 	t.Helper()
 	if !p.runs() {
@@ -60,8 +60,8 @@ func (p *Postgres) Kill(t testing.TB) {
 	p.freeSegment()
 }
 
-// Freeze stops all processes of the server, as SIGSTOP does, and returns when they
-// stand still: connections stay open and nobody answers.
+// Freeze stops all processes of the server, as SIGSTOP does, and returns when they have stopped:
+// connections stay open and are not answered.
 func (p *Postgres) Freeze(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP, p.PID())
@@ -71,29 +71,28 @@ func (p *Postgres) Freeze(t testing.TB) {
 	p.waitFor(t, "TZ", children...)
 }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (p *Postgres) Thaw(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT, p.children()...)
 	p.signal(t, syscall.SIGCONT, p.PID())
 }
 
-// FreezeBackend stops the one process that serves a connection, and returns when
-// it stands still; the others live. ThawBackend, Thaw and the test's end let it
-// go on.
+// FreezeBackend stops the process that serves a connection, and returns when it has stopped.
+// ThawBackend, Thaw and the end of the test resume it.
 func (p *Postgres) FreezeBackend(t testing.TB, backend uint32) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP, int(backend))
 	p.waitFor(t, "TZ", int(backend))
 }
 
-// ThawBackend lets a frozen backend go on.
+// ThawBackend resumes a frozen backend.
 func (p *Postgres) ThawBackend(t testing.TB, backend uint32) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT, int(backend))
 }
 
-// Terminate ends one backend, as an administrator's pg_terminate_backend does.
+// Terminate ends one backend, as pg_terminate_backend does.
 func (p *Postgres) Terminate(t testing.TB, backend uint32) {
 	t.Helper()
 	if p.Query(t, "SELECT pg_terminate_backend($1)", int32(backend)) != "true" {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Standby starts a hot standby of the server that streams from it, with the
-// settings of the server.
+// Standby starts a hot standby that streams from the server and has its settings.
 func (p *Postgres) Standby(t testing.TB) *Postgres {
 	t.Helper()
 	s := newPostgres(newHome(t, "standby"), p.settings)
@@ -27,7 +26,7 @@ func (p *Postgres) Promote(t testing.TB) {
 	}
 }
 
-// CatchUp returns when the standby has applied all that the primary has written.
+// CatchUp returns when the standby has applied everything that the primary has written.
 func (p *Postgres) CatchUp(t testing.TB, primary *Postgres) {
 	t.Helper()
 	// A last record pushes all before it out.
@@ -36,8 +35,7 @@ func (p *Postgres) CatchUp(t testing.TB, primary *Postgres) {
 	p.eventually(t, "catch up", "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", lsn)
 }
 
-// Cut parts a standby from its primary for good: what the primary writes from now
-// on never reaches it.
+// Cut separates a standby from its primary: what the primary writes from now on never reaches it.
 func (p *Postgres) Cut(t testing.TB) {
 	t.Helper()
 	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
@@ -55,8 +53,8 @@ func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
 	t.Fatalf("the server does not %s: %s", what, p.home.Log())
 }
 
-// Restored starts a server with a new cluster, a system identifier of its own and
-// the same settings, and restores a dump of this one's database into it.
+// Restored starts a server with a new cluster, a system identifier of its own and the same
+// settings, and restores a dump of this server's database into it.
 func (p *Postgres) Restored(t testing.TB) *Postgres {
 	t.Helper()
 	r := newPostgres(newHome(t, "restored"), p.settings)
@@ -79,8 +77,8 @@ func (p *Postgres) Restored(t testing.TB) *Postgres {
 	return r
 }
 
-// Follow makes a server that was a primary a standby of the one that took over: it is stopped
-// in order, unless it is down, and started again.
+// Follow makes a former primary a standby of the server that took over. The former primary is shut
+// down, unless it is down, and started again.
 func (p *Postgres) Follow(t testing.TB, primary *Postgres) {
 	t.Helper()
 	if p.runs() {
@@ -92,8 +90,8 @@ func (p *Postgres) Follow(t testing.TB, primary *Postgres) {
 	p.Restart(t)
 }
 
-// Reject ends the sessions of a role, and lets it in no more (pg_hba.conf), as an administrator
-// does who puts a server out of service.
+// Reject ends the sessions of a role and refuses its logins from now on (pg_hba.conf), like an
+// administrator who takes a server out of service.
 func (p *Postgres) Reject(t testing.TB, role string) {
 	t.Helper()
 	p.home.Must(t, p.home.Command("sh", "-c", `cd "$1" && { echo "host all $2 all reject"; cat pg_hba.conf; } >new.conf && mv new.conf pg_hba.conf`,

@@ -1,4 +1,4 @@
-// Package ratetest compares an engine's implementation of rates, in Lua or SQL, with package gcra.
+// Package ratetest compares an engine's implementation of rates in Lua or SQL with package gcra.
 // Only tests use it.
 package ratetest
 
@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Rates are those of an engine, by a clock that the test sets: each call says what it
-// shows. All times are in microseconds.
+// Rates are the rates of an engine, with a clock that the test controls: each call passes its time.
+// All times are in microseconds.
 type Rates interface {
 	// Take is [gcra.State.Take] of a key.
 	Take(key string, now, cost, most, each int64) (got, ahead int64, err error)
@@ -18,10 +18,10 @@ type Rates interface {
 	// Return is [gcra.State.Return] of a key.
 	Return(key string, now, cost int64, left gcra.State) error
 
-	// Reset forgets a key.
+	// Reset deletes a key.
 	Reset(key string, now int64) error
 
-	// Kept is what the engine knows of a key, zero if it has forgotten it.
+	// Kept returns the stored state of a key, the zero State if there is none.
 	Kept(key string) (gcra.State, error)
 }
 
@@ -35,9 +35,9 @@ type taken struct {
 // which has no battery for it. Not all of their digits are zeros.
 var firsts = []int64{1_700_000_000_000_007, 86_400_000_007}
 
-// Check fails the test unless the rates answer and keep what package gcra does, whatever is
-// taken and given back, once and again, by a clock that steps. The keys it uses are its
-// own: "k1", "k2" and so on.
+// Check fails the test unless the rates answer and store the same as package gcra, whatever is
+// taken and returned, once or repeatedly, by a clock that jumps. It uses the keys "k1", "k2" and so
+// on.
 func Check(t rapid.TB, rates Rates) {
 	t.Helper()
 	sequence := 0

@@ -6,8 +6,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
-// StartRedisBy is StartRedis for a server that goes by a clock, and keeps doing so
-// when it is restarted.
+// StartRedisBy is StartRedis for a server that uses a clock, also after restarts.
 func StartRedisBy(t testing.TB, c *hosttest.Clock, args ...string) *Redis {
 	t.Helper()
 	r := &Redis{settings: args, env: c.Env()}

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// Slots is how many slots a Redis Cluster has.
+// Slots is the number of slots of a Redis Cluster.
 const Slots = 16384
 
-// A RedisCluster is a Redis Cluster of masters without replicas. Its servers
-// keep their place in the cluster across restarts.
+// A RedisCluster is a Redis Cluster of masters without replicas. Its servers keep their place in
+// the cluster when they are restarted.
 type RedisCluster struct {
 	nodes []*Redis
 	ids   map[*Redis]string
 }
 
-// StartRedisCluster starts a cluster of so many masters, gives each an equal
-// share of the slots in order, and waits until all serve.
+// StartRedisCluster starts a cluster of masters, assigns each an equal share of the slots in order,
+// and waits until all serve.
 func StartRedisCluster(t testing.TB, masters int, args ...string) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{ids: map[*Redis]string{}}
@@ -50,8 +50,8 @@ func addSlots(first, next int) []string {
 	return args
 }
 
-// WaitOK waits until every node that can answer knows all others and says that the
-// cluster is fit to serve.
+// WaitOK waits until every node that can answer knows all others and reports that the cluster is
+// ok.
 func (c *RedisCluster) WaitOK(t testing.TB) {
 	t.Helper()
 	for _, r := range c.nodes {
@@ -69,10 +69,10 @@ func (c *RedisCluster) WaitOK(t testing.TB) {
 // Addrs returns the addresses of all nodes.
 func (c *RedisCluster) Addrs() []string { return addrs(c.nodes) }
 
-// Nodes returns the servers, in the order of the slots they had at the start.
+// Nodes returns the servers, in the order of their initial slots.
 func (c *RedisCluster) Nodes() []*Redis { return c.nodes }
 
-// Slot returns the slot of a key: of its part in braces, if it has one.
+// Slot returns the slot of a key, which depends only on the part in braces if there is one.
 func (c *RedisCluster) Slot(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -97,7 +97,7 @@ func crc16(s string) (crc uint16) {
 	return crc
 }
 
-// Owner returns the node that serves a slot, by what the nodes say themselves.
+// Owner returns the node that serves a slot, as reported by the nodes.
 func (c *RedisCluster) Owner(t testing.TB, slot int) *Redis {
 	t.Helper()
 	for _, r := range c.nodes {
@@ -141,17 +141,16 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, from, to *Redis) {
 	c.EndMigration(t, slot, from, to)
 }
 
-// BeginMigration opens the move of a slot: from now on the old owner answers
-// ASK for keys it does not have, and TRYAGAIN for scripts whose keys are on
-// both sides.
+// BeginMigration starts to move a slot: from now on the old owner answers ASK for keys that it does
+// not have, and TRYAGAIN for scripts whose keys are on both nodes.
 func (c *RedisCluster) BeginMigration(t testing.TB, slot int, from, to *Redis) {
 	t.Helper()
 	to.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "IMPORTING", c.ids[from])
 	from.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "MIGRATING", c.ids[to])
 }
 
-// MoveKeys moves all keys of a slot, or only those given. One that the new owner has
-// already, since somebody asked it for a free lock, is replaced by that of the old one.
+// MoveKeys moves all keys of a slot, or only the given ones. A key that exists on the new owner,
+// because a request has created it there, is replaced by that of the old owner.
 func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *Redis, keys ...string) {
 	t.Helper()
 	if len(keys) > 0 {
@@ -176,10 +175,10 @@ func (c *RedisCluster) move(t testing.TB, from, to *Redis, keys []string) {
 	from.Do(t, append(append(args, "KEYS"), keys...)...)
 }
 
-// EndMigration makes to the owner of a slot, and tells all nodes that can answer. The
-// new owner hears it first, or nobody would own the slot for a moment. It gets the
-// greatest epoch, as it would by itself if it had not crashed meanwhile: a third node
-// could otherwise make it believe in the old owner again, while that believes in it.
+// EndMigration makes to the owner of a slot, and informs all nodes that can answer. The new owner
+// is informed first, so that the slot always has an owner. It gets the greatest epoch, as it would
+// by itself unless it had crashed; otherwise a third node could convince it that the old owner
+// still has the slot.
 func (c *RedisCluster) EndMigration(t testing.TB, slot int, from, to *Redis) {
 	t.Helper()
 	told := []*Redis{to, from}

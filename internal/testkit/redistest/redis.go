@@ -1,5 +1,5 @@
-// Package redistest starts servers of Redis for tests: alone, with replicas, behind
-// Sentinel, in a Cluster.
+// Package redistest starts Redis servers for tests: single ones, with replicas, behind Sentinel,
+// and in a Cluster.
 package redistest
 
 import (
@@ -25,9 +25,9 @@ import (
 // machine takes seconds.
 const startTimeout = 60 * time.Second
 
-// A Redis is a private redis-server (or valkey-server) on a loopback port. It
-// is stopped at the end of the test, and killed when the test binary dies.
-// Addr, Port, Dir, Do and TryDo are safe for concurrent use.
+// A Redis is a private redis-server (or valkey-server) on a loopback port. It is stopped at the end
+// of the test, and killed if the test binary dies. Addr, Port, Dir, Do and TryDo are safe for
+// concurrent use.
 type Redis struct {
 	exe      string
 	sentinel bool
@@ -43,9 +43,8 @@ type Redis struct {
 	frozen bool
 }
 
-// StartRedis starts a server that keeps nothing on disk and answers on a free
-// port of 127.0.0.1. The args are more settings, as on its command line:
-// "--appendonly", "yes". They come after ours and win.
+// StartRedis starts a server without persistence on a free port of 127.0.0.1. The args are further
+// settings as on its command line: "--appendonly", "yes". They override the defaults.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	r := &Redis{settings: args}
@@ -205,13 +204,13 @@ func infoField(info, name string) string {
 // Addr returns the address of the server, "127.0.0.1:port".
 func (r *Redis) Addr() string { return addr(r.port) }
 
-// Port returns the port of the server; it stays the same across restarts.
+// Port returns the port of the server. It stays the same after a restart.
 func (r *Redis) Port() int { return r.port }
 
-// Dir returns the directory of the server, with its log and its data.
+// Dir returns the server's directory, with its log and data.
 func (r *Redis) Dir() string { return r.dir }
 
-// PID returns the number of the server's process, 0 while it is stopped.
+// PID returns the server's process id, 0 while it is stopped.
 func (r *Redis) PID() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,7 +227,7 @@ func (r *Redis) up() bool {
 	return r.server != nil && !r.frozen
 }
 
-// Stop ends the server as its service would, and returns when it is gone.
+// Stop stops the server with SIGTERM, and returns when it has ended.
 func (r *Redis) Stop(t testing.TB) {
 	t.Helper()
 	if err := r.end(syscall.SIGTERM); err != nil {
@@ -236,7 +235,7 @@ func (r *Redis) Stop(t testing.TB) {
 	}
 }
 
-// Kill ends the server as kill -9 does, and returns when it is gone.
+// Kill kills the server, as kill -9 does, and returns when it has ended.
 func (r *Redis) Kill(t testing.TB) {
 	t.Helper()
 	if err := r.end(syscall.SIGKILL); err != nil {
@@ -261,8 +260,8 @@ func (r *Redis) end(sig syscall.Signal) error {
 	return s.end(sig)
 }
 
-// Restart starts the server again, on the same port and with the directory and
-// settings it had; one that runs is stopped before.
+// Restart stops the server if it runs, and starts it again on the same port, with the same
+// directory and settings.
 func (r *Redis) Restart(t testing.TB) {
 	t.Helper()
 	r.Stop(t)
@@ -271,8 +270,8 @@ func (r *Redis) Restart(t testing.TB) {
 	}
 }
 
-// Freeze stops the server in the middle of whatever it does, as SIGSTOP does,
-// and returns when it stands still. Its connections stay open.
+// Freeze stops the server, as SIGSTOP does, and returns when it has stopped. Its connections stay
+// open.
 func (r *Redis) Freeze(t testing.TB) {
 	t.Helper()
 	r.mu.Lock()
@@ -284,7 +283,7 @@ func (r *Redis) Freeze(t testing.TB) {
 	proc.Freeze(t, r.server.cmd.Process)
 }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (r *Redis) Thaw(t testing.TB) {
 	t.Helper()
 	r.mu.Lock()

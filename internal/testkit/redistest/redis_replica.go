@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// StartRedisReplica starts a server that replicates master, with more settings
-// in args, and waits until it has all the data.
+// StartRedisReplica starts a replica of master, with further settings in args, and waits until it
+// has all the data.
 func StartRedisReplica(t testing.TB, master *Redis, args ...string) *Redis {
 	t.Helper()
 	settings := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.Port())}
@@ -19,16 +19,15 @@ func StartRedisReplica(t testing.TB, master *Redis, args ...string) *Redis {
 	return r
 }
 
-// Replicaof makes the server a replica of host and port, or a master with "no"
-// and "one". It does not wait for the link; a port nobody listens on cuts the
-// replica off without losing what it has.
+// Replicaof makes the server a replica of host and port, or a master with "no" and "one". It does
+// not wait for the link. With a port that nobody listens on, the replica is cut off but keeps its
+// data.
 func (r *Redis) Replicaof(t testing.TB, host, port string) {
 	t.Helper()
 	r.Do(t, "REPLICAOF", host, port)
 }
 
-// WaitLink waits until the server, a replica, is connected and in step with its
-// master.
+// WaitLink waits until the server, a replica, is connected to its master and has caught up.
 func (r *Redis) WaitLink(t testing.TB) {
 	t.Helper()
 	waitFor(t, "the replica's link to its master", func() bool {
@@ -37,8 +36,8 @@ func (r *Redis) WaitLink(t testing.TB) {
 	})
 }
 
-// WaitReplicas waits until the server counts n replicas as good ones, which it must
-// before it takes a write where min-replicas-to-write says so.
+// WaitReplicas waits until the server counts n good replicas, as min-replicas-to-write requires for
+// writes.
 func (r *Redis) WaitReplicas(t testing.TB, n int) {
 	t.Helper()
 	waitFor(t, "replicas in step", func() bool {

@@ -23,8 +23,8 @@ func isReply(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Do sends one command on a connection of its own and returns the reply as
-// text: nil as "", the elements of an array one a line. An error ends the test.
+// Do runs one command on a new connection and returns the reply as text: "" for nil, the elements
+// of an array on lines of their own. An error ends the test.
 func (r *Redis) Do(t testing.TB, args ...string) string {
 	t.Helper()
 	reply, err := r.TryDo(args...)
@@ -34,8 +34,8 @@ func (r *Redis) Do(t testing.TB, args ...string) string {
 	return reply
 }
 
-// TryDo is Do that returns the error: the server's own words, or why it did not
-// answer. It waits 10 s at most.
+// TryDo is Do, but returns the error: that of the server, or why it did not answer. It waits up to
+// 10 s.
 func (r *Redis) TryDo(args ...string) (string, error) {
 	c, err := r.dial()
 	if err != nil {

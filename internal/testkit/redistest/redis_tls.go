@@ -18,9 +18,9 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
-// StartRedisTLS starts a server that speaks TLS only, and returns the file of
-// the authority that signed its certificate. The certificate is good for
-// 127.0.0.1 and localhost; clients need none.
+// StartRedisTLS starts a server that accepts TLS only, and returns the file of the authority that
+// signed its certificate. The certificate is valid for 127.0.0.1 and localhost. Clients need no
+// certificate.
 func StartRedisTLS(t testing.TB, args ...string) (r *Redis, caFile string) {
 	t.Helper()
 	dir := hosttest.Dir(t, "fencelock-redis-")

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// A Sentinel is one master, one replica, and the Sentinels that watch over
-// them. A master that is silent for 500 ms is failed over when the majority of
-// all Sentinels says so.
+// A Sentinel is one master, one replica, and the Sentinels that monitor them. If the master does
+// not answer for 500 ms and a majority of all Sentinels agrees, they fail over.
 type Sentinel struct {
 	master, replica *Redis
 	ports           map[*Redis]int // at which the others find them
@@ -17,16 +16,15 @@ type Sentinel struct {
 
 const sentinelName = "fencelock"
 
-// StartSentinel starts the given number of Sentinels, at least 1, with a master
-// and a replica, and waits until all know one another.
+// StartSentinel starts Sentinels (at least one) with a master and a replica, and waits until all
+// know one another.
 func StartSentinel(t testing.TB, sentinels int) *Sentinel {
 	t.Helper()
 	return StartSentinelBehind(t, sentinels, (*Redis).Port)
 }
 
-// StartSentinelBehind is StartSentinel for a master and a replica with more settings,
-// which all but they themselves know by other ports of 127.0.0.1: those of proxies,
-// say. Clients are told of these ports too.
+// StartSentinelBehind is StartSentinel for a master and a replica with further settings. Sentinels
+// and clients know them by other ports of 127.0.0.1, such as those of proxies.
 func StartSentinelBehind(t testing.TB, sentinels int, port func(*Redis) int, args ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{ports: map[*Redis]int{}}
@@ -80,25 +78,25 @@ func addrs(servers []*Redis) (all []string) {
 	return all
 }
 
-// Sentinels returns the Sentinels themselves, to freeze or kill.
+// Sentinels returns the Sentinels themselves, to freeze or kill them.
 func (s *Sentinel) Sentinels() []*Redis { return s.watchers }
 
-// MasterName returns the name clients ask the Sentinels for.
+// MasterName returns the name of the master.
 func (s *Sentinel) MasterName() string { return sentinelName }
 
-// Master returns the server that was master at the start.
+// Master returns the server that was the master at the start.
 func (s *Sentinel) Master() *Redis { return s.master }
 
-// Replica returns the server that was replica at the start.
+// Replica returns the server that was the replica at the start.
 func (s *Sentinel) Replica() *Redis { return s.replica }
 
-// Known returns the address by which the Sentinels and their clients know the master
-// or the replica.
+// Known returns the address by which the Sentinels and their clients know the master or the
+// replica.
 func (s *Sentinel) Known(r *Redis) string { return addr(s.ports[r]) }
 
-// WaitMaster waits until every Sentinel that can answer names the same master, not
-// the one at the address not, and that server says so itself. It returns the
-// address. With a not of "" it waits for any master.
+// WaitMaster waits until every Sentinel that can answer names the same master, which does not have
+// the address not and reports that it is a master. It returns the address. If not is "", it accepts
+// any master.
 func (s *Sentinel) WaitMaster(t testing.TB, not string) string {
 	t.Helper()
 	var master string
@@ -109,8 +107,8 @@ func (s *Sentinel) WaitMaster(t testing.TB, not string) string {
 	return master
 }
 
-// Calm reports whether every Sentinel that can answer sees a master that is up, and
-// none of them is failing over.
+// Calm reports whether every Sentinel that can answer sees a master that is up, and none is failing
+// over.
 func (s *Sentinel) Calm() bool {
 	for _, w := range s.watchers {
 		if w.up() && !knows(w, len(s.watchers)-1) {
@@ -120,8 +118,8 @@ func (s *Sentinel) Calm() bool {
 	return true
 }
 
-// Steady reports whether the Sentinels are calm and the servers are a master and its
-// replica, as they say.
+// Steady reports whether the Sentinels are calm, and the servers report that they are a master and
+// its replica.
 func (s *Sentinel) Steady() bool {
 	master := s.Agreed()
 	if !s.Calm() || master == "" {
@@ -142,8 +140,8 @@ func (s *Sentinel) Steady() bool {
 	return true
 }
 
-// Agreed returns the address of the master all Sentinels name that can answer, or ""
-// if they disagree.
+// Agreed returns the address of the master that all Sentinels that can answer name, or "" if they
+// disagree.
 func (s *Sentinel) Agreed() (master string) {
 	for _, w := range s.watchers {
 		if !w.up() {

@@ -7,24 +7,23 @@ import (
 	"text/tabwriter"
 )
 
-// Campaign is many schedules of many classes.
+// Campaign is a set of schedules of several classes.
 type Campaign struct {
 	Classes []*Class
 	Seed    uint64 // of the first schedule of each class
-	Events  int64  // at least so many in all
-	Cores   int    // classes played at the same time; 0 means 1
-	Lacks   Line   // what the clients and the nodes leave out
+	Events  int64  // minimum number of events in total
+	Cores   int    // classes simulated at the same time; 0 means 1
+	Lacks   Line   // lines that the clients and nodes leave out
 }
 
-// Result is what came of a class.
+// Result is the result of one class.
 type Result struct {
 	Class *Class
 	Tally Tally
-	Err   error // the first violation that the class does not allow
+	Err   error // first violation that the class does not allow
 }
 
-// Play plays a campaign. What it returns follows from the campaign alone,
-// whatever the number of cores.
+// Play runs a campaign. Its results depend on the campaign only, not on the number of cores.
 func (c Campaign) Play() []Result {
 	results := make([]Result, len(c.Classes))
 	next := make(chan int, len(c.Classes))
@@ -58,8 +57,7 @@ func (c Campaign) play(w *World, class *Class) Result {
 	return r
 }
 
-// Report prints results as a table, and returns the first violation that should
-// not have been.
+// Report prints results as a table, and returns the first violation that is not allowed.
 func Report(out io.Writer, results []Result) (failed error) {
 	var inside, outside Tally
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -20,11 +20,11 @@ const (
 	maxNodes = 8
 )
 
-// Class is a family of schedules: what may happen in them, and what must not.
+// Class is a family of schedules: what may happen in them, and which violations are allowed.
 type Class struct {
 	Name   string
 	About  string
-	Breaks []Violation // what its schedules may show: they leave the model
+	Breaks []Violation // allowed violations; a class with any is outside the model
 
 	Single  bool  // one node and plain renewals, as on a single server
 	Calm    bool  // messages arrive in order and are never lost
@@ -43,10 +43,10 @@ type Class struct {
 	Spread  int   // some clients' lists differ: 1 in a minority of the nodes, 2 in one more
 	Without Line  // what the deployment does without
 	Faults  []fault
-	Every   int64 // the mean time between faults
+	Every   int64 // mean time between faults
 }
 
-// Inside reports whether the class keeps to the model.
+// Inside reports whether the class is within the model.
 func (c *Class) Inside() bool { return len(c.Breaks) == 0 }
 
 // has reports whether a fault happens in the class.
@@ -98,7 +98,7 @@ const skew = int64(maxTTL-ahead) / 1000 / 2 * 9 / 10
 // rate is how fast or slow a clock may run: two of them stay within the margin.
 const rate = 9000
 
-// Classes are all families of schedules, those inside the model first.
+// Classes are all classes, those within the model first.
 var Classes = []*Class{
 	{Name: "calm", About: "contention only", Calm: true},
 	{Name: "single", About: "one node, plain renewals", Single: true,
@@ -140,7 +140,7 @@ var Classes = []*Class{
 		Loss: 10, Spread: 2, Faults: links, Every: 500 * ms},
 }
 
-// ClassOf returns the class of that name, or nil.
+// ClassOf returns the class with that name, or nil.
 func ClassOf(name string) *Class {
 	for _, c := range Classes {
 		if c.Name == name {

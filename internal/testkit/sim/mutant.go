@@ -3,13 +3,13 @@ package sim
 // Mutant is a lock without one of its safety lines, and where that shows.
 type Mutant struct {
 	Name  string
-	Lacks Line   // what the nodes, or the clients, leave out
-	Class string // the class whose schedules show it
+	Lacks Line   // lines that the nodes or the clients leave out
+	Class string // class whose schedules show it
 	Shows Violation
-	Seed  uint64 // a schedule that shows it, so that a test need not search
+	Seed  uint64 // a schedule that shows it, so that tests need not search
 }
 
-// Mutants are the locks that the simulation must find.
+// Mutants are the mutants that the simulation must detect.
 var Mutants = []Mutant{
 	{Name: "no drift margin", Lacks: DriftLine, Class: "clocks", Shows: Overlap, Seed: 9},
 	{Name: "elapsed time not subtracted", Lacks: ElapsedLine, Class: "pauses", Shows: Stillborn, Seed: 1},
@@ -45,9 +45,8 @@ var Mutants = []Mutant{
 	{Name: "a name is kept for one who does not come", Lacks: TillLine, Class: "network", Shows: Stuck, Seed: 1},
 }
 
-// Hunt plays schedules from a seed on until one shows what the mutant breaks, or
-// there were so many events. It returns that seed, or 0, and how many schedules
-// it took.
+// Hunt runs schedules from a seed on until one shows the violation, or for the given number of
+// events. It returns that seed, or 0, and the number of schedules.
 func (m Mutant) Hunt(seed uint64, events int64) (found uint64, schedules int64) {
 	w := &World{Lacks: m.Lacks}
 	for ; w.Tally.Events < events; seed++ {

@@ -6,58 +6,58 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-// Owner names one attempt to acquire; nobody uses one twice.
+// Owner identifies one attempt to acquire. It is never reused.
 type Owner int32
 
-// Status is how a node answers a request for the lock.
+// Status is a node's answer to a request for the lock.
 type Status uint8
 
 // The statuses.
 const (
 	Granted     Status = iota
-	Held               // somebody else has it, or a minimum hold is not over
-	Quarantined        // the node may have forgotten what it granted
+	Held               // another owner holds it, or a minimum hold has not ended
+	Quarantined        // the node may have lost its locks
 	OtherNodes         // the node works with another set of nodes
-	Late               // the request came when nobody wants it any more
-	Told               // the name is free, and kept for those who were told so
+	Late               // the request arrived after its deadline
+	Told               // the name is free, but reserved for waiters that were notified
 )
 
-// Request asks a node for the lock. Times are in microseconds.
+// Request requests the lock from a node. Times are in microseconds.
 type Request struct {
 	Owner    Owner
 	Shared   bool
-	Forced   bool   // take the name away from its holders
-	Only     Owner  // or from that one alone; 0 means from all
-	Proposed int64  // the token that the client would like
+	Forced   bool   // break the name
+	Only     Owner  // with Forced: the only owner to break; 0 means all
+	Proposed int64  // the token that the client proposes
 	TTL      int64  // the lease
-	By       int64  // not after, by the node's clock
+	By       int64  // the latest time at which it may be served, by the node's clock
 	Nodes    uint32 // a hash of the client's set of nodes
-	MaxTTL   int64  // for how long a node that may have forgotten does not vote; 0 means not at all
+	MaxTTL   int64  // how long a node that may have lost its locks does not vote; 0 means no quarantine
 	Wait     Wait
 }
 
-// Answer is what a node says to a Request.
+// Answer is a node's answer to a Request.
 type Answer struct {
 	Status Status
 	Token  int64  // the token stored, if granted
-	Floor  int64  // the smallest token among the holders, if granted
-	Left   int64  // for how long a node does not vote, or keeps the name, in milliseconds
-	Server uint32 // which server it is
+	Floor  int64  // the lowest token among the holders, if granted
+	Left   int64  // how long the node does not vote, or the name is held, in milliseconds
+	Server uint32 // the server's id
 	Broken []Owner
 }
 
-// Seat is one holder's place on a node.
+// Seat is one holder on a node.
 type Seat struct {
 	Owner Owner
 	Token int64
-	Until int64 // when it ends, by the node's clock
+	Until int64 // when its lease expires, by the node's clock
 }
 
-// Line is a line of the nodes or of the clients that keeps the lock safe. The
-// simulator leaves out one at a time and must find out.
+// Line is a line of code of the nodes or of the clients that keeps the lock safe. The simulator
+// leaves out one at a time and must detect that.
 type Line uint64
 
-// The lines. Those from MajorityLine on are of package quorum; see quorum.go.
+// The lines. Those from MajorityLine on belong to package quorum; see quorum.go.
 const (
 	OwnerLine    Line = 1 << iota // raise asks who has the lock
 	MissLine                      // raise is refused where no lock stands
@@ -101,17 +101,17 @@ const (
 // incarnation tells apart the lives of a server's memory.
 type incarnation struct{ run, repl uint32 }
 
-// Node is what package redlock's scripts do on one server, for one name. Clocks
-// are the node's own, in microseconds. The zero Node is empty and quarantined;
-// Declare makes it vote at once. It is not safe for concurrent use.
+// Node does what package redlock's scripts do on one server, for one name. Clocks are the node's,
+// in microseconds. The zero Node is empty and quarantined; Declare makes it vote immediately. It is
+// not safe for concurrent use.
 type Node struct {
-	Without Line  // for the simulator: leave safety lines out
+	Without Line  // safety lines to leave out
 	Ahead   int64 // how far ahead of the clock a proposal may be
 
-	Fence     int64  // the last token stored
-	NotBefore int64  // the end of a minimum hold
+	Fence     int64  // the last token
+	NotBefore int64  // end of the minimum hold
 	Shared    bool   // whether the seats are shared
-	Seats     []Seat // who holds the lock
+	Seats     []Seat // the holders
 	Bars      []Bar
 	waiters
 
@@ -121,7 +121,7 @@ type Node struct {
 	lapsed []Owner // whose seats ran out, since somebody looked
 }
 
-// Bar keeps an owner from being granted anything.
+// Bar prevents that an owner is granted anything.
 type Bar struct {
 	Owner Owner
 	Until int64
@@ -133,7 +133,7 @@ const freed = int64(5_000_000)
 
 func (n *Node) lacks(l Line) bool { return n.Without&l != 0 }
 
-// Ask is the first round of a take.
+// Ask is the first round of an attempt.
 func (n *Node) Ask(r Request, now int64) Answer {
 	n.lapse(now)
 	if n.late(r.Owner, r.By, now) {
@@ -218,8 +218,8 @@ func (n *Node) remember(token int64) {
 	n.Fence, n.first = max(n.Fence, token), first{}
 }
 
-// Raise is the second round of a take: it stores the token of an acquisition, and
-// its minimum hold.
+// Raise is the second round of an attempt: it stores the token and the minimum hold of an
+// acquisition.
 func (n *Node) Raise(owner Owner, token, minHold, now int64) bool {
 	n.lapse(now)
 	s := n.find(owner)
@@ -246,8 +246,8 @@ func (n *Node) Raise(owner Owner, token, minHold, now int64) bool {
 	return true
 }
 
-// Renew extends a lock that stands. Its seat gets the token of the acquisition:
-// where the node granted a greater one, a guard would take that for the floor.
+// Renew extends a lock that exists. It replaces the stored token by that of the acquisition: if the
+// node had granted a greater one, it would become the floor of later holders.
 func (n *Node) Renew(owner Owner, token, ttl, now int64) quorum.Standing {
 	n.lapse(now)
 	if s := n.find(owner); s != nil {
@@ -267,8 +267,8 @@ func (n *Node) Renew(owner Owner, token, ttl, now int64) quorum.Standing {
 	return quorum.Free
 }
 
-// Repair puts a lock back that the node lost, unless it has stored a greater
-// token since, or the request comes too late.
+// Repair restores a lock that the node lost, unless it has stored a greater token since or the
+// request is late.
 func (n *Node) Repair(owner Owner, token int64, shared bool, ttl, by, now int64) bool {
 	n.lapse(now)
 	if n.find(owner) != nil {
@@ -285,26 +285,26 @@ func (n *Node) Repair(owner Owner, token int64, shared bool, ttl, by, now int64)
 	return true
 }
 
-// Ending takes an acquisition back.
+// Ending releases an acquisition.
 type Ending struct {
 	Owner  Owner
-	By     int64 // until then a request of this owner may still arrive; 0 means that all were answered
-	Failed bool  // the take failed, and its minimum hold with it
-	Keep   bool  // keep the name for those who wait
-	Aloud  bool  // and tell the one that has waited longest
+	By     int64 // until when a request of this owner may arrive; 0 if all were answered
+	Failed bool  // the attempt failed: end its minimum hold too
+	Keep   bool  // reserve the name for waiters
+	Aloud  bool  // and notify the one that has waited longest
 }
 
-// End is what a release finds.
+// End is the result of a release.
 type End uint8
 
-// The ends.
+// The results.
 const (
 	Gone  End = iota // the owner has no lock
-	Ended            // it had one until now
-	Freed            // it had one until an earlier release
+	Ended            // the lock was released
+	Freed            // an earlier release has ended it
 )
 
-// Release ends an owner's lock, and returns who is told that it is free.
+// Release ends an owner's lock, and returns who is notified that the name is free.
 func (n *Node) Release(r Ending, now int64) (end End, told Call) {
 	n.lapse(now)
 	for i := range n.Seats {

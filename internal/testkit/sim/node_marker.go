@@ -11,7 +11,7 @@ type marker struct {
 	since   int64       // from when
 }
 
-// Declare makes the node vote at once, as fencelock init does.
+// Declare makes the node vote immediately, as fencelock init does.
 func (n *Node) Declare(nodes uint32, maxTTL int64) {
 	n.marker = marker{exists: true, nodes: nodes, longest: maxTTL, known: true, life: n.incarnation(), seen: n.incarnation()}
 }
@@ -24,7 +24,7 @@ func (n *Node) incarnation() incarnation {
 	return life
 }
 
-// Server tells servers apart.
+// Server returns an id of the server.
 func (n *Node) Server() uint32 { return n.life.run<<16 | n.life.repl&0xffff }
 
 // admits says whether the node votes, for clients with this set of nodes, and for
@@ -61,10 +61,10 @@ func (n *Node) admits(r Request, now int64) (s Status, left int64) {
 	return Granted, 0
 }
 
-// Reincarnate begins another life of the server's memory, as a restart does.
+// Reincarnate begins a new incarnation of the server, as a restart does.
 func (n *Node) Reincarnate() { n.life.repl++ }
 
-// Life returns which life an answer names: the one that votes, or that was seen last.
+// Life returns the incarnation in answers: the one that votes, or that was seen last.
 func (n *Node) Life() uint32 {
 	switch m := n.marker; {
 	case m.known:

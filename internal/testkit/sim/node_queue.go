@@ -6,27 +6,27 @@ import (
 	"strconv"
 )
 
-// Caller names a request that waits; 0 is nobody.
+// Caller identifies a waiting request; 0 means none.
 type Caller int32
 
-// Call says what a request that waits knows, or whom a node tells that the name is
-// free: one caller, or one of these.
+// Call is what a waiting request was told, or whom a node notifies that the name is free: one
+// caller, or one of these.
 type Call int32
 
 // The calls that name no caller.
 const (
 	Nobody   Call = 0
-	Sharers  Call = -1 // all who wait to share
-	Everyone Call = -2 // nobody in particular
+	Sharers  Call = -1 // all waiters for a shared lock
+	Everyone Call = -2 // any waiter
 )
 
-// Wait is how a request waits. The zero Wait does not.
+// Wait describes how a request waits. With the zero Wait it does not.
 type Wait struct {
 	Joins  bool
 	Caller Caller
-	Waited int64 // for how long it has waited, in microseconds
+	Waited int64 // how long it has waited, in microseconds
 	Since  int64 // by the client's clock: what Waited is for
-	First  bool  // it was told to go first
+	First  bool  // it was told that it is next
 	Next   bool  // it has the vote of the node that told it
 }
 
@@ -87,7 +87,7 @@ func (n *Node) join(r Request, now int64) {
 	n.line, n.until = slices.Insert(n.line, i, w), max(n.until, w.till)
 }
 
-// Leave takes a request out of the queue.
+// Leave removes a request from the queue.
 func (n *Node) Leave(c Caller) {
 	for i := range n.line {
 		if n.line[i].caller == c {
@@ -110,8 +110,8 @@ func (n *Node) forget(now int64) {
 	}
 }
 
-// GiveUp is Leave for a request that waits no more. If it was to go first, the
-// next one does, and is told.
+// GiveUp is Leave for a request that no longer waits. If the name is reserved for it, the next
+// waiter is notified.
 func (n *Node) GiveUp(c Caller, now int64) Call {
 	n.lapse(now)
 	n.Leave(c)
@@ -160,7 +160,7 @@ func (c Call) String() string {
 	return strconv.Itoa(int(c))
 }
 
-// First returns who goes first, as the scripts write it.
+// First returns who is next, as the scripts write it.
 func (n *Node) First() string {
 	if n.first.who == Nobody {
 		return "-"
@@ -168,7 +168,7 @@ func (n *Node) First() string {
 	return n.first.who.String() + "/" + strconv.FormatInt(n.first.till, 10)
 }
 
-// Line returns who waits, one text each.
+// Line returns the waiters, one text for each.
 func (n *Node) Line(now int64) (all []string) {
 	n.forget(now)
 	for _, w := range n.line {

@@ -19,7 +19,7 @@ type take struct {
 
 func (t *take) without(l Line) bool { return t.lacks&l != 0 }
 
-// Sent returns the time from which the lease counts.
+// Sent returns the start of the lease.
 func (t *take) Sent() hold.Instant {
 	if t.without(SentLine) && t.State() == quorum.Won {
 		return t.won
@@ -27,7 +27,7 @@ func (t *take) Sent() hold.Instant {
 	return t.Take.Sent()
 }
 
-// Asked takes a node's vote.
+// Asked handles a node's vote.
 func (t *take) Asked(node int, v quorum.Vote, now hold.Instant) quorum.Orders {
 	if t.without(DistinctLine) {
 		v.Server = 0
@@ -36,7 +36,7 @@ func (t *take) Asked(node int, v quorum.Vote, now hold.Instant) quorum.Orders {
 	return t.step(now, func(now hold.Instant) quorum.Orders { return t.Take.Asked(node, v, now) })
 }
 
-// Raised takes a node's answer to the second round.
+// Raised handles a node's answer to the second round.
 func (t *take) Raised(node int, ok bool, server uint64, now hold.Instant) quorum.Orders {
 	if t.without(DistinctLine) {
 		server = 0
@@ -91,7 +91,7 @@ type renewal struct {
 
 func (r *renewal) without(l Line) bool { return r.lacks&l != 0 }
 
-// Sent returns the time from which the extended lease counts.
+// Sent returns the start of the extended lease.
 func (r *renewal) Sent() hold.Instant {
 	if r.without(SentLine) && r.Result() == quorum.Kept {
 		return r.kept
@@ -99,7 +99,7 @@ func (r *renewal) Sent() hold.Instant {
 	return r.Renewal.Sent()
 }
 
-// Heard takes the answer of a node, and returns the nodes to repair.
+// Heard handles the answer of a node, and returns the nodes to repair.
 func (r *renewal) Heard(node int, s quorum.Standing, server uint64, now hold.Instant) (repair []int) {
 	seen, open := now, r.Result() == quorum.Open
 	if r.without(ElapsedLine) || r.without(LeaseLine) && !open {

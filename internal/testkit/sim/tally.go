@@ -1,24 +1,24 @@
 package sim
 
-// Violation is a kind of promise that was broken.
+// Violation is a kind of broken guarantee.
 type Violation int
 
 // The violations.
 const (
-	Overlap   Violation = iota // two believed in a lock that only one could have, or had it in turn unnoticed
-	Disorder                   // a token that is not greater than that of an earlier acquisition, or not unique
-	Stillborn                  // a lock was handed out whose lease was over
-	Leftover                   // all was well, and yet a lease had to run out
+	Overlap   Violation = iota // two clients held a lock that only one could have, or one after the other without the first noticing
+	Disorder                   // a token is not greater than that of an earlier acquisition, or not unique
+	Stillborn                  // a lock was granted with an expired lease
+	Leftover                   // a lease had to expire although nothing went wrong
 	Poisoned                   // a token is further ahead of all clocks than the cap allows
-	Leak                       // the guard let a write pass after one of a later acquisition
-	Refused                    // the guard refused a rightful holder
-	Ghost                      // a node gave a lock to a request that nobody wanted any more
-	Revived                    // a hold that had ended did something
-	Misnamed                   // a node shows a holder with another's token
-	Early                      // a minimum hold was not over
-	Stuck                      // a free name was kept for nobody
-	Overtaken                  // one who came later was told first
-	Closed                     // a take that failed closed the name for its minimum hold
+	Leak                       // the guard accepted a write after one of a later acquisition
+	Refused                    // the guard rejected a rightful holder
+	Ghost                      // a node granted to a request that was no longer wanted
+	Revived                    // an ended hold did something
+	Misnamed                   // a node reports a holder with another's token
+	Early                      // a minimum hold had not ended
+	Stuck                      // a free name stayed reserved for nobody
+	Overtaken                  // a later waiter was notified first
+	Closed                     // a failed attempt left the name closed by its minimum hold
 	violations
 )
 
@@ -28,19 +28,19 @@ var violationNames = [...]string{"overlap", "token order", "stillborn", "leftove
 // String returns the violation's name.
 func (v Violation) String() string { return violationNames[v] }
 
-// Tally is what came of a number of schedules.
+// Tally is the result of a number of schedules.
 type Tally struct {
 	Schedules, Events int64
-	Acquired, Missed  int64 // takes that won, and that did not
-	Renewed, Lost     int64 // renewals, and holds that ended against their will
-	Writes            int64 // that reached the resource
-	Stale             int64 // of these: refused by the guard, which a resource without one accepts
-	Trailing          int64 // let through although a shared acquisition came later
+	Acquired, Missed  int64 // attempts that won and that lost
+	Renewed, Lost     int64 // renewals, and holds that were lost
+	Writes            int64 // writes that reached the resource
+	Stale             int64 // writes that the guard rejected, and a resource without one would accept
+	Trailing          int64 // writes accepted although a shared acquisition came later
 	Broken            [violations]int64
-	Seeds             [violations]uint64 // of the first schedule that showed it
+	Seeds             [violations]uint64 // the first schedule that showed each violation
 }
 
-// Add adds another tally; its seeds count if there are none yet.
+// Add adds another tally. It takes over seeds that are missing.
 func (t *Tally) Add(o *Tally) {
 	t.Schedules += o.Schedules
 	t.Events += o.Events

@@ -9,12 +9,12 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-// World is one simulated deployment. Its memory is used again by every Run. It
-// is not safe for concurrent use; several worlds are.
+// World is one simulated deployment. Each Run reuses its memory. It is not safe for concurrent use;
+// use several worlds.
 type World struct {
-	Tally Tally     // of all schedules so far
-	Lacks Line      // lines that the nodes and the clients leave out
-	Trace io.Writer // gets a line for every event; nil means none
+	Tally Tally     // result of all schedules so far
+	Lacks Line      // lines that the nodes and clients leave out
+	Trace io.Writer // receives a line for every event; nil means none
 
 	class   *Class
 	seed    uint64
@@ -35,8 +35,8 @@ type World struct {
 	failed  error
 }
 
-// Run plays the schedule of a class and a seed, and returns an error for the
-// first violation that the class does not allow.
+// Run runs the schedule of a class and a seed. It returns an error for the first violation that the
+// class does not allow.
 func (w *World) Run(class *Class, seed uint64) error {
 	w.setUp(class, seed)
 	for len(w.queue.events) > 0 && w.queue.events[0].at < int64(horizon) {

@@ -1,4 +1,4 @@
-// Package twin is redislock's protocol in Go: what each script returns, publishes and leaves
-// behind, for one name. Only tests use it. They run the same calls on both and compare everything,
-// so a change of the Lua must be made here, too.
+// Package twin implements the protocol of redislock's scripts in Go, for one name: what each script
+// returns, publishes and stores. Tests run the same calls on both and compare everything. A change
+// of the Lua scripts must be made here too, which states the rule a second time.
 package twin

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A Request is what the scripts are told of a request.
+// A Request is a request as passed to the scripts.
 type Request struct {
 	Owner, Desc string
-	Until       int64 // when it is served at the latest, in microseconds
+	Until       int64 // the latest time at which it may be served, in microseconds
 }
 
 // call begins a script.
@@ -18,7 +18,7 @@ func (n *Name) call() {
 	n.Sweep()
 }
 
-// Acquire is the acquire script. Common is a request that may take a free name at once.
+// Acquire is the acquire script. common allows it to take a free name without further checks.
 func (n *Name) Acquire(q Request, wait, place, common bool) string {
 	n.call()
 	late := fmt.Sprintf("late %d", n.Now)
@@ -212,8 +212,8 @@ func (n *Name) advance(orderly bool) {
 	}
 }
 
-// Release is the release script. Late is until when a late try of the request must
-// not be served, 0 for nothing.
+// Release is the release script. late is the time until which an attempt of the request may arrive
+// and must not be served, 0 if none.
 func (n *Name) Release(owner string, token int64, id string, late int64) string {
 	n.call()
 	n.loadLock()
@@ -312,7 +312,7 @@ func (n *Name) Renew(owner string, token, ttl int64) string {
 	return "ok"
 }
 
-// Resize is the resize script; version 0 asks for one.
+// Resize is the resize script. Version 0 queries the version.
 func (n *Name) Resize(limit string, version int64) string {
 	n.call()
 	n.begin()
@@ -328,7 +328,7 @@ func (n *Name) Resize(limit string, version int64) string {
 	return "ok "
 }
 
-// Break is the break script; only is the owner whose acquisition alone ends, "" for all.
+// Break is the break script. only is the owner whose acquisition ends, "" for all.
 func (n *Name) Break(reason, only string) string {
 	n.call()
 	n.begin()
@@ -356,7 +356,7 @@ func (n *Name) Break(reason, only string) string {
 	return fmt.Sprintf("broken %d", token)
 }
 
-// Take is what a batch does with an acquire.
+// Take is an acquire in a batch.
 func (n *Name) Take(q Request, id string) string {
 	return n.together(id, func() string {
 		if n.Now > q.Until || !n.untouched(q.Owner) || n.mint() > n.Now {
@@ -369,7 +369,7 @@ func (n *Name) Take(q Request, id string) string {
 	})
 }
 
-// Free is what a batch does with a release.
+// Free is a release in a batch.
 func (n *Name) Free(owner string, token int64, id string) string {
 	return n.together(id, func() string {
 		n.loadLock()
@@ -392,7 +392,7 @@ func (n *Name) together(id string, do func() (letter string)) string {
 	return answer
 }
 
-// Holder is somebody who holds the name.
+// Holder is a holder of the name.
 type Holder struct {
 	Owner  string
 	Token  int64
@@ -400,7 +400,7 @@ type Holder struct {
 	client string
 }
 
-// Holders returns everybody who holds, as the lock key says.
+// Holders returns all holders, according to the lock key.
 func (n *Name) Holders() (list []Holder) {
 	k := n.Keys[Lock]
 	if k == nil {

@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// A Name is what the server keeps about one name, its clock and who listens.
+// A Name is what the server stores about one name, its clock, and its subscribers.
 type Name struct {
 	Now         int64 // microseconds
 	Keys        map[string]*Key
-	Listening   map[string]bool // clients
+	Listening   map[string]bool // clients that are subscribed
 	Counts      bool            // PUBLISH counts all subscribers
 	Quarantine  int64           // milliseconds; 0 means off
-	Retention   int64           // of the last token, in milliseconds
+	Retention   int64           // how long the last token is kept, in milliseconds
 	Incarnation string
-	Said        []string // messages of the last call, "client text"
+	Said        []string // messages published by the last call, "client text"
 
 	mode, limit, text string // who holds: free, x, s with its limit, or foreign; and the text
 	used              int64  // the weight of those who share
 	lined             bool   // somebody waits
 }
 
-// Key is a string, or a sorted set.
+// Key is a string or a sorted set.
 type Key struct {
 	Text  string
 	Set   map[string]int64
-	Until int64 // milliseconds; 0 means for ever
+	Until int64 // milliseconds; 0 means that it does not expire
 }
 
 // The keys of the name "n". Those of a client or of an owner go on with that.
@@ -45,7 +45,7 @@ const (
 	Marker  = "fencelock:incarnation"
 )
 
-// Put writes a string that lasts for so long.
+// Put writes a string that expires after life.
 func (n *Name) Put(key, text string, life int64) { n.putUntil(key, text, n.ms()+life) }
 
 func (n *Name) putUntil(key, text string, until int64) {
@@ -64,7 +64,7 @@ func (n *Name) get(key string) (string, bool) {
 
 func (n *Name) there(key string) bool { return n.Keys[key] != nil }
 
-// Delete reports whether the key was there.
+// Delete deletes a key and reports whether it existed.
 func (n *Name) Delete(key string) bool {
 	there := n.there(key)
 	delete(n.Keys, key)
@@ -166,12 +166,12 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// Sweep lets the keys end whose time is over.
+// Sweep deletes expired keys.
 func (n *Name) Sweep() {
 	maps.DeleteFunc(n.Keys, func(_ string, k *Key) bool { return k.Until > 0 && k.Until <= n.ms() })
 }
 
-// Dump returns everything as text, one key a line.
+// Dump returns everything as text, one key per line.
 func (n *Name) Dump() string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(n.Keys)) {

@@ -65,7 +65,7 @@ func run(name string, seed uint64, events int64, cores int, trace, mutants, list
 	return err
 }
 
-// hunt looks for what each mutant breaks.
+// hunt searches for a schedule that shows each mutant.
 func hunt(seed uint64, events int64) error {
 	var missed error
 	for _, m := range sim.Mutants {
