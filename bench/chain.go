@@ -37,7 +37,7 @@ func chain(a *arena, s settings) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	order := row{what: "... waiters that were passed by a later one", values: map[string]float64{}, bars: []bar{noMore(0)}}
+	order := row{what: "... waiters that a later one overtook", values: map[string]float64{}, bars: []bar{noMore(0)}}
 	for _, q := range all {
 		order.values[q.name] = float64(q.inversions)
 	}

@@ -16,8 +16,9 @@ import (
 var commandSuite = suite{
 	name:  "command",
 	title: "The command, on files",
-	notes: "`fencelock run` and `flock` run `true` under a lock of one host, again and again, and then wait for one that does not come\n" +
-		"free. `flock` has no queue, tokens, watchdog or list of holders.\n",
+	notes: "`fencelock run` and `flock` run `true` under a lock on one host, one run after another. Then\n" +
+		"processes wait for a lock that stays held. `flock` has no queue, no tokens, no watchdog and no\n" +
+		"list of holders.\n",
 	contestants: []contestant{{name: flockCommand}, {name: ours}},
 	measures:    []measure{{"startup", startUp}, {"waiter", waiters}},
 	start:       buildCommand,
@@ -85,7 +86,7 @@ func startUp(a *arena, s settings) ([]row, error) {
 	}
 	return []row{
 		besideFlock(row{what: "run true under a free lock", bars: []bar{noMore(0.015)}}, wall),
-		besideFlock(row{what: "... CPU of it and what it waited for"}, cpu),
+		besideFlock(row{what: "... CPU of it and its children"}, cpu),
 	}, nil
 }
 
@@ -109,7 +110,7 @@ func waiters(a *arena, s settings) ([]row, error) {
 	n := or(s, 300, 20)
 	joined := map[string][]float64{}
 	cpu := row{what: fmt.Sprintf("%d waiting processes: CPU of each, ms a second", n), places: 2, values: map[string]float64{}, bars: []bar{noMore(1)}}
-	rss := row{what: "... RSS of the middle one, MiB", places: 1, values: map[string]float64{}, bars: []bar{noMore(10)}}
+	rss := row{what: "... median RSS, MiB", places: 1, values: map[string]float64{}, bars: []bar{noMore(10)}}
 	wakes := row{what: "... wake-ups of each, a second", places: 1, values: map[string]float64{}}
 	inotify := row{what: "... inotify instances of all", values: map[string]float64{}, bars: []bar{noMore(0)}}
 	for _, c := range a.contestants {

@@ -14,8 +14,8 @@ import (
 var hooksSuite = suite{
 	name:   "hooks",
 	inside: true,
-	title:  "The front door and its hooks",
-	notes: "Locks in memory, so that nothing hides the cost. `bare` is the engine without the front door: no renewal, no context, no deadline. `fencelock`\n" +
+	title:  "The cost of hooks",
+	notes: "Locks in memory, so that nothing hides the cost. `bare` is the engine without the library: no renewal, no context, no deadline. `fencelock`\n" +
 		"has no tracer, `one hook` a tracer with AcquireEnd, and `all hooks` one with every hook. The hooks do nothing. Compare the differences\n" +
 		"with the 300 us that a lock on Redis takes.\n",
 	contestants: []contestant{
@@ -33,7 +33,7 @@ var hooksSuite = suite{
 func hooked(a *arena, s settings) ([]row, error) {
 	const pairs = 5000
 	rounds, err := timed(a, s, or(s, a.per, pairs)/pairs, func(o opened) error { return loop(o, "hooked", pairs) }, pairs)
-	return rounds.rows("acquire and release, nobody else there"), err
+	return rounds.rows("acquire and release, uncontended"), err
 }
 
 // openHooked returns our library in memory, with a tracer.

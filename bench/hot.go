@@ -14,12 +14,13 @@ const minimal = "minimal"
 // hotSuite is a lock that everybody wants, with no work done while it is held.
 var hotSuite = suite{
 	name:  "hot",
-	title: "Redis: one name that everybody wants",
-	notes: "Goroutines acquire and release one name, and do nothing while they hold it. 8 x 8 is 8 clients, with connections of their own, of 8\n" +
-		"goroutines each; all clients are in one process, or each is in one of its own. `minimal` is the limit: the shortest scripts that let\n" +
-		"waiters in in their order, with tokens and a lease, and without anything for clients that die, cancel or lose a message. redislock and\n" +
-		"redsync poll, so that who has just released comes again before anybody else knows: the cost of a turn is that of a lock that is free,\n" +
-		"and some of them hardly get a turn. CPU times are microseconds for each acquisition, those of clients of all processes together.\n",
+	title: "Redis: one contended name",
+	notes: "Goroutines acquire and release one name and do nothing while they hold it. \"8 x 8\" means 8 clients\n" +
+		"with 8 goroutines each. Each client has its own connections; either one process has all clients,\n" +
+		"or each process has one. `minimal` is the shortest code that has tokens, a lease and a queue, and\n" +
+		"handles no dead clients, cancelled waits or lost messages. redislock and redsync poll. So the\n" +
+		"process that released the lock usually acquires it again, and some contenders hardly get a turn.\n" +
+		"CPU times are in microseconds per acquisition, over the clients of all processes.\n",
 	contestants: []contestant{
 		{name: minimal, open: openMinimal},
 		{name: ours, open: openOurs, renews: true},

@@ -105,7 +105,7 @@ func loop(c client, name string, n int) error {
 func alone(a *arena, s settings) ([]row, error) {
 	const pairs = 25
 	rounds, err := timed(a, s, or(s, a.per, 100)/pairs, func(o opened) error { return loop(o, "alone", pairs) }, pairs)
-	return rounds.rows("acquire and release, nobody else there", a.bars["alone"]...), err
+	return rounds.rows("acquire and release, uncontended", a.bars["alone"]...), err
 }
 
 // parallel measures 256 goroutines of one process, with a name each.

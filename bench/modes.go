@@ -15,7 +15,7 @@ import (
 var modesSuite = suite{
 	name:   "modes",
 	inside: true,
-	title:  "Redis: shared locks, permits, and a look at them",
+	title:  "Redis: shared locks and listings",
 	notes: "`fencelock` is an exclusive lock, `shared` a shared one, `permit` a shared one with a limit, `weight` one that counts for two, and\n" +
 		"`on go-redis` an exclusive one on a go-redis client. All but one of the holders are there all the time, and one comes and goes. List and\n" +
 		"watch are of 1,000 names with a holder each; watch asks twice a second, and nothing happens.\n",

@@ -16,13 +16,15 @@ import (
 var postgresSuite = suite{
 	name:  "postgres",
 	title: "PostgreSQL",
-	notes: "The server runs with its default settings (`fsync` and `synchronous_commit` are on) and room for connections. `bare` is\n" +
-		"`pg_advisory_lock` and `pg_advisory_unlock` on one connection, in each of the two processes of a hand-over. `pooled` is the same\n" +
-		"on a connection that it takes from a pool for as long as it holds or waits. `table` is a row of a table with an expiry, taken\n" +
-		"by `INSERT ... ON CONFLICT` and deleted, which it tries every 100 ms; a commit waits for the disk. Neither has fencing tokens.\n" +
-		"`minimal` is the least with a token and a holder who is written down: a function that locks the key and takes its row, and one that\n" +
-		"frees the row and unlocks, on a connection of a pool; without a lease, a queue, or anything for holders that vanish. `bare` writes nothing.\n" +
-		"In the chain 12 processes wait, each for the one before it, and each gives the lock back at once.\n",
+	notes: "The server has its default settings (`fsync` and `synchronous_commit` are on), except for the\n" +
+		"number of connections. `bare` is `pg_advisory_lock` and `pg_advisory_unlock` on one connection,\n" +
+		"one in each process of a hand-over. `pooled` does the same on a connection from a pool, which it\n" +
+		"keeps while it holds or waits. `table` is a row with an expiry: `INSERT ... ON CONFLICT` every 100\n" +
+		"ms, then a DELETE; each commit waits for the disk. None of the three has fencing tokens. `minimal`\n" +
+		"is the least code with a token and a record of the holder: one function locks the key and writes\n" +
+		"the row, another one clears the row and unlocks. It has no lease, no queue and no handling of\n" +
+		"holders that disappear. `bare` writes nothing. In the chain, 12 processes wait in a queue, and\n" +
+		"each releases as soon as it holds the lock.\n",
 	contestants: []contestant{
 		{name: bare, open: openAdvisory},
 		{name: minimal, open: openMinimalRows, renews: true},

@@ -13,7 +13,7 @@ import (
 var postgresModesSuite = suite{
 	name:   "postgres-modes",
 	inside: true,
-	title:  "PostgreSQL: shared locks, permits, many locks held, and many turns of one",
+	title:  "PostgreSQL: modes, and many locks held",
 	notes: "`bare` and `minimal` are those of the section before. `fencelock` is an exclusive lock, `shared` a shared one, `permit` a shared one\n" +
 		"with a limit, and `beside 8000` an exclusive one of an engine that holds 8,000 others. `bare beside` has 8,000 on its connection: at the end\n" +
 		"of each transaction the server looks at every lock that its session has.\n",
@@ -38,7 +38,7 @@ func modes(a *arena, s settings) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := compared("acquire and release, nobody else there", rounds.wall, noMoreThan("shared", 1.8))
+	r := compared("acquire and release, uncontended", rounds.wall, noMoreThan("shared", 1.8))
 	beside := row{what: "... beside 8,000 locks held, to the bare statements there", places: 2, bars: []bar{noMore(1.25)},
 		values: map[string]float64{ours: ratios(rounds.wall, bareBeside)["beside 8000"]}}
 	return []row{r, beside}, nil

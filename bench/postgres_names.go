@@ -10,7 +10,7 @@ import (
 func manyNames(a *arena, _ settings) ([]row, error) {
 	conns := row{what: "1000 names held by one process: connections", values: map[string]float64{}, bars: []bar{noMore(2)}}
 	bytes := row{what: "... bytes of heap and stacks in the client for each", values: map[string]float64{}}
-	took := row{what: "... seconds to take them all, from 64 goroutines", places: 2, values: map[string]float64{}}
+	took := row{what: "... seconds to acquire all, from 64 goroutines", places: 2, values: map[string]float64{}}
 	for _, c := range a.libraries() {
 		got, err := a.crowdOfNames(c)
 		if err != nil {

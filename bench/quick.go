@@ -25,11 +25,11 @@ var quickRuns = [][]string{
 type quickRow struct{ suite, what, of, label string }
 
 var quickRows = []quickRow{
-	{"redis", "acquire and release, nobody else there", ours, "Redis, rueidis: acquire and release"},
-	{"redis", "acquire and release, nobody else there", onGoredis, "Redis, go-redis: acquire and release"},
+	{"redis", "acquire and release, uncontended", ours, "Redis, rueidis: acquire and release"},
+	{"redis", "acquire and release, uncontended", onGoredis, "Redis, go-redis: acquire and release"},
 	{"redis", "acquire and release, 256 goroutines with a name each", ours, "Redis: 256 goroutines with a name each"},
 	{"redis", "hand-over to a waiting process, p50", ours, "Redis: hand-over, p50"},
-	{"postgres", "acquire and release, nobody else there", ours, "PostgreSQL: acquire and release"},
+	{"postgres", "acquire and release, uncontended", ours, "PostgreSQL: acquire and release"},
 }
 
 // quick compares this tree with an earlier commit for about so long, and prints ratios.

@@ -18,8 +18,9 @@ import (
 var ratesSuite = suite{
 	name:  "rates",
 	title: "Redis: rates",
-	notes: "Each operation asks whether one more event of a key may happen. `bare` is a counter with an expiry (INCR and PEXPIRE in one script), which\n" +
-		"limits nothing. fencelock and redis_rate both count by the generic cell rate algorithm; redis_rate does so in seconds with a fraction.\n",
+	notes: "Each operation asks whether one more event of a key may happen. `bare` is a counter with an expiry\n" +
+		"(INCR and PEXPIRE in one script) that limits nothing. fencelock and redis_rate both use the\n" +
+		"generic cell rate algorithm; redis_rate computes in fractions of seconds.\n",
 	contestants: []contestant{
 		{name: bare, open: openBareRate},
 		{name: ours, open: openOurRate},
@@ -49,14 +50,14 @@ var (
 func granted(a *arena, s settings) ([]row, error) {
 	const asks = 25
 	rounds, err := timed(a, s, or(s, a.per, 100)/asks, func(o opened) error { return loop(o, "granted", asks) }, asks)
-	return rounds.rows("one event, granted, nobody else there", whenAlone), err
+	return rounds.rows("one event, granted, uncontended", whenAlone), err
 }
 
 // refused measures a key without room.
 func refused(a *arena, s settings) ([]row, error) {
 	const asks = 25
 	rounds, err := timed(a, s, or(s, a.per, 100)/asks, func(o opened) error { return loop(o, scarceKey, asks) }, asks)
-	return rounds.rows("one event, refused, nobody else there", whenAlone), err
+	return rounds.rows("one event, refused, uncontended", whenAlone), err
 }
 
 // grantedParallel measures 256 goroutines of one process, with a key each.

@@ -19,11 +19,13 @@ import (
 var redisSuite = suite{
 	name:  "redis",
 	title: "Redis",
-	notes: "fencelock and rueidislock run on rueidis; `on go-redis` is fencelock on go-redis, the client of redislock and redsync. `bare` sends\n" +
-		"the two commands of every lock on rueidis, `SET NX PX` and a compare-and-delete script; for the hand-over it is one PUBLISH to a\n" +
-		"subscribed process. `minimal` is the least on rueidis that has a token which grows and a queue. rueidislock runs with one key, which is\n" +
-		"enough for one server. redislock polls every 100 ms, redsync every 50 to 250 ms, its default. CPU times are those of one acquire and\n" +
-		"release. Commands inside of scripts are Redis commands that a script calls.\n",
+	notes: "fencelock and rueidislock run on rueidis. `on go-redis` is fencelock on go-redis, the client that\n" +
+		"redislock and redsync use. `bare` sends the two commands of every lock on rueidis: `SET NX PX`,\n" +
+		"and a script that compares and deletes. For the hand-over, it is one PUBLISH to a process that\n" +
+		"subscribes. `minimal` is the least code, on rueidis, with a growing token and a queue. rueidislock\n" +
+		"uses one key, which is enough for one server. redislock polls every 100 ms, redsync every 50 to\n" +
+		"250 ms (its default). CPU times are for one acquire and release. \"In scripts too\" counts the Redis\n" +
+		"commands that scripts call.\n",
 	contestants: []contestant{
 		{name: bare, open: openBare, sends: []string{"set"}},
 		{name: minimal, open: openMinimal},

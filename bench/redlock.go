@@ -24,11 +24,13 @@ func redlockSuite(n int) suite {
 	s := suite{
 		name:  fmt.Sprint("redlock", n),
 		title: fmt.Sprintf("Redlock on %d nodes", n),
-		notes: "`bare` is `SET NX PX` and a compare-and-delete script sent to all nodes at once, each answered by a majority; for the hand-over it is\n" +
-			"one PUBLISH on one node. redsync is as it comes; with `fail-fast`, an option of it, it goes on once a majority has answered. Leases are\n" +
-			"redsync's default, " + redlockTTL.String() + ". Neither has fencing tokens. The ailing node is one of the " + fmt.Sprint(n) + ", and the others are a majority.\n" +
-			"redsync is faster where nothing fails: it sends each node one SET and a script of two commands. Ours asks each node, too, whether it has\n" +
-			"forgotten anything (INFO), whether the request was taken back, and who waits, and stores a token: 9 commands instead of 3.\n",
+		notes: "`bare` sends `SET NX PX` and a script that compares and deletes to all nodes at once, and waits\n" +
+			"for a majority. For the hand-over, it is one PUBLISH on one node. `redsync` has its default\n" +
+			"settings. With its option `fail-fast`, it continues as soon as a majority has answered. Leases are\n" +
+			"redsync's default, " + redlockTTL.String() + ". Neither has fencing tokens. In the rows about a slow or frozen node, the\n" +
+			"other nodes are a majority. redsync is faster while nothing fails: it sends each node one SET and\n" +
+			"one script of two commands. fencelock also checks whether a node has lost data (INFO), whether the\n" +
+			"request was withdrawn, and who waits, and stores a token: 9 commands instead of 3.\n",
 		contestants: []contestant{
 			{name: bare, open: openBareNodes},
 			{name: ours, open: openOursOnNodes, renews: true},

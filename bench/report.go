@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // report is what came of a suite.
@@ -102,19 +103,44 @@ func page(old string, reports []*report, s settings) string {
 			sections.WriteString("\n" + text)
 		}
 	}
+	var contents strings.Builder
+	for _, suite := range outside() {
+		if _, ok := known[suite.title]; ok {
+			fmt.Fprintf(&contents, "- [%s](#%s)\n", suite.title, anchor(suite.title))
+		}
+	}
 	return fmt.Sprintf(`# Benchmarks
 
-Written by `+"`make bench`"+` (`+"`go run -C bench .`"+`): change the program in `+"`bench/`"+`, not this page.
+fencelock beside other lock libraries. `+"`make bench` (`go run -C bench .`)"+` writes this page:
+change the program in `+"`bench/`"+`, not the page.
 
-The contestants of an engine run against the same private servers, in one run, in %d interleaved rounds of many short turns whose order rotates; medians
-count, and ratios are taken within each round. Read the ratios: the times in brackets are those of one machine on one day. `+"`bare`"+` is the
-limit, what the engine itself takes without a library. Every lease is %v unless a section says otherwise. Rows about contenders for one name are
-medians of %d rounds of seconds; those about idle waiters, many names and the first request after a fault are one run each.
-Commands come from the server's own counters. Holding many locks on Redis needs a library that renews them.
+%s- [Machine and versions](#machine-and-versions)
+
+The contestants of an engine use the same private server, in one run of %d interleaved rounds. A
+round has many short turns of each contestant, in rotating order. A value is a median over rounds,
+and a ratio is the median of the ratios within each round. Compare the ratios: the absolute times
+are from one machine on one day. `+"`bare`"+` is the lower limit: the engine without a library. Every
+lease is %v unless a section says otherwise. Rows about contenders for one name are medians of %d
+rounds that last seconds. Rows about idle waiters, many names and the first request after a fault
+are one run each. Commands are counted by the server.
 %s
 ## Machine and versions
 
-%s`, s.rounds, ttl, (s.rounds+4)/5, sections.String(), versions())
+%s`, contents.String(), s.rounds, ttl, (s.rounds+4)/5, sections.String(), versions())
+}
+
+// anchor is the link to a heading, as GitHub makes it.
+func anchor(title string) string {
+	keep := func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}
+	return strings.Map(keep, title)
 }
 
 // versions lists what was measured, on what and when.
