@@ -53,7 +53,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	var heard driver.Waited
+	var last driver.Waited
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock := newLock(a.Locker, parent, req)
 		req.OnLost = lock.onEngineLoss
@@ -62,7 +62,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		before := clock.Now()
 		grant, err := a.engine.Acquire(ctx, req)
 		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
-			err = heard.Ended(ctx, err)
+			err = last.Ended(ctx, err)
 		}
 		if err != nil {
 			return nil, driver.OneLine(err)
@@ -73,9 +73,9 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		case !req.Wait, final(err):
 			return nil, err
 		}
-		heard.Unavailable(ctx, err)
+		last.Unavailable(ctx, err)
 		if !pause.Wait(ctx) {
-			return nil, heard.Ended(ctx, nil)
+			return nil, last.Ended(ctx, nil)
 		}
 	}
 }

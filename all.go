@@ -90,7 +90,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	a.set = &LockSet{parent: ctx}
 	done := false
 	defer unless(&done, func() { _ = a.set.Release() })
-	err := a.insist(limited)
+	err := a.run(limited)
 	if err != nil {
 		l.renewer.giveBack(limited, a.set.Release)
 	}
@@ -111,14 +111,14 @@ type acquisition struct {
 	wait  bool               // whether to wait
 	set   *LockSet           // the locks acquired so far
 	told  map[string]*report // the reports by name; nil if nobody traces
-	heard driver.Waited
+	last  driver.Waited
 }
 
-// insist acquires all names, and starts over if a lock of the set was lost or a grant could not be
+// run acquires all names, and starts over if a lock of the set was lost or a grant could not be
 // confirmed. After an error the set may hold some locks.
-func (a *acquisition) insist(ctx context.Context) error {
+func (a *acquisition) run(ctx context.Context) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; pause.Wait(ctx) {
-		err := a.hear(ctx, a.take(ctx))
+		err := a.remember(ctx, a.take(ctx))
 		if err == nil {
 			return nil
 		}
@@ -131,13 +131,13 @@ func (a *acquisition) insist(ctx context.Context) error {
 	}
 }
 
-// hear returns err. It remembers the current holder, or that the engine was unreachable, for the
+// remember returns err. It remembers the current holder, or that the engine was unreachable, for the
 // error to return if the wait ends elsewhere.
-func (a *acquisition) hear(ctx context.Context, err error) error {
+func (a *acquisition) remember(ctx context.Context, err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
-		a.heard.Held(held)
+		a.last.Held(held)
 	} else if errors.Is(err, errUnconfirmed) {
-		a.heard.Unavailable(ctx, err)
+		a.last.Unavailable(ctx, err)
 	}
 	return err
 }
@@ -150,7 +150,7 @@ func (a *acquisition) failure(ctx context.Context, err error) error {
 	if !a.wait && errors.Is(err, ErrHeld) {
 		return err
 	}
-	return driver.OneLine(a.heard.Ended(ctx, err))
+	return driver.OneLine(a.last.Ended(ctx, err))
 }
 
 // report returns the report of a name, and starts one if there is none in progress.

@@ -76,7 +76,7 @@ type Options struct {
 const (
 	defaultTTL            = 30 * time.Second
 	defaultReleaseTimeout = 5 * time.Second
-	driftPart             = 50 // the default margin is 1/50 of the TTL plus lateness
+	marginShare           = 50 // the default margin is 1/50 of the TTL plus lateness
 	lateness              = 10 * time.Millisecond
 )
 
@@ -95,7 +95,7 @@ func (o Options) over(base Options) Options {
 
 // margin returns the configured margin, or the default for ttl.
 func (c *Config) margin(ttl time.Duration) time.Duration {
-	return cmp.Or(c.Margin, ttl/driftPart+lateness)
+	return cmp.Or(c.Margin, ttl/marginShare+lateness)
 }
 
 // check returns an ErrInvalid for negative, contradictory or too long durations.

@@ -28,5 +28,5 @@ func Joined(l *Lock) int {
 	return len(l.joined)
 }
 
-// Goodbye is how long a caller whose time is over still waits for a release.
-const Goodbye = goodbye
+// ReleaseWait is how long a caller whose time is over still waits for a release.
+const ReleaseWait = releaseWait

@@ -28,7 +28,7 @@ func TestASetIsGivenBackInTheBackground(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's error", err)
 		}
-		if took := time.Since(begun); took > 2*time.Second+fencelock.Goodbye {
+		if took := time.Since(begun); took > 2*time.Second+fencelock.ReleaseWait {
 			t.Errorf("AcquireAll returned after %v, and its context ended after 2s", took)
 		}
 		engine.Resume()
@@ -86,7 +86,7 @@ func TestAGrantIsGivenBackInTheBackground(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		_, err := locks.Acquire(ctx, "a")
-		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second+fencelock.Goodbye {
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second+fencelock.ReleaseWait {
 			t.Errorf("got %v after %v, want the context's error after little more than 2s", err, took)
 		}
 		<-engine.released // with the release timeout, or the bubble would not end

@@ -12,8 +12,8 @@ import (
 	"github.com/fencelock/fencelock/internal/watch"
 )
 
-// lookEvery is the polling interval of Watch for engines without notifications.
-const lookEvery = 500 * time.Millisecond
+// pollInterval is the polling interval of Watch for engines without notifications.
+const pollInterval = 500 * time.Millisecond
 
 // Status returns who holds name and who waits for it. The answer may be out of date when it
 // arrives: show it to people, and do not use it in place of a lock. For an unused name only
@@ -91,7 +91,7 @@ func (l *Locker) follow(ctx context.Context, q driver.Query, fn func(Event) erro
 	case driver.Watcher:
 		return e.Watch(ctx, q, fn)
 	case driver.Lister:
-		return watch.Poll(ctx, e, q, lookEvery, fn)
+		return watch.Poll(ctx, e, q, pollInterval, fn)
 	}
 	return l.unsupported("watch locks")
 }

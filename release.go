@@ -39,13 +39,13 @@ func (l *Lock) Release() error {
 	return err
 }
 
-// goodbye is how long a caller whose wait has ended still waits for the release of what it
+// releaseWait is how long a caller whose wait has ended still waits for the release of what it
 // acquired. A reachable engine answers sooner, so a program that exits right after a failed
 // acquisition leaves nothing locked.
-const goodbye = 250 * time.Millisecond
+const releaseWait = 250 * time.Millisecond
 
 // giveBack releases what was acquired for a caller that does not get it. It returns at the latest
-// goodbye after the end of ctx, while the release continues in the background.
+// releaseWait after the end of ctx, while the release continues in the background.
 func (r *renewer) giveBack(ctx context.Context, release func() error) {
 	ended, left := make(chan any), make(chan struct{})
 	go func() { // ends at the release timeout at the latest
@@ -71,7 +71,7 @@ func (r *renewer) giveBack(ctx context.Context, release func() error) {
 		return
 	case <-ctx.Done():
 	}
-	longer := goodbye
+	longer := releaseWait
 	if end, ok := ctx.Deadline(); ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		longer += time.Until(end) // an earlier release for this caller may have used part of the time
 	}

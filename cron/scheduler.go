@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// look is how often Run reads the clock while it waits for a tick: the clock may be set, and the
+// clockCheck is how often Run reads the clock while it waits for a tick: the clock may be set, and the
 // host may be suspended.
-const look = time.Minute
+const clockCheck = time.Minute
 
 // Run is a scheduler for one job. It calls Tick for every tick of s, in its own goroutines,
 // until ctx ends or s has no more ticks. It then waits for the current runs. With Config.CatchUp it
@@ -34,7 +34,7 @@ func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) 
 		if next.IsZero() {
 			return nil
 		}
-		wait := time.NewTimer(min(next.Sub(now.Round(0)), look))
+		wait := time.NewTimer(min(next.Sub(now.Round(0)), clockCheck))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

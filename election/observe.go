@@ -88,9 +88,9 @@ func Depose(ctx context.Context, locks *fencelock.Locker, name, reason string) (
 }
 
 const (
-	lookSoon = time.Second      // after a change: some engines report the value late
-	lookNext = 5 * time.Second  // otherwise: a notification may have been missed
-	patience = 30 * time.Second // how long the engine may be unreachable
+	pollSoon  = time.Second      // after a change: some engines report the value late
+	pollLater = 5 * time.Second  // otherwise: a notification may have been missed
+	patience  = 30 * time.Second // how long the engine may be unreachable
 )
 
 // Observe yields the leader of name, now and after every change. It yields the zero Leader when
@@ -107,7 +107,7 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 		var last Leader
 		asked, known := time.Now(), false // asked is when the first unanswered request was sent
 		for {
-			next := lookSoon
+			next := pollSoon
 			leader, err := ask(ctx, locks, name, asked.Add(patience))
 			switch {
 			case ctx.Err() != nil:
@@ -123,7 +123,7 @@ func Observe(ctx context.Context, locks *fencelock.Locker, name string) iter.Seq
 					return
 				}
 			default:
-				next = lookNext
+				next = pollLater
 			}
 			retry.Nap(ctx, next, news)
 			if err == nil {
@@ -158,7 +158,7 @@ func follow(ctx context.Context, locks *fencelock.Locker, name string) <-chan st
 				default:
 				}
 			}
-			retry.Sleep(ctx, lookSoon)
+			retry.Sleep(ctx, pollSoon)
 		}
 	}()
 	return news
