@@ -15,7 +15,7 @@ import (
 // The arguments that several verbs have, as help explains them.
 var (
 	nameRow    = explained{"NAME", "The name of the lock."}
-	prefixRow  = explained{"PREFIX", "Only names that begin with this."}
+	prefixRow  = explained{"PREFIX", "Show only names that start with this."}
 	commandRow = explained{"CMD", "The command and its arguments, after --."}
 )
 
@@ -30,7 +30,7 @@ func arguments(into ...*string) cobra.PositionalArgs {
 			*into[i] = arg
 		}
 		if words := strings.Fields(cmd.Use)[2:]; len(args) < len(into) && words[len(args)][0] != '[' {
-			return &misuse{error: fmt.Errorf("expected \"<%s>\"", strings.ToLower(words[len(args)]))}
+			return &misuse{error: fmt.Errorf("the argument %s is missing", words[len(args)])}
 		}
 		return nil
 	}

@@ -27,17 +27,17 @@ type breakCmd struct {
 func newBreak(a *app) *cobra.Command {
 	c := new(breakCmd)
 	cmd := &cobra.Command{
-		Use: "break [flags] NAME", GroupID: seeLocks, Short: "Take a lock away from its holders and print the new token.", SuggestFor: []string{"unlock", "release"},
-		Long: `Ends every current acquisition of the name and prints a fresh fencing token, greater than theirs: hand it to the guard of what the lock protects, and the old holder's writes are refused from then on. A holder that can be reached learns at once, any other at its deadline. A minimum hold of the name ends too, so a mistaken one is undone.
+		Use: "break [flags] NAME", GroupID: seeLocks, Short: "Take a lock away from its holders and print a new token.", SuggestFor: []string{"unlock", "release"},
+		Long: `Ends every current acquisition of the name and prints a new fencing token, greater than theirs. Write it to the resource that the lock protects: from then on the resource refuses the writes of old holders. A holder that can be reached is notified at once. Any other holder stops at its deadline. break also ends a minimum hold.
 
-On postgres:// a holder that cannot be reached keeps the lock at first: exit code 69, after the token. --force then ends its connection, and with it all other locks there; it names them on stderr before it does anything.`,
+On postgres://, a holder that cannot be reached keeps the lock: break prints the token and exits with 69. With --force, break ends the connection of that holder, and with it all other locks on that connection. It lists them on stderr first.`,
 		Example: `fencelock status nightly
 fencelock break nightly --reason "host db3 is gone"`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{nameRow}),
 			exitCodes: table([]explained{
-				{"1", "nobody holds the name, and no minimum hold closes it"},
-				{"74", "the token could not be printed: the lock is broken, and the token stands on stderr"},
+				{"1", "nobody holds the name, and it has no minimum hold"},
+				{"74", "the lock is broken, but the token could not be written to stdout; it is on stderr"},
 			}),
 		},
 		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
@@ -45,8 +45,8 @@ fencelock break nightly --reason "host db3 is gone"`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.Reason, "reason", "", "`TEXT` that says why; the holder is told, where it can be reached.")
-	f.BoolVar(&c.Force, "force", false, "On postgres://, end the connections of holders that do not let go.")
+	f.StringVar(&c.Reason, "reason", "", "`TEXT` that says why. A holder that can be reached reports it.")
+	f.BoolVar(&c.Force, "force", false, "On postgres://, end the connections of holders that do not release the lock.")
 	_ = cmd.MarkFlagRequired("reason")
 	return cmd
 }
@@ -70,7 +70,7 @@ func (c *breakCmd) Run(a *app) error {
 	case token != 0: // even if a process still keeps the lock, the token shuts it out
 		return errors.Join(a.printToken(token, broken{c.Name, token}), err)
 	case errors.Is(err, driver.ErrNotHeld):
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held, so there is nothing to break\ntry: fencelock ls", termtext.Word(c.Name))}
+		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held\ntry: fencelock ls", termtext.Word(c.Name))}
 	}
 	return err
 }
@@ -81,13 +81,13 @@ func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int6
 	f, forceful := engine.(engineurl.Forcer)
 	switch {
 	case c.Force && !forceful:
-		return 0, fmt.Errorf("%w: %s has no --force\ntry: the same without --force, which is enough on this engine", driver.ErrUnsupported, engine.Traits().Engine)
+		return 0, fmt.Errorf("%w: %s has no --force\ntry: break without --force, which takes the lock from every holder on this engine", driver.ErrUnsupported, engine.Traits().Engine)
 	case c.Force:
 		return c.force(ctx, a, f)
 	}
 	token, err := fencelock.New(engine, nil).Break(ctx, c.Name, c.Reason)
 	if forceful && token != 0 && errors.Is(err, driver.ErrUnavailable) {
-		err = fmt.Errorf("%w\ntry: fencelock break %s --force --reason ...; it lists what else that frees", err, termtext.ShellWord(c.Name))
+		err = fmt.Errorf("%w\ntry: fencelock break %s --force --reason ...; it lists the other locks that it ends", err, termtext.ShellWord(c.Name))
 	}
 	return token, err
 }
@@ -100,7 +100,7 @@ func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64
 		return 0, err
 	}
 	for _, name := range names {
-		a.say("on the same connection, and freed as well if it must be ended: %s", termtext.Word(name))
+		a.say("if the connection must be ended, this lock on it ends too: %s", termtext.Word(name))
 	}
 	return f.BreakByForce(ctx, c.Name, c.Reason)
 }

@@ -51,8 +51,8 @@ const (
 // commandVariables is what a command under a lock finds in its environment.
 var commandVariables = table([]explained{
 	{nameVariable, "the name of the lock"},
-	{tokenVariable, "the fencing token: greater than that of every holder before"},
-	{ownerVariable, "this acquisition, as fencelock status shows it"},
+	{tokenVariable, "its fencing token, greater than that of every earlier holder"},
+	{ownerVariable, "the owner id of this acquisition, as fencelock status shows it"},
 })
 
 // byDefault is no duration that anybody can mean: zero kills at once.
@@ -63,17 +63,17 @@ func (c *command) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c in the place of CMD.")
-	f.DurationVar(&c.TTL, "ttl", defaultTTL, "How long others wait for a holder that vanished.")
+	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
+	f.DurationVar(&c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if its holder vanishes.")
 	offer(cmd, "ttl", 0, "10s", "30s", "1m")
-	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal that asks the command to end when the lock is lost.")
+	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the command if the lock is lost.")
 	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 	f.DurationVarP(&c.KillAfter, "kill-after", "k", byDefault,
-		"How long it has to end before it is killed; 0 kills at once. At most TTL/2 - 200ms. By default 5s, or a third of the TTL.")
+		"Time from --signal to SIGKILL; 0 kills at once. At most TTL/2 - 200ms. Default: 5s, or a third of the TTL if that is less.")
 	f.Lookup("kill-after").DefValue = ""
 	offer(cmd, "kill-after", 0, "5s")
-	f.StringVar(&c.Note, "note", "", "`TEXT` shown to people who list the locks.")
-	f.BoolVar(&c.PassURL, "pass-url", false, "Give the command FENCELOCK_URL, which may hold a password.")
+	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
+	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
 }
 
 // What the times of a command may be.
@@ -89,7 +89,7 @@ func (c *command) check() (err error) {
 		return err
 	}
 	if len(c.Command) == 0 || c.Command[0] == "" {
-		return errors.New("no command to run; write it after --")
+		return errors.New("the command is missing; write it after --")
 	}
 	return cmp.Or(driver.CheckName(c.Name), c.checkSignal(), c.checkTimes())
 }
@@ -102,7 +102,7 @@ func commandOf(words []string, line string) ([]string, error) {
 	}
 	switch {
 	case line != "" && len(words) > 0:
-		return nil, errors.New("two commands to run; write it after -- or after -c")
+		return nil, errors.New("two commands are given; write one, after -- or after -c")
 	case line != "":
 		return []string{"/bin/sh", "-c", line}, nil
 	}
@@ -113,7 +113,7 @@ func commandOf(words []string, line string) ([]string, error) {
 func (c *command) checkSignal() error {
 	name := "SIG" + strings.TrimPrefix(strings.ToUpper(c.Signal), "SIG")
 	if c.signal = unix.SignalNum(name); c.signal == 0 {
-		return fmt.Errorf("there is no signal %q; write a name such as TERM", c.Signal)
+		return fmt.Errorf("unknown signal %q; write a name such as TERM", c.Signal)
 	}
 	c.Signal = name
 	return nil
@@ -130,10 +130,10 @@ func (c *command) checkTimes() error {
 		c.KillAfter = min(5*time.Second, c.TTL/3, longest)
 	}
 	if c.KillAfter < 0 {
-		return errors.New("--kill-after must not be negative")
+		return errors.New("--kill-after is negative")
 	}
 	if c.KillAfter > longest {
-		return fmt.Errorf("--kill-after %v is more than %v, half of the TTL less %v; raise --ttl", c.KillAfter, longest, renewReserve)
+		return fmt.Errorf("--kill-after %v is more than %v, which is TTL/2 - %v; raise --ttl", c.KillAfter, longest, renewReserve)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (c *command) checkTimes() error {
 // checkTTL refuses a TTL that is too short.
 func checkTTL(ttl time.Duration) error {
 	if ttl < shortestTTL {
-		return fmt.Errorf("the TTL %v is shorter than %v", ttl, shortestTTL)
+		return fmt.Errorf("--ttl %v is shorter than %v", ttl, shortestTTL)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	}
 	defer func() { _ = closeEngine() }() // the lock was released before, and that was checked
 	if engine.Traits().Engine == "memory" {
-		a.say("mem: excludes nobody outside this process; use file:///path to exclude others")
+		a.say("mem: locks exclude no other process; use file:///path")
 	}
 	sayDirectory(a, os.Geteuid(), os.Getenv)
 	return f(engine, path)
@@ -207,7 +207,7 @@ func (c *command) unquoted(err error) error {
 	if exitCode(err) != exitNotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
 		return err
 	}
-	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; it contains a space\ntry: -c %s for a shell line, or -- %s without the quotes", err, termtext.ShellQuote(words), words)}
+	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; the name contains a space\ntry: -c %s for a shell line, or -- %s without quotes", err, termtext.ShellQuote(words), words)}
 }
 
 // sayDirectory tells where the locks are if nobody has chosen that: another host has locks of its
@@ -221,7 +221,7 @@ func sayDirectory(a *app, uid int, env func(string) string) {
 		if uid == 0 {
 			who = "root"
 		}
-		a.say("locks of this host, for %s alone, in %s; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME", who, termtext.Word(dir))
+		a.say("using locks of this host, for %s only, in %s; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME", who, termtext.Word(dir))
 	}
 }
 

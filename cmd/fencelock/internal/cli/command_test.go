@@ -16,8 +16,8 @@ func TestDirectoryOfOneUserIsTold(t *testing.T) {
 		uid  int
 		want string
 	}{
-		{"", 1000, "fencelock: locks of this host, for this user alone, in /home/u/.local/state/fencelock" + several},
-		{"", 0, "fencelock: locks of this host, for root alone, in /var/lib/fencelock" + several},
+		{"", 1000, "fencelock: using locks of this host, for this user only, in /home/u/.local/state/fencelock" + several},
+		{"", 0, "fencelock: using locks of this host, for root only, in /var/lib/fencelock" + several},
 		{"file:///srv/locks", 1000, ""},
 	} {
 		var out bytes.Buffer

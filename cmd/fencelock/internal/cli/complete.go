@@ -21,7 +21,7 @@ func newCompletion(a *app) *cobra.Command {
 	var shell string
 	return &cobra.Command{
 		Use: "completion [flags] SHELL", GroupID: moreVerb, Short: "Print a completion script for bash, zsh, fish or powershell.",
-		Long: `Names of locks are completed by asking the engine of FENCELOCK_URL. Bash needs its package bash-completion. What follows -- is completed as the command that it is, except in powershell.`,
+		Long: `Names of locks are completed by asking the server of FENCELOCK_URL. In bash, the package bash-completion must be installed. Words after -- are completed as a command of their own, except in powershell.`,
 		Example: `source <(fencelock completion bash)
 source <(fencelock completion zsh)
 fencelock completion fish | source
@@ -45,7 +45,7 @@ func printScript(cmd *cobra.Command, shell string, w io.Writer) (err error) {
 	case "powershell":
 		err = root.GenPowerShellCompletionWithDesc(w)
 	default:
-		return &misuse{error: fmt.Errorf("<shell>: %q is not one of %s", shell, strings.Join(cmd.ValidArgs, ", "))}
+		return &misuse{error: fmt.Errorf("SHELL: %q is not one of %s", shell, strings.Join(cmd.ValidArgs, ", "))}
 	}
 	if err == nil {
 		_, err = io.WriteString(w, commandScripts[shell])

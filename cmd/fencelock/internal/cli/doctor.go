@@ -27,15 +27,15 @@ type doctorCmd struct{ TTL time.Duration }
 func newDoctor(a *app) *cobra.Command {
 	c := new(doctorCmd)
 	cmd := &cobra.Command{
-		Use: "doctor [flags]", GroupID: seeLocks, Short: "Check an engine's configuration against what locks promise.", SuggestFor: []string{"check"},
-		Long: `A finding a line: good, unknown (could not be looked at), warning (weakens a promise in some failures) or broken, then what was seen. What is not good says what it means for locks, and what to do. Nothing but probe names is locked, and nothing is left of them.`,
+		Use: "doctor [flags]", GroupID: seeLocks, Short: "Check whether a server is set up correctly for locks.", SuggestFor: []string{"check"},
+		Long: `Prints a line for each check: good, unknown (could not be checked), warning (locks promise less in some failures) or broken, and what was observed. For what is not good, two more lines say what it means for locks and what to do. doctor locks only names of its own, which disappear after some seconds.`,
 		Example: `fencelock doctor
 fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
-		Annotations: map[string]string{exitCodes: table([]explained{{"70", "something is broken"}})},
+		Annotations: map[string]string{exitCodes: table([]explained{{"70", "a check found something broken"}})},
 		Args:        arguments(), PreRunE: checked(func() error { return checkTTL(c.TTL) }),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().DurationVar(&c.TTL, "ttl", defaultTTL, "The TTL of the locks you mean to use.")
+	cmd.Flags().DurationVar(&c.TTL, "ttl", defaultTTL, "The TTL that your locks have.")
 	return cmd
 }
 

@@ -37,10 +37,12 @@ type electCmd struct {
 func newElect(a *app) *cobra.Command {
 	c := new(electCmd)
 	cmd := &cobra.Command{
-		Use: "elect [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Keep a command running while this process is the leader.", SuggestFor: []string{"leader"},
-		Long: `Of all processes that do this for one name, one runs the command, and the others stand by. A leader that is stopped is followed at once, one that vanished when its TTL is over. A leader that loses the lock ends its command before anyone else leads, and stands by again; it also does when the engine comes back after an outage. The command finds its term in FENCELOCK_TOKEN: only greater ones follow.
+		Use: "elect [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command while this process is the leader.", SuggestFor: []string{"leader"},
+		Long: `Of all processes that run elect with the same NAME, one is the leader and runs the command; the others wait. When the leader is stopped, the next one leads at once. When the leader vanishes, the next one leads after its TTL. A leader that loses the lock stops its command before another one leads, and then waits for the lock again. Each later leader has a greater FENCELOCK_TOKEN.
 
-With --restart, a command that ends by itself gives the others their turn; if it fails at once over and over, its process stands back for longer each time, up to a minute.`,
+If the server is unreachable at the start, elect exits with 69. After that it retries during an outage of the server.
+
+With --restart, elect campaigns again after its command has ended by itself, behind the others. If the command keeps failing at once, elect pauses before each campaign, up to a minute.`,
 		Example: `fencelock elect billing -- ./billing
 fencelock elect --ttl 10s --restart billing -- ./billing
 fencelock status billing`,
@@ -48,15 +50,15 @@ fencelock status billing`,
 			argumentRows: table([]explained{nameRow, commandRow}),
 			variables:    commandVariables,
 			exitCodes: table([]explained{
-				{"", "the command's own, also after INT, TERM or HUP, which are passed on to it"},
-				{"128+n", "signal n came while standing by, or the command died of it"},
-				{"71", "something of fencelock's own did not start"},
+				{"", "the exit code of the command, also after INT, TERM or HUP, which are passed to it; or one of these:"},
+				{"128+n", "signal n arrived during the wait, or killed the command"},
+				{"71", "fencelock could not start its watchdog or get another resource"},
 			}),
 		},
 		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().BoolVar(&c.Restart, "restart", false, "When the command ends by itself, campaign again, behind the others. By default elect ends with it.")
+	cmd.Flags().BoolVar(&c.Restart, "restart", false, "After the command has ended by itself, campaign again, behind the others. Without it, elect ends with the command.")
 	c.command.flags(cmd)
 	return cmd
 }
@@ -100,7 +102,7 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 		return false, end.err
 	}
 	c.rest(end.err != nil && time.Since(began) < settled)
-	a.say("the command ended with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
+	a.say("the command exited with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
 	return true, nil
 }
 

@@ -37,7 +37,7 @@ func (o *outage) note(err error) {
 	defer o.mu.Unlock()
 	if o.said.IsZero() || time.Since(o.said) > repeatWord {
 		o.said = time.Now()
-		o.app.say("%v; trying again", err)
+		o.app.say("%v; retrying", err)
 	}
 }
 
@@ -48,7 +48,7 @@ func (o *outage) over() {
 	defer o.mu.Unlock()
 	if !o.said.IsZero() {
 		o.said = time.Time{}
-		o.app.say("the engine answers again")
+		o.app.say("the server is reachable again")
 	}
 }
 

@@ -15,7 +15,7 @@ func TestElectTerminal(t *testing.T) {
 	first := s.expect(`SigIgn:=[0-9a-f]+-2`)
 	s.enter("one\n")
 	s.expect("got-one")
-	s.expect("the command ended with code 3; campaigning for \"x\" again in 1s")
+	s.expect("the command exited with code 3; campaigning for \"x\" again in 1s")
 
 	// The second term has the terminal as the first one had, and ignores no more.
 	if second := s.expect(`SigIgn:=[0-9a-f]+-2`); ignored(second) != ignored(first) {
@@ -45,7 +45,7 @@ func TestElectTerminalStandby(t *testing.T) {
 	s.enter("fencelock run --note 'a job' x -- sh -c 'echo up-$((1+1)); sleep 60' &\n")
 	s.expect("up-2")
 	s.enter("fencelock elect x -- true\n")
-	s.expect(`fencelock: \d+s, waiting for "x", joined at position 1, then held by pid \d+ on .*\(a job\)`)
+	s.expect(`fencelock: \d+s, waiting for "x"; at the start: position 1, held by pid \d+ on .*\(a job\)`)
 	s.enter("\x03")
 	s.expect(`\$ `) // what is typed before is flushed
 	s.enter("echo code-$?\n")

@@ -117,7 +117,9 @@ func hintFor(err error) string {
 	}
 	switch {
 	case mayBeNew(err.Error()):
-		return "wait, or, if the servers are new and nobody can hold a lock on them, fencelock init"
+		return "wait; or, if the servers are new and no process can hold a lock on them, fencelock init"
+	case errors.Is(err, driver.ErrInvalid) && strings.Contains(err.Error(), "the TTL"):
+		return "a shorter --ttl, or a longer max-ttl in the URL of every process"
 	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):
 		return "fencelock doctor"
 	case errors.Is(err, driver.ErrUnsupported):

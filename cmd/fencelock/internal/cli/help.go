@@ -47,19 +47,19 @@ func explanations(table string) (rows []explained) {
 // commonCodes are the exit codes of every verb.
 var commonCodes = []explained{
 	{"64", "the command line is wrong"},
-	{"69", "the engine cannot be reached"},
-	{"78", "a bad configuration, a missing right or a refused login"},
+	{"69", "the server is unreachable"},
+	{"78", "the configuration is wrong, a permission is missing, or the login was refused"},
 }
 
 // verbCodes are the exit codes that only some verbs have.
 var verbCodes = []explained{
-	{"", "the command's own"},
+	{"", "the exit code of the command, or one of these:"},
 	{"70", "doctor found something broken"},
-	{"71", "something of fencelock's own did not start"},
-	{"74", "what belongs on stdout could not be written"},
+	{"71", "fencelock could not start its watchdog or get another resource"},
+	{"74", "stdout could not be written"},
 	{"75", "the lock is busy"},
 	{"76", "the lock was lost"},
-	{"128+n", "the command died of signal n"},
+	{"128+n", "the command was killed by signal n"},
 }
 
 // startCodes are the exit codes of the verbs that start a command.
@@ -90,7 +90,7 @@ func addCommonCodes(root *cobra.Command) {
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
-	help.Use, help.GroupID, help.Short, help.Long = "help [flags] [COMMAND]", moreVerb, "Show the page of a command.", ""
+	help.Use, help.GroupID, help.Short, help.Long = "help [flags] [COMMAND]", moreVerb, "Show the help of a command.", ""
 	help.Args = func(_ *cobra.Command, words []string) error {
 		if found, _, _ := root.Find(words); len(words) > 1 || len(words) == 1 && found == root {
 			return noVerb(root, words[len(words)-1:])

@@ -58,7 +58,7 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 func (a *app) late(end supervise.End, lock *fencelock.Lock) supervise.End {
 	if end.Late && !end.Lost {
 		end.Lost = true
-		a.say("lock %q was not renewed in time; the command was killed before others could get in", lock.Name())
+		a.say("lock %q was not renewed in time; the command was killed before the lease expired", lock.Name())
 	}
 	return end
 }
@@ -69,7 +69,7 @@ func (a *app) stuck(end supervise.End, lock *fencelock.Lock) error {
 	if end.Left == 0 {
 		return nil
 	}
-	return &exitError{code: exitLost, err: fmt.Errorf("lock %q was lost, and part of the command lives on, since it belongs to another user (processes: %d)\ntry: sudo fencelock run ..., and not fencelock run ... sudo", lock.Name(), end.Left)}
+	return &exitError{code: exitLost, err: fmt.Errorf("lock %q was lost, but processes of the command still run (%d), since they belong to another user\ntry: sudo fencelock run ..., not fencelock run ... sudo", lock.Name(), end.Left)}
 }
 
 // inheritor is an engine whose locks live in descriptors, which the command gets, such as filelock.
@@ -119,7 +119,7 @@ func (a *app) verdict(end supervise.End, freed error) error {
 	switch {
 	case freed == nil || code == exitLost:
 	case errors.Is(freed, driver.ErrNotHeld):
-		return &exitError{code: exitLost, err: fmt.Errorf("the command ended with code %d, but %w", code, freed)}
+		return &exitError{code: exitLost, err: fmt.Errorf("the command exited with code %d, but %w", code, freed)}
 	default:
 		a.say("the command ended, but its lock could not be released: %v", freed)
 	}
@@ -135,9 +135,9 @@ func failureOf(end supervise.End) error {
 	case end.Lost:
 		return driver.ErrLost
 	case end.Status.Signaled():
-		return fmt.Errorf("the command died of %s", unix.SignalName(end.Status.Signal()))
+		return fmt.Errorf("the command was killed by %s", unix.SignalName(end.Status.Signal()))
 	case code != 0:
-		return fmt.Errorf("the command ended with code %d", code)
+		return fmt.Errorf("the command exited with code %d", code)
 	}
 	return nil
 }

@@ -30,18 +30,18 @@ type initCmd struct {
 func newInit(a *app) *cobra.Command {
 	c := new(initCmd)
 	cmd := &cobra.Command{
-		Use: "init [flags]", GroupID: seeLocks, Short: "Give an engine what it needs once: PostgreSQL a schema, Redlock new servers.",
-		Long: `PostgreSQL: creates the schema fencelock. The first lock does that too, if its role may; otherwise this prints the SQL for an administrator, who runs it once in the database. It may be run again.
+		Use: "init [flags]", GroupID: seeLocks, Short: "Prepare PostgreSQL, or new Redlock servers, for their first lock.",
+		Long: `PostgreSQL: creates the schema fencelock. The first lock creates it too if its role has the permission. Otherwise init prints the SQL, which an administrator runs once in the database. It is safe to run init again.
 
-Redlock, and Redis with quarantine=on: declares the servers new, so that they grant at once and do not wait until everything they may have forgotten is over. Do that only while nobody can hold a lock on them.`,
+Redlock, and Redis with quarantine=on: declares that the servers are new, so that they grant locks at once. Without init they grant none until every lease that they may have lost has expired. Do this only while nobody can hold a lock on these servers.`,
 		Example: `fencelock init --url postgres://app@db.example/app
 fencelock init --url postgres:// --print | psql -1 -d app
 fencelock init --url redlock://h1,h2,h3 --yes`,
 		Args: arguments(),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().BoolVar(&c.Print, "print", false, "Print the SQL of PostgreSQL's schema and connect to nothing.")
-	cmd.Flags().BoolVar(&c.Yes, "yes", false, "Nobody can hold a lock on these Redis servers: do not ask.")
+	cmd.Flags().BoolVar(&c.Print, "print", false, "Print the SQL of PostgreSQL's schema, and connect to no server.")
+	cmd.Flags().BoolVar(&c.Yes, "yes", false, "Do not ask whether somebody can hold a lock on these Redis servers.")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func (c *initCmd) Run(a *app) error {
 	postgres := scheme == "postgres" || scheme == "postgresql"
 	switch {
 	case c.Print && !postgres:
-		return &exitError{code: exitConfig, err: errors.New("there is SQL for postgres:// only")}
+		return &exitError{code: exitConfig, err: errors.New("--print needs a postgres:// URL; other engines have no SQL")}
 	case c.Print:
 		_, err := io.WriteString(a.stdout, pglock.Schema())
 		return err
@@ -66,7 +66,7 @@ func (c *initCmd) Run(a *app) error {
 		i, ok := engine.(initer)
 		switch {
 		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.url, "quarantine") != "on":
-			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init, unless it is Redis with quarantine=on; the first lock may be taken at once", engine.Traits().Engine)}
+			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init (redis:// with quarantine=on does)", engine.Traits().Engine)}
 		case postgres:
 			return c.schema(ctx, a, engine, i)
 		}
@@ -89,13 +89,13 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 		return err
 	}
 	if _, unusable := fencelock.New(engine, nil).Status(ctx, "any"); unusable == nil {
-		a.say("the schema fencelock is there already; nothing was changed, since only its owner may")
+		a.say("the schema fencelock exists; nothing was changed, since only its owner may change it")
 		return nil
 	}
 	if _, err := io.WriteString(a.stdout, pglock.Schema()); err != nil {
 		return err
 	}
-	return &exitError{code: exitConfig, err: errors.New("the role may not create the schema fencelock; the SQL for an administrator is on stdout" +
+	return &exitError{code: exitConfig, err: errors.New("this role may not create the schema fencelock; an administrator must run the SQL on stdout" +
 		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE")}
 }
 
@@ -103,14 +103,14 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 // hold one lock.
 func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	if !c.Yes {
-		if err := confirm(ctx, a, "If anybody can hold a lock on these servers, a second one may get it now. Nobody can? [yes/no] "); err != nil {
+		if err := confirm(ctx, a, "If a process holds a lock on these servers, another one can get the same lock now. Is it certain that no process does? [yes/no] "); err != nil {
 			return err
 		}
 	}
 	if err := i.Init(ctx); err != nil {
 		return err
 	}
-	a.say("the servers are declared new; locks are granted at once")
+	a.say("the servers are declared new and grant locks at once")
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 func confirm(ctx context.Context, a *app, question string) error {
 	f, ok := a.stdin.(*os.File)
 	if !ok || !isTTY(f) {
-		return &exitError{code: exitUsage, err: errors.New("nobody is here to say that no lock can be held on these servers; give --yes if that is so")}
+		return &exitError{code: exitUsage, err: errors.New("there is no terminal to ask on; write --yes if no process can hold a lock on these servers")}
 	}
 	fmt.Fprint(a.stderr, question)
 	said := make(chan bool, 1)

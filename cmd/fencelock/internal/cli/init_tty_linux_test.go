@@ -21,14 +21,14 @@ func TestInitAsks(t *testing.T) {
 	}{
 		{"y\n", exitUsage, "fencelock: nothing was changed\n"},
 		{"\x04", exitUsage, "fencelock: nothing was changed\n"}, // end of file
-		{"yes\n", 0, "fencelock: the servers are declared new; locks are granted at once\n"},
+		{"yes\n", 0, "fencelock: the servers are declared new and grant locks at once\n"},
 	} {
 		master, slave := openPty(t)
 		_, err := io.WriteString(master, c.answer)
 		must(t, err)
 		var out, talk bytes.Buffer
 		code := run([]string{"--url", url, "init"}, slave, &out, &talk)
-		if code != c.code || out.Len() > 0 || !strings.HasSuffix(talk.String(), "Nobody can? [yes/no] "+c.says) {
+		if code != c.code || out.Len() > 0 || !strings.HasSuffix(talk.String(), "Is it certain that no process does? [yes/no] "+c.says) {
 			t.Errorf("%q: code %d, stdout %q, stderr %q", c.answer, code, out.String(), talk.String())
 		}
 		slave.Close()

@@ -36,10 +36,10 @@ const (
 func newJobs(a *app) *cobra.Command {
 	c := new(jobsCmd)
 	cmd := &cobra.Command{
-		Use: "jobs [flags] [PREFIX] [NAME]", GroupID: seeLocks, Short: "List the jobs that run at ticks, pause and resume them.",
-		Long: `A line for each job: TICK is the newest tick that some host took, and the rest is about the run that began last, on any host: running, ok, failed, or lost if it ended without a word. NEXT is the tick to come, if the scheduler said so. Times are in UTC. A job of "run --tick" has no NEXT.
+		Use: "jobs [flags] [PREFIX] [NAME]", GroupID: seeLocks, Short: "List, pause and resume scheduled jobs (run --tick).",
+		Long: `Prints a line for each job of "run --tick" and of the Go package cron. TICK is the newest tick (scheduled time) that a host has claimed. STATE, HOST, STARTED, TOOK and NOTE describe the run that started last: running, ok, failed, or lost if it ended without a report. NEXT is the next tick, which a job of "run --tick" does not report. Times are in UTC.
 
-pause keeps a job from being run on all hosts, until resume; a run under way goes on, and no tick is made up for. The jobs of an engine without records, such as Redlock, cannot be listed.`,
+pause stops a job on all hosts until resume. A run in progress continues. Ticks during the pause are skipped. Redlock stores no records, so its jobs cannot be listed.`,
 		Example: `fencelock jobs
 fencelock jobs --json | jq -r 'select(.last.state == "failed").job'
 fencelock jobs pause nightly --reason "disk full"
@@ -47,15 +47,15 @@ fencelock jobs resume nightly
 fencelock jobs list pause-`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{
-				{"PREFIX", "Only jobs whose names begin with this; or pause or resume, and the NAME of a job; or list, and any prefix."},
-				{"NAME", "The job to pause or to resume; the prefix after list."},
+				{"PREFIX", "Show only jobs whose names start with this. Or one of the words pause, resume and list, which NAME follows."},
+				{"NAME", "After pause and resume: the job. After list: a prefix, which may be one of these words."},
 			}),
-			exitCodes: table([]explained{{"1", "no job of that NAME is known, so there is nothing to pause or to resume"}}),
+			exitCodes: table([]explained{{"1", "no job of that NAME is known"}}),
 		},
 		Args: arguments(&c.First, &c.Name), ValidArgs: []string{listJobs, pauseJob, resumeJob},
 		PreRunE: checked(c.check), RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "With pause: `TEXT` that says why. The hosts that skip a tick say so.")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "With pause: `TEXT` that says why. Hosts print it when they skip a tick.")
 	return cmd
 }
 
@@ -63,11 +63,11 @@ fencelock jobs list pause-`,
 func (c *jobsCmd) check() error {
 	switch acts := c.First == pauseJob || c.First == resumeJob; {
 	case c.Reason != "" && c.First != pauseJob:
-		return errors.New("--reason belongs to pause")
+		return errors.New("--reason can be used with pause only")
 	case c.First == listJobs:
 		c.First, c.Name = c.Name, ""
 	case acts && c.Name == "":
-		return fmt.Errorf("%s needs the name of a job; jobs list %[1]s lists those whose names begin with it", c.First)
+		return fmt.Errorf("the name of the job is missing; to list jobs whose names start with %s, write jobs list %[1]s", c.First)
 	case !acts && c.Name != "":
 		return fmt.Errorf("unexpected argument %s", c.Name)
 	case acts:
@@ -92,7 +92,7 @@ func (c *jobsCmd) Run(a *app) error {
 	case c.Name != "" && (err != nil || !a.json):
 		return err
 	case len(list) == 0 && err == nil:
-		a.detail("no job has had a tick")
+		a.detail("no job is known")
 	}
 	return cmp.Or(printList(a, list, jobViewOf, jobTable), err) // some records may have been read, and others not
 }
@@ -104,7 +104,7 @@ func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, err
 		return nil, err
 	}
 	if s.Tick.IsZero() && s.Last == nil && s.Paused == nil {
-		return nil, &exitError{code: exitNotHeld, err: fmt.Errorf("no job %s is known\ntry: fencelock jobs", termtext.Word(c.Name))}
+		return nil, &exitError{code: exitNotHeld, err: fmt.Errorf("job %s is not known\ntry: fencelock jobs", termtext.Word(c.Name))}
 	}
 	if c.First == pauseJob {
 		err = job.Pause(ctx, c.Reason)
@@ -122,7 +122,10 @@ func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, err
 func jobTable(list []cron.Status) string {
 	var rows []string
 	for _, s := range list {
-		last, took, note := cmp.Or(s.Last, &cron.Run{}), "-", "-"
+		last, host, took, note := cmp.Or(s.Last, &cron.Run{}), "-", "-", "-"
+		if last.PID != 0 {
+			host = place(driver.Identity{Host: last.Host, PID: last.PID})
+		}
 		if !last.Ended.IsZero() {
 			took = last.Ended.Sub(last.Started).Round(time.Millisecond).String()
 		}
@@ -133,17 +136,9 @@ func jobTable(list []cron.Status) string {
 			note = termtext.Text(termtext.Line("paused since " + stamp(s.Paused.Since).String() + " by " + s.Paused.Host + ": " + cmp.Or(s.Paused.Reason, "no reason given")))
 		}
 		rows = append(rows, strings.Join([]string{termtext.Word(s.Job), stampOr(s.Tick), cmp.Or(string(last.State), "-"),
-			placeOf(last), stampOr(last.Started), took, stampOr(s.Next), note}, "\t"))
+			host, stampOr(last.Started), took, stampOr(s.Next), note}, "\t"))
 	}
 	return columns("JOB\tTICK\tSTATE\tHOST\tSTARTED\tTOOK\tNEXT\tNOTE", rows)
-}
-
-// placeOf is where a run was.
-func placeOf(r *cron.Run) string {
-	if r.PID == 0 {
-		return "-"
-	}
-	return place(driver.Identity{Host: r.Host, PID: r.PID})
 }
 
 // stampOr is a time, or "-" if there is none.

@@ -35,19 +35,19 @@ type limitCmd struct {
 func newLimit(a *app) *cobra.Command {
 	c := new(limitCmd)
 	cmd := &cobra.Command{
-		Use: "limit [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Wait for a turn, so often and no more, and run a command.",
-		Long: `Takes from a rate that all who give the same NAME share, by the clock of the engine, and waits for its turn if there have been too many. Then it becomes the command, if there is one, and ends otherwise. All should give the same rate and burst.
+		Use: "limit [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command at a limited rate.",
+		Long: `All calls with the same NAME share one rate, by the clock of the server. A call that exceeds the rate waits for its turn. Then it becomes the command (exec), or exits with 0 if there is none. Give the same --rate and --burst in all calls.
 
-It does not bound how many run at once: "run --limit" does.`,
+limit does not bound how many commands run at the same time. Use "fencelock run --limit" for that.`,
 		Example: `fencelock limit --rate 10/m partner -- curl https://partner.example/feed
 fencelock limit -n --rate 3/h --burst 3 mail:ops -- mail -s alarm ops
 fencelock limit --rate 100/s --burst 20 --json api`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{{"NAME", "The name of the rate, which is apart from the locks."}, commandRow}),
+			argumentRows: table([]explained{{"NAME", "The name of the rate. A lock of the same name is independent."}, commandRow}),
 			exitCodes: table([]explained{
-				{"", "the command's own"},
-				{"128+n", "signal n came while waiting"},
-				{"75", "its turn would come too late for -n or -w; -E changes it"},
+				{"", "the exit code of the command, or one of these:"},
+				{"128+n", "signal n arrived during the wait"},
+				{"75", "the turn would come too late for -n or -w (-E changes this)"},
 			}),
 		},
 		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: checked(c.check),
@@ -62,17 +62,17 @@ func (c *limitCmd) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.Func("rate", "`N/TIME`, how many in which time, such as 100/s, 10/m, 3/h or 5/90s.", c.setRate)
+	f.Func("rate", "`N/TIME`: events per time, such as 100/s, 10/m, 3/h or 5/90s.", c.setRate)
 	offer(cmd, "rate", 0, "1/s", "10/s", "10/m", "100/h")
 	_ = cmd.MarkFlagRequired("rate")
 	c.Rate.Burst, c.Count = 1, 1
-	f.Var(number{&c.Rate.Burst, 1}, "burst", "How many at once after a pause.")
-	f.Var(number{&c.Count, 1}, "count", "Take so many at once.")
-	c.ifBusy.flags(cmd, "Do not wait: exit 75 if there have been too many.",
-		"Exit 75, at once, if the turn would come later than that `DURATION`. A bare number is seconds; 0 is -n.",
-		"Exit code if there have been too many.")
-	f.BoolVar(&c.PassURL, "pass-url", false, "Give the command FENCELOCK_URL, which may hold a password.")
-	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c in the place of CMD.")
+	f.Var(number{&c.Rate.Burst, 1}, "burst", "How many events may happen at once after a pause.")
+	f.Var(number{&c.Count, 1}, "count", "Take N events at once.")
+	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the rate is used up.",
+		"Exit with 75, at once, if the turn would come later than in `DURATION`. A plain number is seconds; 0 means -n.",
+		"Exit code if the turn would come too late.")
+	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command.")
+	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
 }
 
 // setRate reads a rate such as 10/m. A bare unit is one of it.
@@ -155,7 +155,7 @@ func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error
 		err := printJSON(a.stdout, limitAnswer{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
 		return cmp.Or(err, exitWith(c.Conflict))
 	case tooMany:
-		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is limited to %v; its turn comes in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond))}
+		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is limited to %v; the turn would come in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond))}
 	case err != nil:
 		return err
 	}

@@ -26,9 +26,9 @@ func newLs(a *app) *cobra.Command {
 	c := new(lsCmd)
 	cmd := &cobra.Command{
 		Use: "ls [flags] [PREFIX]", GroupID: seeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list"},
-		Long: `A line for each holder; a lock that is only waited for has the holder "-". SINCE is in UTC; TTL is what is left of the lease, and "none" is a lock that ends with its process. A limit follows the mode: shared/3 is one holder of three, and shared:2/3 takes two places of the three.
+		Long: `Prints a line for each holder. A lock that has only waiters has the holder "-". SINCE is in UTC. TTL is the rest of the lease, or "none" for a lock that ends with its process. A limit follows the mode: shared/3 is a holder of a lock with limit 3, and shared:2/3 one with weight 2.
 
-What could not be looked at says so; names that this user may not read are exit code 78, after the rest.`,
+If a lock could not be read completely, its line says so. If this user may not read some names, ls prints the others and exits with 78.`,
 		Example: `fencelock ls
 fencelock ls invoice: --json | jq -r .name`,
 		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
@@ -52,7 +52,7 @@ func (c *lsCmd) Run(a *app) error {
 		return err
 	})
 	if len(list) == 0 && err == nil {
-		a.detail("nothing is held or waited for")
+		a.detail("no lock is held or waited for")
 	}
 	return cmp.Or(printList(a, list, viewOf, lockTable), err) // some names may have been read, and others not
 }

@@ -93,7 +93,7 @@ func noVerb(root *cobra.Command, words []string) error {
 		return &misuse{error: fmt.Errorf("%s, did you mean %q?", what, near[0])}
 	}
 	if len(words) > 1 && !strings.Contains(words[0], "://") {
-		return &misuse{errors.New(what + "; it is no command of fencelock"), "fencelock run NAME -- CMD [ARG]..., or fencelock --help"}
+		return &misuse{errors.New(what + "; fencelock has no such command"), "fencelock run NAME -- CMD [ARG]..., or fencelock --help"}
 	}
 	return &misuse{error: errors.New(what)}
 }

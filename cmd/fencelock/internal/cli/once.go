@@ -43,26 +43,26 @@ const (
 func newOnce(a *app) *cobra.Command {
 	c := new(onceCmd)
 	cmd := &cobra.Command{
-		Use: "once [flags] KEY -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command once for each key, and repeat its output and exit code.",
-		Long: `The first who asks for a key runs the command. Whoever asks while it runs waits for its end. All later ones get its output and its exit code, until the retention is over. A failure is an outcome too. To run the command again, ask with --retry-failed.
+		Use: "once [flags] KEY -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command once per key; later calls get its output and exit code.",
+		Long: `The first call for a key runs the command. Calls during that run wait for its end. Later calls get the stored output and exit code until the retention is over. A failure is stored too; use --retry-failed to run the command again after one.
 
-The command runs under the lock idempotent/KEY, and is ended before that is lost. A run that was lost has no outcome: the next who asks runs the command again, and what the lost run has to say is refused. Nor has a run that fails after fencelock was told to end. If the outcome cannot be stored, the exit code is 69.
+The command runs under the lock idempotent/KEY and is stopped before that lock is lost. A run that loses the lock stores no outcome, and the next call runs the command again. A run that fails after fencelock was asked to stop stores none either. If the outcome cannot be stored, the exit code is 69.
 
-A key stands for one command line, or for one --payload if that is given. Another one is refused with 64, since the answer would be that of another command.`,
+A key belongs to one command line, or to one --payload if that is given. A call with another one is refused with 64, since the stored outcome is that of another command.`,
 		Example: `fencelock once migrate:42 -- ./migrate --to 42
 fencelock once -n order:981 -- ./ship 981
 fencelock once --retry-failed --retention 720h report:2026-11 -- ./report
 fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{{"KEY", "What is to be done once, such as an order or a migration."}, commandRow}),
+			argumentRows: table([]explained{{"KEY", "Identifies the work to do once, such as an order or a migration."}, commandRow}),
 			variables:    commandVariables,
 			exitCodes: table([]explained{
-				{"", "the command's own, of this run or of the one before"},
-				{"128+n", "the command died of signal n, or signal n came while waiting"},
-				{"71", "something of fencelock's own did not start"},
-				{"74", "the output could not be written: the outcome is stored, and asking again repeats it"},
-				{"75", "somebody else runs the command, for -n or when -w was over; -E changes it"},
-				{"76", "the lock was lost while the command ran: it has no outcome of this run"},
+				{"", "the exit code of the command, from this run or the stored one; or one of these:"},
+				{"128+n", "the command was killed by signal n, or signal n arrived during the wait"},
+				{"71", "fencelock could not start its watchdog or get another resource"},
+				{"74", "the output could not be written; the outcome is stored, and the same call repeats it"},
+				{"75", "another process runs the command, with -n or after -w (-E changes this)"},
+				{"76", "the lock was lost while the command ran; this run has no outcome"},
 			}),
 		},
 		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: checked(c.check),
@@ -77,15 +77,15 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 func (c *onceCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	c.ifBusy.flags(cmd, "Do not wait: exit 75 if somebody else runs the command.",
-		"Wait at most this `DURATION` for another's run, then exit 75. A bare number is seconds; 0 is -n.",
-		"Exit code if somebody else runs the command.")
-	f.BoolVar(&c.RetryFailed, "retry-failed", false, "If the command has failed, run it again, and do not repeat its failure.")
-	f.Func("payload", "`TEXT` that the key stands for, in the place of the command line.", func(s string) error { c.Payload = &s; return nil })
-	f.DurationVar(&c.Retention, "retention", defaultKept, "How long the outcome is kept.")
+	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if another process runs the command.",
+		"Wait at most `DURATION` for the run of another process, then exit with 75. A plain number is seconds; 0 means -n.",
+		"Exit code if another process runs the command.")
+	f.BoolVar(&c.RetryFailed, "retry-failed", false, "If the stored outcome is a failure, run the command again.")
+	f.Func("payload", "`TEXT` that identifies the work instead of the command line.", func(s string) error { c.Payload = &s; return nil })
+	f.DurationVar(&c.Retention, "retention", defaultKept, "How long the outcome is stored.")
 	offer(cmd, "retention", 0, "1h", "24h", "720h")
 	c.MaxOutput = defaultOutput
-	f.Var(number{&c.MaxOutput, 0}, "max-output", fmt.Sprintf("How many bytes of stdout, and of stderr, are kept; at most %d.", mostOutput))
+	f.Var(number{&c.MaxOutput, 0}, "max-output", fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", mostOutput))
 	c.command.flags(cmd)
 }
 
@@ -96,7 +96,7 @@ func (c *onceCmd) check() error {
 	}
 	switch {
 	case c.Retention < time.Second || c.Retention > driver.MaxDuration:
-		return fmt.Errorf("the retention %v is not between a second and ten years", c.Retention)
+		return fmt.Errorf("--retention %v is not between one second and ten years", c.Retention)
 	case c.MaxOutput > mostOutput:
 		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, mostOutput)
 	}
@@ -159,7 +159,7 @@ func (c *onceCmd) refusal(err error) error {
 		hint := fmt.Sprintf("fencelock once -w 30s %s -- ..., or fencelock status %s", termtext.ShellWord(c.Name), termtext.ShellWord(busy.Held.Name))
 		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is in progress: %w\ntry: %s", c.Name, busy.Held, hint)}
 	case errors.Is(err, idempotent.ErrMismatch):
-		return &exitError{code: exitUsage, err: fmt.Errorf("%w\ntry: another key, or --payload if the command line may differ", err)}
+		return &exitError{code: exitUsage, err: fmt.Errorf("%w\ntry: another key, or --payload if command lines may differ", err)}
 	}
 	return err
 }
@@ -178,17 +178,15 @@ func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
 	if err := a.deliver(ctx, readers); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		name string
-		kept []byte
-		cut  bool
-	}{{"stdout", r.stdout, r.StdoutCut}, {"stderr", r.stderr, r.StderrCut}} {
-		if s.cut {
-			a.say("%q wrote more to %s than was kept, which is %d bytes", c.Name, s.name, len(s.kept))
-		}
+	const cut = "%q wrote more to %s than the %d bytes that were stored"
+	if r.StdoutCut {
+		a.say(cut, c.Name, "stdout", len(r.stdout))
+	}
+	if r.StderrCut {
+		a.say(cut, c.Name, "stderr", len(r.stderr))
 	}
 	if a.verbose || isTTY(a.stderr) {
-		a.say("%q was run by pid %d on %s and ended at %s; that was its output", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
+		a.say("output of the run of %q by pid %d on %s, which ended at %s", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
 	}
 	return exitWith(r.Code)
 }
@@ -231,7 +229,7 @@ func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, wha
 	unstored := run.Complete(out.outcome(code).encode())
 	unread := a.deliver(ctx, out.readers())
 	if unstored != nil {
-		return fmt.Errorf("the command ended with code %d, but %w", code, unstored)
+		return fmt.Errorf("the command exited with code %d, but %w", code, unstored)
 	}
 	return cmp.Or(unread, a.verdict(end, nil))
 }

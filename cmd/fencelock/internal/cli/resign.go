@@ -23,21 +23,23 @@ type resignCmd struct{ Name, Reason string }
 func newResign(a *app) *cobra.Command {
 	c := new(resignCmd)
 	cmd := &cobra.Command{
-		Use: "resign [flags] NAME", GroupID: seeLocks, Short: "Make the leader give way to the next one, and print a token that shuts it out.",
-		Long: `Ends the term of the leader that is there, and of no other: if it gives way in the same instant, its successor keeps the name. The next one in the queue leads at once, while the old one, if it can be reached, stops its work, and campaigns again behind the others; otherwise its term ends with its lease. To stop a leader without any overlap, end its process: elect gives the name back when its command has ended.`,
+		Use: "resign [flags] NAME", GroupID: seeLocks, Short: "Depose the leader and print a token that shuts it out.",
+		Long: `Ends the term of the current leader. The next process in the queue leads at once. The old leader, if it can be reached, stops its command and campaigns again behind the others; otherwise its term ends with its lease. If the leader gives up at the same moment, its successor stays the leader.
+
+The new leader may start before the old one has stopped. To avoid an overlap, end the process of the leader instead: elect releases the name after its command has ended.`,
 		Example: `fencelock resign billing --reason maintenance
 fencelock status billing`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{nameRow}),
 			exitCodes: table([]explained{
-				{"1", "nobody leads, or the leader has just gone"},
-				{"74", "the token could not be printed: the term has ended, and the token stands on stderr"},
+				{"1", "there is no leader, or it has just given up"},
+				{"74", "the term has ended, but the token could not be written to stdout; it is on stderr"},
 			}),
 		},
 		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why; the leader is told, where it can be reached.")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why. A leader that can be reached reports it.")
 	return cmd
 }
 
@@ -53,7 +55,7 @@ func (c *resignCmd) Run(a *app) error {
 	case token != 0: // even if the old leader keeps on, the token shuts it out
 		return errors.Join(a.printToken(token, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term}), err)
 	case errors.Is(err, driver.ErrNotHeld):
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("nobody leads %s\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name))}
+		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s has no leader\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name))}
 	}
 	return err
 }

@@ -22,11 +22,11 @@ func newResize(a *app) *cobra.Command {
 	c := new(resizeCmd)
 	var limit string
 	return &cobra.Command{
-		Use: "resize [flags] NAME LIMIT", GroupID: seeLocks, Short: "Change how many may hold a lock that is shared with a limit.",
-		Long: `Sets the limit of a name that is held with "run --limit", for everybody and from now on; it takes the place of the --limit they give. Holders stay, even if they are too many now, and waiters who fit get in at once. The engine forgets the new limit only when it forgets the name's last token, long after anybody used it.`,
+		Use: "resize [flags] NAME LIMIT", GroupID: seeLocks, Short: "Change the limit of a shared lock.",
+		Long: `Sets the limit of a name that is used with "run --limit". It replaces the --limit that all processes give. Holders stay, even if they are too many now. Waiters that fit the new limit get the lock at once. The server keeps the limit at least as long as the last token of the name.`,
 		Example: `fencelock run --limit 3 seats -- ./work
 fencelock resize seats 5`,
-		Annotations: map[string]string{argumentRows: table([]explained{nameRow, {"LIMIT", "How many holders, or how much weight, from now on."}})},
+		Annotations: map[string]string{argumentRows: table([]explained{nameRow, {"LIMIT", "The new limit: how many holders, or how much weight in total."}})},
 		Args:        arguments(&c.Name, &limit), ValidArgsFunction: a.lockNames,
 		PreRunE: checked(func() (err error) {
 			if c.Limit, err = parseNumber(limit); err != nil {
@@ -46,7 +46,7 @@ func (c *resizeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	a.detail("the limit of %q is %d now", c.Name, c.Limit)
+	a.detail("the limit of %q is now %d", c.Name, c.Limit)
 	return a.print(resized{c.Name, c.Limit}, "")
 }
 

@@ -29,15 +29,15 @@ func New() *cobra.Command { return newRoot(new(app)) }
 func newRoot(a *app) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
-		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Locks that many processes share, with fencing tokens.",
+		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Run commands under locks that many processes share, with fencing tokens.",
 		Example: `fencelock run nightly -- ./backup.sh     one backup at a time
 fencelock run -n nightly -- ./backup.sh  or exit 75 at once
-fencelock elect billing -- ./billing     one leader, and the others stand by
+fencelock elect billing -- ./billing     one leader; the others wait
 fencelock ls                             who holds what`,
 		Annotations: map[string]string{
 			variables: table([]explained{
-				{"FENCELOCK_URL", "where the locks are, if --url does not say"},
-				{"XDG_STATE_HOME", "without a URL, locks are in its directory fencelock; those of root are in /var/lib/fencelock"},
+				{"FENCELOCK_URL", "the URL of the locks, if --url is not given"},
+				{"XDG_STATE_HOME", "without a URL, the locks are in its subdirectory fencelock; those of root are in /var/lib/fencelock"},
 			}),
 			exitCodes: table(verbCodes),
 		},
@@ -50,7 +50,7 @@ fencelock ls                             who holds what`,
 				_, _ = io.WriteString(a.stderr, helpPage(cmd))
 				return exitWith(exitUsage)
 			}
-			return &misuse{error: errors.New("expected a command such as run or ls")}
+			return &misuse{error: errors.New("a command is missing, such as run or ls")}
 		},
 		SuggestionsMinimumDistance: 1, // our words are short
 		TraverseChildren:           true, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
@@ -76,12 +76,12 @@ fencelock ls                             who holds what`,
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.SortFlags = false
-	f.StringVar(&a.url, "url", os.Getenv("FENCELOCK_URL"), "`URL` of the locks, such as file:///path; by default a directory of your own. ($FENCELOCK_URL)")
+	f.StringVar(&a.url, "url", os.Getenv("FENCELOCK_URL"), "`URL` of the locks, such as file:///path. Default: a directory of this user on this host. ($FENCELOCK_URL)")
 	f.Lookup("url").DefValue = "" // it may hold a password
 	offer(root, "url", cobra.ShellCompDirectiveNoSpace, engineurl.Beginnings()...)
-	f.BoolVar(&a.json, "json", false, "Print one JSON object a line.")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "Say more on stderr.")
-	f.BoolP("help", "h", false, "Show this page.")
+	f.BoolVar(&a.json, "json", false, "Print JSON, one object per line.")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "Print more on stderr.")
+	f.BoolP("help", "h", false, "Show this help.")
 	root.Flags().SortFlags = false
 	root.Flags().AddFlagSet(f)
 }
@@ -99,10 +99,10 @@ func checkFlags(cmd *cobra.Command, _ []string) error {
 		return &misuse{error: err}
 	}
 	if cmd.HasParent() && cmd.Root().Flags().Changed("version") {
-		return &misuse{error: errors.New("--version stands alone, without a command")}
+		return &misuse{error: errors.New("--version cannot be used with a command")}
 	}
 	if url := cmd.Flag("url"); url.Changed && url.Value.String() == "" { // such as "$LOCKS", which is not set
-		return &misuse{error: errors.New("--url is empty; name an engine, or leave the flag out for FENCELOCK_URL or locks of this host")}
+		return &misuse{error: errors.New("--url is empty; write a URL, or omit the flag to use FENCELOCK_URL or the locks of this host")}
 	}
 	return nil
 }

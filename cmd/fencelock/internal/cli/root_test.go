@@ -57,10 +57,10 @@ func TestValuesOfFlags(t *testing.T) {
 
 func TestRefusedCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
-		"run":                           `expected "<name>"`,
-		"run --":                        `expected "<name>"`,
-		"run x":                         "run: no command to run; write it after --",
-		"run -n -w 1s x -- cmd":         "run: --nonblock and --wait can't be used together",
+		"run":                           `the argument NAME is missing`,
+		"run --":                        `the argument NAME is missing`,
+		"run x":                         "run: the command is missing; write it after --",
+		"run -n -w 1s x -- cmd":         "run: --nonblock and --wait cannot be used together",
 		"run -w soon x -- cmd":          `--wait: "soon" is not a duration such as 30s or 1m30s`,
 		"run --ttl 5 x -- cmd":          `--ttl: "5" is not a duration such as 30s or 1m30s`,
 		"run --limit 1.5 x -- cmd":      `--limit: "1.5" is not a whole number`,
@@ -75,9 +75,9 @@ func TestRefusedCommandLines(t *testing.T) {
 		"run --=x y cmd":                "bad flag syntax: --=x",
 		"run --ttl":                     "flag needs an argument: --ttl",
 		"--url":                         "flag needs an argument: --url",
-		"--version ls":                  "--version stands alone, without a command",
+		"--version ls":                  "--version cannot be used with a command",
 		"-- ls":                         "unexpected -- before the command",
-		"--json":                        "expected a command such as run or ls",
+		"--json":                        "a command is missing, such as run or ls",
 		"statu":                         `unexpected argument statu, did you mean "status"?`,
 		"help statu":                    `unexpected argument statu, did you mean "status"?`,
 		"help run x":                    "unexpected argument x",
@@ -88,8 +88,8 @@ func TestRefusedCommandLines(t *testing.T) {
 		"resize x 10000000000000000000": `resize: "10000000000000000000" is too large`,
 		"break x":                       `required flag(s) "reason" not set`,
 		"limit x":                       `required flag(s) "rate" not set`,
-		"completion":                    `expected "<shell>"`,
-		"completion tcsh":               `<shell>: "tcsh" is not one of bash, zsh, fish, powershell`,
+		"completion":                    `the argument SHELL is missing`,
+		"completion tcsh":               `SHELL: "tcsh" is not one of bash, zsh, fish, powershell`,
 	} {
 		var talk strings.Builder
 		code := run(strings.Fields(args), nil, io.Discard, &talk)

@@ -40,9 +40,13 @@ func newRun(a *app) *cobra.Command {
 	c := new(runCmd)
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command while holding a lock.", SuggestFor: []string{"exec", "lock"},
-		Long: `Waits for the lock, runs the command while it is held, and gives it back when the command and all that it started are gone. If the lock is lost, the command is ended before others can get in.
+		Long: `Waits for the lock, runs the command while holding it, and releases it when the command and every process it started have ended. If the lock is lost, fencelock stops the command before another process can get the lock.
 
-The command is everything it started, also what has left its process group or its session; elsewhere than on Linux it is its process group. A small process, lock-watchdog, is its parent, and kills it if fencelock is killed or frozen. What it cannot kill are processes that became another user: use "sudo fencelock run", not "fencelock run ... sudo". The lock is not given back while such a process lives, but a lease ends. Nor can it reach work that was handed to a service (systemd-run, docker, at), and nobody kills the command if fencelock and lock-watchdog are killed at the same moment. A resource that checks FENCELOCK_TOKEN is safe even then.`,
+The command includes every process it starts, even in another process group or session. (On systems other than Linux: only its process group.) A small process named lock-watchdog is the parent of the command and kills it if fencelock is killed or frozen.
+
+fencelock cannot kill processes of another user: write "sudo fencelock run", not "fencelock run ... sudo". It does not release the lock while such a process lives, but a lease expires. It cannot stop work that was handed to a service (systemd-run, docker, at). If fencelock and lock-watchdog are killed at the same moment, nothing stops the command. A resource that checks FENCELOCK_TOKEN is safe even then.
+
+A fencelock that the command starts does not get FENCELOCK_URL: without --pass-url or a URL of its own it uses locks of this host.`,
 		Example: `fencelock run nightly -- ./backup.sh
 fencelock run -n nightly -- ./backup.sh
 fencelock run -w 10m --note 'by hand' nightly -- ./backup.sh --full
@@ -53,11 +57,11 @@ fencelock run --tick 1m report -- ./report.sh`,
 			argumentRows: table([]explained{nameRow, commandRow}),
 			variables:    commandVariables,
 			exitCodes: table([]explained{
-				{"", "the command's own"},
-				{"128+n", "the command died of signal n, or signal n came while waiting"},
-				{"71", "something of fencelock's own did not start, or its watchdog was killed"},
-				{"75", "the lock is busy, or the wait was over; -E and -q change it"},
-				{"76", "the lock was lost while the command ran, or before it was started"},
+				{"", "the exit code of the command, or one of these:"},
+				{"128+n", "the command was killed by signal n, or signal n arrived during the wait"},
+				{"71", "fencelock could not start its watchdog or get another resource, or its watchdog was killed"},
+				{"75", "the lock is busy, or the time of -w was over (-E and -q change this)"},
+				{"76", "the lock was lost while the command ran, or before it started"},
 			}),
 		},
 		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
@@ -71,20 +75,20 @@ fencelock run --tick 1m report -- ./report.sh`,
 func (c *runCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	c.ifBusy.flags(cmd, "Do not wait: exit 75 if the lock is held.",
-		"Wait at most this `DURATION`, then exit 75. A bare number is seconds; 0 is -n.",
+	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
+		"Wait at most `DURATION`, then exit with 75. A plain number is seconds; 0 means -n.",
 		"Exit code if the lock is busy.")
-	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, say nothing and exit 0.")
+	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, print nothing and exit with 0.")
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Share the lock with other shared holders.")
-	f.Var(number{&c.Limit, 1}, "limit", "Share the lock with at most N holders in all.")
-	f.Var(number{&c.Weight, 1}, "weight", "With --limit: take N of it instead of 1.")
-	f.DurationVar(&c.MinHold, "min-hold", 0, "Nobody gets the lock again before this is over, even if this process dies; break undoes it.")
+	f.Var(number{&c.Limit, 1}, "limit", "Share the lock with at most N holders in total.")
+	f.Var(number{&c.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
+	f.DurationVar(&c.MinHold, "min-hold", 0, "Grant the lock to nobody else for this long after it was acquired, even if this process dies. fencelock break ends it.")
 	offer(cmd, "min-hold", 0, "1m")
-	f.Func("tick", "Run once per tick of that schedule on all hosts together, a `DURATION` such as 1m from their crontabs; exit 75 if another host has claimed the tick. No longer than the shortest time between two runs: 12h for one each day, since a day may have 23 hours.", c.setTick)
+	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has claimed the tick. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
 	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
-	f.StringVar(&c.OnLost, "on-lost", "terminate", "`WHAT` happens to the command if the lock is lost: terminate or ignore (then a sudden end of fencelock leaves it running too).")
+	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")
 	offer(cmd, "on-lost", 0, "terminate", "ignore")
-	f.BoolVarP(&c.Close, "close", "o", false, "Do not wait for processes the command leaves behind, and keep the lock's descriptor from it.")
+	f.BoolVarP(&c.Close, "close", "o", false, "Wait only for the command itself, not for processes it leaves behind, and do not pass the lock's file descriptor to it.")
 	c.command.flags(cmd)
 }
 
@@ -100,9 +104,9 @@ func (c *runCmd) checkNumbers() error {
 	case c.MinHold < 0:
 		return fmt.Errorf("--min-hold %v is negative", c.MinHold)
 	case c.Weight > 0 && c.Limit == 0:
-		return errors.New("--weight is a part of a limit; give --limit as well")
+		return errors.New("--weight needs --limit")
 	case c.Weight > c.Limit:
-		return fmt.Errorf("--weight %d is more than --limit %d, so it would never fit", c.Weight, c.Limit)
+		return fmt.Errorf("--weight %d is more than --limit %d, so it could never be granted", c.Weight, c.Limit)
 	}
 	return nil
 }
@@ -143,7 +147,7 @@ func (b ifBusy) atOnce() bool { return b.Nonblock || b.Wait.given && b.Wait.limi
 func (b ifBusy) check() error {
 	switch {
 	case b.Nonblock && b.Wait.given:
-		return errors.New("--nonblock and --wait can't be used together")
+		return errors.New("--nonblock and --wait cannot be used together")
 	case b.Wait.limit < 0:
 		return fmt.Errorf("--wait %v is negative", b.Wait.limit)
 	case b.Conflict < 0 || b.Conflict > 255:
@@ -196,7 +200,7 @@ func (c *runCmd) Run(a *app) error {
 		}
 		what := c.under(a, lock, path, signals)
 		what.IgnoreOrphans, what.IgnoreLoss = c.Close, c.OnLost == "ignore"
-		what.Hint = ", which -o would not"
+		what.Hint = "; with -o it would not wait"
 		return a.hold(engine, lock, what, c.tick.finish).err
 	})
 }

@@ -223,7 +223,7 @@ func (h host) isStuck(t *testing.T, url string, wrapper *exec.Cmd) {
 	if state.ExitCode() != exitLost {
 		t.Errorf("%v", state)
 	}
-	if !strings.Contains(string(text), "part of the command cannot be killed, since it belongs to another user (processes: 1); the lock is not given back while it lives") {
+	if !strings.Contains(string(text), "processes of the command belong to another user and cannot be killed (1); the lock is not released while they run") {
 		t.Errorf("it said %q", text)
 	}
 }

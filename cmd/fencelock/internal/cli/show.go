@@ -110,7 +110,7 @@ func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string
 func (a *app) printToken(token int64, v any) error {
 	defer signal.Stop(quietPipe())
 	if err := a.print(v, fmt.Sprintln(token)); err != nil {
-		return fmt.Errorf("the new token is %d, and could not be printed: %w", token, err)
+		return fmt.Errorf("the new token %d could not be written to stdout: %w", token, err)
 	}
 	return nil
 }

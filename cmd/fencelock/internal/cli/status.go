@@ -21,8 +21,8 @@ type statusCmd struct{ Name string }
 func newStatus(a *app) *cobra.Command {
 	c := new(statusCmd)
 	return &cobra.Command{
-		Use: "status [flags] NAME", GroupID: seeLocks, Short: "Show who holds and who waits for one lock.", SuggestFor: []string{"show", "info"},
-		Long: `A lock that nobody holds is "free", and the exit code is 0 all the same.`,
+		Use: "status [flags] NAME", GroupID: seeLocks, Short: "Show the holders and waiters of one lock.", SuggestFor: []string{"show", "info"},
+		Long: `If nobody holds or waits for the lock, status prints "free". The exit code is 0 in either case.`,
 		Example: `fencelock status nightly
 fencelock status nightly --json | jq '.holders[].pid'`,
 		Annotations: map[string]string{argumentRows: table([]explained{nameRow})},
@@ -51,7 +51,7 @@ func describe(s driver.Status) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", termtext.Word(s.Name), modeLimit(s, 1))
 	if !s.NotBefore.IsZero() {
-		fmt.Fprintf(&b, "  closed until %s by a minimum hold\n", stamp(s.NotBefore))
+		fmt.Fprintf(&b, "  not granted before %s (minimum hold)\n", stamp(s.NotBefore))
 	}
 	if s.Trouble != nil {
 		fmt.Fprintf(&b, "  may have changed: %s\n", termtext.Text(termtext.Line(s.Trouble.Error())))

@@ -52,7 +52,7 @@ func asBusy(err error) error {
 	case !ok:
 		return err
 	case skipped.Reason == cron.ReasonTooLate:
-		return fmt.Errorf("%w: no answer in half a tick: %w", driver.ErrUnavailable, err)
+		return fmt.Errorf("%w: the server did not answer within half a tick: %w", driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrHeld, err)
 }

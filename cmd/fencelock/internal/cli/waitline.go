@@ -155,33 +155,34 @@ func (l *waitLine) draw() {
 // dumb reports whether the terminal cannot wipe a line.
 func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
-// text says what was known when the wait began. Notes and names come from other processes, so none
-// of them reaches the terminal as it is.
+// text describes the wait: what the engine complains of, or what was known when the wait began.
+// Notes and names come from other processes, so none of them reaches the terminal as it is.
 func (l *waitLine) text(info driver.WaitInfo) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "waiting for %q", l.name)
+	text, sep := fmt.Sprintf("waiting for %q", l.name), "; at the start: "
+	if problem := trouble(info); problem != "" {
+		if mayBeNew(problem) {
+			problem += "; for new servers: fencelock init"
+		}
+		return text + ": " + termtext.Line(problem)
+	}
 	if info.Position > 0 {
-		fmt.Fprintf(&b, ", joined at position %d", info.Position)
+		text, sep = fmt.Sprintf("%s%sposition %d", text, sep, info.Position), ", "
 	}
 	h := info.Held
 	switch {
-	case trouble(info) != "":
-		fmt.Fprintf(&b, ": %s", termtext.Line(trouble(info)))
-		if mayBeNew(trouble(info)) {
-			b.WriteString("; for new servers: fencelock init")
-		}
-	case h != nil && h.PID == 0 && h.Owner != "":
-		fmt.Fprintf(&b, ", then held by %s", termtext.Word(h.Owner)) // not one of ours
-	case h != nil && h.PID != 0:
-		fmt.Fprintf(&b, ", then held by pid %d on %s", h.PID, termtext.Word(h.Host))
-		if h.Note != "" {
-			fmt.Fprintf(&b, " (%s)", termtext.Line(h.Note))
-		}
-		if !h.Since.IsZero() {
-			fmt.Fprintf(&b, " since %s", h.Since.Local().Format(time.TimeOnly))
-		}
+	case h == nil || h.PID == 0 && h.Owner == "":
+		return text
+	case h.PID == 0:
+		return text + sep + "held by " + termtext.Word(h.Owner) // not one of ours
 	}
-	return b.String()
+	text += fmt.Sprintf("%sheld by pid %d on %s", sep, h.PID, termtext.Word(h.Host))
+	if h.Note != "" {
+		text += fmt.Sprintf(" (%s)", termtext.Line(h.Note))
+	}
+	if !h.Since.IsZero() {
+		text += " since " + h.Since.Local().Format(time.TimeOnly)
+	}
+	return text
 }
 
 // cut keeps text on one row of a terminal, which could not be wiped otherwise.

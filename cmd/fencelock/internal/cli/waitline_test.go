@@ -17,7 +17,7 @@ import (
 func TestWaitsAreLoggedEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		since := time.Now().Add(-5 * time.Second)
-		text := ", waiting for \"x\", joined at position 2, then held by pid 7 on db1 since " + since.Local().Format(time.TimeOnly) + "\n"
+		text := ", waiting for \"x\"; at the start: position 2, held by pid 7 on db1 since " + since.Local().Format(time.TimeOnly) + "\n"
 		for every, want := range map[time.Duration]string{
 			logEvery: "fencelock: 1m0s" + text + "fencelock: 2m0s" + text,
 			0:        "",

@@ -26,8 +26,8 @@ type watchCmd struct{ Prefix string }
 func newWatch(a *app) *cobra.Command {
 	c := new(watchCmd)
 	return &cobra.Command{
-		Use: "watch [flags] [PREFIX]", GroupID: seeLocks, Short: "Follow what happens to locks, a line for each event.", SuggestFor: []string{"follow", "tail"},
-		Long: `Begins with what stands already, then prints a line for each event: waiting, acquired, released, lost, left. Ends on INT or TERM, or when its reader is gone, with exit code 0.`,
+		Use: "watch [flags] [PREFIX]", GroupID: seeLocks, Short: "Print what happens to locks, one line per event.", SuggestFor: []string{"follow", "tail"},
+		Long: `Prints the current holders and waiters first, then a line for each event: waiting, acquired, released, lost or left. Exits with 0 on INT or TERM, or when the reader of its output is gone.`,
 		Example: `fencelock watch
 fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
 		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},

@@ -106,12 +106,12 @@ func (r *redlockTarget) setNodes(u *url.URL) error {
 		return err
 	}
 	if n := len(nodes); n < 3 || n%2 == 0 {
-		return fmt.Errorf("the URL names %d of the odd number of masters, three or more, that redlock needs; write redlock://h1:p1,h2:p2,h3:p3", n)
+		return fmt.Errorf("the URL names %d servers; redlock needs an odd number of at least 3", n)
 	}
 	sorted := slices.Sorted(slices.Values(nodes))
 	for i, addr := range sorted[1:] {
 		if addr == sorted[i] {
-			return fmt.Errorf("the URL names %s twice; each master must be independent of the others", addr)
+			return fmt.Errorf("the URL names %s twice; all servers must be different", addr)
 		}
 	}
 	r.engine.Nodes = nodes

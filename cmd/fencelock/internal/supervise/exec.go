@@ -94,7 +94,7 @@ func Exec(path string, args, env []string) error {
 func startError(name string, err error) error {
 	for _, ours := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, ours) {
-			return failed(fmt.Errorf("%s does not start: %w", name, err))
+			return failed(fmt.Errorf("%s could not be started: %w", name, err))
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

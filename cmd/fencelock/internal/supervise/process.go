@@ -127,7 +127,7 @@ func Start(c Command) (*Process, error) {
 	w, events, lock, err := startWatchdog(c.Output, c.Inherit)
 	c.Terminal.ignoreStops()
 	if err != nil {
-		return nil, failed(fmt.Errorf("the watchdog of the command does not start: %w", err))
+		return nil, failed(fmt.Errorf("lock-watchdog could not be started: %w", err))
 	}
 	p.watchdog, p.events, p.reports = w, events, lines[report](w.conn, p.done)
 	foreground := c.Terminal.wanted()
@@ -165,7 +165,7 @@ func (p *Process) begin(s start) error {
 				if err := p.Lock.Err(); err != nil {
 					return err
 				}
-				return failed(errors.New("the watchdog was killed before it had started the command"))
+				return failed(errors.New("lock-watchdog was killed before it had started the command"))
 			case r.Errno != 0:
 				return startError(p.Args[0], r.Errno)
 			case r.Failed != "":

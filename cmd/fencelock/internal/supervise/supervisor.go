@@ -30,7 +30,7 @@ func init() {
 		_, err = unix.Getpeername(fd)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fencelock: a lock-watchdog is started by fencelock only")
+		fmt.Fprintln(os.Stderr, "fencelock: lock-watchdog is started by fencelock only")
 		os.Exit(1)
 	}
 	runtime.LockOSThread() // the kernel kills the command when the thread that started it ends

@@ -79,7 +79,7 @@ func (p *Process) onLoss() {
 	p.lost = true
 	cause := context.Cause(p.Lock.Context())
 	if p.IgnoreLoss {
-		p.Say("%v; the command goes on without it", cause)
+		p.Say("%v; the command continues without the lock", cause)
 		return
 	}
 	wait := p.KillAfter
@@ -122,7 +122,7 @@ func (p *Process) onReport(r report, ok bool) {
 	case r.Ended != nil:
 		p.onEnd(*r.Ended)
 	case r.Left > 0:
-		p.Say("the command has ended; waiting for what it left behind (%d)%s", r.Left, p.Hint)
+		p.Say("the command has ended; waiting for processes that it started (%d)%s", r.Left, p.Hint)
 	case r.Refused != 0:
 		p.onRefusal(r.Refused, r.Denied)
 	case r.Empty:
@@ -145,10 +145,10 @@ func (p *Process) onRefusal(sig unix.Signal, denied int) {
 		return
 	}
 	if sig == unix.SIGKILL {
-		p.Say("part of the command cannot be killed, since it belongs to another user (processes: %d); the lock is not given back while it lives", denied)
+		p.Say("processes of the command belong to another user and cannot be killed (%d); the lock is not released while they run", denied)
 		return
 	}
-	p.Say("%s cannot be sent to part of the command, since it belongs to another user", unix.SignalName(sig))
+	p.Say("%s cannot be sent to processes of the command that belong to another user", unix.SignalName(sig))
 }
 
 // onEvent notes what became of a child of ours: the watchdog, or the command when the watchdog
@@ -172,7 +172,7 @@ func (p *Process) onEvent(ev waited, ok bool) {
 func (p *Process) takeOver() {
 	p.broken = !p.IgnoreLoss
 	if p.broken && p.pid != 0 {
-		p.Say("the watchdog was killed; killing the command")
+		p.Say("lock-watchdog was killed; killing the command")
 	}
 	var lost <-chan struct{}
 	if !p.lost {
