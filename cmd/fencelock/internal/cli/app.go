@@ -13,31 +13,30 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// app is what every verb works with. It is not changed once the command line was read.
+// app is what all verbs share. It does not change after the command line has been parsed.
 type app struct {
-	ctx            context.Context // ends with the process, or with a test
+	ctx            context.Context // ends with the process or a test
 	stdin          io.Reader
-	stdout, stderr io.Writer // data, and talk to people
-	url            string    // of the engine; "" is the user's own directory
+	stdout, stderr io.Writer // data; messages for people
+	url            string    // of the engine; "" is the default directory of the user
 	json, verbose  bool
-	helpFailed     error // a page of help could not be written
+	helpFailed     error // set if help could not be written
 }
 
-// say tells people something, in the command's voice.
+// say prints a message for people on stderr.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.stderr, "fencelock: %s\n", termtext.Line(fmt.Sprintf(format, args...)))
 }
 
-// detail tells it with -v only.
+// detail prints a message if --verbose is set.
 func (a *app) detail(format string, args ...any) {
 	if a.verbose {
 		a.say(format, args...)
 	}
 }
 
-// open returns the engine of the app's URL and what closes it. Its errors are
-// one line, never show a password, and end the command with exit code 78, or 69
-// if the engine is out of reach.
+// open returns the engine of the URL and a function that closes it. Its error is a single line
+// without passwords. The exit code is 69 if the server is unreachable, and 78 otherwise.
 func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
 	engine, closeEngine, err := engineurl.Open(ctx, a.url)
 	switch {
@@ -49,16 +48,16 @@ func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
 	return engine, closeEngine, nil
 }
 
-// with opens the engine for as long as fn runs. A signal that asks to end ends the context of fn:
-// if fn fails by that, the error carries the exit code of the signal. When with has returned,
-// signals do what they always do, so that nothing keeps a verb that prints from its end.
+// with opens the engine, calls fn and closes the engine. A signal that asks to end cancels the
+// context of fn. If fn fails because of that, the error carries the exit code of the signal. After
+// with has returned, signals have their default effect, so a verb that still prints can be ended.
 func (a *app) with(fn func(context.Context, driver.Engine) error) error {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
 	return a.within(ctx, func(engine driver.Engine) error { return fn(ctx, engine) })
 }
 
-// within is with for callers that have a context of endedBySignals.
+// within is with for a context that endedBySignals has returned.
 func (a *app) within(ctx context.Context, fn func(driver.Engine) error) error {
 	engine, closeEngine, err := a.open(ctx)
 	if err == nil {

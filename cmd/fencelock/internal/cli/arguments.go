@@ -12,15 +12,15 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// The arguments that several verbs have, as help explains them.
+// The help of arguments that several verbs have.
 var (
 	nameRow    = explained{"NAME", "The name of the lock."}
 	prefixRow  = explained{"PREFIX", "Show only names that start with this."}
 	commandRow = explained{"CMD", "The command and its arguments, after --."}
 )
 
-// arguments stores what follows a verb. The verb's Use has a word for each, in brackets if it
-// may be left out.
+// arguments stores the arguments of a verb. The Use of the verb has a word for each, in brackets if
+// it is optional.
 func arguments(into ...*string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(into) {
@@ -36,8 +36,8 @@ func arguments(into ...*string) cobra.PositionalArgs {
 	}
 }
 
-// withCommand makes a verb take a name, and then a command, to which all belongs that follows.
-// Flags may stand on both sides of the name.
+// withCommand makes a verb take a name and then a command. Flags may stand before and after the
+// name. Everything after that belongs to the command.
 func withCommand(cmd *cobra.Command, name *string, command *[]string) {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -57,12 +57,12 @@ func withCommand(cmd *cobra.Command, name *string, command *[]string) {
 	}
 }
 
-// checkedName is the step before a verb that takes the name of a lock.
+// checkedName returns a PreRunE that checks the name of a lock.
 func checkedName(name *string) func(*cobra.Command, []string) error {
 	return checked(func() error { return driver.CheckName(*name) })
 }
 
-// checked is a step before a verb runs, for what the parser cannot find.
+// checked returns a PreRunE that calls check, for what the parser cannot find.
 func checked(check func() error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := check(); err != nil {

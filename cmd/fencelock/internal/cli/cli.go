@@ -1,17 +1,18 @@
 //go:build unix
 
-// Package cli is the command fencelock: its verbs, and what they share.
+// Package cli implements the command fencelock.
 //
-// cli.go performs a command line, which cobra reads by the tree that root.go makes. A verb
-// stands in a file of its own: a type with its flags and arguments as fields, a function that
-// makes its cobra.Command, and the method Run. A new verb is a file and a line of root.go. What
-// verbs share stands beside them: app.go opens the engine, arguments.go and flag.go take what
-// was typed, misuse.go says what is wrong with it, help.go and complete.go make help and
-// completion of the tree, exit.go turns errors into exit
-// codes, view.go and show.go print, await.go and hold.go acquire a lock and run a command under
-// it, command.go has the flags of run, elect and once. What knows nothing of verbs is in
-// packages of its own: engineurl makes engines of URLs, supervise runs a
-// command and ends it in time, termtext makes text fit for a terminal.
+// perform runs a command line. cobra parses it with the tree of commands that root.go builds. Each
+// verb has a file: a type whose fields are its flags and arguments, a function that returns its
+// cobra.Command, and a method Run. To add a verb, add such a file and a line to root.go.
+//
+// The verbs share these files: app.go opens the engine. arguments.go and flag.go read arguments and
+// flags. misuse.go reports a wrong command line. help.go and complete.go print help and
+// completions. exit.go maps errors to exit codes. view.go and show.go print. await.go and hold.go
+// acquire a lock and run a command under it. command.go has the flags of run, elect and once.
+//
+// Other packages do what does not depend on a verb: engineurl opens the engine of a URL, supervise
+// runs a command and stops it in time, and termtext prepares text for a terminal.
 package cli
 
 import (
@@ -25,7 +26,7 @@ import (
 	"time"
 )
 
-// Main performs the command line of this process, and ends it as that has earned.
+// Main runs the command line of this process and exits with its exit code.
 func Main() {
 	speech := newTalk(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
@@ -36,8 +37,8 @@ func Main() {
 	os.Exit(exitCode(err))
 }
 
-// perform is the whole command: it reads args, does what they ask, tells people what
-// went wrong, and returns an error that stands for the exit code.
+// perform runs a command line and reports an error on stderr. It returns an error that exitCode
+// maps to the exit code.
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	a := &app{ctx: context.Background(), stdin: stdin, stdout: dataWriter{stdout}, stderr: stderr}
 	root := newRoot(a)
@@ -50,8 +51,8 @@ func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	return err
 }
 
-// dieOfInterrupt ends us as the command or the wait ended, so that a shell knows that
-// a person interrupted it, and stops its loop.
+// dieOfInterrupt ends this process by SIGINT, as its command or its wait has ended, so that a shell
+// notices the interruption and stops its loop.
 func dieOfInterrupt() {
 	signal.Reset(os.Interrupt)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)

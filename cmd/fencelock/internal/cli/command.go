@@ -23,21 +23,21 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// command is what run, elect and once share: a command, the lock it runs under, and how
-// it is made to end before the lease does.
+// command is what run, elect and once share: a command, the lock that it runs under, and how to
+// stop it before the lease expires.
 type command struct {
-	TTL       time.Duration // of the lease; at least shortestTTL
-	Signal    string        // that asks the command to end, such as TERM
-	KillAfter time.Duration // how long it has to end; byDefault before check
-	Note      string        // shown to people
-	PassURL   bool          // the command gets FENCELOCK_URL, with the password in it
-	Line      string        // for a shell, in the place of Command
+	TTL       time.Duration // at least shortestTTL
+	Signal    string        // sent first to stop the command, such as TERM
+	KillAfter time.Duration // time from Signal to SIGKILL; byDefault until check
+	Note      string        // shown by ls, status and waiters
+	PassURL   bool          // set FENCELOCK_URL, which may hold a password, for the command
+	Line      string        // for /bin/sh -c, instead of Command
 
 	Name    string
-	Command []string // what follows after --, and after check the words of the program
+	Command []string // may begin with -- until check
 
-	signal unix.Signal         // Signal, once it was checked
-	tty    *supervise.Terminal // that of all terms of elect; nil before the first
+	signal unix.Signal         // of Signal; set by check
+	tty    *supervise.Terminal // shared by all terms of elect; nil before the first
 }
 
 // The variables of the environment.
@@ -48,14 +48,14 @@ const (
 	ownerVariable = "FENCELOCK_OWNER"
 )
 
-// commandVariables is what a command under a lock finds in its environment.
+// commandVariables describes the environment of a command under a lock.
 var commandVariables = table([]explained{
 	{nameVariable, "the name of the lock"},
 	{tokenVariable, "its fencing token, greater than that of every earlier holder"},
 	{ownerVariable, "the owner id of this acquisition, as fencelock status shows it"},
 })
 
-// byDefault is no duration that anybody can mean: zero kills at once.
+// byDefault is the value of --kill-after if it is not given. 0 would mean to kill at once.
 const byDefault time.Duration = math.MinInt64
 
 // flags adds the flags that run, elect and once share.
@@ -76,14 +76,14 @@ func (c *command) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
 }
 
-// What the times of a command may be.
+// Limits of the durations of a command.
 const (
 	defaultTTL   = 30 * time.Second
-	shortestTTL  = time.Second            // a busy machine cannot end a command in less
-	renewReserve = 200 * time.Millisecond // so that a late renewal is not a loss yet
+	shortestTTL  = time.Second            // a busy machine cannot stop a command in less
+	renewReserve = 200 * time.Millisecond // so that a late renewal does not lose the lock
 )
 
-// check finds what the parser cannot, and fills in the defaults.
+// check validates the flags and sets defaults.
 func (c *command) check() (err error) {
 	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (c *command) check() (err error) {
 	return cmp.Or(driver.CheckName(c.Name), c.checkSignal(), c.checkTimes())
 }
 
-// commandOf returns the command to run, given as words, perhaps behind "--", or as a line
-// for the shell. None at all is the caller's to refuse: limit needs none.
+// commandOf returns the command to run, from words, which may begin with "--", or from a line for
+// the shell. It returns none if there is none: limit needs no command.
 func commandOf(words []string, line string) ([]string, error) {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -109,7 +109,7 @@ func commandOf(words []string, line string) ([]string, error) {
 	return words, nil
 }
 
-// checkSignal takes a signal with SIG before it and without, in any case, as kill does.
+// checkSignal accepts a signal name in any case, with or without SIG, as kill does.
 func (c *command) checkSignal() error {
 	name := "SIG" + strings.TrimPrefix(strings.ToUpper(c.Signal), "SIG")
 	if c.signal = unix.SignalNum(name); c.signal == 0 {
@@ -119,8 +119,8 @@ func (c *command) checkSignal() error {
 	return nil
 }
 
-// checkTimes makes sure that a command can be stopped before the lease is over,
-// and that a renewal or two may fail before it is.
+// checkTimes ensures that the command can be stopped before the lease expires, and that the lock
+// survives one or two failed renewals.
 func (c *command) checkTimes() error {
 	if err := checkTTL(c.TTL); err != nil {
 		return err
@@ -146,15 +146,15 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// locker makes locks whose contexts end while there is still time to kill: the grace is
-// what the command has to end, and what the kill itself takes.
+// locker returns a Locker whose locks report a loss early enough to stop the command: the grace is
+// KillAfter plus the time that the kill itself takes.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
 	o.TTL, o.Note, o.Grace = c.TTL, c.Note, c.KillAfter+supervise.KillReserve
 	return fencelock.New(engine, nil).With(o)
 }
 
-// under returns the command, not started yet, for one acquisition. The watchdog is told
-// new deadlines more often than the lock is renewed, a third of the TTL apart.
+// under returns the supervised command for one acquisition. It has not started. The watchdog gets
+// new deadlines more often than the lock is renewed, which is every third of the TTL.
 func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan os.Signal) supervise.Command {
 	if c.tty == nil {
 		c.tty = supervise.OpenTerminal()
@@ -166,8 +166,8 @@ func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan 
 	}
 }
 
-// on finds the command, opens the engine, and runs f with both. What is wrong with the
-// command is told before anybody waits for a lock.
+// on finds the command, opens the engine and calls f with both. It reports a command that cannot
+// run before anybody waits for a lock.
 func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
 	outliveReaders()
 	path, err := supervise.Lookup(c.Command[0])
@@ -175,7 +175,7 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 		return c.unquoted(err)
 	}
 	if err := supervise.Ready(); err != nil {
-		return err // before a wait, and not after it
+		return err // before the wait
 	}
 	ctx, stop := endedBySignals(a.ctx)
 	engine, closeEngine, err := a.open(ctx)
@@ -189,7 +189,7 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	if err != nil {
 		return err
 	}
-	defer func() { _ = closeEngine() }() // the lock was released before, and that was checked
+	defer func() { _ = closeEngine() }() // the lock has been released by now
 	if engine.Traits().Engine == "memory" {
 		a.say("mem: locks exclude no other process; use file:///path")
 	}
@@ -197,11 +197,11 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	return f(engine, path)
 }
 
-// outliveReaders keeps a write to a pipe without a reader from ending us. The signal
-// is handled and not ignored, so that the command gets it as usual.
+// outliveReaders makes a write to a pipe without a reader return an error instead of ending this
+// process. The signal is handled, not ignored, so the command does not inherit the setting.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// unquoted tells those who have quoted a whole command line how to write it.
+// unquoted adds a hint to the error for a whole command line in quotes.
 func (c *command) unquoted(err error) error {
 	words := c.Command[0]
 	if exitCode(err) != exitNotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
@@ -210,8 +210,8 @@ func (c *command) unquoted(err error) error {
 	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; the name contains a space\ntry: -c %s for a shell line, or -- %s without quotes", err, termtext.ShellQuote(words), words)}
 }
 
-// sayDirectory tells where the locks are if nobody has chosen that: another host has locks of its
-// own, and so has another user. Neither is excluded.
+// sayDirectory reports which directory is used if there is no URL, since locks in it exclude
+// neither other hosts nor other users.
 func sayDirectory(a *app, uid int, env func(string) string) {
 	if a.url != "" {
 		return
@@ -225,7 +225,8 @@ func sayDirectory(a *app, uid int, env func(string) string) {
 	}
 }
 
-// environment is ours, with what the command may want to know about its lock.
+// environment returns the environment of the command: that of this process, and the variables of
+// the lock.
 func (c *command) environment(a *app, lock *fencelock.Lock) []string {
 	return append(a.environment(c.PassURL, nameVariable, tokenVariable, ownerVariable),
 		nameVariable+"="+lock.Name(),
@@ -234,8 +235,8 @@ func (c *command) environment(a *app, lock *fencelock.Lock) []string {
 	)
 }
 
-// environment is ours without some variables. The URL is one of those, unless it is asked for: it
-// may hold a password.
+// environment returns the environment of this process without the given variables. It omits the URL
+// unless passURL is set, since the URL may hold a password.
 func (a *app) environment(passURL bool, without ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

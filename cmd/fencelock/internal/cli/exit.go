@@ -14,32 +14,31 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Exit codes beside the command's own. Most are those of sysexits.h, and the last three
-// those of shells; nobody else has a code for a lost lock. They are a promise: scripts
-// tell by them whether to go on.
+// Exit codes besides that of the command. Most are those of sysexits.h; the last three are those of
+// shells. Scripts rely on them, so they do not change.
 const (
-	exitNotHeld       = 1 // there was nothing to break
+	exitNotHeld       = 1 // nobody holds the name
 	exitUsage         = 64
 	exitUnavailable   = 69
-	exitBroken        = 70 // a verification failed
-	exitStart         = 71 // something of ours did not start
-	exitOutput        = 74 // what belongs on stdout could not be written there
+	exitBroken        = 70 // doctor found something broken
+	exitStart         = 71 // fencelock could not get what it needs to run the command
+	exitOutput        = 74 // stdout could not be written
 	exitBusy          = 75
 	exitLost          = 76
 	exitConfig        = 78
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignal        = 128 // and the number of the signal
+	exitSignal        = 128 // plus the number of the signal
 )
 
-// exitError ends the program with a code. With a nil err it says nothing.
+// exitError ends the program with an exit code. If err is nil, nothing is printed.
 type exitError struct {
 	code        int
-	err         error // what people are told; nil: nothing
-	interrupted bool  // by SIGINT, of which we must die then
+	err         error // printed; nil prints nothing
+	interrupted bool  // end by SIGINT instead of by code
 }
 
-// Error is what people are told, or the code for those who log it.
+// Error returns the message for people, or the code.
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit code %d", e.code)
@@ -47,10 +46,10 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap returns what the code was made of.
+// Unwrap returns err.
 func (e *exitError) Unwrap() error { return e.err }
 
-// exitWith ends the program with the command's own code, in silence.
+// exitWith returns an error that ends the program with a code and prints nothing.
 func exitWith(code int) error {
 	if code == 0 {
 		return nil
@@ -58,8 +57,8 @@ func exitWith(code int) error {
 	return &exitError{code: code}
 }
 
-// exitCode returns the exit code that err stands for. An error may be of several kinds;
-// the first in the table counts, and what no retry mends comes before what one may.
+// exitCode returns the exit code of err. If err is of several kinds, the first one in the table
+// decides: an error that no retry can fix comes before one that a retry can.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
@@ -88,13 +87,13 @@ func exitCode(err error) int {
 	return 1
 }
 
-// startFailures are the exit codes of a command that was not started, as shells have them.
+// startFailures are the exit codes of commands that did not start, as shells have them.
 var startFailures = map[supervise.Reason]int{
 	supervise.NotFound: exitNotFound, supervise.NotExecutable: exitNotExecutable, supervise.Failed: exitStart,
 }
 
-// complain tells people about err: one line, and a second one that starts with
-// "try:" where the error carries a hint. A silent exitError says nothing.
+// complain prints err on one line, and on a second line that starts with "try:" what to do about
+// it, if that is known. It prints nothing for an exitError without err.
 func complain(w io.Writer, err error) {
 	if exit, ok := errors.AsType[*exitError](err); err == nil || ok && exit.err == nil {
 		return
@@ -109,8 +108,7 @@ func complain(w io.Writer, err error) {
 	}
 }
 
-// hintFor says what to do about errors that are the same for every command, "" if nobody
-// can know.
+// hintFor returns what to do about an error of any verb, or "".
 func hintFor(err error) string {
 	if h, ok := errors.AsType[*engineurl.HintError](err); ok {
 		return h.Hint
@@ -128,6 +126,6 @@ func hintFor(err error) string {
 	return ""
 }
 
-// mayBeNew reports whether a text says of a Redis that it grants nothing since it may have forgotten
-// its locks. That of a server that has never had any says the same, and is ended by init.
+// mayBeNew reports whether a message says that a Redis server may have lost its locks and grants
+// none. A new server says the same, and init ends that.
 func mayBeNew(text string) bool { return strings.Contains(text, "may have forgotten its locks") }

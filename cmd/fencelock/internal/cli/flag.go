@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// number is the value of a flag that takes a whole number. The one of pflag reads 010 as 8, and
-// has no least: 0, as an empty variable in a script makes it, would mean that the flag was not given.
+// number is the value of a flag that takes a decimal whole number of at least least. pflag would
+// read 010 as 8. A 0, which an empty shell variable may produce, must not count as an absent flag.
 type number struct {
 	*int
 	least int
 }
 
-// Set reads the value.
+// Set parses the value.
 func (n number) Set(s string) (err error) {
 	if *n.int, err = parseNumber(s); err == nil && *n.int < n.least {
 		err = fmt.Errorf("%s is less than %d", s, n.least)
@@ -30,10 +30,10 @@ func (n number) Set(s string) (err error) {
 // String returns the value.
 func (n number) String() string { return strconv.Itoa(*n.int) }
 
-// Type returns what stands for the value in texts.
+// Type returns the placeholder for the value in help.
 func (n number) Type() string { return "N" }
 
-// parseNumber reads a whole number.
+// parseNumber parses a decimal whole number.
 func parseNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	switch {
@@ -45,12 +45,12 @@ func parseNumber(s string) (int, error) {
 	return n, err
 }
 
-// notDuration is the error of all that read a time.
+// notDuration is the error for a string that is not a duration.
 func notDuration(s string) error {
 	return fmt.Errorf("%q is not a duration such as 30s or 1m30s", s)
 }
 
-// offer gives completion the values worth offering for a flag.
+// offer registers values that completion suggests for a flag.
 func offer(cmd *cobra.Command, flag string, directive cobra.ShellCompDirective, values ...string) {
 	directive |= cobra.ShellCompDirectiveNoFileComp
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive)); err != nil {
@@ -58,8 +58,7 @@ func offer(cmd *cobra.Command, flag string, directive cobra.ShellCompDirective, 
 	}
 }
 
-// longForm is how a flag is written with its value, such as --ttl=DURATION. What stands for the
-// value is between back quotes in the usage of most flags.
+// longForm returns a flag with its placeholder, such as --ttl=DURATION.
 func longForm(f *pflag.Flag) string {
 	if value, _ := pflag.UnquoteUsage(f); value != "" {
 		return "--" + f.Name + "=" + strings.ToUpper(value)

@@ -13,20 +13,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is how many columns a help page takes.
+// helpWidth is the width of help in columns.
 const helpWidth = 80
 
-// The sections of a page that cobra does not know: annotations of a command, as table makes them.
+// The sections of help that cobra does not have. They are annotations of a command, in the format
+// of table.
 const (
 	argumentRows = "Arguments"
 	variables    = "Variables"
 	exitCodes    = "Exit codes"
 )
 
-// explained is a word with what it means.
+// explained is a word and its meaning.
 type explained struct{ word, meaning string }
 
-// table is rows of explanations in one text: a line each, with a tab behind the word.
+// table joins rows into one string: a line per row, with a tab after the word.
 func table(rows []explained) string {
 	var lines []string
 	for _, r := range rows {
@@ -35,7 +36,7 @@ func table(rows []explained) string {
 	return strings.Join(lines, "\n")
 }
 
-// explanations returns the rows of a table.
+// explanations is the inverse of table.
 func explanations(table string) (rows []explained) {
 	for line := range strings.Lines(table) {
 		word, meaning, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -51,7 +52,7 @@ var commonCodes = []explained{
 	{"78", "the configuration is wrong, a permission is missing, or the login was refused"},
 }
 
-// verbCodes are the exit codes that only some verbs have.
+// verbCodes are exit codes that only some verbs have.
 var verbCodes = []explained{
 	{"", "the exit code of the command, or one of these:"},
 	{"70", "doctor found something broken"},
@@ -68,8 +69,7 @@ var startCodes = []explained{
 	{"127", "the command was not found"},
 }
 
-// addCommonCodes adds to each command the exit codes that it shares with others, and puts all in
-// order.
+// addCommonCodes adds the exit codes that commands share to their annotations, and sorts them.
 func addCommonCodes(root *cobra.Command) {
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		all := append(explanations(cmd.Annotations[exitCodes]), commonCodes...)
@@ -86,7 +86,7 @@ func addCommonCodes(root *cobra.Command) {
 	}
 }
 
-// addHelp adds the verb help. It is that of cobra, but refuses what is no verb.
+// addHelp adds the verb help of cobra. Unlike cobra, it refuses an unknown verb.
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
@@ -99,12 +99,12 @@ func addHelp(root *cobra.Command) {
 	}
 }
 
-// printHelp prints the page of a command.
+// printHelp prints the help of a command.
 func (a *app) printHelp(cmd *cobra.Command, _ []string) {
 	_, a.helpFailed = io.WriteString(a.stdout, helpPage(cmd))
 }
 
-// helpPage is the page of a command: what it does, examples, and then all it takes.
+// helpPage returns the help of a command: what it does, examples, then all it takes.
 func helpPage(cmd *cobra.Command) string {
 	var p page
 	p.WriteString("Usage: " + cmd.UseLine() + "\n\n" + cmd.Short + "\n")
@@ -136,14 +136,14 @@ func helpPage(cmd *cobra.Command) string {
 	return p.String()
 }
 
-// page is a page of help that is being written.
+// page builds the help of a command.
 type page struct{ strings.Builder }
 
-// head begins a section.
+// head starts a section.
 func (p *page) head(title string) { p.WriteString("\n" + title + ":\n") }
 
-// table writes a table below a title. A meaning without a word is a sentence for itself. An
-// empty table is not there at all.
+// table adds a section with a table, unless the table is empty. A row without a word is printed as
+// a sentence.
 func (p *page) table(title, table string) {
 	rows, width := explanations(table), 0
 	if len(rows) == 0 {
@@ -162,15 +162,16 @@ func (p *page) table(title, table string) {
 	}
 }
 
-// row writes a word and what it means, in a column that begins behind the widest word.
+// row adds a word and its meaning, which starts in the column after the widest word.
 func (p *page) row(width int, word, meaning string) {
 	fmt.Fprintf(p, "  %-*s  %s\n", width, word, wrap(meaning, width+4))
 }
 
-// flagColumn is where the explanation of a flag begins.
+// flagColumn is the column in which the usage of a flag starts.
 const flagColumn = 26
 
-// flags explains flags below a title: a short one beside its explanation, a long one above it.
+// flags adds a section of flags. The usage of a flag follows on the same line if the flag is short,
+// or else on the next one.
 func (p *page) flags(title string, f *pflag.FlagSet) {
 	if !f.HasFlags() {
 		return
@@ -194,8 +195,8 @@ func (p *page) flags(title string, f *pflag.FlagSet) {
 	})
 }
 
-// wrap breaks text into lines of at most helpWidth columns, of which all but the first are
-// indented. A word that is longer has a line for itself.
+// wrap breaks text into lines of at most helpWidth columns. It indents all but the first. A longer
+// word gets its own line.
 func wrap(text string, indent int) string {
 	var b strings.Builder
 	column := indent

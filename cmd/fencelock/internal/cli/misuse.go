@@ -14,17 +14,17 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
-// misuse is what is wrong with a command line.
+// misuse is an error in the command line.
 type misuse struct {
 	error
-	try string // "" is the help page of the command
+	try string // the hint; "" is the help of the command
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error.
 func (m *misuse) Unwrap() error { return m.error }
 
-// refuse turns what is wrong with the command line into a refusal that says what to try. Other
-// errors stay as they are. A URL may be in it.
+// refuse turns an error in the command line into an exitError with a hint. It returns other errors
+// unchanged. It removes passwords, since a URL may be in the wrong place.
 func refuse(cmd *cobra.Command, err error) error {
 	wrong, ok := errors.AsType[*misuse](wrongFlag(cmd, err))
 	if !ok {
@@ -37,8 +37,8 @@ func refuse(cmd *cobra.Command, err error) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s", text, wrong.try)}
 }
 
-// wrongFlag says in our words what pflag found wrong. A value is repeated only by flags that
-// take no secret.
+// wrongFlag turns an error of pflag into a misuse. Its text repeats the value only of flags that
+// hold no secret.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, unknown)
@@ -57,13 +57,14 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag says which flag may be meant, or which verb has it if it stands before any.
+// unknownFlag suggests a flag of a similar name, or the verb that has the flag if it stands before
+// every verb.
 func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	name, dashes := unknown.GetSpecifiedName(), "--"
 	if unknown.GetSpecifiedShortnames() != "" {
 		dashes = "-"
 	}
-	for _, owner := range cmd.Commands() { // of the root; no verb has any
+	for _, owner := range cmd.Commands() { // only the root has subcommands
 		f := owner.Flags()
 		if dashes == "--" && f.Lookup(name) != nil || dashes == "-" && len(name) == 1 && f.ShorthandLookup(name) != nil {
 			return &misuse{fmt.Errorf("unknown flag %s%s before the command; it is a flag of %s", dashes, name, owner.Name()),
@@ -79,8 +80,8 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	return &misuse{error: fmt.Errorf("unknown flag %s%s%s", dashes, name, near)}
 }
 
-// noVerb says what is wrong with words of which the first is no verb. They may be what flock
-// takes: a name, and a command.
+// noVerb is the error for words that do not start with a verb. They may be a command line of flock:
+// a name and a command.
 func noVerb(root *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil

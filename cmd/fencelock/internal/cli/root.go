@@ -12,20 +12,19 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 )
 
-// The groups that help shows verbs in.
+// The groups of verbs in help.
 const (
 	useLocks = "Use locks"
 	seeLocks = "See and manage locks"
 	moreVerb = "More"
 )
 
-func init() { cobra.EnableCommandSorting = false } // verbs stand in the order people read them
+func init() { cobra.EnableCommandSorting = false } // help shows verbs in the order of newRoot
 
-// New returns the tree of commands, for those who describe it and do not run it.
+// New returns the tree of commands, for programs that document it.
 func New() *cobra.Command { return newRoot(new(app)) }
 
-// newRoot returns the tree of commands. They work with a, into which the flags of every
-// command are read.
+// newRoot returns the tree of commands. It parses the flags of every command into a.
 func newRoot(a *app) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
@@ -52,12 +51,12 @@ fencelock ls                             who holds what`,
 			}
 			return &misuse{error: errors.New("a command is missing, such as run or ls")}
 		},
-		SuggestionsMinimumDistance: 1, // our words are short
+		SuggestionsMinimumDistance: 1, // the verbs are short
 		TraverseChildren:           true, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.Flags().SetInterspersed(false) // or a flag behind a wrong verb would be called the mistake
+	root.Flags().SetInterspersed(false) // or a flag after a wrong verb would be reported instead of the verb
 	a.addFlags(root)
 	root.Flags().BoolVar(&version, "version", false, "Print the version.")
 	root.SetHelpFunc(a.printHelp)
@@ -72,7 +71,7 @@ fencelock ls                             who holds what`,
 	return root
 }
 
-// addFlags adds the flags of every command.
+// addFlags adds the flags that every command has.
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.SortFlags = false
@@ -86,10 +85,9 @@ func (a *app) addFlags(root *cobra.Command) {
 	root.Flags().AddFlagSet(f)
 }
 
-// checkFlags looks whether the flags are there that must be given, and whether a URL that is
-// given is one.
+// checkFlags refuses a command line without a required flag, and an empty URL.
 func checkFlags(cmd *cobra.Command, _ []string) error {
-	if cmd.Name() == cobra.ShellCompRequestCmd { // nobody runs a command: its words may be taken for flags
+	if cmd.Name() == cobra.ShellCompRequestCmd { // completion runs no command, so words after the name may be parsed as flags
 		for _, verb := range cmd.Root().Commands() {
 			verb.Flags().SetInterspersed(true)
 		}
