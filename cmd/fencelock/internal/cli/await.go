@@ -16,9 +16,9 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 )
 
-// await takes a lock. A signal that asks to end ends the wait; from the grant on,
-// signals go to the channel that it returns. One that comes between the two counts for
-// both: we end, and no command is started.
+// await acquires a lock. A signal that asks to end ends the wait. After the grant, signals go to
+// the returned channel. If a signal arrives in between, await releases the lock and returns the
+// error of the signal.
 func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fencelock.Lock, chan os.Signal, error) {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
@@ -27,16 +27,16 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fence
 	stop()
 	if ended := endedBy(ctx); ended != nil {
 		if err == nil {
-			lock.Release() // nothing was started; if this fails, the lease ends
+			lock.Release() // nothing was started; if this fails, the lease expires
 		}
 		return nil, nil, ended
 	}
 	return lock, signals, err
 }
 
-// endedBySignals returns a context that supervise.EndSignals end, with the exit code as its cause, which
-// endedBy returns. Signals that were ignored from the start stay ignored. Once the
-// function that it returns has returned, one that has come counts, and no other is taken.
+// endedBySignals returns a context that supervise.EndSignals cancel, with an exitError as the
+// cause. Signals that were ignored at the start stay ignored. After the returned function has
+// returned, no further signal counts.
 func endedBySignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -50,13 +50,13 @@ func endedBySignals(parent context.Context) (context.Context, func()) {
 	}()
 	return ctx, sync.OnceFunc(func() {
 		signal.Stop(signals)
-		close(signals) // what is in it is heard
+		close(signals) // a signal in it is still read
 		<-heard
 		cancel(nil)
 	})
 }
 
-// endedBy is the error of the signal that has ended a context of endedBySignals, nil if none has.
+// endedBy returns the error of the signal that cancelled a context of endedBySignals, or nil.
 func endedBy(ctx context.Context) error {
 	if ended, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
 		return ended
@@ -64,7 +64,7 @@ func endedBy(ctx context.Context) error {
 	return nil
 }
 
-// gaveUp is the end of a wait by a signal.
+// gaveUp returns the error of a wait that a signal ended.
 func gaveUp(s os.Signal) error {
 	return &exitError{code: exitSignal + int(s.(unix.Signal)), err: fmt.Errorf("gave up waiting: %v", s), interrupted: s == unix.SIGINT}
 }

@@ -16,14 +16,15 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// breakCmd takes a lock away.
+// breakCmd is the verb break.
 type breakCmd struct {
 	Name   string
-	Reason string // told to the holder; must not be empty
-	Force  bool   // end the connections of those who do not let go
+	Reason string // reported to the holder; not empty
+	Force  bool   // end the connections of holders that do not release the lock
 }
 
-// newBreak returns the verb break. It asks for a reason and for no confirmation: scripts use it.
+// newBreak returns the verb break. It requires a reason, and does not ask for confirmation, since
+// scripts use it.
 func newBreak(a *app) *cobra.Command {
 	c := new(breakCmd)
 	cmd := &cobra.Command{
@@ -51,7 +52,7 @@ fencelock break nightly --reason "host db3 is gone"`,
 	return cmd
 }
 
-// check finds what the parser cannot.
+// check validates the flags.
 func (c *breakCmd) check() error {
 	if strings.TrimSpace(c.Reason) == "" {
 		return errors.New("the reason is empty")
@@ -59,7 +60,7 @@ func (c *breakCmd) check() error {
 	return driver.CheckName(c.Name)
 }
 
-// Run takes the name away from its holders.
+// Run breaks the lock and prints the new token.
 func (c *breakCmd) Run(a *app) error {
 	var token int64
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -67,7 +68,7 @@ func (c *breakCmd) Run(a *app) error {
 		return err
 	})
 	switch {
-	case token != 0: // even if a process still keeps the lock, the token shuts it out
+	case token != 0: // the token shuts out a process that still keeps the lock
 		return errors.Join(a.printToken(token, broken{c.Name, token}), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held\ntry: fencelock ls", termtext.Word(c.Name))}
@@ -75,8 +76,8 @@ func (c *breakCmd) Run(a *app) error {
 	return err
 }
 
-// take breaks the lock, by force where that was asked for. A token beside an error means
-// that the lock is broken, and that a holder has not let go yet.
+// take breaks the lock, by force if that is wanted. A token with an error means that the lock is
+// broken, but that a holder has not released it yet.
 func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
 	f, forceful := engine.(engineurl.Forcer)
 	switch {
@@ -92,8 +93,8 @@ func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int6
 	return token, err
 }
 
-// force lists what else is taken away, and then takes it: the connection of a holder may
-// hold other names, and the holder of all is told nothing.
+// force reports the other locks on the connection of the holder, which may end too, and breaks the
+// lock.
 func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64, error) {
 	names, err := f.NamesOnSameSession(ctx, c.Name)
 	if err != nil {
@@ -105,8 +106,8 @@ func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64
 	return f.BreakByForce(ctx, c.Name, c.Reason)
 }
 
-// broken is what break --json prints; docs/cli-json.md documents it.
+// broken is what break --json prints. docs/cli-json.md documents it.
 type broken struct {
 	Name  string `json:"name"`
-	Token int64  `json:"token"` // greater than that of every holder before
+	Token int64  `json:"token"` // greater than that of every earlier holder
 }

@@ -16,14 +16,13 @@ import (
 	"github.com/fencelock/fencelock/internal/inspect"
 )
 
-// doctorPatience is how long the examination of an engine may take.
+// doctorPatience is the time limit of the checks. Opening the engine has a limit of its own.
 const doctorPatience = 30 * time.Second
 
-// doctorCmd examines an engine. The TTL is that of the locks that are meant, since some
-// settings are fit for long leases only.
+// doctorCmd is the verb doctor. TTL is that of the locks to be used, since some settings suit long
+// leases only.
 type doctorCmd struct{ TTL time.Duration }
 
-// newDoctor returns the verb doctor.
 func newDoctor(a *app) *cobra.Command {
 	c := new(doctorCmd)
 	cmd := &cobra.Command{
@@ -39,8 +38,7 @@ fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
 	return cmd
 }
 
-// Run examines the engine and prints what it finds. The limit is that of the examination;
-// opening an engine has a limit of its own.
+// Run checks the engine and prints the findings.
 func (c *doctorCmd) Run(a *app) error {
 	var findings []driver.Finding
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -55,7 +53,7 @@ func (c *doctorCmd) Run(a *app) error {
 	return cmp.Or(printList(a, findings, findingViewOf, findingText), brokenOf(findings))
 }
 
-// examine asks the engine about itself. That of this process has nothing to tell.
+// examine returns the findings of the engine. Only mem: has no checks.
 func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
 	if inspector, ok := engine.(driver.Inspector); ok {
 		return inspector.Inspect(ctx, ttl)
@@ -64,7 +62,7 @@ func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]dr
 		"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path")}, nil
 }
 
-// brokenOf is the error of findings of which one is broken.
+// brokenOf returns an error if a finding is broken.
 func brokenOf(findings []driver.Finding) error {
 	broken := 0
 	for _, f := range findings {
@@ -78,8 +76,7 @@ func brokenOf(findings []driver.Finding) error {
 	return &exitError{code: exitBroken, err: fmt.Errorf("%d of %d checks found something broken", broken, len(findings))}
 }
 
-// findingView is driver.Finding as --json prints it; docs/cli-json.md documents
-// it.
+// findingView is driver.Finding as --json prints it. docs/cli-json.md documents it.
 type findingView struct {
 	Check    string `json:"check"`
 	Severity string `json:"severity"`
@@ -92,7 +89,7 @@ func findingViewOf(f driver.Finding) findingView {
 	return findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix}
 }
 
-// findingText is a line for each finding, and two more for one that is not good.
+// findingText formats findings: a line each, and up to two more for one that is not good.
 func findingText(findings []driver.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {

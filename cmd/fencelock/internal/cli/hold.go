@@ -17,22 +17,23 @@ import (
 
 // outcome is how a command under a lock has ended.
 type outcome struct {
-	lost  bool  // the lock was gone before the command was
-	stuck bool  // something of the command lives on, so there must be no next one
-	asked bool  // somebody asked us to end, and the command with us
-	begun bool  // it was started
+	lost  bool  // the lock was lost before the command ended
+	stuck bool  // processes of the command still run, so no other command may start
+	asked bool  // a signal asked fencelock, and so the command, to end
+	begun bool  // the command started
 	err   error // carries the exit code
 }
 
-// hold runs the command under its lock, and gives the lock back as soon as nothing of the
-// command is left. Before that it calls over with how the command has ended, nil being well.
+// hold runs the command under its lock and releases the lock as soon as every process of the
+// command has ended. Before the release it calls over with the error of the command, or nil if it
+// succeeded.
 func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, over func(error)) outcome {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
 	process, err := begin(engine, lock, c)
 	if err != nil {
 		over(err)
-		_ = giveBack(lock) // nothing runs; if this fails, the lease ends
+		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
 		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
 	}
 	end := a.late(process.Wait(), lock)
@@ -42,7 +43,7 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		return outcome{lost: true, stuck: true, begun: true, err: err}
 	}
 	freed := giveBack(lock)
-	process.Close() // nobody who waits for the lock waits for the watchdog
+	process.Close() // after the release, so that waiters need not wait for the watchdog
 	if freed == nil {
 		a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
 	}
@@ -54,7 +55,7 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 	}
 }
 
-// late counts a lock as lost whose command the watchdog has killed at the deadline, and says so.
+// late reports a command that the watchdog killed at the deadline, and marks its lock as lost.
 func (a *app) late(end supervise.End, lock *fencelock.Lock) supervise.End {
 	if end.Late && !end.Lost {
 		end.Lost = true
@@ -63,8 +64,8 @@ func (a *app) late(end supervise.End, lock *fencelock.Lock) supervise.End {
 	return end
 }
 
-// stuck is an error if processes of the command could not be killed. The lock is not given back
-// then: the watchdog, which goes on trying, keeps what is left of it.
+// stuck returns an error if processes of the command could not be killed. The lock is not released
+// then, and the watchdog keeps trying to kill them.
 func (a *app) stuck(end supervise.End, lock *fencelock.Lock) error {
 	if end.Left == 0 {
 		return nil
@@ -72,13 +73,14 @@ func (a *app) stuck(end supervise.End, lock *fencelock.Lock) error {
 	return &exitError{code: exitLost, err: fmt.Errorf("lock %q was lost, but processes of the command still run (%d), since they belong to another user\ntry: sudo fencelock run ..., not fencelock run ... sudo", lock.Name(), end.Left)}
 }
 
-// inheritor is an engine whose locks live in descriptors, which the command gets, such as filelock.
+// inheritor is an engine whose locks are file descriptors that the command inherits, such as
+// filelock.
 type inheritor interface {
 	Inherit(l driver.Lease) ([]*os.File, error)
 }
 
-// begin starts the command. The watchdog, and with it the command, gets the descriptors of a lock
-// that lives in some.
+// begin starts the command. If the lock is a file descriptor, the watchdog and the command inherit
+// it.
 func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
 	if i, ok := engine.(inheritor); ok {
 		var err error
@@ -91,12 +93,11 @@ func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*su
 	return supervise.Start(c)
 }
 
-// giveBack releases the lock. One that was lost, perhaps because the engine is
-// silent, is not worth a wait beyond the end of its lease.
+// giveBack releases the lock.
 func giveBack(lock *fencelock.Lock) error { return withinLease(lock, lock.Release) }
 
-// withinLease calls f, which has a timeout of its own. If the lock was lost, it waits for f no
-// longer than until the lease is over.
+// withinLease calls f, which has a timeout of its own. If the lock was lost, perhaps because the
+// server is unreachable, it waits for f no longer than until the lease is over.
 func withinLease(lock *fencelock.Lock, f func() error) error {
 	deadline := lock.Deadline()
 	if lock.Err() == nil || deadline.IsZero() {
@@ -112,8 +113,8 @@ func withinLease(lock *fencelock.Lock, f func() error) error {
 	}
 }
 
-// verdict is the exit code that the command has earned. A release that failed turns it
-// into that of a lost lock, or is a word of warning if only the release went wrong.
+// verdict returns the exit code of the command as an error. If the release failed because the lock
+// was lost, the exit code is that of a lost lock. Another failure of the release is only reported.
 func (a *app) verdict(end supervise.End, freed error) error {
 	code := codeOf(end)
 	switch {
@@ -129,7 +130,7 @@ func (a *app) verdict(end supervise.End, freed error) error {
 	return exitWith(code)
 }
 
-// failureOf is how a command has ended as an error, nil if it has ended well.
+// failureOf returns the error of a command, or nil if it succeeded.
 func failureOf(end supervise.End) error {
 	switch code := codeOf(end); {
 	case end.Lost:
@@ -142,7 +143,7 @@ func failureOf(end supervise.End) error {
 	return nil
 }
 
-// codeOf is the exit code of a command, as shells have it.
+// codeOf returns the exit code of a command, as shells have it.
 func codeOf(end supervise.End) int {
 	switch {
 	case end.Lost:

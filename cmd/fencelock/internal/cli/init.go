@@ -20,13 +20,12 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// initCmd gives an engine what it needs once.
+// initCmd is the verb init.
 type initCmd struct {
-	Print bool // only say what that is
-	Yes   bool // do not ask
+	Print bool // print the SQL instead
+	Yes   bool // do not ask for confirmation
 }
 
-// newInit returns the verb init.
 func newInit(a *app) *cobra.Command {
 	c := new(initCmd)
 	cmd := &cobra.Command{
@@ -45,13 +44,13 @@ fencelock init --url redlock://h1,h2,h3 --yes`,
 	return cmd
 }
 
-// initer is an engine that must be given something once. It may be given it again.
+// initer is an engine that has to be prepared once. Init may be called again.
 type initer interface {
 	Init(context.Context) error
 }
 
-// Run gives the engine what it needs before its first lock. One that needs nothing is an
-// error: whoever asks for it believes in a protection that is not switched on.
+// Run prepares the engine. An engine that needs no preparation is an error: the caller may expect a
+// protection that is not enabled.
 func (c *initCmd) Run(a *app) error {
 	scheme, _, _ := strings.Cut(a.url, ":")
 	postgres := scheme == "postgres" || scheme == "postgresql"
@@ -74,11 +73,11 @@ func (c *initCmd) Run(a *app) error {
 	})
 }
 
-// insufficientPrivilege is the server's code for a right that is missing.
+// insufficientPrivilege is the SQLSTATE of a missing permission.
 const insufficientPrivilege = "42501"
 
-// schema creates the schema, or prints the SQL if somebody else must. A role without the
-// right to create it may use one that is there, and then nothing is missing.
+// schema creates the schema, or prints the SQL if this role may not. If the schema exists and can
+// be used, a missing permission to create it is not an error.
 func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
 	err := i.Init(ctx)
 	if err == nil {
@@ -99,8 +98,8 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE")}
 }
 
-// declare says that servers are new, once that is confirmed: if it is not true, two may
-// hold one lock.
+// declare declares servers new, after confirmation: if they are not, two processes may hold one
+// lock.
 func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	if !c.Yes {
 		if err := confirm(ctx, a, "If a process holds a lock on these servers, another one can get the same lock now. Is it certain that no process does? [yes/no] "); err != nil {
@@ -114,8 +113,8 @@ func (c *initCmd) declare(ctx context.Context, a *app, i initer) error {
 	return nil
 }
 
-// confirm asks on a terminal, and refuses to guess where there is none. Only "yes" in full
-// is one.
+// confirm asks a question on the terminal, and fails if there is none. Only the full word "yes"
+// confirms.
 func confirm(ctx context.Context, a *app, question string) error {
 	f, ok := a.stdin.(*os.File)
 	if !ok || !isTTY(f) {
@@ -123,7 +122,7 @@ func confirm(ctx context.Context, a *app, question string) error {
 	}
 	fmt.Fprint(a.stderr, question)
 	said := make(chan bool, 1)
-	go func() { // ends when somebody answers, or with the process
+	go func() { // ends with the answer, or with the process
 		answer, err := bufio.NewReader(f).ReadString('\n')
 		said <- err == nil && strings.TrimSpace(answer) == "yes"
 	}()

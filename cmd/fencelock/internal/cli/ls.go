@@ -15,13 +15,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// lsCmd lists locks.
+// lsCmd is the verb ls.
 type lsCmd struct {
-	Prefix string // "" is all
-	Scan   bool   // look at all keys, which takes long where there are many
+	Prefix string // "" lists all locks
+	Scan   bool   // look through all keys of a Redis
 }
 
-// newLs returns the verb ls.
 func newLs(a *app) *cobra.Command {
 	c := new(lsCmd)
 	cmd := &cobra.Command{
@@ -35,12 +34,12 @@ fencelock ls invoice: --json | jq -r .name`,
 		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().BoolVar(&c.Scan, "scan", false, "Look through all keys of a Redis, not only at names that were held or waited for a while.")
+	cmd.Flags().BoolVar(&c.Scan, "scan", false, "On Redis: search all keys instead of the index of names. This also finds locks of other programs, and takes longer.")
 	return cmd
 }
 
-// Run prints every lock with the prefix. A scan is a thing of one engine, so Locker.List cannot ask
-// for it; the others list everything anyway.
+// Run prints the locks with the prefix. Locker.List cannot ask for a scan; engines without an index
+// list everything anyway.
 func (c *lsCmd) Run(a *app) error {
 	var list []fencelock.Status
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -54,10 +53,10 @@ func (c *lsCmd) Run(a *app) error {
 	if len(list) == 0 && err == nil {
 		a.detail("no lock is held or waited for")
 	}
-	return cmp.Or(printList(a, list, viewOf, lockTable), err) // some names may have been read, and others not
+	return cmp.Or(printList(a, list, viewOf, lockTable), err) // even with an error, list has the names that could be read
 }
 
-// lockTable is the table of ls, with a row for each holder, and one for a lock that nobody holds.
+// lockTable returns the table of ls: a row for each holder, and one for a lock without holders.
 func lockTable(list []driver.Status) string {
 	var rows []string
 	for _, s := range list {
@@ -72,7 +71,7 @@ func lockTable(list []driver.Status) string {
 	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE", rows)
 }
 
-// lockRow is a row of ls. If the lock may have changed, that stands in the place of the note.
+// lockRow returns a row of ls. If the lock may have changed, the note says so.
 func lockRow(s driver.Status, weight int, holder, note string) string {
 	switch {
 	case s.Trouble != nil:
@@ -85,8 +84,8 @@ func lockRow(s driver.Status, weight int, holder, note string) string {
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), note)
 }
 
-// closedFor is how long a minimum hold still keeps a name closed. One that is over by our
-// clock may not be by that of the engine, so it is never "none".
+// closedFor returns the rest of a minimum hold. It is at least "0s", since a hold that is over by
+// our clock may not be over by the server's.
 func closedFor(until time.Time) string {
 	if until.IsZero() {
 		return "-"

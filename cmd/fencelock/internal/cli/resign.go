@@ -16,10 +16,9 @@ import (
 	"github.com/fencelock/fencelock/election"
 )
 
-// resignCmd takes a name away from its leader, and from nobody else.
+// resignCmd is the verb resign.
 type resignCmd struct{ Name, Reason string }
 
-// newResign returns the verb resign.
 func newResign(a *app) *cobra.Command {
 	c := new(resignCmd)
 	cmd := &cobra.Command{
@@ -43,7 +42,7 @@ fencelock status billing`,
 	return cmd
 }
 
-// Run ends the term, and prints the token.
+// Run ends the term of the leader and prints the new token.
 func (c *resignCmd) Run(a *app) error {
 	var leader election.Leader
 	var token int64
@@ -52,7 +51,7 @@ func (c *resignCmd) Run(a *app) error {
 		return err
 	})
 	switch {
-	case token != 0: // even if the old leader keeps on, the token shuts it out
+	case token != 0: // the token shuts the old leader out, even if it continues
 		return errors.Join(a.printToken(token, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term}), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s has no leader\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name))}
@@ -60,7 +59,7 @@ func (c *resignCmd) Run(a *app) error {
 	return err
 }
 
-// resigned is what resign --json prints.
+// resigned is what resign --json prints. docs/cli-json.md documents it.
 type resigned struct {
 	Name  string `json:"name"`
 	Token int64  `json:"token"`

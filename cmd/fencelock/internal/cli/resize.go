@@ -11,13 +11,12 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// resizeCmd changes a limit.
+// resizeCmd is the verb resize.
 type resizeCmd struct {
 	Name  string
 	Limit int // at least 1
 }
 
-// newResize returns the verb resize.
 func newResize(a *app) *cobra.Command {
 	c := new(resizeCmd)
 	var limit string
@@ -38,7 +37,7 @@ fencelock resize seats 5`,
 	}
 }
 
-// Run sets the limit. It prints nothing without --json, as chmod does.
+// Run sets the limit. Like chmod, it prints nothing on success, except with --json or --verbose.
 func (c *resizeCmd) Run(a *app) error {
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
 		return fencelock.New(engine, nil).Resize(ctx, c.Name, c.Limit)
@@ -50,7 +49,7 @@ func (c *resizeCmd) Run(a *app) error {
 	return a.print(resized{c.Name, c.Limit}, "")
 }
 
-// resized is what resize --json prints; docs/cli-json.md documents it.
+// resized is what resize --json prints. docs/cli-json.md documents it.
 type resized struct {
 	Name  string `json:"name"`
 	Limit int    `json:"limit"`

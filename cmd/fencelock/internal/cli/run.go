@@ -18,24 +18,22 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// runCmd runs a command while it holds a lock. Its flags are those of flock(1), where
-// that has them.
+// runCmd is the verb run. Flags that flock(1) has too have the same names.
 type runCmd struct {
 	ifBusy
-	Quiet   bool          // or none, and no word
-	Shared  bool          // beside other shared holders
-	Limit   int           // at most so many of them, or so much weight; 0 is no limit
-	Weight  int           // what this one takes of it; 0 is 1
-	MinHold time.Duration // nobody gets the lock again before this is over
-	Tick    time.Duration // of a schedule, which one host of all claims; 0 is no schedule
+	Quiet   bool          // print nothing and exit with 0 if the lock is busy
+	Shared  bool          // share the lock
+	Limit   int           // of all holders together; 0 is no limit
+	Weight  int           // share of the limit; 0 means 1
+	MinHold time.Duration // nobody else gets the lock before this is over
+	Tick    time.Duration // interval of the schedule; 0 is no schedule
 	OnLost  string        // terminate or ignore
-	Close   bool          // what the command leaves behind is nobody's business
+	Close   bool          // do not wait for processes that the command leaves behind
 
 	command
 	tick tickRun
 }
 
-// newRun returns the verb run.
 func newRun(a *app) *cobra.Command {
 	c := new(runCmd)
 	cmd := &cobra.Command{
@@ -71,7 +69,7 @@ fencelock run --tick 1m report -- ./report.sh`,
 	return cmd
 }
 
-// flags adds those of run, and behind them those it shares with elect.
+// flags adds the flags of run, then those shared with elect and once.
 func (c *runCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -92,11 +90,11 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	c.command.flags(cmd)
 }
 
-// check finds what the parser cannot, and fills in the defaults.
+// check validates the flags and sets defaults.
 func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.ifBusy.check(), c.checkNumbers()) }
 
-// checkNumbers finds numbers that have no sense, alone or together. A weight above the
-// limit would wait for ever.
+// checkNumbers refuses values that make no sense, alone or together. A weight above the limit would
+// wait for ever.
 func (c *runCmd) checkNumbers() error {
 	switch {
 	case c.OnLost != "terminate" && c.OnLost != "ignore":
@@ -111,8 +109,8 @@ func (c *runCmd) checkNumbers() error {
 	return nil
 }
 
-// setTick reads the tick. 0, as an empty variable in a script makes it, would mean that the flag was
-// not given.
+// setTick parses --tick. A 0, which an empty shell variable may produce, must not count as an
+// absent flag.
 func (c *runCmd) setTick(s string) (err error) {
 	if c.Tick, err = time.ParseDuration(s); err != nil {
 		return notDuration(s)
@@ -123,14 +121,14 @@ func (c *runCmd) setTick(s string) (err error) {
 	return nil
 }
 
-// ifBusy says what to do if it is not our turn, for every verb that waits for one.
+// ifBusy has the flags of verbs that wait for a lock or a turn.
 type ifBusy struct {
 	Nonblock bool
 	Wait     waitLimit
-	Conflict int // exit code if we do not wait, or not for long enough
+	Conflict int // exit code if the lock is busy
 }
 
-// flags adds those of a verb that waits for its turn, with its own explanations.
+// flags adds the flags, with the explanations of the verb.
 func (b *ifBusy) flags(cmd *cobra.Command, nonblock, wait, conflict string) {
 	b.Conflict = exitBusy
 	f := cmd.Flags()
@@ -140,10 +138,10 @@ func (b *ifBusy) flags(cmd *cobra.Command, nonblock, wait, conflict string) {
 	f.VarP(number{&b.Conflict, 0}, "conflict-exit-code", "E", conflict)
 }
 
-// atOnce reports whether not to wait.
+// atOnce reports whether the verb must not wait.
 func (b ifBusy) atOnce() bool { return b.Nonblock || b.Wait.given && b.Wait.limit == 0 }
 
-// check finds what the parser cannot.
+// check validates the flags.
 func (b ifBusy) check() error {
 	switch {
 	case b.Nonblock && b.Wait.given:
@@ -156,14 +154,14 @@ func (b ifBusy) check() error {
 	return nil
 }
 
-// waitLimit is a duration, or a number of seconds as flock has it. Nothing and zero are
-// two things: to wait for ever, and not at all.
+// waitLimit is a duration, or a number of seconds as in flock. Without a limit a verb waits for
+// ever; with 0 it does not wait.
 type waitLimit struct {
 	given bool
 	limit time.Duration
 }
 
-// set reads the value of the flag. What does not fit into a duration would wrap around.
+// set parses the value. It refuses numbers that would overflow a duration.
 func (w *waitLimit) set(s string) (err error) {
 	w.given = true
 	if seconds, bad := strconv.ParseFloat(s, 64); bad == nil {
@@ -179,13 +177,12 @@ func (w *waitLimit) set(s string) (err error) {
 	return err
 }
 
-// Run looks the command up, takes the lock, runs the command and gives the lock
-// back. Its error carries the exit code.
+// Run acquires the lock, runs the command and releases the lock. Its error carries the exit code.
 func (c *runCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
 		locker := c.locker(engine, fencelock.Options{
-			Shared:  c.Shared || c.Limit > 0, // a limit is one of shared holders
+			Shared:  c.Shared || c.Limit > 0, // a limit implies shared
 			Limit:   c.Limit,
 			Weight:  c.Weight,
 			Wait:    c.Wait.limit,
@@ -195,7 +192,7 @@ func (c *runCmd) Run(a *app) error {
 		lock, signals, err := a.await(c.taker(engine, locker))
 		line.stop()
 		if err != nil {
-			c.tick.finish(err) // a signal may have come after the run began
+			c.tick.finish(err) // a signal may have arrived after the run began
 			return c.refusal(err)
 		}
 		what := c.under(a, lock, path, signals)
@@ -205,9 +202,9 @@ func (c *runCmd) Run(a *app) error {
 	})
 }
 
-// taker claims the tick, if there is one, and takes the lock, in a queue or not at all. The
-// tick is claimed whether the lock is free or not: with -n, one that comes while the run
-// of the last one goes on is skipped on every host.
+// taker returns a function that claims the tick, if there is one, and acquires the lock. It claims
+// the tick even if the lock is busy: with -n, a tick that comes due during the previous run is
+// skipped on every host.
 func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := locker.Acquire
 	if c.atOnce() {
@@ -219,9 +216,9 @@ func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(cont
 	return c.tick.taker(cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2}), c.Tick, take)
 }
 
-// refusal says why there is no lock, and what to do about it. Only a lock that is held is
-// busy: an engine out of reach keeps its own code, with -q too, or a job that skips when
-// it is busy would skip for ever.
+// refusal returns why there is no lock, and a hint. Only a held lock counts as busy: an unreachable
+// server keeps its exit code even with -q, or a job that is skipped when busy would be skipped for
+// ever.
 func (c *runCmd) refusal(err error) error {
 	if !errors.Is(err, driver.ErrHeld) {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// dataWriter is stdout. A write that fails ends the command with a code of its own: 1 says something
-// else, such as that nobody holds a name.
+// dataWriter is stdout. A failed write has an exit code of its own, since 1 means something else,
+// such as that nobody holds a name.
 type dataWriter struct{ to io.Writer }
 
 // Write writes p.
@@ -29,7 +29,7 @@ func (w dataWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// place says where an acquisition or a waiter lives, as PID@HOST.
+// place returns where a holder or a waiter runs, as PID@HOST.
 func place(id driver.Identity) string {
 	if id.PID == 0 && id.Host == "" {
 		return "unknown"
@@ -37,8 +37,8 @@ func place(id driver.Identity) string {
 	return fmt.Sprintf("%d@%s", id.PID, termtext.Word(id.Host))
 }
 
-// holderPlace says where a holder lives. A foreign one may have a process of the
-// server.
+// holderPlace returns where a holder runs. Of a foreign holder the engine may know the process of
+// the server.
 func holderPlace(h driver.Holder) string {
 	switch {
 	case h.Foreign && h.PID != 0:
@@ -49,11 +49,11 @@ func holderPlace(h driver.Holder) string {
 	return place(h.Identity)
 }
 
-// stamp is a time as the command prints it: in UTC, to the millisecond, so that lines of
-// several hosts can be sorted. The zero time is null in JSON.
+// stamp is a time as the command prints it: in UTC and with milliseconds, so that lines of several
+// hosts can be sorted. The zero time is null in JSON.
 type stamp time.Time
 
-// stampLayout is RFC 3339 with milliseconds, always three digits, so that stamps sort.
+// stampLayout is RFC 3339 with always three digits of milliseconds.
 const stampLayout = "2006-01-02T15:04:05.000Z"
 
 // IsZero reports whether the time is unknown.
@@ -67,7 +67,7 @@ func (s stamp) String() string {
 	return time.Time(s).UTC().Format(stampLayout)
 }
 
-// MarshalJSON returns the time in UTC to the millisecond.
+// MarshalJSON returns the time as String does, or null.
 func (s stamp) MarshalJSON() ([]byte, error) {
 	if s.IsZero() {
 		return []byte("null"), nil
@@ -75,7 +75,7 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.String())
 }
 
-// left is what is left of a lease as people read it.
+// left formats the rest of a lease.
 func left(ttl time.Duration) string {
 	if ttl == 0 {
 		return "none"
@@ -83,7 +83,7 @@ func left(ttl time.Duration) string {
 	return ttl.Round(100 * time.Millisecond).String()
 }
 
-// print writes v as a line of JSON with --json, and text otherwise.
+// print writes v as a line of JSON if --json is set, and text otherwise.
 func (a *app) print(v any, text string) error {
 	if a.json {
 		return printJSON(a.stdout, v)
@@ -92,7 +92,8 @@ func (a *app) print(v any, text string) error {
 	return err
 }
 
-// printList writes each of list as a line of JSON with --json, and the text of all otherwise.
+// printList writes each element of list as a line of JSON if --json is set, and the text of all
+// otherwise.
 func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string) error {
 	if !a.json {
 		return a.print(nil, text(list))
@@ -105,8 +106,8 @@ func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string
 	return nil
 }
 
-// printToken writes the token that shuts a former holder out. It cannot be asked for again, so an
-// error names it if stdout cannot be written, perhaps since its reader is gone.
+// printToken writes a new token to stdout. The token cannot be read again later, so the error has
+// it if the write fails, for example because the reader is gone.
 func (a *app) printToken(token int64, v any) error {
 	defer signal.Stop(quietPipe())
 	if err := a.print(v, fmt.Sprintln(token)); err != nil {
@@ -115,7 +116,7 @@ func (a *app) printToken(token int64, v any) error {
 	return nil
 }
 
-// columns aligns rows, whose cells are separated by tabs, below a head. Without a row it is "".
+// columns aligns rows of tab-separated cells below a head. It returns "" without rows.
 func columns(head string, rows []string) string {
 	if len(rows) == 0 {
 		return ""
@@ -127,9 +128,9 @@ func columns(head string, rows []string) string {
 	return b.String()
 }
 
-// printJSON writes v as one line, with everything unprintable escaped: names and notes
-// may hold what moves a cursor, and encoding/json escapes less. Above the first plane JSON
-// has two escapes, a surrogate pair.
+// printJSON writes v as one line. It escapes everything unprintable, since names and notes may
+// contain terminal control sequences, which encoding/json does not escape. Beyond the basic
+// multilingual plane, JSON needs a surrogate pair.
 func printJSON(w io.Writer, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

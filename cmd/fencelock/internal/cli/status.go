@@ -14,10 +14,9 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// statusCmd shows one lock.
+// statusCmd is the verb status.
 type statusCmd struct{ Name string }
 
-// newStatus returns the verb status.
 func newStatus(a *app) *cobra.Command {
 	c := new(statusCmd)
 	return &cobra.Command{
@@ -31,8 +30,7 @@ fencelock status nightly --json | jq '.holders[].pid'`,
 	}
 }
 
-// Run prints who holds the name and who waits for it. That nobody does is an answer and no
-// error: scripts ask for the state, not for a verdict.
+// Run prints the holders and waiters of a name. If there are none, that is not an error.
 func (c *statusCmd) Run(a *app) error {
 	var status fencelock.Status
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -45,8 +43,7 @@ func (c *statusCmd) Run(a *app) error {
 	return a.print(viewOf(status), describe(status))
 }
 
-// describe is the block that people read: the oldest holder first, and below them the
-// waiters in the order of their turns.
+// describe formats a status: the holders, oldest first, then the waiters in the order of the queue.
 func describe(s driver.Status) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", termtext.Word(s.Name), modeLimit(s, 1))
@@ -72,7 +69,7 @@ func describe(s driver.Status) string {
 	return b.String()
 }
 
-// lease is what is left of a lease, and of how much.
+// lease formats the rest of a lease, and the whole lease if it is known.
 func lease(h driver.Holder) string {
 	switch {
 	case h.TTL == 0:
@@ -83,7 +80,7 @@ func lease(h driver.Holder) string {
 	return ", " + left(h.TTL) + " left of " + left(h.Lease)
 }
 
-// takes is how much of a limit somebody takes, where that is not one.
+// takes formats a weight other than 1.
 func takes(weight int) string {
 	if weight <= 1 {
 		return ""

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	mostTalk    = 256         // messages that wait for a reader; more are left out
-	lastMessage = time.Second // how long an exit waits for a reader
+	mostTalk    = 256         // messages in the queue; more are discarded
+	lastMessage = time.Second // how long the exit waits for stderr to be read
 )
 
-// talk writes to stderr without ever blocking: a full pipe, a terminal stopped by
-// Ctrl-S or a reader that is gone must not keep a command from being ended in time.
+// talk writes to stderr and never blocks: a full pipe, a stopped terminal or a reader that is gone
+// must not delay the end of a command.
 type talk struct {
 	out   *os.File
-	queue chan func() // each writes a message
+	queue chan func() // each function writes a message
 }
 
-// newTalk returns a talk, whose goroutine ends with the process.
+// newTalk returns a talk. Its goroutine ends with the process.
 func newTalk(out *os.File) *talk {
 	t := &talk{out: out, queue: make(chan func(), mostTalk)}
 	go func() {
@@ -34,7 +34,7 @@ func newTalk(out *os.File) *talk {
 	return t
 }
 
-// Write queues p, or leaves it out if too many messages wait. It never fails.
+// Write queues p. It discards p if too many messages are queued. It never fails.
 func (t *talk) Write(p []byte) (int, error) {
 	text := bytes.Clone(p)
 	select {
@@ -44,7 +44,7 @@ func (t *talk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush waits until all that is queued was written, no longer than limit.
+// flush waits until everything queued was written, at most for limit.
 func (t *talk) flush(limit time.Duration) {
 	written, over := make(chan struct{}), time.After(limit)
 	select {
@@ -58,8 +58,7 @@ func (t *talk) flush(limit time.Duration) {
 	}
 }
 
-// fileOf returns the file that w writes to, or nil: what is written may go to a buffer,
-// in a test.
+// fileOf returns the file that w writes to, or nil, as for a buffer in a test.
 func fileOf(w io.Writer) *os.File {
 	switch w := w.(type) {
 	case *os.File:
@@ -72,11 +71,11 @@ func fileOf(w io.Writer) *os.File {
 	return nil
 }
 
-// isTTY reports whether w leads to a terminal.
+// isTTY reports whether w is a terminal.
 func isTTY(w io.Writer) bool { return columnsOf(w) >= 0 }
 
-// columnsOf returns the columns of the terminal that w leads to, perhaps 0 if it does not tell
-// them, or -1 if w leads to no terminal.
+// columnsOf returns the width of the terminal w: 0 if the terminal does not report it, -1 if w is
+// not a terminal. Windows change, so it is asked each time.
 func columnsOf(w io.Writer) int {
 	f := fileOf(w)
 	if f == nil {

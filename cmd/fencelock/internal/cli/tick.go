@@ -14,17 +14,17 @@ import (
 	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
-// tickRun is the run of a tick that this process has claimed, as the record of the job tells of it.
-// The zero value is a run without a tick, of which no record tells.
+// tickRun is the run of a tick that this process has claimed, as the record of the job describes
+// it. The zero value is a run without a tick.
 type tickRun struct {
 	lock      *fencelock.Lock
 	finishRun cronhook.Finish // nil until the run has begun
 }
 
-// taker returns a function that claims the tick of a schedule, takes the lock of the job with take,
-// and begins the run in the job's record. The tick is the one that is nearest by this host's clock, in
-// UTC. Others mean the same one if it is the nearest to their run too; two runs of one crontab that
-// are at least a tick apart mean two.
+// taker returns a function that claims a tick, acquires the lock with take, and records the start
+// of the run. The tick is the one nearest to the time of this host, in UTC. Hosts whose runs start
+// at about the same time claim the same tick; two runs of one crontab that are at least a tick
+// apart claim two.
 func (t *tickRun) taker(job *cron.Job, every time.Duration, take func(context.Context, string) (*fencelock.Lock, error)) func(context.Context) (*fencelock.Lock, error) {
 	return func(ctx context.Context) (*fencelock.Lock, error) {
 		tick := time.Now().Round(every)
@@ -35,8 +35,8 @@ func (t *tickRun) taker(job *cron.Job, every time.Duration, take func(context.Co
 		if err != nil {
 			return nil, err
 		}
-		if t.finishRun, err = cronhook.StartUnder(ctx, job, tick, lock); err != nil { // paused meanwhile, or the lock is lost
-			lock.Release() // nothing was started; if this fails, the lease ends
+		if t.finishRun, err = cronhook.StartUnder(ctx, job, tick, lock); err != nil { // the job has been paused, or the lock is lost
+			lock.Release() // nothing was started; if this fails, the lease expires
 			return nil, asBusy(err)
 		}
 		t.lock = lock
@@ -44,8 +44,8 @@ func (t *tickRun) taker(job *cron.Job, every time.Duration, take func(context.Co
 	}
 }
 
-// asBusy makes a tick that another host has claimed, or a paused job, look like a lock that is busy,
-// with -q and -E for both. A tick that is too late by the answer does not: nobody runs it.
+// asBusy makes a claimed tick or a paused job look like a busy lock, to which -q and -E apply. A
+// tick that has passed before the server answered is an unreachable server, since no host runs it.
 func asBusy(err error) error {
 	skipped, ok := errors.AsType[*cron.SkippedError](err)
 	switch {
@@ -57,9 +57,8 @@ func asBusy(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrHeld, err)
 }
 
-// finish writes into the record how the command has ended, nil being well. It is called before the
-// lock is released, so that nobody takes the run for one that was lost. A run without an outcome
-// counts as lost.
+// finish records how the command ended; nil means that it succeeded. It is called before the lock
+// is released: a run without a recorded outcome counts as lost.
 func (t *tickRun) finish(err error) {
 	if t.finishRun != nil {
 		_ = withinLease(t.lock, func() error { return t.finishRun(err) })

@@ -9,21 +9,21 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// view is driver.Status as --json prints it; docs/cli-json.md documents it.
+// view is driver.Status as --json prints it. docs/cli-json.md documents it.
 type view struct {
-	Name      string       `json:"name"`                // as it was acquired, whatever is in it
-	Mode      string       `json:"mode"`                // a word of modeOf
-	Limit     int          `json:"limit,omitempty"`     // that in force, not that somebody asked with
+	Name      string       `json:"name"`                // exactly as it was acquired
+	Mode      string       `json:"mode"`                // see modeOf
+	Limit     int          `json:"limit,omitempty"`     // the limit in force
 	NotBefore stamp        `json:"not_before,omitzero"` // end of a minimum hold
 	Holders   []holderView `json:"holders"`             // oldest first; never null
 	Waiters   []waiterView `json:"waiters"`             // next first; never null
-	Trouble   string       `json:"trouble,omitempty"`   // why this may not be all, or not be so any more
+	Trouble   string       `json:"trouble,omitempty"`   // why this may be incomplete or out of date
 }
 
 // identityView is driver.Identity.
 type identityView struct {
 	Host  string `json:"host"`
-	PID   int    `json:"pid"` // on Host, in its own container perhaps
+	PID   int    `json:"pid"` // on Host, perhaps in a container
 	Note  string `json:"note"`
 	Trace string `json:"trace,omitempty"` // the traceparent of the request
 }
@@ -31,25 +31,25 @@ type identityView struct {
 // holderView is driver.Holder.
 type holderView struct {
 	Owner string `json:"owner"` // unique to this acquisition
-	Token int64  `json:"token"` // 0 for a foreign one
+	Token int64  `json:"token"` // 0 for a foreign holder
 	identityView
-	Since   stamp `json:"since"`              // by the clock of the engine; null if unknown
-	TTL     int64 `json:"ttl_ms"`             // what is left; 0 for a lock that ends with its process
-	Lease   int64 `json:"lease_ms,omitempty"` // of so much
-	Weight  int   `json:"weight,omitempty"`   // how much of the limit it takes
-	Foreign bool  `json:"foreign"`            // not one of ours, such as flock(1) or a plain SET NX
+	Since   stamp `json:"since"`              // by the server's clock; null if unknown
+	TTL     int64 `json:"ttl_ms"`             // the rest of the lease; 0 if the lock ends with its process
+	Lease   int64 `json:"lease_ms,omitempty"` // the whole lease
+	Weight  int   `json:"weight,omitempty"`   // its share of the limit
+	Foreign bool  `json:"foreign"`            // held by another program, such as flock(1) or a plain SET NX
 }
 
 // waiterView is driver.Waiter.
 type waiterView struct {
-	Owner string `json:"owner"` // becomes that of its acquisition
+	Owner string `json:"owner"` // also the owner of its acquisition
 	identityView
 	Since    stamp `json:"since"`
 	Position int   `json:"position"`         // 1 is next
-	Weight   int   `json:"weight,omitempty"` // how much of the limit it asks for
+	Weight   int   `json:"weight,omitempty"` // the share of the limit that it asks for
 }
 
-// viewOf never leaves an array nil, which would print as null.
+// viewOf converts a status. Its arrays are never nil, which JSON would show as null.
 func viewOf(s driver.Status) view {
 	v := view{
 		Name: s.Name, Mode: modeOf(s), Limit: s.Limit, NotBefore: stamp(s.NotBefore),
@@ -73,8 +73,8 @@ func viewOf(s driver.Status) view {
 	return v
 }
 
-// modeOf says in one word whom a name lets in. A name with trouble and nobody in sight is
-// not called free: somebody may decide by that.
+// modeOf returns the mode of a name in one word. A name without holders and waiters that could not
+// be read completely is "unknown", not "free": a script may rely on it.
 func modeOf(s driver.Status) string {
 	switch {
 	case len(s.Holders) > 0 || len(s.Waiters) > 0:
@@ -87,8 +87,8 @@ func modeOf(s driver.Status) string {
 	return "free"
 }
 
-// modeLimit is the mode with its limit, such as "shared/3". A holder that takes more than one of
-// the limit has its weight in it, such as "shared:2/3".
+// modeLimit returns the mode with its limit, such as "shared/3", and for a holder of more than one
+// unit with its weight, such as "shared:2/3".
 func modeLimit(s driver.Status, weight int) string {
 	switch {
 	case s.Limit == 0:

@@ -14,41 +14,39 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// patience is how long a wait goes on in silence at a terminal; troubled is how long
-// one does elsewhere when the engine itself grants nothing; logEvery is how often the
-// wait of a run is written to a log.
+// patience is how long a wait is silent on a terminal. troubled is how long it is silent elsewhere
+// if the engine itself grants nothing. logEvery is how often the wait of a run is logged.
 const (
 	patience = time.Second
 	troubled = 5 * time.Second
 	logEvery = time.Minute
 )
 
-// waitLine tells people at a terminal what a wait waits for: one line that is
-// written anew every second. In a log it tells of trouble, with -v of each change,
-// and of a wait that is not what the command is for once in a while.
+// waitLine reports what a wait waits for. On a terminal it is a line that is updated every second.
+// Elsewhere it logs trouble of the engine, each change with --verbose, and the wait itself from
+// time to time.
 type waitLine struct {
 	app  *app
 	name string        // of the lock
-	log  time.Duration // how often to write to a log; 0: never
-	live bool          // somebody sits at a terminal
+	log  time.Duration // interval of log lines; 0: none
+	live bool          // stderr is a terminal
 	done chan struct{} // closed by stop
 	over sync.WaitGroup
 
 	mu    sync.Mutex      // guards info, began and shown
-	info  driver.WaitInfo // the newest
+	info  driver.WaitInfo // the latest report
 	began time.Time
-	shown bool // something was said that must be wiped, or not be said again
+	shown bool // something was printed that must be wiped, or not be repeated
 }
 
-// newWaitLine begins a wait. The caller must stop it.
+// newWaitLine starts the report. The caller must call stop.
 func newWaitLine(a *app, name string, log time.Duration) *waitLine {
 	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
 	l.over.Go(l.show) // ends at stop
 	return l
 }
 
-// update is called by the engine while the request waits, from any goroutine. It does
-// not block, since talk does not.
+// update stores what the engine reports during the wait, from any goroutine. It does not block.
 func (l *waitLine) update(info driver.WaitInfo) {
 	l.mu.Lock()
 	l.info = info
@@ -59,7 +57,7 @@ func (l *waitLine) update(info driver.WaitInfo) {
 	}
 }
 
-// complain says once, long into a wait, that the engine itself is in the way.
+// complain reports once that the engine grants nothing, some time after the start of the wait.
 func (l *waitLine) complain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +67,8 @@ func (l *waitLine) complain() {
 	}
 }
 
-// trouble is why the engine grants nothing, "" if somebody holds the name. An engine may
-// say it as an error, or as a holder that is no process, with the reason as its note.
+// trouble returns why the engine grants nothing, or "" if a process holds the name. An engine
+// reports that as an error, or as a holder that is not a process and whose note has the reason.
 func trouble(info driver.WaitInfo) string {
 	h := info.Held
 	if info.Trouble != nil {
@@ -82,7 +80,7 @@ func trouble(info driver.WaitInfo) string {
 	return strings.TrimPrefix(h.Note, "by nobody: ")
 }
 
-// stop ends the line and wipes it. It may be called once.
+// stop ends the report and wipes the line. It may be called once.
 func (l *waitLine) stop() {
 	close(l.done)
 	l.over.Wait()
@@ -91,13 +89,13 @@ func (l *waitLine) stop() {
 	}
 }
 
-// show draws the line every second. Where nobody sees it, it wakes up rarely: many
-// processes may wait.
+// show updates the line every second. Away from a terminal it wakes up rarely, since many processes
+// may wait.
 func (l *waitLine) show() {
 	if !l.lasts(patience) {
 		return
 	}
-	debug.FreeOSMemory() // what only the start needed: the wait may last hours
+	debug.FreeOSMemory() // the start needed more memory than the wait, which may last for hours
 	if !l.live {
 		if l.lasts(troubled - patience) {
 			l.complain()
@@ -110,7 +108,7 @@ func (l *waitLine) show() {
 	}
 }
 
-// report writes to a log how long the wait is by now.
+// report logs the wait at the interval log.
 func (l *waitLine) report() {
 	for l.log > 0 && l.lasts(l.log-time.Since(l.began)%l.log) {
 		l.mu.Lock()
@@ -120,12 +118,12 @@ func (l *waitLine) report() {
 	}
 }
 
-// timed is text, and how long the wait is.
+// timed is text with the duration of the wait.
 func (l *waitLine) timed(info driver.WaitInfo) string {
 	return fmt.Sprintf("%v, %s", time.Since(l.began).Round(time.Second), l.text(info))
 }
 
-// lasts waits for d, and reports whether the wait goes on then.
+// lasts waits for d and reports whether the wait still goes on.
 func (l *waitLine) lasts(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -137,8 +135,8 @@ func (l *waitLine) lasts(d time.Duration) bool {
 	}
 }
 
-// draw writes the line over the last one; a dumb terminal gets it once. It has no newline,
-// so that what follows can be written over it.
+// draw writes the line over the previous one. A dumb terminal gets it once. The line has no
+// newline, so that later output can be written over it.
 func (l *waitLine) draw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +150,7 @@ func (l *waitLine) draw() {
 	l.shown = true
 }
 
-// dumb reports whether the terminal cannot wipe a line.
+// dumb reports whether the terminal cannot erase a line.
 func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
 // text describes the wait: what the engine complains of, or what was known when the wait began.
@@ -185,7 +183,7 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	return text
 }
 
-// cut keeps text on one row of a terminal, which could not be wiped otherwise.
+// cut shortens text to one row of the terminal, since a second row could not be wiped.
 func cut(text string, columns int) string {
 	if runes := []rune(text); columns > 1 && len(runes) >= columns {
 		return string(runes[:columns-1])

@@ -19,10 +19,9 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// watchCmd follows locks.
+// watchCmd is the verb watch.
 type watchCmd struct{ Prefix string }
 
-// newWatch returns the verb watch.
 func newWatch(a *app) *cobra.Command {
 	c := new(watchCmd)
 	return &cobra.Command{
@@ -36,8 +35,8 @@ fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
 	}
 }
 
-// Run prints events until it is told to stop, which is success: by INT or TERM, or by a reader
-// that has seen enough and is gone.
+// Run prints events until INT or TERM arrives or the reader of stdout is gone. Both count as
+// success.
 func (c *watchCmd) Run(a *app) error {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
@@ -63,7 +62,7 @@ func (c *watchCmd) Run(a *app) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	switch ended := endedBy(ctx); exitCode(ended) { // perhaps before the engine has answered
+	switch ended := endedBy(ctx); exitCode(ended) { // perhaps before the server has answered
 	case 0, exitSignal + int(unix.SIGINT), exitSignal + int(unix.SIGTERM):
 		return nil
 	default:
@@ -71,17 +70,16 @@ func (c *watchCmd) Run(a *app) error {
 	}
 }
 
-// quietPipe makes a write to a closed pipe an error instead of our death, until
-// the channel is stopped.
+// quietPipe makes a write to a closed pipe return an error instead of ending this process, until
+// signal.Stop is called with the channel.
 func quietPipe() chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)
 	return c
 }
 
-// cancelOnHangup calls cancel when w is a pipe whose reader has gone, so that
-// "watch | head -1" ends without waiting for one more event. It ends then, or
-// with the process.
+// cancelOnHangup calls cancel when w is a pipe and its reader is gone, so that "watch | head -1"
+// ends without another event. It blocks until then, or until the process ends.
 func cancelOnHangup(w io.Writer, cancel func()) {
 	f := fileOf(w)
 	if f == nil {
@@ -101,17 +99,17 @@ func cancelOnHangup(w io.Writer, cancel func()) {
 	}
 }
 
-// eventView is driver.Event as --json prints it; docs/cli-json.md documents it.
+// eventView is driver.Event as --json prints it. docs/cli-json.md documents it.
 type eventView struct {
-	Time  stamp  `json:"time"`  // by the clock of the engine
+	Time  stamp  `json:"time"`  // by the server's clock
 	Event string `json:"event"` // a driver.EventKind
 	Name  string `json:"name"`
-	Owner string `json:"owner"` // the same from waiting to released, where the engine tells
+	Owner string `json:"owner"` // the same from waiting to released, if the engine reports it
 	Token int64  `json:"token"` // 0 for a waiter
 	identityView
 }
 
-// print writes one event: when, what, of which name, and by whom.
+// print writes one event.
 func (c *watchCmd) print(a *app, e driver.Event) error {
 	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, termtext.Word(e.Name))
 	if e.Token != 0 {
