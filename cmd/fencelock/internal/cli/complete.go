@@ -16,7 +16,6 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// newCompletion prints what makes a shell complete our words.
 func newCompletion(a *app) *cobra.Command {
 	var shell string
 	return &cobra.Command{
@@ -32,8 +31,8 @@ fencelock completion powershell | Out-String | Invoke-Expression`,
 	}
 }
 
-// printScript prints the script that cobra makes for a shell. It asks "fencelock __complete" for
-// words, and knows no verb itself: a new fencelock completes its new flags with an old script.
+// printScript prints the completion script of cobra for a shell. The script runs "fencelock
+// __complete", so an old script knows the flags of a new fencelock.
 func printScript(cmd *cobra.Command, shell string, w io.Writer) (err error) {
 	switch root := cmd.Root(); shell {
 	case "bash":
@@ -53,9 +52,9 @@ func printScript(cmd *cobra.Command, shell string, w io.Writer) (err error) {
 	return err
 }
 
-// commandScripts stands behind the scripts of cobra, which do not complete what follows -- as the
-// command that it is. And they evaluate what was typed, at each tab: in fish a line behind -c would
-// be run, and in each shell what stands in $(...). A line with such words is not completed.
+// commandScripts are appended to the scripts of cobra, for two reasons. The scripts of cobra do not
+// complete the words after -- as a command. And they evaluate what was typed, at each tab: a $(...)
+// would be run, and in fish a line after -c too. So a line with such words is not completed.
 var commandScripts = map[string]string{
 	"bash": `
 _fencelock() {
@@ -102,8 +101,7 @@ Register-ArgumentCompleter -CommandName 'fencelock' -ScriptBlock {
 `,
 }
 
-// completeCommand completes the name that stands before a command by names. The shell finds files
-// for what follows.
+// completeCommand completes the name before a command by names. The shell completes files after it.
 func completeCommand(names cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -113,12 +111,12 @@ func completeCommand(names cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// completePatience is how long the engine may take to tell names. The shell stands still
-// meanwhile, and Ctrl-C ends it.
+// completePatience is how long the server may take to list names. The shell is blocked during that
+// time; Ctrl-C ends it.
 const completePatience = 10 * time.Second
 
-// lockNames asks the engine for names. A name may be a piece of script, such as
-// $(reboot), so only those of harmless characters are offered.
+// lockNames completes names of locks. A name may be a piece of a script, such as $(reboot), so it
+// offers only names of harmless characters.
 func (a *app) lockNames(_ *cobra.Command, args []string, prefix string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -126,7 +124,7 @@ func (a *app) lockNames(_ *cobra.Command, args []string, prefix string) (names [
 	ctx, stop := context.WithTimeout(a.ctx, completePatience)
 	defer stop()
 	var list []fencelock.Status
-	_ = a.within(ctx, func(engine driver.Engine) (err error) { // whoever completes wants no errors
+	_ = a.within(ctx, func(engine driver.Engine) (err error) { // completion shows no errors
 		list, err = fencelock.New(engine, nil).List(ctx, prefix)
 		return err
 	})

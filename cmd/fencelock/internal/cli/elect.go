@@ -20,20 +20,19 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// electCmd runs a command while this process is the leader. A term is one acquisition
-// of the lock; a process may have many, one after the other.
+// electCmd is the verb elect. A term is one acquisition of the lock; a process may have several,
+// one after the other.
 type electCmd struct {
-	Restart bool // a command that ends by itself does not end elect
+	Restart bool // campaign again after the command has ended by itself
 
 	command
 
-	reached atomic.Bool    // the engine has answered
-	last    chan os.Signal // heard the signals of the last term
+	reached atomic.Bool    // the server has answered
+	last    chan os.Signal // the signals of the last term
 	pause   time.Duration  // before the next campaign
 	fails   int            // terms in a row whose command failed at once
 }
 
-// newElect returns the verb elect.
 func newElect(a *app) *cobra.Command {
 	c := new(electCmd)
 	cmd := &cobra.Command{
@@ -63,9 +62,8 @@ fencelock status billing`,
 	return cmd
 }
 
-// Run campaigns and leads, a term after the other and the engine open all the time, until
-// the command ends by itself or a signal ends it.
-// Its error carries the exit code.
+// Run campaigns and leads, term after term on one engine, until the command ends by itself or a
+// signal ends it. Its error carries the exit code.
 func (c *electCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		for {
@@ -77,8 +75,8 @@ func (c *electCmd) Run(a *app) error {
 	})
 }
 
-// term is one campaign and what it won. It reports whether there is another one to
-// come; if not, its error carries the exit code.
+// term campaigns once and leads if it wins. It reports whether another term follows; if not, its
+// error carries the exit code.
 func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, err error) {
 	lock, signals, err := c.campaign(a, engine)
 	if err != nil {
@@ -89,9 +87,9 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	end := a.hold(engine, lock, c.under(a, lock, path, signals), func(error) {})
 	c.last = signals
 	switch {
-	case end.asked || end.stuck || !end.begun && !end.lost: // a command that cannot be started will not be next time
+	case end.asked || end.stuck || !end.begun && !end.lost: // a command that could not be started would fail again
 		return false, end.err
-	case end.lost: // not the command's fault, so there is no pause
+	case end.lost: // not the fault of the command, so there is no pause
 		c.pause, c.fails = 0, 0
 		if !end.begun {
 			a.say("%v", end.err)
@@ -106,15 +104,15 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, 
 	return true, nil
 }
 
-// How long a command that ended by itself stays away.
+// The pauses of --restart.
 const (
-	settled      = 10 * time.Second // a command that fails later did not fail at once
-	shortestRest = time.Second      // so that others get their turn
+	settled      = 10 * time.Second // a command that fails within this time failed at once
+	shortestRest = time.Second      // so that other processes get the lock
 	longestRest  = time.Minute
 )
 
-// rest sets the pause after a command that ended by itself: longer each time it
-// failed at once.
+// rest sets the pause after a command that ended by itself. The pause doubles each time the command
+// fails at once.
 func (c *electCmd) rest(failed bool) {
 	if !failed {
 		c.fails, c.pause = 0, shortestRest
@@ -124,8 +122,8 @@ func (c *electCmd) rest(failed bool) {
 	c.fails++
 }
 
-// campaign waits until this process leads, or until a signal ends the wait. Signals that
-// came between two terms are for the wait: TERM ends it, and Ctrl-Z stops us.
+// campaign waits until this process leads or a signal ends the wait. Signals that arrived between
+// two terms apply to the wait: TERM ends it, Ctrl-Z stops this process.
 func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
 	return a.await(func(ctx context.Context) (*fencelock.Lock, error) {
 		end, stop := drainSignals(c.last)
@@ -134,7 +132,7 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 		}
 		defer stoppable(stop)()
 		retry.Sleep(ctx, c.pause)
-		line := newWaitLine(a, c.Name, 0) // to stand by is its work
+		line := newWaitLine(a, c.Name, 0) // no log lines: waiting is normal for elect
 		defer line.stop()
 		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
 			if trouble(info) == "" {
@@ -154,14 +152,14 @@ func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan
 	})
 }
 
-// The pauses between tries of an engine that fails.
+// The pauses between attempts after a failure.
 const (
 	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second // a new leader follows that soon after an outage
+	lastRetry  = 5 * time.Second // after an outage a new leader starts within this time
 )
 
-// insist takes the lock. Failures that may pass are tried again, if the engine has
-// ever answered: until then the URL may just be wrong.
+// insist acquires the lock. It retries after failures that may be temporary, but only if the server
+// has answered before: until then the URL may be wrong.
 func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence *outage) (*fencelock.Lock, error) {
 	for pause := retry.NewBackoff(firstRetry, lastRetry); ; pause.Wait(ctx) {
 		lock, err := locker.Acquire(ctx, c.Name)
@@ -172,14 +170,14 @@ func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence
 	}
 }
 
-// passes reports whether err may be gone at the next try. What a person must mend ends
-// elect, so that whoever supervises it sees that.
+// passes reports whether a retry may succeed. An error that a person must fix ends elect, so that a
+// supervisor of elect notices it.
 func passes(err error) bool {
 	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
 }
 
-// drainSignals ends a listener and returns what came too late for the command of the last
-// term: a signal to end, or nil, and whether the terminal wants us to stop.
+// drainSignals stops a listener and returns what arrived too late for the command of the last term:
+// a signal that asks to end, or nil, and whether the terminal wants to stop this process.
 func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 	if signals == nil {
 		return nil, false
@@ -198,9 +196,9 @@ func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 	}
 }
 
-// stoppable lets the terminal stop us while no command runs, until the function it
-// returns is called: TSTP does nothing of itself once a term has listened to it. With
-// now it has been asked for already.
+// stoppable lets the terminal stop this process while no command runs, until the returned function
+// is called. This is needed because SIGTSTP has no default effect any more after a term has
+// listened to it. If now is set, the terminal has already asked for it.
 func stoppable(now bool) func() {
 	stops, done := make(chan os.Signal, 1), make(chan struct{})
 	if now {

@@ -14,24 +14,24 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// outage tells people, now and then, that an engine does not answer. A standby may wait
-// for weeks, and nobody would see that it waits in vain.
+// outage reports from time to time that the server is unreachable. A waiting process may run for
+// weeks, and nobody would notice that it waits in vain.
 type outage struct {
 	app     *app
-	reached *atomic.Bool // the engine has answered
+	reached *atomic.Bool // the server has answered
 
 	mu   sync.Mutex // guards said
-	said time.Time  // when it was spoken of last; zero while the engine answers
+	said time.Time  // time of the last report; zero while the server answers
 }
 
-// A look costs the engine one request of each standby.
+// The pauses between probes. A probe costs one request per waiting process.
 const (
 	firstLook  = time.Second
 	lastLook   = 30 * time.Second
-	repeatWord = 5 * time.Minute // how often one outage is spoken of
+	repeatWord = 5 * time.Minute // interval of the reports of one outage
 )
 
-// note is an error of the engine: told at first, and then rarely.
+// note reports an error of the server: the first one at once, later ones rarely.
 func (o *outage) note(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,7 +41,7 @@ func (o *outage) note(err error) {
 	}
 }
 
-// over is an answer of the engine, which ends an outage.
+// over records an answer of the server, which ends an outage.
 func (o *outage) over() {
 	o.reached.Store(true)
 	o.mu.Lock()
@@ -52,9 +52,8 @@ func (o *outage) over() {
 	}
 }
 
-// probeEngine asks the engine something from time to time, until ctx ends: most engines
-// ride out an outage in silence while a request waits. One that cannot be asked is left
-// alone.
+// probeEngine queries the server from time to time until ctx ends, since most engines wait through
+// an outage without an error. It returns if the engine supports no such query.
 func (o *outage) probeEngine(ctx context.Context, locker *fencelock.Locker, name string) {
 	for pause := retry.NewBackoff(firstLook, lastLook); ; {
 		pause.Wait(ctx)

@@ -18,21 +18,20 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// jobsCmd shows the jobs of package cron and of run --tick, and pauses them.
+// jobsCmd is the verb jobs, for the jobs of package cron and of run --tick.
 type jobsCmd struct {
 	First  string // a prefix, or what to do with the job Name
 	Name   string // with list, a prefix
 	Reason string
 }
 
-// What may stand in the place of a prefix.
+// Words that may stand in the place of a prefix.
 const (
-	listJobs  = "list" // so that jobs whose names begin with one of these words can be listed
+	listJobs  = "list" // to list jobs whose names start with one of these words
 	pauseJob  = "pause"
 	resumeJob = "resume"
 )
 
-// newJobs returns the verb jobs.
 func newJobs(a *app) *cobra.Command {
 	c := new(jobsCmd)
 	cmd := &cobra.Command{
@@ -59,7 +58,7 @@ fencelock jobs list pause-`,
 	return cmd
 }
 
-// check finds what the parser cannot.
+// check validates the arguments.
 func (c *jobsCmd) check() error {
 	switch acts := c.First == pauseJob || c.First == resumeJob; {
 	case c.Reason != "" && c.First != pauseJob:
@@ -76,7 +75,7 @@ func (c *jobsCmd) check() error {
 	return nil
 }
 
-// Run prints the jobs, or changes one.
+// Run prints jobs, or pauses or resumes one.
 func (c *jobsCmd) Run(a *app) error {
 	var list []cron.Status
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -94,10 +93,10 @@ func (c *jobsCmd) Run(a *app) error {
 	case len(list) == 0 && err == nil:
 		a.detail("no job is known")
 	}
-	return cmp.Or(printList(a, list, jobViewOf, jobTable), err) // some records may have been read, and others not
+	return cmp.Or(printList(a, list, jobViewOf, jobTable), err) // even with an error, list has the jobs that could be read
 }
 
-// change pauses or resumes the job, if it is known, and returns what it is then.
+// change pauses or resumes a known job and returns its new status.
 func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, error) {
 	s, err := job.Status(ctx)
 	if err != nil {
@@ -118,7 +117,7 @@ func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, err
 	return []cron.Status{s}, err
 }
 
-// jobTable is the table of jobs.
+// jobTable returns the table of jobs.
 func jobTable(list []cron.Status) string {
 	var rows []string
 	for _, s := range list {
@@ -141,7 +140,7 @@ func jobTable(list []cron.Status) string {
 	return columns("JOB\tTICK\tSTATE\tHOST\tSTARTED\tTOOK\tNEXT\tNOTE", rows)
 }
 
-// stampOr is a time, or "-" if there is none.
+// stampOr returns a time, or "-" if it is zero.
 func stampOr(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -149,12 +148,12 @@ func stampOr(t time.Time) string {
 	return stamp(t).String()
 }
 
-// jobView is cron.Status as --json prints it; docs/cli-json.md documents it.
+// jobView is cron.Status as --json prints it. docs/cli-json.md documents it.
 type jobView struct {
 	Job    string        `json:"job"`
-	Tick   stamp         `json:"tick"`             // the newest that some host took
-	Next   stamp         `json:"next"`             // null if the scheduler did not say
-	Last   *jobRunView   `json:"last,omitempty"`   // the run that began last
+	Tick   stamp         `json:"tick"`             // the newest that a host has claimed
+	Next   stamp         `json:"next"`             // null if the scheduler did not report it
+	Last   *jobRunView   `json:"last,omitempty"`   // the run that started last
 	Paused *jobPauseView `json:"paused,omitempty"` // nil: it runs at its ticks
 }
 
@@ -164,10 +163,10 @@ type jobRunView struct {
 	State   string `json:"state"` // a cron.State
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	Token   int64  `json:"token"` // of the lock it ran under
+	Token   int64  `json:"token"` // of its lock
 	Started stamp  `json:"started"`
 	Ended   stamp  `json:"ended"` // null while it runs
-	Error   string `json:"error"` // of the job; "" if it went well
+	Error   string `json:"error"` // of the job; "" if it succeeded
 }
 
 // jobPauseView is the pause of a job.
@@ -177,7 +176,7 @@ type jobPauseView struct {
 	Since  stamp  `json:"since"`
 }
 
-// jobViewOf returns what --json prints of a job.
+// jobViewOf converts a status.
 func jobViewOf(s cron.Status) jobView {
 	v := jobView{Job: s.Job, Tick: stamp(s.Tick), Next: stamp(s.Next)}
 	if r := s.Last; r != nil {

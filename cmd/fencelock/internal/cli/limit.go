@@ -18,20 +18,19 @@ import (
 	"github.com/fencelock/fencelock/ratelimit"
 )
 
-// limitCmd takes from a rate, and then runs a command in its own place: nothing has to be
-// held or given back, so nobody needs to stay.
+// limitCmd is the verb limit. It takes events from a rate and then replaces itself with the
+// command. No process has to stay, since a rate needs no release.
 type limitCmd struct {
 	Rate  ratelimit.Limit
 	Count int // events to take at once
 	ifBusy
 	PassURL bool
-	Line    string // for a shell, in the place of Command
+	Line    string // for /bin/sh -c, instead of Command
 
 	Name    string
-	Command []string // may be empty: then to wait is all
+	Command []string // may be empty
 }
 
-// newLimit returns the verb limit.
 func newLimit(a *app) *cobra.Command {
 	c := new(limitCmd)
 	cmd := &cobra.Command{
@@ -57,7 +56,7 @@ fencelock limit --rate 100/s --burst 20 --json api`,
 	return cmd
 }
 
-// flags adds those of limit. --wait, -n, -E and -c mean what they mean to run.
+// flags adds the flags. Those that run has too mean the same.
 func (c *limitCmd) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
@@ -75,12 +74,12 @@ func (c *limitCmd) flags(cmd *cobra.Command) {
 	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
 }
 
-// setRate reads a rate such as 10/m. A bare unit is one of it.
+// setRate parses a rate such as 10/m. A unit without a number means one of it.
 func (c *limitCmd) setRate(s string) error {
 	events, per, ok := strings.Cut(s, "/")
 	n, err := strconv.Atoi(events)
 	if per != "" && strings.Trim(per, "0123456789.") == per {
-		per = "1" + per // a bare unit
+		per = "1" + per // a unit without a number
 	}
 	d, err2 := time.ParseDuration(per)
 	if !ok || err != nil || err2 != nil || n < 1 || d <= 0 {
@@ -90,7 +89,7 @@ func (c *limitCmd) setRate(s string) error {
 	return nil
 }
 
-// check finds what the parser cannot.
+// check validates the flags.
 func (c *limitCmd) check() (err error) {
 	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
 		return err
@@ -101,12 +100,11 @@ func (c *limitCmd) check() (err error) {
 	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))
 }
 
-// limitPatience is how long the engine may take for an answer. A wait for a turn is no
-// part of it: that goes on here.
+// limitPatience is the timeout of a request to the engine. The wait for a turn is not part of it.
 const limitPatience = 5 * time.Second
 
-// Run takes, waits, and becomes the command. A signal during the wait gives the turn back;
-// from then on signals are the command's, so nothing listens to them any more.
+// Run takes the events, waits for the turn, and becomes the command. A signal during the wait
+// returns the events. After the wait, signals are for the command, so nothing listens to them.
 func (c *limitCmd) Run(a *app) error {
 	path, err := "", error(nil)
 	if len(c.Command) > 0 {
@@ -124,17 +122,17 @@ func (c *limitCmd) Run(a *app) error {
 		return c.take(ctx, a, ratelimit.New(rates, c.Name, c.Rate, &ratelimit.Config{Timeout: limitPatience}))
 	})
 	if ended := endedBy(ctx); ended != nil {
-		return ended // even if the turn has come meanwhile
+		return ended // even if the turn has come
 	}
 	stop()
 	if err != nil || path == "" {
 		return err
 	}
-	return supervise.Exec(path, c.Command, a.environment(c.PassURL)) // nobody needs us any more
+	return supervise.Exec(path, c.Command, a.environment(c.PassURL)) // only the command is needed from here on
 }
 
-// ratesOf returns the rates of an engine, or makes them of its records, which costs a read
-// and a write for each take.
+// ratesOf returns the rates of an engine, or rates on its records, which cost a read and a write
+// per take.
 func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	if rates, ok := engine.(driver.RateLimiter); ok {
 		return rates, nil
@@ -145,8 +143,8 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	return nil, fmt.Errorf("%w: %s has no rates", driver.ErrUnsupported, engine.Traits().Engine)
 }
 
-// take waits for the turn, unless that is too far away. A turn that is given up goes back,
-// if nobody has taken one since.
+// take waits for the turn, unless it is too far away. It returns events that are not used, unless
+// another process has taken some since.
 func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error {
 	r, err := c.reserve(ctx, l)
 	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)
@@ -172,7 +170,7 @@ func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error
 	return nil
 }
 
-// reserve takes a turn that is near enough.
+// reserve reserves a turn that is near enough.
 func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimit.Reservation, error) {
 	if !c.Nonblock && !c.Wait.given {
 		return l.ReserveN(ctx, "", c.Count)
@@ -180,13 +178,13 @@ func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimi
 	return l.ReserveWithin(ctx, "", c.Count, c.Wait.limit)
 }
 
-// wholeMillis is a time in milliseconds that is not over before it says so.
+// wholeMillis rounds up to milliseconds.
 func wholeMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// limitAnswer is what limit --json prints; docs/cli-json.md documents it.
+// limitAnswer is what limit --json prints. docs/cli-json.md documents it.
 type limitAnswer struct {
 	Name      string `json:"name"`
 	OK        bool   `json:"ok"`        // the turn came, after the delay
-	Remaining int    `json:"remaining"` // what could be taken at once now
+	Remaining int    `json:"remaining"` // events that are available now
 	DelayMS   int64  `json:"delay_ms"`  // how long it took, or would take
 }

@@ -19,27 +19,25 @@ import (
 	"github.com/fencelock/fencelock/idempotent"
 )
 
-// onceCmd runs a command once for each key, and gives its output and exit code to whoever
-// asks again.
+// onceCmd is the verb once.
 type onceCmd struct {
 	ifBusy
 	RetryFailed bool
-	Payload     *string       // nil is the command line
-	Retention   time.Duration // of the outcome
-	MaxOutput   int           // bytes of each stream
+	Payload     *string       // nil means the command line
+	Retention   time.Duration // how long the outcome is stored
+	MaxOutput   int           // bytes to store of each stream
 
 	command
 }
 
-// What is kept of an outcome, if nothing else is said.
+// Limits and defaults of what is stored.
 const (
 	defaultKept   = 24 * time.Hour
 	defaultOutput = 64 << 10
-	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line about them are one result
+	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line of JSON are one record
 	mostResult    = driver.MaxRecord - 4<<10
 )
 
-// newOnce returns the verb once.
 func newOnce(a *app) *cobra.Command {
 	c := new(onceCmd)
 	cmd := &cobra.Command{
@@ -72,8 +70,7 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 	return cmd
 }
 
-// flags adds those of once, and behind them those it shares with run. --wait, -n and -E
-// mean what they mean there.
+// flags adds the flags of once, then those shared with run and elect.
 func (c *onceCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -89,7 +86,7 @@ func (c *onceCmd) flags(cmd *cobra.Command) {
 	c.command.flags(cmd)
 }
 
-// check finds what the parser cannot, and fills in the defaults.
+// check validates the flags and sets defaults.
 func (c *onceCmd) check() error {
 	if err := cmp.Or(c.command.check(), c.ifBusy.check(), driver.CheckName("idempotent/"+c.Name)); err != nil {
 		return err
@@ -103,8 +100,8 @@ func (c *onceCmd) check() error {
 	return nil
 }
 
-// payload is what the key stands for. Each word has its length before it, so that two
-// command lines of the same letters differ.
+// payload returns what identifies the work of the key. Each word has its length before it, so that
+// different command lines of the same letters differ.
 func (c *onceCmd) payload() (p []byte) {
 	words := append([]string{"command"}, c.Command...)
 	if c.Payload != nil {
@@ -116,7 +113,7 @@ func (c *onceCmd) payload() (p []byte) {
 	return p
 }
 
-// Run runs the command, or repeats its outcome. Its error carries the exit code.
+// Run runs the command or repeats its outcome. Its error carries the exit code.
 func (c *onceCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		records, ok := engine.(driver.RecordKeeper)
@@ -145,13 +142,13 @@ func (c *onceCmd) Run(a *app) error {
 	})
 }
 
-// again reports whether a command that has ended is run again.
+// again reports whether a command that has a stored outcome must run again.
 func (c *onceCmd) again(over *idempotent.DoneError) bool {
 	r, err := decodeOnce(over)
 	return c.RetryFailed && err == nil && r.Code != 0
 }
 
-// refusal says who runs the command, or has used the key, and what to do about it.
+// refusal explains who runs the command or has used the key, with a hint.
 func (c *onceCmd) refusal(err error) error {
 	busy, ok := errors.AsType[*idempotent.InProgressError](err)
 	switch {
@@ -164,7 +161,7 @@ func (c *onceCmd) refusal(err error) error {
 	return err
 }
 
-// repeat gives the outcome of a run that is over.
+// repeat prints the stored outcome of an earlier run.
 func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
 	r, err := decodeOnce(over)
 	if err != nil {
@@ -191,10 +188,9 @@ func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
 	return exitWith(r.Code)
 }
 
-// perform runs the command under its lock, and stores the outcome before others can
-// have the lock. A run that was lost, or that has failed because we were told to end, has
-// none. Nobody waits for those who read our output but we, and no longer than until the
-// next signal.
+// perform runs the command under its lock and stores the outcome before it releases the lock. It
+// stores none if the lock was lost, or if the command failed after a signal asked it to end. It
+// waits for the readers of our output last, and only until the next signal.
 func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, what supervise.Command) error {
 	out, err := newOutput(a, c.MaxOutput)
 	if err != nil {
@@ -223,7 +219,7 @@ func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, wha
 		}
 		ctx, cancel := context.WithTimeout(ctx, lastMessage)
 		defer cancel()
-		_ = a.deliver(ctx, out.readers()) // err says more
+		_ = a.deliver(ctx, out.readers()) // err is more important
 		return err
 	}
 	unstored := run.Complete(out.outcome(code).encode())

@@ -17,10 +17,10 @@ import (
 	"github.com/fencelock/fencelock/idempotent"
 )
 
-// output is what a command writes: it is passed on at once, and its beginning is kept.
+// output is what a command writes. It is passed on at once, and its beginning is kept.
 type output struct{ streams [2]*stream }
 
-// newOutput keeps so many bytes of stdout, and as many of stderr.
+// newOutput keeps up to most bytes of stdout, and of stderr.
 func newOutput(a *app, most int) (*output, error) {
 	o := &output{}
 	for i, to := range newReaders(a) {
@@ -36,7 +36,7 @@ func newOutput(a *app, most int) (*output, error) {
 	return o, nil
 }
 
-// writers are where the command writes to.
+// writers returns the files that the command writes to.
 func (o *output) writers() (files [2]*os.File) {
 	for i, s := range o.streams {
 		files[i] = s.theirs
@@ -44,9 +44,9 @@ func (o *output) writers() (files [2]*os.File) {
 	return files
 }
 
-// finish takes what is in the pipes still. It is called when the command has ended with all
-// that is its own, and waits for nobody: neither for those who read our output, nor for a
-// stranger who keeps the command's open.
+// finish reads what is left in the pipes. It is called after all processes of the command have
+// ended. It waits neither for the readers of our output nor for a foreign process that keeps the
+// pipe open.
 func (o *output) finish() {
 	for _, s := range o.streams {
 		close(s.over)
@@ -55,24 +55,24 @@ func (o *output) finish() {
 	}
 }
 
-// outcome is what to store of a command that has ended. It is called after finish.
+// outcome returns what to store. It is called after finish.
 func (o *output) outcome(code int) onceOutcome {
 	out, err := o.streams[0], o.streams[1]
 	return onceOutcome{Code: code, stdout: out.kept, stderr: err.kept, StdoutCut: out.cut, StderrCut: err.cut}
 }
 
-// readers are those whom it is passed on to.
+// readers returns the readers of our output.
 func (o *output) readers() [2]*reader { return [2]*reader{o.streams[0].to, o.streams[1].to} }
 
 func (o *output) close() {
 	for _, s := range o.streams {
 		if s != nil {
-			_ = errors.Join(s.theirs.Close(), s.ours.Close()) // they may be closed
+			_ = errors.Join(s.theirs.Close(), s.ours.Close()) // may be closed already
 		}
 	}
 }
 
-// onceOutcome is the outcome of a command: a line of JSON, and the output behind it.
+// onceOutcome is the outcome of a command. It is stored as a line of JSON, followed by the output.
 type onceOutcome struct {
 	Code      int  `json:"code"`   // exit code of the command
 	Stdout    int  `json:"stdout"` // bytes
@@ -91,7 +91,7 @@ func (o onceOutcome) encode() []byte {
 	return bytes.Join([][]byte{head, {'\n'}, o.stdout, o.stderr}, nil)
 }
 
-// decodeOnce reads the outcome of a job that is over.
+// decodeOnce decodes a stored outcome.
 func decodeOnce(over *idempotent.DoneError) (o onceOutcome, err error) {
 	head, output, _ := bytes.Cut(over.Result, []byte("\n"))
 	if err := json.Unmarshal(head, &o); over.Err != nil || err != nil || o.Stdout < 0 || o.Stdout > len(output) {
@@ -101,22 +101,22 @@ func decodeOnce(over *idempotent.DoneError) (o onceOutcome, err error) {
 	return o, nil
 }
 
-// stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until
-// ended is closed.
+// stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until ended is
+// closed.
 type stream struct {
 	to   *reader
 	most int
 	kept []byte
-	cut  bool // something was not kept
-	late int  // bytes that were read when the command had ended
+	cut  bool // some output was not kept
+	late int  // bytes read after the end of the command
 
 	ours, theirs *os.File
 	over         chan struct{} // closed when the command has ended
-	ended        chan struct{} // closed when all it has written was read
+	ended        chan struct{} // closed when everything was read
 }
 
-// pass reads what the command writes. While that runs it waits for our reader; what is
-// left when it has ended the reader gets when it likes.
+// pass reads what the command writes. While the command runs, pass waits for our reader. After that
+// it hands the rest to the reader without waiting.
 func (s *stream) pass() {
 	defer close(s.ended)
 	var rest []byte
@@ -137,16 +137,16 @@ func (s *stream) pass() {
 	}
 }
 
-// keep keeps what there is room for.
+// keep stores as much of p as there is room for.
 func (s *stream) keep(p []byte) {
 	room := min(len(p), s.most-len(s.kept))
 	s.kept, s.cut = append(s.kept, p[:room]...), s.cut || room < len(p)
 }
 
-// mostLate is more than a pipe holds. A stranger may write for ever.
+// mostLate is more than a pipe holds. A foreign process may write for ever.
 const mostLate = 4 << 20
 
-// readLate reads what is in the pipe already, and is at the end if nothing is.
+// readLate reads what is already in the pipe, and returns io.EOF if there is nothing.
 func (s *stream) readLate(buf []byte) (n int, err error) {
 	raw, err := s.ours.SyscallConn()
 	if err = errors.Join(err, s.ours.SetReadDeadline(time.Time{})); err != nil {

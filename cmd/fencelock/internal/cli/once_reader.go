@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader is whoever reads our stdout or stderr, slowly or not at all. One goroutine writes
-// for it, which nobody has to wait for.
+// reader is the reader of our stdout or stderr, which may be slow or gone. A goroutine writes for
+// it, so nothing else has to wait.
 type reader struct {
 	name string
 	to   io.Writer
 	next chan []byte   // closed by end
-	rest []byte        // what follows then; set before next is closed
-	done chan struct{} // closed when all was written
+	rest []byte        // the last part; set before next is closed
+	done chan struct{} // closed when everything was written
 	err  error         // of the first write that failed; valid after done
 }
 
-// newReaders are those of our stdout and stderr.
+// newReaders returns the readers of our stdout and stderr.
 func newReaders(a *app) (both [2]*reader) {
 	for i, r := range []*reader{{name: "stdout", to: a.stdout}, {name: "stderr", to: unqueued(a.stderr)}} {
 		r.next, r.done = make(chan []byte), make(chan struct{})
@@ -33,7 +33,7 @@ func newReaders(a *app) (both [2]*reader) {
 	return both
 }
 
-// unqueued is where stderr goes without a queue that may leave something out.
+// unqueued returns the file behind w, since the queue of talk may discard messages.
 func unqueued(w io.Writer) io.Writer {
 	if f := fileOf(w); f != nil {
 		return f
@@ -41,8 +41,8 @@ func unqueued(w io.Writer) io.Writer {
 	return w
 }
 
-// write writes everything that comes. Once that has failed nothing more is written, and the
-// command goes on: its outcome is for others too.
+// write writes everything it receives. After an error it writes nothing more, but the command
+// continues, since others need its outcome.
 func (r *reader) write() {
 	defer close(r.done)
 	pass := func(p []byte) {
@@ -56,8 +56,8 @@ func (r *reader) write() {
 	pass(r.rest)
 }
 
-// take waits until what came before is written, or until over, and reports whether p will
-// be.
+// take hands p to the reader once everything before it is written. It reports false if over is
+// closed first.
 func (r *reader) take(p []byte, over <-chan struct{}) bool {
 	select {
 	case r.next <- p:
@@ -67,17 +67,17 @@ func (r *reader) take(p []byte, over <-chan struct{}) bool {
 	}
 }
 
-// end hands over the last part, and waits for nobody.
+// end hands over the last part without waiting.
 func (r *reader) end(rest []byte) {
 	r.rest = rest
 	close(r.next)
 }
 
-// deliver waits until readers have got everything, or ctx ends. It is an error if a signal
-// has ended it, see endedBySignals, or if something could not be written, though somebody
-// reads.
+// deliver waits until the readers have received everything or ctx ends. It returns the error of a
+// signal that has ended ctx, see endedBySignals, and an error if a write failed although the reader
+// exists.
 func (a *app) deliver(ctx context.Context, readers [2]*reader) error {
-	signal.Reset(unix.SIGTSTP) // nothing is run any more that it could be passed on to
+	signal.Reset(unix.SIGTSTP) // no command is left to pass it on to
 	for _, r := range readers {
 		select {
 		case <-r.done:

@@ -2,10 +2,10 @@ package termtext
 
 import "strings"
 
-// harmless is the characters that a word may have without quotes.
+// harmless are the characters that need no quotes in a shell.
 const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
 
-// ShellWord returns s as one word of a shell: as it is if that is safe, or quoted.
+// ShellWord returns s as one word of a shell, quoted only if necessary.
 func ShellWord(s string) string {
 	if strings.Trim(s, harmless) == "" {
 		return s

@@ -2,8 +2,8 @@ package termtext
 
 import "fmt"
 
-// Suggest formats the word of known that is nearest to word, or returns "" when none is
-// near: two edits away at most, and no more than half of what was meant.
+// Suggest formats the word of known that is nearest to word. It returns "" if none is near: at most
+// two edits away, and at most half of the known word.
 func Suggest(word string, known []string, format string) string {
 	best, least := "", 3
 	for _, k := range known {
@@ -17,8 +17,8 @@ func Suggest(word string, known []string, format string) string {
 	return fmt.Sprintf(format, best)
 }
 
-// distance counts the single-byte edits from a to b (Levenshtein). It keeps one row of
-// the table: row[j] is the distance from what was read of a to the first j bytes of b.
+// distance returns the Levenshtein distance of a and b in bytes. It keeps one row of the table:
+// row[j] is the distance from the bytes of a read so far to the first j bytes of b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,7 +1,6 @@
-// Package termtext makes text fit for a line of a terminal, whoever wrote it: names of
-// locks, notes and hosts come from other processes, and what engines say comes from
-// servers. None of it may move the cursor, begin a new line, or look like a column that
-// it is not.
+// Package termtext prepares text for one line of a terminal. Names, notes and hosts come from other
+// processes, and error texts come from servers. None of them may move the cursor, start a new line,
+// or look like another column.
 package termtext
 
 import (
@@ -10,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Word returns a name, host or other word fit for a terminal and for a column:
-// quoted as in Go when it is empty or contains a space or anything unprintable.
+// Word returns a name, host or other word for a column. It quotes the word as in Go if it is empty
+// or contains a space or anything unprintable.
 func Word(s string) string {
 	if s == "" || strings.ContainsRune(s, ' ') {
 		return strconv.Quote(s)
@@ -19,8 +18,8 @@ func Word(s string) string {
 	return Text(s)
 }
 
-// Text returns free text fit for a terminal: quoted as in Go when it contains anything
-// unprintable or could be taken for quoted text.
+// Text returns free text. It quotes the text as in Go if it contains anything unprintable or starts
+// with a quote.
 func Text(s string) string {
 	for _, r := range s {
 		// A byte that is no UTF-8 arrives as the replacement character, which is printable.
@@ -34,8 +33,8 @@ func Text(s string) string {
 	return s
 }
 
-// Line returns text on one line: what is not printable is a space, and several spaces
-// are one. It is for errors and talk, where quotes would be in the way.
+// Line returns text on one line, without quotes: it replaces what is not printable by a space, and
+// several spaces by one.
 func Line(s string) string {
 	printable := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
