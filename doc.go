@@ -27,8 +27,6 @@
 //	default: // an error of charge, or another error of the lock
 //	}
 //
-// Test for ErrLost first: its reason may wrap ErrUnavailable.
-//
 // Without Options.Wait, Do waits until ctx ends; with context.Background() that can be for ever.
 // [Locker.TryDo] does not wait. [Locker.Acquire] and [Locker.TryAcquire] return the [Lock], for
 // code that does not fit into one function. [Locker.DoAll] holds several names. Call [Locker.Check]

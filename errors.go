@@ -51,8 +51,9 @@ var errShortAnswer = errors.New("the engine returned fewer answers than leases")
 // Fields that the engine does not know are zero.
 type HeldError = driver.HeldError
 
-// LostError says which acquisition was lost and why. errors.Is(err, ErrLost) is true for it, and so
-// is errors.Is with its reason.
+// LostError says which acquisition was lost and why. errors.Is(err, ErrLost) is true for it. It does
+// not wrap its reason: a loss because of an unreachable server is not ErrUnavailable, after which a
+// program may retry.
 type LostError struct {
 	Name     string
 	Token    int64
@@ -68,6 +69,3 @@ func (e *LostError) Error() string {
 
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
-
-// Unwrap returns the reason.
-func (e *LostError) Unwrap() error { return e.Reason }

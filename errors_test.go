@@ -98,3 +98,13 @@ func TestTimesOfTenYears(t *testing.T) {
 		}
 	})
 }
+
+// TestLossIsNoOutage: a program retries after ErrUnavailable, which must not match a lock that was
+// lost while its function ran.
+func TestLossIsNoOutage(t *testing.T) {
+	t.Parallel()
+	err := errors.Join(&fencelock.LostError{Name: "a", Token: 1, Reason: fmt.Errorf("deadline: %w", fencelock.ErrUnavailable)})
+	if !errors.Is(err, fencelock.ErrLost) || errors.Is(err, fencelock.ErrUnavailable) {
+		t.Errorf("%v: lost %t, unavailable %t", err, errors.Is(err, fencelock.ErrLost), errors.Is(err, fencelock.ErrUnavailable))
+	}
+}
