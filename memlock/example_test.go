@@ -10,8 +10,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// Two clients of one store stand for two processes; Lose rehearses an engine
-// that lost its data.
+// Two clients of one store simulate two processes. Lose simulates an engine that loses its data.
 func Example() {
 	ctx := context.Background()
 	here := memlock.New(nil)
@@ -36,8 +35,8 @@ func Example() {
 	// there: true <nil>
 }
 
-// A record changes only from the version that its writer has seen, so of two who
-// have seen the same one is refused.
+// A record changes only from the version that its writer has read. If two clients have read the same
+// version, only one of them can change it.
 func ExampleEngine_Records() {
 	ctx := context.Background()
 	store := memlock.New(nil)

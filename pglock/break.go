@@ -151,25 +151,25 @@ const tellAgain = 100 * time.Millisecond
 // returns the server processes that still hold it. It clears the rows of holders that vanished.
 func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
 	told, end := time.Time{}, time.Now().Add(k.wait)
-	var strangers []int64 // processes without a row in every round so far; others may only be taking or releasing the lock
+	var rowless []int64 // processes without a row in every round so far; others may only be taking or releasing the lock
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		all, err := k.holders(ctx)
 		if err != nil {
 			return nil, err
 		}
 		all = slices.DeleteFunc(all, func(h heldBy) bool {
-			return !k.chosen(h) || h.owner == "" && !told.IsZero() && !slices.Contains(strangers, h.backend)
+			return !k.chosen(h) || h.owner == "" && !told.IsZero() && !slices.Contains(rowless, h.backend)
 		})
 		tell := time.Since(told) > tellAgain
 		if tell {
 			told = time.Now()
 		}
 		var left []int64
-		strangers = nil
+		rowless = nil
 		for _, h := range all {
 			switch {
 			case h.owner == "":
-				strangers = append(strangers, h.backend)
+				rowless = append(rowless, h.backend)
 			case h.backend == 0:
 				_, err = k.own.ask(ctx, forgetSQL, k.key, h.owner)
 			case tell:

@@ -74,7 +74,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 			}
 		}
 	}
-	if err := l.strangers(ctx, q); err != nil {
+	if err := l.addForeign(ctx, q); err != nil {
 		return nil, failure(err)
 	}
 	var list []driver.Status
@@ -154,8 +154,8 @@ func (l *listing) addMinimum(r pipe.Row) {
 	l.status(r.Text(0), r.Int(1)).NotBefore = r.Micros(2)
 }
 
-// strangers adds advisory locks of other programs, for keys whose names are known.
-func (l *listing) strangers(ctx context.Context, q driver.Query) error {
+// addForeign adds advisory locks of other programs, for keys whose names are known.
+func (l *listing) addForeign(ctx context.Context, q driver.Query) error {
 	var key any
 	if q.Exact {
 		key = keyOf(q.Prefix)

@@ -15,7 +15,7 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// A lock for the work of one transaction. Nobody needs to release it.
+// Take a lock for one transaction. It is released when the transaction ends.
 func ExampleLockTx() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://app@db.example/app")
@@ -32,11 +32,11 @@ func ExampleLockTx() {
 		return err
 	})
 	if errors.Is(err, driver.ErrHeld) {
-		fmt.Println("somebody else is at it:", err)
+		fmt.Println("another session holds the lock:", err)
 	}
 }
 
-// Work through what nobody else works on.
+// Skip jobs that other workers have locked.
 func ExampleTryLockSQLTx() {
 	next := func(ctx context.Context, tx *sql.Tx, ids []int64) (int64, error) {
 		for _, id := range ids {
@@ -50,7 +50,7 @@ func ExampleTryLockSQLTx() {
 	_ = next
 }
 
-// The name of an integer is the call that locks it.
+// The name for an integer is the call that locks it.
 func ExampleKey() {
 	fmt.Println(pglock.Key(42))
 	// Output: pg_advisory_lock(42)

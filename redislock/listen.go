@@ -48,8 +48,8 @@ func (l *listener) subscribe() {
 			}
 			l.queue.rejoin(end)
 		}, l.queue.onMessage)
-		if errors.Is(context.Cause(ctx), errUnheard) {
-			err = errUnheard
+		if errors.Is(context.Cause(ctx), errNotSubscribed) {
+			err = errNotSubscribed
 		}
 		end(nil)
 		l.set(orElse(err, errEnded))
@@ -75,17 +75,17 @@ func (q *waitQueue) rejoin(end context.CancelCauseFunc) {
 	}
 }
 
-// unheard handles a server that does not know a request that had been queued. The server may have
-// skipped it because nobody was subscribed there: after a failover the subscription can stay
-// connected to the old master while calls go to the new one. So the client resubscribes, unless the
-// subscription is recent. The caller holds mu.
-func (q *waitQueue) unheard() {
+// resubscribeIfStale handles a server that does not know a request that had been queued. The server
+// may have skipped it because nobody was subscribed there: after a failover the subscription can
+// stay connected to the old master while calls go to the new one. So the client resubscribes,
+// unless the subscription is recent. The caller holds mu.
+func (q *waitQueue) resubscribeIfStale() {
 	if q.resubscribe != nil && time.Since(q.subscribed) > resubscribeAfter {
-		q.resubscribe(errUnheard)
+		q.resubscribe(errNotSubscribed)
 	}
 }
 
-// resubscribeAfter is the minimum age of a subscription that unheard replaces.
+// resubscribeAfter is the minimum age of a subscription that resubscribeIfStale replaces.
 const resubscribeAfter = time.Second
 
 // unreachable reports to all waiters that the server cannot be reached.
@@ -160,8 +160,8 @@ func (l *listener) subscribed(ctx context.Context) error {
 }
 
 var (
-	errEnded   = errors.New("the subscription ended")
-	errUnheard = errors.New("the server has lost a queued request, or has no subscription of this client")
+	errEnded         = errors.New("the subscription ended")
+	errNotSubscribed = errors.New("the server has lost a queued request, or has no subscription of this client")
 )
 
 func orElse(err, other error) error {

@@ -238,6 +238,6 @@ func (q *waitQueue) report(g *group, first *waiter, o blockedInfo, known bool) {
 	if !known && first.queued { // unless it was granted during the poll
 		g.lost = true
 		g.advance(0)
-		q.unheard()
+		q.resubscribeIfStale()
 	}
 }

@@ -38,15 +38,15 @@ type attempt struct {
 
 // attemptOptions are the options of an attempt.
 type attemptOptions struct {
-	woken  bool      // a node published that the name is free
-	mine   bool      // with woken: this request is the next in line
-	asks   asks      // calls of the whole request; nil for those of the attempt only
-	joins  bool      // it joins the nodes' queues
-	since  time.Time // when it began to wait
-	caller string    // its name in the queues
-	reason string    // reason of a break; "" for an ordinary request
-	only   string    // the owner to break; "" for all
-	past   []string  // owners of the request's earlier attempts, all of them lost
+	woken    bool      // a node published that the name is free
+	mine     bool      // with woken: this request is the next in line
+	inflight inflight  // calls of the whole request; nil for those of the attempt only
+	joins    bool      // it joins the nodes' queues
+	since    time.Time // when it began to wait
+	caller   string    // its name in the queues
+	reason   string    // reason of a break; "" for an ordinary request
+	only     string    // the owner to break; "" for all
+	past     []string  // owners of the request's earlier attempts, all of them lost
 }
 
 // ask sends the first round. A woken waiter asks the leader first and contacts the other nodes only
@@ -70,7 +70,7 @@ func (a *attempt) ask(ctx context.Context, proposed int64) {
 func (a *attempt) send(nodes []*node, proposed int64, call string) {
 	args, limit := a.askArgs(proposed, call), a.cfg.limit(a.req.TTL)
 	a.open += len(nodes)
-	a.set.broadcast(nodes, limit, a.asked, a.how.asks.under(nodes, limit, func(ctx context.Context, n *node) redisconn.Reply {
+	a.set.broadcast(nodes, limit, a.asked, a.how.inflight.under(nodes, limit, func(ctx context.Context, n *node) redisconn.Reply {
 		by, err := n.notAfter(ctx, limit)
 		if err != nil {
 			return redisconn.Reply{Err: err}
@@ -183,7 +183,7 @@ func (a *attempt) onReply(r reply) {
 		a.answered[r.node] = true
 	}
 	if a.take.State() == quorum.Won && !a.holds.has(a.owner) {
-		return // it was released meanwhile, and the release is sent to this node next; see asks
+		return // it was released meanwhile, and the release is sent to this node next; see inflight
 	}
 	a.vote(r)
 }
@@ -295,7 +295,7 @@ func (a *attempt) outcome(ctx context.Context) outcome {
 	if a.take.State() != quorum.Won {
 		for i, heard := range a.heard {
 			if !heard {
-				a.tally.causes.add(a.set.nodes[i], errNoAnswer)
+				a.tally.nodeErrors.add(a.set.nodes[i], errNoAnswer)
 			}
 		}
 		o := a.tally.outcome(ctx)

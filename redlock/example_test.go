@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Masters that are down do not matter while a majority answers. Here none does.
+// Requests succeed as long as a majority of the masters answers. In this example none does.
 func Example() {
 	var nodes []redlock.Node
 	addrs := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}

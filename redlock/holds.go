@@ -9,11 +9,11 @@ import (
 
 // held is a granted acquisition of this process.
 type held struct {
-	lease driver.Lease
-	desc  string
-	sent  time.Time // start of the current lease; guarded by holdings.mu
-	lost  func(cause error)
-	asks  asks // calls of its request
+	lease    driver.Lease
+	desc     string
+	sent     time.Time // start of the current lease; guarded by holdings.mu
+	lost     func(cause error)
+	inflight inflight // calls of its request
 }
 
 // holdings are the granted acquisitions of this process.

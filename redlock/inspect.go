@@ -25,13 +25,13 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		return nil, err
 	}
 	defer e.tasks.Leave()
-	looks := make([]sighting, len(e.set.nodes))
+	looks := make([]nodeFacts, len(e.set.nodes))
 	var all sync.WaitGroup
 	for i, n := range e.set.nodes {
 		all.Go(func() { looks[i] = n.inspect(ctx, ttl) })
 	}
 	all.Wait()
-	var why causes
+	var why nodeErrors
 	for _, l := range looks {
 		if l.err != nil {
 			why.add(l.node, l.err)
@@ -40,7 +40,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	if len(why.errs) == len(looks) {
 		return nil, why.joined()
 	}
-	looks = slices.DeleteFunc(looks, func(l sighting) bool { return l.err != nil })
+	looks = slices.DeleteFunc(looks, func(l nodeFacts) bool { return l.err != nil })
 	findings := []driver.Finding{e.set.there(why.errs), independence(looks), clocks(looks)}
 	if e.cfg.NoQuarantine {
 		findings = append(findings, inspect.Found("quarantine", driver.Warning, "off", "a node that has lost its locks may grant them to a second holder while the first one still holds them",
@@ -49,8 +49,8 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	return append(findings, e.set.together(looks)...), nil
 }
 
-// sighting is the result of inspecting one node.
-type sighting struct {
+// nodeFacts is the result of inspecting one node.
+type nodeFacts struct {
 	node     *node
 	err      error // the node does not answer
 	server   redisinspect.Server
@@ -61,8 +61,8 @@ type sighting struct {
 
 // inspect inspects one node like a single Redis, with an engine on this node only. It uses the
 // scripts of the whole set, so that it finds the marker key that they expect.
-func (n *node) inspect(ctx context.Context, ttl time.Duration) sighting {
-	l := sighting{node: n}
+func (n *node) inspect(ctx context.Context, ttl time.Duration) nodeFacts {
+	l := nodeFacts{node: n}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	servers, err := redisinspect.Ask(limited, n.conn)
@@ -117,7 +117,7 @@ func (s *nodeSet) there(down []error) driver.Finding {
 }
 
 // independence checks whether two nodes are the same server, which would have two votes.
-func independence(looks []sighting) driver.Finding {
+func independence(looks []nodeFacts) driver.Finding {
 	const check = "independence"
 	servers := map[string]string{}
 	for _, l := range looks {
@@ -135,14 +135,14 @@ func independence(looks []sighting) driver.Finding {
 }
 
 // clocks checks the difference between the nodes' clocks.
-func clocks(looks []sighting) driver.Finding {
+func clocks(looks []nodeFacts) driver.Finding {
 	const check = "clocks"
 	for _, l := range looks {
 		if l.clockErr != nil {
 			return inspect.Unchecked(check, fmt.Errorf("%s: %w", l.node.label, l.clockErr), "allow the user to run TIME: ACL SETUSER name +time")
 		}
 	}
-	byClock := func(a, b sighting) int { return cmp.Compare(a.clock.Ahead, b.clock.Ahead) }
+	byClock := func(a, b nodeFacts) int { return cmp.Compare(a.clock.Ahead, b.clock.Ahead) }
 	first, last := slices.MinFunc(looks, byClock), slices.MaxFunc(looks, byClock)
 	apart, doubt := last.clock.Ahead-first.clock.Ahead, first.clock.Doubt+last.clock.Doubt
 	saw := fmt.Sprintf("the nodes' clocks are %v apart, give or take %v", inspect.Short(apart), inspect.Short(doubt))
@@ -156,7 +156,7 @@ func clocks(looks []sighting) driver.Finding {
 
 // together combines the findings of the nodes. A node that grants nothing at present is only a
 // warning as long as a majority grants.
-func (s *nodeSet) together(looks []sighting) []driver.Finding {
+func (s *nodeSet) together(looks []nodeFacts) []driver.Finding {
 	var places []string
 	var found [][]driver.Finding
 	grant := 0

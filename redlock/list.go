@@ -40,7 +40,7 @@ func (q *lister) List(ctx context.Context, query driver.Query) ([]driver.Status,
 	onAll(looks, func(l *look) { l.read(ctx, names, !query.Exact && !query.Scan) })
 	// A node that does not answer does not prove that a name is free, so List needs the answers of
 	// a majority.
-	var why causes
+	var why nodeErrors
 	var lists []statuses
 	for _, l := range looks {
 		if l.err != nil {

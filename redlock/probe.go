@@ -38,7 +38,7 @@ func (s *nodeSet) Init(ctx context.Context) error {
 	if err := s.probeAll(ctx); err != nil {
 		return err
 	}
-	var why causes
+	var why nodeErrors
 	answers := make(chan reply, len(s.nodes))
 	s.broadcast(s.nodes, callLimit, answers, asking(s.call(s.lua.init, "init")))
 	for range s.nodes {

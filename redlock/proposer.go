@@ -28,8 +28,8 @@ type proposer struct {
 func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptions) outcome {
 	owner := uuid.Must(uuid.NewV7()).String() // never fails
 	n := len(p.set.nodes)
-	if how.asks == nil {
-		how.asks = make(asks, n)
+	if how.inflight == nil {
+		how.inflight = make(inflight, n)
 	}
 	a := &attempt{
 		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: owner, desc: describe(req),
@@ -48,7 +48,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 	o := a.outcome(ctx)
 	if o.won { // before further replies arrive, which are handled according to holds
 		p.observeToken(o.grant.Token)
-		p.keep(req, o.grant, how.asks)
+		p.keep(req, o.grant, how.inflight)
 	}
 	if a.open > 0 || len(a.stillQueued()) > 0 || len(a.refused()) > 0 {
 		p.tasks.Spawn(func() { // ends when every node has answered, or with the limits of two rounds
@@ -89,13 +89,13 @@ func (p *proposer) observeToken(token int64) {
 }
 
 // keep records a grant until it is released or known to be lost.
-func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
+func (p *proposer) keep(req driver.Request, g driver.Grant, under inflight) {
 	h := &held{
-		lease: driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
-		desc:  describe(req),
-		sent:  g.Sent,
-		asks:  under,
-		lost:  func(error) {},
+		lease:    driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
+		desc:     describe(req),
+		sent:     g.Sent,
+		inflight: under,
+		lost:     func(error) {},
 	}
 	if req.OnLost != nil { // several nodes may report the same break
 		var once sync.Once // several nodes may tell of one break
@@ -111,7 +111,7 @@ func (p *proposer) keep(req driver.Request, g driver.Grant, under asks) {
 func (p *proposer) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))
 	if len(nodes) > 0 {
-		p.set.broadcast(nodes, p.cfg.endLimit(ttl), answers, how.asks.after(asking(p.call(p.lua.leave, name, how.caller))))
+		p.set.broadcast(nodes, p.cfg.endLimit(ttl), answers, how.inflight.after(asking(p.call(p.lua.leave, name, how.caller))))
 	}
 	return answers
 }

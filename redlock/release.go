@@ -34,7 +34,7 @@ func (q *releaser) Release(ctx context.Context, l driver.Lease) error {
 // the acquisition was known, because the same call may arrive twice.
 func (q *releaser) released(ctx context.Context, l driver.Lease, known bool, answers <-chan reply) error {
 	freed, gone := 0, 0
-	var why causes
+	var why nodeErrors
 	for heard := 0; heard < len(q.set.nodes) && freed < q.set.need && gone < q.set.need; heard++ {
 		select {
 		case r := <-answers:
@@ -83,9 +83,9 @@ func (q *releaser) sendRelease(l driver.Lease, opens bool) <-chan reply {
 	answers := make(chan reply, len(q.set.nodes))
 	// From here on the acquisition has no holder: a renewal in progress does not restore it, and a
 	// late reply to its attempt does not count as a grant.
-	under := make(asks, len(q.set.nodes))
+	under := make(inflight, len(q.set.nodes))
 	if h := q.holds.remove(l.Owner); h != nil {
-		under = h.asks
+		under = h.inflight
 	}
 	q.set.broadcast(q.set.nodes, q.cfg.endLimit(l.TTL), answers, under.after(func(ctx context.Context, n *node) redisconn.Reply {
 		return n.release(ctx, releaseCall{

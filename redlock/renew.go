@@ -25,11 +25,11 @@ type renewer struct {
 // renewals is one batch, sent to all nodes.
 type renewals struct {
 	*renewer
-	leases []driver.Lease
-	sent   time.Time
-	each   []*quorum.Renewal
-	causes []causes
-	open   int // number of undecided leases
+	leases     []driver.Lease
+	sent       time.Time
+	each       []*quorum.Renewal
+	nodeErrors []nodeErrors
+	open       int // number of undecided leases
 }
 
 // batch is the replies of one node to all leases.
@@ -41,7 +41,7 @@ type batch struct {
 // Renew extends acquisitions; see [Engine.Renew]. Replies after the last lease is decided are
 // handled in the background, because a node may need a repair.
 func (q *renewer) Renew(ctx context.Context, leases []driver.Lease) []error {
-	r := &renewals{renewer: q, leases: leases, causes: make([]causes, len(leases)), open: len(leases), sent: time.Now()}
+	r := &renewals{renewer: q, leases: leases, nodeErrors: make([]nodeErrors, len(leases)), open: len(leases), sent: time.Now()}
 	for _, l := range leases {
 		renewal := quorum.NewRenewal(q.set.terms(l.Mode, l.TTL), instant(r.sent))
 		if sent, ok := q.holds.counts(l.Owner); ok {
@@ -136,11 +136,11 @@ func (r *renewals) standing(j, node int, reply redisconn.Reply) (quorum.Standing
 	case r.holds.foreign(r.leases[j]):
 		return quorum.Taken, 0
 	case reply.Err != nil:
-		r.causes[j].add(n, reply.Err)
+		r.nodeErrors[j].add(n, reply.Err)
 		return quorum.Silent, 0
 	case ok:
 		if err := r.set.recognise(n, server); err != nil {
-			r.causes[j].add(n, err)
+			r.nodeErrors[j].add(n, err)
 			return quorum.Silent, 0
 		}
 		return quorum.Renewed, server
@@ -174,7 +174,7 @@ func (r *renewals) restore(n *node, l driver.Lease) {
 		call := r.call(r.lua.repair, l.Name, l.Owner, redisfmt.Decimal(l.Token), redisfmt.Letter(l.Mode), redisfmt.Millis(l.TTL), redisfmt.Decimal(by), h.desc)
 		switch reply := n.ask(ctx, call)[0]; {
 		case unknown(reply.Err):
-			h.asks.gaveUp(n, limit)
+			h.inflight.gaveUp(n, limit)
 			n.noteOrphan(releaseCall{name: l.Name, owner: l.Owner, until: n.clock.by(limit), ttl: l.TTL})
 		case reply.Err == nil && !r.holds.has(l.Owner): // it may have run after the release
 			n.free(releaseCall{name: l.Name, owner: l.Owner, ttl: l.TTL})
@@ -193,7 +193,7 @@ func (r *renewals) results(cause error) []error {
 		case quorum.Failed:
 			errs[j] = r.undecided(j)
 		case quorum.Open:
-			errs[j] = unavailable(errors.Join(cause, r.causes[j].joined()))
+			errs[j] = unavailable(errors.Join(cause, r.nodeErrors[j].joined()))
 		}
 	}
 	return errs
@@ -207,5 +207,5 @@ func (r *renewals) undecided(j int) error {
 		r.releaser.discard(l)
 		return fmt.Errorf("%w: %q: the lease expired before a majority answered", driver.ErrNotHeld, l.Name)
 	}
-	return r.causes[j].joined()
+	return r.nodeErrors[j].joined()
 }

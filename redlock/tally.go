@@ -18,7 +18,7 @@ type tally struct {
 	set          *nodeSet
 	name         string
 	past         []string // the request's earlier owners, see attemptOptions
-	causes       causes
+	nodeErrors   nodeErrors
 	inWay        *driver.HeldError // if there are several, the one that stays longest
 	otherHolders map[string]int    // by owner: on how many nodes it is in the way
 	open         int               // nodes that have not answered; they may be held by anyone
@@ -55,22 +55,22 @@ func (b *tally) split() answer {
 func (b *tally) hasMajority() bool { return len(b.set.nodes)-b.open >= b.set.need }
 
 // hopeless reports whether too many nodes have failed for a majority to answer.
-func (b *tally) hopeless() bool { return len(b.causes.errs) > len(b.set.nodes)-b.set.need }
+func (b *tally) hopeless() bool { return len(b.nodeErrors.errs) > len(b.set.nodes)-b.set.need }
 
 // vote parses a node's reply to ask: a word, the node's clock, the server's id, and values that
 // depend on the word.
 func (b *tally) vote(r reply) quorum.Vote {
 	n := b.set.nodes[r.node]
 	if r.Err != nil {
-		b.causes.add(n, r.Err)
+		b.nodeErrors.add(n, r.Err)
 		return quorum.Vote{}
 	}
 	b.open--
 	w := redisfmt.Words{Rest: r.Text}
 	word := w.Next()
 	if word == "nodes" {
-		b.causes.wrong = fmt.Errorf("%w: %s works with another set of nodes; configure the same set in every client, and run fencelock init after changing it", driver.ErrConfig, n.label)
-		b.causes.add(n, b.causes.wrong)
+		b.nodeErrors.wrong = fmt.Errorf("%w: %s works with another set of nodes; configure the same set in every client, and run fencelock init after changing it", driver.ErrConfig, n.label)
+		b.nodeErrors.add(n, b.nodeErrors.wrong)
 		return quorum.Vote{}
 	}
 	n.clock.showed(w.Int(), r.sent)
@@ -82,11 +82,11 @@ func (b *tally) vote(r reply) quorum.Vote {
 			break
 		}
 		if err := b.set.recognise(n, server); err != nil {
-			b.causes.add(n, err)
+			b.nodeErrors.add(n, err)
 		}
 		return v
 	case "late": // later requests use the time that it reported
-		b.causes.add(n, errors.New("the request arrived after its deadline"))
+		b.nodeErrors.add(n, errors.New("the request arrived after its deadline"))
 		return quorum.Vote{}
 	case "held":
 		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
@@ -100,10 +100,10 @@ func (b *tally) vote(r reply) quorum.Vote {
 		left := w.Millis()
 		b.later(left)
 		b.waits++
-		b.causes.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
+		b.nodeErrors.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
 	}
-	b.causes.add(n, fmt.Errorf("unexpected reply of a lock script: %.100q", r.Text))
+	b.nodeErrors.add(n, fmt.Errorf("unexpected reply of a lock script: %.100q", r.Text))
 	return quorum.Vote{}
 }
 
@@ -115,7 +115,7 @@ var errOwed = errors.New("it has not released an earlier attempt yet")
 // would, but never one of this request.
 func (b *tally) noteHolder(n *node, left time.Duration, foreign bool, text string) {
 	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.orphans.has(h.Owner) && !n.holds.has(h.Owner)) {
-		b.causes.add(n, errOwed)
+		b.nodeErrors.add(n, errOwed)
 		return
 	}
 	held := &driver.HeldError{Name: b.name}
@@ -188,12 +188,12 @@ func (b *tally) outcome(ctx context.Context) outcome {
 	switch {
 	case b.set.closed.Err() != nil:
 		o.err, o.final = unavailable(errClosed), true
-	case !o.heard && ctx.Err() != nil && b.causes.wrong == nil:
-		o.err, o.cut = b.causes.joined(), true
-	case b.causes.wrong != nil || b.hopeless():
-		o.err, o.final = b.causes.joined(), b.causes.final()
+	case !o.heard && ctx.Err() != nil && b.nodeErrors.wrong == nil:
+		o.err, o.cut = b.nodeErrors.joined(), true
+	case b.nodeErrors.wrong != nil || b.hopeless():
+		o.err, o.final = b.nodeErrors.joined(), b.nodeErrors.final()
 	case !o.heard && !b.first:
-		o.err = b.causes.joined()
+		o.err = b.nodeErrors.joined()
 	}
 	return o
 }

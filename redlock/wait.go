@@ -39,7 +39,7 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 		defer w.queue.next()
 	}
 	caller := uuid.Must(uuid.NewV7()).String() // never fails
-	w.how = attemptOptions{since: w.arrived, joins: true, caller: caller, asks: make(asks, len(w.set.nodes))}
+	w.how = attemptOptions{since: w.arrived, joins: true, caller: caller, inflight: make(inflight, len(w.set.nodes))}
 	w.slow = retry.NewBackoff(30*time.Millisecond, time.Second)
 	granted := false
 	defer func() { // also if OnWait panics

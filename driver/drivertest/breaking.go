@@ -83,8 +83,8 @@ func breaks(t *run) {
 	t.take(t.patience, next, t.request("stuck together")).free()
 }
 
-// breaksMinimum: a break also ends the minimum hold of the name, whether or not it is held, and
-// grants to a waiter for its end.
+// breaksMinimum: a break also ends the minimum hold of the name, whether or not it is held, and a
+// request that waits for that end is granted.
 //
 // It fails an engine that ends the acquisition but not the minimum hold.
 func breaksMinimum(t *run) {

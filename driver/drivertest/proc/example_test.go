@@ -9,13 +9,13 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 )
 
-// world is a server, "host:port", which the test has started.
+// world is a server, "host:port", started by the test.
 type world string
 
 func (w world) Client(t testing.TB) drivertest.Client { return proc.Start(t, "mine", string(w)) }
 func (w world) Restart(testing.TB)                    {}
 
-// What the test of an engine on a server consists of, beside its world.
+// The test of an engine on a server, without its World.
 func Example() {
 	testMain := func(m *testing.M) { // as TestMain
 		proc.Main(map[string]func(addr string) driver.Engine{
@@ -23,8 +23,8 @@ func Example() {
 		})
 		os.Exit(m.Run())
 	}
-	testExam := func(t *testing.T) { // as TestExam
+	testConformance := func(t *testing.T) { // as TestConformance
 		drivertest.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world("127.0.0.1:4711") }})
 	}
-	_, _ = testMain, testExam
+	_, _ = testMain, testConformance
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// asks tracks a request's calls in flight at each node. An operation that undoes such a call (a
+// inflight tracks a request's calls in flight at each node. An operation that undoes such a call (a
 // release, or leaving the queue) is sent only after the call has been answered or has timed out,
 // because the two may use different connections. A call that timed out may still arrive; the
 // undoing operation bars it.
-type asks []asked
+type inflight []asked
 
 // asked tracks the calls to one node.
 type asked struct {
@@ -22,7 +22,7 @@ type asked struct {
 }
 
 // under returns ask, extended to track its calls to nodes, which have the time limit d.
-func (as asks) under(nodes []*node, d time.Duration, ask question) question {
+func (as inflight) under(nodes []*node, d time.Duration, ask question) question {
 	for _, n := range nodes {
 		as[n.index].open.Add(1)
 	}
@@ -37,15 +37,15 @@ func (as asks) under(nodes []*node, d time.Duration, ask question) question {
 }
 
 // gaveUp records that a call to the node has timed out.
-func (as asks) gaveUp(n *node, d time.Duration) {
+func (as inflight) gaveUp(n *node, d time.Duration) {
 	as[n.index].until.Store(n.clock.by(d))
 }
 
 // until returns until when a call that timed out may reach the node.
-func (as asks) until(n *node) int64 { return as[n.index].until.Load() }
+func (as inflight) until(n *node) int64 { return as[n.index].until.Load() }
 
 // after returns ask, extended to wait for the calls in flight, which have time limits of their own.
-func (as asks) after(ask question) question {
+func (as inflight) after(ask question) question {
 	return func(ctx context.Context, n *node) redisconn.Reply {
 		as[n.index].open.Wait()
 		return ask(ctx, n)

@@ -9,8 +9,8 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// causes collects the errors of the nodes that gave no vote.
-type causes struct {
+// nodeErrors collects the errors of the nodes that gave no vote.
+type nodeErrors struct {
 	errs    []error
 	wrong   error // the set of nodes is invalid
 	forever int   // nodes whose error is permanent
@@ -20,7 +20,7 @@ type causes struct {
 // add records the error of a node. A server of the wrong kind makes the set of nodes invalid,
 // unless the node has been suitable before: then its address leads to another server at present,
 // which may change.
-func (c *causes) add(n *node, err error) {
+func (c *nodeErrors) add(n *node, err error) {
 	u, wrong := errors.AsType[badNodeError](err)
 	switch {
 	case wrong && !n.knew.Load():
@@ -33,11 +33,11 @@ func (c *causes) add(n *node, err error) {
 }
 
 // final reports whether the error of a majority is permanent.
-func (c *causes) final() bool { return c.wrong != nil || c.need > 0 && c.forever >= c.need }
+func (c *nodeErrors) final() bool { return c.wrong != nil || c.need > 0 && c.forever >= c.need }
 
 // joined returns one error for all nodes, on one line. It is ErrConfig if a majority of the nodes
 // has a configuration error.
-func (c *causes) joined() error {
+func (c *nodeErrors) joined() error {
 	if c.wrong != nil {
 		return c.wrong
 	}
