@@ -29,7 +29,7 @@
 //
 // # How it works
 //
-//  1. All uncontended locks with the same TTL share one connection. The server ends that
+//  1. All uncontended locks with a similar TTL share one connection. The server ends that
 //     connection when it has been idle for the TTL (idle_session_timeout). One statement renews
 //     all of its locks and stores the time. If the holder freezes or is cut off, no statement
 //     arrives and the server releases the locks. There are at most four such connections.

@@ -60,7 +60,7 @@ func breaksOwner(t *run) {
 	quiet := watch(&req)
 	w := t.queue(next, req)
 	_, err = breakOwner(t, next, "stuck", w.name)
-	t.notHeld(err, "breaking a name of somebody who does not hold it")
+	t.notHeld(err, "breaking a name for an owner that does not hold it")
 	token := broken(t, next, h)
 	loud.heard(t)
 	g := w.granted(t.patience, "the waiter behind a holder that was broken")
@@ -79,7 +79,7 @@ func breaksOwner(t *run) {
 
 	one, two := t.hold(c, t.shared("together")), t.hold(next, t.shared("together"))
 	broken(t, next, one)
-	two.stands("after a break of another who shared its name")
+	two.stands("after another holder of its name was broken")
 	t.refused(c, t.request("together"), "while a shared holder is left")
 	t.hold(c, t.shared("together")).free()
 	broken(t, c, two)

@@ -71,7 +71,7 @@ func (h *held) free() {
 func (h *held) lapsed(err error) bool {
 	late := h.t.traits.Leased && !h.t.bubble && !time.Now().Before(h.sent.Add(min(h.TTL, h.req.TTL)))
 	if late = late && errors.Is(err, driver.ErrNotHeld); late {
-		h.t.Logf("a lease of %q was used too late to judge: %v", h.req.Name, err)
+		h.t.Logf("a lease of %q was used too late to check: %v", h.req.Name, err)
 	}
 	return late
 }
@@ -85,7 +85,7 @@ func (h *held) confirmed(ctx context.Context) bool {
 	}
 	err := h.client.Renew(ctx, []driver.Lease{h.lease()})[0]
 	if errors.Is(err, driver.ErrNotHeld) {
-		t.Logf("a grant of %q for %v came too late: %v", h.req.Name, h.TTL, err)
+		t.Logf("a grant of %q for %v was too late: %v", h.req.Name, h.TTL, err)
 		return false
 	}
 	if err != nil {
@@ -171,7 +171,7 @@ func (t *run) refusedUntil(end time.Time, c Client, req driver.Request, when str
 	t.Helper()
 	h, err := t.attempt(c, req)
 	if err == nil && !time.Now().Before(end) {
-		t.Logf("a try for %q %s came too late to judge", req.Name, when)
+		t.Logf("a non-blocking request for %q %s was too late to check", req.Name, when)
 		h.free()
 		return
 	}
@@ -182,11 +182,11 @@ func (t *run) refusedUntil(end time.Time, c Client, req driver.Request, when str
 func (t *run) denied(h *held, err error, req driver.Request, when string) *driver.HeldError {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("a try for %q %s got in with token %d", req.Name, when, h.Token)
+		t.Fatalf("a non-blocking request for %q %s was granted, with token %d", req.Name, when, h.Token)
 	}
 	var facts *driver.HeldError
 	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &facts) {
-		t.Fatalf("a try for %q %s: got %v, want a *HeldError", req.Name, when, err)
+		t.Fatalf("a non-blocking request for %q %s: got %v, want a *HeldError", req.Name, when, err)
 	}
 	return facts
 }

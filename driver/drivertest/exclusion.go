@@ -156,7 +156,7 @@ func tryHeld(t *run) {
 	c, other := t.client(), t.client()
 	h := t.hold(c, t.request("busy"))
 	var facts *driver.HeldError
-	t.eventually(t.patience, "the try knows the holder's identity", func() bool {
+	t.eventually(t.patience, "a non-blocking request returns the holder's identity", func() bool {
 		facts = t.refused(other, t.request("busy"), "that is held")
 		return facts.Identity == identity && !facts.Since.IsZero()
 	})
@@ -190,7 +190,7 @@ func noSteal(t *run) {
 		if err := h.renew(); err != nil && time.Now().Before(end) {
 			t.Fatalf("renewing %v before the end of the lease: %v", time.Until(end), err)
 		} else if err != nil {
-			t.Logf("the renewal came too late to judge: %v", err)
+			t.Logf("the renewal was too late to check: %v", err)
 			return
 		}
 		end = sent.Add(t.ttl)

@@ -32,7 +32,7 @@ func expiry(t *run) {
 	t.refusedUntil(tried.sent.Add(t.ttl), next, t.shortLease("tried"), "of a dead client, before its lease ended")
 	g := w.granted(t.ttl+t.patience, "a waiter behind a dead holder")
 	if early := time.Until(h.sent.Add(t.ttl)); early > t.slack() {
-		t.Errorf("the waiter got in %v before the end of the lease", early)
+		t.Errorf("the waiter was granted %v before the end of the lease", early)
 	}
 	g.free()
 	late := t.take(t.ttl+t.patience, next, t.shortLease("tried"))
@@ -97,7 +97,7 @@ func renewOtherTTL(t *run) {
 			t.Fatalf("renewing with a %s TTL: %v", name, err)
 		}
 		if err != nil {
-			t.Logf("a lease of %q was renewed too late to judge: %v", name, err)
+			t.Logf("a lease of %q was renewed too late to check: %v", name, err)
 			delete(held, name)
 		}
 		h.sent, h.TTL = sent, min(l.TTL, h.req.TTL)

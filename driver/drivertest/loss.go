@@ -41,12 +41,12 @@ func lossBeforeGrant(t *run) {
 	// Err depends on the deadline only. The context may end a moment later if this process is so
 	// busy that a timer runs late, which says nothing about the engine.
 	if overlap := lock.Deadline().Sub(w.at); overlap > 0 || lock.Err() == nil {
-		t.Errorf("the holder believes in its lock until %v after the next grant: %v", overlap, lock.Err())
+		t.Errorf("the lock's deadline is %v after the next grant; Err is %v", overlap, lock.Err())
 	}
 	select {
 	case <-lock.Context().Done():
 	case <-time.After(t.patience):
-		t.Fatalf("the holder still believes in its lock, which somebody else was granted")
+		t.Fatalf("the lock's context has not ended, although another client was granted the lock")
 	}
 	if cause := context.Cause(lock.Context()); !errors.Is(cause, driver.ErrLost) {
 		t.Errorf("the lock's context ended with cause %v, want ErrLost", cause)

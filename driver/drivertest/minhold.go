@@ -40,7 +40,7 @@ func minHold(t *run) {
 		}
 		g := t.wait(next, waiter).granted(least+t.ttl+t.patience, "a waiter for a minimum hold")
 		if early := time.Until(over); early > t.slack() {
-			t.Fatalf("a waiter got in %v before a minimum hold of %v was over", early, least)
+			t.Fatalf("a waiter was granted %v before the end of a minimum hold of %v", early, least)
 		}
 		g.free()
 		least = t.ttl + t.ttl/2 // longer than the lease of the dead holder

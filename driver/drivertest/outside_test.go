@@ -103,7 +103,7 @@ func TestOneOmissionFailsOnce(t *testing.T) {
 	if n := strings.Count(printed, "OnWait was not called"); n != 1 {
 		t.Errorf("said %d times that OnWait was not called:\n%s", n, printed)
 	}
-	if !strings.Contains(printed, "it needs what TestOutsider/waiting-told failed by") {
+	if !strings.Contains(printed, "it needs what TestOutsider/waiting-told found missing") {
 		t.Errorf("the cases that are left out do not say why:\n%s", printed)
 	}
 }

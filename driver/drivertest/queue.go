@@ -38,7 +38,7 @@ func (ws line) inOrder() {
 		h := w.granted(t.patience, fmt.Sprintf("waiter %d of %d", i+1, len(ws)))
 		for j, later := range ws[i+1:] {
 			if later.answered() {
-				t.Fatalf("waiter %d was answered before waiter %d had released: %v", i+j+2, i+1, later.err)
+				t.Fatalf("the request of waiter %d returned before waiter %d had released: %v", i+j+2, i+1, later.err)
 			}
 		}
 		h.free()
@@ -93,7 +93,7 @@ func noBarging(t *run) {
 	cs := t.clients(3)
 	barge := func(c Client) { // any goroutine may call it
 		if h, err := t.ask(t.ctx, c, t.request("next-please")); err == nil {
-			t.Errorf("a try got in before a waiter, with token %d", h.Token)
+			t.Errorf("a non-blocking request was granted before a waiter, with token %d", h.Token)
 			c.Release(t.ctx, h.lease())
 		}
 	}

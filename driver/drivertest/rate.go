@@ -162,7 +162,7 @@ func rateRefill(t *run) {
 		refused = driver.RateTaken{}
 	}
 	last := granted[len(granted)-1]
-	t.eventually(t.patience, "a rate that nobody used is full again", func() bool {
+	t.eventually(t.patience, "an unused rate is full again", func() bool {
 		taken, err := r.taking(t.ctx, cs[0], driver.RateTake{Key: "steady", Cost: 2 * interval, Most: 2 * interval})
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func (t takers) returned() {
 	t.returns(cs[1], events("changed", 1), third)
 	t.ends(first, t.takes(cs[0], events("changed", 1), false, "when there is none left"), 4, "a return after another take")
 	t.returns(cs[0], events("unknown", 1), first)
-	t.takes(cs[0], events("unknown", 4), true, "after a return of what nobody took")
+	t.takes(cs[0], events("unknown", 4), true, "after a return of a take that was not made")
 	t.returnedAgain()
 }
 
@@ -235,7 +235,7 @@ func (t takers) returnedAgain() {
 	time.Sleep(time.Millisecond)
 	t.takes(cs[1], events("again", 1), true, "after one was given back")
 	t.returns(cs[0], events("again", 1), mine)
-	t.ends(first, t.takes(cs[1], events("again", 4), false, "when there are two left"), 2, "a return that came again")
+	t.ends(first, t.takes(cs[1], events("again", 4), false, "when there are two left"), 2, "a repeated return")
 }
 
 // fewer returns a take of up to n events.
@@ -289,7 +289,7 @@ func (t takers) looks() {
 	t.Helper()
 	cs := t.cs
 	if look := t.takes(cs[0], events("seen", 0), false, "at first"); look.Ahead != 0 || look.Cost != 0 {
-		t.Errorf("a look at a key that nobody has used: %+v", look)
+		t.Errorf("a query of an unused key: %+v", look)
 	}
 	first := t.takes(cs[1], events("seen", 3), true, "after a look")
 	for _, c := range cs {
@@ -325,7 +325,7 @@ func (t takers) resets() {
 	}
 	beside := t.takes(cs[0], events("beside", 4), true, "at first")
 	reset("fresh")
-	t.takes(cs[0], events("fresh", 2), true, "after a reset of a key that nobody has used")
+	t.takes(cs[0], events("fresh", 2), true, "after a reset of an unused key")
 	old := t.takes(cs[0], events("fresh", 2), true, "when there are two left")
 	reset("fresh")
 	reset("fresh")

@@ -120,11 +120,11 @@ func recordSwap(t *run) {
 	first := here.put("a", "one", "", 0)
 	there.shows("a", "one", first, "after another client wrote it")
 	there.conflict("a", "", "though there is a record")
-	there.conflict("a", "unheard of", "that nobody has given")
+	there.conflict("a", "unknown", "that was never returned")
 	second := there.put("a", "one", first, 0)
 	here.conflict("a", first, "that is the one before")
 	if third := here.put("a", "two", second, 0); third == first {
-		t.Errorf("a version came again: %q", third)
+		t.Errorf("a version was reused: %q", third)
 	}
 	there.conflict("b", first, "of another key")
 	here.shows("b", "", "", "after swaps of another key")
@@ -184,7 +184,7 @@ func recordRace(t *run) {
 	}
 	sum, err := strconv.Atoi(string(rs[0].get("sum").Value))
 	if most := each * len(rs); err != nil || sum > most || sum < most-unknown {
-		t.Errorf("%d clients that added 1 to a record %d times made it %d; nobody knows of %d times", len(rs), each, sum, unknown)
+		t.Errorf("%d clients each added 1 to a record %d times, and it is %d; the result of %d swaps is unknown", len(rs), each, sum, unknown)
 	}
 }
 
@@ -240,7 +240,7 @@ func recordExpiry(t *run) {
 	}
 	there.conflict("brief", version, "that has expired")
 	if again := there.put("brief", "value", "", 0); again == version {
-		t.Errorf("a version came again after it expired: %q", again)
+		t.Errorf("a version was reused after it expired: %q", again)
 	}
 	here.conflict("brief", version, "of the record that has expired")
 	here.shows("kept", "long", kept, "after the TTL of the value before it")

@@ -140,7 +140,7 @@ func recordLasts(t *run) {
 	}
 	after[0].conflict("lasting", first, "that is old, after a restart")
 	if next := after[0].put("lasting", "three", version, 0); next == first {
-		t.Errorf("a version came again after a restart: %q", next)
+		t.Errorf("a version was reused after a restart: %q", next)
 	}
 }
 

@@ -95,7 +95,7 @@ func (t resizes) up() {
 	for _, w := range ws {
 		w.granted(t.patience, "one of two waiters after the limit was raised by two").stands("after the limit was raised")
 	}
-	h.stands("beside those who came when the limit was raised")
+	h.stands("beside the holders granted when the limit was raised")
 	t.refused(cs[3], req, "whose raised limit is reached")
 	h.free()
 	t.hold(cs[3], req).free()
@@ -163,11 +163,11 @@ func (t resizes) belowWeight() {
 	light := t.weighing("outgrown", 5, 1)
 	t.set(cs[3], "outgrown", 2)
 	h := t.hold(cs[0], light)
-	t.refused(cs[1], t.weighing("outgrown", 5, 4), "by a request heavier than its limit, which somebody has")
+	t.refused(cs[1], t.weighing("outgrown", 5, 4), "by a request heavier than its limit, while it is held")
 	w := t.queue(cs[1], t.weighing("outgrown", 5, 4))
 	w.pending("beside a holder though it weighs more than the limit")
 	h.free()
-	heavy := w.granted(t.patience, "a waiter heavier than the limit, when nobody was there")
+	heavy := w.granted(t.patience, "a waiter heavier than the limit, when there was no other holder")
 	t.refused(cs[0], light, "that a holder heavier than the limit has")
 	next := t.queue(cs[2], light)
 	next.pending("while a holder heavier than the limit was in")

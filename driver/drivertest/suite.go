@@ -150,8 +150,8 @@ func (e Suite) put(t testing.TB, c Case) {
 		t.Logf("known to fail (%s): %s", why, failures[0])
 		return
 	case skipped != "":
-		t.Errorf("is not asked (%s): take it off Suite.Known", skipped)
+		t.Errorf("was skipped (%s): remove it from Suite.Known", skipped)
 		return
 	}
-	t.Errorf("passes: take it off Suite.Known, where it stands as: %s", why)
+	t.Errorf("passes: remove it from Suite.Known, where its reason is: %s", why)
 }

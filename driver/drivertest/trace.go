@@ -28,7 +28,7 @@ func trace(t *run) {
 	if whoHolds(t, next, "traced").Note == "" {
 		t.Skip("the engine stores no notes, and so no traces")
 	}
-	showsTrace(t, "a try that is refused", whoHolds(t, next, "traced"), holderTrace)
+	showsTrace(t, "a refused request", whoHolds(t, next, "traced"), holderTrace)
 	told := make(chan driver.WaitInfo, 1)
 	req.Trace, req.OnWait = waiterTrace, func(info driver.WaitInfo) {
 		select {
@@ -73,7 +73,7 @@ func listsTraces(t *run, c Client) {
 // whoHolds requests a held name until it learns the holder.
 func whoHolds(t *run, c Client, name string) (who driver.Identity) {
 	t.Helper()
-	t.eventually(t.patience, "a try knows who the holder is", func() bool {
+	t.eventually(t.patience, "a refused request returns the holder", func() bool {
 		who = t.refused(c, t.request(name), "that is held").Identity
 		return who != driver.Identity{}
 	})

@@ -49,6 +49,6 @@ func (v *verdict) omits(format string, args ...any) {
 func (v *verdict) unlessOmitted(format string) {
 	v.Helper()
 	if by := v.omitted[format]; by != "" {
-		v.Skipf("it needs what %s failed by", by)
+		v.Skipf("it needs what %s found missing", by)
 	}
 }

@@ -62,7 +62,7 @@ func waitingOnce(t *run) {
 	}
 	for i := range told {
 		if n := told[i].Load(); n != 1 {
-			t.Errorf("waiter %d of %d was told %d times that it waits", i+1, len(told), n)
+			t.Errorf("OnWait of waiter %d of %d was called %d times", i+1, len(told), n)
 		}
 	}
 }
@@ -109,6 +109,6 @@ func panics(t *run, c Client, req driver.Request) {
 		return err
 	})
 	if len(called) == 0 {
-		t.Fatalf("a waiter for %q was not told that it waits: %v", req.Name, err)
+		t.Fatalf("OnWait of a waiter for %q was not called: %v", req.Name, err)
 	}
 }
