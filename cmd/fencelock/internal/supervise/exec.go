@@ -18,9 +18,9 @@ type Reason int
 
 // The reasons, which shells tell apart by their exit codes 126 and 127.
 const (
-	NotFound      Reason = iota // there is no such program, or not the one that interprets it
-	NotExecutable               // it is there, and cannot be executed
-	Failed                      // what we need to start it is missing
+	NotFound      Reason = iota // the program or its interpreter does not exist
+	NotExecutable               // it exists but cannot be executed
+	Failed                      // fencelock lacks something to start it
 )
 
 // StartError says why a command was not started.
@@ -39,7 +39,7 @@ func notFound(name string) error {
 	return &StartError{NotFound, fmt.Errorf("%s was not found", name)}
 }
 
-// notExecutable leaves out of err what it does and to what, which is said already.
+// notExecutable removes from err the operation and the path, which the text has already.
 func notExecutable(name string, err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
@@ -49,22 +49,21 @@ func notExecutable(name string, err error) error {
 
 func failed(err error) error { return &StartError{Failed, err} }
 
-// Lookup finds a command as a shell would, in PATH or by its path. Its error is a
-// *StartError.
+// Lookup finds a command like a shell, in PATH or by its path. Its error is a *StartError.
 func Lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if _, set := os.LookupEnv("PATH"); !set && errors.Is(err, exec.ErrNotFound) {
 		path, err = lookupWithoutPath(name)
 	}
 	switch {
-	case err == nil || errors.Is(err, exec.ErrDot): // a shell takes what is in "." as well
+	case err == nil || errors.Is(err, exec.ErrDot): // a shell accepts a program in "." too
 		return path, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return "", notFound(name)
 	case !errors.Is(err, exec.ErrNotFound):
 		return "", notExecutable(name, err)
 	}
-	// LookPath passes over what it may not execute. A shell says that it was there.
+	// LookPath skips files that it may not execute. A shell reports them.
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
 			return "", notExecutable(filepath.Join(dir, name), fs.ErrPermission)
@@ -73,7 +72,7 @@ func Lookup(name string) (string, error) {
 	return "", notFound(name)
 }
 
-// lookupWithoutPath looks where the C library does if there is no PATH.
+// lookupWithoutPath searches the default path of the C library.
 func lookupWithoutPath(name string) (path string, err error) {
 	for _, dir := range []string{"/bin", "/usr/bin"} {
 		if path, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
@@ -83,14 +82,13 @@ func lookupWithoutPath(name string) (path string, err error) {
 	return path, err
 }
 
-// Exec becomes the command, in the place of this program. It returns only if that
-// fails, with a *StartError.
+// Exec replaces this program with the command. It returns only on failure, with a *StartError.
 func Exec(path string, args, env []string) error {
 	return startError(args[0], unix.Exec(path, args, env))
 }
 
-// startError is what Lookup would have said, had it known. A limit of ours is no fault of
-// the command's.
+// startError converts an error of the kernel into a *StartError. A resource limit of this process
+// is not the fault of the command.
 func startError(name string, err error) error {
 	for _, ours := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, ours) {

@@ -1,32 +1,32 @@
 //go:build unix
 
-// Package supervise runs a command under a lock, and sees to it that the command and
-// everything it has started are gone before others can get the lock.
+// Package supervise runs a command under a lock. It ends the command, and every process that the
+// command has started, before another process can get the lock.
 //
 // # The chain
 //
-// This process, the wrapper, starts a watchdog: this very program, started again under another
-// name. The watchdog starts the command. On Linux both adopt orphans, so that whatever the
-// command starts stays below the watchdog: in groups and sessions of its own, after double
-// forks, and after the end of the command. If the watchdog is killed, all of it is below the
-// wrapper. Nobody guesses which processes are the command's.
+// This process, the wrapper, starts a watchdog, which is the same program under another name. The
+// watchdog starts the command. On Linux, both adopt orphans (PR_SET_CHILD_SUBREAPER). So every
+// process of the command stays a descendant of the watchdog, even in another process group or
+// session, after a double fork, and after the end of the command. If the watchdog is killed, these
+// processes become descendants of the wrapper.
 //
-// Three end a command whose lock is lost, each when the one before it could not:
+// If the lock is lost, the first of these that can ends the command:
 //
-//  1. The wrapper, when the context of the lock ends: it has the watchdog send Command.Signal to
-//     everything, and SIGKILL Command.KillAfter later, before the lease is over.
-//  2. The watchdog, when the wrapper is gone, or is frozen: it knows the deadline of the lock, and
-//     begins to kill [KillReserve] before it.
-//  3. The wrapper, when the watchdog was killed.
+//  1. The wrapper, when the context of the lock ends. It has the watchdog send Command.Signal to
+//     all processes of the command, and SIGKILL Command.KillAfter later, before the lease expires.
+//  2. The watchdog, if the wrapper is gone or frozen. It knows the deadline of the lock and starts
+//     to kill [KillReserve] before it.
+//  3. The wrapper, if the watchdog was killed.
 //
-// A kill walks through the tree from the top down, and begins again until nothing is left, since
-// a process may be born while its parent dies. It cannot reach processes of other users; then
-// [Process.Wait] says so, and nothing gives the lock back while such a process lives.
+// A kill walks the process tree from the top down, and starts again until no process is left, since
+// a process may fork while it is being killed. It cannot kill processes of other users. Then
+// [Process.Wait] reports them, and the lock is not released while they run.
 //
-// The watchdog keeps the descriptors of a lock that lives in files until nothing of the command
-// is left.
+// If the lock is a file descriptor, the watchdog keeps it open until no process of the command is
+// left.
 //
-// On other systems than Linux, what counts is the process group of the command.
+// On systems other than Linux, only the process group of the command is supervised.
 package supervise
 
 import (
@@ -41,83 +41,82 @@ import (
 
 // Lock is what a command runs under. A *fencelock.Lock is one.
 type Lock interface {
-	// Context ends when the lock is lost: Command.KillAfter and KillReserve before Deadline
-	// at the latest, or there is less time to end the command than was meant.
+	// Context ends when the lock is lost. It must end at least Command.KillAfter plus KillReserve
+	// before Deadline, or the command has less than KillAfter to end.
 	Context() context.Context
-	// Deadline is when others may get in. Zero means that they may not while we live.
+	// Deadline is when another process may get the lock. Zero means not before this process ends.
 	Deadline() time.Time
-	// Err is nil while the lock is held, by the clocks and not by a timer.
+	// Err is nil while the lock is held. It reads the clock and needs no timer.
 	Err() error
 }
 
-// Command is a command that shall run under a lock.
+// Command is a command to run under a lock.
 type Command struct {
 	Path string   // the program, as Lookup found it
-	Args []string // the first is what the program is called
+	Args []string // the first is the name of the program
 	Env  []string
 
-	// Output is where stdout and stderr of the command go; nil is where ours do.
+	// Output receives stdout and stderr of the command; nil means those of this process.
 	Output [2]*os.File
 
-	// Inherit is files that the watchdog keeps open until nothing of the command is left; a
-	// lock that lives in a file is held as long as anybody has it open. The command has them
-	// too, unless IgnoreOrphans is set, under numbers that are free for it.
+	// Inherit are files that the watchdog keeps open until no process of the command is left: a
+	// lock on a file is held as long as a process has it open. The command inherits them too,
+	// unless IgnoreOrphans is set.
 	Inherit []*os.File
 
 	Lock      Lock
-	Signals   chan os.Signal // passed on; what Forwarded returned
-	Terminal  *Terminal      // lent to the command; nil is none
-	Signal    unix.Signal    // asks the command to end
-	KillAfter time.Duration  // how long it has to end; 0 kills at once
-	Tick      time.Duration  // how often the watchdog is told the deadline
+	Signals   chan os.Signal // passed on to the command; see Forwarded
+	Terminal  *Terminal      // lent to the command; nil means none
+	Signal    unix.Signal    // sent first to end the command
+	KillAfter time.Duration  // time from Signal to SIGKILL; 0 kills at once
+	Tick      time.Duration  // how often the watchdog gets the deadline
 
-	// IgnoreLoss lets the command go on when the lock is lost, and when we die.
+	// IgnoreLoss lets the command continue when the lock is lost or this process dies.
 	IgnoreLoss bool
 
-	// IgnoreOrphans makes the command over when it has ended itself, whatever it left behind.
+	// IgnoreOrphans waits only for the command itself, not for processes that it leaves behind.
 	IgnoreOrphans bool
 
-	// Hint follows what is said while the command is over but for what it left behind.
+	// Hint is appended to the message that the command has left processes behind.
 	Hint string
 
-	// Say tells people something. It must not block.
+	// Say prints a message for people. It must not block.
 	Say func(format string, args ...any)
 }
 
-// Process is a command that runs. It belongs to one goroutine:
-// its methods are not safe for concurrent use.
+// Process is a running command. It belongs to one goroutine: its methods are not safe for
+// concurrent use.
 type Process struct {
 	Command
 
 	watchdog watchdog
-	reports  <-chan report // nil once the watchdog has spoken its last
+	reports  <-chan report // nil after the last report
 	events   <-chan waited // nil once no child is left
 	done     chan struct{} // closed by Close
-	own      tree          // what falls to us if the watchdog is killed
-	seen     map[int]bool  // our children at the last tick, where strangers may come
+	own      tree          // the processes of the command if the watchdog is killed
+	seen     map[int]bool  // our children at the last tick, where foreign ones are possible
 
 	pid    int // of the command; also its process group
 	status unix.WaitStatus
 	ended  bool // the command itself
-	empty  bool // and all that it has started
-	buried bool // the watchdog was collected
+	empty  bool // and all its processes
+	buried bool // the watchdog has been reaped
 
 	lost   bool
 	asked  bool             // a signal that ends programs was passed on
-	hungUp bool             // or one that ends many
+	hungUp bool             // SIGHUP was passed on
 	late   bool             // the watchdog killed the command at the deadline
 	broken bool             // the watchdog was killed, and so the command
 	denied int              // processes of other users that were not killed
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
-	over   bool             // the lease, after a loss
-	leave  <-chan time.Time // when it will be
+	over   bool             // the lease has expired after a loss
+	leave  <-chan time.Time // fires when over becomes true
 }
 
-// Start starts the command. Its error is a *StartError, or that of a lock which was lost
-// before. It blocks until the command has started; the loss of the lock ends that. It closes
-// c.Inherit.
+// Start starts the command and closes c.Inherit. It blocks until the command has started or the
+// lock is lost. Its error is a *StartError, or that of the lost lock.
 func Start(c Command) (*Process, error) {
-	defer closeAll(c.Inherit) // the watchdog has its own by now, and ours would keep the lock after its release
+	defer closeAll(c.Inherit) // the watchdog has copies; ours would keep the lock after its release
 	adoptOrphans()
 	p := &Process{Command: c, done: make(chan struct{}), own: tree{spare: set(ownChildren())}}
 	if err := c.Lock.Err(); err != nil {
@@ -138,23 +137,23 @@ func Start(c Command) (*Process, error) {
 	if err == nil {
 		return p, nil
 	}
-	if foreground { // what could not be executed has taken it already
+	if foreground { // a program that could not be executed has already taken it
 		c.Terminal.take()
 	}
 	p.Close()
 	return nil, err
 }
 
-// begin has the watchdog start the command, and waits for that.
+// begin has the watchdog start the command, and waits until it has.
 func (p *Process) begin(s start) error {
 	first := order{Start: &s}
 	if deadline := p.Lock.Deadline(); !p.IgnoreLoss && !deadline.IsZero() {
 		first.Until, p.watchdog.due = until(deadline), deadline
 	}
-	if !p.IgnoreLoss { // a watchdog that is frozen must not keep us
+	if !p.IgnoreLoss { // a frozen watchdog must not block this process
 		defer context.AfterFunc(p.Lock.Context(), p.watchdog.kill)()
 	}
-	_ = p.watchdog.sendBy(time.Time{}, first) // if the watchdog is gone, its reports end
+	_ = p.watchdog.sendBy(time.Time{}, first) // if the watchdog is gone, reports is closed
 	for {
 		select {
 		case r, ok := <-p.reports:
@@ -180,7 +179,7 @@ func (p *Process) begin(s start) error {
 	}
 }
 
-// set is a set of processes.
+// set returns a set of processes.
 func set(pids []int) map[int]bool {
 	s := make(map[int]bool, len(pids))
 	for _, pid := range pids {

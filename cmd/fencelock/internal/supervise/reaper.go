@@ -9,28 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waited is what the kernel told about one of our processes.
+// waited is a change of one of our processes, as wait reports it.
 type waited struct {
 	pid    int
 	status unix.WaitStatus
 }
 
-// gone reports whether the process has ended, and was not only stopped.
+// gone reports whether the process has ended, and not only stopped.
 func (ev waited) gone() bool { return ev.status.Exited() || ev.status.Signaled() }
 
-// children collects every child of this process, the orphans it adopts among them. There is one
-// for all Processes, one after the other: beside strangers it goes on when a command has ended,
-// and a second one could take the end of the next command from it.
+// children reaps every child of this process, including adopted orphans. There is one reaper for
+// all Processes: a second one could take the end of the next command from it.
 var children = reaper{known: make(map[int]bool)}
 
 type reaper struct {
-	mu     sync.Mutex   // guards events and known; held while a child is collected, listed or signalled by number
-	events chan waited  // nil while nobody collects
-	known  map[int]bool // children that were not collected yet, and whose changes are events
+	mu     sync.Mutex   // guards events and known; held while a child is reaped, listed or signalled by number
+	events chan waited  // nil while run is not running
+	known  map[int]bool // children that have not been reaped, and whose changes are reported
 }
 
-// start starts a process, and returns what becomes of it and of other known children. The
-// channel is closed when no child is left.
+// start starts a process, and returns the changes of it and of other known children. The channel is
+// closed when no child is left.
 func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,21 +45,21 @@ func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	return pid, r.events, nil
 }
 
-// adopt makes the changes of one more process events, should it become a child.
+// adopt reports the changes of a process too, if it becomes a child.
 func (r *reaper) adopt(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known[pid] = true
 }
 
-// signalGroup signals the group that a known child leads.
+// signalGroup signals the group of a known child.
 func (r *reaper) signalGroup(pid int, sig unix.Signal) error { return r.kill(pid, -pid, sig) }
 
 // signal signals a known child.
 func (r *reaper) signal(pid int, sig unix.Signal) error { return r.kill(pid, pid, sig) }
 
-// kill signals to, which is child or the group that it leads. Once the child was collected, its
-// number may be that of another process or group, so the error is ESRCH then.
+// kill signals to, which is child or its group. After the child has been reaped the number may be
+// reused, so kill returns ESRCH.
 func (r *reaper) kill(child, to int, sig unix.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +69,7 @@ func (r *reaper) kill(child, to int, sig unix.Signal) error {
 	return unix.Kill(to, sig)
 }
 
-// run collects until no child is left.
+// run reaps until no child is left.
 func (r *reaper) run(events chan<- waited) {
 	defer close(events)
 	for {
@@ -88,8 +87,8 @@ func (r *reaper) run(events chan<- waited) {
 	}
 }
 
-// last looks again whether a child is left, since one may have been started meanwhile.
-// After an error of this, start makes another reaper run.
+// last checks once more whether a child is left, since one may have been started. If not, the next
+// start starts another run.
 func (r *reaper) last(status *unix.WaitStatus) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +105,7 @@ func (r *reaper) collect(status *unix.WaitStatus) (int, error) {
 	return r.note(pid, *status), err
 }
 
-// note notes a change, and returns pid, or 0 for a child that is not known. mu is held.
+// note records a change and returns pid, or 0 for an unknown child. mu is held.
 func (r *reaper) note(pid int, status unix.WaitStatus) int {
 	if !r.known[pid] {
 		return 0

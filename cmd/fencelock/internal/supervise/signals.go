@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Forwarded listens to the signals that are passed on to the command, from now on: one
-// that comes before the command has started reaches it then. signal.Stop ends it.
+// Forwarded starts to listen to the signals that are passed on to the command. A signal that
+// arrives before the command has started is passed on later. signal.Stop ends it.
 func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
 	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP)
@@ -19,12 +19,12 @@ func Forwarded() chan os.Signal {
 	return signals
 }
 
-// EndSignals ask a process to end. ABRT does too: a program that it ends by itself leaves its place
-// in a queue to a timeout.
+// EndSignals ask a process to end. ABRT is one too: by default it ends a Go program without
+// clean-up, and its place in a queue would stay until a timeout.
 var EndSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT}
 
-// Notify is signal.Notify, but for signals that were ignored when we started: they stay ignored, as
-// nohup wants it.
+// Notify is signal.Notify, except for signals that were ignored when this process started: they
+// stay ignored, as nohup expects.
 func Notify(c chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
@@ -33,12 +33,12 @@ func Notify(c chan<- os.Signal, signals ...os.Signal) {
 	}
 }
 
-// StopOwnGroup stops us and those we share a process group with, as the terminal
-// would have done on Ctrl-Z, and returns when we go on. A group that no shell could wake
-// is not stopped. signals hears TSTP again afterwards.
+// StopOwnGroup stops the process group of this process, as the terminal does on Ctrl-Z, and returns
+// when it continues. It does not stop a group that no shell could continue. Afterwards, signals
+// receives TSTP again.
 func StopOwnGroup(signals chan<- os.Signal) {
 	if orphaned() {
-		time.Sleep(stopDelay) // do not spin with a command that stops again and again
+		time.Sleep(stopDelay) // do not spin if the command keeps stopping
 		return
 	}
 	heard := !signal.Ignored(unix.SIGTSTP)
@@ -51,11 +51,11 @@ func StopOwnGroup(signals chan<- os.Signal) {
 	}
 }
 
-// stopDelay is how long a stop may take to reach us.
+// stopDelay is how long a stop may take to reach this process.
 const stopDelay = 50 * time.Millisecond
 
-// orphaned reports whether no shell controls our process group: the first of our
-// ancestors outside the group is of another session.
+// orphaned reports whether no shell controls our process group: our first ancestor outside the
+// group belongs to another session.
 func orphaned() bool {
 	own, session := unix.Getpgrp(), sessionOf(0)
 	for pid := os.Getppid(); pid > 0; {

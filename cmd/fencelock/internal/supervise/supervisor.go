@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdogName is the first argument of a watchdog, and what the process table shows: not our
-// own name, or whoever kills all processes of that name would kill the watchdogs too.
+// watchdogName is the first argument of a watchdog and its name in the process table. It differs
+// from fencelock so that killall fencelock does not kill the watchdogs.
 const watchdogName = "lock-watchdog"
 
-// A watchdog lives in init, before packages that it does not need are initialised: a command
-// waits for it to start. Its arguments make it one, which the environment cannot.
+// The watchdog runs in init, before packages that it does not need are initialised, since the
+// command waits for it. Its arguments identify it; the environment cannot turn a fencelock into a
+// watchdog.
 func init() {
 	if len(os.Args) != 2 || os.Args[0] != watchdogName {
 		return
@@ -33,7 +34,7 @@ func init() {
 		fmt.Fprintln(os.Stderr, "fencelock: lock-watchdog is started by fencelock only")
 		os.Exit(1)
 	}
-	runtime.LockOSThread() // the kernel kills the command when the thread that started it ends
+	runtime.LockOSThread() // the kernel kills the command when the thread that started it ends (Pdeathsig)
 	nameProcess(watchdogName)
 	adoptOrphans()
 	handleSignals()
@@ -43,9 +44,9 @@ func init() {
 	os.Exit(0)
 }
 
-// handleSignals has all signals handled and none ignored, since the command would inherit that:
-// a watchdog must outlive signals that are sent by hand, by an outer fencelock to all it
-// supervises, or at a shutdown. What nohup ignores stays ignored.
+// handleSignals handles all signals and ignores none, since the command would inherit ignored ones.
+// A watchdog must survive signals that are sent by hand, by an outer fencelock, or at a shutdown.
+// What nohup ignores stays ignored.
 func handleSignals() {
 	sink := make(chan os.Signal, 1)
 	for sig := unix.SIGHUP; sig <= unix.SIGSYS; sig++ {
@@ -55,24 +56,23 @@ func handleSignals() {
 	}
 }
 
-// supervisor is the state of a watchdog, which is the parent of the command. It belongs to one
-// goroutine.
+// supervisor is the state of a watchdog, the parent of the command. It belongs to one goroutine.
 type supervisor struct {
 	start
 	link
 	tree
 
-	due     time.Duration // kill then, on the clock of bootTime
-	events  <-chan waited // nil once no child is left
-	ended   bool          // the command itself
+	due     time.Duration // when to kill, by bootTime
+	events  <-chan waited // nil after the last child has ended
+	ended   bool          // the command itself has ended
 	killing bool
-	late    bool // the killing began at the deadline
-	said    int  // how many were reported as denied
+	late    bool // the kill started at the deadline
+	said    int  // the last reported number of processes that cannot be killed
 }
 
-// keep starts the command that the first order names, and returns when nothing of it is left.
+// keep starts the command of the first order, and returns when no process of it is left.
 func keep(conn *os.File) {
-	orders := lines[order](conn, nil) // ends with the wrapper or with us
+	orders := lines[order](conn, nil) // ends with the wrapper or this process
 	first, ok := <-orders
 	if !ok || first.Start == nil {
 		return
@@ -80,7 +80,7 @@ func keep(conn *os.File) {
 	k := &supervisor{start: *first.Start, link: link{conn}, due: math.MaxInt64}
 	k.obey(first)
 	if k.due <= bootTime() {
-		return // the wrapper was frozen, and has lost its lock
+		return // the wrapper was frozen and has lost its lock
 	}
 	if err := k.begin(); err != nil {
 		r := report{Failed: err.Error()}
@@ -92,7 +92,7 @@ func keep(conn *os.File) {
 	withdraw()
 	k.watch(orders)
 	for _, fd := range k.Lock {
-		unix.Close(fd) // before the wrapper hears of the end, and gives the lock back
+		unix.Close(fd) // before the wrapper gets the last report and releases the lock
 	}
 	_ = k.send(report{Empty: true, Late: k.late})
 }
@@ -122,8 +122,8 @@ func (k *supervisor) begin() (err error) {
 	return err
 }
 
-// withdraw lets go of what only the command needs: if the wrapper is killed, nobody shall wait
-// for us to close a pipe, or to leave a directory.
+// withdraw releases what only the command needs: if the wrapper is killed, nobody must wait until
+// the watchdog closes a pipe or leaves a directory.
 func withdraw() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -132,13 +132,13 @@ func withdraw() {
 		}
 		unix.Close(null)
 	}
-	_ = os.Chdir("/") // the root is always there
+	_ = os.Chdir("/") // the root directory always exists
 }
 
-// watch obeys the wrapper until nothing of the command is left. It kills everything at the
-// deadline, and when the wrapper is gone.
+// watch follows the orders of the wrapper until no process of the command is left. It kills all
+// processes at the deadline, and when the wrapper is gone.
 func (k *supervisor) watch(orders <-chan order) {
-	var tell <-chan time.Time // when to speak of what the command left behind
+	var tell <-chan time.Time // when to report processes that the command left behind
 	for !k.over() {
 		select {
 		case o, ok := <-orders:
@@ -172,18 +172,18 @@ func (k *supervisor) watch(orders <-chan order) {
 	}
 }
 
-// over reports whether nothing of the command is left.
+// over reports whether no process of the command is left.
 func (k *supervisor) over() bool {
 	return k.ended && k.IgnoreOrphans || k.events == nil && k.roots() == 0
 }
 
-// How often a watchdog looks again.
+// Intervals of the watchdog.
 const (
 	killAgain   = 10 * time.Millisecond
-	deniedAgain = 200 * time.Millisecond // what belongs to another user is hopeless
-	lookAgain   = time.Second            // timers stand still while the machine sleeps
-	leftAgain   = 50 * time.Millisecond  // at a group that has no child of ours
-	killLimit   = 500 * time.Millisecond // orders are read after so long at the latest
+	deniedAgain = 200 * time.Millisecond // processes of another user rarely become killable
+	lookAgain   = time.Second            // timers stop while the machine sleeps
+	leftAgain   = 50 * time.Millisecond  // at a group without a child of ours
+	killLimit   = 500 * time.Millisecond // limit of one kill, so that orders are read
 )
 
 // wake returns when to look again without an order or an event.
@@ -201,7 +201,7 @@ func (k *supervisor) wake() <-chan time.Time {
 	return nil
 }
 
-// obey does what the wrapper orders.
+// obey carries out an order.
 func (k *supervisor) obey(o order) {
 	if o.Until != 0 {
 		k.due = o.Until
@@ -214,7 +214,7 @@ func (k *supervisor) obey(o order) {
 	}
 }
 
-// onEvent notes what became of the command.
+// onEvent handles a change of the command.
 func (k *supervisor) onEvent(ev waited) {
 	switch {
 	case ev.gone():
@@ -225,7 +225,7 @@ func (k *supervisor) onEvent(ev waited) {
 	}
 }
 
-// killAll kills everything, and reports how many refuse to die.
+// killAll kills all processes, and reports how many could not be killed.
 func (k *supervisor) killAll() {
 	k.kill(killLimit)
 	if k.denied != k.said {

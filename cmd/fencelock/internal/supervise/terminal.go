@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is the one that controls us; nil means that none does, and its
-// methods then do nothing. It belongs to the goroutine of the Process that it is lent
-// to. The kernel stops whoever reads from it and is not in the foreground.
+// Terminal is the controlling terminal. The methods of a nil Terminal do nothing. It belongs to the
+// goroutine of the Process that it is lent to. The kernel stops a process that reads from the
+// terminal in the background.
 type Terminal struct {
 	fd      int
 	own     int  // our process group
-	wants   bool // the command has used the terminal, so it gets it back after a stop
+	wants   bool // the command used the terminal and gets it back after a stop
 	ignores bool // ignoreStops is in force
 }
 
-// OpenTerminal returns our controlling terminal, or nil. It is open as long as we live.
+// OpenTerminal returns the controlling terminal, or nil. It stays open until this process ends.
 func OpenTerminal() *Terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -28,9 +28,9 @@ func OpenTerminal() *Terminal {
 	return &Terminal{fd: fd, own: unix.Getpgrp()}
 }
 
-// wanted reports whether the command gets the terminal from the start: we have
-// it, and both its input and its output are there. With an output elsewhere, a
-// pager behind the pipe may need the terminal.
+// wanted reports whether the command gets the terminal at the start: this process is in the
+// foreground, and stdin and stdout are the terminal. If stdout is a pipe, a pager behind it may
+// need the terminal.
 func (t *Terminal) wanted() bool {
 	if t == nil || !t.belongsTo(t.own) {
 		return false
@@ -45,8 +45,8 @@ func controls(f *os.File) bool {
 	return err == nil
 }
 
-// ignoreStops lets us handle the terminal from the background. The watchdog must
-// have been started by then, or it and the command would ignore that signal as well.
+// ignoreStops lets this process control the terminal from the background. The watchdog must have
+// started before, since it and the command would inherit the ignored signal.
 func (t *Terminal) ignoreStops() {
 	if t != nil {
 		signal.Ignore(unix.SIGTTOU)
@@ -54,8 +54,7 @@ func (t *Terminal) ignoreStops() {
 	}
 }
 
-// heedStops undoes ignoreStops for a watchdog that is about to start: it does not
-// inherit a signal that is handled.
+// heedStops undoes ignoreStops before a watchdog starts: a child does not inherit a handled signal.
 func (t *Terminal) heedStops() {
 	if t != nil && t.ignores {
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTTOU)
@@ -72,8 +71,7 @@ func (t *Terminal) belongsTo(group int) bool {
 	return err == nil && foreground == group
 }
 
-// give hands the terminal to group, if it is ours to give, and reports whether
-// group has it now.
+// give gives the terminal to group if this process has it, and reports whether group has it now.
 func (t *Terminal) give(group int) bool {
 	if t != nil && t.belongsTo(t.own) {
 		unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
@@ -81,8 +79,8 @@ func (t *Terminal) give(group int) bool {
 	return t.belongsTo(group)
 }
 
-// lend is give to a command that turned out to need the terminal: from now on it
-// gets it back after a stop.
+// lend is give for a command that turned out to need the terminal. From now on it gets the terminal
+// back after a stop.
 func (t *Terminal) lend(group int) bool {
 	if t != nil {
 		t.wants = true
@@ -104,5 +102,5 @@ func (t *Terminal) takeBack(group int) {
 	}
 }
 
-// take brings us to the foreground.
+// take brings this process to the foreground.
 func (t *Terminal) take() { unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) }

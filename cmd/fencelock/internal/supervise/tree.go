@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is what descends from this process and is the command's. It belongs to one goroutine.
+// tree is the descendants of this process that belong to the command. It belongs to one goroutine.
 type tree struct {
-	group  int          // that the command leads; 0 before it was started
-	spare  map[int]bool // children of ours that are not the command's
-	denied int          // processes that refused the last signal: they belong to another user
+	group  int          // process group of the command; 0 before the start
+	spare  map[int]bool // our children that do not belong to the command
+	denied int          // processes of other users, which the last signal did not reach
 }
 
-// signal sends a signal to the group of the command, as a terminal does, or to everything when
-// all is set or the command itself has ended.
+// signal signals the group of the command, as a terminal does. If all is set, or the command itself
+// has ended, it signals every process.
 func (t *tree) signal(sig unix.Signal, all bool) {
 	t.denied = 0
 	if all || errors.Is(children.signalGroup(t.group, 0), unix.ESRCH) {

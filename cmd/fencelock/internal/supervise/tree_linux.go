@@ -13,34 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of every descendant whose own parent ends, unless
-// that has a nearer ancestor that does the same. So nothing leaves the subtree of a watchdog.
+// adoptOrphans makes this process the parent of every descendant whose parent ends, unless a nearer
+// ancestor does the same. So no process leaves the subtree of a watchdog.
 func adoptOrphans() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// dieWithParent has the kernel kill the command as soon as its watchdog dies.
+// dieWithParent has the kernel kill the command when its watchdog dies.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// nameProcess sets the name that killall and ps look at. It is that of the main
-// thread, which must call it.
+// nameProcess sets the name that ps and killall use. It is that of the main thread, which must call
+// it.
 func nameProcess(name string) {
 	text := append([]byte(name), 0)
 	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&text[0])), 0, 0, 0) //nolint:gosec // the kernel reads a string
 }
 
-// bootTime reads a clock that is the same in every process of this machine, that
-// nobody sets, and that goes on while the machine sleeps.
+// bootTime reads a clock that is the same in all processes, that nobody sets, and that runs while
+// the machine sleeps.
 func bootTime() time.Duration {
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // cannot fail with this clock
 	return time.Duration(now.Nano())
 }
 
-// dup2 makes to another number of the open file from.
+// dup2 duplicates from as to.
 func dup2(from, to int) { _ = unix.Dup3(from, to, 0) }
 
-// next waits for a change of a child, and collects it if it has ended. It returns 0 for a
-// child that is not known. A list of children that is read while one is collected may lack
-// another, so that happens with mu held.
+// next waits for a change of a child and reaps it if it has ended. It returns 0 for an unknown
+// child. It reaps with mu held, since a list of children that is read at the same time may be
+// incomplete.
 func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 	const changes = unix.WEXITED | unix.WSTOPPED | unix.WCONTINUED
 	if err := unix.Waitid(unix.P_ALL, 0, nil, changes|unix.WNOWAIT, nil); err != nil {
@@ -51,7 +51,7 @@ func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 	return r.collect(status)
 }
 
-// roots counts the children that are the command's and have not ended.
+// roots counts the children of the command that have not ended.
 func (t *tree) roots() (n int) {
 	for _, pid := range ownChildren() {
 		if !t.spare[pid] && running(pid) {
@@ -61,13 +61,13 @@ func (t *tree) roots() (n int) {
 	return n
 }
 
-// signalRest signals everything outside of the command's group. All processes are found before
-// one is signalled: a parent that ends early would hide its children, and what a process starts
-// to clean up must not be signalled too.
+// signalRest signals the processes outside the group of the command. It finds all of them before it
+// signals one: a parent that ends early would hide its children, and processes that others start to
+// clean up must not be signalled.
 func (t *tree) signalRest(sig unix.Signal) {
 	grouped := children.signalGroup(t.group, 0) == nil
 	found := make(map[int]process)
-	for range 2 { // a process whose parent ends meanwhile is found by the second walk
+	for range 2 { // the second walk finds processes whose parent ended during the first
 		t.walk(func(p process) bool {
 			group, err := unix.Getpgid(p.pid)
 			if _, ok := found[p.pid]; ok || err != nil || grouped && group == t.group {
@@ -85,8 +85,8 @@ func (t *tree) signalRest(sig unix.Signal) {
 	}
 }
 
-// kill kills everything, until two looks in a row have found nothing that could be killed, or
-// the time is over: a process may be born while its parent dies.
+// kill kills all processes, until two walks in a row have found nothing to kill or the limit is
+// over: a process may fork while its parent dies.
 func (t *tree) kill(limit time.Duration) {
 	_ = children.signalGroup(t.group, unix.SIGKILL) // the kernel kills a group in one step
 	for quiet, end := 0, bootTime()+limit; quiet < 2 && bootTime() < end; {
@@ -108,9 +108,9 @@ func (t *tree) kill(limit time.Duration) {
 	}
 }
 
-// killChildren kills our own children as fast as they can be listed. A chain of processes that
-// fork and end all the time is always here for a moment, and gone before a walk reaches it. No
-// child is collected meanwhile, so a number is still its process's.
+// killChildren kills our own children as fast as they can be listed. In a chain of processes that
+// fork and exit, each one is our child only for a moment, and gone before a walk reaches it. No
+// child is reaped during that, so the numbers are valid.
 func (t *tree) killChildren() {
 	list, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *tree) killChildren() {
 	defer unix.Close(list)
 	children.mu.Lock()
 	defer children.mu.Unlock()
-	const most = 200 // looks
+	const most = 200 // rounds
 	killed, text := make(map[int]bool), make([]byte, 1<<16)
 	for i, before := 0, -1; i < most && len(killed) > before; i++ {
 		before = len(killed)
@@ -136,7 +136,7 @@ func (t *tree) killChildren() {
 // process is one that is held, so that its number cannot become another one's meanwhile.
 type process struct{ pid, fd int }
 
-// signal sends a signal. Where the kernel has no pidfd, or refuses one, it goes by number.
+// signal sends a signal, by number if the kernel has no pidfd or refuses one.
 func (p process) signal(sig unix.Signal) error {
 	if p.fd < 0 {
 		return unix.Kill(p.pid, sig)
@@ -144,17 +144,16 @@ func (p process) signal(sig unix.Signal) error {
 	return unix.PidfdSendSignal(p.fd, sig, nil, 0)
 }
 
-// close lets go of the process.
+// close closes the pidfd.
 func (p process) close() {
 	if p.fd >= 0 {
 		unix.Close(p.fd)
 	}
 }
 
-// walk calls f for every live process of the tree from the top down, and counts them. f returns
-// whether it keeps the process, and closes it later. The parent is read again once the process
-// is held. One that has got another parent, or has ended, counts too: the next walk finds what
-// has become of it.
+// walk calls f for each running process of the tree, from the top down, and counts them. f reports
+// whether it keeps the process and closes it later. walk reads the parent again after it has opened
+// the process: one with another parent counts too, and the next walk finds it.
 func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 	self := os.Getpid()
 	for todo := []int{self}; len(todo) > 0; todo = todo[1:] {
@@ -192,15 +191,15 @@ func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 	return n
 }
 
-// ownChildren returns our children. None is collected meanwhile.
+// ownChildren returns our children. None is reaped while they are listed.
 func ownChildren() []int {
 	children.mu.Lock()
 	defer children.mu.Unlock()
 	return childrenOf(os.Getpid())
 }
 
-// childrenOf returns the children of a process. The kernel lists them by the thread
-// that made them; a kernel without those lists is asked for all processes.
+// childrenOf returns the children of a process. The kernel lists them by the thread that created
+// them. If the kernel has no such lists, all processes are searched.
 func childrenOf(parent int) []int {
 	dir := fmt.Sprintf("/proc/%d/task", parent)
 	threads, err := os.ReadDir(dir)
@@ -218,7 +217,7 @@ func childrenOf(parent int) []int {
 	return pids
 }
 
-// numbers reads a list of processes.
+// numbers parses a list of processes.
 func numbers(list []byte) (pids []int) {
 	for _, field := range bytes.Fields(list) {
 		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 1 {
@@ -251,11 +250,11 @@ func running(pid int) bool {
 }
 
 // hidden is the state of a process whose /proc entry cannot be read: it belongs to another user,
-// and /proc was mounted with hidepid. No signal reaches it.
+// and /proc is mounted with hidepid. No signal reaches it.
 const hidden = '?'
 
-// statOf returns the state and the parent of a process; 'X' and 0 if there is none. It reads
-// /proc/PID/stat: pid (name) state parent. A name may hold anything, so it ends at the last
+// statOf returns the state and the parent of a process, or 'X' and 0 if it does not exist. It reads
+// /proc/PID/stat: pid (name) state parent. The name may contain anything, so it ends at the last
 // parenthesis.
 func statOf(pid int) (state byte, parent int) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

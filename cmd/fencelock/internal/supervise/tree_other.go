@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans does nothing: only Linux hands orphans to anyone but init. Elsewhere a tree is
-// the process group of the command, and what leaves the group is not seen.
+// adoptOrphans does nothing: only Linux has subreapers. Elsewhere a tree is the process group of
+// the command.
 func adoptOrphans() {}
 
 // dieWithParent does nothing: if the watchdog is killed, the wrapper kills the command.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// nameProcess does nothing: the name is that of the program here.
+// nameProcess does nothing.
 func nameProcess(string) {}
 
-// bootTime reads a clock that is the same in every process of this machine and
-// that nobody sets. On macOS it goes on while the machine sleeps.
+// bootTime reads a clock that is the same in all processes and that nobody sets. On macOS it runs
+// while the machine sleeps.
 func bootTime() time.Duration {
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail with this clock
 	return time.Duration(now.Nano())
 }
 
-// dup2 makes to another number of the open file from.
+// dup2 duplicates from as to.
 func dup2(from, to int) { _ = unix.Dup2(from, to) }
 
-// next waits for a change of a child, and collects it if it has ended. It returns 0 for a
-// child that is not known.
+// next waits for a change of a child and reaps it if it has ended. It returns 0 for an unknown
+// child.
 func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 	pid, err := unix.Wait4(-1, status, unix.WUNTRACED|unix.WCONTINUED, nil)
 	r.mu.Lock()
@@ -40,7 +40,7 @@ func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 	return r.note(pid, *status), err
 }
 
-// roots is 1 while the group has members. Once it has none it never gets one again.
+// roots is 1 while the group has members. An empty group stays empty.
 func (t *tree) roots() int {
 	if t.group <= 1 {
 		return 0
@@ -53,7 +53,7 @@ func (t *tree) roots() int {
 	return 1
 }
 
-// signalRest signals the group when the command itself has ended.
+// signalRest signals the group after the command itself has ended.
 func (t *tree) signalRest(sig unix.Signal) {
 	if !errors.Is(children.signalGroup(t.group, 0), unix.ESRCH) {
 		return // the group is signalled as such
@@ -63,7 +63,7 @@ func (t *tree) signalRest(sig unix.Signal) {
 	}
 }
 
-// kill kills the group, until it is empty or the time is over.
+// kill kills the group, until it is empty or the limit is over.
 func (t *tree) kill(limit time.Duration) {
 	for end := bootTime() + limit; t.roots() > 0 && bootTime() < end; time.Sleep(5 * time.Millisecond) {
 		t.denied = 0
@@ -74,7 +74,7 @@ func (t *tree) kill(limit time.Duration) {
 	}
 }
 
-// ownChildren returns nothing: they are not known here.
+// ownChildren returns nothing: children are not listed here.
 func ownChildren() []int { return nil }
 
 // parentOf returns 0: it is not known here.

@@ -10,30 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long what a command left behind may go on before somebody is told.
+// patience is how long processes left behind may run before that is reported.
 const patience = time.Second
 
 // End is how a command has ended.
 type End struct {
-	Status unix.WaitStatus // its own, not that of what it left behind
-	Lost   bool            // the lock was lost before all had ended
-	Late   bool            // the watchdog killed the command, since this process was late to do it
+	Status unix.WaitStatus // of the command itself
+	Lost   bool            // the lock was lost before all processes had ended
+	Late   bool            // the watchdog killed the command, since this process was late
 	Broken bool            // the watchdog was killed, and so was the command
 
-	// Left is how many processes of the command live still, though all was done to kill them: they
-	// belong to another user. The watchdog goes on trying. The lock must not be given back.
+	// Left is how many processes of the command still run because they belong to another user. The
+	// watchdog keeps trying to kill them. The lock must not be released.
 	Left int
 
-	// Asked means that the command has ended because we were told to end: by a signal that
-	// asks for nothing else, by a hangup that it did not survive, or from the terminal.
+	// Asked means that the command ended because it was asked to: by a signal such as TERM, by a
+	// hangup that killed it, or from the terminal.
 	Asked bool
 }
 
-// Wait waits until the command has ended, with everything it has started. Meanwhile it passes
-// signals on, keeps the terminal where it belongs, and ends the command when the lock is
-// lost. It has no limit, but for processes that it may not kill: it leaves those when the lease
-// of the lost lock is over. Unless End.Left says so, the lock may be released when it
-// returns how the command has ended. [Process.Close] must be called then.
+// Wait waits until the command and all processes that it has started have ended. During that time
+// it passes signals on, manages the terminal, and ends the command if the lock is lost. It waits
+// without a limit, except for processes that it cannot kill: it stops waiting for those when the
+// lease of the lost lock has expired. Unless End.Left is set, the lock may be released after Wait
+// has returned. [Process.Close] must be called afterwards.
 func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
@@ -58,7 +58,7 @@ func (p *Process) Wait() End {
 			p.onTick()
 		}
 	}
-	if err := p.Lock.Err(); err != nil && !p.lost { // the context's timer may be late
+	if err := p.Lock.Err(); err != nil && !p.lost { // the timer of the context may be late
 		p.lost = true
 		p.Say("%v; the command has ended", err)
 	}
@@ -70,11 +70,11 @@ func (p *Process) Wait() End {
 	return end
 }
 
-// stuck reports whether only processes are left that we may not kill, and the lease is over.
+// stuck reports whether the lease has expired and the remaining processes cannot be killed.
 func (p *Process) stuck() bool { return p.over && p.denied > 0 }
 
-// onLoss asks everything to end and sets the time of the kill: before the lease
-// ends, or, if it has no lease, so much later.
+// onLoss sends Signal to all processes and schedules the kill: KillAfter later, but before the
+// lease expires.
 func (p *Process) onLoss() {
 	p.lost = true
 	cause := context.Cause(p.Lock.Context())
@@ -93,13 +93,13 @@ func (p *Process) onLoss() {
 		return
 	}
 	p.watchdog.order(order{Signal: p.Signal, All: true})
-	p.watchdog.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not react
+	p.watchdog.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
 	p.kill = time.After(wait)
 	p.Say("%v; sending %s to the command, SIGKILL in %v", cause, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
 }
 
-// leaveLater sets the time when processes that we may not kill no longer keep us: when the lease
-// of the lost lock is over, or, if it has none, when all was done to kill them.
+// leaveLater schedules when to stop waiting for processes that cannot be killed: when the lease of
+// the lost lock has expired, or without a lease, some time after the kill.
 func (p *Process) leaveLater() {
 	wait := p.KillAfter + patience
 	if deadline := p.Lock.Deadline(); !deadline.IsZero() {
@@ -108,10 +108,10 @@ func (p *Process) leaveLater() {
 	p.leave = time.After(wait)
 }
 
-// killAll has everything killed, until nothing is left.
+// killAll has the watchdog kill all processes.
 func (p *Process) killAll() { p.watchdog.order(order{Kill: true}) }
 
-// onReport acts on a report of the watchdog. Without one the watchdog is gone.
+// onReport handles a report of the watchdog. ok is false if the watchdog is gone.
 func (p *Process) onReport(r report, ok bool) {
 	switch {
 	case !ok:
@@ -130,13 +130,13 @@ func (p *Process) onReport(r report, ok bool) {
 	}
 }
 
-// onEnd notes the end of the command itself.
+// onEnd records the end of the command itself.
 func (p *Process) onEnd(status unix.WaitStatus) {
 	p.ended, p.status = true, status
 	p.Terminal.takeBack(p.pid)
 }
 
-// onRefusal tells people of processes that belong to another user.
+// onRefusal reports processes that belong to another user.
 func (p *Process) onRefusal(sig unix.Signal, denied int) {
 	if sig == unix.SIGKILL {
 		p.denied = denied
@@ -151,7 +151,7 @@ func (p *Process) onRefusal(sig unix.Signal, denied int) {
 	p.Say("%s cannot be sent to processes of the command that belong to another user", unix.SignalName(sig))
 }
 
-// onEvent notes what became of a child of ours: the watchdog, or the command when the watchdog
+// onEvent handles a change of one of our children: the watchdog, or the command after the watchdog
 // is gone.
 func (p *Process) onEvent(ev waited, ok bool) {
 	switch {
@@ -160,15 +160,15 @@ func (p *Process) onEvent(ev waited, ok bool) {
 	case ev.pid == p.watchdog.pid && ev.gone():
 		p.buried = true
 	case ev.pid == p.watchdog.pid && ev.status.Stopped():
-		p.watchdog.goOn() // it guards nobody while it is stopped
+		p.watchdog.goOn() // while stopped it protects nothing
 	case ev.pid == p.pid && ev.gone():
 		p.onEnd(ev.status)
 	}
 }
 
-// takeOver waits for what a watchdog that was killed has left to us, and kills it, unless the
-// command may outlive its lock. It returns when nothing is left, or when only processes are left
-// that we may not kill, and the lease of a lost lock is over.
+// takeOver kills the processes that a killed watchdog has left to us, unless the command may
+// outlive its lock. It returns when none is left, or when the lease of a lost lock has expired and
+// the rest cannot be killed.
 func (p *Process) takeOver() {
 	p.broken = !p.IgnoreLoss
 	if p.broken && p.pid != 0 {
@@ -208,8 +208,8 @@ func (p *Process) takeOver() {
 	p.empty = !p.stuck()
 }
 
-// onStop follows the command into a stop that the terminal made, or gives it the
-// terminal if that is all it stopped for.
+// onStop stops this process too if the terminal stopped the command. If the command only needs the
+// terminal, it gets that instead.
 func (p *Process) onStop(sig unix.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
@@ -219,7 +219,7 @@ func (p *Process) onStop(sig unix.Signal) {
 		}
 	case unix.SIGSTOP:
 		if !p.Terminal.belongsTo(p.pid) {
-			return // somebody stopped just the command; the lock stays
+			return // somebody stopped only the command; it keeps the lock
 		}
 	}
 	if p.Terminal == nil || p.ended {
@@ -230,7 +230,7 @@ func (p *Process) onStop(sig unix.Signal) {
 	p.resume()
 }
 
-// onSignal passes a signal on, and remembers those that ask to end.
+// onSignal passes a signal on, and records those that ask to end.
 func (p *Process) onSignal(sig os.Signal) {
 	if sig == unix.SIGCONT {
 		p.resume()
@@ -241,7 +241,7 @@ func (p *Process) onSignal(sig os.Signal) {
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
 }
 
-// resume goes on after a stop: the lock may be gone, since nobody renewed it.
+// resume continues after a stop. The lock may be lost, since nothing renewed it.
 func (p *Process) resume() {
 	if err := p.Lock.Err(); err != nil && !p.IgnoreLoss {
 		p.lost = true
@@ -253,11 +253,11 @@ func (p *Process) resume() {
 	p.watchdog.order(order{Signal: unix.SIGCONT})
 }
 
-// onTick tells the watchdog the deadline, and learns which of our children are strangers: where
-// there were some from the start, or where we are the first process of a container. A child that
-// is there at two ticks, while a watchdog has all that is the command's, is one.
+// onTick sends the deadline to the watchdog and finds foreign children. Those are possible where
+// this process had children from the start, or is the first process of a container. A child that is
+// there at two ticks is foreign, since all processes of the command are below the watchdog.
 func (p *Process) onTick() {
-	if !p.IgnoreLoss && !p.lost { // after a loss the last deadline stays the last
+	if !p.IgnoreLoss && !p.lost { // after a loss the deadline does not change
 		p.watchdog.inform(p.Lock.Deadline())
 	}
 	if len(p.own.spare) == 0 && os.Getpid() != 1 {
@@ -272,20 +272,20 @@ func (p *Process) onTick() {
 	}
 	for pid := range p.own.spare {
 		if !now[pid] {
-			delete(p.own.spare, pid) // its number may be given to another process
+			delete(p.own.spare, pid) // the kernel may reuse its number
 		}
 	}
 	p.seen = now
 }
 
-// Close waits for the end of the watchdog, some seconds at most: not every init collects what we
-// leave, and to the next command it would be a stranger. It is called after the release of
-// the lock, which others may wait for.
+// Close waits for the end of the watchdog, some seconds at most: not every init process reaps
+// orphans, and the next command would take the watchdog for a foreign child. It is called after the
+// release of the lock, so that waiters do not wait for it.
 func (p *Process) Close() {
 	defer p.watchdog.conn.Close()
 	defer close(p.done)
 	if p.stuck() {
-		return // it goes on
+		return // the watchdog keeps trying
 	}
 	enough, killed := time.After(patience), false
 	for !p.buried {
@@ -301,8 +301,8 @@ func (p *Process) Close() {
 	}
 }
 
-// wasAsked reports whether the command has ended because we were told to end. The
-// terminal tells its foreground group, so the command alone.
+// wasAsked reports whether the command ended because it was asked to. The terminal signals only its
+// foreground process group, and so only the command.
 func (p *Process) wasAsked() bool {
 	if p.asked || !p.status.Signaled() {
 		return p.asked

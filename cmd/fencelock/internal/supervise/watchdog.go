@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdog is our end of the small process that starts the command, and kills it when we
-// cannot: after a kill -9 of ours, or frozen past the deadline.
+// watchdog is the wrapper's end of the process that starts the command. The watchdog kills the
+// command if the wrapper cannot: after a kill -9, or frozen past the deadline.
 type watchdog struct {
 	link
 	pid int
-	due time.Time // the last deadline that it was told
+	due time.Time // the last deadline sent
 }
 
-// startWatchdog starts ourselves again, in a process group of its own, where no signal to our
-// group reaches it, but in the same session: in another one the command would have no terminal.
-// It gets the descriptors of lock, whose numbers are returned.
+// startWatchdog starts this program again, in its own process group, which signals to our group do
+// not reach. It stays in the same session, so that the command has a terminal. It inherits the
+// files of lock, whose numbers are returned.
 func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
 	self, err := ownProgram()
 	if err != nil {
@@ -59,8 +59,8 @@ func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-ch
 	return w, events, fds[1:], nil
 }
 
-// Ready finds out whether a watchdog can be started at all, before a wait that would be
-// in vain. Its error is a *StartError.
+// Ready checks, before the wait for a lock, whether a watchdog can be started. Its error is a
+// *StartError.
 func Ready() error {
 	if _, err := ownProgram(); err != nil {
 		return failed(err)
@@ -68,8 +68,8 @@ func Ready() error {
 	return nil
 }
 
-// ownProgram returns a path to our own program. The kernel's link leads there even
-// after a new version was put in its place.
+// ownProgram returns a path of this program. The link of the kernel works even after a new version
+// has replaced the file.
 func ownProgram() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Stat(link); err == nil {
@@ -78,14 +78,15 @@ func ownProgram() (string, error) {
 	return os.Executable()
 }
 
-// until is a deadline as a watchdog is told it: when to begin to kill. The clock is read before
-// the time that is left: a process that freezes in between makes it earlier, never later.
+// until converts a deadline to the time at which a watchdog starts to kill. It reads the clock
+// before the remaining time: if the process freezes in between, the result is too early, never too
+// late.
 func until(deadline time.Time) time.Duration {
 	now := bootTime()
 	return max(1, now+time.Until(deadline)-KillReserve)
 }
 
-// inform tells the watchdog of a deadline that has changed. Zero is none.
+// inform sends a changed deadline to the watchdog. Zero means none.
 func (w *watchdog) inform(deadline time.Time) {
 	if deadline.IsZero() || deadline.Sub(w.due).Abs() < time.Millisecond {
 		return
@@ -94,26 +95,26 @@ func (w *watchdog) inform(deadline time.Time) {
 	w.due = deadline
 }
 
-// order gives an order. A watchdog that has not read so many that the socket is full does not
-// work, and is killed: then we do its work.
+// order sends an order. If the socket is full, the watchdog is not working: order kills it, and the
+// wrapper does its work.
 func (w *watchdog) order(o order) {
 	if w.send(o) != nil {
 		w.kill()
 	}
 }
 
-// kill ends a watchdog that does not work.
+// kill ends the watchdog.
 func (w *watchdog) kill() { _ = children.signal(w.pid, unix.SIGKILL) }
 
-// goOn wakes a watchdog that somebody has stopped.
+// goOn continues a stopped watchdog.
 func (w *watchdog) goOn() { _ = children.signal(w.pid, unix.SIGCONT) }
 
-// inheritable returns descriptors of the same open files that a child will get
-// under the same numbers: from 100 up, since lower ones may be its caller's own.
+// inheritable duplicates files so that a child inherits them under the same numbers. It uses
+// numbers from 100, since the caller may use lower ones itself.
 func inheritable(files []*os.File) (dups []*os.File, err error) {
 	for _, f := range files {
 		fd := -1
-		for _, lowest := range []int{100, 10, 3} { // a tight limit may allow no more
+		for _, lowest := range []int{100, 10, 3} { // the limit on open files may be low
 			if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, lowest); err == nil {
 				break
 			}
