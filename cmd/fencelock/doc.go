@@ -6,62 +6,62 @@
 //	fencelock run nightly -- ./backup.sh          one backup at a time
 //	fencelock run -n nightly -- ./backup.sh       or exit 75 at once
 //	fencelock run --limit 3 builds -- make        three at a time
-//	fencelock run --tick 1m report -- ./report    once per tick, from many crontabs
-//	fencelock elect billing -- ./billing          one leader; the others stand by
-//	fencelock once migrate:42 -- ./migrate        once over all hosts; later ones get its output
-//	fencelock limit --rate 10/m api -- curl ...   ten a minute on all hosts together
+//	fencelock run --tick 1m report -- ./report    once per tick across many crontabs
+//	fencelock elect billing -- ./billing          one leader; the others wait
+//	fencelock once migrate:42 -- ./migrate        once across all hosts; later calls get its output
+//	fencelock limit --rate 10/m api -- curl ...   ten a minute across all hosts
 //	fencelock ls                                  who holds what
 //	fencelock status nightly                      who holds and who waits
-//	fencelock watch invoice:                      what happens, a line for each event
+//	fencelock watch invoice:                      events, one line each
 //	fencelock break nightly --reason "db3 died"   take a lock away
-//	fencelock jobs                                the jobs of ticks, and how they last ended
-//	fencelock resign billing                      the next one leads
-//	fencelock resize builds 5                     change a limit for everybody
-//	fencelock init                                what an engine needs once
-//	fencelock doctor                              is the engine fit to keep promises?
-//	fencelock completion bash                     words to complete in a shell
-//	fencelock help run                            what a verb does and takes
+//	fencelock jobs                                scheduled jobs and their last runs
+//	fencelock resign billing                      depose the leader
+//	fencelock resize builds 5                     change a limit
+//	fencelock init                                prepare a server once
+//	fencelock doctor                              is the server set up correctly?
+//	fencelock completion bash                     a completion script
+//	fencelock help run                            the help of a verb
 //
-// Each verb explains itself with --help.
+// Each verb has a --help.
 //
 // # Where the locks are
 //
-// The flag --url, or FENCELOCK_URL, names the engine: a directory of this host
-// (file:///path), Redis (redis://, rediss://, redis+sentinel://, redis+cluster://),
-// several independent Redis (redlock://), or PostgreSQL (postgres://). Without a URL
-// locks are in a directory of this host and of the user alone: neither other hosts nor other users
-// are excluded.
+// The flag --url, or the variable FENCELOCK_URL, names the engine: a directory of this host
+// (file:///path), Redis (redis://, rediss://, redis+sentinel://, redis+cluster://), several
+// independent Redis servers (redlock://), or PostgreSQL (postgres://). Without a URL, the locks are in
+// a directory of this user on this host: they exclude neither other hosts nor other users. A command
+// under a lock gets FENCELOCK_URL only with --pass-url.
 //
 // # What a command can rely on
 //
-// A command that run, elect or once has started ends before its lock is given to others, with
-// all the processes it has started: by --signal first, by SIGKILL when --kill-after is
-// over, and by a second small process, lock-watchdog, which is the command's parent, if fencelock
-// itself was killed or frozen. It finds FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_OWNER in its
-// environment. The token is greater than that of every holder before, so a store that
-// refuses smaller ones is safe even from a command that could not be ended.
+// If run, elect or once loses the lock, it ends the command and all its processes before another
+// process can get the lock. It sends --signal, and SIGKILL after --kill-after. If fencelock itself is
+// killed or frozen, lock-watchdog, a small process that is the parent of the command, kills the
+// command. The command finds FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_OWNER in its environment.
+// The token is greater than that of every earlier holder. A store that refuses smaller tokens is safe
+// even if the command could not be ended.
 //
 // # Exit codes
 //
-// They are the command's own, and
+// The exit code is that of the command, or one of these:
 //
-//	1    nobody holds what break or resign would break, or no job is there to pause
+//	1    nobody holds the name (break, resign), or the job is not known (jobs)
 //	64   the command line is wrong
-//	69   the engine cannot be reached
+//	69   the server is unreachable
 //	70   doctor found something broken
-//	71   something of fencelock's own did not start
-//	74   what belongs on stdout could not be written there
+//	71   fencelock could not start its watchdog or get another resource
+//	74   stdout could not be written
 //	75   the lock is busy, or the rate is used up
 //	76   the lock was lost while the command ran
-//	78   a bad configuration, a missing right, a refused login
+//	78   the configuration is wrong, a permission is missing, or the login was refused
 //	126  the command cannot be executed
 //	127  the command was not found
-//	128+n the command died of signal n, or signal n ended the wait
+//	128+n the command was killed by signal n, or signal n ended the wait
 //
-// # Voice
+// # Output
 //
-// Data goes to stdout, and with --json it is an object a line that only ever gets new
-// fields (docs/cli-json.md). Talk goes to stderr, begins with "fencelock:", and a refusal
-// is one line with one cause and perhaps a second one that begins with "try:". Nothing waits for
-// a reader of stderr: a command must be ended in time whoever reads.
+// Data goes to stdout. With --json it is one object per line, to which later versions only add fields
+// (docs/cli-json.md). Messages go to stderr and start with "fencelock:". An error is one line,
+// sometimes followed by a line that starts with "try:". fencelock never blocks on stderr, so that it
+// can always end a command in time.
 package main

@@ -4,15 +4,14 @@ package engineurl
 
 import "time"
 
-// closeLimit is how long the end of the command waits for connections to close.
+// closeLimit is how long the command waits for connections to close.
 const closeLimit = 500 * time.Millisecond
 
-// closeBoth closes an engine and its client, which both wait for what is under way.
-// A silent server must not keep the program from its end: what is left open is closed by
-// the end of the process.
+// closeBoth closes an engine and its client. Both wait for requests in progress, and a silent
+// server must not delay the end of the program, so closeBoth waits for closeLimit at most.
 func closeBoth(closeEngine func() error, closeClient func()) error {
 	closed := make(chan error, 1)
-	go func() { // ends when the client's timeouts are over, or with the process
+	go func() { // ends after the timeouts of the client, or with the process
 		err := closeEngine()
 		closeClient()
 		closed <- err

@@ -1,44 +1,44 @@
 //go:build unix
 
-// Package engineurl makes engines of URLs, as --url and FENCELOCK_URL give them:
+// Package engineurl opens the engine of a URL, as given by --url and FENCELOCK_URL:
 //
 //	file:///path            a directory of this host; ?network=allow, ?group=NAME
-//	mem:                    this process alone, for tries
+//	mem:                    this process only, for experiments
 //	redis://host:port/db    one Redis; rediss:// with TLS, redis+unix:///socket?db=N
 //	redis+sentinel://h1,h2,h3/master/db
 //	redis+cluster://h1,h2
 //	redlock://h1,h2,h3/db   an odd number of independent masters
 //	postgres://host/db      as libpq takes it, postgresql:// too
 //
-// The parameters of Redis are fields of redislock.Config and of its client, with times
-// as Go writes them:
+// The parameters of Redis are fields of redislock.Config and of its client. Durations have the
+// syntax of Go:
 //
-//	timeout=3s              how long the server may stay silent, 100ms to 1m
-//	prefix=TEXT             begins every key
-//	eviction=allow          accepts a server that evicts keys, and locks with them
-//	quarantine=on           a server that may have forgotten locks grants nothing for a while
+//	timeout=3s              timeout of a request, 100ms to 1m
+//	prefix=TEXT             prefix of every key
+//	eviction=allow          accept a server that may evict keys, and with them locks
+//	quarantine=on           a server that may have lost locks grants none for a while
 //	max-ttl=30s             with quarantine: the longest TTL
 //	replica-lag=10s         with quarantine: the servers' min-replicas-max-lag
-//	marker-life=2160h       with quarantine: for how long an idle server is remembered
-//	retention=168h          for how long the last token of a name is remembered
-//	min-replicas=N          a lock counts when N replicas have it as well
+//	marker-life=2160h       with quarantine: how long the marker of an idle server is kept
+//	retention=168h          how long the last token of a name is kept
+//	min-replicas=N          a lock counts when N replicas have it too
 //	tls=on ca= cert= key=   TLS, and files in PEM; rediss:// is tls=on
 //	sentinel-user= sentinel-password=
 //
-// Redlock takes timeout, prefix, eviction=allow, quarantine=off, max-ttl and those of
-// TLS, for all its nodes alike. Those of PostgreSQL are fields of pglock.Config; every
-// other one is the client's or the server's:
+// Redlock takes timeout, prefix, eviction=allow, quarantine=off, max-ttl and the parameters of TLS,
+// for all its servers. PostgreSQL has these, which are fields of pglock.Config; any other parameter
+// is one of the client or the server:
 //
-//	pooler=allow            accepts a pooler, which must be in session mode
+//	pooler=allow            accept a pooler, which must be in session mode
 //	max-ttl=30s             the longest TTL
-//	max-waiters=16          connections for requests that wait
-//	break-wait=2s           how long a break waits for holders to let go
+//	max-waiters=16          connections for waiting requests
+//	break-wait=2s           how long break waits for holders to release
 //
-// A parameter that is unknown, given twice or has no sense is refused: a misspelt one
-// would be a promise that nobody keeps.
+// A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
+// effect.
 //
-// URLs hold passwords, and parsers and clients repeat what they were given. So each
-// error of this package is made of known pieces, or its secrets are taken out.
+// URLs hold passwords, and parsers and clients repeat them in errors. So this package writes the
+// texts of errors itself, or removes passwords from them.
 package engineurl
 
 import (
@@ -81,7 +81,7 @@ var schemes = map[string]scheme{
 	"postgresql":     {openPostgres, "postgresql://[user:password@]host[:port]/database"},
 }
 
-// Beginnings returns what URLs may begin with, for whoever completes one.
+// Beginnings returns what URLs may start with, for completion.
 func Beginnings() []string {
 	return []string{
 		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
@@ -89,14 +89,14 @@ func Beginnings() []string {
 	}
 }
 
-// Open makes the engine that a URL names, and returns what closes it, which takes half a
-// second at most. An empty URL is the directory of the user, [DefaultDir]. It connects
-// to one Redis or PostgreSQL to learn at once what is wrong, for some seconds at most; the
-// nodes of Redlock are asked later, since some may be down.
+// Open opens the engine of a URL, and returns a function that closes it within half a second. An
+// empty URL means [DefaultDir]. Open connects to a single Redis or to PostgreSQL, for some seconds
+// at most, so that errors are found early. It does not connect to the servers of Redlock, since
+// some of them may be down.
 //
-// An error is one line and never shows a password. It is ErrUnavailable, with a [HintError],
-// if the engine is out of reach, ErrConfig if it refuses us, and the error of ctx if that
-// has ended. Any other error means that the URL is wrong.
+// An error is a single line without passwords. It is ErrUnavailable if the server is unreachable,
+// ErrConfig if the server refuses us, and the error of ctx if ctx has ended. Any other error means
+// that the URL is wrong. A [HintError] says what to do.
 func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine func() error, err error) {
 	if raw == "" {
 		dir, err := DefaultDir(os.Geteuid(), os.Getenv)
@@ -107,11 +107,11 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 	}
 	u, err := parseURL(raw)
 	if err != nil {
-		// The parser's own words may show a piece of a password.
+		// The error of the parser may contain a piece of a password.
 		return nil, nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
 	}
 	if u.Scheme == "" {
-		if strings.ContainsAny(raw, "@?#") { // a password may be in it anywhere
+		if strings.ContainsAny(raw, "@?#") { // it may contain a password
 			return nil, nil, errors.New("the URL has no scheme; write redis://host:port, say, or file:///path for a directory")
 		}
 		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", termtext.Word(raw))
@@ -129,8 +129,8 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 	return engine, closeEngine, err
 }
 
-// parseURL is url.Parse that also takes a list of hosts, which it leaves in Host
-// as it is. The standard parser takes what follows the last colon for a port and refuses it.
+// parseURL is url.Parse, and also accepts a list of hosts, which it stores in Host as it is.
+// url.Parse takes what follows the last colon for a port and refuses it.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	scheme, rest, ok := strings.Cut(raw, "://")
@@ -152,7 +152,7 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, err
 }
 
-// Parameter returns a parameter of a URL, "" if it has none or is no URL.
+// Parameter returns a parameter of a URL, or "".
 func Parameter(raw, name string) string {
 	u, err := parseURL(raw)
 	if err != nil {
@@ -161,8 +161,8 @@ func Parameter(raw, name string) string {
 	return u.Query().Get(name)
 }
 
-// DefaultDir is where locks live when no URL is given: a directory of the user's own, so
-// other users use another one and are not excluded. env is os.Getenv, or like it.
+// DefaultDir returns the directory of the locks if there is no URL. Each user has a different one,
+// so users do not exclude each other. env is os.Getenv or a substitute.
 func DefaultDir(uid int, env func(string) string) (string, error) {
 	state, home := env("XDG_STATE_HOME"), env("HOME")
 	switch {
@@ -176,11 +176,11 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 	return "", errors.New("no home directory to keep locks in; set FENCELOCK_URL=file:///path")
 }
 
-// breakWait is how long break waits for a holder before it kills it: long enough
-// for a run that gives its command the default time to end.
+// breakWait is how long break waits for a holder before it kills it: longer than a run takes to end
+// its command by default.
 const breakWait = 10 * time.Second
 
-// openFile makes the engine of a directory, which is made by the first lock.
+// openFile opens the engine of a directory. The first lock creates the directory.
 func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	switch {
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
@@ -203,7 +203,7 @@ func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error
 	return filelock.New(filepath.Clean(u.Path), &config), nothingToClose, q.err
 }
 
-// openMemory makes an engine that excludes nobody outside of this process.
+// openMemory opens an engine that excludes no other process.
 func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
 		return nil, nil, errors.New("write nothing after the colon")

@@ -39,7 +39,7 @@ func parseQuery(u *url.URL) (*query, error) {
 	return &query{Values: values}, nil
 }
 
-// parseKnown is parseQuery, and refuses each parameter that is not known.
+// parseKnown is parseQuery, and also refuses unknown parameters.
 func parseKnown(u *url.URL, known ...string) (*query, error) {
 	q, err := parseQuery(u)
 	if err != nil {

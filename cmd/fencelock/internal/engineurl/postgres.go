@@ -18,16 +18,16 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// postgresPatience bounds the first connection, unless the URL has a
-// connect_timeout of its own.
+// postgresPatience limits the first connection, unless the URL has a connect_timeout.
 const postgresPatience = 4 * time.Second
 
-// postgresParameters are ours; every other one is the client's or the server's.
+// postgresParameters are the parameters of fencelock; all others are those of the client or the
+// server.
 var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait", "timeout", "failover-time"}
 
-// postgresTarget is what a URL of PostgreSQL asks for. The client reads the URL by
-// itself, with the PG variables of the environment, password files and services; we take
-// out what is ours before.
+// postgresTarget is a parsed URL of PostgreSQL. The client parses the URL too, with the PG
+// variables of the environment, password files and services, after our parameters have been
+// removed.
 type postgresTarget struct {
 	pool   *pgxpool.Config
 	engine pglock.Config
@@ -35,14 +35,14 @@ type postgresTarget struct {
 	secrets
 }
 
-// openPostgres makes the engine of a URL, once the server has let us in: an
-// engine that waits would go on trying.
+// openPostgres opens the engine of a URL after a first connection has succeeded: a request that
+// waits would retry a failing connection.
 func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	target, err := parsePostgres(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // which ctx does not outlive
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx
 	if err != nil {
 		return nil, nil, errors.New(target.hide(err.Error()))
 	}
@@ -54,16 +54,16 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	return engine, end, nil
 }
 
-// Forcer is an engine whose Break asks holders first, and that can be told not to stop
-// there. The engine of a postgres:// URL is one.
+// Forcer is an engine whose Break asks holders to release, and that can also force them. The engine
+// of a postgres:// URL is one.
 type Forcer interface {
-	// NamesOnSameSession returns the other names that force would take away as well.
+	// NamesOnSameSession returns the other names that force would end too.
 	NamesOnSameSession(ctx context.Context, name string) ([]string, error)
-	// BreakByForce is Break that ends the connections of holders that do not let go.
+	// BreakByForce is Break, and ends the connections of holders that do not release.
 	BreakByForce(ctx context.Context, name, reason string) (int64, error)
 }
 
-// postgresEngine can be told to use force after it was made.
+// postgresEngine is a Forcer.
 type postgresEngine struct {
 	*pglock.Engine
 	pool *pgxpool.Pool
@@ -72,7 +72,7 @@ type postgresEngine struct {
 
 var _ Forcer = (*postgresEngine)(nil)
 
-// BreakByForce ends the connections of holders that do not let go.
+// BreakByForce ends the connections of holders that do not release.
 func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) (int64, error) {
 	cfg := e.cfg
 	cfg.ForceBreak = true
@@ -81,9 +81,8 @@ func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) 
 	return token, errors.Join(err, forced.Close())
 }
 
-// parsePostgres reads a URL. It connects to nothing. Passwords are kept before anything is
-// refused, so that no error shows them; the client knows a + in a password as itself, and
-// url.ParseQuery as a space.
+// parsePostgres parses a URL. It does not connect. It stores the passwords first, so that no error
+// contains them. In a password, a + is a plus for the client and a space for url.ParseQuery.
 func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
 		return nil, errors.New("the URL cannot be understood")
@@ -115,12 +114,12 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	return p, nil
 }
 
-// setTimes bounds the attempts to connect, each host having its share. A connect_timeout
-// is for one host, as libpq has it.
+// setTimes limits the attempts to connect, so that each host gets its share. As in libpq,
+// connect_timeout applies to each host.
 func (p *postgresTarget) setTimes(query url.Values) {
 	conn := &p.pool.ConnConfig.Config
 	hosts, last := time.Duration(1), conn.Host
-	for _, f := range conn.Fallbacks { // a host may have several ways in
+	for _, f := range conn.Fallbacks { // a host may have several addresses
 		if f.Host != last {
 			hosts, last = hosts+1, f.Host
 		}
@@ -132,8 +131,8 @@ func (p *postgresTarget) setTimes(query url.Values) {
 	conn.ConnectTimeout = p.limit / hosts
 }
 
-// withoutOurs is the URL as the client may see it. What is left of the parameters
-// stays as it was written: to PostgreSQL a + is no space.
+// withoutOurs removes our parameters from the URL. It does not decode the others, since in
+// PostgreSQL a + is not a space.
 func withoutOurs(u *url.URL) string {
 	theirs := *u
 	var rest []string
@@ -147,8 +146,7 @@ func withoutOurs(u *url.URL) string {
 	return theirs.String()
 }
 
-// pingServer connects once and hangs up, to learn at once what is wrong: a request that waits
-// would try again until it can.
+// pingServer connects once, so that errors are found early: a request that waits would retry.
 func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) error {
 	limited, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -162,8 +160,8 @@ func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) 
 	return p.refused(err)
 }
 
-// refused says in the server's words why there is no connection, and what to do. Class
-// 28 is a login that is refused, 3D000 a database that does not exist.
+// refused returns the error of a failed connection with a hint. SQLSTATE class 28 is a refused
+// login, 3D000 a missing database.
 func (p *postgresTarget) refused(err error) error {
 	kind, hint, config := driver.ErrUnavailable, hintUnreachable, errors.Is(err, driver.ErrConfig)
 	if config {
@@ -179,8 +177,8 @@ func (p *postgresTarget) refused(err error) error {
 	return &HintError{Err: fmt.Errorf("%w: postgres: %s", kind, p.reason(err)), Hint: hint}
 }
 
-// reason is what the client says, in one line, without the URL it repeats, which stands
-// between backquotes.
+// reason returns the text of an error on one line, without the URL that the client puts between
+// back quotes.
 func (p *postgresTarget) reason(err error) string {
 	text := err.Error()
 	for _, kind := range []error{driver.ErrConfig, driver.ErrUnavailable} {
@@ -202,8 +200,7 @@ func (p *postgresTarget) reason(err error) string {
 	return p.hide(strings.Join(strings.Fields(text), " "))
 }
 
-// once leaves out lines that were there before: the same host is tried with TLS and
-// without.
+// once removes repeated lines: the client tries a host with TLS and without.
 func once(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

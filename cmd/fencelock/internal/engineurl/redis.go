@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// redisTarget is what a URL of Redis asks for.
+// redisTarget is a parsed URL of Redis.
 type redisTarget struct {
 	redisClient
 	engine  redislock.Config
@@ -36,8 +36,8 @@ func openRedis(ctx context.Context, u *url.URL) (driver.Engine, func() error, er
 	if err != nil {
 		return nil, nil, err
 	}
-	// The client finds out by itself that a server is part of a cluster. One that is not
-	// would hold all locks alone, without the failover that the URL speaks of.
+	// The client detects a cluster by itself. A single server would hold all locks without the
+	// failover that the URL promises.
 	if target.cluster && client.Mode() != rueidis.ClientModeCluster {
 		client.Close()
 		return nil, nil, fmt.Errorf("%s is not a cluster; write redis://", strings.Join(target.option.InitAddress, ","))
@@ -87,8 +87,7 @@ func parseRedis(u *url.URL) (*redisTarget, error) {
 	return r, cmp.Or(err, q.err)
 }
 
-// single is one server: host:port/db. A list of hosts could be meant in two ways, so it
-// is refused.
+// single is one server: host:port/db. A list of hosts would be ambiguous, so it is refused.
 func (r *redisTarget) single(u *url.URL) error {
 	addrs, err := addresses(u.Host, redisPort)
 	if err != nil {
@@ -102,8 +101,8 @@ func (r *redisTarget) single(u *url.URL) error {
 	return err
 }
 
-// socket is one server behind a Unix socket: /path?db=N. The path of the URL is the
-// socket's, so the database is a parameter.
+// socket is one server on a Unix socket: /path?db=N. The path of the URL is that of the socket, so
+// the database is a parameter.
 func (r *redisTarget) socket(u *url.URL, q *query) (err error) {
 	if u.Host != "" || len(u.Path) < 2 {
 		return errors.New("write the absolute path of the socket: redis+unix:///run/redis.sock")
@@ -116,8 +115,8 @@ func (r *redisTarget) socket(u *url.URL, q *query) (err error) {
 	return err
 }
 
-// sentinel is a master that Sentinels know: h1:p,h2:p/master/db. The user and password of
-// the URL are the master's; the Sentinels have their own.
+// sentinel is a master that Sentinels know: h1:p,h2:p/master/db. The user and password of the URL
+// are those of the master. The Sentinels have their own.
 func (r *redisTarget) sentinel(u *url.URL, q *query) error {
 	addrs, err := addresses(u.Host, sentinelPort)
 	if err != nil {
@@ -132,7 +131,7 @@ func (r *redisTarget) sentinel(u *url.URL, q *query) error {
 	r.option.Sentinel = rueidis.SentinelOption{
 		MasterSet: master, ClientName: r.option.ClientName,
 		Username: q.Get("sentinel-user"), Password: q.Get("sentinel-password"),
-		// A message of a failover may be lost; the Sentinels are asked besides.
+		// A message about a failover may be lost, so the Sentinels are also polled.
 		TopologyRefreshInterval: 5 * time.Second,
 	}
 	r.keep(r.option.Sentinel.Password)
@@ -140,7 +139,7 @@ func (r *redisTarget) sentinel(u *url.URL, q *query) error {
 	return err
 }
 
-// clustered is a Redis Cluster: some of its nodes, from which the client learns the rest.
+// clustered is a Redis Cluster: some of its nodes. The client learns the others.
 func (r *redisTarget) clustered(u *url.URL) (err error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return errors.New("a cluster has no database numbers; leave out what follows the hosts")
@@ -150,8 +149,8 @@ func (r *redisTarget) clustered(u *url.URL) (err error) {
 	return err
 }
 
-// setEngine reads what concerns the locks. Three durations are those of the quarantine: without
-// it they would look like a protection that is not there.
+// setEngine reads the configuration of the engine. Three durations have an effect only with
+// quarantine=on; without it they are refused, since they look like a protection.
 func (r *redisTarget) setEngine(q *query) {
 	r.engine = redislock.Config{
 		Prefix:        q.Get("prefix"),

@@ -23,21 +23,20 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// The ports that need not be written.
+// The default ports.
 const (
 	redisPort    = "6379"
 	sentinelPort = "26379"
 )
 
 const (
-	connectReserve = 1500 * time.Millisecond // what all attempts may take beside one timeout
-	pingRarest     = 10 * time.Second        // the longest pause between two pings of a connection that says nothing
+	connectReserve = 1500 * time.Millisecond // time for all attempts in addition to one timeout
+	pingRarest     = 10 * time.Second        // the longest pause between two pings of a silent connection
 	pingOftenest   = 500 * time.Millisecond  // and the shortest
 	pipeBuffer     = 32 << 10                // the client's default is half a megabyte, twice a connection
 )
 
-// redisClient is how to reach servers of Redis, one or each of several. Methods named
-// set read one part of a URL each.
+// redisClient is how to reach the servers of a URL.
 type redisClient struct {
 	option rueidis.ClientOption
 	secrets
@@ -51,7 +50,7 @@ func newRedisClient(u *url.URL, q *query) (r redisClient, err error) {
 	r.option = rueidis.ClientOption{
 		ClientName:          "fencelock",
 		DisableCache:        true, // no command here could be cached
-		RingScaleEachConn:   8,    // 256 calls under way; a command makes few
+		RingScaleEachConn:   8,    // 256 concurrent calls; a command makes few
 		ReadBufferEachConn:  pipeBuffer,
 		WriteBufferEachConn: pipeBuffer,
 		ForceSingleClient:   true,
@@ -66,29 +65,28 @@ func newRedisClient(u *url.URL, q *query) (r redisClient, err error) {
 	return r, r.setTLS(u, q)
 }
 
-// setTimes bounds how long the server may stay silent. Less than 100 ms would take a busy
-// server for a dead one; more than a minute outlasts most leases.
+// setTimes sets the timeouts. With less than 100 ms, a busy server would count as unreachable; more
+// than a minute is longer than most leases.
 func (r *redisClient) setTimes(q *query) {
 	timeout := cmp.Or(q.duration("timeout", 100*time.Millisecond, "3s"), 3*time.Second)
 	if timeout > time.Minute {
 		q.fail("timeout", "write a duration of at most 1m, such as 3s")
 	}
-	// KeepAlive is also how often the client looks whether a connection has said anything, and
-	// pings one that has not. It closes a connection whose ping is not answered within
-	// ConnWriteTimeout; it closes one on which requests are pipelined by no other means. So a
-	// silent connection is closed after twice the timeout at most, or a second more than the
-	// timeout if that is longer.
+	// KeepAlive is also how often the client pings a connection from which it received nothing. It
+	// closes the connection if the ping is not answered within ConnWriteTimeout, and has no other
+	// means to close one with pipelined requests. So a silent connection is closed after at most
+	// twice the timeout, or a second more than the timeout if that is longer.
 	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
 	r.option.Sentinel.Dialer = r.option.Dialer
 	r.option.ConnWriteTimeout = timeout
 }
 
-// setTLS reads certificates. The name a server must prove is that of its address; without
-// ca its certificate must be signed by an authority of the system.
+// setTLS reads certificates. The certificate of a server must have the name of its address. Without
+// ca, an authority of the system must have signed it.
 func (r *redisClient) setTLS(u *url.URL, q *query) (err error) {
 	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
 	if !q.only("tls", "on") && u.Scheme != "rediss" {
-		if ca != "" || cert != "" || key != "" { // who names certificates believes to use TLS
+		if ca != "" || cert != "" || key != "" { // certificates without TLS would look like a protection
 			return errors.New("ca, cert and key need tls=on")
 		}
 		return nil
@@ -113,8 +111,7 @@ func (r *redisClient) setTLS(u *url.URL, q *query) (err error) {
 	return nil
 }
 
-// authorities reads who may sign the certificates of servers, in the place of those that
-// the system trusts.
+// authorities reads the authorities that may sign certificates, instead of those of the system.
 func authorities(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -127,16 +124,16 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// connect dials, for a limited time: the client's own dialling takes no context.
+// connect connects, for a limited time. The client cannot be given a context for that.
 func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 	limit := r.option.Dialer.Timeout + connectReserve
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
 	var client rueidis.Client // read after done
 	done := make(chan error, 1)
-	go func() { // ends when the client gives up, soon after its timeout
+	go func() { // ends soon after the timeout of the client
 		var err error
-		if client, err = rueidis.NewClient(r.option); err == nil && ctx.Err() != nil { // nobody waits for it any more
+		if client, err = rueidis.NewClient(r.option); err == nil && ctx.Err() != nil { // connect has returned
 			client.Close()
 			err = ctx.Err()
 		}
@@ -151,13 +148,13 @@ func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 	switch {
 	case err == nil:
 		return client, nil
-	case errors.Is(ctx.Err(), context.Canceled): // whoever gave up has no fault to look for
+	case errors.Is(ctx.Err(), context.Canceled): // the caller gave up; nothing is wrong with the server
 		return nil, ctx.Err()
 	}
 	return nil, r.unreachable(r.inTime(err))
 }
 
-// inTime says of an attempt that took too long how long it took.
+// inTime replaces the error of an attempt that took too long.
 func (r *redisClient) inTime(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v", r.option.Dialer.Timeout)
@@ -165,10 +162,9 @@ func (r *redisClient) inTime(err error) error {
 	return err
 }
 
-// unreachable says in the client's words why there is no connection, and what to
-// do.
+// unreachable returns the error of the client with a hint.
 func (r *redisClient) unreachable(err error) error {
-	// A server that is there and refuses us will do so at each try: ErrConfig is not retried.
+	// A server that refuses us would refuse a retry too, so this is ErrConfig.
 	kind, hint := driver.ErrUnavailable, hintUnreachable
 	if refused, ok := rueidis.IsRedisErr(err); ok && (redisconn.ServerError{Text: refused.Error()}).Denied() {
 		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL"
@@ -182,7 +178,7 @@ func (r *redisClient) unreachable(err error) error {
 	}
 }
 
-// addresses reads h1:p,h2:p, and completes what has no port.
+// addresses parses h1:p,h2:p, and adds missing ports.
 func addresses(hosts, port string) ([]string, error) {
 	var addrs []string
 	for host := range strings.SplitSeq(hosts, ",") {
@@ -195,8 +191,8 @@ func addresses(hosts, port string) ([]string, error) {
 	return addrs, nil
 }
 
-// address completes host or host:port. Its error does not repeat what may be a
-// piece of a password.
+// address adds a missing port. Its error does not contain the host, which may be a piece of a
+// password.
 func address(host, port string) (string, error) {
 	u := url.URL{Host: host}
 	name := u.Hostname()
@@ -212,7 +208,7 @@ func address(host, port string) (string, error) {
 	return net.JoinHostPort(name, port), nil
 }
 
-// database reads the number of a database; an empty one is 0.
+// database parses the number of a database; empty means 0.
 func database(text string) (int, error) {
 	if text == "" {
 		return 0, nil

@@ -18,18 +18,18 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 )
 
-// redlockParameters is what a URL of Redlock may say after the question mark. Quarantine
-// is on unless the URL says off, so there is no quarantine=on.
+// redlockParameters are the parameters of redlock://. Quarantine is on by default, so there is no
+// quarantine=on.
 var redlockParameters = []string{"max-ttl", "quarantine", "eviction", "prefix", "timeout", "tls", "ca", "cert", "key"}
 
-// redlockTarget is what a URL of Redlock asks for: the same of every node.
+// redlockTarget is a parsed URL of Redlock. The client options apply to every server.
 type redlockTarget struct {
 	redisClient
 	engine redlock.Config
 }
 
-// openRedlock makes the engine of a URL. Nodes are connected to when they are
-// first asked: some may be down, and a majority is enough. So ctx bounds nothing here.
+// openRedlock opens the engine of a URL. It connects to a server when that is first needed: some
+// may be down, and a majority is enough.
 func openRedlock(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	target, err := parseRedlock(u)
 	if err != nil {
@@ -51,8 +51,8 @@ func openRedlock(_ context.Context, u *url.URL) (driver.Engine, func() error, er
 	}, nil
 }
 
-// dialer returns what connects to one node. The engine calls it again, later, for a node
-// that could not be reached.
+// dialer returns a function that connects to a server. The engine calls it again for a server that
+// was unreachable.
 func (r *redlockTarget) dialer(addr string) func() (rueidis.Client, error) {
 	option := r.option
 	option.InitAddress = []string{addr}
@@ -65,8 +65,8 @@ func (r *redlockTarget) dialer(addr string) func() (rueidis.Client, error) {
 	}
 }
 
-// clean is an error that shows no password. It stays as it is if it does not
-// anyway: the engine looks at what kind it is.
+// clean removes passwords from an error. It returns err itself if it contains none, since the
+// engine checks its type.
 func (r *redlockTarget) clean(err error) error {
 	err = r.inTime(err)
 	if text := r.hide(err.Error()); text != err.Error() {
@@ -90,16 +90,16 @@ func parseRedlock(u *url.URL) (*redlockTarget, error) {
 		NoQuarantine:  q.only("quarantine", "off"),
 		AllowEviction: q.only("eviction", "allow"),
 		MaxTTL:        q.duration("max-ttl", shortestTTL, "30s"),
-		// A silent node is known to be silent after its timeout. A second more, and a majority
-		// that answers was heard as well.
+		// A silent server is detected after its timeout. Within another second, a majority of
+		// the others has answered.
 		RetryTimeout: client.option.Dialer.Timeout + time.Second,
 	}}
 	return r, cmp.Or(r.setNodes(u), q.err)
 }
 
-// setNodes reads the masters, whose addresses are their names as well: a node refuses
-// clients that name another set. An even number has no better majority than one less, and
-// fewer than three survive nothing.
+// setNodes reads the servers. Their addresses are also their names: a server refuses clients that
+// name another set. With an even number, the majority is no better than with one server less, and
+// fewer than three survive no failure.
 func (r *redlockTarget) setNodes(u *url.URL) error {
 	nodes, err := addresses(u.Host, redisPort)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// HintError is an error of an engine that is out of reach or refuses us, with what a
-// person may do about it.
+// HintError is an error with a hint: a server that is unreachable or refuses us, or a wrong URL.
 type HintError struct {
 	Err  error
 	Hint string // such as "check the name of the database in FENCELOCK_URL"
@@ -21,31 +20,31 @@ func (e *HintError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *HintError) Unwrap() error { return e.Err }
 
-// hintUnreachable is what to do about a server that does not answer.
+// hintUnreachable is the hint for an unreachable server.
 const hintUnreachable = "check --url or FENCELOCK_URL, and that the server is up"
 
-// userinfo is the part of a URL that may hold a password. It is compiled when the first
-// error is told: most starts of the command have none.
+// userinfo matches the part of a URL that may hold a password. It is compiled on first use, since
+// most runs of the command have no error.
 var userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(//)\S*@`) })
 
-// Redact hides the user and password of every URL in s.
+// Redact replaces the user and password of every URL in s.
 func Redact(s string) string { return userinfo().ReplaceAllString(s, "${1}redacted@") }
 
-// hidden stands in the place of a secret.
+// hidden replaces a password.
 const hidden = "(password not shown)"
 
-// secrets is the passwords of one URL. Clients repeat them in their errors, in forms that
-// a pattern does not find.
+// secrets are the passwords of one URL. Errors of clients contain them in forms that a pattern does
+// not find.
 type secrets []string
 
-// keep adds one. An empty one is none.
+// keep adds a password, unless it is empty.
 func (s *secrets) keep(secret string) {
 	if secret != "" {
 		*s = append(*s, secret)
 	}
 }
 
-// hide takes the secrets out of a text.
+// hide removes the passwords from text.
 func (s secrets) hide(text string) string {
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, hidden)
