@@ -28,18 +28,18 @@
 //
 // The flag --url, or the variable FENCELOCK_URL, names the engine: a directory of this host
 // (file:///path), Redis (redis://, rediss://, redis+sentinel://, redis+cluster://), several
-// independent Redis servers (redlock://), or PostgreSQL (postgres://). Without a URL, the locks are in
-// a directory of this user on this host: they exclude neither other hosts nor other users. A command
-// under a lock gets FENCELOCK_URL only with --pass-url.
+// independent Redis servers (redlock://), or PostgreSQL (postgres://). Without a URL, the locks are
+// in a directory of this user on this host: they exclude neither other hosts nor other users. A
+// command under a lock gets FENCELOCK_URL only with --pass-url.
 //
 // # What a command can rely on
 //
 // If run, elect or once loses the lock, it ends the command and all its processes before another
-// process can get the lock. It sends --signal, and SIGKILL after --kill-after. If fencelock itself is
-// killed or frozen, lock-watchdog, a small process that is the parent of the command, kills the
-// command. The command finds FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_OWNER in its environment.
-// The token is greater than that of every earlier holder. A store that refuses smaller tokens is safe
-// even if the command could not be ended.
+// process can get the lock. It sends --signal, and SIGKILL after --kill-after. If fencelock itself
+// is killed or frozen, lock-watchdog, a small process that is the parent of the command, kills the
+// command. The command finds FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_OWNER in its
+// environment. The token is greater than that of every earlier holder. A store that refuses smaller
+// tokens is safe even if the command could not be ended.
 //
 // # Exit codes
 //
@@ -60,8 +60,8 @@
 //
 // # Output
 //
-// Data goes to stdout. With --json it is one object per line, to which later versions only add fields
-// (docs/cli-json.md). Messages go to stderr and start with "fencelock:". An error is one line,
-// sometimes followed by a line that starts with "try:". fencelock never blocks on stderr, so that it
-// can always end a command in time.
+// Data goes to stdout. With --json it is one object per line, to which later versions only add
+// fields (docs/cli-json.md). Messages go to stderr and start with "fencelock:". An error is one
+// line, sometimes followed by a line that starts with "try:". fencelock never blocks on stderr, so
+// that it can always end a command in time.
 package main

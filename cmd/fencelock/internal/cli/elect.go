@@ -37,7 +37,7 @@ func newElect(a *app) *cobra.Command {
 	c := new(electCmd)
 	cmd := &cobra.Command{
 		Use: "elect [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command while this process is the leader.", SuggestFor: []string{"leader"},
-		Long: `Of all processes that run elect with the same NAME, one is the leader and runs the command; the others wait. When the leader is stopped, the next one leads at once. When the leader vanishes, the next one leads after its TTL. A leader that loses the lock stops its command before another one leads, and then waits for the lock again. Each later leader has a greater FENCELOCK_TOKEN.
+		Long: `Of all processes that run elect with the same NAME, one is the leader and runs the command; the others wait. When the leader is stopped, the next one leads at once. When the leader vanishes, the next one leads when its TTL is over at the latest. A leader that loses the lock stops its command before another one leads, and then waits for the lock again. Each later leader has a greater FENCELOCK_TOKEN.
 
 If the server is unreachable at the start, elect exits with 69. After that it retries during an outage of the server.
 

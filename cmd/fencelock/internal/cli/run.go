@@ -25,7 +25,7 @@ type runCmd struct {
 	Shared  bool          // share the lock
 	Limit   int           // of all holders together; 0 is no limit
 	Weight  int           // share of the limit; 0 means 1
-	MinHold time.Duration // nobody else gets the lock before this is over
+	MinHold time.Duration // nobody gets the lock again before this is over
 	Tick    time.Duration // interval of the schedule; 0 is no schedule
 	OnLost  string        // terminate or ignore
 	Close   bool          // do not wait for processes that the command leaves behind
@@ -80,7 +80,7 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Share the lock with other shared holders.")
 	f.Var(number{&c.Limit, 1}, "limit", "Share the lock with at most N holders in total.")
 	f.Var(number{&c.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
-	f.DurationVar(&c.MinHold, "min-hold", 0, "Grant the lock to nobody else for this long after it was acquired, even if this process dies. fencelock break ends it.")
+	f.DurationVar(&c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
 	offer(cmd, "min-hold", 0, "1m")
 	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has claimed the tick. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
 	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")

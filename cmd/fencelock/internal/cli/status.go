@@ -21,7 +21,7 @@ func newStatus(a *app) *cobra.Command {
 	c := new(statusCmd)
 	return &cobra.Command{
 		Use: "status [flags] NAME", GroupID: seeLocks, Short: "Show the holders and waiters of one lock.", SuggestFor: []string{"show", "info"},
-		Long: `If nobody holds or waits for the lock, status prints "free". The exit code is 0 in either case.`,
+		Long: `For a lock without holders and waiters it prints "free", or "closed" during a minimum hold. The exit code is 0 in each case.`,
 		Example: `fencelock status nightly
 fencelock status nightly --json | jq '.holders[].pid'`,
 		Annotations: map[string]string{argumentRows: table([]explained{nameRow})},
