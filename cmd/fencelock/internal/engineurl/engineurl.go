@@ -61,8 +61,8 @@ import (
 
 // scheme is one kind of URL.
 type scheme struct {
-	// open makes the engine that a URL names, and returns what closes it. A *HintError means that
-	// the server is unreachable or refuses us; any other error means that the URL is wrong.
+	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
+	// that the URL does not have the form.
 	open func(context.Context, *url.URL) (driver.Engine, func() error, error)
 	form string // what its URLs look like
 }
