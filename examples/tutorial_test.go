@@ -88,6 +88,9 @@ func TestTutorialBooking(t *testing.T) {
 			t.Fatalf("%s:%d: the test does not know blocks of %q", tutorialPage, line-1, kind)
 		}
 	}
+	const last = "wait" // for background processes that print more than the page shows
+	sh.run(0, last)
+	sh.expect(0, last, nil)
 	if !slices.Contains(steps, "go") || !slices.Contains(steps, "console") {
 		t.Errorf("%s has the blocks %q", tutorialPage, steps)
 	}
