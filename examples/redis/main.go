@@ -25,12 +25,12 @@ func main() {
 		return charge(ctx, 42) // stops when ctx ends: the lock is lost then
 	})
 	switch {
+	case errors.Is(err, fencelock.ErrLost):
+		log.Fatal("lock lost while charging, outcome unknown: ", err)
 	case errors.Is(err, fencelock.ErrHeld):
 		log.Fatal("not charged, another process holds the lock: ", err)
 	case errors.Is(err, fencelock.ErrUnavailable):
 		log.Fatal("not charged, Redis is unreachable: ", err)
-	case errors.Is(err, fencelock.ErrLost):
-		log.Fatal("lock lost while charging, outcome unknown: ", err)
 	}
 	if err := errors.Join(err, engine.Close()); err != nil {
 		log.Fatal(err)
