@@ -19,7 +19,7 @@ import (
 )
 
 // nobody is the user of the image.
-const nobody = 65532
+const nobody = "65532:65532"
 
 // redis starts a Redis server of this test and returns its URL.
 func redis(t *testing.T) string {
@@ -69,7 +69,7 @@ func imageFiles(t *testing.T) string {
 // checkImage uses the files of an image as its user, with Redis.
 func checkImage(t *testing.T, root string) {
 	t.Helper()
-	j := jail{root: root, uid: nobody, env: []string{"PATH=/usr/bin", "HOME=/tmp", "FENCELOCK_URL=" + redis(t)}}
+	j := jail{root: root, user: nobody, env: []string{"HOME=/tmp", "FENCELOCK_URL=" + redis(t)}}
 	j.check(t, "/usr/bin/fencelock")
 	out, code := j.run(t, "/usr/bin/fencelock", "doctor")
 	if code != 0 {

@@ -21,7 +21,7 @@ import (
 // jail is a root directory in which commands run.
 type jail struct {
 	root string
-	uid  uint32
+	user string // UID:GID
 	env  []string
 }
 
@@ -59,18 +59,23 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
+// enter changes the root directory to $0 and the user to $1, and starts the rest. /proc, which
+// fencelock needs to see what its command has started, is mounted in a namespace of its own, so that
+// nothing stays mounted.
+const enter = `mount -t proc proc "$0/proc" && user=$1 && shift && exec chroot --userspec="$user" "$0" "$@"`
+
 // start starts a command in the jail. It is killed when the test ends.
 func (j jail) start(t *testing.T, args ...string) (*exec.Cmd, *safeBuffer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	out := new(safeBuffer)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", j.env, out, out
-	if cmd.Env == nil {
-		cmd.Env = []string{}
+	if err := os.MkdirAll(filepath.Join(j.root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root, Credential: &syscall.Credential{Uid: j.uid, Gid: j.uid}}
+	cmd := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "sh", "-c", enter, j.root, j.user}, args...)...)
+	out := new(safeBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, j.env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
@@ -168,7 +173,7 @@ func checkShare(t *testing.T, prefix, zsh string) {
 // leftovers are the files and directories below root, less those whose name matches.
 func leftovers(t *testing.T, root, except string) (all []string) {
 	t.Helper()
-	skip := regexp.MustCompile(except)
+	skip := regexp.MustCompile(except + "|^proc$") // that of start
 	for _, name := range strings.Fields(command(t, "find", root, "-mindepth", "1", "-printf", "%P\n")) {
 		if !skip.MatchString(name) {
 			all = append(all, name)
@@ -184,7 +189,7 @@ const stateOfLocks = `|^var/lib/fencelock(/|$)`
 func TestDebInAnEmptyRoot(t *testing.T) {
 	needRoot(t)
 	needTool(t, "dpkg")
-	j := jail{root: t.TempDir()}
+	j := jail{root: t.TempDir(), user: "0:0"}
 	for _, dir := range []string{"info", "updates", "triggers"} {
 		if err := os.MkdirAll(filepath.Join(j.root, "var/lib/dpkg", dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -210,7 +215,7 @@ func TestDebInAnEmptyRoot(t *testing.T) {
 func TestRPMInAnEmptyRoot(t *testing.T) {
 	needRoot(t)
 	needTool(t, "rpm")
-	j := jail{root: t.TempDir()}
+	j := jail{root: t.TempDir(), user: "0:0"}
 	rpm := func(args ...string) string {
 		t.Helper()
 		return command(t, "rpm", append([]string{"--root", j.root, "--dbpath", "/var/lib/rpm"}, args...)...)
@@ -237,7 +242,7 @@ func TestRPMInAnEmptyRoot(t *testing.T) {
 // An apk is a tar archive in several gzip members. Without apk it is unpacked by hand.
 func TestAPKInAnEmptyRoot(t *testing.T) {
 	needRoot(t)
-	j := jail{root: t.TempDir()}
+	j := jail{root: t.TempDir(), user: "0:0"}
 	unpacked, err := gzip.NewReader(bytes.NewReader(read(t, artefact(t, ".apk"))))
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +282,7 @@ func TestAPKInAnEmptyRoot(t *testing.T) {
 
 func TestArchiveInAnEmptyRoot(t *testing.T) {
 	needRoot(t)
-	j := jail{root: t.TempDir()}
+	j := jail{root: t.TempDir(), user: "0:0"}
 	prefix := filepath.Join(j.root, "usr/local")
 	if err := os.MkdirAll(prefix, 0o755); err != nil {
 		t.Fatal(err)
