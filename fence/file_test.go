@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -55,14 +55,14 @@ func ExampleReplaceFile() {
 }
 
 // fileIn is a guarded file in a new directory.
-func fileIn(t *testing.T) (r exam.Resource, dir string) {
+func fileIn(t *testing.T) (r guardtest.Resource, dir string) {
 	dir, err := os.MkdirTemp("", "fence-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "file")
-	return exam.Resource{
+	return guardtest.Resource{
 		Name:  path,
 		Write: func(ctx context.Context, v string) error { return fence.ReplaceFile(ctx, path, []byte(v), 0o640) },
 		Read: func() (string, error) {
@@ -77,7 +77,7 @@ func fileIn(t *testing.T) (r exam.Resource, dir string) {
 
 func TestReplaceFile(t *testing.T) {
 	r, dir := fileIn(t)
-	if err := exam.Run(t.Context(), r); err != nil {
+	if err := guardtest.Run(t.Context(), r); err != nil {
 		t.Error(err)
 	}
 	info, err := os.Stat(r.Name)
@@ -280,8 +280,8 @@ func TestMutants(t *testing.T) {
 	} {
 		mend := fence.Break(m.stale, m.raise)
 		r, _ := fileIn(t)
-		for what, r := range map[string]exam.Resource{"file": r, "HTTP": service(t, new(fence.Memory), "r")} {
-			if err := exam.Run(t.Context(), r); err == nil {
+		for what, r := range map[string]guardtest.Resource{"file": r, "HTTP": service(t, new(fence.Memory), "r")} {
+			if err := guardtest.Run(t.Context(), r); err == nil {
 				t.Errorf("%s, %s: passes", name, what)
 			}
 		}

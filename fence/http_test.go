@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -69,7 +69,7 @@ func ExampleHandler() {
 }
 
 // service is a resource behind a Handler, whose name has what URLs and headers escape.
-func service(t *testing.T, store fence.Store, resource string) exam.Resource {
+func service(t *testing.T, store fence.Store, resource string) guardtest.Resource {
 	var mu sync.Mutex // guards value
 	value := ""
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +84,7 @@ func service(t *testing.T, store fence.Store, resource string) exam.Resource {
 	server := httptest.NewServer(fence.Handler(store, func(*http.Request) string { return resource }, handler))
 	t.Cleanup(server.Close)
 	client := &http.Client{Transport: &fence.Transport{}}
-	return exam.Resource{
+	return guardtest.Resource{
 		Name:  resource,
 		Write: func(ctx context.Context, v string) error { return put(ctx, client, server.URL+"/x", v) },
 		Read: func() (string, error) {
@@ -99,7 +99,7 @@ func TestHandler(t *testing.T) {
 	if err := new(fence.Memory).Check(t.Context(), "r", fence.Fence{}); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("without a token: %v", err)
 	}
-	if err := exam.Run(t.Context(), service(t, new(fence.Memory), "näme \"quoted\"")); err != nil {
+	if err := guardtest.Run(t.Context(), service(t, new(fence.Memory), "näme \"quoted\"")); err != nil {
 		t.Error(err)
 	}
 }

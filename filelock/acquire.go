@@ -250,7 +250,7 @@ func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
 
 // number issues the token and stores the minimum hold. Neither is durable until confirm.
 func (r *request) number(g *nameLock) (token int64, err error) {
-	token, f, err := g.mint()
+	token, f, err := g.issue()
 	r.fresh = []*os.File{f}
 	if err == nil && r.MinHold > 0 {
 		r.closed = time.Now().Add(r.MinHold).UnixMicro()

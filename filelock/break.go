@@ -92,7 +92,7 @@ func (b *breakOp) begin(ctx context.Context) error {
 	if len(holders) == 0 && (b.single || !closed && !b.heldWithoutTicket(g)) {
 		return fmt.Errorf("break %q: %w", b.name, driver.ErrNotHeld)
 	}
-	token, f, err := g.mint()
+	token, f, err := g.issue()
 	if err == nil {
 		err = settle(f)
 	}

@@ -64,10 +64,10 @@ func (g *nameLock) locked() (f *os.File, busy bool) {
 	return f, busy
 }
 
-// mint issues a token greater than all before. The token is durable once the file, which may be
-// nil, has been settled. The tokens of a new name, or of one that had been removed, start above the
-// number in floorFile.
-func (g *nameLock) mint() (int64, *os.File, error) {
+// issue returns a token greater than all earlier ones. The token is durable once the file, which
+// may be nil, has been settled. The tokens of a new name, or of one that had been removed, start
+// above the number in floorFile.
+func (g *nameLock) issue() (int64, *os.File, error) {
 	last, old, err := g.readNumber(tokenFile)
 	if err == nil && !old {
 		top := g.dir.below()

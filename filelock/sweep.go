@@ -107,7 +107,7 @@ func (w *sweep) raiseFloor(n int64) (err error) {
 	if w.floor, _, err = w.top.readNumber(floorFile); err != nil || w.floor >= n {
 		return err
 	}
-	// Replace the file as a whole, because mint reads it without a lock.
+	// Replace the file as a whole, because issue reads it without a lock.
 	if err = w.top.writeNew(floorFile, formatNumber(n)); err == nil {
 		w.floor = n
 	}

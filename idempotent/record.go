@@ -15,7 +15,7 @@ const keyPrefix = "idempotent/"
 
 // The states of a key. A key without a record is new.
 const (
-	running  = "running" // or lost or failed: whoever gets the lock may run the job
+	running  = "running" // or lost or failed: the next holder of the lock may run the job
 	done     = "done"
 	noResult = "no result" // done, without a stored result
 	failed   = "failed"    // failed, and Config.Remember stored that

@@ -149,7 +149,7 @@ func (e *Engine) end(ctx context.Context, name, reason string, choose func(*lock
 			return notHeld(name)
 		}
 		l.notBefore = time.Time{}
-		token = l.store.mint(now) // before the next waiter gets a greater one
+		token = l.store.issue(now) // before the next waiter gets a greater one
 		l.revoke(holders, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
 		return nil
 	})

@@ -35,7 +35,7 @@ func (l *lock) admit(c *claim, now time.Time) error {
 		l.confirm(c, now)
 	case c.req.Wait && errors.Is(err, driver.ErrHeld):
 		if c.ticket == 0 {
-			c.ticket, c.joined = l.store.mint(now), now
+			c.ticket, c.joined = l.store.issue(now), now
 		}
 		l.join(c, now)
 		return nil
@@ -122,7 +122,7 @@ func (l *lock) handOver(now time.Time) {
 // seat makes the claim a holder for ttl. It issues the token now, so that tokens have the order in
 // which the name was held.
 func (l *lock) seat(c *claim, now time.Time, ttl time.Duration) {
-	c.token, c.since, c.until = l.store.mint(now), now, now.Add(ttl)
+	c.token, c.since, c.until = l.store.issue(now), now, now.Add(ttl)
 	l.holders = append(l.holders, c)
 	l.store.emit(driver.EventAcquired, c, now)
 }

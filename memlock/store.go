@@ -17,7 +17,7 @@ type store struct {
 
 	mu       sync.Mutex // guards all below, everything reached from it, and every client
 	locks    map[string]*lock
-	last     int64 // the last number issued by mint
+	last     int64 // the last number that was issued
 	records  map[string]record
 	swaps    uint64 // number of swaps so far
 	rates    gcra.Table
@@ -80,9 +80,9 @@ func (s *store) each(q driver.Query, now time.Time, f func(l *lock)) {
 	}
 }
 
-// mint issues a number greater than all before, not below the clock. Tokens of all names are taken
-// from it, so no token needs to be kept when a name's lock is deleted.
-func (s *store) mint(now time.Time) int64 {
+// issue returns a number greater than all earlier ones and not below the clock. All names take
+// their tokens from it, so no token needs to be kept when a name's lock is deleted.
+func (s *store) issue(now time.Time) int64 {
 	s.last = max(s.last+1, now.UnixMicro())
 	return s.last
 }

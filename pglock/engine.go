@@ -121,7 +121,7 @@ const besideSQL = `WITH h AS (
 SELECT DISTINCT o.name FROM h JOIN h o ON o.session = h.session WHERE h.key = $1::bigint AND o.key <> h.key ORDER BY 1`
 
 // NamesOnSameSession returns the other names, in order, that are held on the connections of name's
-// holders. A Break with Config.ForceBreak may end these as well.
+// holders. A Break with Config.ForceBreak may end these too.
 func (e *Engine) NamesOnSameSession(ctx context.Context, name string) ([]string, error) {
 	if err := driver.CheckName(name); err != nil {
 		return nil, err

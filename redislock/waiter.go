@@ -24,7 +24,7 @@ type waiter struct {
 	queued  bool        // it is in the queue, as far as we know
 	msg     *grantMsg   // its grant, or why there is none; the newest counts
 	state   *queueState // last known state of the queue
-	trouble bool        // it was told that the server cannot be polled
+	trouble bool        // it has an error that says that the server cannot be polled
 	pollAt  time.Time   // when it must poll, if that was requested before it joined; otherwise zero
 	sample  clockSample // from the reply by which it joined
 	broken  int64       // the token of a grant that was broken before it was taken

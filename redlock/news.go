@@ -49,7 +49,7 @@ func (s *news) notify(name, first string) {
 }
 
 // tell sends news to subscribers. It replaces news that has not been read, unless that is more
-// specific: a request that was told that it is next must not be told only that somebody is. The
+// specific: "you are next" must not be replaced by "somebody is next". The
 // caller holds news.mu, so that no other send can fill the channel in between.
 func tell(subscribers map[string]chan string, first string) {
 	for caller, ch := range subscribers {

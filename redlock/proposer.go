@@ -97,16 +97,16 @@ func (p *proposer) keep(req driver.Request, g driver.Grant, under inflight) {
 		inflight: under,
 		lost:     func(error) {},
 	}
-	if req.OnLost != nil { // several nodes may report the same break
-		var once sync.Once // several nodes may tell of one break
+	if req.OnLost != nil {
+		var once sync.Once // several nodes may report the same break
 		h.lost = func(cause error) { once.Do(func() { req.OnLost(cause) }) }
 	}
 	p.holds.add(h)
 	p.names.Add(nameindex.Noted{Owner: g.Owner, Name: req.Name, Life: max(req.TTL, req.MinHold) + nameindex.Lag, Closes: req.MinHold > 0})
 }
 
-// depart takes a request out of the nodes' queues in the background. Each node is told after it has
-// answered the request's last call or that has timed out, because that call could put the request
+// depart removes a request from the nodes' queues in the background. It calls each node after the
+// request's last call has been answered or has timed out, because that call could put the request
 // into the queue again.
 func (p *proposer) depart(name string, ttl time.Duration, how attemptOptions, nodes []*node) <-chan reply {
 	answers := make(chan reply, len(nodes))

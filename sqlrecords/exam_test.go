@@ -61,7 +61,7 @@ func sit(t *testing.T, s *server, prefix string, with settings) {
 	}
 }
 
-// TestExam puts the records to the cases of the exam that are about records, on a server
+// TestExam runs the cases of the conformance suite that are about records, on a server
 // of each dialect, and to some of them again over connections of other kinds.
 func TestExam(t *testing.T) {
 	t.Parallel()

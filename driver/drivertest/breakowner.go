@@ -44,7 +44,7 @@ func broken(t *run, c Client, h *held) int64 {
 // grants to a waiter. It does not affect a successor, however late the break is, or others that
 // share the name.
 //
-// It fails an engine that breaks the name whoever holds it by then, or breaks all who share it.
+// It fails an engine that breaks any current holder of the name, or all shared holders.
 func breaksOwner(t *run) {
 	c, next := t.client(), t.client()
 	if _, ok := as[driver.OwnerBreaker](next); !ok {

@@ -1,6 +1,6 @@
-// Command worker is an example: several processes work on one queue of tasks in
-// PostgreSQL. Each task is done by one of them at a time, and its result is written
-// once, whoever is killed or frozen meanwhile. Read worker.go first, then README.md.
+// Command worker is an example: several processes work on one queue of tasks in PostgreSQL. Only
+// one of them at a time works on a task, and its result is stored exactly once, even if processes
+// are killed or frozen. Read worker.go first, then README.md.
 package main
 
 import (
@@ -27,13 +27,13 @@ func main() {
 	}
 }
 
-// run works on the queue that the arguments name until it is empty, or ctx ends.
+// run processes the queue that the arguments name until it is empty or ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(out)
 	url := flags.String("url", "", "the database of the queue and the locks: postgres://...")
-	ttl := flags.Duration("ttl", 2*time.Second, "how long a dead worker's task stays locked")
-	careless := flags.Bool("careless", false, "go on after a lost lock, to see the queue refuse the result")
+	ttl := flags.Duration("ttl", 2*time.Second, "how long the task of a dead worker stays locked")
+	careless := flags.Bool("careless", false, "keep working after a lost lock, to see the queue refuse the result")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -13,50 +13,49 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// Queue is a list of tasks, and the place where their results are kept. A task is
-// never gone before it has its result: one that was given out and is not done
-// stays among those that Taken lists, until somebody puts it back.
+// Queue stores tasks and their results. A task is kept until it has a result: Taken lists the tasks
+// that a worker has taken and not finished, and PutBack makes them available again.
 //
-// Begin and Finish are the guard: each task remembers the greatest fencing token
-// that came with it, and a smaller one is refused.
+// Begin and Finish are the guard: the queue stores the greatest fencing token of each task and
+// refuses smaller ones.
 type Queue interface {
-	// Next gives out a task that waits; errNone if none does. Two workers may get
-	// the same task, one after the other: the lock decides who does it.
+	// Next takes a waiting task, or returns errNone. After a PutBack two workers may have the same
+	// task; the lock decides which of them works on it.
 	Next(ctx context.Context) (Task, error)
-	// Taken returns the tasks that were given out and are not done.
+	// Taken returns the tasks that were taken and are not done.
 	Taken(ctx context.Context) ([]Task, error)
-	// PutBack lets a task that was given out wait again, unless it is done.
+	// PutBack makes a taken task wait again, unless it is done.
 	PutBack(ctx context.Context, t Task) error
-	// Begin notes that a holder of the task's lock starts, and from then on shuts out
-	// every earlier one. errRefused if the task is done, or this token or a greater was here.
+	// Begin stores the token of a holder of the task's lock. After that, earlier holders are refused.
+	// It returns errRefused if the task is done or has this token or a greater one.
 	Begin(ctx context.Context, t Task, token int64) error
-	// Finish writes the result. errRefused if the task is done, or a greater token was here.
+	// Finish stores the result. It returns errRefused if the task is done or has a greater token.
 	Finish(ctx context.Context, t Task, token int64, result string) error
 }
 
 var (
-	errNone    = errors.New("no task waits")
-	errRefused = errors.New("the task is done, or a greater token was here")
+	errNone    = errors.New("no task is waiting")
+	errRefused = errors.New("the task is done, or a later holder of its lock has begun it")
 )
 
-// Task is something to do.
+// Task is a unit of work.
 type Task struct {
 	ID     int64
 	Length time.Duration
 }
 
-// lockName is the name of the lock that whoever does t holds.
+// lockName returns the name of the lock under which t is processed.
 func (t Task) lockName() string { return fmt.Sprint("task/", t.ID) }
 
 const (
-	// SKIP LOCKED lets workers who ask at the same moment get different rows. It is
-	// no lock on the task, since it ends with the statement.
+	// SKIP LOCKED gives different rows to workers that ask at the same moment. It does not lock the
+	// task, because row locks end with the statement.
 	nextSQL = `UPDATE worker_task SET taken = true WHERE id = (
 		SELECT id FROM worker_task WHERE NOT taken AND NOT done ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
 	) RETURNING id, length`
 
-	// The guard. A worker whose lock was lost comes with a token smaller than the
-	// one that its successor began with, and changes no row.
+	// The guard. A worker that has lost its lock has a smaller token than its successor, so its
+	// UPDATE changes no row.
 	beginSQL  = `UPDATE worker_task SET token = $2, tries = tries + 1 WHERE id = $1 AND NOT done AND token < $2`
 	finishSQL = `WITH fenced AS (
 		UPDATE worker_task SET done = true, token = $2 WHERE id = $1 AND NOT done AND token <= $2 RETURNING id
@@ -66,8 +65,8 @@ const (
 // table is a queue in PostgreSQL: the tables of postgres.sql.
 type table struct{ pool *pgxpool.Pool }
 
-// open connects to the queue of a database, and to locks on the same server. What it
-// opened is closed by calling done.
+// open connects to the queue in a database and to locks on the same server. The caller must call
+// done to close both.
 func open(ctx context.Context, url string) (q Queue, locks *fencelock.Locker, done func(), err error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
@@ -87,7 +86,7 @@ func (q table) Next(ctx context.Context) (Task, error) {
 }
 
 func (q table) Taken(ctx context.Context) ([]Task, error) {
-	rows, _ := q.pool.Query(ctx, `SELECT id, length FROM worker_task WHERE taken AND NOT done`) // the same
+	rows, _ := q.pool.Query(ctx, `SELECT id, length FROM worker_task WHERE taken AND NOT done`) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Task])
 }
 

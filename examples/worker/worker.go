@@ -10,21 +10,21 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// A worker takes tasks from a queue and does each under a lock of its own.
+// A worker takes tasks from a queue and processes each one under the lock of that task.
 type worker struct {
 	queue    Queue
 	locks    *fencelock.Locker
-	careless bool // go on after a lost lock, to see the queue refuse the result
+	careless bool // keep working after a lost lock, to see the queue refuse the result
 	log      *slog.Logger
-	swept    time.Time // when this worker last tried to sweep
+	swept    time.Time // when this worker last attempted to sweep
 }
 
 func newWorker(q Queue, locks *fencelock.Locker, log *slog.Logger) *worker {
 	return &worker{queue: q, locks: locks, log: log, swept: time.Now()}
 }
 
-// run works until no task is left. A failure costs a pause: the task that it
-// befell comes back.
+// run works until no task is left. After an error it pauses and continues; the sweep puts the
+// failed task back.
 func (w *worker) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		task, err := w.queue.Next(ctx)
@@ -35,7 +35,7 @@ func (w *worker) run(ctx context.Context) error {
 			if taken, err = w.queue.Taken(ctx); err == nil && len(taken) == 0 {
 				return nil
 			}
-			_ = sleep(ctx, 50*time.Millisecond) // others are at the last tasks, or died of them
+			_ = sleep(ctx, 50*time.Millisecond) // other workers have the last tasks, and may fail
 		}
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("failed", "task", task.ID, "error", err)
@@ -46,14 +46,14 @@ func (w *worker) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// do does one task: lock, begin, work, finish.
+// do processes one task: lock, begin, work, finish.
 func (w *worker) do(ctx context.Context, task Task) error {
 	log := w.log.With("task", task.ID)
 	err := w.locks.TryDo(ctx, task.lockName(), func(locked context.Context) error {
 		token, _ := fencelock.TokenFrom(locked)
 		log = log.With("token", token)
-		// From here on the token speaks for us: every earlier holder of this lock,
-		// who may be frozen or cut off and not know, can write no result any more.
+		// After Begin the queue refuses results of earlier holders of this lock, which may be frozen
+		// or cut off from the server and unaware of the loss.
 		if err := w.queue.Begin(locked, task, token); err != nil {
 			return err
 		}
@@ -65,17 +65,17 @@ func (w *worker) do(ctx context.Context, task Task) error {
 		if err != nil {
 			return err
 		}
-		saving, cancel := w.lastWord(ctx)
+		saving, cancel := w.saveContext(ctx)
 		defer cancel()
 		return w.queue.Finish(saving, task, token, result)
 	})
 	log.Info("ended", "error", err)
 	switch {
-	case errors.Is(err, fencelock.ErrHeld): // somebody else is at it
-	case errors.Is(err, fencelock.ErrLost): // somebody else may be
-	case errors.Is(err, errRefused): // it was done already, or we lost the lock and could not know
-	case err != nil && ctx.Err() != nil: // we are told to end, and the lock is free: let another one begin
-		saving, cancel := w.lastWord(ctx)
+	case errors.Is(err, fencelock.ErrHeld): // another worker has the task
+	case errors.Is(err, fencelock.ErrLost): // another worker may have it by now
+	case errors.Is(err, errRefused): // it is done, or we lost the lock without learning of it
+	case err != nil && ctx.Err() != nil: // we are shutting down: let another worker begin it at once
+		saving, cancel := w.saveContext(ctx)
 		defer cancel()
 		return w.queue.PutBack(saving, task)
 	default:
@@ -84,19 +84,19 @@ func (w *worker) do(ctx context.Context, task Task) error {
 	return nil
 }
 
-// lastWord returns a context for what is written to the queue even when ctx has ended.
-func (w *worker) lastWord(ctx context.Context) (context.Context, context.CancelFunc) {
+// saveContext returns a context for writes to the queue that must happen even if ctx has ended.
+func (w *worker) saveContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), w.locks.Options().TTL)
 }
 
-// perform is where the work goes. It stops when ctx ends.
+// perform does the work, which is only a pause in this example. It stops when ctx ends.
 func perform(ctx context.Context, task Task) (result string, err error) {
 	return fmt.Sprintf("took %v", task.Length), sleep(ctx, task.Length)
 }
 
-// sweep puts tasks back that were given out and that nobody holds a lock for: their
-// worker died or failed, and its lease is over. One worker does it for all, once a TTL:
-// the minimum hold keeps the others from it even after the release.
+// sweep puts back tasks that were taken and whose lock has no holder: their worker has failed, or
+// it died and its lease has expired. One worker sweeps per TTL: the minimum hold keeps the lock
+// closed to the others after its release.
 func (w *worker) sweep(ctx context.Context) {
 	ttl := w.locks.Options().TTL
 	if time.Since(w.swept) < ttl {
@@ -109,9 +109,9 @@ func (w *worker) sweep(ctx context.Context) {
 	}
 }
 
-// putBack looks at the locks of all tasks that were given out. The status of a lock is
-// a look and no promise. A task put back by mistake costs somebody a try, and the lock
-// and the token keep it right.
+// putBack reads the status of the locks of all taken tasks. A status may be out of date when it
+// arrives. If a task is put back by mistake, another worker tries to acquire its lock in vain; the
+// lock and the token still prevent a second result.
 func (w *worker) putBack(ctx context.Context) error {
 	taken, err := w.queue.Taken(ctx)
 	for _, task := range taken {
@@ -127,7 +127,7 @@ func (w *worker) putBack(ctx context.Context) error {
 	return err
 }
 
-// sleep waits for d, or for the end of ctx, and returns why that has ended.
+// sleep waits for d and returns nil, or returns the cause if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -43,12 +43,12 @@ func TestMain(m *testing.M) {
 	main()
 }
 
-// State is what became of a task.
+// State is the state of a task at the end.
 type State struct {
 	ID      int64
-	Tries   int     // how often it was begun
-	Token   int64   // the greatest token that came with it
-	Results []int64 // the tokens of its results: one, if all is well
+	Tries   int     // how many times it was begun
+	Token   int64   // the greatest token that began it
+	Results []int64 // the tokens of its results, of which there should be one
 }
 
 //go:embed postgres.sql
@@ -78,9 +78,9 @@ func start(t *testing.T) (url string, q table, locks *fencelock.Locker) {
 	return pg.DSN(), opened.(table), locks
 }
 
-// Five workers, one of them killed every 200 ms and replaced, another one frozen
-// now and then for longer than its lease lasts; half of them go on after a lost
-// lock. Every task has one result, by the greatest token that ever began it.
+// Five workers run. Every 200 ms one is killed and replaced, or frozen for longer than its lease.
+// Half of them keep working after a lost lock. Every task must have one result, with the greatest
+// token that ever began it.
 func TestEveryResultIsWrittenOnce(t *testing.T) {
 	tasks := 150
 	if os.Getenv("FENCELOCK_SLOW") != "" {
@@ -103,7 +103,7 @@ func TestEveryResultIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// wantOneResult checks a task that was begun with these tokens, at least.
+// wantOneResult checks a task that was begun with at least these tokens.
 func wantOneResult(t *testing.T, s State, began []int64) {
 	t.Helper()
 	if len(s.Results) != 1 {
@@ -115,14 +115,14 @@ func wantOneResult(t *testing.T, s State, began []int64) {
 	}
 }
 
-// story is what the workers said.
+// story is what the workers logged.
 type story struct {
-	count map[string]int    // lines, by what they tell
+	count map[string]int    // log lines by message
 	began map[int64][]int64 // the tokens that began each task
 }
 
-// chaos lets a crew do all tasks and disturbs it on the way, so many times at most:
-// on a busy machine workers may start slower than they are killed.
+// chaos runs a crew until all tasks are done, and kills or freezes workers meanwhile, at most this
+// many times: on a busy machine workers may take longer to start than to be killed.
 func chaos(t *testing.T, url string, most int) story {
 	t.Helper()
 	const ttl = time.Second
@@ -137,7 +137,7 @@ func chaos(t *testing.T, url string, most int) story {
 	c := &crew{size: 5, every: 200 * time.Millisecond, args: []string{exe, "-url", url, "-ttl", ttl.String()}, out: &out}
 	c.prepare = func(cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), envWorker+"=1")
-		if _, err := cmd.StdinPipe(); err != nil { // closed when the worker has ended, or we have
+		if _, err := cmd.StdinPipe(); err != nil { // closed when the worker or this test ends
 			t.Error(err)
 		}
 		mu.Lock()
@@ -176,7 +176,7 @@ func chaos(t *testing.T, url string, most int) story {
 
 var line = regexp.MustCompile(`msg="?(\w+(?: \w+)?)"? .*task=(\d+)(?: token=(\d+))?(?: error="?([^"]*))?`)
 
-// listen reads what the workers wrote.
+// listen reads the log of the workers.
 func listen(t *testing.T, out io.Reader) story {
 	t.Helper()
 	s := story{count: map[string]int{}, began: map[int64][]int64{}}
@@ -198,7 +198,7 @@ func listen(t *testing.T, out io.Reader) story {
 	return s
 }
 
-// A worker that is told to end stops its work at once, and the task waits again.
+// A worker that receives SIGTERM stops its work at once and puts its task back.
 func TestStopEndsTheWork(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -243,7 +243,7 @@ func TestStopEndsTheWork(t *testing.T) {
 	}
 }
 
-// late is a queue whose worker is told to end when the work is done.
+// late is a queue that stops its worker between the work and the result.
 type late struct {
 	Queue
 	stop context.CancelFunc
@@ -271,7 +271,7 @@ func TestStopLosesNoResult(t *testing.T) {
 	}
 }
 
-// The guard alone, step by step.
+// The guard alone accepts and refuses tokens as documented.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -313,7 +313,7 @@ func TestGuard(t *testing.T) {
 	wantTaken(t, q)
 }
 
-// A task that was put back is given out again; one that is done is not.
+// A task that was put back is taken again, unless it is done.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencegoredis"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -44,7 +44,7 @@ func ExampleGuard_Set() {
 	fmt.Println("late:", errors.Is(err, fence.ErrStale))
 }
 
-// guard gives the exam the results of scripts as texts.
+// guard returns the results of scripts as texts, as the conformance suite expects them.
 type guard struct{ *fencegoredis.Guard }
 
 func (g guard) Run(ctx context.Context, resource, script string, keys, args []string) (string, error) {
@@ -52,7 +52,7 @@ func (g guard) Run(ctx context.Context, resource, script string, keys, args []st
 }
 
 func TestGuard(t *testing.T) {
-	exam.RunRedis(t, func(t testing.TB, keep time.Duration, addrs ...string) exam.Redis {
+	guardtest.RunRedis(t, func(t testing.TB, keep time.Duration, addrs ...string) guardtest.Redis {
 		client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs})
 		t.Cleanup(func() { _ = client.Close() })
 		return guard{fencegoredis.New(client, &fencegoredis.Config{Keep: keep})}
@@ -61,7 +61,7 @@ func TestGuard(t *testing.T) {
 
 func TestExample(t *testing.T) {
 	t.Setenv("REDIS_ADDR", redistest.StartRedis(t).Addr())
-	if got, want := exam.Prints(ExampleGuard_Set), "next: <nil>\nlate: true\n"; got != want {
+	if got, want := guardtest.Prints(ExampleGuard_Set), "next: <nil>\nlate: true\n"; got != want {
 		t.Errorf("the example prints %q, want %q", got, want)
 	}
 }
@@ -71,7 +71,7 @@ func TestRing(t *testing.T) {
 	server := redistest.StartRedis(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": server.Addr()}})
 	defer ring.Close()
-	if err := fencegoredis.New(ring, nil).Set(exam.Under(t, 1), "ring", "v", 0); err == nil || server.Do(t, "EXISTS", "ring") != "0" {
+	if err := fencegoredis.New(ring, nil).Set(guardtest.Under(t, 1), "ring", "v", 0); err == nil || server.Do(t, "EXISTS", "ring") != "0" {
 		t.Errorf("a Ring, which forgets floors, was written to: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencegrpc"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -196,7 +196,7 @@ func TestGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const resource = "näme \"quoted\" \xff"
 			s, conn, _ := serve(t, new(fence.Memory), resource)
-			if err := exam.Run(t.Context(), exam.Resource{
+			if err := guardtest.Run(t.Context(), guardtest.Resource{
 				Name:  resource,
 				Write: func(ctx context.Context, value string) error { return call(named(ctx), conn, value) },
 				Read:  s.read,
@@ -212,12 +212,12 @@ type blind struct{}
 
 func (blind) Check(context.Context, string, fence.Fence) error { return nil }
 
-// TestWithoutComparison: a server that does not ask its store fails the exam.
+// TestWithoutComparison: a server that does not ask its store fails the conformance suite.
 func TestWithoutComparison(t *testing.T) {
 	t.Parallel()
 	s, conn, _ := serve(t, blind{}, "r")
 	for name, call := range map[string]func(context.Context, *grpc.ClientConn, string) error{"unary": write, "stream": flow} {
-		if err := exam.Run(t.Context(), exam.Resource{
+		if err := guardtest.Run(t.Context(), guardtest.Resource{
 			Name:  "r",
 			Write: func(ctx context.Context, value string) error { return call(named(ctx), conn, value) },
 			Read:  s.read,

@@ -18,7 +18,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencemysql"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/memlock"
@@ -73,8 +73,8 @@ func open(t *testing.T, dsn string) *sql.DB {
 }
 
 // guard is the guard of a pool.
-func guard(db *sql.DB) exam.SQL {
-	return exam.SQL{
+func guard(db *sql.DB) guardtest.SQL {
+	return guardtest.SQL{
 		DB: db, Store: fencemysql.Store{DB: db}, Waits: "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
 		Check: func(ctx context.Context, tx *sql.Tx, resource string) error {
 			return fencemysql.Check(ctx, tx, resource)
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 	db := open(t, server.DSN("test"))
 	for _, statement := range []string{
 		fencemysql.Schema(), fencemysql.Schema(),
-		exam.Invoices,
+		guardtest.Invoices,
 		"CREATE TABLE written (id INT AUTO_INCREMENT PRIMARY KEY, token BIGINT)",
 	} {
 		if _, err := db.Exec(statement); err != nil {
@@ -102,7 +102,7 @@ func TestCheck(t *testing.T) {
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		t.Run(level.String(), func(t *testing.T) {
 			found := guard(open(t, server.DSN("test")+"?clientFoundRows=true&interpolateParams=true"))
-			if err := exam.Run(t.Context(), found.Invoice(t, level.String()+" found rows", level)); err != nil {
+			if err := guardtest.Run(t.Context(), found.Invoice(t, level.String()+" found rows", level)); err != nil {
 				t.Error(err)
 			}
 			checkSnapshot(t, db, level, "")
@@ -127,7 +127,7 @@ func TestCheck(t *testing.T) {
 func checkSnapshot(t *testing.T, db *sql.DB, level sql.IsolationLevel, run string) {
 	r := guard(db).Invoice(t, run+"snapshot "+level.String(), sql.LevelReadCommitted)
 	other := guard(db).Invoice(t, run+"other "+level.String(), sql.LevelReadCommitted)
-	if err := errors.Join(r.Write(exam.Under(t, 5), "first"), other.Write(exam.Under(t, 5), "first")); err != nil {
+	if err := errors.Join(r.Write(guardtest.Under(t, 5), "first"), other.Write(guardtest.Under(t, 5), "first")); err != nil {
 		t.Fatal(err)
 	}
 	err := guard(db).InTx(t.Context(), level, func(tx *sql.Tx) error {
@@ -135,10 +135,10 @@ func checkSnapshot(t *testing.T, db *sql.DB, level sql.IsolationLevel, run strin
 		if err := tx.QueryRow("SELECT value FROM invoice WHERE id = ?", other.Name).Scan(&value); err != nil {
 			return err
 		}
-		if err := r.Write(exam.Under(t, 6), "second"); err != nil {
+		if err := r.Write(guardtest.Under(t, 6), "second"); err != nil {
 			return err
 		}
-		return fencemysql.Check(exam.Under(t, 5), tx, r.Name)
+		return fencemysql.Check(guardtest.Under(t, 5), tx, r.Name)
 	})
 	if failed, ok := errors.AsType[*mysql.MySQLError](err); ok && failed.Number == 1020 && run != "" && level != sql.LevelReadCommitted {
 		return
@@ -155,10 +155,10 @@ func checkColumn(t *testing.T, server *mariadbtest.MariaDB, db *sql.DB) {
 	r := guard(db).Invoice(t, "column", sql.LevelDefault)
 	found := guard(open(t, server.DSN("test")+"?clientFoundRows=true"))
 	r.Write = found.Column
-	if err := exam.Run(t.Context(), r); err != nil {
+	if err := guardtest.Run(t.Context(), r); err != nil {
 		t.Error(err)
 	}
-	last := exam.Under(t, 1<<61)
+	last := guardtest.Under(t, 1<<61)
 	if err := errors.Join(found.Column(last, "same"), found.Column(last, "same")); err != nil {
 		t.Errorf("the same write twice, with clientFoundRows: %v", err)
 	}
@@ -177,10 +177,10 @@ func checkFrozen(t *testing.T, server *mariadbtest.MariaDB, db *sql.DB) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback() // done by the server before that
-	if err := fencemysql.Check(exam.Under(t, 5), tx, r.Name); err != nil {
+	if err := fencemysql.Check(guardtest.Under(t, 5), tx, r.Name); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(exam.Under(t, 6), "next"); err != nil {
+	if err := r.Write(guardtest.Under(t, 6), "next"); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
 	if _, err := tx.Exec("UPDATE invoice SET value = 'late' WHERE id = 'frozen'"); err == nil {
@@ -199,10 +199,10 @@ func checkEnded(t *testing.T, db *sql.DB) {
 		if _, err := tx.Exec("CREATE TABLE IF NOT EXISTS ends_it (id INT)"); err != nil {
 			return err
 		}
-		if err := fencemysql.Check(exam.Under(t, 5), tx, r.Name); err != nil {
+		if err := fencemysql.Check(guardtest.Under(t, 5), tx, r.Name); err != nil {
 			return err
 		}
-		if err := r.Write(exam.Under(t, 6), "next"); err != nil {
+		if err := r.Write(guardtest.Under(t, 6), "next"); err != nil {
 			return err
 		}
 		_, err := tx.Exec("UPDATE invoice SET value = 'late' WHERE id = 'ended'")
@@ -290,7 +290,7 @@ func checkTogether(t *testing.T, db *sql.DB) {
 // checkExample runs the example of this package, which needs a server.
 func checkExample(t *testing.T, dsn string) {
 	t.Setenv("DATABASE_DSN", dsn)
-	if got, want := exam.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
+	if got, want := guardtest.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
 		t.Errorf("the example prints %q, want %q", got, want)
 	}
 }
@@ -311,7 +311,7 @@ func checkMutants(t *testing.T, db *sql.DB) {
 		if *m.statement == whole {
 			t.Errorf("%s: changes nothing", name)
 		}
-		err := exam.Run(t.Context(), guard(db).Invoice(t, "mutant "+name, sql.LevelReadCommitted))
+		err := guardtest.Run(t.Context(), guard(db).Invoice(t, "mutant "+name, sql.LevelReadCommitted))
 		if err == nil {
 			t.Errorf("%s: passes", name)
 		}
@@ -322,13 +322,13 @@ func checkMutants(t *testing.T, db *sql.DB) {
 	defer func() { sqlfloor.MySQLStale = whole }()
 	sqlfloor.MySQLStale = strings.Replace(whole, " FOR UPDATE", "", 1)
 	r := guard(db).Invoice(t, "mutant snapshot", sql.LevelReadCommitted)
-	if err := r.Write(exam.Under(t, 5), "first"); err != nil {
+	if err := r.Write(guardtest.Under(t, 5), "first"); err != nil {
 		t.Fatal(err)
 	}
 	_ = guard(db).InTx(t.Context(), sql.LevelRepeatableRead, func(tx *sql.Tx) error {
 		_, err := tx.Exec("SELECT value FROM invoice")
-		err = errors.Join(err, r.Write(exam.Under(t, 6), "second"))
-		if late := fencemysql.Check(exam.Under(t, 5), tx, r.Name); err != nil || late != nil {
+		err = errors.Join(err, r.Write(guardtest.Under(t, 6), "second"))
+		if late := fencemysql.Check(guardtest.Under(t, 5), tx, r.Name); err != nil || late != nil {
 			t.Errorf("without FOR UPDATE the guard returned %v and %v: this test does not see the difference", err, late)
 		}
 		return errors.New("roll back")
@@ -340,7 +340,7 @@ func checkNoTable(t *testing.T, db *sql.DB) {
 	if _, err := db.Exec("DROP TABLE fence_floor"); err != nil {
 		t.Fatal(err)
 	}
-	err := guard(db).Invoice(t, "no table", sql.LevelReadCommitted).Write(exam.Under(t, 1), "")
+	err := guard(db).Invoice(t, "no table", sql.LevelReadCommitted).Write(guardtest.Under(t, 1), "")
 	if failed, ok := errors.AsType[*mysql.MySQLError](err); !ok || failed.Number != 1146 {
 		t.Errorf("without its table the guard returns %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fenceobject"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -79,9 +79,9 @@ func ExamplePut() {
 }
 
 // object is a guarded object on a server.
-func object(t *testing.T, s *objecttest.Server, key string) exam.Resource {
+func object(t *testing.T, s *objecttest.Server, key string) guardtest.Resource {
 	store := fenceobject.HTTP{URL: s.URL}
-	return exam.Resource{
+	return guardtest.Resource{
 		Name:  key,
 		Write: func(ctx context.Context, value string) error { return fenceobject.Put(ctx, store, key, []byte(value)) },
 		Read: func() (string, error) {
@@ -93,7 +93,7 @@ func object(t *testing.T, s *objecttest.Server, key string) exam.Resource {
 
 func TestPut(t *testing.T) {
 	t.Run("exam", func(t *testing.T) {
-		if err := exam.Run(t.Context(), object(t, objecttest.Start(t), "näme/ \"quoted\"?#")); err != nil {
+		if err := guardtest.Run(t.Context(), object(t, objecttest.Start(t), "näme/ \"quoted\"?#")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -104,13 +104,13 @@ func TestPut(t *testing.T) {
 
 // late sends a write under token 8, which is on its way until others have written, and
 // returns the error of the writer.
-func late(t *testing.T, s *objecttest.Server, others func(r exam.Resource)) (exam.Resource, error) {
+func late(t *testing.T, s *objecttest.Server, others func(r guardtest.Resource)) (guardtest.Resource, error) {
 	r := object(t, s, "object")
-	if err := r.Write(exam.Under(t, 8), "first"); err != nil {
+	if err := r.Write(guardtest.Under(t, 8), "first"); err != nil {
 		t.Fatal(err)
 	}
 	held, done := s.HoldNext(), make(chan error, 1)
-	go func() { done <- r.Write(exam.Under(t, 8), "late") }() // ends with its write
+	go func() { done <- r.Write(guardtest.Under(t, 8), "late") }() // ends with its write
 	<-held.Caught()
 	others(r)
 	held.Deliver()
@@ -121,8 +121,8 @@ func late(t *testing.T, s *objecttest.Server, others func(r exam.Resource)) (exa
 // that has put the contents of before there again.
 func lateRequest(t *testing.T) {
 	for _, value := range []string{"next", "first"} {
-		r, err := late(t, objecttest.Start(t), func(r exam.Resource) {
-			if err := r.Write(exam.Under(t, 9), value); err != nil {
+		r, err := late(t, objecttest.Start(t), func(r guardtest.Resource) {
+			if err := r.Write(guardtest.Under(t, 9), value); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -142,7 +142,7 @@ func race(t *testing.T) {
 	var all sync.WaitGroup
 	for token := range int64(8) {
 		all.Go(func() { // ends with its write
-			if err := r.Write(exam.Under(t, token+1), fmt.Sprint(token+1)); err != nil && !errors.Is(err, fence.ErrStale) {
+			if err := r.Write(guardtest.Under(t, token+1), fmt.Sprint(token+1)); err != nil && !errors.Is(err, fence.ErrStale) {
 				t.Error(err)
 			}
 		})
@@ -172,7 +172,7 @@ func mutants(t *testing.T) {
 		},
 	} {
 		mend := brk()
-		err := exam.Run(t.Context(), object(t, s, name))
+		err := guardtest.Run(t.Context(), object(t, s, name))
 		mend()
 		if err == nil {
 			t.Errorf("%s: passes", name)
@@ -181,7 +181,7 @@ func mutants(t *testing.T) {
 	}
 	lax := objecttest.Start(t)
 	lax.Lax = true
-	if r, err := late(t, lax, func(r exam.Resource) { _ = r.Write(exam.Under(t, 9), "next") }); err != nil {
+	if r, err := late(t, lax, func(r guardtest.Resource) { _ = r.Write(guardtest.Under(t, 9), "next") }); err != nil {
 		t.Errorf("a server that overlooks conditions: %v", err)
 	} else if got, _ := r.Read(); got != "late" {
 		t.Errorf("a server that overlooks conditions: the object has %q; this test does not see the difference", got)
@@ -220,7 +220,7 @@ func TestHTTP(t *testing.T) {
 	} {
 		says.Store(&a)
 		_, _, err := fenceobject.Get(t.Context(), store, "a")
-		err2 := fenceobject.Put(exam.Under(t, 8), store, "a", nil)
+		err2 := fenceobject.Put(guardtest.Under(t, 8), store, "a", nil)
 		for _, err := range []error{err, err2} {
 			if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fence.ErrStale) {
 				t.Errorf("%+v: %v, want %q", a, err, want)
@@ -231,11 +231,11 @@ func TestHTTP(t *testing.T) {
 	if _, ok, err := fenceobject.Get(t.Context(), store, "a"); ok || err != nil {
 		t.Errorf("nothing there: %v, %v", ok, err)
 	}
-	if err := fenceobject.Put(exam.Under(t, 8), store, "a", nil); err == nil || errors.Is(err, fenceobject.ErrChanged) {
+	if err := fenceobject.Put(guardtest.Under(t, 8), store, "a", nil); err == nil || errors.Is(err, fenceobject.ErrChanged) {
 		t.Errorf("no place to write to: %v, want no ErrChanged, by which it would be tried again", err)
 	}
 	for _, key := range []string{"", "a//b", "/a", "a/", ".", "a/../b"} {
-		if err := fenceobject.Put(exam.Under(t, 8), store, key, nil); err == nil || !strings.Contains(err.Error(), "is not a path") {
+		if err := fenceobject.Put(guardtest.Under(t, 8), store, key, nil); err == nil || !strings.Contains(err.Error(), "is not a path") {
 			t.Errorf("%q: %v, want that it is not a path", key, err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestRedirectedPut(t *testing.T) {
 			}
 		}))
 		defer server.Close()
-		err := fenceobject.Put(exam.Under(t, 8), fenceobject.HTTP{URL: server.URL + "/"}, "a", []byte("value"))
+		err := fenceobject.Put(guardtest.Under(t, 8), fenceobject.HTTP{URL: server.URL + "/"}, "a", []byte("value"))
 		if err == nil || errors.Is(err, fenceobject.ErrChanged) || !strings.Contains(err.Error(), "redirected") {
 			t.Errorf("%d: %v, want that it was redirected", status, err)
 		}
@@ -269,7 +269,7 @@ func (changing) Put(context.Context, string, []byte, string) error { return fenc
 // A write that its context has ended says so, whatever the cause.
 func TestPutEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(exam.Under(t, 8))
+		ctx, cancel := context.WithCancelCause(guardtest.Under(t, 8))
 		time.AfterFunc(time.Minute, func() { cancel(fencelock.ErrLost) })
 		err := fenceobject.Put(ctx, changing{&shelf{}}, "a", nil)
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, fencelock.ErrLost) || !errors.Is(err, fenceobject.ErrChanged) {
@@ -281,10 +281,10 @@ func TestPutEnded(t *testing.T) {
 // What Get would not read, Put does not write.
 func TestLargePut(t *testing.T) {
 	r := object(t, objecttest.Start(t), "large")
-	if err := r.Write(exam.Under(t, 8), "small"); err != nil {
+	if err := r.Write(guardtest.Under(t, 8), "small"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(exam.Under(t, 8), strings.Repeat("x", 64<<20)); err == nil || !strings.Contains(err.Error(), "more than") {
+	if err := r.Write(guardtest.Under(t, 8), strings.Repeat("x", 64<<20)); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("an object that is too large: %v", err)
 	}
 	if got, err := r.Read(); got != "small" || err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencepgx"
 	"github.com/fencelock/fencelock/fence/fencepostgres"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/memlock"
@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 	t.Cleanup(pool.Close)
 
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
-		if err := exam.Run(t.Context(), invoice(t, pool, string(level), level)); err != nil {
+		if err := guardtest.Run(t.Context(), invoice(t, pool, string(level), level)); err != nil {
 			t.Errorf("%s: %v", level, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestCheck(t *testing.T) {
 	checkFrozen(t, server, pool)
 	checkSavepoint(t, pool)
 	t.Setenv("DATABASE_URL", server.DSN())
-	if got, want := exam.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
+	if got, want := guardtest.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
 		t.Errorf("the example prints %q, want %q", got, want)
 	}
 
@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 		"stores the token": {"VALUES ($1::text, $3::bigint)", "VALUES ($1::text, greatest($3::bigint, $2::bigint))"},
 	} {
 		sqlfloor.PostgresRaise = strings.Replace(whole, m[0], m[1], 1)
-		if exam.Run(t.Context(), invoice(t, pool, name, pgx.ReadCommitted)) == nil {
+		if guardtest.Run(t.Context(), invoice(t, pool, name, pgx.ReadCommitted)) == nil {
 			t.Errorf("a guard that %q passes", name)
 		}
 	}
@@ -112,10 +112,10 @@ func checkFrozen(t *testing.T, server *pgtest.Postgres, pool *pgxpool.Pool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fencepgx.Check(exam.Under(t, 5), tx, r.Name); err != nil {
+	if err := fencepgx.Check(guardtest.Under(t, 5), tx, r.Name); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(exam.Under(t, 6), "next"); err != nil {
+	if err := r.Write(guardtest.Under(t, 6), "next"); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
 	if _, err := tx.Exec(t.Context(), "UPDATE invoice SET value = 'late' WHERE id = 'frozen'"); err == nil {
@@ -134,12 +134,12 @@ func checkSavepoint(t *testing.T, pool *pgxpool.Pool) {
 		name := fmt.Sprint("savepoint ", fails)
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
-				return errors.Join(fencepgx.Check(exam.Under(t, 5), tx, name), fails)
+				return errors.Join(fencepgx.Check(guardtest.Under(t, 5), tx, name), fails)
 			})
 			if !errors.Is(err, fails) {
 				return err
 			}
-			return fencepgx.Check(exam.Under(t, 4), tx, name)
+			return fencepgx.Check(guardtest.Under(t, 4), tx, name)
 		})
 		if errors.Is(err, fence.ErrStale) != (fails == nil) {
 			t.Errorf("a check after one in a savepoint that ended with %v: %v", fails, err)
@@ -148,11 +148,11 @@ func checkSavepoint(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // invoice is a guarded row.
-func invoice(t *testing.T, pool *pgxpool.Pool, id string, level pgx.TxIsoLevel) exam.Resource {
+func invoice(t *testing.T, pool *pgxpool.Pool, id string, level pgx.TxIsoLevel) guardtest.Resource {
 	if _, err := pool.Exec(t.Context(), "INSERT INTO invoice (id, value) VALUES ($1, '')", id); err != nil {
 		t.Fatal(err)
 	}
-	return exam.Resource{
+	return guardtest.Resource{
 		Name: id,
 		Write: func(ctx context.Context, value string) error {
 			return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {

@@ -15,13 +15,13 @@ import (
 
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fencepostgres"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/fence/internal/sqlfloor"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 // start starts a server and makes the tables.
-func start(t *testing.T) (s exam.SQL, dsn string) {
+func start(t *testing.T) (s guardtest.SQL, dsn string) {
 	dsn = pgtest.StartPostgres(t).DSN()
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
@@ -29,13 +29,13 @@ func start(t *testing.T) (s exam.SQL, dsn string) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	for _, statement := range []string{
-		fencepostgres.Schema(), fencepostgres.Schema(), exam.Invoices, "CREATE TABLE written (id bigserial, token bigint)",
+		fencepostgres.Schema(), fencepostgres.Schema(), guardtest.Invoices, "CREATE TABLE written (id bigserial, token bigint)",
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return exam.SQL{
+	return guardtest.SQL{
 		DB: db, Dollar: true, Apart: true, Store: fencepostgres.Store{DB: db}, Waits: "SELECT count(*) FROM pg_locks WHERE NOT granted",
 		Check: func(ctx context.Context, tx *sql.Tx, resource string) error {
 			return fencepostgres.Check(ctx, tx, resource)
@@ -63,7 +63,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("column", func(t *testing.T) {
 		r := s.Invoice(t, "column", sql.LevelDefault)
 		r.Write = s.Column
-		if err := exam.Run(t.Context(), r); err != nil {
+		if err := guardtest.Run(t.Context(), r); err != nil {
 			t.Error(err)
 		}
 	})
@@ -74,19 +74,19 @@ func TestPostgres(t *testing.T) {
 
 // checkSnapshot: a stale holder whose snapshot is older than its successor's write is
 // not let in either; the server says that it cannot serialize that.
-func checkSnapshot(t *testing.T, s exam.SQL) {
+func checkSnapshot(t *testing.T, s guardtest.SQL) {
 	r := s.Invoice(t, "snapshot", sql.LevelReadCommitted)
-	if err := r.Write(exam.Under(t, 5), "first"); err != nil {
+	if err := r.Write(guardtest.Under(t, 5), "first"); err != nil {
 		t.Fatal(err)
 	}
 	err := s.InTx(t.Context(), sql.LevelRepeatableRead, func(tx *sql.Tx) error {
 		if _, err := tx.Exec("SELECT value FROM invoice"); err != nil { // takes the snapshot
 			return err
 		}
-		if err := r.Write(exam.Under(t, 6), "second"); err != nil {
+		if err := r.Write(guardtest.Under(t, 6), "second"); err != nil {
 			return err
 		}
-		return fencepostgres.Check(exam.Under(t, 5), tx, r.Name)
+		return fencepostgres.Check(guardtest.Under(t, 5), tx, r.Name)
 	})
 	if !cannotSerialize(err) {
 		t.Errorf("the guard returned %v, want the server's serialization failure", err)
@@ -96,17 +96,17 @@ func checkSnapshot(t *testing.T, s exam.SQL) {
 // checkExamples runs the examples of this package that need a server.
 func checkExamples(t *testing.T, dsn string) {
 	t.Setenv("DATABASE_URL", dsn)
-	if got, want := exam.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
+	if got, want := guardtest.Prints(ExampleCheck), "next: <nil>\nlate: true\n"; got != want {
 		t.Errorf("ExampleCheck prints %q, want %q", got, want)
 	}
 	want := "first: <nil>\nsecond: <nil>\nfirst again: <nil>\nexclusive: <nil>\nlate: true\n"
-	if got := exam.Prints(ExampleCheck_shared); got != want {
+	if got := guardtest.Prints(ExampleCheck_shared); got != want {
 		t.Errorf("ExampleCheck_shared prints %q, want %q", got, want)
 	}
 }
 
 // checkPostgresMutants: a guard without one of its parts does not pass.
-func checkPostgresMutants(t *testing.T, s exam.SQL) {
+func checkPostgresMutants(t *testing.T, s guardtest.SQL) {
 	whole := sqlfloor.PostgresRaise
 	defer func() { sqlfloor.PostgresRaise = whole }()
 	for name, m := range map[string][2]string{
@@ -120,7 +120,7 @@ func checkPostgresMutants(t *testing.T, s exam.SQL) {
 		if sqlfloor.PostgresRaise == whole {
 			t.Errorf("%s: changes nothing", name)
 		}
-		err := exam.Run(t.Context(), s.Invoice(t, "mutant "+name, sql.LevelReadCommitted))
+		err := guardtest.Run(t.Context(), s.Invoice(t, "mutant "+name, sql.LevelReadCommitted))
 		if err == nil {
 			t.Errorf("%s: passes", name)
 		}

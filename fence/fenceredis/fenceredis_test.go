@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/fence/fenceredis"
-	"github.com/fencelock/fencelock/fence/internal/exam"
+	"github.com/fencelock/fencelock/fence/internal/guardtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -47,7 +47,7 @@ func ExampleGuard_Set() {
 	fmt.Println("late:", errors.Is(err, fence.ErrStale))
 }
 
-// guard gives the exam the results of scripts as texts.
+// guard returns the results of scripts as texts, as the conformance suite expects them.
 type guard struct{ *fenceredis.Guard }
 
 func (g guard) Run(ctx context.Context, resource, script string, keys, args []string) (string, error) {
@@ -55,7 +55,7 @@ func (g guard) Run(ctx context.Context, resource, script string, keys, args []st
 }
 
 func TestGuard(t *testing.T) {
-	exam.RunRedis(t, func(t testing.TB, keep time.Duration, addrs ...string) exam.Redis {
+	guardtest.RunRedis(t, func(t testing.TB, keep time.Duration, addrs ...string) guardtest.Redis {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs, DisableCache: true})
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestGuard(t *testing.T) {
 
 func TestExample(t *testing.T) {
 	t.Setenv("REDIS_ADDR", redistest.StartRedis(t).Addr())
-	if got, want := exam.Prints(ExampleGuard_Set), "next: <nil>\nlate: true\n"; got != want {
+	if got, want := guardtest.Prints(ExampleGuard_Set), "next: <nil>\nlate: true\n"; got != want {
 		t.Errorf("the example prints %q, want %q", got, want)
 	}
 }

@@ -1,14 +1,14 @@
 package gcra
 
-// sweepFrom is how many keys are kept at least before the idle ones are looked for.
+// sweepFrom is the smallest number of keys at which Table removes idle ones.
 const sweepFrom = 1024
 
-// Table is the states of many keys; the zero Table is empty. Idle keys are forgotten in
-// time, and cost nothing but memory until then: there are never more than twice as many
-// keys as were in use at once. It is not safe for concurrent use.
+// Table stores the states of many keys; the zero Table is empty. It removes idle keys from time to
+// time. It never stores more than sweepFrom keys, or twice as many as were in use at one time if
+// that is more. It is not safe for concurrent use.
 type Table struct {
 	states map[string]State
-	sweep  int // how many keys there are when it is swept
+	sweep  int // the number of keys at which idle ones are removed
 }
 
 // Take is [State.Take] for a key.
@@ -21,7 +21,7 @@ func (t *Table) Take(key string, now, cost, most, each int64) (got, ahead int64)
 	return got, ahead
 }
 
-// Reset forgets a key.
+// Reset removes a key.
 func (t *Table) Reset(key string) { delete(t.states, key) }
 
 // Return is [State.Return] for a key.
@@ -32,7 +32,7 @@ func (t *Table) Return(key string, cost int64, left State) {
 	}
 }
 
-// Len returns how many keys are remembered.
+// Len returns the number of stored keys.
 func (t *Table) Len() int { return len(t.states) }
 
 func (t *Table) put(key string, s State, now int64) {

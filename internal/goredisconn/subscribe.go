@@ -21,17 +21,17 @@ const (
 )
 
 // Subscribe implements redisconn.Conn. A subscription that is abandoned when ctx ends may still
-// receive messages; the gate keeps them from the callbacks.
+// receive messages; they do not reach the callbacks.
 func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
-	var g redisconn.Gate
+	var g redisconn.Callbacks
 	defer g.Close()
 	return c.Unreached(redisconn.Promptly(ctx, func() error {
 		return listen(ctx, c.client, channel,
-			func() { g.Pass(ready) },
-			func(text string) { g.Pass(func() { message(text) }) })
+			func() { g.Run(ready) },
+			func(text string) { g.Run(func() { message(text) }) })
 	}, func(err error) error { return err }))
 }
 

@@ -71,7 +71,7 @@ var rooms = []room{
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
-	{folder: "fence/internal/exam", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/testkit/faults", "internal/testkit/redistest"}},
+	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/testkit/faults", "internal/testkit/redistest"}},
 	{folder: "internal/cronhook", imports: []string{"."}},
 	{folder: "internal/words", imports: []string{"driver"}},
 	{folder: "internal/recordtext", imports: []string{}},
@@ -123,7 +123,7 @@ const testkit = "internal/testkit/"
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
-	"driver/drivertest", "driver/drivertest/proc", "fence/internal/exam", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
+	"driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
 	"internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/objecttest", "internal/testkit/pgtest",
 	"internal/testkit/redistest",
 }

@@ -8,14 +8,14 @@
 // itself, it is the token. Otherwise the second round raises the stored token to the greatest f, on
 // nodes that still have this client's lock. Once a majority has done so, that is the token.
 //
-// Tokens increase because a returned token is stored by a majority while they hold the lock for its
-// owner. Any later take is granted by a majority, too. The two majorities share a node, and the f
-// of that node is greater. That needs neither clocks nor leases, only nodes that keep their data.
-// Exclusion itself depends on time: on clock rates, and on clients that stop before their leases
-// end.
+// Tokens increase for this reason: a majority stored the returned token while it held the lock for
+// the owner. A later take is granted by a majority, too. The two majorities share a node, and the f
+// of that node is greater than the stored token. This needs neither clocks nor leases, only nodes
+// that keep their data. Mutual exclusion, in contrast, depends on time: on clock rates, and on
+// clients that stop before their leases end.
 //
-// A majority is of servers, not of addresses. An answer names its server, and two answers of one
-// server are one vote.
+// A majority consists of servers, not of addresses. An answer contains the id of its server, and
+// two answers of one server count as one vote.
 package quorum
 
 import (
@@ -27,18 +27,18 @@ import (
 
 // Terms are the fixed conditions of a take or a renewal.
 type Terms struct {
-	Nodes    int           // how many there are
-	Need     int           // how many decide: a majority of them
+	Nodes    int           // the number of nodes
+	Need     int           // the number of nodes that decide: a majority
 	TTL      time.Duration // the lease each node gives
-	Drift    time.Duration // how much of it clocks may eat
-	Shared   bool          // others may hold the lock as well
-	TwoRound bool          // do not take the short cut of one round
+	Drift    time.Duration // the part of the TTL that is given up for clocks that run at different rates
+	Shared   bool          // others may hold the lock at the same time
+	TwoRound bool          // always do the second round
 }
 
-// valid reports whether a lease asked for at sent is still good for something.
+// valid reports whether a lease that was requested at sent has not expired.
 func (t Terms) valid(sent, now hold.Instant) bool { return now.Since(sent) < t.TTL-t.Drift }
 
-// servers are those that have a vote, of which an address may come to lead to another one's.
+// servers are the servers whose votes have been counted. Two addresses can lead to one server.
 type servers []uint64
 
 // again reports whether a server has been seen before; 0 means unknown.

@@ -7,21 +7,21 @@ type Standing int
 
 // The standings.
 const (
-	Silent  Standing = iota // it did not answer in time
-	Renewed                 // the lease begins anew
-	Free                    // it has no lock by that name: it restarted, or the lease ran out there
-	Taken                   // somebody else's lock is there
+	Silent  Standing = iota // the node did not answer in time
+	Renewed                 // the lease is extended
+	Free                    // the node has no lock by that name: it restarted, or the lease expired there
+	Taken                   // another owner has the lock there
 )
 
 // Renewal is one attempt to extend a lock. It is not safe for concurrent use.
 type Renewal struct {
 	terms  Terms
 	sent   hold.Instant
-	old    hold.Instant // from when the lease counts that is to be extended
+	old    hold.Instant // the start of the lease to extend
 	knows  bool         // old is known
 	said   []Standing
 	heard  []bool
-	by     []uint64 // which server said so
+	by     []uint64 // the id of the server that answered
 	result Result
 }
 
@@ -32,34 +32,33 @@ type Result int
 const (
 	Open   Result = iota // it has not ended
 	Kept                 // a majority renewed
-	Gone                 // a majority cannot be had any more: the lock is lost
-	Failed               // too many nodes did not answer, so neither is known: worth another try
+	Gone                 // a majority is no longer possible: the lock is lost
+	Failed               // too many nodes did not answer: another attempt may succeed
 )
 
-// NewRenewal begins an attempt. The caller has read the time and then asks every
-// node.
+// NewRenewal begins an attempt. The caller reads the time before the call, and sends a request to
+// every node after it.
 func NewRenewal(terms Terms, now hold.Instant) *Renewal {
 	return &Renewal{terms: terms, sent: now, said: make([]Standing, terms.Nodes), heard: make([]bool, terms.Nodes), by: make([]uint64, terms.Nodes)}
 }
 
-// Extends tells from when the lease counts that this attempt extends: the
-// acquisition's Sent, or that of the last renewal that was kept. A majority heard
-// of after that lease's end proves nothing, because nodes can have got the lock
-// anew in between, from a request for it or a repair that was late: others may
-// have come and gone. Such a renewal has failed.
+// Extends sets the start of the lease that this attempt extends: Sent of the acquisition, or of the
+// last renewal that was Kept. If a majority has answered only after the end of that lease, the
+// renewal has Failed. In between, another client may have held the lock, and a late request or
+// repair may then have given the nodes this client's lock again.
 func (r *Renewal) Extends(sent hold.Instant) { r.old, r.knows = sent, true }
 
 // Result returns how the renewal ended.
 func (r *Renewal) Result() Result { return r.result }
 
-// Sent returns the time from which the extended lease counts.
+// Sent returns the start of the extended lease.
 func (r *Renewal) Sent() hold.Instant { return r.sent }
 
-// Heard takes the answer of a node, and of which server (0 if unknown), and
-// returns the nodes to repair: those that lost the lock while a majority kept it. A node that did not answer in time is given
-// up as Silent; should it answer after all, that counts. A repair must not be
-// sent once the lease is over or released: it would revive a lock that somebody
-// else may have taken.
+// Heard processes the answer of a node and returns the nodes to repair: those that lost the lock
+// while a majority kept it. server is the id of the server, or 0 if unknown. For a node that does
+// not answer in time, the caller passes Silent; a later answer still counts. After the lease has
+// expired or was released the caller must not send a repair, because another client may hold the
+// lock then.
 func (r *Renewal) Heard(node int, s Standing, server uint64, now hold.Instant) (repair []int) {
 	if r.heard[node] && (r.said[node] != Silent || s == Silent) {
 		return nil
@@ -106,7 +105,7 @@ func (r *Renewal) count(now hold.Instant) {
 	}
 }
 
-// late reports whether the lease that was to be extended is over.
+// late reports whether the lease to extend has expired.
 func (r *Renewal) late(now hold.Instant) bool {
 	return r.knows && !r.terms.valid(r.old, now)
 }

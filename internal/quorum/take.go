@@ -5,18 +5,18 @@ import "github.com/fencelock/fencelock/internal/hold"
 // Vote is a node's answer to a request for the lock.
 type Vote struct {
 	Granted bool
-	Token   int64  // the token the node stored, if it granted
+	Token   int64  // the token that the node stored, if it granted
 	Floor   int64  // the smallest token among its holders, this one included
-	Server  uint64 // which server it was; 0 means unknown
+	Server  uint64 // the id of the server; 0 means unknown
 }
 
 // Orders are the requests that follow from an answer.
 type Orders struct {
 	Raise []int // raise the stored token to Take.Token on these nodes
-	Free  []int // give the lock back on these nodes, whatever they answered
+	Free  []int // release the lock on these nodes, whatever they answered
 }
 
-// State is how far a take is.
+// State is the state of a take.
 type State int
 
 // The states.
@@ -24,7 +24,7 @@ const (
 	Asking  State = iota // the first round is under way
 	Raising              // the second round is under way
 	Won                  // the lock is held
-	Lost                 // it is not, and nodes that granted are being freed
+	Lost                 // the lock is not held, and is being released on nodes that granted
 )
 
 // Take is one attempt to get the lock. It is not safe for concurrent use.
@@ -38,36 +38,34 @@ type Take struct {
 	votes    []vote
 }
 
-// vote is what one node has said.
+// vote is the state of one node.
 type vote struct {
-	asked bool // it answered the first round, or was given up
+	asked bool // it answered the first round, or timed out
 	Vote
-	told   bool   // it was asked to raise
-	raised bool   // it answered the second round, or was given up
-	stored bool   // it has the token
-	keeper uint64 // which server has it
+	told   bool   // a request to raise was sent to it
+	raised bool   // it answered the second round, or timed out
+	stored bool   // it stored the token
+	keeper uint64 // the id of the server that stored it
 }
 
-// NewTake begins an attempt. The caller has read the time and then asks every
-// node, proposing a token.
+// NewTake begins an attempt. The caller reads the time before the call. After it, the caller
+// requests the lock from every node and proposes a token.
 //
-// Every attempt needs an owner of its own: its clean-up may still be on the way
-// when the next attempt begins, and would free what that one was granted.
+// Every attempt needs its own owner. Releases of a failed attempt may arrive after the next attempt
+// has begun; with the same owner they would release the lock of that attempt.
 func NewTake(terms Terms, proposed int64, now hold.Instant) *Take {
 	return &Take{terms: terms, proposed: proposed, sent: now, votes: make([]vote, terms.Nodes)}
 }
 
-// State returns how far the take is.
+// State returns the state of the take.
 func (t *Take) State() State { return t.state }
 
-// Token returns the token: the one to raise to while Raising, that of the
-// acquisition once Won.
+// Token returns the token to raise to while Raising, and the token of the acquisition once Won.
 func (t *Take) Token() int64 { return t.token }
 
-// Floor returns a lower bound of the tokens among the current holders, once Won:
-// the token itself unless the lock is shared. One who shares it may have asked a
-// node after this take did, and before that raised its token, so the tokens of
-// the first round count.
+// Floor returns a lower bound of the tokens of the current holders, once Won. Without sharing, that
+// is the token itself. With sharing, another holder may have been granted a token by a node between
+// the two rounds of this take, so the tokens of the first round count.
 func (t *Take) Floor() int64 {
 	if !t.terms.Shared {
 		return t.token
@@ -75,11 +73,11 @@ func (t *Take) Floor() int64 {
 	return min(t.floor, t.token)
 }
 
-// Sent returns the time from which the lease counts.
+// Sent returns the start of the lease.
 func (t *Take) Sent() hold.Instant { return t.sent }
 
-// Asked takes a node's vote. A node that did not answer in time is given up by a
-// vote that grants nothing; should it grant after all, that counts.
+// Asked processes a node's vote. For a node that does not answer in time, the caller passes a vote
+// that grants nothing; a later grant still counts.
 func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 	b := &t.votes[node]
 	if b.asked && (b.Granted || !v.Granted) {
@@ -93,7 +91,7 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 		switch {
 		case !v.Granted:
 			return t.settle(now)
-		case t.state == Raising || v.Token != t.token || t.terms.TwoRound: // a straggler: it holds the lock as well
+		case t.state == Raising || v.Token != t.token || t.terms.TwoRound: // a late answer: this node has the lock too
 			return t.raise([]int{node})
 		}
 	case Lost:
@@ -104,7 +102,7 @@ func (t *Take) Asked(node int, v Vote, now hold.Instant) Orders {
 	return Orders{}
 }
 
-// count decides the first round as soon as it can be decided.
+// count ends the first round as soon as the answers decide it.
 func (t *Take) count(now hold.Instant) Orders {
 	granted, same, open := 0, 0, 0
 	var seen servers
@@ -146,9 +144,9 @@ func (t *Take) raise(nodes []int) Orders {
 	return Orders{Raise: nodes}
 }
 
-// Raised takes a node's answer to the second round: whether it has the token, and
-// which server it is, 0 if unknown. A node that did not answer in time is given up
-// by false; a later true counts.
+// Raised processes a node's answer to the second round. ok reports whether the node stored the
+// token, and server is the id of the server, or 0 if unknown. For a node that does not answer in
+// time, the caller passes false; a later true still counts.
 func (t *Take) Raised(node int, ok bool, server uint64, now hold.Instant) Orders {
 	b := &t.votes[node]
 	if !b.told || b.raised && (b.stored || !ok) {
@@ -158,7 +156,7 @@ func (t *Take) Raised(node int, ok bool, server uint64, now hold.Instant) Orders
 	return t.settle(now)
 }
 
-// settle decides the second round as soon as it can be decided.
+// settle ends the second round as soon as the answers decide it.
 func (t *Take) settle(now hold.Instant) Orders {
 	if t.state != Raising {
 		return Orders{}
@@ -172,7 +170,7 @@ func (t *Take) settle(now hold.Instant) Orders {
 				stored++
 			}
 		case b.told && !b.raised, !b.asked:
-			open++ // a straggler may still grant, and be told
+			open++ // a late grant is still possible, and the raise after it
 		}
 	}
 	switch need := t.terms.Need; {
@@ -184,8 +182,8 @@ func (t *Take) settle(now hold.Instant) Orders {
 	return Orders{}
 }
 
-// Expire ends an attempt that has taken too long. The caller does so no later
-// than when the lease would be over.
+// Expire ends an attempt that has taken too long. The caller must call it before the lease would
+// expire.
 func (t *Take) Expire() Orders {
 	if t.state == Won || t.state == Lost {
 		return Orders{}
@@ -193,7 +191,7 @@ func (t *Take) Expire() Orders {
 	return t.lose()
 }
 
-// lose frees every node: one that has not answered may have granted.
+// lose releases the lock on every node, because one that has not answered may have granted.
 func (t *Take) lose() Orders {
 	t.state = Lost
 	all := make([]int, len(t.votes))

@@ -24,15 +24,15 @@ func Promptly[T any](ctx context.Context, f func() T, failed func(error) T) T {
 	}
 }
 
-// Gate passes callbacks until it is closed. No callback runs after Close, even if an abandoned f
-// still calls Pass.
-type Gate struct {
+// Callbacks runs callbacks until it is closed. No callback runs after Close, even if an abandoned f
+// still calls Run.
+type Callbacks struct {
 	mu     sync.Mutex // held during a callback; guards closed
 	closed bool
 }
 
-// Pass runs f unless the gate is closed. It blocks while another callback runs.
-func (g *Gate) Pass(f func()) {
+// Run runs f unless g is closed. It blocks while another callback runs.
+func (g *Callbacks) Run(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
@@ -40,8 +40,8 @@ func (g *Gate) Pass(f func()) {
 	}
 }
 
-// Close waits for the current callback and closes the gate.
-func (g *Gate) Close() {
+// Close waits for the current callback and prevents later ones.
+func (g *Callbacks) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true

@@ -22,12 +22,12 @@ func TestPromptly(t *testing.T) {
 	}
 }
 
-func TestGate(t *testing.T) {
-	var g redisconn.Gate
+func TestCallbacks(t *testing.T) {
+	var g redisconn.Callbacks
 	passed := 0
-	g.Pass(func() { passed++ })
+	g.Run(func() { passed++ })
 	g.Close()
-	g.Pass(func() { passed++ })
+	g.Run(func() { passed++ })
 	if passed != 1 {
 		t.Errorf("%d callbacks passed", passed)
 	}

@@ -116,8 +116,8 @@ func (c *rueidisConn) Unreached(err error) error {
 	return Unreached(err, slices.Sorted(maps.Keys(c.client.Nodes()))...)
 }
 
-// past reports whether ctx's deadline has passed. A connection may notice that before the context
-// does.
+// past reports whether ctx's deadline has passed. A connection may time out shortly before the
+// context ends.
 func past(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)

@@ -26,13 +26,13 @@ func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var g Gate
+	var g Callbacks
 	defer g.Close()
 	s := subscription{
 		channel:  channel,
 		sentinel: c.client.Mode() == rueidis.ClientModeSentinel,
-		ready:    func() { g.Pass(ready) },
-		message:  func(text string) { g.Pass(func() { message(text) }) },
+		ready:    func() { g.Run(ready) },
+		message:  func(text string) { g.Run(func() { message(text) }) },
 		ended:    make(chan error, 1),
 	}
 	return c.Unreached(Promptly(ctx, func() error { return s.run(ctx, c.client) }, func(err error) error { return err }))

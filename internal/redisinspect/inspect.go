@@ -1,5 +1,5 @@
-// Package redisinspect finds settings of Redis servers that weaken the promises of locks. It
-// changes nothing on them.
+// Package redisinspect finds settings of Redis servers that weaken the guarantees of locks. It
+// changes no settings.
 package redisinspect
 
 import (
@@ -14,28 +14,28 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// Server is what one master says of itself.
+// Server is what one master reports about itself.
 type Server struct {
 	Addr   string
-	Info   map[string]string // nil without the right to ask
+	Info   map[string]string // nil if the user may not run INFO
 	denied error             // why Info is nil
 	config map[string]Setting
 }
 
-// Setting is one value of CONFIG GET, or why it could not be read.
+// Setting is one value of CONFIG GET, or the error of reading it.
 type Setting struct {
 	Value string
 	Err   error
 }
 
-// settings are the values an inspection reads, one at a time: a server that hides one of
-// them may tell the others.
+// settings are the settings to read. Each is read by its own command, because a server may refuse
+// some of them.
 var settings = []string{
 	"save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag",
 }
 
-// Ask reads INFO and the settings of every master. What is refused stays unknown; a master
-// that does not answer is the error.
+// Ask reads INFO and the settings of every master. A value that a master refuses to return stays
+// unknown. If a master does not answer, Ask returns an error.
 func Ask(ctx context.Context, conn redisconn.Conn) ([]Server, error) {
 	answers, err := conn.Each(ctx, "INFO")
 	if err != nil {
@@ -66,10 +66,11 @@ func Ask(ctx context.Context, conn redisconn.Conn) ([]Server, error) {
 	return servers, nil
 }
 
-// ErrNoSetting is for a setting that is not there: some servers lack some settings, and managed ones hide them.
+// ErrNoSetting means that a server does not return a setting. Some servers lack some settings, and
+// managed servers hide them.
 var ErrNoSetting = errors.New("the server has no such setting")
 
-// ReadSetting reads an answer to CONFIG GET of one setting.
+// ReadSetting parses the answer to CONFIG GET for one setting.
 func ReadSetting(a redisconn.Answer) Setting {
 	_, value, ok := strings.Cut(a.Text, "\n")
 	switch {
@@ -81,21 +82,21 @@ func ReadSetting(a redisconn.Answer) Setting {
 	return Setting{Value: strings.TrimRight(value, "\r\n")}
 }
 
-// unchecked is the finding of what the user may not look at. It is unknown, and no worse:
-// what locks themselves need is tried apart.
+// unchecked returns the finding for a value that the user may not read. Its severity is unknown: a
+// separate check covers the rights that locks need.
 func unchecked(check string, err error, right string) driver.Finding {
 	return inspect.Unchecked(check, err, "let the user run it for an inspection: ACL SETUSER name "+right)
 }
 
-// Rules are what the clients of an engine count on.
+// Rules are the assumptions of an engine that the checks depend on.
 type Rules struct {
-	Quarantine  bool // the engine waits out what a server has forgotten
-	Cluster     bool // it knows that the servers are a cluster
-	Independent bool // no replica ever takes over
-	MinReplicas int  // that it waits for
+	Quarantine  bool // after a data loss the engine grants nothing until earlier leases have expired
+	Cluster     bool // the servers are a Redis Cluster
+	Independent bool // replicas are never promoted
+	MinReplicas int  // the number of replicas that each write waits for
 }
 
-// Judge makes all the checks on one server.
+// Judge returns the findings about one server.
 func (r Rules) Judge(s Server) []driver.Finding {
 	if s.Info == nil {
 		f := unchecked("server", s.denied, "+info")

@@ -10,8 +10,8 @@ import (
 	"github.com/fencelock/fencelock/internal/inspect"
 )
 
-// server is about what the server is. Where more than one takes writes each grants the same
-// lock; and forks that speak the protocol may keep other rules.
+// server checks the kind and version of the server. If several servers accept writes, each of them
+// would grant the same lock. Forks of Redis may behave differently.
 func (r Rules) server(s Server) driver.Finding {
 	const check = "server"
 	saw := product(s.Info) + ", " + s.Info["role"]
@@ -34,19 +34,20 @@ func (r Rules) server(s Server) driver.Finding {
 	return inspect.Passed(check, saw)
 }
 
-// oldest is the oldest server whose scripts and commands suffice: SET with GET came then.
+// oldest is the oldest version that has all the commands that scripts use; SET with GET is the
+// newest.
 var oldest = [2]int{6, 2}
 
-// old reports whether a server is too old. One whose version is no number is tried by the
-// scripts alone.
+// old reports whether a version is too old. A version that is not a number passes; such a server
+// fails later if it cannot run the scripts.
 func old(version string) bool {
 	var major, minor int
 	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return err == nil && cmp.Or(cmp.Compare(major, oldest[0]), cmp.Compare(minor, oldest[1])) < 0
 }
 
-// product is the server's name and version. Forks claim a version of Redis, too, and say
-// in a field of their own what they are.
+// product returns the server's name and version. Forks report a version of Redis too, and their own
+// name and version in other fields.
 func product(info map[string]string) string {
 	switch {
 	case info["valkey_version"] != "":
@@ -59,8 +60,7 @@ func product(info map[string]string) string {
 	return "redis " + cmp.Or(info["redis_version"], "of an unknown version")
 }
 
-// eviction is about a memory that fills up: a server that evicts takes a lock for any
-// other key.
+// eviction checks what happens when memory is full. A server that evicts keys also evicts locks.
 func eviction(s Server) driver.Finding {
 	limit, policy := s.Info["maxmemory"], s.Info["maxmemory_policy"]
 	switch {
@@ -72,12 +72,12 @@ func eviction(s Server) driver.Finding {
 		return inspect.Passed("eviction", "maxmemory-policy noeviction")
 	}
 	return inspect.Found("eviction", driver.Broken, "maxmemory-policy "+policy,
-		"when memory is short the server deletes locks that are held, and lets a second holder in",
+		"when memory is short the server deletes locks that are held, and a second holder is possible",
 		"CONFIG SET maxmemory-policy noeviction, or keep locks on a server of their own")
 }
 
-// persistence is about what a restart forgets: everything that is not on the disk by the
-// time of the answer. Under a quarantine that is no danger.
+// persistence checks what a restart loses: all data that is not on disk when the server answers.
+// With quarantine such a loss is safe.
 func (r Rules) persistence(s Server) driver.Finding {
 	const check = "persistence"
 	aof, save, fsync := s.Info["aof_enabled"] == "1", s.config["save"], s.config["appendfsync"]
@@ -90,16 +90,16 @@ func (r Rules) persistence(s Server) driver.Finding {
 	case aof:
 		saw, means = "append-only file, appendfsync "+cmp.Or(fsync.Value, "unknown"), "a power failure, or a crash while a sync is under way, loses the locks of the last two seconds"
 	case save.Value != "":
-		saw, means = "snapshots only (save "+save.Value+")", "a crash forgets the locks since the last snapshot"
+		saw, means = "snapshots only (save "+save.Value+")", "a crash loses the locks since the last snapshot"
 	case save.Err != nil:
-		saw, means = "no append-only file; snapshots are unknown: "+save.Err.Error(), "a restart forgets locks"
+		saw, means = "no append-only file; snapshots are unknown: "+save.Err.Error(), "a restart loses locks"
 	default:
-		saw, means = "none", "a restart forgets every lock"
+		saw, means = "none", "a restart loses every lock"
 	}
-	return r.waitedOut(check, saw, means+", and a second holder may get in while the first believes in its lock", "appendonly yes with appendfsync always")
+	return r.waitedOut(check, saw, means+", and a second holder is possible until the first one learns of the loss", "appendonly yes with appendfsync always")
 }
 
-// replicas is about what a failover forgets: what the promoted replica has not heard of.
+// replicas checks what a failover loses: all writes that the promoted replica has not received.
 // Without replicas there is no failover.
 func (r Rules) replicas(s Server) driver.Finding {
 	count, err := strconv.Atoi(s.Info["connected_slaves"])
@@ -107,7 +107,7 @@ func (r Rules) replicas(s Server) driver.Finding {
 		return unchecked("replicas", ErrNoSetting, "+info")
 	}
 	if count == 0 {
-		return inspect.Passed("replicas", "none, so no failover can forget a lock")
+		return inspect.Passed("replicas", "none, so no failover can lose a lock")
 	}
 	saw := strconv.Itoa(count)
 	least := s.config["min-replicas-to-write"]
@@ -123,18 +123,17 @@ func (r Rules) replicas(s Server) driver.Finding {
 		return unchecked("replicas", least.Err, "+config|get")
 	case r.Quarantine && writes < count:
 		return inspect.Found("replicas", driver.Warning, saw,
-			"a master that is cut off together with enough of its replicas goes on while another one is promoted, and two holders are possible",
-			fmt.Sprintf("CONFIG SET min-replicas-to-write %d, as many as there are, if the loss of one replica may stop all locks; leave it otherwise", count))
+			"a master that is cut off together with enough of its replicas continues while a replica is promoted, and two holders are possible",
+			fmt.Sprintf("CONFIG SET min-replicas-to-write %d, the number of replicas, if it is acceptable that the loss of one replica stops all locks", count))
 	}
-	return r.waitedOut("replicas", saw, "replication is asynchronous: a failover may forget the last locks, and a second holder gets in",
+	return r.waitedOut("replicas", saw, "replication is asynchronous: a failover may lose the latest locks, and a second holder is possible",
 		"min-replicas=1 and min-replicas-to-write 1, which narrow the gap")
 }
 
-// waitedOut is the finding about a server that may forget, which is no danger under
-// quarantine.
+// waitedOut returns the finding about a server that may lose data, which is safe with quarantine.
 func (r Rules) waitedOut(check, saw, means, do string) driver.Finding {
 	if r.Quarantine {
-		return inspect.Passed(check, saw+"; quarantine waits out what was forgotten")
+		return inspect.Passed(check, saw+"; quarantine waits until lost leases have expired")
 	}
 	if !r.Cluster {
 		do = "quarantine=on, or " + do

@@ -7,21 +7,19 @@ import (
 	"strconv"
 )
 
-// A framer cuts what a client sends into requests, so that a rule is about one
-// of them and not about what happened to arrive at once. It knows the protocols
-// of Redis, PostgreSQL and MySQL. What it does not know, TLS above all, passes as it
-// comes.
+// A framer splits the bytes from a client into requests, so that a rule applies to one request and
+// not to everything that arrived at the same time. It knows the protocols of Redis, PostgreSQL and
+// MySQL. Other protocols, and TLS, are forwarded without being split.
 type framer struct {
 	rest  []byte // the beginning of a request
 	size  func([]byte) int
-	began bool // the protocol has been recognised
+	began bool // the protocol is known
 }
 
-// cut returns the requests that are complete with the bytes that came, and keeps
-// what is left.
+// cut returns the requests that data completes, and keeps the rest.
 func (f *framer) cut(data []byte) (requests [][]byte) {
 	all := slices.Concat(f.rest, data)
-	if !f.began && len(all) < 5 { // less than any protocol begins with
+	if !f.began && len(all) < 5 { // too short to recognise the protocol
 		f.rest = all
 		return nil
 	}
@@ -43,9 +41,9 @@ func (f *framer) cut(data []byte) (requests [][]byte) {
 	return requests
 }
 
-// protocol tells by the first bytes of a connection how to find the end of a
-// request: a function that returns its length, 0 for one that is not complete,
-// and -1 for bytes it does not understand.
+// protocol recognises the protocol by the first bytes of a connection. It returns a function that
+// returns the length of a request: 0 if the request is not complete, and -1 if the bytes are
+// invalid.
 func protocol(first []byte) func([]byte) int {
 	switch {
 	case first[0]|first[1] != 0 && first[2] == 0 && first[3] == 1: // the answer to a greeting
@@ -58,10 +56,10 @@ func protocol(first []byte) func([]byte) int {
 	return rawSize
 }
 
-// rawSize takes what came at once for one request.
+// rawSize treats everything that arrived at the same time as one request.
 func rawSize(b []byte) int { return len(b) }
 
-// redisSize understands arrays of strings, and lines.
+// redisSize parses arrays of strings, and lines.
 func redisSize(b []byte) int {
 	count, at := redisLine(b, '*')
 	if at == 0 || b[0] != '*' {
@@ -83,8 +81,8 @@ func redisSize(b []byte) int {
 	return at
 }
 
-// redisLine reads a number after its mark, and returns the length of the line: 0
-// if it is not complete, -1 if it is no number.
+// redisLine parses a line that consists of a mark and a number. It also returns the length of the
+// line: 0 if it is not complete, -1 if it is invalid.
 func redisLine(b []byte, mark byte) (number, size int) {
 	size = bytes.IndexByte(b, '\n') + 1
 	if size == 0 || b[0] != mark {
@@ -100,8 +98,8 @@ func redisLine(b []byte, mark byte) (number, size int) {
 	return number, size
 }
 
-// postgresSize takes all messages up to the one that makes the server answer for
-// one request: a parsed, bound and executed statement with its Sync.
+// postgresSize treats all messages up to one that makes the server answer as one request, for
+// example Parse, Bind, Execute and Sync.
 func postgresSize(b []byte) int {
 	if b[0] == 0 { // before the start a message has no type
 		return postgresMessage(b)
@@ -120,8 +118,8 @@ func postgresSize(b []byte) int {
 	return 0
 }
 
-// postgresMessage returns the length of a message, which it begins with: 0 if
-// that is not there, -1 if it cannot be one.
+// postgresMessage returns the length at the beginning of a message: 0 if it is not complete, -1 if
+// it is invalid.
 func postgresMessage(b []byte) int {
 	if len(b) < 4 {
 		return 0
@@ -133,7 +131,7 @@ func postgresMessage(b []byte) int {
 	return int(n)
 }
 
-// mysqlSize takes a packet, which is one request unless it has 16 MB.
+// mysqlSize returns the length of a packet, which is one request unless it has 16 MB.
 func mysqlSize(b []byte) int {
 	if len(b) < 4 {
 		return 0

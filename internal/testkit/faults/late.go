@@ -23,7 +23,7 @@ type Held struct {
 	remove                         func()
 
 	mu    sync.Mutex // guards links
-	links []*Link    // where something was kept
+	links []*Link    // the connections with kept requests
 }
 
 // Hold keeps every request that contains text, and everything behind it on its connection, until
@@ -43,7 +43,7 @@ func (p *Proxy) hold(text string, next bool) *Held {
 	return h
 }
 
-// keep stands in the way of a request until Deliver.
+// keep delays a request until Deliver.
 func (h *Held) keep(l *Link, _ piece, _ []byte) bool {
 	l.detain(h, 0)
 	h.mu.Lock()
@@ -93,8 +93,8 @@ func (h *Held) End() {
 	h.once.end.Do(func() { close(h.end) })
 }
 
-// detain notes that a link keeps a request for some time. From then on it
-// outlives its client.
+// detain records that a link keeps a request. From then on the connection to the server stays open
+// when the client's connection ends.
 func (l *Link) detain(h *Held, by time.Duration) {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -105,13 +105,13 @@ func (l *Link) detain(h *Held, by time.Duration) {
 	}
 }
 
-// terminate is what PostgreSQL's clients say before they close a connection: an
-// end like that of the connection itself.
+// terminate is the message that PostgreSQL's clients send before they close a connection. The proxy
+// treats it like the end of the connection.
 var terminate = []byte("X\x00\x00\x00\x04")
 
-// awaitEnd waits until the server may hear of the end of a client, and reports
-// whether the client is to be treated as if it had closed its connection
-// properly: a reset could destroy what the server has not read yet.
+// awaitEnd waits until the end of a client's connection may be forwarded to the server. If it
+// returns true, forward a proper close, even after a reset: a reset could discard data that the
+// server has not read yet.
 func (l *Link) awaitEnd(next piece) (properly bool) {
 	l.proxy.mu.Lock()
 	late, by, held := l.late, l.endLate, l.endHeld
@@ -129,7 +129,7 @@ func (l *Link) awaitEnd(next piece) (properly bool) {
 	return true
 }
 
-// answers notes that the server has answered, or is gone. The caller holds the
+// answers records that the server has answered or has closed the connection. The caller holds the
 // proxy's mu.
 func (l *Link) answers() {
 	if h := l.awaited; h != nil {

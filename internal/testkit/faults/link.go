@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Link is one connection through a proxy: that of a client and the one to the server. It is safe
-// for concurrent use.
+// A Link is one connection through a proxy: the client's connection and the one to the server. It
+// is safe for concurrent use.
 type Link struct {
 	proxy  *Proxy
 	client *net.TCPConn
@@ -18,26 +18,26 @@ type Link struct {
 	done   chan struct{} // closed when the link is cut
 
 	// These are guarded by the proxy's mu.
-	lost    Direction        // where bytes, or the end, were lost
-	ended   Direction        // where the end has arrived
-	stalled [2]chan struct{} // not nil while nobody reads; closed by the end of that
+	lost    Direction        // directions in which bytes or the end were lost
+	ended   Direction        // directions in which the end was forwarded
+	stalled [2]chan struct{} // not nil while the direction is stalled; closed at the end of the stall
 	swallow *rule            // the rule that makes this link lose its replies
-	late    bool             // a request was kept: the link outlives its client
-	endLate time.Duration    // how late the server hears of the client's end
-	endHeld *Held            // what keeps the client's end, nil if nothing does
-	awaited *Held            // wants to hear of the next answer
+	late    bool             // a request was kept: the link stays open without its client
+	endLate time.Duration    // the delay of the client's end
+	endHeld *Held            // the Held that keeps the client's end, or nil
+	awaited *Held            // is notified of the next answer
 	closed  bool
 }
 
-// A piece is what arrived at once, and when it is to go on. The last piece of a
-// connection has the error that ended it: io.EOF, or what broke it.
+// A piece is the data of one read, and the time at which to forward it. The last piece of a
+// direction has the error that ended it, such as io.EOF.
 type piece struct {
-	requests     [][]byte // or, on the way to the client, whatever came
+	requests     [][]byte // toward the client: the bytes as they arrived
 	arrived, due time.Time
 	end          error
 }
 
-// connect makes the link of a client that was accepted.
+// connect makes the link for an accepted client.
 func (p *Proxy) connect(client *net.TCPConn) {
 	l := &Link{proxy: p, client: client, done: make(chan struct{})}
 	if !p.admit(l) {
@@ -54,7 +54,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 		return
 	}
 	if err != nil {
-		if l.lost |= p.drop; l.lost == 0 { // in a partition nobody hears of it
+		if l.lost |= p.drop; l.lost == 0 { // in a partition the client gets no reset
 			l.cut()
 		}
 		return
@@ -64,7 +64,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 	l.pump(ToClient, l.server)
 }
 
-// admit notes a link, and reports whether it is to reach the server.
+// admit adds a link, and reports whether to connect it to the server.
 func (p *Proxy) admit(l *Link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *Link) cut() {
 	}
 }
 
-// leave notes that the link is no more. The caller holds the proxy's mu.
+// leave removes a link that has ended. The caller holds the proxy's mu.
 func (l *Link) leave() {
 	l.closed = true
 	l.proxy.links = slices.DeleteFunc(l.proxy.links, func(other *Link) bool { return other == l })
@@ -107,9 +107,8 @@ func (l *Link) leave() {
 	}
 }
 
-// finish passes on the end of one direction; with the second the link is over.
-// A link whose reply was swallowed is cut instead: the server has answered and
-// gone.
+// finish forwards the end of one direction. With the second one the link has ended. A link whose
+// reply was swallowed is cut instead when the server ends it.
 func (l *Link) finish(way Direction, to *net.TCPConn, end error) {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -119,7 +118,7 @@ func (l *Link) finish(way Direction, to *net.TCPConn, end error) {
 	case !errors.Is(end, io.EOF), way == ToClient && l.swallow != nil:
 		l.cut()
 	case l.ended != Both:
-		_ = to.CloseWrite() // if it fails, the other direction finds out
+		_ = to.CloseWrite() // if it fails, the other direction gets an error too
 	default:
 		l.leave()
 		_ = l.client.Close()
@@ -127,9 +126,8 @@ func (l *Link) finish(way Direction, to *net.TCPConn, end error) {
 	}
 }
 
-// pump passes on what comes from one side to the other. Its two goroutines, a
-// reader and a writer so that delayed pieces can queue up, end when their
-// direction has ended or the link is cut.
+// pump forwards data from one side to the other. It starts a reader and a writer, so that delayed
+// pieces can queue up between them. Both end when the direction has ended or the link is cut.
 func (l *Link) pump(way Direction, from *net.TCPConn) {
 	queue := make(chan piece, 1024)
 	l.proxy.work.Go(func() {
@@ -163,16 +161,16 @@ func (l *Link) pump(way Direction, from *net.TCPConn) {
 	})
 }
 
-// A reader takes what comes from one side.
+// A reader reads the data of one direction.
 type reader struct {
 	link   *Link
 	way    Direction
 	from   *net.TCPConn
 	buffer []byte
-	framer framer // on the way to the server
+	framer framer // toward the server
 }
 
-// read returns what comes next. It reports whether the link is still there.
+// read returns the next piece, and reports whether the link is still open.
 func (r *reader) read() (next piece, ok bool) {
 	l := r.link
 	if !l.awaitFlow(r.way) {
@@ -199,7 +197,7 @@ func (r *reader) read() (next piece, ok bool) {
 	return next, true
 }
 
-// wait waits for a moment, and reports whether the link is still there then.
+// wait waits until due, and reports whether the link is still open then.
 func (l *Link) wait(due time.Time) bool {
 	d := time.Until(due)
 	if d <= 0 {
@@ -215,10 +213,10 @@ func (l *Link) wait(due time.Time) bool {
 	}
 }
 
-// toServer sends the requests of a piece on, as the rules say, or loses them. It
-// reports whether more can follow.
+// toServer applies the rules to the requests of a piece, and forwards or loses each of them. It
+// reports whether more data can follow.
 func (l *Link) toServer(next piece) bool {
-	var ready []byte // what goes on at once
+	var ready []byte // requests to forward together
 	lost, swallowed := false, false
 	for _, request := range next.requests {
 		if acts := l.actions(request); len(acts) > 0 {
@@ -248,8 +246,8 @@ func (l *Link) toServer(next piece) bool {
 	}
 	switch {
 	case swallowed:
-		// The server sees the requests end and no reset, which would make its
-		// kernel throw away what it has not read yet.
+		// Close properly: after a reset, the server's kernel would discard data that the server has
+		// not read yet.
 		next.end = io.EOF
 	case next.end == nil:
 		return true
@@ -265,7 +263,7 @@ func (l *Link) toServer(next piece) bool {
 	return false
 }
 
-// send gives requests to the server, and reports whether more can follow.
+// send sends requests to the server, and reports whether more can follow.
 func (l *Link) send(requests []byte) bool {
 	if len(requests) == 0 {
 		return true
@@ -277,9 +275,9 @@ func (l *Link) send(requests []byte) bool {
 	return err == nil
 }
 
-// toClient sends what the server answers on, or loses it. It reports whether
-// more can follow. That the client is gone does not end it: the other direction
-// says what becomes of what was sent.
+// toClient forwards or loses the server's replies. It reports whether more data can follow. An
+// error of a write to the client does not end the direction: the other direction handles the
+// client's end.
 func (l *Link) toClient(next piece) bool {
 	for _, reply := range next.requests {
 		if lost, swallowed := l.judge(ToClient, reply); !lost && !swallowed {
@@ -296,9 +294,9 @@ func (l *Link) toClient(next piece) bool {
 	return false
 }
 
-// judge tells what becomes of a request, a reply, or an end, which has no data:
-// lost in a partition, which is remembered, or on a link that loses its replies
-// because a rule says so.
+// judge decides about a request, a reply, or an end, which has no data. It is lost in a partition,
+// and so is everything after it in its direction. It is swallowed if a rule swallows the replies of
+// this link.
 func (l *Link) judge(way Direction, data []byte) (lost, swallowed bool) {
 	p := l.proxy
 	p.mu.Lock()

@@ -9,12 +9,12 @@
 //	held := p.HoldNext("lock:job")          // the next request about lock:job
 //	_, err := engine.Acquire(brief, req)    // sends it, and gives up
 //	<-held.Caught()
-//	held.ResetClients()                     // now its client's connection is gone too
-//	again, _ := engine.Acquire(ctx, req)    // on another connection, which lives
+//	held.ResetClients()                     // its client's connection is reset
+//	again, _ := engine.Acquire(ctx, req)    // on another connection, which works
 //	_ = engine.Release(ctx, lease(again))
-//	held.Deliver()                          // the server gets the first request now
-//	<-held.Answered()                       // and has done what it does about it
-//	held.End()                              // and hears that its client has gone
+//	held.Deliver()                          // the server receives the first request now
+//	<-held.Answered()                       // and has answered it
+//	held.End()                              // and receives the end of the connection
 //
 // With many requests, p.Late("lock:", 3*time.Second) does the same to each one. [Proxy.Stall] is a
 // partition that loses nothing: Heal delivers what was sent.
@@ -75,9 +75,9 @@ func NewProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// listen takes a free port below those that systems give to outgoing
-// connections: while it is refused, a client that tries again and again would
-// now and then be given the very port and be connected to himself.
+// listen takes a free port below the range of ports for outgoing connections. Otherwise, while the
+// proxy refuses connections, a client that keeps dialling could get this port as its own local port
+// and connect to itself.
 func listen() (ln net.Listener, err error) {
 	for range 100 {
 		port := strconv.Itoa(10000 + rand.IntN(22000))
@@ -166,7 +166,7 @@ func (p *Proxy) Reset() {
 
 func everyLink(*Link) bool { return true }
 
-// reset cuts the connections that which picks. The caller holds mu.
+// reset cuts the connections for which which returns true. The caller holds mu.
 func (p *Proxy) reset(which func(*Link) bool) {
 	for _, l := range slices.Clone(p.links) {
 		if which(l) {

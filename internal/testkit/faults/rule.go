@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// A rule says what happens with a request that contains a text.
+// A rule applies to requests that contain a text.
 type rule struct {
 	text []byte
-	once bool // it is about the next such request only
+	once bool // it applies to the next such request only
 
-	// act does it, before the request goes on; nil for a rule that swallows the
-	// reply. It reports whether the link is still there then.
+	// act runs before the request is forwarded, and reports whether the link is still open. It is
+	// nil for a rule that swallows the reply.
 	act  func(l *Link, next piece, request []byte) bool
-	done chan struct{} // of a rule that swallows: closed when it has cut
+	done chan struct{} // for a rule that swallows the reply: closed when the link has been cut
 }
 
 // OnRequest calls hook whenever a request that contains text is about to reach the server. The
@@ -48,8 +48,8 @@ func (p *Proxy) add(r *rule) (remove func()) {
 	}
 }
 
-// actions returns what the rules want to do about a request, unless it is to be
-// lost. Rules for one request are forgotten with it.
+// actions returns the actions of all rules that match a request, or nothing if the request is to be
+// lost. It removes rules for one request.
 func (l *Link) actions(request []byte) (acts []func(*Link, piece, []byte) bool) {
 	p := l.proxy
 	p.mu.Lock()
@@ -67,8 +67,8 @@ func (l *Link) actions(request []byte) (acts []func(*Link, piece, []byte) bool) 
 	return acts
 }
 
-// takeSwallow returns the first rule that swallows the reply to a request, and
-// forgets it. The caller holds mu.
+// takeSwallow removes and returns the first rule that swallows the reply to a request. The caller
+// holds mu.
 func (p *Proxy) takeSwallow(request []byte) *rule {
 	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.act == nil && r.matches(request) })
 	if i < 0 {

@@ -80,7 +80,7 @@ func (l *Link) ResetClient() {
 	abort(l.client)
 }
 
-// stall notes it. The caller holds the proxy's mu.
+// stall stalls the link. The caller holds the proxy's mu.
 func (l *Link) stall(d Direction) {
 	for _, way := range []Direction{ToServer, ToClient} {
 		if d&way != 0 && l.stalled[way.index()] == nil {
@@ -89,7 +89,7 @@ func (l *Link) stall(d Direction) {
 	}
 }
 
-// resume ends both directions' stall. The caller holds the proxy's mu.
+// resume ends the stall of both directions. The caller holds the proxy's mu.
 func (l *Link) resume() {
 	for i, flow := range l.stalled {
 		if flow != nil {
@@ -99,8 +99,8 @@ func (l *Link) resume() {
 	}
 }
 
-// awaitFlow waits until a direction is not stalled, and reports whether the link
-// is still there then.
+// awaitFlow waits until a direction is not stalled, and reports whether the link is still open
+// then.
 func (l *Link) awaitFlow(way Direction) bool {
 	for {
 		l.proxy.mu.Lock()

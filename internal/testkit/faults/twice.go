@@ -18,7 +18,7 @@ func (p *Proxy) Twice(text string, by time.Duration) (remove func()) {
 	}})
 }
 
-// deliver sends a request to the server after a pause, and waits for the reply.
+// deliver sends a request to the server after a delay, and waits for the reply.
 func (p *Proxy) deliver(request []byte, by time.Duration) {
 	timer := time.NewTimer(by)
 	defer timer.Stop()

@@ -180,9 +180,8 @@ func (r *Redis) start() error {
 	return fmt.Errorf("the server did not answer within %v", startTimeout)
 }
 
-// answers reports whether the server answers, has its data in memory, and is the
-// process we started and not somebody else's on the same port. A server that refuses us by its ACL is
-// up as well.
+// answers reports whether the server answers, has loaded its data, and is the process we started,
+// not another one on the same port. A server that refuses the command by its ACL counts as up.
 func (r *Redis) answers(pid int) bool {
 	info, err := r.TryDo("INFO")
 	if isReply(err) {

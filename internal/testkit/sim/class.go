@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// The scale of every schedule. What matters is how the times relate.
+// The time scale of every schedule. Only the ratios of the times matter.
 const (
 	ttl      = 2 * time.Second
 	maxTTL   = 2 * time.Second // the quarantine
 	margin   = ttl/50 + 10*time.Millisecond
-	ahead    = 500 * time.Millisecond // the cap of proposals
+	ahead    = 500 * time.Millisecond // how far ahead of a node's clock a proposed token may be
 	limit    = ttl / 10               // how long one node may take to answer
 	horizon  = 10 * ttl               // the length of a schedule
 	ms       = int64(time.Millisecond)
@@ -26,22 +26,24 @@ type Class struct {
 	About  string
 	Breaks []Violation // allowed violations; a class with any is outside the model
 
-	Single  bool  // one node and plain renewals, as on a single server
-	Calm    bool  // messages arrive in order and are never lost
-	Loss    int64 // per mille of messages
-	Twice   int64 // per mille of requests
-	Slow    int64 // per mille of messages that take up to two TTLs
-	Pause   int64 // per mille of a client's steps
-	Rate    int64 // clocks run up to so many parts per million fast or slow
-	Skew    int64 // nodes' clocks are wrong by up to so many microseconds
-	Astray  int64 // clients' clocks are wrong by up to so many microseconds
-	Late    int64 // per mille of requests that take a TTL or so
-	Ambush  int64 // per mille of renewals after which the holder pauses past its deadline while they are on their way; and of repairs that are late
-	Stepped int64 // per mille of schedules whose tokens are an hour ahead of all clocks
+	Single bool  // one node and plain renewals, as on a single server
+	Calm   bool  // messages arrive in order and are never lost
+	Loss   int64 // per mille of messages that are lost
+	Twice  int64 // per mille of requests that are delivered twice
+	Slow   int64 // per mille of messages that are delayed by up to two TTLs
+	Pause  int64 // per mille of a client's steps before which it pauses
+	Rate   int64 // maximum error of clock rates, in parts per million
+	Skew   int64 // maximum error of nodes' clocks, in microseconds
+	Astray int64 // maximum error of clients' clocks, in microseconds
+	Late   int64 // per mille of requests that are delayed by about a TTL
+	// Ambush is per mille of renewals during which the holder pauses past its deadline, and of
+	// repairs that arrive late.
+	Ambush  int64
+	Stepped int64 // per mille of schedules in which the tokens start an hour ahead of all clocks
 	Break   int64 // per mille of requests that break the name
-	Double  bool  // every other client has leases and a MaxTTL twice as long
-	Spread  int   // some clients' lists differ: 1 in a minority of the nodes, 2 in one more
-	Without Line  // what the deployment does without
+	Double  bool  // every other client has twice the TTL and MaxTTL
+	Spread  int   // some clients have other nodes in their lists: 1 means a minority of them, 2 means one more
+	Without Line  // safety lines that the deployment lacks
 	Faults  []fault
 	Every   int64 // mean time between faults
 }
@@ -60,18 +62,18 @@ const (
 	cutLink       fault = iota // one client and one node cannot talk, one way or both
 	isolateClient              // one client and all nodes
 	isolateNode                // one node and all clients
-	stopNode                   // a node stands still; what arrives waits
-	killClient                 // a client dies; another one starts
-	pauseHolder                // a client stands still, a holder if there is one
-	suspendHolder              // its machine does
+	stopNode                   // a node stops; requests wait until it continues
+	killClient                 // a client dies, and another one starts
+	pauseHolder                // a client's process stops for a while, preferably a holder's
+	suspendHolder              // a client's machine is suspended, preferably a holder's
 	jumpClient                 // a client's wall clock is stepped
-	crashKeep                  // a node restarts and remembers
-	crashLose                  // a node restarts and has forgotten everything
-	crashStale                 // a node restarts with what it had a while ago
-	crashLocks                 // a node restarts and has forgotten the locks, not the tokens
+	crashKeep                  // a node restarts with all its data
+	crashLose                  // a node restarts without data
+	crashStale                 // a node restarts with old data
+	crashLocks                 // a node restarts without locks, but with tokens
 	flushNode                  // FLUSHALL
-	failOver                   // a replica takes over that was behind, and soon fails back
-	stopAndKill                // one node stops, another is killed, the first goes on
+	failOver                   // a replica that lacks the latest writes is promoted; sometimes it fails back at once
+	stopAndKill                // a node is killed while another one is stopped for a while
 	jumpNode                   // a node's clock is stepped
 	repoint                    // an address leads to another node's server for a while
 )
@@ -92,10 +94,11 @@ var (
 	all      = slices.Concat(links, pauses, clocks, restarts)
 )
 
-// skew is how wrong nodes' clocks may be while a quarantine still covers it.
+// skew is the greatest error of nodes' clocks at which a quarantine still keeps tokens increasing.
 const skew = int64(maxTTL-ahead) / 1000 / 2 * 9 / 10
 
-// rate is how fast or slow a clock may run: two of them stay within the margin.
+// rate is the greatest error of a clock's rate, in parts per million. Two clocks with this error in
+// opposite directions still differ by less than the margin.
 const rate = 9000
 
 // Classes are all classes, those within the model first.
@@ -107,15 +110,15 @@ var Classes = []*Class{
 		Loss: 30, Twice: 20, Slow: 30, Stepped: 300, Faults: links, Every: 300 * ms},
 	{Name: "pauses", About: "clients pause at every step, for up to three TTLs",
 		Loss: 5, Slow: 20, Pause: 10, Stepped: 300, Faults: pauses, Every: 500 * ms},
-	{Name: "late", About: "requests arrive when nobody wants them any more",
+	{Name: "late", About: "requests arrive after their clients have given up",
 		Loss: 10, Twice: 20, Late: 60, Ambush: 500, Skew: skew, Faults: slices.Concat(restarts, links), Every: 2000 * ms},
 	{Name: "clocks", About: "rates within the drift, clients an hour apart and stepped",
 		Loss: 10, Rate: rate, Skew: skew, Astray: hour, Faults: clocks, Every: 400 * ms},
-	{Name: "restarts", About: "nodes crash, forget, fail over and back, FLUSHALL",
+	{Name: "restarts", About: "nodes crash, lose data, fail over and back, FLUSHALL",
 		Loss: 5, Skew: skew, Astray: hour, Faults: restarts, Every: 1000 * ms},
 	{Name: "everything", About: "all of these at once",
 		Loss: 10, Twice: 10, Slow: 20, Pause: 5, Rate: rate, Skew: skew, Astray: hour, Faults: all, Every: 300 * ms},
-	{Name: "breaks", About: "locks are broken, and their holders are in trouble as well", Break: 200,
+	{Name: "breaks", About: "locks are broken while their holders pause or are cut off", Break: 200,
 		Loss: 10, Pause: 5, Skew: skew, Faults: slices.Concat(links, pauses), Every: 800 * ms},
 	{Name: "addresses", About: "addresses lead to other nodes' servers for a while",
 		Loss: 5, Slow: 10, Faults: strays, Every: 150 * ms},
@@ -130,11 +133,11 @@ var Classes = []*Class{
 		Loss: 10, Slow: 20, Skew: skew, Stepped: 500, Astray: hour, Faults: slices.Concat(links, []fault{jumpNode, jumpNode, jumpNode}), Every: 300 * ms},
 	{Name: "locks lost", About: "nodes lose locks, not tokens, and there is no quarantine", Breaks: []Violation{Overlap, Early},
 		Loss: 10, Late: 100, Skew: skew, Stepped: 700, Astray: hour, Without: WaitLine, Faults: []fault{crashLocks}, Every: 50 * ms},
-	{Name: "forgetful", About: "nodes forget and there is no quarantine", Breaks: []Violation{Overlap, Disorder, Leak, Early, Ghost},
+	{Name: "forgetful", About: "nodes lose data and there is no quarantine", Breaks: []Violation{Overlap, Disorder, Leak, Early, Ghost},
 		Loss: 5, Skew: skew, Astray: hour, Without: WaitLine, Faults: restarts, Every: 400 * ms},
-	{Name: "forgetful, astray", About: "nodes forget; clocks wrong by more than the quarantine", Breaks: []Violation{Disorder, Early},
+	{Name: "forgetful, astray", About: "nodes lose data; clocks wrong by more than the quarantine", Breaks: []Violation{Disorder, Early},
 		Loss: 5, Skew: 10 * int64(maxTTL/1000), Astray: hour, Faults: restarts, Every: 400 * ms},
-	{Name: "lists unchecked", About: "lists differ in a minority of nodes, and nobody checks", Breaks: []Violation{Overlap, Disorder, Early, Ghost},
+	{Name: "lists unchecked", About: "lists differ in a minority of nodes, without a check", Breaks: []Violation{Overlap, Disorder, Early, Ghost},
 		Loss: 10, Spread: 1, Without: NodesLine, Faults: links, Every: 500 * ms},
 	{Name: "lists apart", About: "lists share less than a majority", Breaks: []Violation{Overlap, Disorder, Early, Ghost},
 		Loss: 10, Spread: 2, Faults: links, Every: 500 * ms},

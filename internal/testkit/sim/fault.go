@@ -1,6 +1,6 @@
 package sim
 
-// fault lets something go wrong, and schedules the next.
+// fault injects one fault and schedules the next one.
 func (w *World) fault() {
 	w.after(w.rng.below(2*w.class.Every), event{kind: evFault})
 	f := w.class.Faults[w.rng.below(int64(len(w.class.Faults)))]
@@ -30,7 +30,7 @@ func (w *World) fault() {
 	}
 }
 
-// anyClient picks a client, mostly a holder.
+// anyClient picks a client, in most cases a holder.
 func (w *World) anyClient() *client {
 	pick := w.rng.below(int64(len(w.clients)))
 	if w.rng.chance(700) {
@@ -43,7 +43,7 @@ func (w *World) anyClient() *client {
 	return &w.clients[pick]
 }
 
-// anyNode picks a node, mostly one that granted the lock.
+// anyNode picks a node, in most cases one that has granted the lock.
 func (w *World) anyNode() uint8 {
 	pick := w.rng.below(int64(w.size))
 	if w.rng.chance(700) {
@@ -56,8 +56,8 @@ func (w *World) anyNode() uint8 {
 	return uint8(pick)
 }
 
-// cutLinks cuts links for a while, one way or both; what is sent meanwhile is lost,
-// or arrives when the links are mended.
+// cutLinks cuts links for a while, in one direction or both. Messages sent meanwhile are lost, or
+// arrive at the end of the cut.
 func (w *World) cutLinks(f fault, client, node uint8) {
 	until := w.now + w.rng.below(term/2)
 	if w.rng.chance(300) {
@@ -80,8 +80,8 @@ func (w *World) cutLinks(f fault, client, node uint8) {
 	}
 }
 
-// repoint lets an address lead to another node's server, for one client or all,
-// or all addresses to their own again.
+// repoint makes an address lead to another node's server, for one client or for all. Each other
+// client may instead get its correct addresses back.
 func (w *World) repoint(c *client) {
 	from, to, alone := w.rng.below(int64(w.size)), w.rng.below(int64(w.size)), w.rng.chance(500)
 	for i := range w.clients {
@@ -97,14 +97,14 @@ func (w *World) repoint(c *client) {
 	}
 }
 
-// kill ends a client's process, and starts another after a while.
+// kill ends a client's process and starts another one after a pause.
 func (c *client) kill() {
 	w := c.world
 	c.reset(w, c.id)
 	w.after(w.rng.below(term/4), event{kind: evTry, client: c.id, round: c.turn})
 }
 
-// hurt does something to a node.
+// hurt injects a fault into a node.
 func (w *World) hurt(f fault, n uint8) {
 	s := &w.servers[n]
 	down := w.rng.below(term / 8)

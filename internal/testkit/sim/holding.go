@@ -7,14 +7,14 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-// What the engine says, for holds.
+// The causes that a client passes to its hold.
 var (
 	errGone   = errors.New("gone")
 	errSilent = errors.New("no majority answered")
 )
 
-// whileHolding handles what happens while the client has the lock, and answers that come
-// later.
+// whileHolding handles the events of a client that holds the lock, and late answers to its
+// renewals.
 func (c *client) whileHolding(e *event) {
 	switch {
 	case e.kind == evStanding:
@@ -33,7 +33,7 @@ func (c *client) whileHolding(e *event) {
 	}
 }
 
-// act does what a hold asks for.
+// act performs the actions that a hold returns.
 func (c *client) act(a hold.Action) {
 	w := c.world
 	if a.Lost {
@@ -75,14 +75,14 @@ func (c *client) renew() {
 		w.net.detour = 0
 	}
 	c.alarm(int64(c.ttl/6), evRenewLimit, c.attempt)
-	if ambush { // the worst moment: the deadline passes, others come and go, and then the answers arrive
+	if ambush { // the worst case: the deadline passes, others hold the lock for a while, and then the answers arrive
 		c.frozen = max(c.frozen, w.now+left+w.rng.below(term/3))
 		c.drowsy = w.rng.chance(500)
 	}
 }
 
-// standing takes an answer to a renewal, which may come when the hold has ended:
-// then it must be of no consequence.
+// standing handles an answer to a renewal. If the hold has ended meanwhile, the answer must have no
+// effect.
 func (c *client) standing(e *event) {
 	w := c.world
 	s := quorum.Standing(e.answer)
@@ -101,7 +101,7 @@ func (c *client) standing(e *event) {
 	}
 }
 
-// stands takes what a node says to a renewal.
+// stands passes a node's answer to the renewal in progress.
 func (c *client) stands(node uint8, s quorum.Standing, server uint64) {
 	w := c.world
 	if c.state != holding {
@@ -128,8 +128,8 @@ func (c *client) stands(node uint8, s quorum.Standing, server uint64) {
 	}
 }
 
-// repair gives a node a lock back that it lost. The node must do so before the
-// lease is over, or not at all.
+// repair restores the lock on a node that has lost it. The node must refuse a repair that arrives
+// after the end of the lease.
 func (c *client) repair(node uint8) {
 	w := c.world
 	left := c.hold.Left(c.instant())
@@ -145,7 +145,7 @@ func (c *client) repair(node uint8) {
 	c.tell(node, e)
 }
 
-// plain is a renewal on a single server: its answer is the answer.
+// plain handles the answer to a renewal on a single server, without a majority.
 func (c *client) plain(s quorum.Standing) {
 	w := c.world
 	sent := c.renewal.Sent()
@@ -160,8 +160,8 @@ func (c *client) plain(s quorum.Standing) {
 	}
 }
 
-// kept extends a hold. A hold that somebody interrupted must not go on: its
-// holder would never learn.
+// kept extends a hold after a successful renewal. It is a violation if another client has held the
+// lock since, because the holder would never learn of it.
 func (c *client) kept(sent hold.Instant) {
 	w := c.world
 	w.Tally.Renewed++
@@ -182,14 +182,14 @@ func (c *client) release() {
 	c.again()
 }
 
-// leave ends what belongs to a hold.
+// leave ends the timers and the renewal of a hold.
 func (c *client) leave() {
 	c.timer++
 	c.attempt++
 	c.state = idle
 }
 
-// free takes the lock back on all nodes.
+// free releases the lock on all nodes.
 func (c *client) free() {
 	for i := range c.world.size {
 		n := c.nodes[i]
@@ -197,7 +197,7 @@ func (c *client) free() {
 	}
 }
 
-// work writes to the resource if the lock is held, and looks again later.
+// work writes to the resource if the lock is held, and schedules the next write.
 func (c *client) work() {
 	w := c.world
 	w.judge.misnamed(c)
@@ -214,8 +214,8 @@ func (c *client) work() {
 	c.alarm(w.rng.below(term/4), evCheck, 0)
 }
 
-// misnamed looks, where nothing is lost, whether nodes know the token of an
-// exclusive holder that all have heard of and that has not renewed yet.
+// misnamed checks that nodes store the right token of an exclusive holder after its second round
+// and before its first renewal. It does so only in classes that lose no messages.
 func (j *judge) misnamed(c *client) {
 	w := j.world
 	if age := w.now - c.won; !w.class.Calm || age < 200*ms || age > term/4 {

@@ -2,43 +2,44 @@ package sim
 
 import "time"
 
-// judge sees everything, and says which promises are broken. What it looks at on a node
-// stands beside that, in server.go.
+// judge sees all state and detects violated guarantees. Its checks of nodes are in server.go.
 type judge struct {
 	world  *World
 	order  order
 	guard  guard
 	past   []past  // by owner
-	since  []int64 // by caller: since when it has wanted the lock
-	lapsed int     // leases that ran out
+	since  []int64 // by caller: when it first requested the lock
+	lapsed int     // number of leases that expired
 }
 
-// order is what the tokens so far must be like.
+// order is what the judge knows about acquisitions and tokens so far.
 type order struct {
-	acquired         int64    // how many acquisitions
-	whole, exclusive int64    // which was the last one, and the last exclusive one, that nobody had broken
-	taken            int64    // when the last one was
-	closed, closedAt int64    // until when a minimum hold lasts, and when it was acquired
+	acquired         int64    // the number of acquisitions
+	whole, exclusive int64    // the numbers of the last one and the last exclusive one, except broken ones
+	taken            int64    // the time of the last one
+	closed, closedAt int64    // the end of a minimum hold, and when its lock was acquired
 	greatest         int64    // the greatest token returned
 	recent           [8]int64 // the last tokens returned
 }
 
-// past is what became of one attempt to acquire.
+// past is the history of one attempt to acquire.
 type past struct {
-	asked       int64  // when the nodes were asked
-	sent, ended uint16 // the addresses that were sent a release, and the servers that ran one
+	asked       int64  // when the requests were sent
+	sent, ended uint16 // bit sets: the addresses to which a release was sent, and the servers that ran one
 	lost        bool   // the attempt failed
-	broken      bool   // somebody broke it, on some node
+	broken      bool   // it was broken on at least one node
 }
 
-// guard is the protected resource: it refuses a token smaller than the floor
-// that it has seen, and remembers what it would have done without.
+// guard is the protected resource. It refuses a token smaller than the greatest floor so far. It
+// also counts stale writes that a resource without a guard would accept.
 type guard struct {
-	floor     int64
-	any, only int64 // how many acquisitions there were before a writer's was called: of all writers, of exclusive ones
+	floor int64
+	// any and only are the greatest number of acquisitions before the call of a writer's
+	// acquisition: of any writer, and of an exclusive one.
+	any, only int64
 }
 
-// acquired looks at a new acquisition.
+// acquired checks a new acquisition.
 func (j *judge) acquired(c *client) {
 	w := j.world
 	w.Tally.Acquired++
@@ -55,7 +56,7 @@ func (j *judge) acquired(c *client) {
 	j.order.acquired++
 	c.ordinal, j.order.taken = j.order.acquired, w.now
 	if j.past[c.owner].broken {
-		return // before it knew that it had it
+		return // it was broken before its client received the grants
 	}
 	j.order.whole = c.ordinal
 	if !c.request.shared {
@@ -63,7 +64,7 @@ func (j *judge) acquired(c *client) {
 	}
 }
 
-// minHold looks whether a minimum hold is over.
+// minHold checks that no minimum hold is in force.
 func (j *judge) minHold(c *client) {
 	w := j.world
 	o := &j.order
@@ -76,7 +77,7 @@ func (j *judge) minHold(c *client) {
 	}
 }
 
-// tokens looks whether the token is the greatest so far, and the first of its kind.
+// tokens checks that the token is greater than earlier ones, unique, and not too far in the future.
 func (j *judge) tokens(c *client) {
 	w := j.world
 	o := &j.order
@@ -94,27 +95,27 @@ func (j *judge) tokens(c *client) {
 	for i := range w.servers {
 		latest = max(latest, w.servers[i].clock(w.now))
 	}
-	// Every attempt adds one microsecond if clocks stand behind the tokens.
+	// If clocks are behind the tokens, each attempt may add one microsecond.
 	if jumps := w.stepped || w.class.has(jumpNode); !jumps && c.token > latest+int64(ahead)/1000+int64(w.owners) {
 		w.violate(Poisoned, "client %d got token %d, %d ms ahead of all clocks", c.id, c.token, (c.token-latest)/1000)
 	}
 }
 
-// kept checks that nobody else had the lock since a holder got it.
+// kept checks that no other client has held the lock since the holder acquired it.
 func (j *judge) kept(c *client) {
 	other := j.order.whole
 	if c.request.shared {
 		other = j.order.exclusive
 	}
 	if j.past[c.owner].broken && c.renewed <= j.order.taken {
-		return // a break is learned of with the next renewal
+		return // the holder learns of a break by its next renewal
 	}
 	if other > c.ordinal {
 		j.world.violate(Overlap, "client %d goes on with token %d although another has had the lock since", c.id, c.token)
 	}
 }
 
-// write lets the resource judge a write.
+// write passes a write to the guard and checks the result.
 func (j *judge) write(e *event) {
 	w := j.world
 	w.Tally.Writes++
@@ -131,9 +132,9 @@ func (j *judge) write(e *event) {
 	j.leak(e)
 }
 
-// leak checks that no write passes after one of an acquisition that was called
-// later and was exclusive. A later one that is shared does not promise that: its
-// floor is a lower bound, which an exclusive holder before it may still reach.
+// leak checks that the guard accepts no write after a write of a later exclusive acquisition. A
+// later shared acquisition does not exclude earlier writers: its floor is a lower bound, and the
+// token of an earlier exclusive holder may be equal to it or greater.
 func (j *judge) leak(e *event) {
 	g, shared := &j.guard, e.flags&shared != 0
 	ordinal, before := int64(e.round>>16), int64(e.round&0xffff)

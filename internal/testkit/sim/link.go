@@ -1,26 +1,26 @@
 package sim
 
-// link is the way between a client and a node, and back.
+// link is the connection between a client and a node.
 type link struct {
-	cut     [2]int64 // until when, there and back
-	keeps   bool     // messages of a cut link arrive when it is mended, not never
-	arrived [2]int64 // when the last message arrives, if they keep their order
+	cut     [2]int64 // the end of the cut, by direction
+	keeps   bool     // messages sent during a cut arrive after it; otherwise they are lost
+	arrived [2]int64 // the arrival of the last message, if messages keep their order
 }
 
 // network is the links of all clients to all nodes.
 type network struct {
 	world  *World
 	links  [8][maxNodes]link
-	detour int64 // how much longer the message takes that is being sent
+	detour int64 // the extra delay of the message that is being sent
 }
 
 // The directions.
 const (
-	there = 0
-	back  = 1
+	there = 0 // to the node
+	back  = 1 // to the client
 )
 
-// send puts a message on a link at a moment; it may be lost, or arrive twice.
+// send sends a message at a time. It may be lost, or delivered twice.
 func (n *network) send(at int64, dir int, e event) {
 	w := n.world
 	if !w.class.Calm && w.rng.chance(w.class.Loss) {
@@ -33,7 +33,7 @@ func (n *network) send(at int64, dir int, e event) {
 	n.deliver(at, dir, e)
 }
 
-// deliver puts one copy of a message on a link that may be cut.
+// deliver schedules the arrival of one copy of a message, unless a cut loses it.
 func (n *network) deliver(at int64, dir int, e event) {
 	w := n.world
 	l := &n.links[e.client][e.node]
@@ -57,7 +57,7 @@ func (n *network) deliver(at int64, dir int, e event) {
 	w.queue.push(e)
 }
 
-// delay is how long a message takes: mostly a millisecond or so.
+// delay returns how long a message takes: in most cases about a millisecond.
 func (n *network) delay() int64 {
 	w := n.world
 	switch {

@@ -1,6 +1,6 @@
 package sim
 
-// Mutant is a lock without one of its safety lines, and where that shows.
+// Mutant is a lock without one of its safety lines, and a schedule that shows the violation.
 type Mutant struct {
 	Name  string
 	Lacks Line   // lines that the nodes or the clients leave out
@@ -50,7 +50,7 @@ var Mutants = []Mutant{
 func (m Mutant) Hunt(seed uint64, events int64) (found uint64, schedules int64) {
 	w := &World{Lacks: m.Lacks}
 	for ; w.Tally.Events < events; seed++ {
-		_ = w.Run(ClassOf(m.Class), seed) // what it shows is counted
+		_ = w.Run(ClassOf(m.Class), seed) // the tally counts the violations
 		if w.Tally.Broken[m.Shows] > 0 {
 			return seed, w.Tally.Schedules
 		}

@@ -59,46 +59,46 @@ type Line uint64
 
 // The lines. Those from MajorityLine on belong to package quorum; see quorum.go.
 const (
-	OwnerLine    Line = 1 << iota // raise asks who has the lock
-	MissLine                      // raise is refused where no lock stands
-	WaitLine                      // quarantine
+	OwnerLine    Line = 1 << iota // raise checks the owner
+	MissLine                      // raise is refused if the node has no lock
+	WaitLine                      // a node that may have lost its locks does not vote for MaxTTL
 	MarkLine                      // a missing marker is a reason for quarantine, however long the server has been up
 	ReplLine                      // a failover is a change of incarnation
-	NodesLine                     // a node works with one set of nodes
-	LongestLine                   // a node that votes notes a greater MaxTTL, too
-	CapLine                       // proposals are capped
-	ReviveLine                    // renew does not revive
-	FenceLine                     // repair asks for the stored token
-	CompareLine                   // release asks who has the lock
-	FreshLine                     // the client uses an owner once
-	SuspendLine                   // the client reads a clock that counts suspended time
+	NodesLine                     // a node accepts clients with one set of nodes only
+	LongestLine                   // a node stores a greater MaxTTL while it votes, too
+	CapLine                       // a proposed token far ahead of the clock is reduced
+	ReviveLine                    // renew does not restore a lock that has expired
+	FenceLine                     // repair compares the stored token
+	CompareLine                   // release checks the owner
+	FreshLine                     // the client uses each owner for one attempt only
+	SuspendLine                   // the client's clock includes suspended time
 	SeatLine                      // a renewal corrects the token of its seat
-	LowLine                       // raise refuses a token that may be another sharer's, each time
-	AcquaintLine                  // the client tells a renewal which lease it extends
-	ByLine                        // a request ends when nobody wants it any more
-	BarLine                       // what is taken back bars a request that has not been answered
+	LowLine                       // with sharing, raise refuses a token not above the last one, which may be another holder's
+	AcquaintLine                  // the client calls Renewal.Extends
+	ByLine                        // a node refuses a request after its deadline
+	BarLine                       // a release makes the node refuse a request of the owner that arrives later
 	HoldLine                      // a minimum hold is stored
-	UndoLine                      // a take that failed gives its minimum hold back
-	SinceLine                     // a node tells by its own clock since when a request waits
-	TillLine                      // a name is kept for who was told for a moment only
-	EndedLine                     // a renewal says nothing about a hold that has ended
-	FreedLine                     // what was released bars its owner for a while
+	UndoLine                      // a failed take removes its minimum hold
+	SinceLine                     // a node computes the start of a wait by its own clock
+	TillLine                      // a free name is reserved for the notified waiter for a short time only
+	EndedLine                     // a late answer to a renewal does not affect a hold that has ended
+	FreedLine                     // after a release the node refuses the owner for a while
 
-	MajorityLine  // a majority, not one less
-	DriftLine     // less the drift
-	ElapsedLine   // less the time that asking took
-	SentLine      // counted from the request, not from the answer
-	CleanUpLine   // what a failed take got is given back
+	MajorityLine  // a majority, not one node less
+	DriftLine     // the drift is subtracted from the lease
+	ElapsedLine   // the time that the requests took is subtracted from the lease
+	SentLine      // the lease starts with the request, not with the answer
+	CleanUpLine   // a failed take releases the lock on nodes that granted it
 	WriteBackLine // the second round
-	GrantedLine   // the second round goes to nodes that granted only
+	GrantedLine   // the second round includes only nodes that granted
 	FloorLine     // an exclusive acquisition's floor is its token
 	DistinctLine  // a majority is of distinct servers
-	LeaseLine     // a straggler is repaired while the lease lasts only
-	StragglerLine // a straggler of the first round gets the token as well
-	EveryLine     // a take that is lost frees nodes that have not answered, too
+	LeaseLine     // a node that answers late is repaired only before the lease expires
+	StragglerLine // a node that grants late in the first round gets the token, too
+	EveryLine     // a failed take also sends releases to nodes that have not answered
 )
 
-// incarnation tells apart the lives of a server's memory.
+// incarnation changes whenever a server may have lost data: by a restart or a failover.
 type incarnation struct{ run, repl uint32 }
 
 // Node does what package redlock's scripts do on one server, for one name. Clocks are the node's,
@@ -118,17 +118,17 @@ type Node struct {
 	life   incarnation // of the server
 	booted int64       // when the server started
 	marker marker
-	lapsed []Owner // whose seats ran out, since somebody looked
+	lapsed []Owner // owners whose leases expired since the last check of the judge
 }
 
-// Bar prevents that an owner is granted anything.
+// Bar makes a node refuse requests of an owner.
 type Bar struct {
 	Owner Owner
 	Until int64
 	Freed bool // its lock was released
 }
 
-// freed is for how long a node knows what it released.
+// freed is how long a node refuses the owner of a released lock, in microseconds.
 const freed = int64(5_000_000)
 
 func (n *Node) lacks(l Line) bool { return n.Without&l != 0 }
@@ -143,7 +143,7 @@ func (n *Node) Ask(r Request, now int64) Answer {
 		return Answer{Status: s, Left: left}
 	}
 	a := Answer{Server: n.Server()}
-	if s := n.find(r.Owner); s != nil { // asked twice; the lease may be a longer one by now
+	if s := n.find(r.Owner); s != nil { // a second request of the same attempt, perhaps with a longer lease
 		s.Until = max(s.Until, now+r.TTL)
 		a.Token, a.Floor = s.Token, n.lowest()
 		return a
@@ -182,7 +182,7 @@ func (n *Node) Ask(r Request, now int64) Answer {
 	return a
 }
 
-// late reports whether a request of an owner came too late.
+// late reports whether a request of an owner arrived too late.
 func (n *Node) late(owner Owner, by, now int64) bool {
 	if !n.lacks(ByLine) && now > by {
 		return true
@@ -190,7 +190,7 @@ func (n *Node) late(owner Owner, by, now int64) bool {
 	return n.bar(owner, now) != nil
 }
 
-// bar returns what bars an owner, nil if nothing does.
+// bar returns the bar of an owner, or nil.
 func (n *Node) bar(owner Owner, now int64) *Bar {
 	n.Bars = slices.DeleteFunc(n.Bars, func(b Bar) bool { return b.Until <= now })
 	i := slices.IndexFunc(n.Bars, func(b Bar) bool { return b.Owner == owner })
@@ -213,7 +213,7 @@ func (n *Node) grant(r Request, now int64) (token int64) {
 	return n.Fence
 }
 
-// remember stores a token, and who was told that the name is free was told.
+// remember stores a token. It also ends the reservation for a notified waiter.
 func (n *Node) remember(token int64) {
 	n.Fence, n.first = max(n.Fence, token), first{}
 }
@@ -230,7 +230,7 @@ func (n *Node) Raise(owner Owner, token, minHold, now int64) bool {
 		}
 		return false
 	}
-	if s.Token != token && n.Shared && token <= n.Fence { // it may be another's who shares the lock
+	if s.Token != token && n.Shared && token <= n.Fence { // the token may be that of another shared holder
 		if n.lacks(LowLine) {
 			s.Token = token
 		}
@@ -288,10 +288,10 @@ func (n *Node) Repair(owner Owner, token int64, shared bool, ttl, by, now int64)
 // Ending releases an acquisition.
 type Ending struct {
 	Owner  Owner
-	By     int64 // until when a request of this owner may arrive; 0 if all were answered
+	By     int64 // the time until which a request of this owner may arrive; 0 if all were answered
 	Failed bool  // the attempt failed: end its minimum hold too
 	Keep   bool  // reserve the name for waiters
-	Aloud  bool  // and notify the one that has waited longest
+	Aloud  bool  // and notify the waiter that has waited longest
 }
 
 // End is the result of a release.
@@ -357,7 +357,7 @@ func (n *Node) find(owner Owner) *Seat {
 	return nil
 }
 
-// lowest is the smallest token among the holders.
+// lowest returns the smallest token among the holders.
 func (n *Node) lowest() int64 {
 	floor := n.Seats[0].Token
 	for _, s := range n.Seats[1:] {
@@ -366,7 +366,7 @@ func (n *Node) lowest() int64 {
 	return floor
 }
 
-// lapse frees what has run out.
+// lapse removes seats whose leases have expired.
 func (n *Node) lapse(now int64) {
 	live := n.Seats[:0]
 	for _, s := range n.Seats {

@@ -4,11 +4,11 @@ package sim
 type marker struct {
 	exists  bool
 	nodes   uint32
-	longest int64 // the greatest MaxTTL of those who asked
-	known   bool  // life has been through the quarantine
+	longest int64 // the greatest MaxTTL of the clients
+	known   bool  // the quarantine for life is over
 	life    incarnation
-	seen    incarnation // the one in quarantine
-	since   int64       // from when
+	seen    incarnation // the incarnation in quarantine
+	since   int64       // the start of the quarantine
 }
 
 // Declare makes the node vote immediately, as fencelock init does.
@@ -27,8 +27,8 @@ func (n *Node) incarnation() incarnation {
 // Server returns an id of the server.
 func (n *Node) Server() uint32 { return n.life.run<<16 | n.life.repl&0xffff }
 
-// admits says whether the node votes, for clients with this set of nodes, and for
-// how many milliseconds more it does not.
+// admits reports whether the node votes for clients with this set of nodes, and if not, for how
+// many milliseconds it does not vote.
 func (n *Node) admits(r Request, now int64) (s Status, left int64) {
 	m, life := &n.marker, n.incarnation()
 	if r.MaxTTL == 0 || n.lacks(WaitLine) {
@@ -64,7 +64,7 @@ func (n *Node) admits(r Request, now int64) (s Status, left int64) {
 // Reincarnate begins a new incarnation of the server, as a restart does.
 func (n *Node) Reincarnate() { n.life.repl++ }
 
-// Life returns the incarnation in answers: the one that votes, or that was seen last.
+// Life returns the incarnation in answers: the one that votes, or the one that was seen last.
 func (n *Node) Life() uint32 {
 	switch m := n.marker; {
 	case m.known:

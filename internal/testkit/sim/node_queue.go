@@ -9,8 +9,8 @@ import (
 // Caller identifies a waiting request; 0 means none.
 type Caller int32
 
-// Call is what a waiting request was told, or whom a node notifies that the name is free: one
-// caller, or one of these.
+// Call is the target of a notification that the name is free: one caller, or one of the constants
+// below.
 type Call int32
 
 // The calls that name no caller.
@@ -25,26 +25,25 @@ type Wait struct {
 	Joins  bool
 	Caller Caller
 	Waited int64 // how long it has waited, in microseconds
-	Since  int64 // by the client's clock: what Waited is for
-	First  bool  // it was told that it is next
-	Next   bool  // it has the vote of the node that told it
+	Since  int64 // when the wait began, by the client's clock
+	First  bool  // it was notified that it is next
+	Next   bool  // it has the vote of the node that notified it
 }
 
-// For how long a name that is free is kept for those who wait, and for how long a
-// request waits unless it says so again.
+// Times in microseconds.
 const (
-	told     = int64(10_000)
-	patience = int64(5_000_000)
+	told     = int64(10_000)    // how long a free name is reserved for a notified waiter
+	patience = int64(5_000_000) // how long a request stays in the queue if it is not repeated
 )
 
-// waiters are who waits for the name on a node.
+// waiters is the queue of a node.
 type waiters struct {
 	first first
-	line  []waiter // in the order in which they go, by since and caller
-	until int64    // when the server forgets the line, in milliseconds
+	line  []waiter // ordered by since and caller
+	until int64    // when the server deletes the queue, in milliseconds
 }
 
-// first is who goes first.
+// first is the reservation of a free name for a waiter.
 type first struct {
 	who  Call
 	till int64 // in milliseconds
@@ -57,8 +56,7 @@ type waiter struct {
 	till   int64 // in milliseconds
 }
 
-// keeps returns for how many milliseconds more a free name is kept for others
-// than this request.
+// keeps returns for how many milliseconds a free name is still reserved for requests other than r.
 func (n *Node) keeps(r Request, now int64) int64 {
 	f, ms := n.first, now/1000
 	if f.who == Nobody || f.till <= ms && !n.lacks(TillLine) || f.till > ms+told/1000 || r.Wait.Next {
@@ -70,7 +68,7 @@ func (n *Node) keeps(r Request, now int64) int64 {
 	return max(f.till-ms, 1)
 }
 
-// join enters a request into the queue, or keeps it there.
+// join puts a request into the queue, or extends its stay.
 func (n *Node) join(r Request, now int64) {
 	if !r.Wait.Joins {
 		return
@@ -103,7 +101,7 @@ func (n *Node) drop(i int) {
 	}
 }
 
-// forget forgets a line of which nobody has said anything for a while.
+// forget deletes a queue that no request has extended in time.
 func (n *Node) forget(now int64) {
 	if n.until <= now/1000 {
 		n.line, n.until = n.line[:0], 0
@@ -121,8 +119,9 @@ func (n *Node) GiveUp(c Caller, now int64) Call {
 	return Nobody
 }
 
-// invite keeps a name that has become free for those who wait, and tells the one
-// that has waited longest, who leaves the queue: one that died is told once.
+// invite reserves a free name for the waiters. With aloud, it returns the waiter to notify, which
+// is the one that has waited longest, and removes it from the queue. So a dead waiter is notified
+// only once.
 func (n *Node) invite(aloud bool, now int64) Call {
 	if len(n.line) == 0 || len(n.Seats) > 0 {
 		return Nobody

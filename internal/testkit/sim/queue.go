@@ -17,7 +17,7 @@ const (
 	evRaised
 	evStanding
 	evTold
-	// What a client's timers and its program bring up.
+	// Timers and actions of a client.
 	evTry
 	evAskLimit
 	evRaiseLimit
@@ -28,7 +28,7 @@ const (
 	evDone
 	// A write arrives at the protected resource.
 	evWrite
-	// What happens to the world.
+	// Faults and replication.
 	evFault
 	evSync
 )
@@ -39,25 +39,25 @@ var kindNames = [...]string{
 	"write", "fault", "replica in sync",
 }
 
-// event is something that happens at a moment of simulated time.
+// event is an event in simulated time.
 type event struct {
 	at     int64  // nanoseconds
-	seq    uint32 // orders events of one moment
-	round  uint32 // which renewal, which timer, which life of a client
+	seq    uint32 // orders events of the same time
+	round  uint32 // the number of a renewal, timer, attempt or waiting request
 	owner  Owner
 	kind   kind
 	client uint8
 	node   uint8
 	answer uint8 // a Status, a quorum.Standing, or 1 for yes
 	flags  flags
-	server uint32 // who answers
+	server uint32 // the id of the server that answers
 	token  int64
 	floor  int64 // in a request: the lease, or the minimum hold, in microseconds
-	by     int64 // not after, by the node's clock; in an answer: its clock
+	by     int64 // the deadline, by the node's clock; in an answer: the node's clock
 	waited int64 // in microseconds
 }
 
-// flags are what a message says by yes and no.
+// flags are the boolean fields of a message.
 type flags uint8
 
 const (
@@ -66,12 +66,12 @@ const (
 	joins
 	goesFirst
 	goesNext
-	quiet // who waits is not told
+	quiet // the release notifies no waiter
 	failed
-	twice // the network made two of it
+	twice // the network has duplicated the message
 )
 
-// queue is a heap of events, four children to a node: flat, and kind to caches.
+// queue is a heap of events. Each node has four children, which needs fewer cache lines than two.
 type queue struct {
 	events []event
 	seq    uint32

@@ -7,14 +7,14 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-// take is a quorum.Take without some of its lines. Package quorum has no switches:
-// what goes into the take and what it orders is changed as if the line were missing.
+// take is a quorum.Take without some of its safety lines. Package quorum has no switches for them.
+// Instead, take changes the inputs and the orders of the quorum.Take as if the line were missing.
 type take struct {
 	quorum.Take
 	lacks   Line
 	granted [maxNodes]bool
 	nodes   int
-	won     hold.Instant // when it was
+	won     hold.Instant // when the take was won
 }
 
 func (t *take) without(l Line) bool { return t.lacks&l != 0 }
@@ -49,7 +49,7 @@ func (t *take) Expire() quorum.Orders {
 	return t.step(hold.Instant{}, func(hold.Instant) quorum.Orders { return t.Take.Expire() })
 }
 
-// step lets the take make a step, and leaves out what it lacks.
+// step makes one step of the take without the missing lines.
 func (t *take) step(now hold.Instant, do func(now hold.Instant) quorum.Orders) quorum.Orders {
 	before, seen := t.State(), now
 	if t.without(ElapsedLine) {
@@ -58,12 +58,12 @@ func (t *take) step(now hold.Instant, do func(now hold.Instant) quorum.Orders) q
 	o := do(seen)
 	begins := before == quorum.Asking && t.State() == quorum.Raising
 	switch {
-	case t.without(WriteBackLine) && begins: // as if all had answered
+	case t.without(WriteBackLine) && begins: // as if all nodes had answered
 		for _, i := range o.Raise {
 			t.Take.Raised(i, true, 0, seen)
 		}
 		o.Raise = nil
-	case t.without(GrantedLine) && begins: // as if all had granted
+	case t.without(GrantedLine) && begins: // as if all nodes had granted
 		for i, granted := range t.granted[:t.nodes] {
 			if !granted {
 				o.Raise = append(o.Raise, t.Take.Asked(i, quorum.Vote{Granted: true, Token: t.Token()}, seen).Raise...)
@@ -82,11 +82,11 @@ func (t *take) step(now hold.Instant, do func(now hold.Instant) quorum.Orders) q
 	return o
 }
 
-// renewal is a quorum.Renewal without some of its lines.
+// renewal is a quorum.Renewal without some of its safety lines.
 type renewal struct {
 	quorum.Renewal
 	lacks Line
-	kept  hold.Instant // when it was
+	kept  hold.Instant // when the renewal was kept
 }
 
 func (r *renewal) without(l Line) bool { return r.lacks&l != 0 }

@@ -1,6 +1,6 @@
 package sim
 
-// random is a splitmix64 generator: small, fast, and the same everywhere.
+// random is a splitmix64 generator. It returns the same numbers on all platforms.
 type random uint64
 
 func (r *random) next() uint64 {
@@ -22,7 +22,7 @@ func (r *random) below(n int64) int64 {
 // within returns a number in [-n, n].
 func (r *random) within(n int64) int64 { return r.below(2*n+1) - n }
 
-// chance is true in perMille of a thousand cases.
+// chance returns true with a probability of perMille / 1000.
 func (r *random) chance(perMille int64) bool { return perMille > 0 && r.below(1000) < perMille }
 
 // fraction returns a number in [0, 1).

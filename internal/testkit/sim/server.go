@@ -1,18 +1,18 @@
 package sim
 
-// server is a node with a clock, a life and a replica.
+// server is a node with a clock, an incarnation and a replica.
 type server struct {
 	Node
 	world   *World
 	index   uint8
-	replica snapshot // what survives a power cut or a failover
-	drift   int64    // how fast the clock runs, in parts per million beside 1
+	replica snapshot // the data that survives a power failure or a failover
+	drift   int64    // the error of the clock's rate, in parts per million
 	offset  int64    // of the clock, in microseconds
-	downTil int64    // nothing arrives before
-	stopped int64    // what arrives before waits until then
+	downTil int64    // the end of an outage; requests before it are lost
+	stopped int64    // the end of a stop; requests before it wait
 }
 
-// snapshot is a copy of what a node remembers.
+// snapshot is a copy of a node's data.
 type snapshot struct {
 	fence  int64
 	shared bool
@@ -21,8 +21,8 @@ type snapshot struct {
 	marker marker
 }
 
-// epoch is when simulated time begins, in microseconds, so that clocks can be
-// hours behind.
+// epoch is the start of simulated time, in microseconds. It is not 0, so that clocks can be hours
+// behind.
 const epoch = 100_000_000_000
 
 // clock reads the node's clock at t (nanoseconds of simulated time).
@@ -34,38 +34,39 @@ func (s *server) sync() {
 	s.replica.fence, s.replica.shared, s.replica.closed, s.replica.marker = s.Fence, s.Shared, s.NotBefore, s.marker
 }
 
-// fallBack returns to what the replica knows.
+// fallBack replaces the data by that of the replica.
 func (s *server) fallBack() {
 	s.Seats = append(s.Seats[:0], s.replica.seats...)
 	s.Fence, s.Shared, s.NotBefore, s.marker = s.replica.fence, s.replica.shared, s.replica.closed, s.replica.marker
 	s.loseQueue()
 }
 
-// flush forgets everything, as FLUSHALL does.
+// flush deletes all data, like FLUSHALL.
 func (s *server) flush() {
 	s.Seats, s.Fence, s.NotBefore, s.marker = s.Seats[:0], 0, 0, marker{}
 	s.loseQueue()
 }
 
-// loseQueue forgets who waits, and what was taken back.
+// loseQueue deletes the queue and the bars of released owners.
 func (s *server) loseQueue() { s.Bars, s.line, s.first = s.Bars[:0], s.line[:0], first{} }
 
-// restart begins another life of the server, by the time t.
+// restart begins a new incarnation of the server, started at the time t.
 func (s *server) restart(t int64) {
 	s.life.run += 2
 	s.life.repl++
 	s.booted = s.clock(t)
 }
 
-// failOver promotes the replica, or fails back: the other server of the pair
-// answers, whose run id is the other of two.
+// failOver promotes the replica, or fails back. From then on the other server of the pair answers,
+// which has its own run id.
 func (s *server) failOver() {
 	s.fallBack()
 	s.life.run ^= 1
 	s.life.repl++
 }
 
-// serve lets a node answer a request, if it is up.
+// serve passes a request to the node. The request is lost if the node is down, and waits if the
+// node is stopped.
 func (s *server) serve(e *event) {
 	w := s.world
 	if s.downTil > w.now {
@@ -125,7 +126,7 @@ func (s *server) respond(e *event) {
 	w.net.send(w.now, back, out)
 }
 
-// request reads an ask.
+// request returns the Request of an event.
 func (s *server) request(e *event) Request {
 	c := &s.world.clients[e.client]
 	return Request{
@@ -138,7 +139,7 @@ func (s *server) request(e *event) Request {
 	}
 }
 
-// spreadNews tells all clients whose turn it is.
+// spreadNews sends a notification to all clients.
 func (s *server) spreadNews(node uint8, who Call) {
 	if who == Nobody {
 		return
@@ -150,15 +151,16 @@ func (s *server) spreadNews(node uint8, who Call) {
 	}
 }
 
-// ghostAge is how old a request may be that takes effect: the limit of an answer,
-// the doubt about the node's clock, which is as much, and clock rates.
+// ghostAge is the greatest age at which a request may take effect. It is the sum of the time limit
+// of an answer, the same again for the uncertainty about the node's clock, and the error of clock
+// rates.
 const ghostAge = int64(2*limit + horizon*3/100)
 
-// ghost looks whether a node has given an owner a lock that nobody wants.
+// ghost checks that a node has not granted a lock that its client no longer wants.
 func (j *judge) ghost(s *server, e *event) {
 	w := j.world
 	switch p := &j.past[e.owner]; {
-	case e.flags&twice != 0 || w.Lacks&FreshLine != 0: // no network makes two of a request
+	case e.flags&twice != 0 || w.Lacks&FreshLine != 0: // a duplicated request, or an owner that is used again
 	case p.ended>>s.index&1 == 1 && !w.class.has(repoint):
 		w.violate(Ghost, "node %d gives owner %d a lock that was taken back before", s.index, e.owner)
 	case e.kind == evAsk && w.now-p.asked > ghostAge:
@@ -166,7 +168,7 @@ func (j *judge) ghost(s *server, e *event) {
 	}
 }
 
-// leases looks whether a lease that ran out is one that nobody took back.
+// leases checks that every failed attempt was released, and did not end by the expiry of its lease.
 func (j *judge) leases(s *server, node uint8) {
 	w := j.world
 	j.lapsed += len(s.lapsed)
@@ -178,15 +180,15 @@ func (j *judge) leases(s *server, node uint8) {
 	s.lapsed = s.lapsed[:0]
 }
 
-// keptFree looks whether a free name is kept for longer than it may be.
+// keptFree checks that the reservation of a free name ends in time.
 func (j *judge) keptFree(s *server, e *event, a Answer, now int64) {
 	if a.Status == Told && s.first.till < now/1000 {
 		j.world.violate(Stuck, "node %d keeps a free name from owner %d since %d ms", s.index, e.owner, now/1000-s.first.till)
 	}
 }
 
-// told looks whether whom a node told has waited longest, or almost. A
-// client does not know for how long its machine was suspended.
+// told checks that a node has notified the waiter that has waited longest, within half a TTL. It
+// does not check classes that suspend machines, because clients cannot measure their waits there.
 func (j *judge) told(s *server, who Call) {
 	w := j.world
 	if w.class.has(suspendHolder) {
@@ -200,7 +202,7 @@ func (j *judge) told(s *server, who Call) {
 	}
 }
 
-// leftClosed looks whether an exclusive take that failed has left the name closed.
+// leftClosed checks that a failed exclusive take has left no minimum hold.
 func (j *judge) leftClosed(s *server, owner Owner, now int64) {
 	if s.NotBefore > now {
 		j.world.violate(Closed, "node %d stays closed for %d ms after a take of owner %d failed", s.index, (s.NotBefore-now)/1000, owner)

@@ -5,11 +5,10 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-// nobody is no address.
+// nobody stands for no address.
 const nobody = 255
 
-// whileTaking handles what happens until the client has the lock, and answers that
-// come later.
+// whileTaking handles the events of a client that acquires the lock, and late answers.
 func (c *client) whileTaking(e *event) {
 	switch e.kind {
 	case evVote:
@@ -43,7 +42,7 @@ func (c *client) whileTaking(e *event) {
 	}
 }
 
-// try begins an attempt; from is the address that told of a release, if any.
+// try begins an attempt. from is the address that sent a notification of a release, or nobody.
 func (c *client) try(from uint8) {
 	w := c.world
 	c.state, c.raising = taking, false
@@ -62,7 +61,7 @@ func (c *client) try(from uint8) {
 	terms.Shared = c.request.shared || w.Lacks&FloorLine != 0
 	terms.TwoRound = terms.TwoRound || c.request.minHold > 0
 	if c.lent = c.ttl; w.class.Single && w.rng.chance(300) {
-		c.lent = ttl / 4 // as when a waiter is handed the lock: the first renewal makes it a whole lease
+		c.lent = ttl / 4 // like a hand-over: the first renewal extends it to a whole TTL
 	}
 	terms.TTL = c.lent
 	c.take = take{Take: *quorum.NewTake(terms, c.last, now), lacks: w.Lacks, nodes: w.size}
@@ -77,10 +76,10 @@ func (c *client) try(from uint8) {
 	}
 	c.alarm(int64(limit), evAskLimit, 0)
 	c.alarm(int64(c.lent-margin), evExpire, 0)
-	c.request.joins = c.request.waits // the first attempt only looks
+	c.request.joins = c.request.waits // the first attempt does not join the queue
 }
 
-// want makes a client want the lock in some way.
+// want begins a request with random options.
 func (c *client) want() {
 	w := c.world
 	w.callers++
@@ -96,7 +95,7 @@ func (c *client) want() {
 	w.judge.since = append(w.judge.since, w.now)
 }
 
-// ask is the first round's message to a node.
+// ask returns the first round's message to a node.
 func (c *client) ask(node, from uint8, now hold.Instant) event {
 	r := &c.request
 	e := event{kind: evAsk, owner: c.owner, token: c.last, floor: int64(c.lent) / 1000, by: c.asked[node]}
@@ -122,7 +121,7 @@ func (c *client) ask(node, from uint8, now hold.Instant) event {
 	return e
 }
 
-// toldOf takes news that the name is free.
+// toldOf handles a notification that the name is free.
 func (c *client) toldOf(e *event) {
 	r, who := &c.request, Call(e.token)
 	if c.state == idle && r.open && r.joins && (who == Call(r.caller) || who == Sharers && r.shared) {
@@ -130,8 +129,8 @@ func (c *client) toldOf(e *event) {
 	}
 }
 
-// vote takes a node's answer. An attempt that is over gives back what it still
-// gets; an older one's answer is treated as that attempt would.
+// vote handles a node's answer. If the attempt is over, or the answer belongs to an earlier
+// attempt, the client releases what was granted.
 func (c *client) vote(e *event) {
 	w := c.world
 	granted := Status(e.answer) == Granted
@@ -149,13 +148,14 @@ func (c *client) vote(e *event) {
 	}
 }
 
-// takeBack sends a release, which bars a request that may still arrive.
+// takeBack sends a release. It also makes the node refuse a request of the owner that arrives
+// later.
 func (c *client) takeBack(node uint8, owner Owner, by int64, f flags) {
 	c.world.judge.past[owner].sent |= 1 << node
 	c.tell(node, event{kind: evRelease, owner: owner, by: by, flags: f})
 }
 
-// obey sends what a take orders, and notices how it ends.
+// obey sends the requests that a take orders, and handles the end of the take.
 func (c *client) obey(o quorum.Orders) {
 	if len(o.Raise)+len(o.Free) > 0 {
 		c.lag()
@@ -168,7 +168,7 @@ func (c *client) obey(o quorum.Orders) {
 		c.alarm(int64(limit), evRaiseLimit, 0)
 	}
 	undo := quiet
-	if c.request.minHold > 0 { // with its minimum hold
+	if c.request.minHold > 0 { // also remove the minimum hold
 		undo |= failed
 	}
 	for _, i := range o.Free {
@@ -185,7 +185,8 @@ func (c *client) obey(o quorum.Orders) {
 	}
 }
 
-// missed ends an attempt that failed. A request that waits goes on, or gives up.
+// missed handles a failed attempt. A waiting request is repeated, or gives up with a probability of
+// one in ten.
 func (c *client) missed() {
 	w := c.world
 	w.Tally.Missed++
@@ -198,14 +199,14 @@ func (c *client) missed() {
 	c.again()
 }
 
-// depart takes a request out of the nodes' queues.
+// depart removes a request from the nodes' queues.
 func (c *client) depart() {
 	for i := range c.world.size {
 		c.tell(c.nodes[i], event{kind: evLeave, owner: Owner(c.request.caller)})
 	}
 }
 
-// begin makes a holder of a client.
+// begin makes the client a holder.
 func (c *client) begin() {
 	w := c.world
 	c.state, c.won = holding, w.now
@@ -224,7 +225,7 @@ func (c *client) begin() {
 		c.alarm(w.rng.below(50*ms), evDone, 0)
 	case k < 5:
 		c.alarm(w.rng.below(term/8), evDone, 0)
-	case k < 7 || w.class.Calm: // the others hold it for as long as they can
+	case k < 7 || w.class.Calm: // without this timer, a client holds the lock until it loses it
 		c.alarm(w.rng.below(3*term), evDone, 0)
 	}
 	c.act(c.hold.Step(hold.Event{Kind: hold.Tick}, c.instant()))

@@ -5,7 +5,7 @@ type Violation int
 
 // The violations.
 const (
-	Overlap   Violation = iota // two clients held a lock that only one could have, or one after the other without the first noticing
+	Overlap   Violation = iota // two clients held an exclusive lock at the same time, or one after the other without the first learning of its loss
 	Disorder                   // a token is not greater than that of an earlier acquisition, or not unique
 	Stillborn                  // a lock was granted with an expired lease
 	Leftover                   // a lease had to expire although nothing went wrong

@@ -17,7 +17,7 @@ var (
 	standingNames = [...]string{"silent", "renewed", "free", "taken"}
 )
 
-// trace writes what an event is.
+// trace writes a description of an event.
 func (w *World) trace(e *event) {
 	name := kindNames[e.kind]
 	switch {

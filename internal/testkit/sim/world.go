@@ -25,8 +25,8 @@ type World struct {
 	servers []server
 	clients []client
 	judge   judge
-	size    int  // how many nodes a client has
-	stepped bool // tokens begin an hour ahead of all clocks
+	size    int  // number of nodes in each client's list
+	stepped bool // tokens start an hour ahead of all clocks
 	mixed   bool // some acquisitions are shared
 	terms   quorum.Terms
 	margin  time.Duration
@@ -53,7 +53,7 @@ func (w *World) Run(class *Class, seed uint64) error {
 	return w.failed
 }
 
-// handle passes an event to whom it concerns.
+// handle passes an event to the client, node or judge that it concerns.
 func (w *World) handle(e *event) {
 	switch {
 	case e.kind <= evLeave:
@@ -76,7 +76,7 @@ func (w *World) after(d int64, e event) {
 	w.queue.push(e)
 }
 
-// violate notes a violation.
+// violate records a violation.
 func (w *World) violate(v Violation, format string, args ...any) {
 	if w.Tally.Broken[v] == 0 {
 		w.Tally.Seeds[v] = w.seed
@@ -91,7 +91,8 @@ func (w *World) violate(v Violation, format string, args ...any) {
 	}
 }
 
-// setUp prepares a schedule; everything random about it follows from the seed.
+// setUp prepares a schedule. All random values of the schedule depend on the class and the seed
+// only.
 func (w *World) setUp(class *Class, seed uint64) {
 	w.class, w.seed, w.now, w.failed = class, seed, 0, nil
 	w.rng = random(seed)
@@ -122,7 +123,8 @@ func (w *World) setUp(class *Class, seed uint64) {
 	}
 }
 
-// setUpServers starts the nodes: those that clients have vote at once, the others are new.
+// setUpServers starts the nodes. The nodes of the regular list vote immediately; the others are
+// new.
 func (w *World) setUpServers() {
 	if w.servers == nil {
 		w.servers = make([]server, maxNodes)
@@ -146,7 +148,7 @@ func (w *World) setUpServers() {
 	}
 }
 
-// setUpClients starts the clients, each at a moment of its own.
+// setUpClients starts the clients at random times.
 func (w *World) setUpClients(n int) {
 	if w.clients == nil {
 		w.clients = make([]client, 8)

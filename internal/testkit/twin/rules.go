@@ -13,7 +13,8 @@ const (
 	batch    = 64
 	purge    = 512
 
-	// What a member of a shared lock is, its score says.
+	// The members of a shared lock are distinguished by score: the total weight is below times, the
+	// ends of leases are below tokens, and tokens are above.
 	times  = int64(1e11)
 	tokens = int64(1e14)
 )
@@ -34,7 +35,7 @@ func read(entry string) (r request, ok bool) {
 	return request{entry, w[0], entry[len(w[0])+1:], w[1], w[2], w[3], number(w[4]), number(w[5]), number(w[6])}, true
 }
 
-// begin is what most scripts do first.
+// begin is the common beginning of most scripts: it loads the lock and removes expired holders.
 func (n *Name) begin() {
 	over := n.loadLock()
 	for _, m := range over {
@@ -45,7 +46,7 @@ func (n *Name) begin() {
 	}
 }
 
-// loadLock finds out who holds the lock, and returns the ends of shared leases that are over.
+// loadLock loads the holders of the lock, and returns the ends of shared leases that have expired.
 func (n *Name) loadLock() (over []member) {
 	n.mode, n.limit, n.text, n.used, n.lined = "free", "", "", 0, false
 	k := n.Keys[Lock]
@@ -77,7 +78,7 @@ func (n *Name) seat(token int64) string {
 	return ""
 }
 
-// removeHolder ends a shared holder.
+// removeHolder removes a shared holder.
 func (n *Name) removeHolder(token string) {
 	entry := n.seat(number(token))
 	n.remove(Lock, token)
@@ -92,7 +93,7 @@ func (n *Name) weigh(weight int64) {
 	n.add(Lock, format+"shared "+n.limit, n.used)
 }
 
-// settle lets the lock end with the last of its shared holders.
+// settle makes the lock expire with the lease of its last shared holder.
 func (n *Name) settle() {
 	ends := n.members(Lock, times, tokens)
 	if len(ends) == 0 {
@@ -112,7 +113,7 @@ func (n *Name) floor(token int64) int64 {
 	return token
 }
 
-// tokenOf returns the token of a request that holds already, or 0.
+// tokenOf returns the token of a request that already holds the lock, or 0.
 func (n *Name) tokenOf(owner, entry string) int64 {
 	if n.mode == "s" {
 		return n.score(Lock, entry)
@@ -125,7 +126,7 @@ func (n *Name) tokenOf(owner, entry string) int64 {
 	return number(token)
 }
 
-// everybodys is the limit that Resize has set, if it has.
+// everybodys returns the limit that Resize has set. It applies to all requests.
 func (n *Name) everybodys() (limit int64, set bool) {
 	text, set := n.get(resized)
 	first, _, _ := strings.Cut(text, " ")
@@ -153,7 +154,7 @@ func (n *Name) fits(r request) bool {
 	return n.used+r.weight <= limit
 }
 
-func (n *Name) mint() int64 {
+func (n *Name) issue() int64 {
 	last, _ := n.get(Fence)
 	token := max(n.Now, number(last)+1)
 	n.putUntil(Fence, fmt.Sprint(token), floorDiv(max(n.Now, token-1), 1000)+n.Retention)
@@ -162,7 +163,7 @@ func (n *Name) mint() int64 {
 
 // addHolder makes a request a holder for ttl.
 func (n *Name) addHolder(r request, ttl int64) (token, floor int64) {
-	token = n.mint()
+	token = n.issue()
 	if r.mode == "x" {
 		n.mode, n.text = "x", fmt.Sprintf("%s%s %d %s", format, r.owner, token, r.desc)
 		n.Put(Lock, n.text, ttl)
@@ -179,7 +180,7 @@ func (n *Name) addHolder(r request, ttl int64) (token, floor int64) {
 	return token, n.floor(token)
 }
 
-// release ends one acquisition, and reports whether it stood.
+// release ends one acquisition, and reports whether it held the lock.
 func (n *Name) release(owner string, token int64) bool {
 	switch n.mode {
 	case "x":
@@ -200,7 +201,7 @@ func (n *Name) release(owner string, token int64) bool {
 	return false
 }
 
-// extend begins a lease anew.
+// extend renews a lease.
 func (n *Name) extend(owner string, token, ttl int64) bool {
 	switch {
 	case n.mode == "x" && strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)):
@@ -220,7 +221,8 @@ func (n *Name) close(owner string, minHold int64) {
 	}
 }
 
-// mark keeps what owner has sent from doing anything. Late is 0 if nothing may come.
+// mark makes the scripts refuse requests of owner that arrive later. late is the latest time at
+// which one may arrive, or 0 if none is in flight.
 func (n *Name) mark(owner, id string, late int64) {
 	life := int64(0)
 	if late > n.Now {
@@ -229,13 +231,14 @@ func (n *Name) mark(owner, id string, late int64) {
 	n.Put(left+owner, id, life+grantMax)
 }
 
-// publish publishes to a client and returns false if surely nobody listens.
+// publish publishes a message to a client. It returns false if it is certain that nobody receives
+// it.
 func (n *Name) publish(client, text string) bool {
 	n.Said = append(n.Said, client+" "+text)
 	return n.Listening[client] || !n.Counts
 }
 
-// quarantined returns for how many milliseconds more nothing may be granted.
+// quarantined returns for how many milliseconds nothing may be granted because of a data loss.
 func (n *Name) quarantined() int64 {
 	if n.Quarantine == 0 {
 		return 0
@@ -262,5 +265,6 @@ func (n *Name) quarantined() int64 {
 	return wait
 }
 
-// shut is for how many milliseconds nobody may be let in.
+// shut returns for how many milliseconds nothing may be granted, because of a data loss or a
+// minimum hold.
 func (n *Name) shut() int64 { return max(n.quarantined(), n.remains(closed), 0) }

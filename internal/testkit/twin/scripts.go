@@ -12,7 +12,7 @@ type Request struct {
 	Until       int64 // the latest time at which it may be served, in microseconds
 }
 
-// call begins a script.
+// call prepares the state for a script.
 func (n *Name) call() {
 	n.Said = nil
 	n.Sweep()
@@ -52,13 +52,13 @@ func (n *Name) Acquire(q Request, wait, place, common bool) string {
 	return n.held()
 }
 
-// untouched reports whether a name may be taken without a further look.
+// untouched reports whether a name can be acquired without further checks.
 func (n *Name) untouched(owner string) bool {
 	n.mode = "free"
 	return !n.there(Lock) && !n.there(Queue) && !n.there(closed) && !n.there(left+owner)
 }
 
-// enter grants or refuses; it returns nothing for a request that has to wait.
+// enter grants or refuses a request. It returns "" if the request has to wait.
 func (n *Name) enter(r request, wait bool) string {
 	token := n.tokenOf(r.owner, r.entry)
 	floor := int64(0)
@@ -85,7 +85,8 @@ func (n *Name) enter(r request, wait bool) string {
 	return fmt.Sprintf("granted %d %d %d", n.Now, token, floor)
 }
 
-// blocked says when time alone may change something, what is in the way and who.
+// blocked returns the time after which the name may be free without a call, the reason why it is
+// not free, and the holder.
 func (n *Name) blocked() (wait int64, why, text string) {
 	switch n.mode {
 	case "s":
@@ -115,7 +116,7 @@ func (n *Name) held() string {
 	return fmt.Sprintf("held %d %d %s %s", n.Now, wait, why, text)
 }
 
-// told is what a request hears that waits.
+// told returns the part of the reply that a waiting request receives.
 func (n *Name) told() (text string, foreign bool) {
 	wait, why, who := n.blocked()
 	if wait > grantMax || wait < 0 {
@@ -124,7 +125,7 @@ func (n *Name) told() (text string, foreign bool) {
 	return fmt.Sprintf("%d %s %s", wait, why, who), why == "f"
 }
 
-// speaks notes that a client lives.
+// speaks records that a client is alive.
 func (n *Name) speaks(client string) { n.Put(alive+client, "", living) }
 
 // join puts a request into the queue.
@@ -147,7 +148,7 @@ func (n *Name) join(r request, place bool) string {
 	return fmt.Sprintf("queued %d %d %d %s", n.Now, ticket, position, text)
 }
 
-// advise asks those who wait to look again after a while, the first ones or the last.
+// advise publishes to waiting clients that they should poll again after a while.
 func (n *Name) advise(list []member, after int64, told map[string]bool) {
 	for _, m := range list[:min(len(list), batch)] {
 		_, rest, _ := strings.Cut(m.text, " ")
@@ -158,7 +159,7 @@ func (n *Name) advise(list []member, after int64, told map[string]bool) {
 	}
 }
 
-// handOff lets a waiting request in and tells its client.
+// handOff grants the lock to a waiting request and notifies its client.
 func (n *Name) handOff(r request) (life int64, heard bool) {
 	life = min(r.ttl, grantMax)
 	token, floor := n.addHolder(r, life)
@@ -173,7 +174,7 @@ func (n *Name) handOff(r request) (life int64, heard bool) {
 	return 0, false
 }
 
-// advance lets in whoever is next, as many as fit.
+// advance grants the lock to the next waiters, as many as fit.
 func (n *Name) advance(orderly bool) {
 	given, life, told := 0, int64(0), map[string]bool{}
 	for {
@@ -351,7 +352,7 @@ func (n *Name) Break(reason, only string) string {
 	if !broken {
 		return "gone"
 	}
-	token := n.mint()
+	token := n.issue()
 	n.advance(true)
 	return fmt.Sprintf("broken %d", token)
 }
@@ -359,11 +360,11 @@ func (n *Name) Break(reason, only string) string {
 // Take is an acquire in a batch.
 func (n *Name) Take(q Request, id string) string {
 	return n.together(id, func() string {
-		if n.Now > q.Until || !n.untouched(q.Owner) || n.mint() > n.Now {
+		if n.Now > q.Until || !n.untouched(q.Owner) || n.issue() > n.Now {
 			return "s"
 		}
 		r, _ := read(q.Owner + " " + q.Desc)
-		n.Delete(Fence) // it gets this token
+		n.Delete(Fence) // addHolder must issue this token
 		n.addHolder(r, r.ttl)
 		return "t"
 	})
@@ -381,7 +382,7 @@ func (n *Name) Free(owner string, token int64, id string) string {
 	})
 }
 
-// together is a batch of one. One that comes twice gets its first answer again.
+// together is a batch of one call. A repeated call returns the stored answer of the first one.
 func (n *Name) together(id string, do func() (letter string)) string {
 	n.call()
 	answer, again := n.get(batched + id)

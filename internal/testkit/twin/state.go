@@ -19,9 +19,9 @@ type Name struct {
 	Incarnation string
 	Said        []string // messages published by the last call, "client text"
 
-	mode, limit, text string // who holds: free, x, s with its limit, or foreign; and the text
-	used              int64  // the weight of those who share
-	lined             bool   // somebody waits
+	mode, limit, text string // the kind of holder: free, x, s with its limit, or foreign; and the text of the key
+	used              int64  // the total weight of shared holders
+	lined             bool   // there is a waiter
 }
 
 // Key is a string or a sorted set.
@@ -31,7 +31,7 @@ type Key struct {
 	Until int64 // milliseconds; 0 means that it does not expire
 }
 
-// The keys of the name "n". Those of a client or of an owner go on with that.
+// The keys of the name "n". Keys of a client or an owner continue with its id.
 const (
 	Lock    = "lock:n"
 	Fence   = "fencelock:1:fence:{lock:n}"
@@ -53,7 +53,7 @@ func (n *Name) putUntil(key, text string, until int64) {
 	n.end(key, until)
 }
 
-// get returns a string, and whether there is one.
+// get returns a string, and whether it exists.
 func (n *Name) get(key string) (string, bool) {
 	k := n.Keys[key]
 	if k == nil || k.Set != nil {
@@ -71,7 +71,7 @@ func (n *Name) Delete(key string) bool {
 	return there
 }
 
-// end lets a key end, if it is there.
+// end sets the expiry of a key if it exists.
 func (n *Name) end(key string, until int64) bool {
 	k := n.Keys[key]
 	switch {
@@ -85,7 +85,7 @@ func (n *Name) end(key string, until int64) bool {
 	return true
 }
 
-// remains is for how long a key lasts, as PTTL says it.
+// remains returns the rest of a key's life, like PTTL.
 func (n *Name) remains(key string) int64 {
 	switch k := n.Keys[key]; {
 	case k == nil:
@@ -103,7 +103,7 @@ type member struct {
 	score int64
 }
 
-// members returns those with a score from low to high, by score.
+// members returns the members with a score from low to high, ordered by score.
 func (n *Name) members(key string, low, high int64) (list []member) {
 	k := n.Keys[key]
 	if k == nil {
@@ -125,7 +125,7 @@ func (n *Name) add(key, text string, score int64) {
 	n.Keys[key].Set[text] = score
 }
 
-// score returns that of a member; 0 means it is not there.
+// score returns the score of a member, or 0 if it does not exist.
 func (n *Name) score(key, text string) int64 {
 	if k := n.Keys[key]; k != nil {
 		return k.Set[text]
@@ -133,7 +133,7 @@ func (n *Name) score(key, text string) int64 {
 	return 0
 }
 
-// remove takes a member out. An empty set is gone.
+// remove removes a member, and the set if it is empty then.
 func (n *Name) remove(key, text string) bool {
 	k := n.Keys[key]
 	if k == nil {
@@ -146,7 +146,7 @@ func (n *Name) remove(key, text string) bool {
 	return there
 }
 
-// place is the rank of a request in the queue, from 1; 0 means it is not there.
+// place returns the rank of a request in the queue, from 1, or 0 if it is not in the queue.
 func (n *Name) place(entry string) int {
 	return slices.IndexFunc(n.waiting(), func(m member) bool { return m.text == entry }) + 1
 }
@@ -157,7 +157,7 @@ const forever = 1 << 60
 
 func (n *Name) ms() int64 { return floorDiv(n.Now, 1000) }
 
-// floorDiv is the division that rounds down.
+// floorDiv divides and rounds down.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package exam
+package guardtest
 
 import (
 	"context"

@@ -1,5 +1,5 @@
-// Package exam is the conformance suite of the guards of package fence.
-package exam
+// Package guardtest is the conformance suite of the guards of package fence.
+package guardtest
 
 import (
 	"context"
