@@ -24,15 +24,3 @@ type every time.Duration
 func (e every) Next(t time.Time) time.Time {
 	return t.Truncate(time.Duration(e)).Add(time.Duration(e))
 }
-
-// Once returns the schedule with the single tick t.
-func Once(t time.Time) Schedule { return once(t.Round(0)) }
-
-type once time.Time
-
-func (o once) Next(t time.Time) time.Time {
-	if tick := time.Time(o); tick.After(t) {
-		return tick.In(t.Location())
-	}
-	return time.Time{}
-}

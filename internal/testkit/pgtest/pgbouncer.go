@@ -96,12 +96,6 @@ func (b *PgBouncer) DSN() string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", b.port)
 }
 
-// Port returns the TCP port on 127.0.0.1.
-func (b *PgBouncer) Port() int { return b.port }
-
-// PID returns the process id of the pooler.
-func (b *PgBouncer) PID() int { return b.cmd.Process.Pid }
-
 // Stop ends the pooler immediately; its clients' connections are closed.
 func (b *PgBouncer) Stop(t testing.TB) {
 	t.Helper()
